@@ -1,0 +1,124 @@
+"""Public domains: what values an attribute may take, and what code stands for which value.
+
+Nothing in here has seen data. An attribute has ``size`` codes: its declared values or bins first (0, 1, ...), then the
+'other' code if values outside the domain are kept apart, then NULL if the attribute is nullable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dpsql.errors import DomainError
+
+OUTSIDE = ("clamp", "other", "drop")
+OTHER_LABEL = "(other)"
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One attribute of a source with its public finite domain.
+
+    Parameters
+    ----------
+    name : str
+        Column name, as in the source.
+    sql_type : str
+        DuckDB type of the column, as DuckDB spells it; the synthetic column gets the same type.
+    kind : {'categorical', 'numeric', 'temporal'}
+    categories : tuple of str
+        Categorical: the values, as DuckDB casts them to VARCHAR; distinct, in the declared order.
+    edges : tuple of float or of str
+        Numeric: strictly increasing bin edges, length bins + 1. Temporal: the same as ISO texts.
+        Bin i is [edges[i], edges[i + 1]); the last one includes its right edge.
+    nullable : bool
+        Whether NULL is a value of its own. If not, NULL is treated as a value outside the domain.
+    outside : {'clamp', 'other', 'drop'}
+        What becomes of values outside the domain. 'clamp': to the nearest bin; where there is no nearest value
+        (a category, NULL or NaN) to NULL if nullable, else to code 0. 'other': a code of its own. 'drop': the row is left out.
+    """
+
+    name: str
+    sql_type: str
+    kind: str
+    categories: tuple[str, ...] = ()
+    edges: tuple[float, ...] | tuple[str, ...] = ()
+    nullable: bool = True
+    outside: str = "clamp"
+
+    @property
+    def values(self) -> int:
+        """Number of declared values or bins, without 'other' and NULL."""
+        return len(self.categories) if self.kind == "categorical" else len(self.edges) - 1
+
+    @property
+    def other_code(self) -> int | None:
+        """Code of a value outside the domain, if it has one of its own."""
+        return self.values if self.outside == "other" else None
+
+    @property
+    def null_code(self) -> int | None:
+        """Code of NULL, if NULL is a value of its own."""
+        return self.values + (self.outside == "other") if self.nullable else None
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return self.values + (self.outside == "other") + self.nullable
+
+    def labels(self) -> tuple[str | None, ...]:
+        """Return one text per code: the category, the bin as ``[a, b)``, '(other)', or None for NULL."""
+        if self.kind == "categorical":
+            texts: list[str | None] = list(self.categories)
+        else:
+            shown = [e if isinstance(e, str) else f"{e:.15g}" for e in self.edges]
+            texts = [f"[{a}, {b})" for a, b in zip(shown[:-1], shown[1:], strict=True)]
+            texts[-1] = f"[{shown[-2]}, {shown[-1]}]"
+        if self.outside == "other":
+            texts.append(OTHER_LABEL)
+        if self.nullable:
+            texts.append(None)
+        return tuple(texts)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The attributes of a source, in column order."""
+
+    attributes: tuple[Attribute, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of codes of each attribute."""
+        return tuple(a.size for a in self.attributes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names."""
+        return tuple(a.name for a in self.attributes)
+
+    def cells(self, clique: Iterable[int]) -> int:
+        """Return the number of cells of the contingency table over the attributes at these positions."""
+        return math.prod(self.attributes[i].size for i in clique)
+
+    def select(self, names: Sequence[str]) -> Domain:
+        """Return the domain of these columns, in the order given."""
+        by_name = {a.name: a for a in self.attributes}
+        missing = [n for n in names if n not in by_name]
+        if missing:
+            raise DomainError(
+                f"columns = {list(names)!r}: {missing[0]!r} has no declared domain; declared are {list(by_name)!r}; "
+                f"CALL dp_declare(source, '{missing[0]}', ...) declares it"
+            )
+        return Domain(tuple(by_name[n] for n in names))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return plain lists and dicts that ``from_json`` reads back."""
+        return [asdict(a) for a in self.attributes]
+
+    @classmethod
+    def from_json(cls, items: Iterable[Mapping[str, Any]]) -> Domain:
+        """Read what ``to_json`` wrote."""
+        return cls(tuple(Attribute(**{**i, "categories": tuple(i["categories"]), "edges": tuple(i["edges"])}) for i in items))

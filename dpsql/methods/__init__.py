@@ -1,0 +1,1 @@
+"""Methods that turn noisy statistics into synthetic rows, one file a method."""

@@ -1,0 +1,1 @@
+"""The fixed SQL of dpsql, shipped as package data."""

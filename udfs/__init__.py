@@ -1,0 +1,1 @@
+"""Thin adapters between DuckDB and dpsql: SQL types, side effects, errors."""
