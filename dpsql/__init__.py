@@ -1,0 +1,55 @@
+"""dpsql: differentially private statistics and synthetic tables, native to DuckDB."""
+
+from dpsql.api import (
+    budget,
+    declare,
+    domain,
+    evaluate,
+    export_release,
+    import_release,
+    ledger,
+    marginals,
+    plan,
+    protect,
+    releases,
+    sample,
+    synthesize,
+)
+from dpsql.errors import (
+    ArgumentError,
+    BudgetExceeded,
+    CalibrationError,
+    DomainError,
+    DpsqlError,
+    LedgerError,
+    NotProtected,
+    ReleaseError,
+    UnsupportedQuery,
+)
+from dpsql.udfs import load
+
+__all__ = [
+    "ArgumentError",
+    "BudgetExceeded",
+    "CalibrationError",
+    "DomainError",
+    "DpsqlError",
+    "LedgerError",
+    "NotProtected",
+    "ReleaseError",
+    "UnsupportedQuery",
+    "budget",
+    "declare",
+    "domain",
+    "evaluate",
+    "export_release",
+    "import_release",
+    "ledger",
+    "load",
+    "marginals",
+    "plan",
+    "protect",
+    "releases",
+    "sample",
+    "synthesize",
+]

@@ -1,0 +1,154 @@
+"""Exact numbers of the books: fractions in, decimals with 24 places out, always rounded against the caller.
+
+A charge is rounded up and a limit is rounded down, so a release whose exact cost is at most the rounded limit also has a
+rounded cost of at most that limit. No float is ever added to a float in the books.
+
+Privacy: none of these functions sees data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from decimal import Context, Decimal, InvalidOperation
+from fractions import Fraction
+
+from dpsql.errors import ArgumentError, CalibrationError
+
+PLACES = 24
+"""Decimal places of every amount in the books (``DECIMAL(38, 24)`` in DuckDB)."""
+
+_SCALE = 10**PLACES
+_WIDTH = 10**38
+_CONTEXT = Context(prec=120)  # the default context has 28 digits and would round sums silently
+_LIMIT_DIGITS = 12
+
+
+def _decimal(units: int) -> Decimal:
+    """Return ``units`` times 1e-24, exactly."""
+    if abs(units) >= _WIDTH:
+        raise CalibrationError(
+            "the cost does not fit the books, which hold amounts below 1e14; ask for a smaller epsilon or more noise"
+        )
+    return _CONTEXT.scaleb(Decimal(units), -PLACES)
+
+
+def round_up(amount: Fraction) -> Decimal:
+    """Return the smallest decimal with 24 places that is at least ``amount``.
+
+    Raises
+    ------
+    CalibrationError
+        The amount is 1e14 or more.
+
+    Examples
+    --------
+    >>> round_up(Fraction(1, 3))
+    Decimal('0.333333333333333333333334')
+    """
+    return _decimal(-(-amount.numerator * _SCALE // amount.denominator))
+
+
+def round_down(amount: Fraction) -> Decimal:
+    """Return the largest decimal with 24 places that is at most ``amount``.
+
+    Raises
+    ------
+    CalibrationError
+        The amount is 1e14 or more.
+
+    Examples
+    --------
+    >>> round_down(Fraction(2, 3))
+    Decimal('0.666666666666666666666666')
+    """
+    return _decimal(amount.numerator * _SCALE // amount.denominator)
+
+
+def limit_down(amount: float) -> Decimal:
+    """Return a float limit as a decimal, rounded down to 12 significant digits and 24 places.
+
+    Twelve digits because the last bits of a float depend on the machine's libm, and a book that was full to the brim on
+    one machine should not read as overdrawn on another.
+
+    Examples
+    --------
+    >>> limit_down(0.0149131234567899)
+    Decimal('0.014913123456700000000000')
+    """
+    if amount <= 0:
+        return round_down(Fraction(0))
+    exact = Fraction(amount)
+    exponent = math.floor(math.log10(amount)) - _LIMIT_DIGITS + 1
+    step = Fraction(10) ** exponent
+    return round_down((exact // step) * step)
+
+
+def total(amounts: Iterable[Decimal]) -> Decimal:
+    """Return the exact sum of decimals.
+
+    Examples
+    --------
+    >>> total([Decimal("0.1")] * 3)
+    Decimal('0.3')
+    """
+    result = Decimal(0)
+    for amount in amounts:
+        result = _CONTEXT.add(result, amount)
+    return result
+
+
+def subtract(minuend: Decimal, subtrahend: Decimal) -> Decimal:
+    """Return the exact difference of two decimals."""
+    return _CONTEXT.subtract(minuend, subtrahend)
+
+
+def as_decimal(argument: str, value: object, *, low: float, high: float, expected: str, closed: bool = False) -> Decimal:
+    """Return a number given by a user as the decimal it was written as.
+
+    A float is read as its shortest decimal text: 0.1 means one tenth, so that ten releases of 0.1 fill a budget of 1.
+
+    Parameters
+    ----------
+    argument : str
+        Name of the argument, for the message.
+    value : float, int or Decimal
+        What was given. Booleans are refused.
+    low, high : float
+        Allowed range, without its ends; ``closed`` admits ``low`` itself.
+    expected : str
+        What is allowed and what to do, for the message.
+    closed : bool
+        Whether ``low`` is allowed.
+
+    Raises
+    ------
+    ArgumentError
+        Not a number, not finite or out of range.
+    """
+    if isinstance(value, bool):
+        raise ArgumentError(argument, value, expected)
+    try:
+        number = value if isinstance(value, Decimal) else Decimal(repr(float(value)))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError, InvalidOperation):
+        raise ArgumentError(argument, value, expected) from None
+    if not number.is_finite() or not (low < number < high or (closed and number == Decimal(low))):
+        raise ArgumentError(argument, value, expected)
+    return number
+
+
+def whole(argument: str, value: object, expected: str) -> int:
+    """Return a positive integer given by a user.
+
+    Raises
+    ------
+    ArgumentError
+        Not an integer, or below 1.
+    """
+    try:
+        number = int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(argument, value, expected) from None
+    if isinstance(value, bool | str | bytes) or number != value or number < 1:
+        raise ArgumentError(argument, value, expected)
+    return int(number)

@@ -1,0 +1,233 @@
+r"""Exact accounting of the Gaussian mechanism, and what of it holds for integer noise.
+
+Conversions between mu and (epsilon, delta) are those of mu-GDP (Dong, Roth, Su 2019), that is of one Gaussian with
+sensitivity / sigma = mu (Balle & Wang 2018, Theorem 8). The noise of dpsql is the *discrete* Gaussian. It is covered as follows.
+
+**Theorem.** Let Y have P(Y = y) proportional to exp(-y^2 / 2 sigma^2) on the integers, sigma^2 > 1/3. For an integer vector v, the pair
+(Y_1, ..., Y_d), (Y_1 + v_1, ..., Y_d + v_d) of independent draws is mu-GDP for mu = |v|_2 / sigma_eff, where
+
+    sigma_eff^2 = sigma^2 (1 + sqrt(1 - 1 / (3 sigma^2))) / 2  >=  sigma^2 - 1/12 - 1/(36 sigma^2)  =:  ``effective_variance``.
+
+So integer noise costs about 1/12 of variance against real-valued noise, without any slack in epsilon or delta.
+
+*Proof.* (1) Write S_t = P(Y >= t), z_t = -Phi^-1(S_t), w_t = z_{t+1} - z_t: the cells [z_t, z_{t+1}] cut the normal line into pieces of
+mass p_t = P(Y = t). We show that no w_t exceeds w := 1/sigma_eff. As t grows, S_t = p_t (1 + o(1)), hence z_t = t/sigma + O(log t / t)
+and w_t tends to 1/sigma < w, uniformly for sigma in a compact set. So W = sup w_t depends continuously on sigma, and is at most 1/sigma or is attained.
+Let it be attained at t, a = z_t. The neighbouring cells are not wider, and lie beside this one, so their masses are at most those of [a - W, a] and
+[a + W, a + 2W]. With m = a + W/2 and G(x) = log of the integral of exp(-x v - v^2/2) over |v| <= W/2, the mass of [x - W/2, x + W/2] is
+const * exp(-x^2/2 + G(x)), so
+
+    -1/sigma^2 = log p_{t+1} + log p_{t-1} - 2 log p_t <= -W^2 + G(m + W) + G(m - W) - 2 G(m) <= -W^2 + W^2 sup G''.
+
+G''(x) is the variance of a log-concave density on an interval of length W. It is at most W^2/12: against the truncated exponential of
+the same mean, the density has the sign pattern -,+,- (the difference of the logarithms is concave), so it is smaller in convex order, and the
+truncated exponential has variance 1/x^2 - (W/2)^2 / sinh^2(x W/2) <= W^2/12. Hence W^2 (1 - W^2/12) <= 1/sigma^2: for sigma^2 > 1/3, W^2 is
+at most the smaller root 6 (1 - sqrt(1 - 1/(3 sigma^2))) = w^2, or at least the larger one, above 6. At sigma = 1 it is not above 6 (t - 1 <= z_t
+<= t for t >= 1, so W <= 2), and W, being continuous, cannot jump across the gap between the roots.
+(2) In one coordinate the likelihood ratio of Y + v to Y increases, so the best tests are thresholds, and the trade-off curve is the polygon
+through the points (S_t, 1 - S_{t-v}) = (Phi(-z_t), Phi(z_{t-v})), where z_{t-v} >= z_t - |v| w. These points are on or above the curve of
+(|v| w)-GDP; that curve is convex, so the polygon is above it too. (3) Independent coordinates compose to |v|_2 w (Dong, Roth, Su,
+Corollary 3.3). Cells in which the neighbours agree add nothing. (4) The rational bound: sqrt(1 - x) >= 1 - x/2 - x^2/2 on [0, 1] at
+x = 1/(3 sigma^2).  QED
+
+**Adaptive choice.** Let each mechanism and its mu_i be chosen from what was released before, as long as the sum of mu_i^2 is at most B^2. By
+Blackwell's theorem each answer is a function of one draw from N(0, 1) or N(mu_i, 1), that is of the increment over the next mu_i^2 units of
+time of a Brownian motion without or with drift 1. The whole transcript is therefore a function of that motion up to time B^2, whose endpoint
+is sufficient: it is B-GDP (the same statement: Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2022). So sums of rho = mu^2/2 are a filter.
+
+**Rounding.** Every result is rounded against the caller: delta and epsilon up, mu down. The margin covers the rounding of floats.
+
+References
+----------
+Balle & Wang (2018), arXiv:1805.06530. Dong, Roth & Su (2019), arXiv:1905.02383. Canonne, Kamath & Steinke (2020), arXiv:2004.00010.
+Smith & Thakurta (2022), arXiv:2210.17520. Koskela, Tobaben & Honkela (2022), arXiv:2209.15596.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import erfcx, log_ndtr
+
+from dpsql.accounting.search import check_delta, check_nonnegative, exp_up, largest, smallest
+
+_HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
+_SQRT2 = math.sqrt(2.0)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
+_LOG_MU_RANGE = (-740.0, 700.0)
+MINIMUM_VARIANCE = Fraction(1, 3)
+"""The smallest sigma squared for which the theorem above speaks."""
+
+
+def effective_variance(variance: Fraction) -> Fraction:
+    """Return the variance of the real-valued Gaussian that protects no better than discrete noise of ``variance``.
+
+    Parameters
+    ----------
+    variance : Fraction
+        sigma squared of the discrete Gaussian, at least 1/3.
+
+    Returns
+    -------
+    Fraction
+        sigma^2 - 1/12 - 1/(36 sigma^2), positive: a shift of L2 length s is (s / sqrt(result))-GDP.
+
+    Raises
+    ------
+    ValueError
+        The variance is below 1/3.
+
+    Notes
+    -----
+    Privacy: the theorem in the head of this file.
+
+    Examples
+    --------
+    >>> effective_variance(Fraction(1))
+    Fraction(8, 9)
+    """
+    if variance < MINIMUM_VARIANCE:
+        raise ValueError(f"variance = {variance}: the discrete Gaussian is accounted for from 1/3 upwards")
+    return variance - Fraction(1, 12) - 1 / (36 * variance)
+
+
+def _log_difference_of_mills(x: float, mu: float) -> float:
+    """Return log of the integral over s > 0 of (1 - exp(-mu s)) exp(-x s - s^2/2), without cancellation, for small mu."""
+    length = 90.0 / (x + math.hypot(x, math.sqrt(90.0)))  # beyond it the integrand is below exp(-45) of its size
+    s = 0.5 * length * (_NODES + 1.0)
+    values = -np.expm1(-mu * s) * np.exp(-s * (x + 0.5 * s))
+    integral = 0.5 * length * float(_WEIGHTS @ values)
+    return math.log(integral) if integral > 0 else -math.inf
+
+
+def _log_delta(mu: float, epsilon: float) -> float:
+    """Return log delta of mu-GDP at epsilon >= 0, for 0 < mu < inf, to nearly full relative precision of delta."""
+    if epsilon / mu > 1e150:
+        return -math.inf
+    x = epsilon / mu - mu / 2
+    y = epsilon / mu + mu / 2
+    if x < -20:  # nearly certain loss; erfcx would overflow
+        upper = float(log_ndtr(-x))
+        gap = epsilon + float(log_ndtr(-y)) - upper
+        return upper + math.log(-math.expm1(gap))
+    mills_x, mills_y = float(erfcx(x / _SQRT2)), float(erfcx(y / _SQRT2))
+    if mills_y < 0.9 * mills_x:
+        return -0.5 * x * x + math.log(mills_x / 2) + math.log1p(-mills_y / mills_x)
+    return -0.5 * x * x - _HALF_LOG_TAU + _log_difference_of_mills(x, mu)
+
+
+def _log_delta_up(mu: float, epsilon: float) -> float:
+    """Return an upper bound of log delta: the value plus what rounding can have taken from it."""
+    x = abs(epsilon / mu - mu / 2)
+    reach = epsilon / mu + mu
+    return _log_delta(mu, epsilon) + 1e-12 + 4e-15 * (x + reach) * (1 + min(x, 1e150))
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Return the delta of mu-GDP at epsilon, rounded up.
+
+    Parameters
+    ----------
+    mu : float, >= 0, may be inf
+        L2 sensitivity / sigma of a real-valued Gaussian, or the root of the sum of the squares of several.
+    epsilon : float, >= 0, may be inf
+
+    Returns
+    -------
+    float
+        Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu), at most 1.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is negative or not a number.
+
+    References
+    ----------
+    Balle & Wang (2018), Theorem 8.
+
+    Examples
+    --------
+    >>> f"{gaussian_delta(1.0, 1.0):.6f}"
+    '0.126937'
+    """
+    check_nonnegative("mu", mu)
+    check_nonnegative("epsilon", epsilon)
+    if mu == 0 or math.isinf(epsilon):
+        return 0.0
+    if math.isinf(mu):
+        return 1.0
+    return exp_up(_log_delta_up(mu, epsilon))
+
+
+@lru_cache(maxsize=1024)
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return the largest mu for which mu-GDP implies (epsilon, delta), rounded down.
+
+    Parameters
+    ----------
+    epsilon : float, >= 0, may be inf
+    delta : float, in [0, 1]
+
+    Returns
+    -------
+    float
+        0 where delta = 0 (and epsilon is finite), inf where epsilon = inf or delta = 1.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is out of range.
+
+    Examples
+    --------
+    >>> f"{105 ** 0.5 / gaussian_mu(1.0, 2.0**-30):.2f}"  # sigma of 105 tables
+    '56.43'
+    """
+    check_nonnegative("epsilon", epsilon)
+    check_delta(delta)
+    if math.isinf(epsilon) or delta == 1:
+        return math.inf
+    if delta == 0:
+        return 0.0
+    target = math.log(delta)
+    low, high = _LOG_MU_RANGE
+    found = largest(lambda u: _log_delta_up(math.exp(u), epsilon) <= target, low, high)
+    return 0.0 if found is None else math.exp(found) * (1 - 1e-13 * max(1.0, abs(found)))
+
+
+@lru_cache(maxsize=1024)
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the smallest epsilon for which mu-GDP implies (epsilon, delta), rounded up.
+
+    Parameters
+    ----------
+    mu : float, >= 0, may be inf
+    delta : float, in [0, 1]
+
+    Returns
+    -------
+    float
+        0 where mu = 0 or delta = 1 (or large enough), inf where delta = 0 or mu = inf.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is out of range.
+
+    Examples
+    --------
+    >>> f"{gaussian_epsilon(1.0, 1e-6):.4f}"
+    '4.8866'
+    """
+    check_nonnegative("mu", mu)
+    check_delta(delta)
+    if mu == 0 or delta == 1:
+        return 0.0
+    if delta == 0 or math.isinf(mu):
+        return math.inf
+    target = math.log(delta)
+    return smallest(lambda e: _log_delta_up(mu, e) <= target)

@@ -1,0 +1,175 @@
+"""The calls as Python functions: the names and arguments of the SQL macros, answered with a DuckDB relation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from dpsql import calls
+from dpsql.udfs import instance_of, load
+
+
+def _run(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.DuckDBPyRelation:
+    instance = instance_of(con)
+    if instance is None:
+        load(con)
+        instance = instance_of(con)
+    row = con.execute("SELECT current_database(), current_schema()").fetchone()
+    if instance is None or row is None:  # pragma: no cover -- load has just registered it
+        raise RuntimeError("dpsql could not be loaded on this connection")
+    return con.sql(f"FROM {calls.run(instance, name, given, database=row[0], schema=row[1])}")
+
+
+def protect(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    neighbors: str = "add_remove",
+    privacy_unit: str | None = None,
+    max_contributions: int = 1,
+    accountant: str = "zcdp",
+) -> duckdb.DuckDBPyRelation:
+    """Give a table a privacy budget, or change it (``dp_protect``). Privacy: free; no row is read."""
+    return _run(
+        con, "protect", source=source, epsilon=epsilon, delta=delta, neighbors=neighbors, privacy_unit=privacy_unit,
+        max_contributions=max_contributions, accountant=accountant,
+    )  # fmt: skip
+
+
+def declare(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    column: str,
+    *,
+    lower: Any = None,
+    upper: Any = None,
+    bins: int | None = None,
+    edges: Sequence[Any] | None = None,
+    categories: Sequence[Any] | None = None,
+    categories_from: str | None = None,
+    nullable: bool | None = None,
+    outside: str = "clamp",
+) -> duckdb.DuckDBPyRelation:
+    """Declare the public domain of a column (``dp_declare``). Privacy: free; the protected table is not read."""
+    return _run(
+        con, "declare", source=source, column=column, lower=_plain(lower), upper=_plain(upper), bins=bins, edges=_plain(edges),
+        categories=_plain(categories), categories_from=categories_from, nullable=nullable, outside=outside,
+    )  # fmt: skip
+
+
+def domain(con: duckdb.DuckDBPyConnection, source: str) -> duckdb.DuckDBPyRelation:
+    """List the declared attributes of a source (``dp_domain``). Privacy: free."""
+    return _run(con, "domain", source=source)
+
+
+def plan(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    method: str | None = None,
+    columns: Sequence[str] | None = None,
+    k: int | None = None,
+    mechanism: str | None = None,
+    rows: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    release: str = "default",
+) -> duckdb.DuckDBPyRelation:
+    """Show what ``synthesize`` (or, with ``k``, ``marginals``) would measure and cost (``dp_plan``). Privacy: free."""
+    return _run(
+        con, "plan", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, k=k, mechanism=mechanism,
+        rows=rows, options=options, release=release,
+    )  # fmt: skip
+
+
+def marginals(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    columns: Sequence[str] | None = None,
+    k: int = 1,
+    mechanism: str = "gaussian",
+    release: str = "default",
+) -> duckdb.DuckDBPyRelation:
+    """Buy noisy contingency tables (``dp_marginals``). Privacy: charged once per release."""
+    return _run(
+        con, "marginals", source=source, columns=columns, k=k, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release
+    )
+
+
+def synthesize(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    *,
+    method: str | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    columns: Sequence[str] | None = None,
+    rows: int | None = None,
+    seed: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    release: str = "default",
+    into: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Buy a synthetic table (``dp_synthesize``). Privacy: charged once per release; rows are drawn from it for free."""
+    return _run(
+        con, "synthesize", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, rows=rows, seed=seed,
+        options=options, release=release, into=into,
+    )  # fmt: skip
+
+
+def sample(
+    con: duckdb.DuckDBPyConnection, release: str, *, rows: int | None = None, seed: int | None = None
+) -> duckdb.DuckDBPyRelation:
+    """Draw other rows of a stored release (``dp_sample``). Privacy: free, post-processing."""
+    return _run(con, "sample", release=release, rows=rows, seed=seed)
+
+
+def ledger(con: duckdb.DuckDBPyConnection, source: str | None = None) -> duckdb.DuckDBPyRelation:
+    """Show every entry of the books (``dp_ledger``). Privacy: free."""
+    return _run(con, "ledger", source=source)
+
+
+def budget(con: duckdb.DuckDBPyConnection, source: str | None = None) -> duckdb.DuckDBPyRelation:
+    """Show limit, spent and left (``dp_budget``). Privacy: free."""
+    return _run(con, "budget", source=source)
+
+
+def releases(con: duckdb.DuckDBPyConnection, source: str | None = None) -> duckdb.DuckDBPyRelation:
+    """Show what was bought (``dp_releases``). Privacy: free."""
+    return _run(con, "releases", source=source)
+
+
+def evaluate(
+    con: duckdb.DuckDBPyConnection, source: str, synthetic: str, *, max_k: int = 3, queries: int | None = None, seed: int = 7
+) -> duckdb.DuckDBPyRelation:
+    """Compare a synthetic table with the raw one (``dp_evaluate``). Privacy: NOT PRIVATE, for the custodian only."""
+    return _run(con, "evaluate", source=source, synthetic=synthetic, max_k=max_k, queries=queries, seed=seed)
+
+
+def export_release(con: duckdb.DuckDBPyConnection, release: str, path: str) -> duckdb.DuckDBPyRelation:
+    """Copy a release to a file that opens on another machine (``dp_export``). Privacy: free."""
+    return _run(con, "export", release=release, path=str(path))
+
+
+def import_release(con: duckdb.DuckDBPyConnection, path: str) -> duckdb.DuckDBPyRelation:
+    """Open an exported release (``dp_import``). Privacy: free."""
+    return _run(con, "import", path=str(path))
+
+
+def _plain(value: Any) -> Any:
+    """Return dates, numpy scalars and the like as the JSON values that SQL callers send."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
+    return float(value) if hasattr(value, "as_integer_ratio") else str(value)

@@ -1,0 +1,96 @@
+"""Checks of the arguments that SQL and Python callers give: clear errors before anything is charged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpsql.errors import ArgumentError
+
+
+def text(arguments: Mapping[str, Any], name: str) -> str:
+    """Return a required, non-empty text."""
+    value = arguments.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise ArgumentError(name, value, "a non-empty text is required")
+    return value
+
+
+def choice(arguments: Mapping[str, Any], name: str, allowed: Sequence[str]) -> str:
+    """Return a text that is one of ``allowed``."""
+    value = arguments.get(name)
+    if value not in allowed:
+        raise ArgumentError(name, value, f"must be one of {', '.join(map(repr, allowed))}")
+    return str(value)
+
+
+def epsilon(arguments: Mapping[str, Any]) -> float:
+    """Return the required privacy parameter epsilon, in (0, 1000]."""
+    value = number(arguments, "epsilon")
+    if value is None or not 0 < value <= 1000:
+        raise ArgumentError(
+            "epsilon", arguments.get("epsilon"), "a number above 0 (and at most 1000) is required; smaller protects better, e.g. epsilon := 1.0"
+        )
+    return value
+
+
+def delta(arguments: Mapping[str, Any]) -> float | None:
+    """Return the privacy parameter delta in [0, 1), or None if it was not given."""
+    value = number(arguments, "delta")
+    if value is None:
+        return None
+    if not 0 <= value < 1 or 0 < value < 1e-30:
+        raise ArgumentError("delta", value, "must be 0, or between 1e-30 and 1; far below 1 / (number of people), e.g. delta := 1e-9")
+    return value
+
+
+def number(arguments: Mapping[str, Any], name: str) -> float | None:
+    """Return a finite number, or None if it was not given."""
+    value = arguments.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ArgumentError(name, value, "a finite number is required")
+    return float(value)
+
+
+def integer(arguments: Mapping[str, Any], name: str, low: int, high: int) -> int | None:
+    """Return an integer in [low, high], or None if it was not given."""
+    value = arguments.get(name)
+    if value is None:
+        return None
+    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and int(value) == value
+    if not whole or not low <= value <= high:
+        raise ArgumentError(name, value, f"a whole number from {low} to {high} is required")
+    return int(value)
+
+
+def boolean(arguments: Mapping[str, Any], name: str) -> bool | None:
+    """Return true or false, or None if it was not given."""
+    value = arguments.get(name)
+    if value is None or isinstance(value, bool):
+        return value
+    raise ArgumentError(name, value, "true or false is required")
+
+
+def names(arguments: Mapping[str, Any], name: str) -> list[str] | None:
+    """Return a non-empty list of distinct texts, or None if it was not given."""
+    value = arguments.get(name)
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value) or not value:
+        raise ArgumentError(name, value, "a non-empty list of names is required, e.g. ['sex', 'race']")
+    if len({item.casefold() for item in value}) < len(value):
+        raise ArgumentError(name, value, "a name is repeated")
+    return list(value)
+
+
+def options(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a method as a dict."""
+    value = arguments.get("options")
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ArgumentError("options", value, "a struct is required, e.g. {'output': 'one_hot'}")
+    return dict(value)

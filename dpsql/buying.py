@@ -1,0 +1,210 @@
+"""The road of a release: check, plan, charge, then (and only then) bound, encode, count, add noise, store.
+
+A call is idempotent. The first one charges, measures and stores; a later one finds the stored release, whatever has
+happened to the data since, and charges nothing. Killed after the charge, the same call finishes without a second one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import platform
+import secrets
+from collections.abc import Mapping
+from fractions import Fraction
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from dpsql import encoding, noise, release
+from dpsql.counting import count_tables
+from dpsql.errors import DpsqlError, ReleaseError
+from dpsql.ledger import Purchase
+from dpsql.methods.base import IntArray
+from dpsql.planning import Request, canonical_parameters, release_name, request
+from dpsql.progress import Progress
+from dpsql.protected import ProtectedSource, resolve
+from dpsql.release import Plan, Release
+from dpsql.relation import identifier
+from dpsql.session import Context
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a ledger entry records."""
+    return {
+        "dpsql": version("dpsql"),
+        "duckdb": duckdb.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Progress) -> Release:
+    """Return the release that a call asks for, buying it if it is not there yet.
+
+    Parameters
+    ----------
+    operation : {'marginals', 'synthesize'}
+    given : mapping
+        The caller's arguments, ``source`` among them.
+
+    Privacy
+    -------
+    Charges the protected table once, by the plan's calibration, before any row is read. Everything after the stored release is
+    post-processing.
+
+    Raises
+    ------
+    ReleaseError
+        The name is taken by a release with other parameters, or its file is gone.
+    BudgetExceeded
+        The budget does not cover it.
+    """
+    protected = resolve(context, str(given.get("source") or ""))
+    identifier_ = release.release_id(protected.key, operation, protected.query, release_name(given))
+    with context.instance.lock(identifier_):
+        store = context.store(protected.books.database)
+        path = release.path_of(store, identifier_)
+        purchase = protected.ledger.purchase(identifier_)
+        if purchase is not None:
+            check_same(purchase, operation, given)
+            if purchase.status == "stored":
+                return release.read(context.cursor, path)
+            plan = Plan.from_json(purchase.plan)
+        else:
+            plan = _charge(context, protected, identifier_, request(protected, operation, given))
+            _prepare(protected, identifier_, path)
+        if not path.is_file():
+            measure(context, protected, identifier_, plan, progress)
+        protected.ledger.mark(identifier_, "store")
+        return release.read(context.cursor, path)
+
+
+def check_same(purchase: Purchase, operation: str, given: Mapping[str, Any]) -> None:
+    """Refuse a call that names a bought release but asks for something else."""
+    filled = {**given, "epsilon": purchase.parameters["epsilon"] if given.get("epsilon") is None else given["epsilon"]}
+    asked = canonical_parameters(operation, filled)
+    for name, value in asked.items():
+        bought = purchase.parameters.get(name)
+        if value != bought:
+            raise ReleaseError(
+                f"release {purchase.release!r} was bought with {name} = {bought!r}, the call says {name} = {value!r}. "
+                "The same name gives back what was bought; to buy another one say release := 'another name'"
+            )
+
+
+def _charge(context: Context, protected: ProtectedSource, name: str, wanted: Request) -> Plan:
+    """Charge for a new release, after everything that can be checked without reading a row has been."""
+    release.check_store(context.cursor, context.store(protected.books.database))
+    _bind(context, protected, wanted.plan)
+    protected.ledger.charge(
+        name,
+        operation=wanted.operation,
+        query=protected.query,
+        parameters=wanted.parameters,
+        plan=wanted.plan.to_json(),
+        charge=wanted.calibration.charge,
+        versions=versions(),
+        advice="Ask for a smaller epsilon (FROM dp_budget() shows what is left), or reread a release that was bought (FROM dp_releases()).",
+    )
+    return wanted.plan
+
+
+def _bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
+    """Let DuckDB bind the statement that will read the rows, so that it cannot fail for a reason known beforehand."""
+    statement = encoding.encode_sql(protected.source.sql, plan.domain, **_bounding(protected))
+    try:
+        context.cursor.execute(f"DESCRIBE {statement}")
+    except duckdb.Error as error:
+        raise DpsqlError(f"source: DuckDB does not accept it ({str(error).splitlines()[0]}); nothing was charged") from None
+
+
+def _bounding(protected: ProtectedSource) -> dict[str, Any]:
+    unit = protected.protection.privacy_unit is not None
+    return {"unit": unit, "max_contributions": protected.protection.max_contributions, "salt": secrets.token_hex(16)}
+
+
+def _prepare(protected: ProtectedSource, name: str, path: Path) -> None:
+    """Do what is left to do before the first row is read; a failure here is refunded."""
+    try:
+        release.remove_leftovers(path)
+        path.unlink(missing_ok=True)  # a file without a charge in the books is not this release
+    except BaseException:
+        protected.ledger.mark(name, "refund")
+        raise
+
+
+def measure(context: Context, protected: ProtectedSource, name: str, plan: Plan, progress: Progress) -> Release:
+    """Read the rows, count, add noise, store: the only place where a protected row is touched.
+
+    Privacy
+    -------
+    The exact counts leave this function only with noise of ``plan.scales`` on every cell. A failure says nothing about rows.
+    """
+    cursor = context.cursor
+    path = release.path_of(context.store(protected.books.database), name)
+    release.remove_leftovers(path)
+    purchase = protected.ledger.purchase(name)
+    if purchase is None:  # pragma: no cover -- the caller has charged
+        raise ReleaseError(f"release {name!r} is not charged; nothing is read")
+    try:
+        with progress.stage("encode"):
+            codes = encoding.encode(cursor, protected.source.sql, plan.domain, **_bounding(protected))
+        try:
+            with progress.stage("count"):
+                total = _count(cursor, codes) if plan.public_total else None
+                tables = count_tables(cursor, codes, plan.domain.sizes, plan.cliques)
+        finally:
+            cursor.execute(f"DROP TABLE IF EXISTS {identifier(codes)}")
+        with progress.stage("noise"):
+            flat = add_noise(plan, np.concatenate([tables[clique].ravel() for clique in plan.cliques]))
+        with progress.stage("store"):
+            return release.write(cursor, path, plan, flat, manifest(protected, name, purchase, total))
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error as error:
+        raise DpsqlError(
+            f"release {name!r}: reading or storing failed ({type(error).__name__}); the text is withheld because it could show "
+            "a value. The charge stands; the same call tries again without another one"
+        ) from None
+
+
+def _count(cursor: duckdb.DuckDBPyConnection, table: str) -> int:
+    row = cursor.execute(f"SELECT count(*) FROM {identifier(table)}").fetchone()  # noqa: S608
+    return int(row[0]) if row else 0
+
+
+def add_noise(plan: Plan, flat: IntArray) -> IntArray:
+    """Add the plan's noise to every cell of its tables, the empty ones too."""
+    lengths = [plan.domain.cells(clique) for clique in plan.cliques]
+    scales = np.repeat(np.arange(len(lengths)), lengths)
+    noisy = np.empty_like(flat)
+    by_scale: dict[Fraction, list[int]] = {}
+    for position, scale in enumerate(plan.scales):
+        by_scale.setdefault(scale, []).append(position)
+    for scale, positions in by_scale.items():
+        chosen = np.isin(scales, positions) if len(by_scale) > 1 else slice(None)
+        noisy[chosen] = noise.add_noise(flat[chosen], plan.mechanism, scale)
+    return noisy
+
+
+def manifest(protected: ProtectedSource, name: str, purchase: Purchase, total: int | None) -> dict[str, Any]:
+    """Return the provenance that is stored with a release."""
+    contract = protected.protection
+    return {
+        "release": name,
+        "source": protected.key,
+        "operation": purchase.operation,
+        "query": protected.query,
+        "parameters": purchase.parameters,
+        "neighbors": contract.neighbors,
+        "privacy_unit": contract.privacy_unit,
+        "max_contributions": contract.max_contributions,
+        "accountant": contract.budget.accountant,
+        "charge": purchase.charge,
+        "total": total,
+        "created": dt.datetime.now(dt.UTC).replace(microsecond=0).isoformat(),
+        "versions": versions(),
+    }

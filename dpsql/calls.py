@@ -1,0 +1,105 @@
+"""One table of all calls: what a `dp_*` macro or a Python function runs, and the relation that it answers with."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpsql import arguments, buying, custodian, drawing, forecast, release, reports
+from dpsql.errors import DpsqlError, ReleaseError
+from dpsql.progress import Progress
+from dpsql.relation import inline, parquet
+from dpsql.session import Context, Instance, open_context
+
+STAGES = 7  # encode, count, noise, store, fit, sample and write, and the table of `into`
+
+
+def marginals(context: Context, given: Mapping[str, Any]) -> str:
+    """Return noisy contingency tables, buying them at the first call."""
+    with Progress("dp_marginals", STAGES) as progress:
+        bought = buying.buy(context, "marginals", given, progress)
+        return f"(SELECT columns, values, n FROM {parquet(drawing.cells(context, bought))})"  # noqa: S608
+
+
+def synthesize(context: Context, given: Mapping[str, Any]) -> str:
+    """Return synthetic rows, buying the release at the first call."""
+    rows, seed = _draw(given)
+    target = given.get("into")
+    if target is not None:
+        drawing.table_name(context, arguments.text(given, "into"))
+    with Progress("dp_synthesize", STAGES) as progress:
+        bought = buying.buy(context, "synthesize", given, progress)
+        path = drawing.rows(context, bought, rows, seed, progress)
+        if target is not None:
+            drawing.into(context, path, bought, target)
+    context.instance.last_seconds = dict(progress.seconds)
+    return parquet(path)
+
+
+def sample(context: Context, given: Mapping[str, Any]) -> str:
+    """Return other rows of a stored release."""
+    rows, seed = _draw(given)
+    bought = drawing.find(context, arguments.text(given, "release"))
+    with Progress("dp_sample", STAGES) as progress:
+        return parquet(drawing.rows(context, bought, rows, seed, progress))
+
+
+def _draw(given: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    return arguments.integer(given, "rows", 0, drawing.MAX_ROWS), arguments.integer(given, "seed", 0, 2**63 - 1)
+
+
+def export(context: Context, given: Mapping[str, Any]) -> str:
+    """Copy a release to a file of its own."""
+    bought = drawing.find(context, arguments.text(given, "release"))
+    target = Path(arguments.text(given, "path")).expanduser().absolute()
+    if target.is_dir():
+        target = target / bought.path.name
+    if not target.parent.is_dir():
+        raise ReleaseError(f"path = {str(target)!r}: its folder does not exist; create it or choose another one")
+    if target != bought.path:
+        shutil.copyfile(bought.path, target)
+    return inline({"release": "VARCHAR", "path": "VARCHAR"}, [(bought.identifier, str(target))])
+
+
+def import_release(context: Context, given: Mapping[str, Any]) -> str:
+    """Open an exported release: check it and put it into the store, where dp_sample finds it."""
+    opened = release.read(context.cursor, Path(arguments.text(given, "path")).expanduser().absolute())
+    opened.statistics(context.cursor)
+    store = context.store(context.database)
+    store.mkdir(parents=True, exist_ok=True)
+    target = release.path_of(store, opened.identifier)
+    if target.is_file() and release.read(context.cursor, target).manifest != opened.manifest:
+        raise ReleaseError(f"release {opened.identifier!r} exists here with other contents ({target}); it was not replaced")
+    if not target.is_file():
+        partial = target.with_name(f".{target.name}.import")
+        shutil.copyfile(opened.path, partial)
+        release.publish(partial, target)
+    rows = [(opened.identifier, opened.manifest["source"], opened.plan.method, list(opened.plan.domain.names))]
+    return inline({"release": "VARCHAR", "source": "VARCHAR", "method": "VARCHAR", "columns": "VARCHAR[]"}, rows)
+
+
+CALLS: dict[str, Callable[[Context, Mapping[str, Any]], str]] = {
+    "protect": custodian.protect,
+    "declare": custodian.declare,
+    "domain": custodian.domain,
+    "evaluate": custodian.evaluate,
+    "plan": forecast.plan,
+    "marginals": marginals,
+    "synthesize": synthesize,
+    "sample": sample,
+    "export": export,
+    "import": import_release,
+    "ledger": reports.ledger,
+    "budget": reports.budget,
+    "releases": reports.releases,
+}
+
+
+def run(instance: Instance, name: str, given: Mapping[str, Any], *, database: str, schema: str) -> str:
+    """Run a call and return the text of the relation that answers it."""
+    if name not in CALLS:
+        raise DpsqlError(f"dp_{name} is not known to this dpsql: the file's macros are newer; update dpsql, or call dpsql.load(con) again")
+    with open_context(instance, database, schema) as context:
+        return CALLS[name](context, given)

@@ -1,0 +1,222 @@
+"""What the custodian does: protect a table, declare public domains, look at them, evaluate a synthetic table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_DOWN, Decimal
+from typing import Any
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+
+from dpsql import arguments, encoding
+from dpsql.accounting import Budget
+from dpsql.declare import declare as build_attribute
+from dpsql.declare import self_declared
+from dpsql.domain import OUTSIDE, Attribute
+from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected
+from dpsql.evaluate import COLUMNS as EVALUATION_COLUMNS
+from dpsql.evaluate import evaluate as compare
+from dpsql.ledger import Protection
+from dpsql.planning import select
+from dpsql.protected import ProtectedSource, key_of, ledger_of, resolve
+from dpsql.relation import identifier, inline
+from dpsql.session import Context
+from dpsql.source import find_table, relation_columns
+
+ACCOUNTANTS = ("zcdp", "basic")
+NEIGHBORS = ("add_remove", "replace_one")
+ATTRIBUTE_COLUMNS = {
+    "column_name": "VARCHAR",
+    "type": "VARCHAR",
+    "kind": "VARCHAR",
+    "codes": "INTEGER",
+    "labels": "VARCHAR[]",
+    "nullable": "BOOLEAN",
+    "outside": "VARCHAR",
+    "status": "VARCHAR",
+}
+
+
+def protect(context: Context, given: Mapping[str, Any]) -> str:
+    """Give a table a privacy budget, or change it. Returns a relation of one row.
+
+    Privacy
+    -------
+    Free: no row is read. The budget is a hard limit on everything that is ever released about this table.
+    """
+    table = find_table(
+        context.cursor, arguments.text(given, "source"), database=context.database, schema=context.schema
+    )
+    accountant = arguments.choice(given, "accountant", ACCOUNTANTS)
+    delta = arguments.delta(given)
+    if accountant == "zcdp" and not delta:
+        raise ArgumentError(
+            "delta", delta, "under the 'zcdp' accountant a budget needs a delta above 0, far below 1 / (number of people), e.g. delta := 1e-9"
+        )
+    unit = given.get("privacy_unit")
+    contributions = arguments.integer(given, "max_contributions", 1, 1_000_000) or 1
+    if unit is not None:
+        columns = {c.name.casefold(): c.name for c in relation_columns(context.cursor, table)}
+        if not isinstance(unit, str) or unit.casefold() not in columns:
+            raise ArgumentError("privacy_unit", unit, f"must be a column of the table; it has {list(columns.values())!r}")
+        unit = columns[unit.casefold()]
+    elif contributions != 1:
+        raise ArgumentError("max_contributions", contributions, "needs a privacy_unit: the column that tells whose rows these are")
+    budget = Budget(_exact(arguments.epsilon(given), 24), _exact(delta or 0.0, 37), accountant)
+    neighbors = arguments.choice(given, "neighbors", NEIGHBORS)
+    ledger = ledger_of(context, table)
+    change = ledger.protect(Protection(ledger.source, budget, neighbors, unit, contributions))
+    kinds = {
+        "source": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR",
+        "max_contributions": "INTEGER", "accountant": "VARCHAR", "change": "VARCHAR",
+    }  # fmt: skip
+    return inline(
+        kinds, [(ledger.source, float(budget.epsilon), float(budget.delta), neighbors, unit, contributions, accountant, change)]
+    )
+
+
+def _exact(value: float, places: int) -> Decimal:
+    """Return the decimal that was typed, rounded down (a limit) to what the books can hold."""
+    return Decimal(repr(value)).quantize(Decimal(1).scaleb(-places), rounding=ROUND_DOWN)
+
+
+def declare(context: Context, given: Mapping[str, Any]) -> str:
+    """Declare the public domain of a column. Returns a relation of one row.
+
+    Privacy
+    -------
+    Free: the protected table is not read. What is declared must be public knowledge.
+    """
+    protected = resolve(context, arguments.text(given, "source"))
+    name = arguments.text(given, "column")
+    columns = {c.name.casefold(): c for c in protected.source.columns}
+    column = columns.get(name.casefold())
+    if column is None:
+        raise ArgumentError("column", name, f"not a column of the source; it has {[c.name for c in columns.values()]!r}")
+    categories = _categories(context, given, column.sql_type)
+    nullable = arguments.boolean(given, "nullable")
+    attribute = build_attribute(
+        column.name,
+        column.sql_type,
+        nullable=column.nullable if nullable is None else nullable,
+        lower=given.get("lower"),
+        upper=given.get("upper"),
+        bins=given.get("bins"),
+        edges=given.get("edges"),
+        categories=categories,
+        outside=arguments.choice(given, "outside", OUTSIDE),
+    )
+    protected.books.declare(protected.query, attribute, context.user)
+    return inline(ATTRIBUTE_COLUMNS, [_shown(attribute, "declared")])
+
+
+def _categories(context: Context, given: Mapping[str, Any], sql_type: str) -> list[str] | None:
+    listed, taken = given.get("categories"), given.get("categories_from")
+    if listed is not None and taken is not None:
+        raise ArgumentError("categories_from", taken, "give categories or categories_from, not both")
+    if taken is not None:
+        listed = _public_values(context, taken)
+    if listed is None:
+        return None
+    if isinstance(listed, str) or not isinstance(listed, Sequence):
+        raise ArgumentError("categories", listed, "a list is required, e.g. ['Female', 'Male']")
+    return encoding.canonical_categories(context.cursor, sql_type, listed)
+
+
+def _public_values(context: Context, taken: object) -> list[str]:
+    """Return the distinct values of a column of a *public* table, in order."""
+    try:
+        parsed = sqlglot.parse_one(str(taken), read="duckdb", into=exp.Column)
+        *table, column = [part.name for part in parsed.parts]
+    except (sqlglot.ParseError, ValueError, AttributeError):
+        table, column = [], ""
+    if not table or not column:
+        raise ArgumentError("categories_from", taken, "must be 'table.column' of a public table")
+    relation = identifier(*table)
+    try:
+        resolve(context, relation)
+    except NotProtected:
+        pass  # what is wanted: it reaches no protected table
+    else:
+        raise ArgumentError("categories_from", taken, "that table is protected, and a domain read off it would show its values")
+    full = identifier(*([context.database, context.schema, *table][-3:]))
+    try:
+        rows = context.cursor.execute(
+            f"SELECT DISTINCT {identifier(column)}::VARCHAR FROM {full} WHERE {identifier(column)} IS NOT NULL ORDER BY 1"  # noqa: S608
+        ).fetchall()
+    except duckdb.Error as error:
+        raise ArgumentError("categories_from", taken, str(error).splitlines()[0]) from None
+    return [value for (value,) in rows]
+
+
+def domain(context: Context, given: Mapping[str, Any]) -> str:
+    """List the declared attributes of a source, and the columns that are left out. Free: no row is read."""
+    protected = resolve(context, arguments.text(given, "source"))
+    declared, left_out = protected.attributes()
+    own = protected.books.declared(protected.query).keys() | protected.books.declared(protected.key).keys()
+    by_name = {a.name: _shown(a, _status(protected, a, own)) for a in declared.attributes}
+    for column in left_out:
+        by_name[column.name] = (column.name, column.sql_type, None, None, None, None, None, "left out: no domain declared")
+    return inline(ATTRIBUTE_COLUMNS, [by_name[c.name] for c in protected.source.columns])
+
+
+def _status(protected: ProtectedSource, attribute: Attribute, own: set[str]) -> str:
+    origin = {c.name: c.origin for c in protected.source.columns}[attribute.name]
+    by_type = self_declared(attribute.name, attribute.sql_type, attribute.nullable)
+    return "declared" if by_type is None or attribute.name in own or origin in own else "by its type"
+
+
+def _shown(attribute: Attribute, status: str) -> tuple[Any, ...]:
+    return (
+        attribute.name, attribute.sql_type, attribute.kind, attribute.size, list(attribute.labels()),
+        attribute.nullable, attribute.outside, status,
+    )  # fmt: skip
+
+
+def evaluate(context: Context, given: Mapping[str, Any]) -> str:
+    """Compare a synthetic table with the raw one. Returns the error table as a relation.
+
+    Privacy
+    -------
+    NOT PRIVATE: the errors are computed from raw counts. For the custodian; nothing is charged and nothing is stored.
+    """
+    protected = resolve(context, arguments.text(given, "source"))
+    name = arguments.text(given, "synthetic")
+    domain_ = select(protected.attributes()[0], None)
+    synthetic, present = _synthetic(context, name)
+    wanted = [a.name for a in domain_.attributes if a.name.casefold() in present]
+    if not wanted:
+        raise ArgumentError("synthetic", name, f"has none of the declared columns {list(domain_.names)!r}")
+    try:
+        rows = compare(
+            context.cursor,
+            protected.source.sql,
+            synthetic,
+            domain_.select(wanted),
+            max_k=arguments.integer({"max_k": 3, **given}, "max_k", 1, 3) or 3,
+            queries=arguments.integer(given, "queries", 1, 10_000_000),
+            seed=arguments.integer({"seed": 7, **given}, "seed", 0, 2**62) or 0,
+        )
+    except duckdb.Error as error:
+        raise DpsqlError(f"dp_evaluate failed ({type(error).__name__}); the text is withheld because it could show a value") from None
+    return inline(EVALUATION_COLUMNS, rows)
+
+
+def _synthetic(context: Context, name: str) -> tuple[str, set[str]]:
+    """Return a SELECT of the synthetic relation and the names of its columns."""
+    table = find_table(context.cursor, name, database=context.database, schema=context.schema, views=True)
+    text = f"SELECT * FROM {table.sql}"  # noqa: S608 -- quoted by TableId
+    try:
+        rows = context.cursor.execute(f"DESCRIBE {text}").fetchall()
+    except duckdb.Error as error:
+        raise DomainError(f"synthetic = {name!r}: {str(error).splitlines()[0]}") from None
+    return text, {row[0].casefold() for row in rows}
+
+
+def describe_key(context: Context, text: str) -> tuple[str, str]:
+    """Return the database and the key in its books of a table named by the user, for the reports."""
+    table = find_table(context.cursor, text, database=context.database, schema=context.schema)
+    ledger = ledger_of(context, table)
+    return ledger.books.database, key_of(table)

@@ -1,0 +1,172 @@
+"""Synthetic rows and cells from a stored release. Everything here is post-processing: free, repeatable, seedable."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import sqlglot
+from sqlglot import exp
+
+from dpsql import decoding, methods, release
+from dpsql.books import SCHEMA
+from dpsql.errors import ArgumentError, ReleaseError
+from dpsql.progress import Progress
+from dpsql.relation import identifier, literal, parquet
+from dpsql.release import Release
+from dpsql.session import Context
+
+MAX_ROWS = 10_000_000_000
+_FITTED_MODELS = 4  # models kept in memory, so that drawing again does not fit again
+_models: OrderedDict[str, Any] = OrderedDict()
+_guard = threading.Lock()
+
+
+def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Any:
+    """Return the model of a release, fitting it if this process has not done so lately."""
+    key = str(bought.manifest["sha256"]) + str(bought.manifest["parameters"])
+    with _guard:
+        if key in _models:
+            _models.move_to_end(key)
+            return _models[key]
+    plan = bought.plan
+    model = methods.get(plan.method or "").fit(bought.statistics(cursor), plan.options)
+    with _guard:
+        _models[key] = model
+        while len(_models) > _FITTED_MODELS:
+            _models.popitem(last=False)
+    return model
+
+
+def rows(context: Context, bought: Release, count: int | None, seed: int | None, progress: Progress) -> Path:
+    """Return a Parquet file of synthetic rows, drawing them unless the same draw is stored.
+
+    Parameters
+    ----------
+    count : int or None
+        Number of rows; None: the public number of rows, or the noisy one.
+    seed : int or None
+        The same seed gives the same rows; None is a fixed seed of the release.
+    """
+    plan = bought.plan
+    if plan.method is None:
+        raise ReleaseError(
+            f"release {bought.identifier!r} holds tables, not a model: rows are drawn from releases of dp_synthesize; "
+            "read it with the dp_marginals call that bought it"
+        )
+    folder = bought.path.parent / "drawn"
+    with context.instance.lock(f"draw {bought.path}"):
+        if count is not None:
+            path = folder / _name(bought, count, seed)
+            if path.is_file():
+                return path
+        with progress.stage("fit"):
+            model = fitted(context.cursor, bought)
+        method = methods.get(plan.method)
+        wanted = method.total(model) if count is None else count
+        path = folder / _name(bought, wanted, seed)
+        if path.is_file():
+            return path
+        folder.mkdir(parents=True, exist_ok=True)
+        rng = np.random.default_rng([seed or 0, int(hashlib.sha256(bought.identifier.encode()).hexdigest()[:16], 16)])
+        with progress.stage("sample and write"):
+            if plan.options.get("output") == "one_hot":
+                decoding.write_one_hot(context.cursor, method.sample_one_hot(model, wanted, rng), plan.domain, path)
+            else:
+                decoding.write_rows(context.cursor, method.sample(model, wanted, rng), plan.domain, rng, path)
+        return path
+
+
+def _name(bought: Release, count: int, seed: int | None) -> str:
+    digest = str(bought.manifest["sha256"])[:8]
+    return f"{bought.identifier}.{digest}.{count}-rows.seed-{seed or 0}.parquet"
+
+
+def cells(context: Context, bought: Release) -> Path:
+    """Return a Parquet file with every noisy cell of a release: columns, values, n."""
+    folder = bought.path.parent / "drawn"
+    path = folder / f"{bought.identifier}.{str(bought.manifest['sha256'])[:8]}.cells.parquet"
+    with context.instance.lock(f"draw {bought.path}"):
+        if not path.is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            statistics = bought.statistics(context.cursor)
+            decoding.write_cells(context.cursor, statistics.tables, bought.plan.domain, path)
+    return path
+
+
+def into(context: Context, path: Path, bought: Release, name: str) -> None:
+    """Create the table ``name`` from drawn rows; a table that an earlier call with the same name made is replaced.
+
+    Raises
+    ------
+    ArgumentError
+        A table of that name exists and dpsql did not make it.
+    """
+    parts = table_name(context, name)
+    quoted, marker = identifier(*parts), f"dpsql: synthetic rows of {bought.identifier}, {path.name}"
+    row = context.cursor.execute(
+        "SELECT comment FROM (SELECT database_name, schema_name, table_name AS name, comment FROM duckdb_tables() "
+        "UNION ALL SELECT database_name, schema_name, view_name, '' FROM duckdb_views()) "
+        "WHERE lower(database_name) = lower(?) AND lower(schema_name) = lower(?) AND lower(name) = lower(?)",
+        list(parts),
+    ).fetchone()
+    if row is not None and not str(row[0] or "").startswith("dpsql: synthetic rows of "):
+        raise ArgumentError("into", name, "a table of that name exists and was not made by dpsql; choose another name or drop it")
+    if row is not None and row[0] == marker:
+        return
+    try:
+        context.cursor.execute("BEGIN")
+        context.cursor.execute(f"CREATE OR REPLACE TABLE {quoted} AS FROM {parquet(path)}")
+        context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(marker)}")
+        context.cursor.execute("COMMIT")
+    except duckdb.Error as error:
+        context.cursor.execute("ROLLBACK")
+        raise ArgumentError("into", name, f"the table cannot be created: {str(error).splitlines()[0]}") from None
+
+
+def table_name(context: Context, name: str) -> tuple[str, str, str]:
+    """Split a possibly qualified name into database, schema and table, as DuckDB would resolve it.
+
+    Raises
+    ------
+    ArgumentError
+        It is not a table name.
+    """
+    try:
+        parts = [part.name for part in sqlglot.parse_one(name, read="duckdb", into=exp.Table).parts]
+    except sqlglot.ParseError:
+        parts = []
+    if not 1 <= len(parts) <= 3 or not all(parts):
+        raise ArgumentError("into", name, "a table name is required: people_synth, main.people_synth or \"odd name\"")
+    if len(parts) == 2 and parts[0] in context.databases():
+        parts = [parts[0], "main", parts[1]]
+    database, schema, table = [context.database, context.schema, *parts][-3:] if len(parts) < 3 else parts
+    if schema.casefold() == SCHEMA:
+        raise ArgumentError("into", name, f"schema {SCHEMA} holds the books; choose another one")
+    return database, schema, table
+
+
+def find(context: Context, identifier_: str) -> Release:
+    """Find a release by its identifier, or by its name if only one release has it, in the stores of the attached databases.
+
+    Raises
+    ------
+    ReleaseError
+        There is none, or several.
+    """
+    stores = list(dict.fromkeys(context.store(database) for database in context.databases()))
+    for store in stores:
+        if release.valid_identifier(identifier_) and release.path_of(store, identifier_).is_file():
+            return release.read(context.cursor, release.path_of(store, identifier_))
+    known = sorted(p.name.removesuffix(release.SUFFIX) for store in stores for p in store.glob("*" + release.SUFFIX))
+    named = [item for item in known if item.rsplit("-", 1)[0].endswith("-" + identifier_)]
+    if len(named) == 1:
+        return find(context, named[0])
+    kind = "several releases have that name" if named else "no such release"
+    listed = ", ".join(repr(item) for item in (named or known)[:20]) or "none yet"
+    raise ReleaseError(f"release = {identifier_!r}: {kind}; there are: {listed}. FROM dp_releases() lists what was bought")

@@ -1,0 +1,105 @@
+"""dp_plan: what a call would measure, cost and take. Computed from the domain and the books; no row is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dpsql import arguments, release
+from dpsql.accounting import expected_absolute_error, fits, remaining
+from dpsql.planning import Request, request
+from dpsql.protected import ProtectedSource, resolve
+from dpsql.relation import inline
+from dpsql.release import Plan
+from dpsql.session import Context
+
+PLAN_COLUMNS = {
+    "operation": "VARCHAR", "method": "VARCHAR", "columns": "VARCHAR[]", "left_out": "VARCHAR[]", "tables": "INTEGER",
+    "cells": "BIGINT", "mechanism": "VARCHAR", "calibration": "VARCHAR", "noise_scale": "DOUBLE",
+    "expected_error_1way": "DOUBLE", "expected_error_2way": "DOUBLE", "expected_error_3way": "DOUBLE",
+    "epsilon": "DOUBLE", "delta": "DOUBLE", "rho": "DOUBLE", "bought": "BOOLEAN", "affordable": "BOOLEAN",
+    "epsilon_left_after": "DOUBLE", "delta_left_after": "DOUBLE", "rho_left_after": "DOUBLE",
+    "estimated_seconds": "DOUBLE", "estimated_memory_mb": "DOUBLE", "estimated_for_rows": "BIGINT",
+    "release": "VARCHAR", "notes": "VARCHAR[]",
+}  # fmt: skip
+ASSUMED_ROWS = 100_000
+
+
+def plan(context: Context, given: Mapping[str, Any]) -> str:
+    """Return the plan of a dp_marginals call (where ``k`` is given) or a dp_synthesize call, as a relation of one row."""
+    protected = resolve(context, arguments.text(given, "source"))
+    operation = "marginals" if given.get("k") is not None else "synthesize"
+    wanted = request(protected, operation, _as_called(operation, given))
+    name = release.release_id(protected.key, operation, protected.query, wanted.name)
+    bought = protected.ledger.purchase(name) is not None
+    charges = protected.ledger.charges()
+    budget, charge = protected.protection.budget, wanted.calibration.charge
+    affordable = bought or fits(budget, charges, charge)
+    after = remaining(budget, charges if bought or not affordable else [*charges, charge])
+    rows = arguments.integer(given, "rows", 0, 10**12)
+    rows = ASSUMED_ROWS if rows is None else rows
+    seconds, megabytes = estimate(wanted.plan, rows)
+    return inline(
+        PLAN_COLUMNS,
+        [(
+            operation, wanted.plan.method, list(wanted.plan.domain.names), list(wanted.left_out), len(wanted.plan.cliques),
+            wanted.plan.cells, wanted.plan.mechanism, wanted.calibration.method, float(max(wanted.plan.scales)),
+            *(expected_error(wanted.plan, k) for k in (1, 2, 3)),
+            float(charge.epsilon), float(charge.delta), float(charge.rho), bought, affordable,
+            after.epsilon_left, after.delta_left, after.rho_left, seconds, megabytes, rows, name, _notes(protected, wanted, affordable),
+        )],
+    )  # fmt: skip
+
+
+def _as_called(operation: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    if operation == "marginals":
+        return {**given, "mechanism": given.get("mechanism") or "gaussian"}
+    if given.get("mechanism") is None:
+        return dict(given)
+    return {**given, "options": {**arguments.options(given), "mechanism": given["mechanism"]}}
+
+
+def _notes(protected: ProtectedSource, wanted: Request, affordable: bool) -> list[str]:
+    notes = list(wanted.notes)
+    if wanted.left_out:
+        notes.append(f"left out, since no domain is declared: {', '.join(wanted.left_out)}")
+    if not affordable:
+        notes.append("the budget does not cover this call")
+    if protected.protection.max_contributions > 1:
+        notes.append(f"noise covers {protected.protection.max_contributions} rows per {protected.protection.privacy_unit}")
+    return notes
+
+
+def expected_error(plan: Plan, k: int) -> float | None:
+    """Return the mean absolute error that noise alone puts on a k-way count of the stored tables, before post-processing.
+
+    A k-way count that was not measured is summed from the smallest table that holds it; None where no table does.
+    """
+    errors = []
+    for clique, scale in zip(plan.cliques, plan.scales, strict=True):
+        if len(clique) < k:
+            continue
+        one = expected_absolute_error(plan.mechanism, scale)
+        kept = sorted((plan.domain.sizes[i] for i in clique), reverse=True)[:k]
+        errors.append((len(clique), one * math.sqrt(plan.domain.cells(clique) / math.prod(kept))))
+    if not errors:
+        return None
+    order = min(size for size, _ in errors)
+    chosen = [error for size, error in errors if size == order]
+    return math.fsum(chosen) / len(chosen)
+
+
+def estimate(plan: Plan, rows: int) -> tuple[float, float]:
+    """Return a rough forecast of seconds and megabytes on two cores, for a table of ``rows`` rows.
+
+    The costs per unit were fitted to the runs of ``tests/benchmarks/adult.py``; within a factor of three there.
+    """
+    columns = sum(plan.domain.sizes)
+    count = 0.3 + 4e-9 * rows * len(plan.cliques) + 1e-6 * plan.cells
+    memory = 150 + 1e-6 * (plan.cells * 40 + rows * len(plan.domain.sizes) * 2)
+    if plan.method is None:
+        return round(count, 2), round(memory)
+    fit = 0.5 + 2e-5 * plan.cells + 3e-8 * columns**3
+    draw = 4e-10 * rows * columns**2 + 2e-7 * rows * len(plan.domain.sizes)
+    return round(count + fit + draw, 2), round(memory + 1e-6 * 8 * (10 * columns**2 + 70_000 * columns))

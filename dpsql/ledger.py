@@ -1,0 +1,327 @@
+"""The ledger: an append-only, hash-chained record of budgets and charges, and the hard limit that it enforces.
+
+An entry is written in a transaction of its own on a cursor of its own, so a caller's ROLLBACK does not refund it. Entries
+of a source are numbered 1, 2, 3, ... under a primary key: two sessions that decide on the same books write the same number,
+one of them fails and decides again on the new books. So nobody overspends together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+
+from dpsql import sql
+from dpsql.accounting import Budget, Charge, event_from_json, fits, remaining
+from dpsql.books import Books, first_line
+from dpsql.errors import BudgetExceeded, LedgerError
+
+FIELDS = {
+    "source": "VARCHAR",
+    "entry": "INTEGER",
+    "at": "TIMESTAMP",
+    "who": "VARCHAR",
+    "action": "VARCHAR",
+    "release": "VARCHAR",
+    "operation": "VARCHAR",
+    "query": "VARCHAR",
+    "parameters": "VARCHAR",
+    "plan": "VARCHAR",
+    "events": "VARCHAR",
+    "rho": "DECIMAL(38,24)",
+    "epsilon": "DECIMAL(38,24)",
+    "delta": "DECIMAL(38,37)",
+    "neighbors": "VARCHAR",
+    "privacy_unit": "VARCHAR",
+    "max_contributions": "INTEGER",
+    "accountant": "VARCHAR",
+    "versions": "VARCHAR",
+    "previous": "VARCHAR",
+}
+_TRIES = 200
+_writing = threading.Lock()  # saves retries within a process; what is right does not depend on it
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What was declared of a protected table: its budget and whom the guarantee protects."""
+
+    source: str
+    budget: Budget
+    neighbors: str
+    privacy_unit: str | None
+    max_contributions: int
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """A charge as the ledger knows it: what was asked for, what it paid for, and how far it came.
+
+    ``status`` is 'charged' until the release is stored, then 'stored'; ``charge`` is what it cost, in texts.
+    """
+
+    release: str
+    operation: str
+    query: str
+    parameters: dict[str, Any]
+    plan: dict[str, Any]
+    charge: dict[str, Any]
+    status: str = "charged"
+
+
+class Ledger:
+    """The entries of one source, in the books of one database."""
+
+    def __init__(self, books: Books, source: str, who: str) -> None:
+        self.books = books
+        self.source = source
+        self.who = who
+        self._table = books.table("ledger")
+
+    def protection(self) -> Protection | None:
+        """Return the budget in force, or None if the source is not protected."""
+        if not self.books.exist():
+            return None
+        rows = self._rows(
+            "epsilon, delta, accountant, neighbors, privacy_unit, max_contributions", "action IN ('protect', 'raise', 'lower')"
+        )
+        if not rows:
+            return None
+        epsilon, delta, accountant, neighbors, unit, contributions = rows[-1]
+        return Protection(self.source, Budget(epsilon, delta, accountant), neighbors, unit, contributions)
+
+    def charges(self) -> list[Charge]:
+        """Return every charge that counts: all but the refunded ones."""
+        rows = self._rows("action, release, rho, epsilon, delta, events", "action IN ('charge', 'refund')")
+        counted: dict[str, Charge] = {}
+        for action, release, rho, epsilon, delta, events in rows:
+            if action == "refund":
+                del counted[release]
+            else:
+                counted[release] = charge_from_row(rho, epsilon, delta, events)
+        return list(counted.values())
+
+    def purchase(self, release: str) -> Purchase | None:
+        """Return the charge of a release, or None if there is none that counts."""
+        if not self.books.exist():
+            return None
+        columns = "action, operation, query, parameters, plan, rho::VARCHAR, epsilon::VARCHAR, delta::VARCHAR, events, hash"
+        found: Purchase | None = None
+        for action, operation, query, parameters, plan, *cost in self._rows(columns, "release = ?", [release]):
+            if action == "charge":
+                charge = dict(zip(("rho", "epsilon", "delta", "events", "hash"), cost, strict=True))
+                charge["events"] = json.loads(charge["events"])
+                found = Purchase(release, operation, query, json.loads(parameters), json.loads(plan), charge)
+            elif action == "refund":
+                found = None
+            elif found is not None:
+                found = dataclasses.replace(found, status="stored")
+        return found
+
+    def protect(self, wanted: Protection) -> str:
+        """Set the budget; return 'protect', 'raise', 'lower' or 'unchanged'.
+
+        Raises
+        ------
+        LedgerError
+            The contract (neighbors, unit, contributions, accountant) would change after something was charged, or the
+            new limit is below what is spent.
+        """
+        change = "unchanged"
+
+        def decide() -> dict[str, Any] | None:
+            nonlocal change
+            change = budget_change(self.protection(), wanted, self.charges())
+            if change == "unchanged":
+                return None
+            return {
+                "action": change,
+                "epsilon": wanted.budget.epsilon,
+                "delta": wanted.budget.delta,
+                "accountant": wanted.budget.accountant,
+                **_contract(wanted),
+            }
+
+        self._append(decide)
+        return change
+
+    def charge(
+        self,
+        release: str,
+        *,
+        operation: str,
+        query: str,
+        parameters: Mapping[str, Any],
+        plan: Mapping[str, Any],
+        charge: Charge,
+        versions: Mapping[str, str],
+        advice: str,
+    ) -> None:
+        """Charge the source for a release, before a row is read.
+
+        Raises
+        ------
+        BudgetExceeded
+            The budget does not cover it; nothing is written.
+        LedgerError
+            The chain of hashes is broken, or the release is charged already.
+        """
+
+        def decide() -> dict[str, Any]:
+            protection = self.protection()
+            if protection is None or not self.chain_holds():
+                raise LedgerError(
+                    f"the ledger of {self.source} was edited: its chain of hashes does not hold (FROM dp_ledger() shows where). "
+                    "Nothing more can be bought from it until the custodian restores the books from a backup."
+                )
+            if self.purchase(release) is not None:
+                raise LedgerError(f"release {release!r} is charged already; repeat the call to read it")
+            spent = self.charges()
+            if not fits(protection.budget, spent, charge):
+                requested, left, unit = remaining(protection.budget, spent, charge)
+                raise BudgetExceeded(self.source, requested, left, unit, advice)
+            return {
+                "action": "charge",
+                "release": release,
+                "operation": operation,
+                "query": query,
+                "parameters": canonical_json(parameters),
+                "plan": canonical_json(plan),
+                "events": canonical_json([event.to_json() for event in charge.events]),
+                "rho": charge.rho,
+                "epsilon": charge.epsilon,
+                "delta": charge.delta,
+                "accountant": protection.budget.accountant,
+                "versions": canonical_json(versions),
+                **_contract(protection),
+            }
+
+        self._append(decide)
+
+    def mark(self, release: str, action: str) -> None:
+        """Write that a charged release is stored ('store'), or that it is refunded because no row was read ('refund')."""
+
+        def decide() -> dict[str, Any] | None:
+            purchase = self.purchase(release)
+            if purchase is None or purchase.status == "stored":
+                return None
+            return {"action": action, "release": release}
+
+        self._append(decide)
+
+    def chain_holds(self) -> bool:
+        """Return whether every entry of this source follows from the one before."""
+        row = self.books.cursor.execute(
+            f"SELECT coalesce(bool_and(holds), true) FROM ({self.books.chain()}) WHERE source = ?",  # noqa: S608
+            [self.source],
+        ).fetchone()
+        return bool(row and row[0])
+
+    def _rows(self, columns: str, condition: str, values: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+        query = f"SELECT {columns} FROM {self._table} WHERE source = ? AND {condition} ORDER BY entry"  # noqa: S608
+        return self.books.cursor.execute(query, [self.source, *values]).fetchall()
+
+    def _append(self, decide: Callable[[], Mapping[str, Any] | None]) -> None:
+        """Append what ``decide`` returns on the newest books; decide again if another session was faster."""
+        self.books.open()
+        cursor = self.books.cursor
+        for attempt in range(_TRIES):
+            with _writing:
+                cursor.execute("BEGIN")
+                try:
+                    fields = decide()
+                    if fields is not None:
+                        self._insert(fields)
+                    cursor.execute("COMMIT")
+                    return
+                except (duckdb.ConstraintException, duckdb.TransactionException) as error:
+                    reason = first_line(error)
+                    _rollback(cursor)
+                except duckdb.Error as error:
+                    _rollback(cursor)
+                    raise LedgerError(f"the ledger of {self.source} cannot be written: {first_line(error)}") from None
+                except BaseException:
+                    _rollback(cursor)
+                    raise
+            time.sleep(random.uniform(0, 0.002 * (attempt + 1)))  # noqa: S311 -- spreads retries; no privacy in it
+        raise LedgerError(f"the ledger of {self.source} is busy: {_TRIES} tries failed, the last with: {reason}; repeat the call")
+
+    def _insert(self, fields: Mapping[str, Any]) -> None:
+        cursor = self.books.cursor
+        last = cursor.execute(
+            f"SELECT entry, hash FROM {self._table} WHERE source = ? ORDER BY entry DESC LIMIT 1",  # noqa: S608
+            [self.source],
+        ).fetchone()
+        entry, previous = last or (0, None)
+        values: dict[str, Any] = {
+            "source": self.source,
+            "entry": entry + 1,
+            "at": dt.datetime.now(dt.UTC).replace(tzinfo=None),
+            "who": self.who,
+            **fields,
+        }
+        texts = [str(v) if isinstance(v, Decimal) else v for v in (values.get(name) for name in FIELDS)]
+        names = list(FIELDS)
+        columns = ", ".join(f"?::{kind} AS {name}" for name, kind in FIELDS.items() if name != "previous")
+        cursor.execute(
+            f"INSERT INTO {self._table} SELECT *, {sql.text('entry_hash')} AS hash FROM "  # noqa: S608
+            f"(SELECT {columns}, coalesce(?, sha256(?)) AS previous)",
+            [*texts[: names.index("previous")], previous, self.source],
+        )
+
+
+def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
+    try:
+        cursor.execute("ROLLBACK")
+    except duckdb.Error:  # a failed COMMIT has ended the transaction already
+        return
+
+
+def _contract(protection: Protection) -> dict[str, Any]:
+    return {
+        "neighbors": protection.neighbors,
+        "privacy_unit": protection.privacy_unit,
+        "max_contributions": protection.max_contributions,
+    }
+
+
+def budget_change(current: Protection | None, wanted: Protection, charges: Sequence[Charge]) -> str:
+    """Return what setting ``wanted`` means: 'protect', 'raise', 'lower' or 'unchanged'; raise LedgerError if it may not be."""
+    if current is None:
+        return "protect"
+    if current == wanted:
+        return "unchanged"
+    same_contract = _contract(current) == _contract(wanted) and current.budget.accountant == wanted.budget.accountant
+    if charges and not same_contract:
+        raise LedgerError(
+            f"{wanted.source} has releases already, charged under neighbors = {current.neighbors!r}, privacy_unit = "
+            f"{current.privacy_unit!r}, max_contributions = {current.max_contributions}, accountant = "
+            f"{current.budget.accountant!r}; losses under another contract do not add up. Only epsilon and delta can change now."
+        )
+    if not fits(wanted.budget, charges, None):
+        raise LedgerError(
+            f"epsilon = {wanted.budget.epsilon:f}, delta = {wanted.budget.delta:E}: below what {wanted.source} has spent "
+            "(FROM dp_budget() shows it); a budget cannot be lowered below that"
+        )
+    higher = (wanted.budget.epsilon, wanted.budget.delta) >= (current.budget.epsilon, current.budget.delta)
+    return "raise" if higher or wanted.budget.delta > current.budget.delta else "lower"
+
+
+def charge_from_row(rho: Decimal, epsilon: Decimal, delta: Decimal, events: str) -> Charge:
+    """Rebuild a charge from its ledger entry; unknown events are refused."""
+    parsed = tuple(event_from_json(item) for item in json.loads(events))
+    return Charge(rho=rho, epsilon=epsilon, delta=delta, events=parsed, gaussian=all(e.gaussian for e in parsed))
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON with sorted keys and no blanks: equal values have equal texts."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,119 @@
+"""A checked source together with its books: whose budget it charges and which public domain its columns have."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from dpsql.books import Books
+from dpsql.declare import self_declared
+from dpsql.domain import Attribute, Domain
+from dpsql.errors import DomainError, NotProtected
+from dpsql.ledger import Ledger, Protection
+from dpsql.relation import identifier
+from dpsql.session import Context
+from dpsql.source import OutputColumn, Source, TableId, analyse
+
+
+def home(context: Context, table: TableId) -> str:
+    """Return the database whose books a table belongs to: its own; for a file the current one."""
+    return context.database if table.is_file else table.database
+
+
+def key_of(table: TableId) -> str:
+    """Return the name under which the books know a table, whatever the database is attached as.
+
+    Examples
+    --------
+    >>> key_of(TableId("census", "main", "adult"))
+    'main.adult'
+    """
+    if table.is_file:
+        return f"file:{table.name}"
+    return ".".join(part if part.isidentifier() and part.islower() else identifier(part) for part in (table.schema, table.name))
+
+
+def ledger_of(context: Context, table: TableId) -> Ledger:
+    """Return the ledger of a table, protected or not."""
+    return Ledger(Books(context.cursor, home(context, table)), key_of(table), context.user)
+
+
+@dataclass(frozen=True)
+class ProtectedSource:
+    """A source that passed the check, its protected table's contract and books."""
+
+    source: Source
+    ledger: Ledger
+    protection: Protection
+
+    @property
+    def books(self) -> Books:
+        """The books of the protected table."""
+        return self.ledger.books
+
+    @property
+    def key(self) -> str:
+        """Name of the protected table in the books."""
+        return self.ledger.source
+
+    @property
+    def query(self) -> str:
+        """What identifies the measured relation: the table's name, or the normalised text of a view, file or query."""
+        return self.key if self.source.bare else self.source.canonical
+
+    def attributes(self) -> tuple[Domain, list[OutputColumn]]:
+        """Return the domain of the declared columns, in column order, and the columns that have none.
+
+        A declaration for this very view or query comes first, then the one of the protected table's column that an output
+        column copies, then what an ENUM or BOOLEAN column declares by its type.
+        """
+        own, inherited = self.books.declared(self.query), self.books.declared(self.key)
+        found: list[Attribute] = []
+        left_out: list[OutputColumn] = []
+        for column in self.source.columns:
+            attribute = own.get(column.name) or inherited.get(column.origin or "")
+            if attribute is not None and attribute.sql_type != column.sql_type:
+                raise DomainError(
+                    f"column {column.name!r} was declared as {attribute.sql_type} and is {column.sql_type} now; "
+                    f"declare it again: CALL dp_declare(source, '{column.name}', ...)"
+                )
+            if attribute is None:
+                attribute = self_declared(column.name, column.sql_type, column.nullable)
+            if attribute is None:
+                left_out.append(column)
+            else:
+                found.append(dataclasses.replace(attribute, name=column.name))
+        return Domain(tuple(found)), left_out
+
+
+def resolve(context: Context, text: str) -> ProtectedSource:
+    """Check a source and find the budget it charges.
+
+    Raises
+    ------
+    UnsupportedQuery
+        The source does not keep one output row per input row.
+    NotProtected
+        It reaches no table with a budget.
+    """
+
+    def protection(table: TableId) -> Protection | None:
+        return ledger_of(context, table).protection()
+
+    def unit(table: TableId) -> str | None:
+        found = protection(table)
+        return found.privacy_unit if found else None
+
+    source = analyse(
+        context.cursor,
+        text,
+        database=context.database,
+        schema=context.schema,
+        protected=lambda table: protection(table) is not None,
+        unit_column=unit,
+    )
+    ledger = ledger_of(context, source.table)
+    found = ledger.protection()
+    if found is None:  # pragma: no cover -- analyse has just seen it
+        raise NotProtected(f"source = {text!r}: its budget has gone")
+    return ProtectedSource(source, ledger, found)

@@ -1,0 +1,78 @@
+"""Text of SQL relations: the one place where values become literals and names become identifiers.
+
+``dp_*`` macros get back the text of a relation from Python (``FROM query('FROM ' || text)``), so whatever goes into that
+text is quoted here, and only here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+
+from sqlglot import exp
+
+Value = None | bool | int | float | str | Decimal | dt.datetime | Sequence["Value"]
+
+
+def identifier(*parts: str) -> str:
+    """Quote a possibly qualified name.
+
+    Examples
+    --------
+    >>> identifier("main", 'odd "name"')
+    '"main"."odd ""name"""'
+    """
+    return ".".join(exp.to_identifier(part, quoted=True).sql(dialect="duckdb") for part in parts)
+
+
+def literal(value: Value) -> str:
+    """Return ``value`` as a DuckDB literal.
+
+    Examples
+    --------
+    >>> literal("it's"), literal([1, None]), literal(1e-9)
+    ("'it''s'", '[1, NULL]', "'1e-09'::DOUBLE")
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        text = repr(value) if math.isfinite(value) else str(value)
+        return f"'{text}'::DOUBLE"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, dt.datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    if isinstance(value, str):
+        return exp.Literal.string(value).sql(dialect="duckdb")
+    return "[" + ", ".join(literal(item) for item in value) + "]"
+
+
+def inline(columns: Mapping[str, str], rows: Sequence[Sequence[Value]]) -> str:
+    """Return a relation that holds these rows as literals.
+
+    Parameters
+    ----------
+    columns : mapping of str to str
+        Column name to DuckDB type, in order.
+    rows : sequence of sequences
+        One value per column.
+    """
+    casts = ", ".join(f"{identifier(name)}::{kind} AS {identifier(name)}" for name, kind in columns.items())
+    names = ", ".join(identifier(name) for name in columns)
+    if not rows:
+        nulls = ", ".join("NULL" for _ in columns)
+        return f"(SELECT {casts} FROM (VALUES ({nulls})) AS t({names}) WHERE false)"
+    values = ", ".join("(" + ", ".join(literal(v) for v in row) + ")" for row in rows)
+    return f"(SELECT {casts} FROM (VALUES {values}) AS t({names}))"
+
+
+def parquet(path: Path) -> str:
+    """Return a relation that reads this Parquet file."""
+    return f"read_parquet({literal(str(path))})"

@@ -1,0 +1,265 @@
+"""Releases: stored noisy statistics with their provenance, one Parquet file each.
+
+A release file holds the columns ``tbl, cell, n`` (position of the table in the plan, position of the cell in row-major
+order, noisy count) and, as Parquet metadata under the key ``dpsql``, a manifest in JSON: what was asked for, the plan with its
+public domain, the charge, the contract and the versions. It needs neither the raw data nor the books: copied to another
+machine it can be sampled there. Files appear whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from dpsql.domain import Domain
+from dpsql.errors import ReleaseError
+from dpsql.methods.base import Clique, IntArray, Statistics
+from dpsql.relation import literal, parquet
+
+FORMAT = 1
+SUFFIX = ".release.parquet"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a release measures: decided before a row is read, stored with the charge, never changed afterwards.
+
+    Parameters
+    ----------
+    domain : Domain
+        The public domain of the measured columns, in column order.
+    cliques : tuple of cliques
+        Positions of attributes, ascending.
+    scales : tuple of Fraction
+        Noise scale of each table: sigma of the discrete Gaussian, or b of the discrete Laplace.
+    mechanism : {'gaussian', 'laplace'}
+    public_total : bool
+        Whether the number of rows is public (replace_one over a whole table).
+    method : str or None
+        Method that will be fitted, None for plain tables.
+    options : mapping
+        Options of the method, with defaults filled in.
+    """
+
+    domain: Domain
+    cliques: tuple[Clique, ...]
+    scales: tuple[Fraction, ...]
+    mechanism: str
+    public_total: bool
+    method: str | None
+    options: Mapping[str, Any]
+
+    @property
+    def cells(self) -> int:
+        """Number of cells over all tables."""
+        return sum(self.domain.cells(clique) for clique in self.cliques)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain lists and dicts; runs of equal scales and full sets of tables are written short."""
+        runs = [[str(scale), len(list(run))] for scale, run in itertools.groupby(self.scales)]
+        return {
+            "domain": self.domain.to_json(),
+            "tables": _short(self.cliques, len(self.domain.attributes)),
+            "scales": runs,
+            "mechanism": self.mechanism,
+            "public_total": self.public_total,
+            "method": self.method,
+            "options": dict(self.options),
+        }
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> Plan:
+        """Read what ``to_json`` wrote."""
+        domain = Domain.from_json(item["domain"])
+        return cls(
+            domain=domain,
+            cliques=_long(item["tables"], len(domain.attributes)),
+            scales=tuple(Fraction(text) for text, count in item["scales"] for _ in range(count)),
+            mechanism=item["mechanism"],
+            public_total=item["public_total"],
+            method=item["method"],
+            options=item["options"],
+        )
+
+
+def _full(orders: Sequence[int], attributes: int) -> tuple[Clique, ...]:
+    return tuple(itertools.chain.from_iterable(itertools.combinations(range(attributes), k) for k in orders))
+
+
+def _short(cliques: tuple[Clique, ...], attributes: int) -> dict[str, Any]:
+    orders = sorted({len(clique) for clique in cliques})
+    if cliques == _full(orders, attributes):
+        return {"all_of_order": orders}
+    return {"cliques": [list(clique) for clique in cliques]}
+
+
+def _long(item: Mapping[str, Any], attributes: int) -> tuple[Clique, ...]:
+    if "all_of_order" in item:
+        return _full(item["all_of_order"], attributes)
+    return tuple(tuple(clique) for clique in item["cliques"])
+
+
+def release_id(source: str, operation: str, query: str, name: str) -> str:
+    """Return the identifier of a release: readable, usable as a file name, and distinct for distinct keys.
+
+    Examples
+    --------
+    >>> release_id("main.adult", "synthesize", "main.adult", "default")
+    'adult-synthesize-default-80a0b3ba'
+    """
+    key = json.dumps([source, operation, query, name], ensure_ascii=False)
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+    stem = source.rsplit("/", 1)[-1] if source.startswith("file:") else source.rsplit(".", 1)[-1]
+    parts = [re.sub(r"[^A-Za-z0-9_]+", "_", part).strip("_")[:40] for part in (stem, operation, name)]
+    return "-".join([part for part in parts if part] + [digest])
+
+
+@dataclass(frozen=True)
+class Release:
+    """A stored release: its manifest and where its file is."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def identifier(self) -> str:
+        """Return the identifier under which it was bought."""
+        return str(self.manifest["release"])
+
+    @property
+    def plan(self) -> Plan:
+        """Return what was measured."""
+        return Plan.from_json(self.manifest["plan"])
+
+    def statistics(self, cursor: duckdb.DuckDBPyConnection) -> Statistics:
+        """Read the noisy tables back, shaped by the plan."""
+        plan = self.plan
+        counts = cursor.execute(f"SELECT n FROM {parquet(self.path)} ORDER BY tbl, cell").fetchnumpy()["n"]  # noqa: S608
+        flat = np.asarray(counts, dtype=np.int64)
+        if flat.size != plan.cells or hashlib.sha256(flat.tobytes()).hexdigest() != self.manifest["sha256"]:
+            raise ReleaseError(f"release {self.identifier!r}: {self.path} is damaged or was edited; restore it from a backup")
+        return as_statistics(plan, flat, self.manifest["total"])
+
+
+def as_statistics(plan: Plan, flat: IntArray, total: int | None) -> Statistics:
+    """Cut the flat noisy counts of a plan into its tables."""
+    tables: dict[Clique, IntArray] = {}
+    start = 0
+    for clique in plan.cliques:
+        shape = tuple(plan.domain.sizes[i] for i in clique)
+        stop = start + int(np.prod(shape))
+        tables[clique] = flat[start:stop].reshape(shape)
+        start = stop
+    scales = {clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales, strict=True)}
+    return Statistics(plan.domain.sizes, tables, scales, plan.mechanism, total)
+
+
+def valid_identifier(identifier: str) -> bool:
+    """Return whether a text can be the identifier of a release (and so a file name)."""
+    return re.fullmatch(r"[A-Za-z0-9_-]+", identifier) is not None
+
+
+def path_of(store: Path, identifier: str) -> Path:
+    """Return where the store keeps a release."""
+    if not valid_identifier(identifier):
+        raise ReleaseError(f"release = {identifier!r}: not an identifier of a release; FROM dp_releases() lists them")
+    return store / (identifier + SUFFIX)
+
+
+def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
+    """Write and read back a one-row file, so that a store which cannot take a release is found before anything is charged."""
+    probe = store / f".probe-{uuid.uuid4().hex}.parquet"
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        cursor.execute(f"COPY (SELECT 1 AS probe) TO {literal(str(probe))} (FORMAT parquet)")
+        cursor.execute(f"SELECT probe FROM {parquet(probe)}").fetchall()  # noqa: S608
+    except (OSError, duckdb.Error) as error:
+        raise ReleaseError(
+            f"the release store {store} cannot be used ({str(error).splitlines()[0]}); nothing was charged. "
+            "Give another one with dpsql.load(con, store='folder')"
+        ) from None
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def write(
+    cursor: duckdb.DuckDBPyConnection, path: Path, plan: Plan, flat: IntArray, manifest: Mapping[str, Any]
+) -> Release:
+    """Store noisy counts and manifest; the file appears under its name only when it is complete and on disk."""
+    lengths = [plan.domain.cells(clique) for clique in plan.cliques]
+    frame = pd.DataFrame(
+        {
+            "tbl": np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
+            "cell": np.concatenate([np.arange(n, dtype=np.int64) for n in lengths] or [np.zeros(0, np.int64)]),
+            "n": flat,
+        }
+    )
+    full = {"format": FORMAT, **manifest, "plan": plan.to_json(), "sha256": hashlib.sha256(flat.tobytes()).hexdigest()}
+    text = json.dumps(full, sort_keys=True, ensure_ascii=False)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    name = f"dpsql_{uuid.uuid4().hex}"
+    cursor.register(name, frame)
+    try:
+        options = f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{dpsql: {literal(text)}}})"
+        cursor.execute(f"COPY (FROM {name}) TO {literal(str(partial))} {options}")
+        publish(partial, path)
+    finally:
+        cursor.unregister(name)
+        partial.unlink(missing_ok=True)
+    return Release(path, full)
+
+
+def publish(partial: Path, path: Path) -> None:
+    """Give a finished file its name, surviving a crash at any point."""
+    with partial.open("rb+") as handle:
+        os.fsync(handle.fileno())
+    partial.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove files that a killed process left half written for this release."""
+    for leftover in path.parent.glob(f".{path.name}.*"):
+        leftover.unlink(missing_ok=True)
+
+
+def read(cursor: duckdb.DuckDBPyConnection, path: Path) -> Release:
+    """Open a stored or exported release.
+
+    Raises
+    ------
+    ReleaseError
+        There is no such file, or it is not a release of a known format.
+    """
+    if not path.is_file():
+        raise ReleaseError(f"{path} is not there: the release store was moved or cleaned; restore it from a backup")
+    try:
+        rows = cursor.execute(
+            f"SELECT decode(value) FROM parquet_kv_metadata({literal(str(path))}) WHERE decode(key) = 'dpsql'"  # noqa: S608
+        ).fetchall()
+    except duckdb.Error:
+        rows = []
+    manifest = json.loads(rows[0][0]) if rows else {}
+    if manifest.get("format") != FORMAT:
+        raise ReleaseError(
+            f"{path} is not a dpsql release of format {FORMAT} (found: {manifest.get('format')!r}); "
+            "dp_export writes such files, a newer dpsql may read newer formats"
+        )
+    return Release(path, manifest)

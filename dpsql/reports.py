@@ -1,0 +1,94 @@
+"""The books as relations: ledger, budget, releases. Free, and computed from the books alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpsql import arguments
+from dpsql.accounting import remaining
+from dpsql.books import Books
+from dpsql.custodian import describe_key
+from dpsql.ledger import Ledger
+from dpsql.relation import inline
+from dpsql.session import Context
+
+LEDGER_COLUMNS = {
+    "source": "VARCHAR", "entry": "INTEGER", "at": "TIMESTAMP", "who": "VARCHAR", "action": "VARCHAR", "release": "VARCHAR",
+    "operation": "VARCHAR", "query": "VARCHAR", "parameters": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "rho": "DOUBLE",
+    "events": "VARCHAR", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR", "max_contributions": "INTEGER",
+    "accountant": "VARCHAR", "versions": "VARCHAR", "previous": "VARCHAR", "hash": "VARCHAR", "chain_holds": "BOOLEAN",
+}  # fmt: skip
+BUDGET_COLUMNS = {
+    "source": "VARCHAR", "accountant": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",
+    "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "delta_left": "DOUBLE", "rho_limit": "DOUBLE", "rho_spent": "DOUBLE",
+    "rho_left": "DOUBLE", "releases": "INTEGER", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR", "max_contributions": "INTEGER",
+    "chain_holds": "BOOLEAN",
+}  # fmt: skip
+RELEASE_COLUMNS = {
+    "release": "VARCHAR", "source": "VARCHAR", "operation": "VARCHAR", "query": "VARCHAR", "parameters": "VARCHAR",
+    "epsilon": "DOUBLE", "delta": "DOUBLE", "rho": "DOUBLE", "status": "VARCHAR", "charged_at": "TIMESTAMP",
+}  # fmt: skip
+
+
+def _scope(context: Context, given: Mapping[str, Any]) -> tuple[list[Books], str | None]:
+    """Return the books to show, and the one source asked for."""
+    if given.get("source") is None:
+        books = [Books(context.cursor, database) for database in context.databases()]
+        return [b for b in books if b.exist()], None
+    database, key = describe_key(context, arguments.text(given, "source"))
+    books = [Books(context.cursor, database)]
+    return [b for b in books if b.exist()], key
+
+
+def ledger(context: Context, given: Mapping[str, Any]) -> str:
+    """Return every entry of the books, with whether it follows from the one before."""
+    books, key = _scope(context, given)
+    rows: list[tuple[Any, ...]] = []
+    for book in books:
+        columns = ", ".join(f"l.{name}" for name in LEDGER_COLUMNS if name != "chain_holds")
+        query = (
+            f"SELECT {columns}, c.holds FROM {book.table('ledger')} l JOIN ({book.chain()}) c USING (source, entry) "  # noqa: S608
+            "WHERE ? IS NULL OR source = ? ORDER BY at, source, entry"
+        )
+        rows += book.cursor.execute(query, [key, key]).fetchall()
+    return inline(LEDGER_COLUMNS, rows)
+
+
+def budget(context: Context, given: Mapping[str, Any]) -> str:
+    """Return limit, spent and left of every protected table."""
+    books, key = _scope(context, given)
+    rows = []
+    for book in books:
+        sources = book.cursor.execute(
+            f"SELECT DISTINCT source FROM {book.table('ledger')} WHERE ? IS NULL OR source = ? ORDER BY 1",  # noqa: S608
+            [key, key],
+        ).fetchall()
+        rows += [_budget_row(Ledger(book, source, context.user)) for (source,) in sources]
+    return inline(BUDGET_COLUMNS, rows)
+
+
+def _budget_row(books: Ledger) -> tuple[Any, ...]:
+    found = books.protection()
+    if found is None:  # pragma: no cover -- a source in the ledger has an entry that protects it
+        return (books.source, *[None] * (len(BUDGET_COLUMNS) - 1))
+    charges = books.charges()
+    state = remaining(found.budget, charges)
+    return (
+        books.source, found.budget.accountant, float(found.budget.epsilon), float(found.budget.delta), state.epsilon_spent,
+        state.delta_spent, state.epsilon_left, state.delta_left, state.rho_limit, state.rho_spent, state.rho_left, len(charges),
+        found.neighbors, found.privacy_unit, found.max_contributions, books.chain_holds(),
+    )  # fmt: skip
+
+
+def releases(context: Context, given: Mapping[str, Any]) -> str:
+    """Return what was bought."""
+    books, key = _scope(context, given)
+    rows: list[tuple[Any, ...]] = []
+    for book in books:
+        query = (
+            f"SELECT {', '.join(RELEASE_COLUMNS)} FROM {book.table('releases')} "  # noqa: S608
+            "WHERE ? IS NULL OR source = ? ORDER BY charged_at, release"
+        )
+        rows += book.cursor.execute(query, [key, key]).fetchall()
+    return inline(RELEASE_COLUMNS, rows)

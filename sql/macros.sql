@@ -1,0 +1,84 @@
+-- The public interface: every dp_* name is a table macro over one UDF, which is called while the statement is bound and
+-- answers with the text of a relation. Names and parameters are the contract. A call is idempotent: the same release is
+-- charged once, however often it is bound, explained, viewed or run.
+
+-- dp_protect: gives a table a privacy budget, or raises or lowers it (on the ledger). Privacy status: free.
+-- Gives one row: source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, change.
+CREATE OR REPLACE MACRO dp_protect(source, epsilon := NULL, delta := NULL, neighbors := 'add_remove', privacy_unit := NULL,
+    max_contributions := 1, accountant := 'zcdp') AS TABLE
+FROM query('FROM ' || __dp_call('protect', to_json({'__database': current_database(), '__schema': current_schema(),
+    'source': source, 'epsilon': epsilon, 'delta': delta, 'neighbors': neighbors, 'privacy_unit': privacy_unit,
+    'max_contributions': max_contributions, 'accountant': accountant})::VARCHAR));
+
+-- dp_declare: declares the public domain of a column. Privacy status: free; the protected table is not read.
+-- Gives one row: the attribute, as dp_domain shows it.
+CREATE OR REPLACE MACRO dp_declare(source, "column", lower := NULL, upper := NULL, bins := NULL, edges := NULL,
+    categories := NULL, categories_from := NULL, nullable := NULL, outside := 'clamp') AS TABLE
+FROM query('FROM ' || __dp_call('declare', to_json({'__database': current_database(), '__schema': current_schema(),
+    'source': source, 'column': "column", 'lower': lower, 'upper': upper, 'bins': bins, 'edges': edges,
+    'categories': categories, 'categories_from': categories_from, 'nullable': nullable, 'outside': outside})::VARCHAR));
+
+-- dp_domain: the declared attributes of a source, one row each; undeclared columns are listed as left out.
+-- Gives column_name, type, kind, codes, labels, nullable, outside, status. Privacy status: free.
+CREATE OR REPLACE MACRO dp_domain(source) AS TABLE
+FROM query('FROM ' || __dp_call('domain', to_json({'__database': current_database(), '__schema': current_schema(),
+    'source': source})::VARCHAR));
+
+-- dp_plan: what a dp_synthesize or dp_marginals call would measure and cost. Privacy status: free; no row is read.
+-- Gives one row: operation, method, columns, left_out, tables, cells, mechanism, noise_scale, expected errors, cost, what is left after.
+CREATE OR REPLACE MACRO dp_plan(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, k := NULL,
+    mechanism := NULL, rows := NULL, options := NULL, release := 'default') AS TABLE
+FROM query('FROM ' || __dp_call('plan', to_json({'__database': current_database(), '__schema': current_schema(),
+    'source': source, 'method': method, 'epsilon': epsilon, 'delta': delta, 'columns': columns, 'k': k,
+    'mechanism': mechanism, 'rows': rows, 'options': options, 'release': release})::VARCHAR));
+
+-- dp_marginals: noisy contingency tables, every cell of the public domain. Privacy status: charged once per release.
+-- Gives columns VARCHAR[], values VARCHAR[], n BIGINT (noisy; may be negative).
+CREATE OR REPLACE MACRO dp_marginals(source, columns := NULL, k := 1, epsilon := NULL, delta := NULL,
+    mechanism := 'gaussian', release := 'default') AS TABLE
+FROM query('FROM ' || __dp_call('marginals', to_json({'__database': current_database(), '__schema': current_schema(),
+    'source': source, 'columns': columns, 'k': k, 'epsilon': epsilon, 'delta': delta, 'mechanism': mechanism,
+    'release': release})::VARCHAR));
+
+-- dp_synthesize: a synthetic table with the source's column names and types. Privacy status: charged once per release.
+-- "into" is a reserved word of SQL and must be quoted; into_table is the same parameter without quotes.
+CREATE OR REPLACE MACRO dp_synthesize(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, rows := NULL,
+    seed := NULL, options := NULL, release := 'default', "into" := NULL, into_table := NULL) AS TABLE
+FROM query('FROM ' || __dp_call('synthesize', to_json({'__database': current_database(), '__schema': current_schema(),
+    'source': source, 'method': method, 'epsilon': epsilon, 'delta': delta, 'columns': columns, 'rows': rows,
+    'seed': seed, 'options': options, 'release': release, 'into': coalesce("into", into_table)})::VARCHAR));
+
+-- dp_sample: more rows of a stored release, by its identifier (dp_releases lists them). Privacy status: free.
+CREATE OR REPLACE MACRO dp_sample(release, rows := NULL, seed := NULL) AS TABLE
+FROM query('FROM ' || __dp_call('sample', to_json({'__database': current_database(), '__schema': current_schema(),
+    'release': release, 'rows': rows, 'seed': seed})::VARCHAR));
+
+-- dp_ledger: every entry of the books, and whether the chain of hashes holds. Privacy status: free.
+CREATE OR REPLACE MACRO dp_ledger(source := NULL) AS TABLE
+FROM query('FROM ' || __dp_call('ledger', to_json({'__database': current_database(), '__schema': current_schema(),
+    'source': source})::VARCHAR));
+
+-- dp_budget: limit, spent and left per source. Privacy status: free.
+CREATE OR REPLACE MACRO dp_budget(source := NULL) AS TABLE
+FROM query('FROM ' || __dp_call('budget', to_json({'__database': current_database(), '__schema': current_schema(),
+    'source': source})::VARCHAR));
+
+-- dp_releases: what was bought, with which parameters and at what cost. Privacy status: free.
+CREATE OR REPLACE MACRO dp_releases(source := NULL) AS TABLE
+FROM query('FROM ' || __dp_call('releases', to_json({'__database': current_database(), '__schema': current_schema(),
+    'source': source})::VARCHAR));
+
+-- dp_evaluate: error tables of a synthetic table against the raw one. Privacy status: NOT PRIVATE, for the custodian only.
+CREATE OR REPLACE MACRO dp_evaluate(source, synthetic, max_k := 3, queries := NULL, seed := 7) AS TABLE
+FROM query('FROM ' || __dp_call('evaluate', to_json({'__database': current_database(), '__schema': current_schema(),
+    'source': source, 'synthetic': synthetic, 'max_k': max_k, 'queries': queries, 'seed': seed})::VARCHAR));
+
+-- dp_export: copies a release (noisy statistics and provenance only) to a file that opens on another machine. Free.
+CREATE OR REPLACE MACRO dp_export(release, path) AS TABLE
+FROM query('FROM ' || __dp_call('export', to_json({'__database': current_database(), '__schema': current_schema(),
+    'release': release, 'path': path})::VARCHAR));
+
+-- dp_import: opens an exported release; dp_sample then draws from it. Free.
+CREATE OR REPLACE MACRO dp_import(path) AS TABLE
+FROM query('FROM ' || __dp_call('import', to_json({'__database': current_database(), '__schema': current_schema(),
+    'path': path})::VARCHAR));

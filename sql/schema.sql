@@ -1,0 +1,68 @@
+-- The books of dpsql: one schema in the database that holds the protected tables.
+-- Everything in it is plain SQL and readable without dpsql. Privacy status: nothing here depends on a protected row,
+-- only on what was declared, asked for and charged.
+
+CREATE SCHEMA IF NOT EXISTS {books};
+
+-- Append-only. Every entry carries the hash of the one before it (of the same source); the newest 'protect', 'raise' or
+-- 'lower' entry is the budget in force; a 'charge' counts unless a later 'refund' names its release.
+CREATE TABLE IF NOT EXISTS {books}.ledger (
+    source VARCHAR NOT NULL,              -- the protected table, schema-qualified; a file by its path
+    entry INTEGER NOT NULL,               -- 1, 2, 3, ... within a source
+    at TIMESTAMP NOT NULL,                -- UTC
+    who VARCHAR NOT NULL,
+    action VARCHAR NOT NULL,              -- protect, raise, lower, charge, store, refund
+    release VARCHAR,                      -- the release that the entry is about
+    operation VARCHAR,                    -- marginals, synthesize
+    query VARCHAR,                        -- the relation that was measured, normalised
+    parameters VARCHAR,                   -- JSON: what the caller asked for
+    plan VARCHAR,                         -- JSON: what is measured, with which noise, over which public domain
+    events VARCHAR,                       -- JSON: the privacy events that are charged
+    rho DECIMAL(38, 24),                  -- zero-concentrated privacy loss of the charge
+    epsilon DECIMAL(38, 24),              -- budget: the limit; charge: what the release alone guarantees
+    delta DECIMAL(38, 37),                -- the delta that goes with epsilon
+    neighbors VARCHAR,
+    privacy_unit VARCHAR,
+    max_contributions INTEGER,
+    accountant VARCHAR,
+    versions VARCHAR,                     -- JSON: dpsql, duckdb, numpy
+    previous VARCHAR NOT NULL,            -- hash of the entry before
+    hash VARCHAR NOT NULL,
+    PRIMARY KEY (source, entry)
+);
+
+-- The public domain of each declared column. A later declaration replaces an earlier one; releases keep their own copy.
+CREATE TABLE IF NOT EXISTS {books}.domains (
+    source VARCHAR NOT NULL,              -- the protected table, or the normalised view or query it was declared for
+    "column" VARCHAR NOT NULL,
+    attribute VARCHAR NOT NULL,           -- JSON
+    at TIMESTAMP NOT NULL,
+    who VARCHAR NOT NULL,
+    PRIMARY KEY (source, "column")
+);
+
+CREATE OR REPLACE VIEW {books}.budgets AS
+SELECT source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, at, who
+FROM {books}.ledger
+WHERE action IN ('protect', 'raise', 'lower')
+QUALIFY row_number() OVER (PARTITION BY source ORDER BY entry DESC) = 1;
+
+CREATE OR REPLACE VIEW {books}.releases AS
+SELECT
+    release,
+    source,
+    arg_max(operation, entry) FILTER (action = 'charge') AS operation,
+    arg_max(query, entry) FILTER (action = 'charge') AS query,
+    arg_max(parameters, entry) FILTER (action = 'charge') AS parameters,
+    arg_max(rho, entry) FILTER (action = 'charge') AS rho,
+    arg_max(epsilon, entry) FILTER (action = 'charge') AS epsilon,
+    arg_max(delta, entry) FILTER (action = 'charge') AS delta,
+    arg_max(CASE action WHEN 'charge' THEN 'charged' WHEN 'store' THEN 'stored' ELSE 'refunded' END, entry) AS status,
+    max(at) FILTER (action = 'charge') AS charged_at
+FROM {books}.ledger
+WHERE release IS NOT NULL
+GROUP BY release, source;
+
+-- The check of the hashes, for readers without dpsql (which itself never trusts this view).
+CREATE OR REPLACE VIEW {books}.chain AS
+{chain};
