@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import Clique, Statistics
+
+if TYPE_CHECKING:  # dpsql.methods imports this module
+    from dpsql.methods.base import Clique, Statistics
 
 FloatArray = npt.NDArray[np.float64]
 

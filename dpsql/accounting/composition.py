@@ -124,8 +124,8 @@ def _log_binomial(k: int, x: int, log_p: float, log_q: float) -> float:
     return stirling - deviance - 0.5 * math.log(2 * math.pi * x * (rest / k))
 
 
-def _sum_from(k: int, start: int, stop: int, epsilon_each: float, epsilon: float) -> tuple[float, float]:
-    """Return the sum over l from ``start`` towards ``stop`` of P(l)/P(start) (1 - exp(epsilon - loss)), and its last log ratio.
+def _sum_from(k: int, start: int, stop: int, epsilon_each: float, epsilon: float) -> float:
+    """Return the sum over l from ``start`` towards ``stop`` of P(l)/P(start) (1 - exp(epsilon - loss)).
 
     Runs upwards or downwards, until ``stop`` (inclusive) or until the rest is negligible: the ratios decrease, in a log-concave way.
     """
@@ -134,14 +134,15 @@ def _sum_from(k: int, start: int, stop: int, epsilon_each: float, epsilon: float
     while True:
         count = min(_CHUNK, abs(stop - position) + 1)
         x = position + step * np.arange(count, dtype=np.float64)
-        steps = np.log((k - x) / (x + 1)) + epsilon_each if step > 0 else np.log(x / (k - x + 1)) - epsilon_each
+        with np.errstate(divide="ignore"):  # there is nothing beyond 0 and k: log 0 = -inf is right
+            steps = np.log((k - x) / (x + 1)) + epsilon_each if step > 0 else np.log(x / (k - x + 1)) - epsilon_each
         log_ratios = log_ratio + np.concatenate(([0.0], np.cumsum(steps[:-1])))
         losses = (2 * x - k) * epsilon_each - epsilon
         sum_ += float(np.sum(np.exp(log_ratios) * -np.expm1(-np.maximum(losses, 0.0))))
         position += step * count
         log_ratio = float(log_ratios[-1] + steps[-1]) if count == _CHUNK else -math.inf
         if (position - stop) * step > 0 or log_ratio < _LOG_NEGLIGIBLE:
-            return sum_, log_ratio
+            return sum_
 
 
 def _log_pure_delta_up(k: int, epsilon_each: float, epsilon: float) -> float:
@@ -152,8 +153,8 @@ def _log_pure_delta_up(k: int, epsilon_each: float, epsilon: float) -> float:
     log_q = log_p - epsilon_each
     first = max(0, min(k, math.floor((k + epsilon / epsilon_each) / 2)))  # one early: its loss is clipped at 0
     peak = max(first, min(k, math.floor((k + 1) * math.exp(log_p))))
-    above, _ = _sum_from(k, peak, k, epsilon_each, epsilon)
-    below = _sum_from(k, peak - 1, first, epsilon_each, epsilon)[0] if peak > first else 0.0
+    above = _sum_from(k, peak, k, epsilon_each, epsilon)
+    below = _sum_from(k, peak - 1, first, epsilon_each, epsilon) if peak > first else 0.0
     log_terms = [_log_binomial(k, peak, log_p, log_q) + math.log(above)] if above > 0 else []
     if below > 0:
         log_terms.append(_log_binomial(k, peak - 1, log_p, log_q) + math.log(below))

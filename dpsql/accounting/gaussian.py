@@ -105,8 +105,6 @@ def _log_difference_of_mills(x: float, mu: float) -> float:
 
 def _log_delta(mu: float, epsilon: float) -> float:
     """Return log delta of mu-GDP at epsilon >= 0, for 0 < mu < inf, to nearly full relative precision of delta."""
-    if epsilon / mu > 1e150:
-        return -math.inf
     x = epsilon / mu - mu / 2
     y = epsilon / mu + mu / 2
     if x < -20:  # nearly certain loss; erfcx would overflow
@@ -121,9 +119,10 @@ def _log_delta(mu: float, epsilon: float) -> float:
 
 def _log_delta_up(mu: float, epsilon: float) -> float:
     """Return an upper bound of log delta: the value plus what rounding can have taken from it."""
+    if mu <= epsilon * 1e-100:  # beyond the range of floats, and far below any delta they can hold
+        return -math.inf
     x = abs(epsilon / mu - mu / 2)
-    reach = epsilon / mu + mu
-    return _log_delta(mu, epsilon) + 1e-12 + 4e-15 * (x + reach) * (1 + min(x, 1e150))
+    return _log_delta(mu, epsilon) + 1e-12 + 4e-15 * (x + epsilon / mu + mu) * (1 + x)
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:

@@ -16,7 +16,7 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
-from dpsql.accounting.search import check_delta, check_nonnegative, exp_up, maximum
+from dpsql.accounting.search import check_delta, check_nonnegative, exp_up, largest, maximum
 
 _ORDERS = (-700.0, 700.0)  # range of log(alpha - 1)
 
@@ -59,15 +59,14 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     if math.isinf(rho):
         return 1.0
 
-    def negative_bound(u: float) -> float:
-        t, log_alpha, penalty = _log_alpha_terms(u)
-        quadratic, linear = (1 + t) * rho * t, t * epsilon
-        if math.isinf(quadratic):
-            return -math.inf
-        margin = 4e-15 * (quadratic + linear + log_alpha) + 1e-14
-        return linear - quadratic + log_alpha - penalty - margin
+    def falls(u: float) -> bool:  # the bound is convex in alpha: this is the sign of its derivative
+        t, log_alpha, _ = _log_alpha_terms(u)
+        return (1 + 2 * t) * rho - epsilon + (u - log_alpha) <= 0
 
-    return exp_up(-maximum(negative_bound, *_ORDERS))
+    t, log_alpha, penalty = _log_alpha_terms(largest(falls, *_ORDERS) or _ORDERS[0])
+    rise, fall = (1 + t) * rho * t, t * epsilon
+    margin = 4e-15 * (rise + fall + log_alpha) + 1e-14
+    return exp_up(rise - fall - log_alpha + penalty + margin)
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,354 @@
+"""Codes of a public domain, in SQL: which code each value of a protected table has, and which rows of a unit are kept.
+
+The SQL never fails on a value and never shows one: NULL, NaN, infinities and texts of any content have a code, or drop the
+row where the declaration says so.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+
+import duckdb
+from sqlglot import exp
+
+from dpsql import sqltypes
+from dpsql.declare import category_text
+from dpsql.domain import Attribute, Domain
+from dpsql.errors import ArgumentError, DomainError, DpsqlError
+from dpsql.sqltypes import SqlType
+
+UNIT_COLUMN = "__dp_unit"
+SOURCE_NAME = "__dp_source"
+_COPY, _KEY, _PLACE = "__dp_copy", "__dp_key", "__dp_place"
+
+
+def guarded(cursor: duckdb.DuckDBPyConnection, statement: str, parameters: object = None) -> duckdb.DuckDBPyConnection:
+    """Execute a statement that reads protected rows, without letting the text of an error out.
+
+    Raises
+    ------
+    DpsqlError
+        DuckDB failed. Its text is withheld, because it may quote a value of a row; an interruption passes through.
+
+    Notes
+    -----
+    Privacy: whether a read fails at all may depend on the data, so sources should use TRY_CAST; the text says so.
+    """
+    try:
+        return cursor.execute(statement, parameters) if parameters is not None else cursor.execute(statement)
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error:
+        raise DpsqlError(
+            "source: DuckDB could not read it. The reason is withheld because it may quote a protected value; as the "
+            "custodian run the source's SELECT by itself to see it (a CAST that fails? use TRY_CAST. Out of memory? "
+            "SET memory_limit)"
+        ) from None
+
+
+def code_type(size: int) -> str:
+    """Return the smallest unsigned type that holds the codes 0 to size - 1.
+
+    Examples
+    --------
+    >>> code_type(256), code_type(257)
+    ('UTINYINT', 'USMALLINT')
+    """
+    return "UTINYINT" if size <= 2**8 else "USMALLINT" if size <= 2**16 else "UINTEGER"
+
+
+def code_expression(attribute: Attribute, column: exp.Expression) -> exp.Expression:
+    """Return the code of a value as a SQL expression; NULL where the row is to be dropped.
+
+    Parameters
+    ----------
+    attribute : Attribute
+        The column's public domain.
+    column : sqlglot expression
+        The column, of type ``attribute.sql_type``.
+
+    Returns
+    -------
+    sqlglot expression
+        Of the type ``code_type(attribute.size)``. It never fails, whatever the value.
+
+    Notes
+    -----
+    Privacy: a function of one value alone. Numbers fall into bins as numpy.searchsorted(edges, value, side='right') - 1
+    puts them, and the last bin includes its right edge.
+    """
+    parsed = sqltypes.parse(attribute.sql_type)
+    outside, null = _outside_code(attribute), _null_code(attribute)
+    missing: exp.Expression = column.copy().is_(exp.null())
+    if parsed.family == "float":
+        missing = exp.or_(missing, exp.func("isnan", column.copy()))
+    if attribute.kind == "categorical":
+        found: exp.Expression = exp.Coalesce(this=_category_code(attribute, parsed, column), expressions=[outside.copy()])
+    else:
+        found = _bin_code(attribute, parsed, column, outside)
+    whole = exp.Case().when(missing, null).else_(found)
+    return exp.cast(whole, exp.DataType.build(code_type(attribute.size), dialect="duckdb"))
+
+
+def _number(value: int | None) -> exp.Expression:
+    return exp.null() if value is None else exp.Literal.number(value)
+
+
+def _outside_code(attribute: Attribute) -> exp.Expression:
+    """Code of a value that has no nearest value in the domain."""
+    if attribute.outside == "clamp":
+        return _number(attribute.null_code if attribute.nullable else 0)
+    return _number(attribute.other_code)
+
+
+def _null_code(attribute: Attribute) -> exp.Expression:
+    return _number(attribute.null_code) if attribute.nullable else _outside_code(attribute)
+
+
+def _category_code(attribute: Attribute, parsed: SqlType, column: exp.Expression) -> exp.Expression:
+    """Position of the value in the list, NULL if it is not there: a hash lookup in an ENUM of the categories."""
+    value = column.copy()
+    if parsed.family == "float":
+        value = exp.Add(this=value, expression=exp.cast(exp.Literal.number(0), attribute.sql_type, dialect="duckdb"))
+    categories = [exp.Literal.string(text) for text in attribute.categories]
+    listed = exp.DataType(this=exp.DataType.Type.ENUM, expressions=categories)
+    text = exp.cast(value, exp.DataType.build("VARCHAR", dialect="duckdb"))
+    code = exp.Anonymous(this="enum_code", expressions=[exp.TryCast(this=text, to=listed)])
+    return exp.cast(code, exp.DataType.build("UINTEGER", dialect="duckdb"))
+
+
+def _bin_code(attribute: Attribute, parsed: SqlType, column: exp.Expression, outside: exp.Expression) -> exp.Expression:
+    """Bin of a value that is neither NULL nor NaN: a balanced tree of comparisons with the inner edges."""
+    value, starts, low, high = _comparisons(attribute, parsed, column)
+
+    def tree(first: int, last: int) -> exp.Expression:
+        if first == last:
+            return exp.Literal.number(first)
+        middle = (first + last + 1) // 2
+        below = exp.LT(this=value.copy(), expression=starts(middle))
+        return exp.Case().when(below, tree(first, middle - 1)).else_(tree(middle, last))
+
+    found = tree(0, attribute.values - 1)
+    beyond = [test for test in (low, high) if test is not None]
+    if attribute.outside == "clamp" or not beyond:
+        return found
+    return exp.Case().when(exp.or_(*beyond), outside.copy()).else_(found)
+
+
+def _comparisons(
+    attribute: Attribute, parsed: SqlType, column: exp.Expression
+) -> tuple[exp.Expression, Callable[[int], exp.Expression], exp.Expression | None, exp.Expression | None]:
+    """Return the comparable value, the start of bin i, and the tests for values below the first and above the last bin."""
+    target = exp.DataType.build("DOUBLE" if parsed.family == "float" else attribute.sql_type, dialect="duckdb")
+
+    def typed(text: str) -> exp.Expression:
+        return exp.Cast(this=exp.Literal.string(text), to=target.copy())
+
+    value = exp.cast(column.copy(), target) if attribute.sql_type == "FLOAT" else column.copy()
+    bounds = sqltypes.grid(parsed, attribute.edges)
+    if bounds is None or parsed.family == "temporal":
+        ends = [edge if isinstance(edge, str) else repr(edge) for edge in attribute.edges]
+        low = exp.LT(this=value.copy(), expression=typed(ends[0]))
+        high = exp.GT(this=value.copy(), expression=typed(ends[-1]))
+        return value, lambda i: typed(ends[i]), low, high
+    texts = [sqltypes.unit_text(parsed, bound) for bound in bounds]
+    # At the end of the type's range nothing lies outside, and the bound itself could not be written in the type.
+    low_test = exp.LT(this=value.copy(), expression=typed(texts[0])) if bounds[0] > parsed.low else None
+    high_test = exp.GTE(this=value.copy(), expression=typed(texts[-1])) if bounds[-1] <= parsed.high else None
+    return value, lambda i: typed(texts[i]), low_test, high_test
+
+
+def encode_sql(source_sql: str, domain: Domain, unit: bool, max_contributions: int, salt: str) -> str:
+    """Return the SELECT that turns a source into codes.
+
+    Parameters
+    ----------
+    source_sql : str
+        A checked SELECT with the domain's columns, of the domain's types; with a privacy unit also ``__dp_unit``.
+    domain : Domain
+        The attributes to encode.
+    unit : bool
+        Whether rows are bounded by unit.
+    max_contributions : int, at least 1
+        Rows of one unit that are kept, at random; NULL is one unit.
+    salt : str
+        128 fresh random bits as hexadecimal digits, secret until it is forgotten: the source of the random choice.
+
+    Returns
+    -------
+    str
+        A SELECT with columns c0, c1, ... of the types ``code_type(size)``, without the rows that 'drop' leaves out.
+
+    Notes
+    -----
+    Privacy: rows that 'drop' leaves out go before the bounding, so that a unit's share is not spent on rows that are not
+    counted; both steps look at one unit's rows alone. The rows of a unit are kept by the order of a salted hash of (unit,
+    codes, number of the copy), ties by the codes: which ones are kept depends on no other unit, so one unit more or fewer
+    changes at most ``max_contributions`` rows of the result. Equal rows of a unit are interchangeable, and are numbered so
+    that each has its own chance.
+    """
+    columns = [f"c{i}" for i in range(len(domain.attributes))]
+    coded = exp.select(
+        *(
+            exp.alias_(code_expression(attribute, exp.column(attribute.name, quoted=True)), name, quoted=True)
+            for attribute, name in zip(domain.attributes, columns, strict=True)
+        )
+    ).from_(exp.to_table(SOURCE_NAME))
+    if unit:
+        coded = coded.select(exp.column(UNIT_COLUMN, quoted=True))
+    dropping = [name for name, a in zip(columns, domain.attributes, strict=True) if a.outside == "drop"]
+    kept = exp.select("*").from_(coded.subquery("coded"))
+    if dropping:
+        kept = kept.where(*(exp.column(name, quoted=True).is_(exp.null()).not_() for name in dropping))
+    if unit:
+        kept = _bounded(kept, columns, max_contributions, salt)
+    # The source stays as it was checked: it is not parsed and written again.
+    return f"WITH {SOURCE_NAME} AS (\n{source_sql}\n) {kept.sql(dialect='duckdb')}"  # noqa: S608
+
+
+def _bounded(kept: exp.Select, columns: Sequence[str], most: int, salt: str) -> exp.Select:
+    """Keep at most ``most`` rows of each unit, by the order of a salted hash."""
+    if not isinstance(most, int) or most < 1:
+        raise ArgumentError("max_contributions", most, "a whole number from 1 is required")
+    if not 32 <= len(salt) or not salt.isalnum():
+        raise ArgumentError("salt", "(withheld)", "at least 32 hexadecimal digits are required")
+    codes = [exp.column(name, quoted=True) for name in columns]
+    unit = exp.column(UNIT_COLUMN, quoted=True)
+    row_number = exp.RowNumber()
+    copies = exp.select("*", _over(row_number, [unit, *codes], [], _COPY)).from_(kept.subquery("kept"))
+    parts: list[exp.Expression] = [exp.Literal.string(salt), exp.Anonymous(this="hash", expressions=[unit.copy()])]
+    parts += [*(code.copy() for code in codes), exp.column(_COPY, quoted=True)]
+    text = exp.Anonymous(this="concat_ws", expressions=[exp.Literal.string(","), *parts])
+    key = exp.alias_(exp.Anonymous(this="md5_number_lower", expressions=[text]), _KEY, quoted=True)
+    keyed = exp.select("*", key).from_(copies.subquery("copies"))
+    order = [exp.column(_KEY, quoted=True), *codes, exp.column(_COPY, quoted=True)]
+    ranked = exp.select("*", _over(row_number, [unit], order, _PLACE)).from_(keyed.subquery("keyed"))
+    first = exp.LTE(this=exp.column(_PLACE, quoted=True), expression=exp.Literal.number(most))
+    return exp.select(*(code.copy() for code in codes)).from_(ranked.subquery("ranked")).where(first)
+
+
+def _over(function: exp.Expression, by: Sequence[exp.Expression], order: Sequence[exp.Expression], name: str) -> exp.Expression:
+    """Return a window expression with a name."""
+    ordered = exp.Order(expressions=[exp.Ordered(this=o.copy()) for o in order]) if order else None
+    window = exp.Window(this=function.copy(), partition_by=[b.copy() for b in by], order=ordered)
+    return exp.alias_(window, name, quoted=True)
+
+
+def encode(
+    cursor: duckdb.DuckDBPyConnection,
+    source_sql: str,
+    domain: Domain,
+    *,
+    unit: bool = False,
+    max_contributions: int = 1,
+    salt: str = "",
+) -> str:
+    """Materialise the codes of a source as a TEMP table and return its name; the caller drops it.
+
+    Parameters
+    ----------
+    cursor : DuckDB cursor
+        The table lives on this cursor alone.
+    source_sql, domain, unit, max_contributions, salt
+        As in `encode_sql`.
+
+    Raises
+    ------
+    DomainError
+        A column has another type than its domain was declared for.
+    DpsqlError
+        The source cannot be read; the reason is withheld.
+
+    Notes
+    -----
+    Privacy: the table holds protected rows. Drop it when they have been counted.
+    """
+    check_types(column_types(cursor, source_sql), domain)
+    name = f"__dp_codes_{secrets.token_hex(8)}"
+    statement = encode_sql(source_sql, domain, unit, max_contributions, salt)
+    table = exp.to_identifier(name, quoted=True).sql(dialect="duckdb")
+    guarded(cursor, f"CREATE TEMP TABLE {table} AS {statement}")
+    return name
+
+
+def column_types(cursor: duckdb.DuckDBPyConnection, source_sql: str) -> dict[str, str]:
+    """Return the column names and types of a SELECT. No row is read."""
+    rows = guarded(cursor, f"DESCRIBE {source_sql}").fetchall()
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+def check_types(types: dict[str, str], domain: Domain) -> None:
+    """Refuse a relation whose columns are not those that the domain was declared for."""
+    by_name = {name.casefold(): kind for name, kind in types.items()}
+    for attribute in domain.attributes:
+        found = by_name.get(attribute.name.casefold())
+        if found is None:
+            raise DomainError(f"column {attribute.name!r} has a declared domain, but the relation has no such column")
+        if found != attribute.sql_type:
+            raise DomainError(
+                f"column {attribute.name!r} is {found}, its domain was declared for {attribute.sql_type}; declare it again: "
+                f"CALL dp_declare(source, '{attribute.name}', ...)"
+            )
+
+
+def canonical_categories(cursor: duckdb.DuckDBPyConnection, sql_type: str, values: Sequence[object]) -> list[str]:
+    """Cast declared categories to a column's type and back to text, as DuckDB will cast the column's values.
+
+    Parameters
+    ----------
+    values : sequence
+        Texts, numbers, booleans, dates as the custodian wrote them; no None.
+
+    Returns
+    -------
+    list of str
+        In the same order, e.g. '1.0' for 1 in a DOUBLE column.
+
+    Raises
+    ------
+    ArgumentError
+        A value does not cast to the type, or only by changing it (1.5 to INTEGER).
+    DomainError
+        The type cannot have categories.
+
+    Notes
+    -----
+    Privacy: none needed, only the custodian's list is read.
+    """
+    parsed = sqltypes.parse(sql_type)
+    if parsed.family == "other" or sql_type == "TIMESTAMP WITH TIME ZONE":
+        raise DomainError(f"categories of a {sql_type} column are not supported; declare bins, or cast the column in a view")
+    texts = [category_text(value) for value in values]
+    if parsed.family == "text":
+        return texts
+    given = exp.column("v")
+    to_type = exp.TryCast(this=given, to=exp.DataType.build(sql_type, dialect="duckdb"))
+    varchar = exp.DataType.build("VARCHAR", dialect="duckdb")
+    typed: exp.Expression = to_type
+    if parsed.family == "float":
+        typed = exp.Add(this=to_type, expression=exp.cast(exp.Literal.number(0), sql_type, dialect="duckdb"))
+    moment = exp.TryCast(this=given.copy(), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
+    query = exp.select(
+        exp.alias_(exp.cast(typed, varchar), "canonical"), exp.alias_(exp.cast(moment, varchar), "moment")
+    ).from_(exp.select(exp.alias_(exp.Anonymous(this="unnest", expressions=[exp.Placeholder()]), "v")).subquery("given"))
+    rows = cursor.execute(query.sql(dialect="duckdb"), [texts]).fetchall()
+    for value, text, (canonical, seen) in zip(values, texts, rows, strict=True):
+        if canonical is None or not _same(parsed, text, canonical, seen):
+            raise ArgumentError("categories", value, f"is not a value of the column's type {sql_type}; list values of that type")
+    return [str(row[0]) for row in rows]
+
+
+def _same(parsed: SqlType, text: str, canonical: str, moment: str | None) -> bool:
+    """Return whether a cast kept the value: no rounding, no time of day cut off."""
+    if parsed.family in ("integer", "decimal"):
+        try:
+            return Decimal(text) == Decimal(canonical)
+        except InvalidOperation:
+            return False
+    if parsed.text == "DATE":
+        return moment is None or moment.removesuffix(" 00:00:00") == canonical
+    if parsed.family == "float":
+        return canonical not in ("inf", "-inf", "nan")
+    return True

@@ -1,0 +1,297 @@
+"""Gaussian copula over one-hot columns [Asghar 2019], with rows that hold exactly one value an attribute.
+
+1. Measure one-way and two-way tables; make them consistent (`dpsql.consistency`).
+2. Column a of the one-hot table is 1 where a standard normal exceeds t_a = Phi^-1(1 - share_a). The latent correlation of
+   two columns of different attributes is the one that gives the share of rows with both (`dpsql.bivariate_normal`).
+3. Nearest correlation matrix (`dpsql.nearest_correlation`).
+4. Rows. `output := 'one_hot'` thresholds the normals, as published: a row may then hold no value of an attribute, or
+   several. `output := 'decoded'` gives every attribute the value of largest utility, Z_a - t_a + offset_a + Gumbel noise,
+   after the latent loadings have been calibrated so that the decoded two-way tables are the measured ones
+   (`dpsql.methods.latent_fit`).
+
+Between columns of one attribute the published method has structural zeros, correlation -1: no set of more than two
+normals can have that, and the nearest matrix pays for it everywhere else. Decoding makes the columns of one attribute
+exclude each other anyway, so these correlations start at 0 and are calibrated.
+
+Privacy: `fit` and `sample` are post-processing of released statistics.
+
+References: Asghar et al. (2019), arXiv:1902.01499.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg, special
+
+from dpsql.bivariate_normal import latent_correlation
+from dpsql.consistency import ADJUSTMENTS, SHRINKAGES, ConsistentTables, consistent_tables
+from dpsql.errors import ArgumentError
+from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
+from dpsql.methods.latent_fit import Float32, Schedule, block_starts, calibrate
+from dpsql.methods.latent_sampling import sample_codes, sample_thresholded
+from dpsql.nearest_correlation import lift_spectrum, nearest_correlation
+
+FloatArray = npt.NDArray[np.float64]
+
+OUTPUTS = ("decoded", "one_hot")
+
+_FLOOR = 1e-6
+"""Smallest eigenvalue of the latent correlation matrix."""
+
+_UTILITY_SCALE = 4.0
+"""Standard deviations of Gumbel noise (about 1.28 each) that a latent standard deviation is worth at the start.
+
+Large enough for the decoded value to be nearly decided by the latent normals, small enough for gradients.
+"""
+
+_SMALLEST_SHARE = 1e-6
+
+
+@dataclass(frozen=True)
+class CopulaModel:
+    """A fitted copula.
+
+    Parameters
+    ----------
+    sizes : tuple of int, length m
+    rows : int
+        Rows that the statistics suggest, at least 0.
+    thresholds : ndarray, shape (D,)
+        t_a; infinite for columns of share 0 (one_hot only).
+    loadings : ndarray of float32, shape (D, r)
+        Root of the latent correlation matrix (one_hot), or calibrated utilities (decoded).
+    offsets : ndarray of float32, shape (D,)
+        Of the utilities (decoded); zeros for one_hot.
+    output : {'decoded', 'one_hot'}
+    """
+
+    sizes: tuple[int, ...]
+    rows: int
+    thresholds: FloatArray
+    loadings: Float32
+    offsets: Float32
+    output: str
+
+
+class GaussianCopula:
+    """The method `gaussian_copula`.
+
+    Attributes
+    ----------
+    name : str
+    options : mapping
+        output : 'decoded' (one value an attribute) or 'one_hot' (the published 0/1 columns).
+        consistency : 'least_squares', or 'none' (published: one-way shares from the one-way tables alone).
+        shrinkage : 'empirical_bayes' (deviations from independence shrink by as much as they look like noise), or 'none'.
+        calibration_steps : gradient steps of the calibration of decoded rows, 0 to 100,000; 0 leaves the plain copula.
+        one_way_weight : privacy loss (rho) of a one-way table relative to a two-way table, 0 to 1000; 0 measures none
+        (where there are two attributes or more: their sums tell).
+    """
+
+    name = "gaussian_copula"
+    options: Mapping[str, Any] = MappingProxyType(
+        {
+            "output": "decoded",
+            "consistency": "least_squares",
+            "shrinkage": "empirical_bayes",
+            "calibration_steps": 120,
+            "one_way_weight": 1.0,
+        }
+    )
+
+    def plan(self, sizes: Sequence[int], options: Mapping[str, Any]) -> MeasurementPlan:
+        """Return all one-way and two-way tables.
+
+        Parameters
+        ----------
+        sizes : sequence of int, length m >= 1
+            Number of codes of each attribute, each at least 1.
+        options : mapping
+            As in `options`; what is missing has its default.
+
+        Returns
+        -------
+        MeasurementPlan
+
+        Raises
+        ------
+        ArgumentError
+            If there is no attribute, a size is below 1, or an option is unknown or out of range.
+
+        Notes
+        -----
+        Privacy: looks at public sizes and options alone.
+        """
+        chosen = self._checked(options)
+        if not sizes or min(sizes) < 1:
+            raise ArgumentError("sizes", tuple(sizes), "at least one attribute with at least one code each")
+        m = len(sizes)
+        weight = float(chosen["one_way_weight"])
+        singles = [(i,) for i in range(m)] if weight > 0.0 or m == 1 else []
+        pairs = [(i, j) for i in range(m) for j in range(i + 1, m)]
+        weights = (weight or 1.0,) * len(singles) + (1.0,) * len(pairs)
+        return MeasurementPlan((*singles, *pairs), weights, self._notes(chosen))
+
+    def fit(self, statistics: Statistics, options: Mapping[str, Any]) -> CopulaModel:
+        """Fit the copula. Deterministic.
+
+        Parameters
+        ----------
+        statistics : Statistics
+        options : mapping
+            As in `options`.
+
+        Returns
+        -------
+        CopulaModel
+
+        Raises
+        ------
+        ArgumentError
+            If an option is unknown or out of range, or a table's shape contradicts the sizes.
+
+        Notes
+        -----
+        Privacy: post-processing.
+        """
+        chosen = self._checked(options)
+        tables = consistent_tables(statistics, adjustment=chosen["consistency"], shrinkage=chosen["shrinkage"])
+        rows = round(tables.total)
+        if chosen["output"] == "one_hot":
+            factor, thresholds = _published(tables)
+            return CopulaModel(tables.sizes, rows, thresholds, factor, np.zeros(len(thresholds), np.float32), "one_hot")
+        loadings, thresholds = _initial(tables)
+        offsets = (-_UTILITY_SCALE * thresholds).astype(np.float32)
+        schedule = Schedule(steps=int(chosen["calibration_steps"]), draws=2048, rate=0.1)
+        loadings, offsets = calibrate(loadings, offsets, tables.sizes, tables.one_way, tables.unbiased, schedule)
+        return CopulaModel(tables.sizes, rows, thresholds, loadings, offsets, "decoded")
+
+    def total(self, model: CopulaModel) -> int:
+        """Return the number of rows that the statistics suggest, at least 0."""
+        return model.rows
+
+    def sample(self, model: CopulaModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
+        """Yield blocks of decoded rows.
+
+        Parameters
+        ----------
+        model : CopulaModel
+            Fitted with `output := 'decoded'`.
+        rows : int
+            At least 0.
+        rng : numpy.random.Generator
+            The same state gives the same rows.
+
+        Yields
+        ------
+        ndarray of int32, shape (b, m)
+
+        Raises
+        ------
+        ArgumentError
+            If rows is negative or the model was fitted for one-hot output.
+
+        Notes
+        -----
+        Privacy: post-processing.
+        """
+        _check_request(model, rows, "decoded")
+        return sample_codes(model.loadings, model.offsets, model.sizes, rows, rng)
+
+    def sample_one_hot(
+        self, model: CopulaModel, rows: int, rng: np.random.Generator
+    ) -> Iterator[npt.NDArray[np.uint8]]:
+        """Yield blocks of thresholded one-hot rows, the published output.
+
+        Parameters
+        ----------
+        model : CopulaModel
+            Fitted with `output := 'one_hot'`.
+        rows : int
+            At least 0.
+        rng : numpy.random.Generator
+
+        Yields
+        ------
+        ndarray of uint8, shape (b, D)
+            Columns: the codes of the first attribute, then the second's, and so on.
+
+        Raises
+        ------
+        ArgumentError
+            If rows is negative or the model was fitted for decoded output.
+
+        Notes
+        -----
+        Privacy: post-processing.
+        """
+        _check_request(model, rows, "one_hot")
+        return sample_thresholded(model.loadings, model.thresholds, rows, rng)
+
+    def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill in defaults; refuse unknown options and values."""
+        for option in options:
+            if option not in self.options:
+                raise ArgumentError("options", option, f"not an option; there are {', '.join(map(repr, self.options))}")
+        chosen = {**self.options, **options}
+        for option, allowed in (("output", OUTPUTS), ("consistency", ADJUSTMENTS), ("shrinkage", SHRINKAGES)):
+            if chosen[option] not in allowed:
+                raise ArgumentError(option, chosen[option], f"one of {', '.join(map(repr, allowed))}")
+        steps, weight = chosen["calibration_steps"], chosen["one_way_weight"]
+        if isinstance(steps, bool) or not isinstance(steps, int) or not 0 <= steps <= 100_000:
+            raise ArgumentError("calibration_steps", steps, "a whole number from 0 to 100000")
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.0 <= weight <= 1000.0:
+            raise ArgumentError("one_way_weight", weight, "a number from 0 to 1000")
+        return chosen
+
+    @staticmethod
+    def _notes(chosen: Mapping[str, Any]) -> tuple[str, ...]:
+        if chosen["output"] == "one_hot":
+            return ("output := 'one_hot': rows of 0/1 columns as published; a row may hold no value of an attribute, or several",)
+        return ()
+
+
+def _check_request(model: CopulaModel, rows: int, output: str) -> None:
+    if rows < 0:
+        raise ArgumentError("rows", rows, "a whole number of at least 0")
+    if model.output != output:
+        raise ArgumentError("output", model.output, f"this kind of sample needs a model fitted with output := '{output}'")
+
+
+def _pair_correlations(tables: ConsistentTables, within: float) -> FloatArray:
+    """Latent correlation of every pair of columns; `within` between columns of one attribute, 0 where unmeasured."""
+    starts, columns = block_starts(tables.sizes), sum(tables.sizes)
+    matrix = np.zeros((columns, columns))
+    blocks = [slice(s, s + c) for s, c in zip(starts, tables.sizes, strict=True)]
+    for (i, j), both in tables.two_way.items():
+        a, b = (np.clip(tables.one_way[x], 0.0, 1.0) for x in (i, j))
+        found = latent_correlation(a[:, None], b[None, :], both)
+        matrix[blocks[i], blocks[j]], matrix[blocks[j], blocks[i]] = found, found.T
+    for i, block in enumerate(blocks):
+        present = (tables.one_way[i] > 0.0) & (tables.one_way[i] < 1.0)
+        matrix[block, block] = within * np.outer(present, present)
+    matrix[np.diag_indices(columns)] = 1.0
+    return matrix
+
+
+def _published(tables: ConsistentTables) -> tuple[Float32, FloatArray]:
+    """Root of the latent correlation matrix with structural zeros, and the thresholds, as published."""
+    correlation = lift_spectrum(nearest_correlation(_pair_correlations(tables, within=-1.0)), floor=_FLOOR)
+    shares = np.clip(np.concatenate(tables.one_way), 0.0, 1.0)
+    return np.linalg.cholesky(correlation).astype(np.float32), -special.ndtri(shares)
+
+
+def _initial(tables: ConsistentTables) -> tuple[Float32, FloatArray]:
+    """Loadings and thresholds of the plain copula, columns of one attribute being uncorrelated."""
+    correlation = nearest_correlation(_pair_correlations(tables, within=0.0))
+    values, vectors = linalg.eigh(correlation, driver="evd", check_finite=False)
+    kept = values > _FLOOR
+    root = vectors[:, kept] * np.sqrt(values[kept])
+    shares = np.clip(np.concatenate(tables.one_way), _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)
+    return (_UTILITY_SCALE * root[:, ::-1]).astype(np.float32), -special.ndtri(shares)

@@ -1,0 +1,182 @@
+"""Calibration of latent loadings: move them until the decoded rows have the two-way tables that were measured.
+
+The model, for a row with latent factors u ~ N(0, I_r): column utilities z = A u + o, one Gumbel variable added to each,
+and attribute i takes the value whose utility is largest. Given u the attributes are independent with probabilities
+q_i = softmax(z_i), so every two-way table of the decoded rows is E[q_i q_j'], smooth in A and o, and least squares
+against the measured tables has a gradient that costs four matrix products. The expectation is taken over draws of u
+that are renewed at every step; averaged Adam does the rest. The draws come from a fixed seed: fitting is
+deterministic.
+
+Privacy: post-processing of released statistics throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Float32 = npt.NDArray[np.float32]
+FloatArray = npt.NDArray[np.float64]
+
+_SEED = 20190208
+_MOMENTUM, _SQUARES = 0.9, 0.98
+_ONE_WAY_WEIGHT = 3.0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to calibrate.
+
+    Parameters
+    ----------
+    steps : int
+        Gradient steps, >= 0.
+    draws : int
+        Latent draws a step, even.
+    rate : float
+        Step size of a loading, in units of the Gumbel noise.
+    """
+
+    steps: int
+    draws: int
+    rate: float
+
+
+def block_starts(sizes: Sequence[int]) -> npt.NDArray[np.intp]:
+    """Return the position of each attribute's first column."""
+    return np.concatenate(([0], np.cumsum(sizes)[:-1])).astype(np.intp)
+
+
+def choice_probabilities(utilities: Float32, starts: npt.NDArray[np.intp], sizes: npt.NDArray[np.intp]) -> Float32:
+    """Return the softmax of each attribute's block, in place.
+
+    Parameters
+    ----------
+    utilities : ndarray, shape (D, b)
+        One row a column of the one-hot table, one column a latent draw. Overwritten.
+    starts, sizes : ndarray of int, shape (m,)
+        First column and number of columns of each attribute.
+
+    Returns
+    -------
+    ndarray, shape (D, b)
+        Non-negative; each attribute's block sums to 1.
+    """
+    utilities -= np.repeat(np.maximum.reduceat(utilities, starts, axis=0), sizes, axis=0)
+    np.exp(utilities, out=utilities)
+    utilities /= np.repeat(np.add.reduceat(utilities, starts, axis=0), sizes, axis=0)
+    return utilities
+
+
+class _Adam:
+    """Adam on one array, with the mean of its later iterates."""
+
+    def __init__(self, start: Float32) -> None:
+        self.value = start.copy()
+        self.mean = np.zeros_like(start)
+        self._weight = 0.0
+        self._first = np.zeros_like(start)
+        self._second = np.zeros_like(start)
+        self._step = 0
+
+    def move(self, gradient: Float32, rate: float, weight: float) -> None:
+        self._step += 1
+        self._first += np.float32(1.0 - _MOMENTUM) * (gradient - self._first)
+        self._second += np.float32(1.0 - _SQUARES) * (gradient * gradient - self._second)
+        size = rate / (1.0 - _MOMENTUM**self._step)
+        root = np.sqrt(self._second / np.float32(1.0 - _SQUARES**self._step)) + np.float32(1e-9)
+        self.value -= np.float32(size) * self._first / root
+        if weight > 0.0:
+            self._weight += weight
+            self.mean += np.float32(weight / self._weight) * (self.value - self.mean)
+
+
+def calibrate(
+    loadings: Float32,
+    offsets: Float32,
+    sizes: Sequence[int],
+    one_way: Sequence[FloatArray],
+    two_way: Mapping[tuple[int, ...], FloatArray],
+    schedule: Schedule,
+) -> tuple[Float32, Float32]:
+    """Return loadings and offsets whose decoded two-way tables are nearest (least squares) to the given ones.
+
+    Parameters
+    ----------
+    loadings : ndarray, shape (D, r)
+    offsets : ndarray, shape (D,)
+        The start.
+    sizes : sequence of int
+        Number of codes of each attribute; they sum to D.
+    one_way : sequence of ndarray
+        Shares of each attribute's codes.
+    two_way : mapping from (i, j) to ndarray
+        Shares; may be noisy and negative. Pairs that are missing stay free.
+    schedule : Schedule
+
+    Returns
+    -------
+    loadings, offsets
+        Arrays as given. Deterministic.
+    """
+    if not schedule.steps:
+        return loadings, offsets
+    starts, counts = block_starts(sizes), np.asarray(sizes, np.intp)
+    target, mask = _target(starts, counts, two_way)
+    shares = np.concatenate(list(one_way)).astype(np.float32)
+    rng = np.random.default_rng(_SEED)
+    rank, half = loadings.shape[1], schedule.draws // 2
+    moving, offset = _Adam(loadings), _Adam(offsets)
+    for step in range(schedule.steps):
+        draws = rng.standard_normal((rank, half), dtype=np.float32)
+        draws = np.concatenate((draws, -draws), axis=1)
+        choice = choice_probabilities(moving.value @ draws + offset.value[:, None], starts, counts)
+        gradient = _utility_gradient(choice, target, mask, shares, starts, counts)
+        rate, weight = _pace(step, schedule)
+        moving.move(gradient @ draws.T, rate, weight)
+        offset.move(gradient.sum(1), rate, weight)
+    return moving.mean, offset.mean
+
+
+def _pace(step: int, schedule: Schedule) -> tuple[float, float]:
+    """Learning rate and averaging weight of a step: constant, then falling; averaged over the last third."""
+    done = (step + 1) / schedule.steps
+    rate = schedule.rate * min(1.0, 2.0 * (1.0 - done) + 0.05)
+    return rate, 1.0 if done > 0.67 or step == schedule.steps - 1 else 0.0
+
+
+def _target(
+    starts: npt.NDArray[np.intp], counts: npt.NDArray[np.intp], two_way: Mapping[tuple[int, ...], FloatArray]
+) -> tuple[Float32, Float32 | None]:
+    """Lay the tables out as one symmetric matrix; the mask is 1 where a table was measured."""
+    columns = int(counts.sum())
+    target = np.zeros((columns, columns), np.float32)
+    mask = np.zeros((columns, columns), np.float32)
+    for (i, j), table in two_way.items():
+        rows, others = slice(starts[i], starts[i] + counts[i]), slice(starts[j], starts[j] + counts[j])
+        target[rows, others], target[others, rows] = table, table.T
+        mask[rows, others] = mask[others, rows] = 1.0
+    return target, mask
+
+
+def _utility_gradient(
+    choice: Float32,
+    target: Float32,
+    mask: Float32,
+    shares: Float32,
+    starts: npt.NDArray[np.intp],
+    counts: npt.NDArray[np.intp],
+) -> Float32:
+    """Gradient of half the squared error of all two-way tables (and weighted one-way ones) in the utilities."""
+    miss = choice @ choice.T
+    miss /= np.float32(choice.shape[1])
+    miss -= target
+    miss *= mask
+    pull = miss @ choice
+    pull += np.float32(_ONE_WAY_WEIGHT) * (choice.mean(1) - shares)[:, None]
+    pull *= choice
+    pull -= choice * np.repeat(np.add.reduceat(pull, starts, axis=0), counts, axis=0)
+    return pull

@@ -1,0 +1,89 @@
+"""A process that is killed at any moment leaves true books, and the same call finishes without a second charge."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from conftest import make_people, protect_people
+
+import dpsql
+
+CALL = "FROM dp_synthesize('people', epsilon := 1.0)"
+VICTIM = f"""
+import sys, duckdb, dpsql
+con = duckdb.connect(sys.argv[1])
+dpsql.load(con)
+print("ready", flush=True)
+con.execute("CREATE TABLE synth AS {CALL}")
+print("done", flush=True)
+"""
+
+
+def start(path: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", VICTIM, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def fresh(path: Path) -> None:
+    con = duckdb.connect(str(path))
+    make_people(con, 20_000)
+    dpsql.load(con)
+    protect_people(con)
+    con.close()
+
+
+@pytest.mark.slow
+def test_thirty_kills(tmp_path):
+    path = tmp_path / "whole.duckdb"
+    fresh(path)
+    started = time.perf_counter()
+    process = start(path)
+    begun = time.perf_counter()
+    assert process.wait() == 0
+    process.stdout.close()
+    duration = time.perf_counter() - begun
+    assert started < begun
+    interrupted = 0
+    for number, share in enumerate((np.arange(30) + 0.5) / 30):
+        path = tmp_path / f"k{number}.duckdb"
+        fresh(path)
+        process = start(path)
+        time.sleep(share * duration)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        interrupted += check(path)
+    assert interrupted >= 5, "the kills came too late to interrupt anything"
+
+
+def check(path: Path) -> bool:
+    """Check the books as the killed process left them, finish the call, check again; return whether it was cut short."""
+    con = duckdb.connect(str(path))
+    dpsql.load(con)
+    assert con.execute("SELECT coalesce(bool_and(chain_holds), true) FROM dp_ledger()").fetchone() == (True,)
+    before = con.execute("SELECT action FROM dpsql.ledger ORDER BY entry").fetchall()
+    actions = [action for (action,) in before]
+    assert actions in (["protect"], ["protect", "charge"], ["protect", "charge", "store"])
+    files = list((path.parent / f"{path.name}.dpsql").glob("*.release.parquet"))
+    if "store" in actions:
+        assert len(files) == 1
+        kept = files[0].read_bytes()
+    first = con.execute(CALL).fetchall()
+    assert len(first) > 19_000
+    assert con.execute("SELECT action FROM dpsql.ledger ORDER BY entry").fetchall() == [("protect",), ("charge",), ("store",)]
+    assert con.execute(CALL).fetchall() == first
+    files = list((path.parent / f"{path.name}.dpsql").glob("*.release.parquet*"))
+    assert len(files) == 1
+    if "store" in actions:
+        assert files[0].read_bytes() == kept
+    assert not list((path.parent / f"{path.name}.dpsql").glob(".*release*"))
+    con.close()
+    return actions != ["protect", "charge", "store"]

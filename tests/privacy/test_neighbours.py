@@ -1,0 +1,119 @@
+"""Two databases that differ in one row look the same, byte for byte, wherever no noise was added.
+
+The noise is replaced by one that ignores the counts. Whatever still differs between the two databases (a message, a plan,
+a ledger entry, a file and its length) would be a leak that no noise covers.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from conftest import DELTA, make_people
+
+import dpsql
+
+CALLS = [
+    "CALL dp_protect('people', epsilon := 2.0, delta := 1e-9)",
+    "CALL dp_declare('people', 'age', lower := 18, upper := 78, bins := 6)",
+    "CALL dp_declare('people', 'region', categories := ['north', 'south'])",
+    "CALL dp_declare('people', 'joined', lower := '2000-01-01', upper := '2010-01-01', bins := 5, outside := 'drop')",
+    "FROM dp_domain('people')",
+    "FROM dp_plan('people', epsilon := 1.0)",
+    "EXPLAIN FROM dp_synthesize('people', epsilon := 1.0)",
+    "FROM dp_synthesize('people', epsilon := 1.0)",
+    "FROM dp_marginals('people', k := 2, epsilon := 0.3)",
+    "FROM dp_marginals('SELECT region, sex FROM people WHERE age > 40', k := 1, epsilon := 0.3)",
+    "FROM dp_plan('people', epsilon := 0.5, release := 'later')",
+    "FROM dp_synthesize('people', epsilon := 2.0, release := 'too much')",
+    "FROM dp_synthesize('people', epsilon := 0.9)",
+    "FROM dp_marginals('SELECT CAST(region AS INTEGER) AS age FROM people', k := 1, epsilon := 0.01)",
+    "FROM dp_marginals('SELECT count(*) AS age FROM people', k := 1, epsilon := 0.01)",
+    "CALL dp_declare('people', 'person', categories_from := 'people.person')",
+    "CALL dp_protect('people', epsilon := 0.001, delta := 1e-9)",
+    "SELECT * EXCLUDE (at, previous, hash) FROM dp_ledger()",
+    "FROM dp_budget()",
+    "SELECT * EXCLUDE (charged_at) FROM dp_releases()",
+]
+ODD_ROW = "INSERT INTO people VALUES (777, 99, 'm', 'the moon', true, DATE '2031-05-05')"
+
+
+def observe(folder: Path, caplog: pytest.LogCaptureFixture, extra: str | None) -> dict[str, Any]:
+    folder.mkdir()
+    path = folder / "people.duckdb"
+    con = duckdb.connect(str(path))
+    make_people(con)
+    if extra:
+        con.execute(extra)
+    dpsql.load(con, user="tester")
+    seen: dict[str, Any] = {}
+    with caplog.at_level(logging.DEBUG):
+        for call in CALLS:
+            try:
+                seen[call] = con.execute(call).fetchall()
+            except duckdb.Error as error:
+                seen[call] = str(error)
+    con.close()
+    seen["log"] = caplog.text
+    caplog.clear()
+    for file in sorted((folder / "people.duckdb.dpsql").rglob("*")):
+        if file.is_file():
+            content = re.sub(rb'"(created|hash)": "[^"]*"', b"", file.read_bytes())
+            seen[file.name] = content
+    return seen
+
+
+@pytest.mark.parametrize("extra", [ODD_ROW, "DELETE FROM people WHERE person = 3 AND age = (SELECT min(age) FROM people WHERE person = 3)"])
+def test_nothing_but_the_noisy_counts_depends_on_a_row(tmp_path, caplog, monkeypatch, capfd, extra):
+    from dpsql import noise
+
+    def blind(counts: np.ndarray, mechanism: str, scale: Any) -> np.ndarray:
+        return np.arange(counts.size, dtype=np.int64).reshape(counts.shape) % 7
+
+    monkeypatch.setattr(noise, "add_noise", blind)
+    one = observe(tmp_path / "one", caplog, None)
+    printed = capfd.readouterr()
+    other = observe(tmp_path / "other", caplog, extra)
+    assert capfd.readouterr() == printed
+    assert one.keys() == other.keys()
+    assert sum(name.endswith(".parquet") for name in one) >= 5
+    for name, value in one.items():
+        assert scrub(value) == scrub(other[name]), name
+
+
+def scrub(value: Any) -> Any:
+    """Remove what may differ: the folder of the run."""
+    if isinstance(value, str):
+        return re.sub(r"/\S*/(one|other)/", "", value)
+    if isinstance(value, bytes):
+        return re.sub(rb"/[^\s\"]*/(one|other)/", b"", value)
+    return re.sub(r"/\S*/(one|other)/", "", repr(value))
+
+
+def test_the_comparison_can_fail(tmp_path, caplog, monkeypatch):
+    """With noise that keeps the counts, the two databases must look different."""
+    from dpsql import noise
+
+    monkeypatch.setattr(noise, "add_noise", lambda counts, mechanism, scale: counts)
+    one = observe(tmp_path / "one", caplog, None)
+    other = observe(tmp_path / "other", caplog, ODD_ROW)
+    assert any(scrub(value) != scrub(other.get(name)) for name, value in one.items())
+
+
+def test_replace_one_publishes_the_number_of_rows_and_nothing_else(tmp_path):
+    con = duckdb.connect()
+    make_people(con)
+    dpsql.load(con)
+    con.execute(f"CALL dp_protect('people', epsilon := 2, delta := {DELTA}, neighbors := 'replace_one')")
+    con.execute("CALL dp_declare('people', 'region', categories := ['north', 'south'])")
+    assert con.execute("SELECT count(*) FROM dp_synthesize('people', epsilon := 1.0)").fetchone() == (600,)
+    filtered = "FROM dp_synthesize('SELECT sex, region FROM people WHERE age > 40', epsilon := 0.5)"
+    exact = con.execute("SELECT count(*) FROM people WHERE age > 40").fetchone()[0]
+    counts = {con.execute(f"SELECT count(*) {filtered[:-1]}, release := 'r{i}')").fetchone()[0] for i in range(4)}
+    assert counts != {exact}
+    con.close()

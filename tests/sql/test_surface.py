@@ -1,0 +1,293 @@
+"""The SQL surface in all the ways it is called: one charge each time, and the same answer."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import duckdb
+import pytest
+from conftest import DELTA, make_people, protect_people
+
+import dpsql
+
+CALL = "FROM dp_synthesize('people', epsilon := 1.0)"
+
+
+def rows_of(con: duckdb.DuckDBPyConnection, query: str = CALL) -> list[tuple]:
+    return con.execute(query).fetchall()
+
+
+def test_the_road_of_the_design(con, charges):
+    plan = con.execute("SELECT tables, affordable, bought, epsilon_left_after FROM dp_plan('people', epsilon := 1.0)").fetchone()
+    assert plan[0] == 4 * 5 // 2
+    assert plan[1:3] == (True, False)
+    con.execute(f"CREATE TABLE people_synth AS {CALL}")
+    types = con.execute("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = 'people_synth' ORDER BY column_index").fetchall()
+    assert types == [("age", "SMALLINT"), ("sex", "ENUM('f', 'm')"), ("region", "VARCHAR"), ("member", "BOOLEAN")]
+    assert con.execute("SELECT count(*) FROM people_synth WHERE age NOT BETWEEN 18 AND 78").fetchone() == (0,)
+    table = con.execute("FROM dp_marginals('people', columns := ['sex', 'region'], k := 2, epsilon := 0.2)").fetchall()
+    assert {tuple(v) for _, v, _ in table} == {(s, r) for s in "fm" for r in ("north", "south", None)}
+    assert {tuple(c) for c, _, _ in table} == {("sex", "region")}
+    name = con.execute("SELECT release FROM dp_releases() WHERE operation = 'synthesize'").fetchone()[0]
+    assert con.execute(f"SELECT count(*) FROM dp_sample('{name}', rows := 1234, seed := 7)").fetchone() == (1234,)
+    assert con.execute("SELECT count(*), bool_and(chain_holds) FROM dp_ledger()").fetchone() == (5, True)
+    spent = con.execute("SELECT epsilon_spent, epsilon_left, releases FROM dp_budget('people')").fetchone()
+    assert 1.0 <= spent[0] < 1.3
+    assert spent[2] == 2
+    errors = con.execute("SELECT k, tvd FROM dp_evaluate('people', 'people_synth')").fetchall()
+    assert [k for k, _ in errors] == [1, 2, 3]
+    assert all(0 <= tvd < 0.5 for _, tvd in errors)
+    assert charges() == 2
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "execute",
+        "sql_twice",
+        "explain",
+        "explain_analyze",
+        "ctas",
+        "call",
+        "view",
+        "prepared",
+        "prepared_python",
+        "cte",
+        "subquery",
+        "insert",
+        "temp_table",
+        "limit_zero",
+        "where_false",
+    ],
+)
+def test_one_charge_however_it_is_called(con, charges, how):
+    if how == "execute":
+        assert rows_of(con) == rows_of(con)
+    elif how == "sql_twice":
+        relation = con.sql(CALL)
+        assert str(relation)
+        assert relation.fetchall() == relation.fetchall()
+        assert relation.df().shape[1] == 4
+    elif how == "explain":
+        con.execute(f"EXPLAIN {CALL}")
+        con.execute(f"EXPLAIN {CALL}")
+    elif how == "explain_analyze":
+        con.execute(f"EXPLAIN ANALYZE {CALL}")
+    elif how == "ctas":
+        con.execute(f"CREATE TABLE a AS {CALL}")
+        con.execute(f"CREATE TABLE b AS {CALL}")
+        assert rows_of(con, "FROM a EXCEPT ALL FROM b") == []
+    elif how == "call":
+        con.execute("CALL dp_synthesize('people', epsilon := 1.0)")
+    elif how == "view":
+        con.execute(f"CREATE VIEW v AS {CALL}")
+        assert len({tuple(rows_of(con, "FROM v")) for _ in range(3)}) == 1
+    elif how == "prepared":
+        con.execute(f"PREPARE q AS {CALL}")
+        assert con.execute("EXECUTE q").fetchall() == con.execute("EXECUTE q").fetchall()
+    elif how == "prepared_python":
+        query = "FROM dp_synthesize(?, epsilon := ?)"
+        assert con.execute(query, ["people", 1.0]).fetchall() == con.execute(query, ["people", 1.0]).fetchall()
+    elif how == "cte":
+        rows_of(con, f"WITH s AS ({CALL}) SELECT (SELECT count(*) FROM s), (SELECT max(age) FROM s)")
+    elif how == "subquery":
+        rows_of(con, f"SELECT count(*) FROM ({CALL}) WHERE age > 30")
+    elif how == "insert":
+        con.execute(f"CREATE TABLE a AS {CALL} LIMIT 0")
+        con.execute(f"INSERT INTO a {CALL}")
+    elif how == "temp_table":
+        con.execute(f"CREATE TEMP TABLE a AS {CALL}")
+    elif how == "limit_zero":
+        assert rows_of(con, f"{CALL} LIMIT 0") == []
+    else:
+        assert rows_of(con, f"{CALL} WHERE false") == []
+    assert charges() == 1
+
+
+def test_a_join_of_two_calls(con, charges):
+    query = (
+        "SELECT count(*) FROM dp_marginals('people', k := 1, epsilon := 0.1) a "
+        "JOIN dp_marginals('people', k := 1, epsilon := 0.1, release := 'second') b USING (columns, values)"
+    )
+    assert con.execute(query).fetchone()[0] >= 6
+    assert charges() == 2
+
+
+def test_cursors_and_a_second_connection_share_the_books(con, charges, tmp_path):
+    first = rows_of(con)
+    assert rows_of(con.cursor()) == first
+    second = duckdb.connect(str(tmp_path / "people.duckdb"))
+    dpsql.load(second)
+    assert rows_of(second) == first
+    con.execute("CREATE SCHEMA s2")
+    con.execute("USE s2")
+    assert rows_of(con, "FROM dp_synthesize('main.people', epsilon := 1.0)") == first
+    second.close()
+    assert charges() == 1
+
+
+def test_the_connection_that_was_loaded_may_close(con, charges, tmp_path):
+    first = rows_of(con)
+    second = duckdb.connect(str(tmp_path / "people.duckdb"))
+    con.close()
+    with pytest.raises(duckdb.Error, match=r"dpsql\.load"):
+        rows_of(second)
+    dpsql.load(second)
+    assert rows_of(second) == first
+    second.close()
+
+
+def test_load_is_safe_to_repeat(con):
+    for _ in range(3):
+        dpsql.load(con)
+    assert len(rows_of(con, "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_name = 'dp_plan'")) == 1
+
+
+def test_inside_a_transaction_that_is_rolled_back(con, charges):
+    con.execute("BEGIN")
+    con.execute(f"CREATE TABLE gone AS {CALL}")
+    first = rows_of(con, "FROM gone")
+    assert rows_of(con) == first
+    con.execute("ROLLBACK")
+    assert charges() == 1
+    assert rows_of(con) == first
+    assert charges() == 1
+
+
+def test_a_source_of_the_open_transaction_is_refused(con):
+    con.execute("BEGIN")
+    con.execute("CREATE TABLE fresh AS FROM people")
+    with pytest.raises(duckdb.Error, match="COMMIT"):
+        con.execute("CALL dp_protect('fresh', epsilon := 1, delta := 1e-9)")
+    con.execute("ROLLBACK")
+
+
+def test_in_memory():
+    con = duckdb.connect()
+    make_people(con)
+    dpsql.load(con)
+    protect_people(con)
+    assert rows_of(con) == rows_of(con)
+    con.close()
+
+
+def test_an_attached_database_keeps_its_own_books(tmp_path: Path):
+    con = duckdb.connect()
+    con.execute(f"ATTACH '{tmp_path / 'other.duckdb'}' AS \"Odd db\"")
+    con.execute('USE "Odd db"')
+    make_people(con)
+    con.execute("USE memory")
+    dpsql.load(con)
+    con.execute(f"""CALL dp_protect('"Odd db".main.people', epsilon := 2, delta := {DELTA})""")
+    con.execute("""FROM dp_marginals('"Odd db".main.people', columns := ['sex'], epsilon := 0.5)""")
+    assert con.execute('SELECT count(*) FROM "Odd db".dpsql.ledger').fetchone() == (3,)
+    con.execute('DETACH "Odd db"')
+    con.execute(f"ATTACH '{tmp_path / 'other.duckdb'}' AS renamed")
+    assert con.execute("SELECT releases, chain_holds FROM dp_budget('renamed.main.people')").fetchone() == (1, True)
+    assert con.execute("SELECT sum(n) IS NOT NULL FROM dp_marginals('renamed.main.people', columns := ['sex'], epsilon := 0.5)").fetchone() == (True,)
+    assert con.execute("SELECT count(*) FROM renamed.dpsql.ledger").fetchone() == (3,)
+    con.close()
+
+
+def test_a_read_only_database_can_be_sampled(con, tmp_path):
+    first = rows_of(con)
+    con.close()
+    reader = duckdb.connect(str(tmp_path / "people.duckdb"), read_only=True)
+    dpsql.load(reader)
+    assert rows_of(reader) == first
+    with pytest.raises(duckdb.Error, match="cannot be written"):
+        rows_of(reader, "FROM dp_synthesize('people', epsilon := 1.0, release := 'new')")
+    assert reader.execute("SELECT releases FROM dp_budget('people')").fetchone() == (1,)
+    reader.close()
+
+
+def test_another_release_name_buys_again_and_the_same_name_with_other_parameters_is_refused(con, charges):
+    first = rows_of(con)
+    assert rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, release := 'b')") != first
+    assert charges() == 2
+    with pytest.raises(duckdb.Error, match=r"bought with epsilon = 1\.0"):
+        rows_of(con, "FROM dp_synthesize('people', epsilon := 0.5)")
+    with pytest.raises(duckdb.Error, match="bought with columns"):
+        rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, columns := ['sex', 'age'])")
+    assert charges() == 2
+
+
+def test_rows_seed_and_into_draw_again_for_free(con, charges):
+    assert len(rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, rows := 17)")) == 17
+    one = rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, rows := 300, seed := 1)")
+    assert one == rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, rows := 300, seed := 1)")
+    assert one != rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, rows := 300, seed := 2)")
+    assert rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, rows := 0)") == []
+    con.execute("""FROM dp_synthesize('people', epsilon := 1.0, rows := 300, seed := 1, "into" := 'made')""")
+    assert rows_of(con, "FROM made") == one
+    con.execute("FROM dp_synthesize('people', epsilon := 1.0, rows := 20, into_table := 'main.made')")
+    assert con.execute("SELECT count(*) FROM made").fetchone() == (20,)
+    with pytest.raises(duckdb.Error, match="was not made by dpsql"):
+        con.execute("FROM dp_synthesize('people', epsilon := 1.0, into_table := 'people')")
+    assert con.execute("SELECT count(*) FROM people").fetchone() == (600,)
+    assert charges() == 1
+
+
+def test_the_answer_stays_whatever_happens_to_the_data(con, charges):
+    first = rows_of(con)
+    con.execute("DELETE FROM people WHERE person < 100")
+    assert rows_of(con) == first
+    assert charges() == 1
+
+
+def test_export_and_import_where_the_data_never_was(con, tmp_path):
+    name = con.execute("SELECT release FROM dp_releases()").fetchall()
+    assert name == []
+    rows_of(con)
+    name = con.execute("SELECT release FROM dp_releases()").fetchone()[0]
+    con.execute(f"FROM dp_export('{name}', '{tmp_path / 'carried.parquet'}')")
+    expected = con.execute(f"FROM dp_sample('{name}', rows := 50, seed := 3)").fetchall()
+    con.close()
+    elsewhere = duckdb.connect()
+    dpsql.load(elsewhere)
+    found = elsewhere.execute(f"FROM dp_import('{tmp_path / 'carried.parquet'}')").fetchone()
+    assert found[0] == name
+    assert elsewhere.execute(f"FROM dp_sample('{name}', rows := 50, seed := 3)").fetchall() == expected
+    elsewhere.close()
+
+
+def test_a_damaged_release_is_refused(con, tmp_path):
+    rows_of(con)
+    name = con.execute("SELECT release FROM dp_releases()").fetchone()[0]
+    path = tmp_path / "people.duckdb.dpsql" / f"{name}.release.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(duckdb.Error, match="not a dpsql release"):
+        con.execute(f"FROM dp_sample('{name}', rows := 3)")
+    path.unlink()
+    with pytest.raises(duckdb.Error, match="restore it from a backup"):
+        rows_of(con)
+
+
+def test_two_threads_ask_for_the_same_release(con, charges):
+    answers: list[list[tuple]] = []
+    threads = [threading.Thread(target=lambda cursor: answers.append(rows_of(cursor)), args=(con.cursor(),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 4
+    assert all(answer == answers[0] for answer in answers)
+    assert charges() == 1
+
+
+def test_python_functions_have_the_same_names_and_answers(con, charges):
+    assert dpsql.plan(con, "people", epsilon=1.0).fetchone() is not None
+    made = dpsql.synthesize(con, "people", epsilon=1.0)
+    assert made.fetchall() == rows_of(con)
+    assert len(dpsql.marginals(con, "people", columns=["sex"], epsilon=0.1).fetchall()) >= 2
+    name = dpsql.releases(con).fetchone()[0]
+    assert dpsql.sample(con, name, rows=9).count("*").fetchone() == (9,)
+    assert dpsql.evaluate(con, "people", "people").fetchone()[0] == 1
+    assert dpsql.domain(con, "people").count("*").fetchone() == (6,)
+    assert dpsql.budget(con, "people").fetchone()[0] == "main.people"
+    assert dpsql.ledger(con).count("*").fetchone()[0] == 5
+    with pytest.raises(dpsql.BudgetExceeded) as caught:
+        dpsql.synthesize(con, "people", epsilon=100.0, release="too much")
+    assert caught.value.requested > caught.value.remaining
+    assert charges() == 2
