@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_DOWN, Decimal
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql import arguments, encoding
-from dpsql.accounting import Budget
+from dpsql.accounting import ACCOUNTANTS, NEIGHBORS, Budget
 from dpsql.declare import declare as build_attribute
 from dpsql.declare import self_declared
 from dpsql.domain import OUTSIDE, Attribute
@@ -19,14 +19,13 @@ from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected
 from dpsql.evaluate import COLUMNS as EVALUATION_COLUMNS
 from dpsql.evaluate import evaluate as compare
 from dpsql.ledger import Protection
+from dpsql.naming import find_relation, find_table
 from dpsql.planning import select
 from dpsql.protected import ProtectedSource, key_of, ledger_of, resolve
 from dpsql.relation import identifier, inline
 from dpsql.session import Context
-from dpsql.source import find_table, relation_columns
+from dpsql.source_catalog import Catalog
 
-ACCOUNTANTS = ("zcdp", "basic")
-NEIGHBORS = ("add_remove", "replace_one")
 ATTRIBUTE_COLUMNS = {
     "column_name": "VARCHAR",
     "type": "VARCHAR",
@@ -58,13 +57,13 @@ def protect(context: Context, given: Mapping[str, Any]) -> str:
     unit = given.get("privacy_unit")
     contributions = arguments.integer(given, "max_contributions", 1, 1_000_000) or 1
     if unit is not None:
-        columns = {c.name.casefold(): c.name for c in relation_columns(context.cursor, table)}
+        columns = {c.name.casefold(): c.name for c in Catalog(context.cursor).columns(table)}
         if not isinstance(unit, str) or unit.casefold() not in columns:
             raise ArgumentError("privacy_unit", unit, f"must be a column of the table; it has {list(columns.values())!r}")
         unit = columns[unit.casefold()]
     elif contributions != 1:
         raise ArgumentError("max_contributions", contributions, "needs a privacy_unit: the column that tells whose rows these are")
-    budget = Budget(_exact(arguments.epsilon(given), 24), _exact(delta or 0.0, 37), accountant)
+    budget = Budget(Decimal(repr(arguments.epsilon(given))), Decimal(repr(delta or 0.0)), accountant)
     neighbors = arguments.choice(given, "neighbors", NEIGHBORS)
     ledger = ledger_of(context, table)
     change = ledger.protect(Protection(ledger.source, budget, neighbors, unit, contributions))
@@ -75,11 +74,6 @@ def protect(context: Context, given: Mapping[str, Any]) -> str:
     return inline(
         kinds, [(ledger.source, float(budget.epsilon), float(budget.delta), neighbors, unit, contributions, accountant, change)]
     )
-
-
-def _exact(value: float, places: int) -> Decimal:
-    """Return the decimal that was typed, rounded down (a limit) to what the books can hold."""
-    return Decimal(repr(value)).quantize(Decimal(1).scaleb(-places), rounding=ROUND_DOWN)
 
 
 def declare(context: Context, given: Mapping[str, Any]) -> str:
@@ -206,8 +200,8 @@ def evaluate(context: Context, given: Mapping[str, Any]) -> str:
 
 def _synthetic(context: Context, name: str) -> tuple[str, set[str]]:
     """Return a SELECT of the synthetic relation and the names of its columns."""
-    table = find_table(context.cursor, name, database=context.database, schema=context.schema, views=True)
-    text = f"SELECT * FROM {table.sql}"  # noqa: S608 -- quoted by TableId
+    found = find_relation(context.cursor, "synthetic", name, database=context.database, schema=context.schema)
+    text = f"SELECT * FROM {found.table.sql}"  # noqa: S608 -- quoted by TableId
     try:
         rows = context.cursor.execute(f"DESCRIBE {text}").fetchall()
     except duckdb.Error as error:

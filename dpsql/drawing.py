@@ -10,14 +10,12 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import sqlglot
-from sqlglot import exp
 
 from dpsql import decoding, methods, release
 from dpsql.books import SCHEMA
 from dpsql.errors import ArgumentError, ReleaseError
 from dpsql.progress import Progress
-from dpsql.relation import identifier, literal, parquet
+from dpsql.relation import identifier, literal, parquet, split_name
 from dpsql.release import Release
 from dpsql.session import Context
 
@@ -137,10 +135,7 @@ def table_name(context: Context, name: str) -> tuple[str, str, str]:
     ArgumentError
         It is not a table name.
     """
-    try:
-        parts = [part.name for part in sqlglot.parse_one(name, read="duckdb", into=exp.Table).parts]
-    except sqlglot.ParseError:
-        parts = []
+    parts = split_name(name)
     if not 1 <= len(parts) <= 3 or not all(parts):
         raise ArgumentError("into", name, "a table name is required: people_synth, main.people_synth or \"odd name\"")
     if len(parts) == 2 and parts[0] in context.databases():

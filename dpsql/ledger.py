@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 
 from dpsql import sql
-from dpsql.accounting import Budget, Charge, event_from_json, fits, remaining
+from dpsql.accounting import Budget, Charge, event_from_json, fits, shortfall
 from dpsql.books import Books, first_line
 from dpsql.errors import BudgetExceeded, LedgerError
 
@@ -187,8 +187,8 @@ class Ledger:
                 raise LedgerError(f"release {release!r} is charged already; repeat the call to read it")
             spent = self.charges()
             if not fits(protection.budget, spent, charge):
-                requested, left, unit = remaining(protection.budget, spent, charge)
-                raise BudgetExceeded(self.source, requested, left, unit, advice)
+                missing = shortfall(protection.budget, spent, charge)
+                raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, advice)
             return {
                 "action": "charge",
                 "release": release,

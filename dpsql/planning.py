@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsql import arguments, methods
-from dpsql.accounting import Calibration, calibrate
+from dpsql.accounting import CALIBRATIONS, MECHANISMS, Calibration, calibrate
 from dpsql.domain import Domain
 from dpsql.errors import ArgumentError, DomainError
 from dpsql.methods.base import MeasurementPlan
 from dpsql.protected import ProtectedSource
 from dpsql.release import Plan
 
-MECHANISMS = ("gaussian", "laplace")
-CALIBRATIONS = ("basic", "advanced", "zcdp", "exact")
 MAX_CELLS = 200_000_000
 
 
@@ -58,7 +56,7 @@ def canonical_parameters(operation: str, given: Mapping[str, Any]) -> dict[str, 
         options[key] = value
     arguments.choice(options, "mechanism", MECHANISMS)
     if options["accountant"] is not None:
-        arguments.choice(options, "accountant", CALIBRATIONS)
+        arguments.choice(options, "accountant", CALIBRATIONS[options["mechanism"]])
     return {**found, "method": method.name, "options": options}
 
 

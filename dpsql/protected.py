@@ -110,6 +110,7 @@ def resolve(context: Context, text: str) -> ProtectedSource:
         database=context.database,
         schema=context.schema,
         protected=lambda table: protection(table) is not None,
+        public_keys=lambda table: (),
         unit_column=unit,
     )
     ledger = ledger_of(context, source.table)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
+import sqlglot
 from sqlglot import exp
 
 Value = None | bool | int | float | str | Decimal | dt.datetime | Sequence["Value"]
@@ -26,6 +27,25 @@ def identifier(*parts: str) -> str:
     '"main"."odd ""name"""'
     """
     return ".".join(exp.to_identifier(part, quoted=True).sql(dialect="duckdb") for part in parts)
+
+
+def split_name(text: str) -> list[str]:
+    """Return the one to three parts of a possibly quoted and qualified name; empty if it is not a name.
+
+    Examples
+    --------
+    >>> split_name('census."odd name"')
+    ['census', 'odd name']
+    """
+    try:
+        parsed = sqlglot.parse_one(text, read="duckdb", into=exp.Table)
+    except sqlglot.errors.SqlglotError:
+        return []
+    if not isinstance(parsed, exp.Table) or any(value for key, value in parsed.args.items() if key not in ("this", "db", "catalog")):
+        return []
+    if not all(isinstance(part, exp.Identifier) for part in parsed.parts):
+        return []
+    return [part.name for part in parsed.parts]
 
 
 def literal(value: Value) -> str:

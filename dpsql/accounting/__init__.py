@@ -1,0 +1,77 @@
+"""Accounting: events, conversions, composition, calibration, budgets: mathematics on public parameters."""
+
+from dpsql.accounting.accuracy import expected_absolute_error, standard_deviation
+from dpsql.accounting.budget import (
+    ACCOUNTANTS,
+    Budget,
+    Charge,
+    Guarantee,
+    Remaining,
+    Shortfall,
+    charge_for,
+    fits,
+    remaining,
+    rho_limit,
+    shortfall,
+    total_guarantee,
+)
+from dpsql.accounting.calibration import CALIBRATIONS, MECHANISMS, Calibration, calibrate
+from dpsql.accounting.composition import (
+    advanced_epsilon,
+    advanced_epsilon_each,
+    pure_delta,
+    pure_epsilon,
+    pure_epsilon_each,
+)
+from dpsql.accounting.events import (
+    NEIGHBORS,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    event_from_json,
+    sensitivities,
+)
+from dpsql.accounting.gaussian import effective_variance, gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpsql.accounting.zcdp import rho_of_pure, zcdp_delta, zcdp_epsilon, zcdp_rho
+
+__all__ = [
+    "ACCOUNTANTS",
+    "CALIBRATIONS",
+    "MECHANISMS",
+    "NEIGHBORS",
+    "Budget",
+    "Calibration",
+    "Charge",
+    "Event",
+    "GaussianEvent",
+    "Guarantee",
+    "LaplaceEvent",
+    "PureEvent",
+    "Remaining",
+    "Shortfall",
+    "advanced_epsilon",
+    "advanced_epsilon_each",
+    "calibrate",
+    "charge_for",
+    "effective_variance",
+    "event_from_json",
+    "expected_absolute_error",
+    "fits",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "pure_delta",
+    "pure_epsilon",
+    "pure_epsilon_each",
+    "remaining",
+    "rho_limit",
+    "rho_of_pure",
+    "sensitivities",
+    "shortfall",
+    "standard_deviation",
+    "total_guarantee",
+    "zcdp_delta",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]

@@ -4,8 +4,8 @@ Results are rounded against the caller: delta and epsilon of the whole up, epsil
 
 References
 ----------
-Dwork, Rothblum & Vadhan (2010), as Theorem 3 of Asghar et al. (2019). Kairouz, Oh & Viswanath (2015), arXiv:1311.0776, Theorem 3.3.
-Loader (2000), *Fast and accurate computation of binomial probabilities*.
+Dwork, Rothblum & Vadhan (2010), as Theorem 3 of Asghar et al. (2019). Kairouz, Oh & Viswanath (2015),
+arXiv:1311.0776, Theorem 3.3. Loader (2000), *Fast and accurate computation of binomial probabilities*.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ def _log_binomial(k: int, x: int, log_p: float, log_q: float) -> float:
 def _sum_from(k: int, start: int, stop: int, epsilon_each: float, epsilon: float) -> float:
     """Return the sum over l from ``start`` towards ``stop`` of P(l)/P(start) (1 - exp(epsilon - loss)).
 
-    Runs upwards or downwards, until ``stop`` (inclusive) or until the rest is negligible: the ratios decrease, in a log-concave way.
+    Runs upwards or downwards, until ``stop`` (inclusive) or until the rest is negligible: the ratios decrease, in a
+    log-concave way.
     """
     step = 1 if stop >= start else -1
     sum_, log_ratio, position = 0.0, 0.0, start
@@ -178,8 +179,8 @@ def pure_delta(k: int, epsilon_each: float, epsilon: float) -> float:
     Returns
     -------
     float
-        E[max(0, 1 - exp(epsilon - L))] for the loss L = (2 l - k) epsilon_each, l ~ Binomial(k, 1 / (1 + exp(-epsilon_each))). This is the
-        composition of randomised response, which dominates every pure mechanism.
+        E[max(0, 1 - exp(epsilon - L))] for the loss L = (2 l - k) epsilon_each, l ~ Binomial(k, 1 / (1 +
+        exp(-epsilon_each))). This is the composition of randomised response, which dominates every pure mechanism.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Privacy events: what was done to the data, as parameters. The books store them; their meaning never changes.
 
-An event describes a mechanism completely as far as privacy is concerned: noise, sensitivity, number of tables. It does not say how the
-mechanism is implemented. An event that this version does not know is refused, never guessed.
+An event describes a mechanism completely as far as privacy is concerned: noise, sensitivity, number of tables. It
+does not say how the mechanism is implemented. An event that this version does not know is refused, never guessed.
 
 Privacy: events are public.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -34,8 +35,8 @@ def sensitivities(neighbors: str, max_contributions: int = 1) -> tuple[float, fl
     Returns
     -------
     l1, l2 : float
-        add_remove: (C, C), all rows of a unit may fall into one cell. replace_one: (2 C, sqrt(2) C), C rows leave a cell and C rows
-        enter another. The root is rounded up.
+        add_remove: (C, C), all rows of a unit may fall into one cell. replace_one: (2 C, sqrt(2) C), C rows leave a
+        cell and C rows enter another. The root is rounded up.
 
     Raises
     ------
@@ -110,15 +111,16 @@ class GaussianEvent:
         object.__setattr__(self, "count", _count(self.count))
         if self.sigma**2 < MINIMUM_VARIANCE:
             raise CalibrationError(
-                f"sigma = {float(self.sigma):.6g}: discrete Gaussian noise is accounted for from sigma = 0.578 upwards; "
-                "use at least that, or mechanism := 'laplace'"
+                f"sigma = {float(self.sigma):.6g}: discrete Gaussian noise is accounted for from sigma = 0.578 "
+                "upwards; use at least that, or mechanism := 'laplace'"
             )
 
     @property
     def rho(self) -> Fraction:
         """Cost, exact: mu^2 / 2 for the mu-GDP of all tables together, which is also at least their zCDP parameter.
 
-        Privacy: see the head of ``dpsql.accounting.gaussian``; the zCDP parameter is count l2^2 / (2 sigma^2) (Canonne et al. 2020).
+        Privacy: see the head of ``dpsql.accounting.gaussian``; the zCDP parameter is count l2^2 / (2 sigma^2)
+        (Canonne et al. 2020).
         """
         return self.count * Fraction(self.l2_sensitivity) ** 2 / (2 * effective_variance(self.sigma**2))
 
@@ -244,12 +246,14 @@ def event_from_json(item: Mapping[str, Any]) -> Event:
     fields = dict(item)
     name = fields.pop("event", None)
     kind = _KINDS.get(name) if isinstance(name, str) else None
+    advice = "open the books with a newer dpsql"
     if kind is None:
-        raise LedgerError(f"event = {name!r}: this version knows {', '.join(map(repr, _KINDS))}; open the books with a newer dpsql")
-    wanted = set(kind.__dataclass_fields__)
+        raise LedgerError(f"event = {name!r}: this version knows {', '.join(map(repr, _KINDS))}; {advice}")
+    wanted = {field.name for field in fields_of(kind)}
     if set(fields) != wanted:
-        raise LedgerError(f"event {name!r} has the fields {sorted(fields)!r}, expected are {sorted(wanted)!r}; open the books with a newer dpsql")
+        raise LedgerError(f"event {name!r} has fields {sorted(fields)!r}, expected are {sorted(wanted)!r}; {advice}")
     try:
-        return kind(**{key: Fraction(value) if key in _FRACTIONS else value for key, value in fields.items()})
+        values: dict[str, Any] = {key: Fraction(v) if key in _FRACTIONS else v for key, v in fields.items()}
+        return kind(**values)
     except (ArgumentError, CalibrationError, TypeError, ValueError, ZeroDivisionError) as error:
         raise LedgerError(f"event {name!r} is damaged: {error}") from None

@@ -1,7 +1,7 @@
 """Exact numbers of the books: fractions in, decimals with 24 places out, always rounded against the caller.
 
-A charge is rounded up and a limit is rounded down, so a release whose exact cost is at most the rounded limit also has a
-rounded cost of at most that limit. No float is ever added to a float in the books.
+A charge is rounded up and a limit is rounded down, so a release whose exact cost is at most the rounded limit also
+has a rounded cost of at most that limit. No float is ever added to a float in the books.
 
 Privacy: none of these functions sees data.
 """
@@ -16,53 +16,55 @@ from fractions import Fraction
 from dpsql.errors import ArgumentError, CalibrationError
 
 PLACES = 24
-"""Decimal places of every amount in the books (``DECIMAL(38, 24)`` in DuckDB)."""
+"""Decimal places of rho and epsilon in the books (``DECIMAL(38, 24)`` in DuckDB)."""
 
-_SCALE = 10**PLACES
+DELTA_PLACES = 37
+"""Decimal places of delta in the books (``DECIMAL(38, 37)``)."""
+
 _WIDTH = 10**38
 _CONTEXT = Context(prec=120)  # the default context has 28 digits and would round sums silently
 _LIMIT_DIGITS = 12
 
 
-def _decimal(units: int) -> Decimal:
-    """Return ``units`` times 1e-24, exactly."""
+def _decimal(units: int, places: int) -> Decimal:
+    """Return ``units`` times 10^-places, exactly."""
     if abs(units) >= _WIDTH:
         raise CalibrationError(
             "the cost does not fit the books, which hold amounts below 1e14; ask for a smaller epsilon or more noise"
         )
-    return _CONTEXT.scaleb(Decimal(units), -PLACES)
+    return _CONTEXT.scaleb(Decimal(units), -places)
 
 
-def round_up(amount: Fraction) -> Decimal:
-    """Return the smallest decimal with 24 places that is at least ``amount``.
+def round_up(amount: Fraction, places: int = PLACES) -> Decimal:
+    """Return the smallest decimal with this many places that is at least ``amount``.
 
     Raises
     ------
     CalibrationError
-        The amount is 1e14 or more.
+        The amount has more than 38 digits.
 
     Examples
     --------
     >>> round_up(Fraction(1, 3))
     Decimal('0.333333333333333333333334')
     """
-    return _decimal(-(-amount.numerator * _SCALE // amount.denominator))
+    return _decimal(-(-amount.numerator * 10**places // amount.denominator), places)
 
 
-def round_down(amount: Fraction) -> Decimal:
-    """Return the largest decimal with 24 places that is at most ``amount``.
+def round_down(amount: Fraction, places: int = PLACES) -> Decimal:
+    """Return the largest decimal with this many places that is at most ``amount``.
 
     Raises
     ------
     CalibrationError
-        The amount is 1e14 or more.
+        The amount has more than 38 digits.
 
     Examples
     --------
     >>> round_down(Fraction(2, 3))
     Decimal('0.666666666666666666666666')
     """
-    return _decimal(amount.numerator * _SCALE // amount.denominator)
+    return _decimal(amount.numerator * 10**places // amount.denominator, places)
 
 
 def limit_down(amount: float) -> Decimal:
@@ -103,7 +105,9 @@ def subtract(minuend: Decimal, subtrahend: Decimal) -> Decimal:
     return _CONTEXT.subtract(minuend, subtrahend)
 
 
-def as_decimal(argument: str, value: object, *, low: float, high: float, expected: str, closed: bool = False) -> Decimal:
+def as_decimal(
+    argument: str, value: object, *, low: float, high: float, expected: str, closed: bool = False
+) -> Decimal:
     """Return a number given by a user as the decimal it was written as.
 
     A float is read as its shortest decimal text: 0.1 means one tenth, so that ten releases of 0.1 fill a budget of 1.

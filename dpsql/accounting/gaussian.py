@@ -1,46 +1,57 @@
 r"""Exact accounting of the Gaussian mechanism, and what of it holds for integer noise.
 
 Conversions between mu and (epsilon, delta) are those of mu-GDP (Dong, Roth, Su 2019), that is of one Gaussian with
-sensitivity / sigma = mu (Balle & Wang 2018, Theorem 8). The noise of dpsql is the *discrete* Gaussian. It is covered as follows.
+sensitivity / sigma = mu (Balle & Wang 2018, Theorem 8). The noise of dpsql is the *discrete* Gaussian. It is covered
+as follows.
 
-**Theorem.** Let Y have P(Y = y) proportional to exp(-y^2 / 2 sigma^2) on the integers, sigma^2 > 1/3. For an integer vector v, the pair
-(Y_1, ..., Y_d), (Y_1 + v_1, ..., Y_d + v_d) of independent draws is mu-GDP for mu = |v|_2 / sigma_eff, where
+**Theorem.** Let Y have P(Y = y) proportional to exp(-y^2 / 2 sigma^2) on the integers, sigma^2 > 1/3. For an integer
+vector v, the pair (Y_1, ..., Y_d), (Y_1 + v_1, ..., Y_d + v_d) of independent draws is mu-GDP for mu = |v|_2 /
+sigma_eff, where
 
-    sigma_eff^2 = sigma^2 (1 + sqrt(1 - 1 / (3 sigma^2))) / 2  >=  sigma^2 - 1/12 - 1/(36 sigma^2)  =:  ``effective_variance``.
+    sigma_eff^2 = sigma^2 (1 + sqrt(1 - 1 / (3 sigma^2))) / 2  >=  sigma^2 - 1/12 - 1/(36 sigma^2),
 
+which is ``effective_variance``.
 So integer noise costs about 1/12 of variance against real-valued noise, without any slack in epsilon or delta.
 
-*Proof.* (1) Write S_t = P(Y >= t), z_t = -Phi^-1(S_t), w_t = z_{t+1} - z_t: the cells [z_t, z_{t+1}] cut the normal line into pieces of
-mass p_t = P(Y = t). We show that no w_t exceeds w := 1/sigma_eff. As t grows, S_t = p_t (1 + o(1)), hence z_t = t/sigma + O(log t / t)
-and w_t tends to 1/sigma < w, uniformly for sigma in a compact set. So W = sup w_t depends continuously on sigma, and is at most 1/sigma or is attained.
-Let it be attained at t, a = z_t. The neighbouring cells are not wider, and lie beside this one, so their masses are at most those of [a - W, a] and
-[a + W, a + 2W]. With m = a + W/2 and G(x) = log of the integral of exp(-x v - v^2/2) over |v| <= W/2, the mass of [x - W/2, x + W/2] is
-const * exp(-x^2/2 + G(x)), so
+*Proof.* (1) Write S_t = P(Y >= t), z_t = -Phi^-1(S_t), w_t = z_{t+1} - z_t: the cells [z_t, z_{t+1}] cut the normal
+line into pieces of mass p_t = P(Y = t). We show that no w_t exceeds w := 1/sigma_eff. As t grows, S_t = p_t (1 +
+o(1)), hence z_t = t/sigma + O(log t / t) and w_t tends to 1/sigma < w, uniformly for sigma in a compact set. So W =
+sup w_t depends continuously on sigma, and is at most 1/sigma or is attained. Let it be attained at t, a = z_t. The
+neighbouring cells are not wider, and lie beside this one, so their masses are at most those of [a - W, a] and [a + W,
+a + 2W]. With m = a + W/2 and G(x) = log of the integral of exp(-x v - v^2/2) over |v| <= W/2, the mass of [x - W/2, x
++ W/2] is const * exp(-x^2/2 + G(x)), so
 
     -1/sigma^2 = log p_{t+1} + log p_{t-1} - 2 log p_t <= -W^2 + G(m + W) + G(m - W) - 2 G(m) <= -W^2 + W^2 sup G''.
 
-G''(x) is the variance of a log-concave density on an interval of length W. It is at most W^2/12: against the truncated exponential of
-the same mean, the density has the sign pattern -,+,- (the difference of the logarithms is concave), so it is smaller in convex order, and the
-truncated exponential has variance 1/x^2 - (W/2)^2 / sinh^2(x W/2) <= W^2/12. Hence W^2 (1 - W^2/12) <= 1/sigma^2: for sigma^2 > 1/3, W^2 is
-at most the smaller root 6 (1 - sqrt(1 - 1/(3 sigma^2))) = w^2, or at least the larger one, above 6. At sigma = 1 it is not above 6 (t - 1 <= z_t
-<= t for t >= 1, so W <= 2), and W, being continuous, cannot jump across the gap between the roots.
-(2) In one coordinate the likelihood ratio of Y + v to Y increases, so the best tests are thresholds, and the trade-off curve is the polygon
-through the points (S_t, 1 - S_{t-v}) = (Phi(-z_t), Phi(z_{t-v})), where z_{t-v} >= z_t - |v| w. These points are on or above the curve of
-(|v| w)-GDP; that curve is convex, so the polygon is above it too. (3) Independent coordinates compose to |v|_2 w (Dong, Roth, Su,
-Corollary 3.3). Cells in which the neighbours agree add nothing. (4) The rational bound: sqrt(1 - x) >= 1 - x/2 - x^2/2 on [0, 1] at
-x = 1/(3 sigma^2).  QED
+G''(x) is the variance of a log-concave density on an interval of length W. It is at most W^2/12: against the
+truncated exponential of the same mean, the density has the sign pattern -,+,- (the difference of the logarithms is
+concave), so it is smaller in convex order, and the truncated exponential has variance 1/x^2 - (W/2)^2 / sinh^2(x W/2)
+<= W^2/12. Hence W^2 (1 - W^2/12) <= 1/sigma^2: for sigma^2 > 1/3, W^2 is at most the smaller root 6 (1 - sqrt(1 -
+1/(3 sigma^2))) = w^2, or at least the larger one, above 6. At sigma = 1 it is not above 6 (t - 1 <= z_t <= t for t >=
+1, so W <= 2), and W, being continuous, cannot jump across the gap between the roots.
 
-**Adaptive choice.** Let each mechanism and its mu_i be chosen from what was released before, as long as the sum of mu_i^2 is at most B^2. By
-Blackwell's theorem each answer is a function of one draw from N(0, 1) or N(mu_i, 1), that is of the increment over the next mu_i^2 units of
-time of a Brownian motion without or with drift 1. The whole transcript is therefore a function of that motion up to time B^2, whose endpoint
-is sufficient: it is B-GDP (the same statement: Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2022). So sums of rho = mu^2/2 are a filter.
+(2) In one coordinate the
+likelihood ratio of Y + v to Y increases, so the best tests are thresholds, and the trade-off curve is the polygon
+through the points (S_t, 1 - S_{t-v}) = (Phi(-z_t), Phi(z_{t-v})), where z_{t-v} >= z_t - |v| w. These points are on
+or above the curve of (|v| w)-GDP; that curve is convex, so the polygon is above it too.
 
-**Rounding.** Every result is rounded against the caller: delta and epsilon up, mu down. The margin covers the rounding of floats.
+(3) Independent coordinates
+compose to |v|_2 w (Dong, Roth, Su, Corollary 3.3). Cells in which the neighbours agree add nothing. (4) The rational
+bound: sqrt(1 - x) >= 1 - x/2 - x^2/2 on [0, 1] at x = 1/(3 sigma^2).  QED
+
+**Adaptive choice.** Let each mechanism and its mu_i be chosen from what was released before, as long as the sum of
+mu_i^2 is at most B^2. By Blackwell's theorem each answer is a function of one draw from N(0, 1) or N(mu_i, 1), that
+is of the increment over the next mu_i^2 units of time of a Brownian motion without or with drift 1. The whole
+transcript is therefore a function of that motion up to time B^2, whose endpoint is sufficient: it is B-GDP (the same
+statement: Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2022). So sums of rho = mu^2/2 are a filter.
+
+**Rounding.** Every result is rounded against the caller: delta and epsilon up, mu down. The margin covers the
+rounding of floats.
 
 References
 ----------
-Balle & Wang (2018), arXiv:1805.06530. Dong, Roth & Su (2019), arXiv:1905.02383. Canonne, Kamath & Steinke (2020), arXiv:2004.00010.
-Smith & Thakurta (2022), arXiv:2210.17520. Koskela, Tobaben & Honkela (2022), arXiv:2209.15596.
+Balle & Wang (2018), arXiv:1805.06530. Dong, Roth & Su (2019), arXiv:1905.02383. Canonne, Kamath & Steinke (2020),
+arXiv:2004.00010. Smith & Thakurta (2022), arXiv:2210.17520. Koskela, Tobaben & Honkela (2022), arXiv:2209.15596.
 """
 
 from __future__ import annotations
@@ -95,7 +106,7 @@ def effective_variance(variance: Fraction) -> Fraction:
 
 
 def _log_difference_of_mills(x: float, mu: float) -> float:
-    """Return log of the integral over s > 0 of (1 - exp(-mu s)) exp(-x s - s^2/2), without cancellation, for small mu."""
+    """Return log of the integral over s > 0 of (1 - exp(-mu s)) exp(-x s - s^2/2), for small mu, without cancelling."""
     length = 90.0 / (x + math.hypot(x, math.sqrt(90.0)))  # beyond it the integrand is below exp(-45) of its size
     s = 0.5 * length * (_NODES + 1.0)
     values = -np.expm1(-mu * s) * np.exp(-s * (x + 0.5 * s))

@@ -48,7 +48,7 @@ def exp_up(log_value: float) -> float:
 
 
 def largest(holds: Callable[[float], bool], low: float, high: float) -> float | None:
-    """Return the largest float found in [low, high] at which a decreasing predicate holds; None if it fails at ``low``."""
+    """Return the largest float found in [low, high] at which a decreasing predicate holds; None if there is none."""
     if holds(high):
         return high
     if not holds(low):

@@ -1,8 +1,8 @@
 """Zero-concentrated differential privacy: conversions to and from (epsilon, delta), and the cost of pure mechanisms.
 
 All conversions are the tight one of Canonne, Kamath & Steinke. Every order alpha > 1 gives a valid bound, so an
-imperfect minimum costs tightness, never validity. Results are rounded against the caller: delta, epsilon and costs up, rho of
-a target down.
+imperfect minimum costs tightness, never validity. Results are rounded against the caller: delta, epsilon and costs
+up, rho of a target down.
 
 References
 ----------
@@ -63,7 +63,8 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
         t, log_alpha, _ = _log_alpha_terms(u)
         return (1 + 2 * t) * rho - epsilon + (u - log_alpha) <= 0
 
-    t, log_alpha, penalty = _log_alpha_terms(largest(falls, *_ORDERS) or _ORDERS[0])
+    found = largest(falls, *_ORDERS)
+    t, log_alpha, penalty = _log_alpha_terms(_ORDERS[0] if found is None else found)
     rise, fall = (1 + t) * rho * t, t * epsilon
     margin = 4e-15 * (rise + fall + log_alpha) + 1e-14
     return exp_up(rise - fall - log_alpha + penalty + margin)
@@ -166,10 +167,11 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
 
     Notes
     -----
-    Privacy: an epsilon-DP pair is a function of randomised response (Kairouz, Oh & Viswanath 2015), whose Renyi divergence of order
-    alpha is log(cosh(epsilon (alpha - 1/2)) / cosh(epsilon / 2)) / (alpha - 1). Divided by alpha, with y = (alpha - 1/2)^2, it is the slope of
-    log cosh(epsilon sqrt(y)) between 1/4 and y. That function is concave in y, since tanh(s)/s decreases, so the slope
-    is at most the derivative at 1/4, which is epsilon tanh(epsilon / 2).
+    Privacy: an epsilon-DP pair is a function of randomised response (Kairouz, Oh & Viswanath 2015), whose Renyi
+    divergence of order alpha is log(cosh(epsilon (alpha - 1/2)) / cosh(epsilon / 2)) / (alpha - 1). Divided by alpha,
+    with y = (alpha - 1/2)^2, it is the slope of log cosh(epsilon sqrt(y)) between 1/4 and y. That function is concave
+    in y, since tanh(s)/s decreases, so the slope is at most the derivative at 1/4, which is epsilon tanh(epsilon /
+    2).
 
     Examples
     --------

@@ -44,11 +44,16 @@ OUTPUTS = ("decoded", "one_hot")
 _FLOOR = 1e-6
 """Smallest eigenvalue of the latent correlation matrix."""
 
-_UTILITY_SCALE = 4.0
-"""Standard deviations of Gumbel noise (about 1.28 each) that a latent standard deviation is worth at the start.
+_PLAIN_SCALE, _START_SCALE = 4.0, 2.0
+"""What a latent standard deviation is worth in units of the Gumbel noise, without calibration and at its start.
 
-Large enough for the decoded value to be nearly decided by the latent normals, small enough for gradients.
+4 leaves the decoded value nearly to the latent normals; 2 leaves more for the gradient to work with.
 """
+
+_RANK = 64
+"""Latent factors that calibration works with: beyond it neither error nor speed gained."""
+
+_DRAWS, _RATE = 2048, 0.1
 
 _SMALLEST_SHARE = 1e-6
 
@@ -62,6 +67,8 @@ class CopulaModel:
     sizes : tuple of int, length m
     rows : int
         Rows that the statistics suggest, at least 0.
+    shares : ndarray, shape (D,)
+        One-way shares of all columns.
     thresholds : ndarray, shape (D,)
         t_a; infinite for columns of share 0 (one_hot only).
     loadings : ndarray of float32, shape (D, r)
@@ -73,6 +80,7 @@ class CopulaModel:
 
     sizes: tuple[int, ...]
     rows: int
+    shares: FloatArray
     thresholds: FloatArray
     loadings: Float32
     offsets: Float32
@@ -100,7 +108,7 @@ class GaussianCopula:
             "output": "decoded",
             "consistency": "least_squares",
             "shrinkage": "empirical_bayes",
-            "calibration_steps": 120,
+            "calibration_steps": 150,
             "one_way_weight": 1.0,
         }
     )
@@ -162,15 +170,17 @@ class GaussianCopula:
         """
         chosen = self._checked(options)
         tables = consistent_tables(statistics, adjustment=chosen["consistency"], shrinkage=chosen["shrinkage"])
-        rows = round(tables.total)
+        rows, shares = round(tables.total), np.concatenate(tables.one_way)
         if chosen["output"] == "one_hot":
             factor, thresholds = _published(tables)
-            return CopulaModel(tables.sizes, rows, thresholds, factor, np.zeros(len(thresholds), np.float32), "one_hot")
-        loadings, thresholds = _initial(tables)
-        offsets = (-_UTILITY_SCALE * thresholds).astype(np.float32)
-        schedule = Schedule(steps=int(chosen["calibration_steps"]), draws=2048, rate=0.1)
+            return CopulaModel(tables.sizes, rows, shares, thresholds, factor, np.zeros(shares.size, np.float32), "one_hot")
+        root, thresholds = _initial(tables)
+        steps = int(chosen["calibration_steps"])
+        scale = np.float32(_START_SCALE if steps else _PLAIN_SCALE)
+        loadings, offsets = scale * root[:, : _RANK if steps else None], -scale * thresholds.astype(np.float32)
+        schedule = Schedule(steps=steps, draws=_DRAWS, rate=_RATE)
         loadings, offsets = calibrate(loadings, offsets, tables.sizes, tables.one_way, tables.unbiased, schedule)
-        return CopulaModel(tables.sizes, rows, thresholds, loadings, offsets, "decoded")
+        return CopulaModel(tables.sizes, rows, shares, thresholds, loadings, offsets, "decoded")
 
     def total(self, model: CopulaModel) -> int:
         """Return the number of rows that the statistics suggest, at least 0."""
@@ -202,7 +212,7 @@ class GaussianCopula:
         Privacy: post-processing.
         """
         _check_request(model, rows, "decoded")
-        return sample_codes(model.loadings, model.offsets, model.sizes, rows, rng)
+        return sample_codes(model.loadings, model.offsets, model.sizes, model.shares, rows, rng)
 
     def sample_one_hot(
         self, model: CopulaModel, rows: int, rng: np.random.Generator
@@ -294,4 +304,4 @@ def _initial(tables: ConsistentTables) -> tuple[Float32, FloatArray]:
     kept = values > _FLOOR
     root = vectors[:, kept] * np.sqrt(values[kept])
     shares = np.clip(np.concatenate(tables.one_way), _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)
-    return (_UTILITY_SCALE * root[:, ::-1]).astype(np.float32), -special.ndtri(shares)
+    return root[:, ::-1].astype(np.float32), -special.ndtri(shares)

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy import linalg
 
 Float32 = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.float64]
 
 _SEED = 20190208
 _MOMENTUM, _SQUARES = 0.9, 0.98
-_ONE_WAY_WEIGHT = 3.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,33 @@ class Schedule:
 def block_starts(sizes: Sequence[int]) -> npt.NDArray[np.intp]:
     """Return the position of each attribute's first column."""
     return np.concatenate(([0], np.cumsum(sizes)[:-1])).astype(np.intp)
+
+
+def even_normals(rank: int, size: int, rng: np.random.Generator) -> Float32:
+    """Return standard normal vectors in antithetic pairs, with mean 0 and covariance I as exactly as float32 allows.
+
+    Parameters
+    ----------
+    rank : int
+        Length of a vector, >= 0.
+    size : int
+        Number of vectors; an odd one is rounded up to even. Fewer than 4 x rank are left unscaled (antithetic only).
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of float32, shape (rank, size)
+
+    Notes
+    -----
+    Privacy: none; independent of any data.
+    """
+    half = (size + 1) // 2
+    draws = rng.standard_normal((rank, half), dtype=np.float32)
+    if 0 < 2 * rank <= half:
+        root = linalg.cholesky((draws @ draws.T / np.float32(half)).astype(np.float64), lower=True)
+        draws = linalg.solve_triangular(root, np.eye(rank), lower=True).astype(np.float32) @ draws
+    return np.concatenate((draws, -draws), axis=1)
 
 
 def choice_probabilities(utilities: Float32, starts: npt.NDArray[np.intp], sizes: npt.NDArray[np.intp]) -> Float32:
@@ -128,11 +155,10 @@ def calibrate(
     target, mask = _target(starts, counts, two_way)
     shares = np.concatenate(list(one_way)).astype(np.float32)
     rng = np.random.default_rng(_SEED)
-    rank, half = loadings.shape[1], schedule.draws // 2
+    rank = loadings.shape[1]
     moving, offset = _Adam(loadings), _Adam(offsets)
     for step in range(schedule.steps):
-        draws = rng.standard_normal((rank, half), dtype=np.float32)
-        draws = np.concatenate((draws, -draws), axis=1)
+        draws = even_normals(rank, schedule.draws, rng)
         choice = choice_probabilities(moving.value @ draws + offset.value[:, None], starts, counts)
         gradient = _utility_gradient(choice, target, mask, shares, starts, counts)
         rate, weight = _pace(step, schedule)
@@ -170,13 +196,13 @@ def _utility_gradient(
     starts: npt.NDArray[np.intp],
     counts: npt.NDArray[np.intp],
 ) -> Float32:
-    """Gradient of half the squared error of all two-way tables (and weighted one-way ones) in the utilities."""
+    """Gradient of half the squared error of all two-way tables and one-way tables in the utilities."""
     miss = choice @ choice.T
     miss /= np.float32(choice.shape[1])
     miss -= target
     miss *= mask
     pull = miss @ choice
-    pull += np.float32(_ONE_WAY_WEIGHT) * (choice.mean(1) - shares)[:, None]
+    pull += (choice.mean(1) - shares)[:, None]
     pull *= choice
     pull -= choice * np.repeat(np.add.reduceat(pull, starts, axis=0), counts, axis=0)
     return pull

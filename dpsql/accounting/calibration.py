@@ -1,0 +1,246 @@
+"""Calibration: the smallest noise whose cost the accountant accepts, as an exact scale of the sampler.
+
+A scale is rounded up to the sampler's grid, and the charge is computed from the rounded scale, exactly. So what is
+charged is what is drawn, and a release for a whole budget fits it.
+
+Privacy: scales and costs depend on public parameters alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from dpsql.accounting.budget import Charge, charge_for, checked_accountant, checked_guarantee, rho_limit
+from dpsql.accounting.composition import advanced_epsilon_each, pure_epsilon_each
+from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, sensitivities
+from dpsql.accounting.exact import limit_down, whole
+from dpsql.accounting.gaussian import MINIMUM_VARIANCE, effective_variance, gaussian_mu
+from dpsql.accounting.search import largest
+from dpsql.accounting.zcdp import rho_of_pure, zcdp_rho
+from dpsql.errors import ArgumentError, CalibrationError
+from dpsql.noise import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA, MECHANISMS, checked_mechanism, scale_grid
+
+CALIBRATIONS = {"gaussian": ("exact", "zcdp"), "laplace": ("basic", "advanced", "zcdp", "exact")}
+"""Methods of calibration that a mechanism has."""
+
+_NEXT = 1 + Fraction(1, 2**21)  # less than one step of the grid
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Noise scales and their price.
+
+    Parameters
+    ----------
+    mechanism : {'gaussian', 'laplace'}
+    scales : tuple of Fraction, one per table
+        sigma or b, on the sampler's grid.
+    charge : Charge
+    method : {'basic', 'advanced', 'zcdp', 'exact'}
+        How the scales were found.
+    """
+
+    mechanism: str
+    scales: tuple[Fraction, ...]
+    charge: Charge
+    method: str
+
+
+def calibrate(
+    *,
+    mechanism: str,
+    tables: int,
+    epsilon: float | Decimal,
+    delta: float | Decimal,
+    neighbors: str,
+    max_contributions: int = 1,
+    accountant: str = "zcdp",
+    calibration: str | None = None,
+    weights: Sequence[float] | None = None,
+) -> Calibration:
+    """Return the smallest noise for a release of (epsilon, delta), and its cost.
+
+    Parameters
+    ----------
+    mechanism : {'gaussian', 'laplace'}
+    tables : int, >= 1
+        Contingency tables that the release measures, each with noise on every cell.
+    epsilon, delta : float or Decimal
+        Guarantee of this release alone. Under 'zcdp' delta is that of the source.
+    neighbors, max_contributions
+        As declared for the source; see ``sensitivities``.
+    accountant : {'zcdp', 'basic'}
+        Of the ledger.
+    calibration : str, optional
+        One of ``CALIBRATIONS[mechanism]``; by default the tightest that the ledger accepts for a whole budget:
+        'exact' for Gaussian noise; for Laplace noise 'zcdp' under 'zcdp', and under 'basic' 'exact', which is 'basic'
+        where delta = 0.
+    weights : sequence of float, length ``tables``, optional
+        Relative shares of rho; Gaussian noise only.
+
+    Returns
+    -------
+    Calibration
+        Scales rounded up, cost rounded up.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is out of range, or the combination does not exist.
+    CalibrationError
+        The noise would be larger than the sampler draws.
+
+    Notes
+    -----
+    Privacy: the sensitivities are those of contingency tables with disjoint cells. Under 'zcdp' a Gaussian release is
+    calibrated at 0.99 delta and a Laplace release at 0.01 delta, which is what the ledger's limit is made of
+    (``dpsql.accounting.budget``). 'advanced' and 'exact' for Laplace noise use the full delta, so that their rho can
+    pass the limit of a budget of the same (epsilon, delta).
+
+    Examples
+    --------
+    >>> found = calibrate(mechanism="gaussian", tables=105, epsilon=1.0, delta=2.0**-30, neighbors="add_remove")
+    >>> f"{float(found.scales[0]):.2f}", found.method, found.charge.gaussian
+    ('56.45', 'exact', True)
+    """
+    checked_mechanism(mechanism)
+    checked_accountant(accountant)
+    count = whole("tables", tables, "must be a number of tables, at least 1")
+    held_epsilon, held_delta = checked_guarantee(epsilon, delta, accountant)
+    l1, l2 = sensitivities(neighbors, max_contributions)
+    method = _method(mechanism, accountant, calibration, held_delta)
+    if mechanism == "gaussian":
+        limit = _gaussian_limit(held_epsilon, held_delta, accountant, method)
+        scales, times = _gaussian_scales(limit, l2, count, weights)
+        events: tuple[Event, ...] = tuple(GaussianEvent(scale, l2, times[scale]) for scale in sorted(times))
+    else:
+        if weights is not None:
+            raise ArgumentError(
+                "weights", "a list", "shares of rho exist for mechanism = 'gaussian' only; leave them out"
+            )
+        scale = _laplace_scale(held_epsilon, held_delta, accountant, method, l1, count)
+        scales, events = (scale,) * count, (LaplaceEvent(scale, l1, count),)
+    spent_delta = held_delta if accountant == "zcdp" or method != "basic" else Decimal(0)
+    charge = charge_for(events, delta=spent_delta, accountant=accountant, epsilon=held_epsilon)
+    return Calibration(mechanism, scales, charge, method)
+
+
+def _method(mechanism: str, accountant: str, calibration: str | None, delta: Decimal) -> str:
+    """Return the method of calibration, or say why there is none."""
+    allowed = CALIBRATIONS[mechanism]
+    if calibration is not None and calibration not in allowed:
+        raise ArgumentError(
+            "calibration",
+            calibration,
+            f"must be one of {', '.join(map(repr, allowed))} for mechanism = {mechanism!r}, or left out",
+        )
+    if delta == 0 and (mechanism == "gaussian" or calibration not in (None, "basic")):
+        what = "Gaussian noise" if mechanism == "gaussian" else f"calibration {calibration!r}"
+        raise ArgumentError(
+            "delta", 0, f"{what} needs a delta above 0, e.g. delta := 1e-10; Laplace noise does without"
+        )
+    if calibration is not None:
+        return calibration
+    if mechanism == "gaussian":
+        return "exact"
+    if accountant == "zcdp":
+        return "zcdp"
+    return "exact" if delta > 0 else "basic"
+
+
+def _gaussian_limit(epsilon: Decimal, delta: Decimal, accountant: str, method: str) -> Decimal:
+    """Return the rho that a Gaussian release may cost."""
+    if method == "zcdp":
+        return limit_down(zcdp_rho(float(epsilon), float(delta)))
+    if accountant == "zcdp":
+        return rho_limit(float(epsilon), float(delta), gaussian=True)
+    return limit_down(gaussian_mu(float(epsilon), float(delta)) ** 2 / 2 * (1 - 1e-15))
+
+
+def _gaussian_scales(
+    limit: Decimal, l2: float, tables: int, weights: Sequence[float] | None
+) -> tuple[tuple[Fraction, ...], Counter[Fraction]]:
+    """Return one sigma per table, whose rho add up to at most ``limit``, and how often each value occurs."""
+    if weights is None:
+        scale = _gaussian_scale(Fraction(limit) / tables, l2)
+        return (scale,) * tables, Counter({scale: tables})
+    if len(weights) != tables:
+        raise ArgumentError("weights", len(weights), f"must be one number per table, {tables} of them")
+    numbers = [float(weight) for weight in weights]
+    if not all(0 < number < math.inf for number in numbers):
+        raise ArgumentError("weights", "a list", "every table needs a positive finite share of rho")
+    parts = Counter(numbers)
+    everything = sum((Fraction(number) * times for number, times in parts.items()), Fraction(0))
+    found = {number: _gaussian_scale(Fraction(limit) * Fraction(number) / everything, l2) for number in parts}
+    occurrences: Counter[Fraction] = Counter()
+    for number, times in parts.items():
+        occurrences[found[number]] += times
+    return tuple(found[number] for number in numbers), occurrences
+
+
+def _gaussian_scale(rho: Fraction, l2: float) -> Fraction:
+    """Return the smallest sigma of the grid at which one table costs at most ``rho``."""
+    if rho <= 0:
+        raise CalibrationError(
+            "the guarantee is too small to be bought: its rho is below 1e-24; ask for a larger epsilon or delta"
+        )
+    needed = Fraction(l2) ** 2 / (2 * rho)
+    if needed > (2 * MAXIMUM_SIGMA) ** 2:
+        raise _too_much_noise(math.sqrt(float(needed)), float(MAXIMUM_SIGMA))
+    shifted = float(needed) + 1 / 12
+    start = max((shifted + math.sqrt(shifted**2 + 1 / 9)) / 2 * (1 - 1e-13), float(MINIMUM_VARIANCE))
+    sigma = scale_grid(math.sqrt(start))
+    while sigma**2 < MINIMUM_VARIANCE or effective_variance(sigma**2) < needed:
+        sigma = scale_grid(sigma * _NEXT)
+    if sigma > MAXIMUM_SIGMA:
+        raise _too_much_noise(float(sigma), float(MAXIMUM_SIGMA))
+    return sigma
+
+
+def _laplace_scale(epsilon: Decimal, delta: Decimal, accountant: str, method: str, l1: float, tables: int) -> Fraction:
+    """Return the smallest b of the grid that the method admits for ``tables`` equal tables."""
+    wanted, small = float(epsilon), float(delta)
+    limit: Decimal | None = None
+    if method == "basic":
+        each = Fraction(epsilon) / tables
+    elif method == "advanced":
+        each = Fraction(advanced_epsilon_each(tables, wanted, small))
+    elif method == "exact":
+        each = Fraction(pure_epsilon_each(tables, wanted, small))
+    else:
+        limit = (
+            rho_limit(wanted, small, gaussian=False) if accountant == "zcdp" else limit_down(zcdp_rho(wanted, small))
+        )
+        each = _pure_epsilon_for(Fraction(limit) / tables)
+    if each <= 0:
+        raise CalibrationError(
+            "the guarantee is too small for this many tables; ask for a larger epsilon or fewer tables"
+        )
+    needed = Fraction(l1) / each
+    if needed > MAXIMUM_LAPLACE_SCALE:
+        raise _too_much_noise(float(needed), float(MAXIMUM_LAPLACE_SCALE))
+    scale = scale_grid(needed)
+    while limit is not None and tables * rho_of_pure(Fraction(l1) / scale) > limit:
+        scale = scale_grid(scale * _NEXT)
+    return scale
+
+
+def _pure_epsilon_for(rho: Fraction) -> Fraction:
+    """Return an epsilon whose mechanisms cost about ``rho``, not more but for the last bits (checked by the caller)."""
+    found = largest(lambda u: rho_of_pure(Fraction(math.exp(u))) <= rho, -80.0, 80.0)
+    return Fraction(0) if found is None else Fraction(math.exp(found))
+
+
+def _too_much_noise(wanted: float, allowed: float) -> CalibrationError:
+    return CalibrationError(
+        f"noise scale = {wanted:.6g}: the samplers draw up to {allowed:.6g}; "
+        "ask for a larger epsilon, fewer tables, or fewer rows per unit"
+    )
+
+
+__all__ = ["CALIBRATIONS", "MECHANISMS", "Calibration", "calibrate"]

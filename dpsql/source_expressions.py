@@ -1,0 +1,405 @@
+"""Scalar expressions of a source: each one checked against a list of what is allowed, resolved, and made total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.errors import ArgumentError
+from dpsql.source_catalog import Catalog, shipped_kinds
+from dpsql.source_functions import (
+    FLOATS, FUNCTIONS, INTEGERS, LARGEST_LITERAL, TEMPORAL, call, decimal_width, guard_number, guard_temporal, is_number,
+    only_if, paren, try_cast,
+)  # fmt: skip
+from dpsql.source_model import Column, fold, identifier, quoted, refuse
+from dpsql.source_parse import render, used
+
+REASONS: dict[type[exp.Expression], tuple[str, str]] = {
+    exp.Window: ("a window function", "its value depends on other rows"),
+    exp.Subquery: ("a scalar subquery", "its value depends on other rows; join a public table on its key instead"),
+    exp.Select: ("a subquery", "its value depends on other rows; join a public table on its key instead"),
+    exp.Exists: ("EXISTS", "its value depends on other rows; join a public table on its key instead"),
+    exp.Any: ("ANY", "its value depends on other rows; list the values: IN (...)"),
+    exp.All: ("ALL", "its value depends on other rows"),
+    exp.Lambda: ("a lambda", "not on the list of what a source may compute"),
+    exp.Comprehension: ("a list comprehension", "not on the list of what a source may compute"),
+    exp.Placeholder: ("a parameter", "write the value into the text"),
+    exp.Parameter: ("a parameter", "write the value into the text"),
+    exp.Star: ("*", "it stands for columns only in the list after SELECT, on its own"),
+    exp.Filter: ("FILTER", "an aggregate mixes rows"),
+    exp.Collate: ("COLLATE", "compare lower(...) instead"),
+    exp.Interval: ("INTERVAL", "it may only be added to or subtracted from a date or timestamp, as in d + INTERVAL 1 DAY"),
+}
+_NOT_LISTED = "not on the list of what a source may compute; prepare the column in the table itself"
+_CONNECTIVES = (exp.And, exp.Or, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.DPipe)
+_MATCHING = (exp.Like, exp.ILike)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
+_DAYS = {"DAY": 1, "WEEK": 7, "MONTH": 31, "QUARTER": 92, "YEAR": 366, "HOUR": 1, "MINUTE": 1, "SECOND": 1}
+_ROOM = 3_660_000  # days that may be added to a date in years 1 to 9999: far inside the range of TIMESTAMP
+_PARTS = set(
+    "year month day hour minute second quarter week dow dayofweek isodow doy dayofyear isoyear yearweek decade century "
+    "millennium epoch era microsecond microseconds millisecond milliseconds".split()
+)
+
+
+@dataclass
+class Item:
+    """One relation in FROM: ``name`` is what the text calls it, ``alias`` what the generated SQL does."""
+
+    name: str
+    alias: str
+    node: exp.Expression
+    columns: list[Column]
+    path: tuple[str, ...] = ()
+    hidden: set[str] = field(default_factory=set)
+    protected: bool = True
+
+    def column(self, name: str) -> Column | None:
+        """Return the column of this name."""
+        return next((c for c in self.columns if fold(c.name) == fold(name)), None)
+
+
+@dataclass
+class Scope:
+    """The relations that a SELECT sees, and the catalog that knows types."""
+
+    catalog: Catalog
+    items: list[Item]
+    homes: list[tuple[str, str]]
+    where: str = ""
+
+    def resolve(self, node: exp.Column) -> tuple[Item, Column, list[str]]:
+        """Return the relation and the column that a name means, and the struct fields that follow it."""
+        parts = [part.name for part in node.parts]
+        for length in range(min(len(parts) - 1, 3), 0, -1):
+            prefix = tuple(fold(p) for p in parts[:length])
+            for item in self.items:
+                matches = fold(item.name) == prefix[0] if length == 1 else item.path[-length:] == prefix
+                if matches and (column := item.column(parts[length])):
+                    return item, column, parts[length + 1 :]
+        found = [
+            (item, c) for item in self.items if fold(parts[0]) not in item.hidden and (c := item.column(parts[0])) is not None
+        ]
+        if len(found) > 1:
+            refuse(f"column {parts[0]!r}", "several relations have it; write relation.column", node, self.where)
+        if not found:
+            names = [c.name for item in self.items for c in item.columns]
+            raise ArgumentError(
+                "source",
+                ".".join(parts),
+                f"no such column{self.where}; there are {names!r} (a name given with AS in the same SELECT can't be used there)",
+            )
+        return (*found[0], parts[1:])
+
+    def type_of(self, node: exp.Expression) -> str:
+        """Return the type that DuckDB gives an expression in generated names. Binds over a relation without rows."""
+        by_alias = {item.alias: item for item in self.items}
+        needed: dict[str, dict[str, str]] = {}
+        for column in node.find_all(exp.Column):
+            item = by_alias[column.table]
+            kind = next(c.sql_type for c in item.columns if c.ref == column.name)
+            needed.setdefault(column.table, {})[column.name] = kind
+        relations = ", ".join(empty_relation(list(columns.items()), alias) for alias, columns in needed.items())
+        text = f"SELECT {render(node)} AS x" + (f" FROM {relations}" if relations else "")  # noqa: S608 -- rendered tree
+        return self.catalog.describe(text)[0].sql_type
+
+
+def empty_relation(columns: Sequence[tuple[str, str]], alias: str) -> str:
+    """Return a relation with columns of these names and types and no tie to any table, for binding."""
+    listed = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in columns)
+    return f"(SELECT {listed}) AS {quoted(alias)}"
+
+
+class Rewriter:
+    """Turns the expressions of one SELECT into total expressions over the generated names."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self._handlers: list[tuple[type[exp.Expression] | tuple[type[exp.Expression], ...], Callable[..., exp.Expression]]] = [
+            (exp.Column, self._column),
+            (exp.Literal, lambda node: node.copy()),
+            ((exp.Null, exp.Boolean), lambda node: node.copy()),
+            (exp.Paren, self._paren),
+            (exp.Not, lambda node: exp.Not(this=paren(self(node.this)))),
+            (exp.Neg, self._negative),
+            (_CONNECTIVES, self._binary),
+            (_MATCHING, self._matching),
+            (_ARITHMETIC, self._arithmetic),
+            (exp.Is, self._is),
+            (exp.Between, self._between),
+            (exp.In, self._in),
+            (exp.Case, self._case),
+            ((exp.Cast, exp.TryCast), self._cast),
+            (exp.Extract, self._extract),
+            (exp.Bracket, self._bracket),
+            (exp.Anonymous, self._call),
+        ]
+
+    def __call__(self, node: exp.Expression) -> exp.Expression:
+        """Return the rewritten expression.
+
+        Raises
+        ------
+        UnsupportedQuery, ArgumentError
+        """
+        for kind, handler in self._handlers:
+            # exact classes: a subclass may mean something else (TRY_CAST is a subclass of CAST and listed)
+            if type(node) in (kind if isinstance(kind, tuple) else (kind,)):
+                return handler(node)
+        return self._refuse(node)
+
+    def _refuse(self, node: exp.Expression) -> exp.Expression:
+        construct, reason = REASONS.get(type(node), (node.key.upper().replace("_", " "), _NOT_LISTED))
+        refuse(construct, reason, node, self.scope.where)
+
+    def _keys(self, node: exp.Expression, *allowed: str) -> None:
+        """Refuse a node with any argument beyond those that its handler looks at."""
+        for key in used(node):
+            if key not in allowed:
+                refuse(f"{node.key.upper()} with {key.upper().replace('_', ' ')}", _NOT_LISTED, node, self.scope.where)
+
+    def _column(self, node: exp.Column) -> exp.Expression:
+        if isinstance(node.this, exp.Star):
+            return self._refuse(node.this)
+        item, column, fields = self.scope.resolve(node)
+        out: exp.Expression = exp.Column(this=identifier(column.ref), table=identifier(item.alias))
+        for name in fields:
+            out = call("struct_extract", out, exp.Literal.string(name))
+        return out
+
+    def _paren(self, node: exp.Paren) -> exp.Expression:
+        self._keys(node, "this")
+        return paren(self(node.this))
+
+    def _binary(self, node: exp.Binary) -> exp.Expression:
+        self._keys(node, "this", "expression", "safe")
+        for side in (node.this, node.expression):
+            if isinstance(side, exp.Any | exp.All):
+                self._refuse(side)
+        return type(node)(this=paren(self(node.this)), expression=paren(self(node.expression)))
+
+    def _matching(self, node: exp.Binary) -> exp.Expression:
+        self._keys(node, "this", "expression", "negate")
+        if isinstance(node.expression, exp.Any | exp.All):
+            self._refuse(node.expression)
+        out = type(node)(this=paren(self(node.this)), expression=paren(self(node.expression)))
+        return exp.Not(this=exp.Paren(this=out)) if node.args.get("negate") else out
+
+    def _is(self, node: exp.Is) -> exp.Expression:
+        self._keys(node, "this", "expression")
+        if not isinstance(node.expression, exp.Null | exp.Boolean):
+            return self._refuse(node)
+        return exp.Is(this=paren(self(node.this)), expression=node.expression.copy())
+
+    def _between(self, node: exp.Between) -> exp.Expression:
+        self._keys(node, "this", "low", "high")
+        return exp.Between(**{k: paren(self(node.args[k])) for k in ("this", "low", "high")})
+
+    def _in(self, node: exp.In) -> exp.Expression:
+        if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
+            refuse("IN (subquery)", "its value depends on other rows; list the values: IN (...)", node, self.scope.where)
+        self._keys(node, "this", "expressions")
+        return exp.In(this=paren(self(node.this)), expressions=[self(e) for e in node.expressions])
+
+    def _case(self, node: exp.Case) -> exp.Expression:
+        self._keys(node, "this", "ifs", "default")
+        parts = {k: self(node.args[k]) for k in ("this", "default") if node.args.get(k) is not None}
+        ifs = [exp.If(this=self(branch.this), true=self(branch.args["true"])) for branch in node.args["ifs"]]
+        return exp.Case(ifs=ifs, **parts)
+
+    def _negative(self, node: exp.Neg) -> exp.Expression:
+        if isinstance(node.this, exp.Literal):
+            return node.copy()
+        value = self(node.this)
+        kind = self.scope.type_of(value)
+        if kind in INTEGERS:
+            return try_cast(exp.Neg(this=try_cast(value, "HUGEINT")), self.scope.type_of(exp.Neg(this=paren(value.copy()))))
+        if kind in FLOATS or decimal_width(kind):
+            return exp.Neg(this=paren(value))
+        refuse("-", f"not defined here for {kind}; CAST it to BIGINT or DOUBLE", node, self.scope.where)
+
+    def _arithmetic(self, node: exp.Binary) -> exp.Expression:
+        self._keys(node, "this", "expression", "typed", "safe")
+        symbol = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}[type(node)]
+        left = self(node.this)
+        left_type = self.scope.type_of(left)
+        if isinstance(node.expression, exp.Interval):
+            return self._shift(node, left, left_type)
+        right = self(node.expression)
+        right_type = self.scope.type_of(right)
+        if left_type in TEMPORAL or right_type in TEMPORAL:
+            return self._dates(node, left, left_type, right, right_type)
+        if not (is_number(left_type) and is_number(right_type)):
+            refuse(symbol, f"not defined here for {left_type} and {right_type}; CAST both to numbers", node, self.scope.where)
+        if symbol in ("/", "//", "%"):
+            right = guard_number(right, "z")
+        out = type(node)(this=paren(left), expression=paren(right))
+        kind = self.scope.type_of(out)
+        if left_type in INTEGERS and right_type in INTEGERS and symbol != "/":
+            wide = type(node)(this=try_cast(left, "HUGEINT"), expression=try_cast(right, "HUGEINT"))
+            return try_cast(wide, kind)
+        width = decimal_width(kind)
+        fixed = symbol in ("+", "-", "*") and width is not None and width < 38
+        if kind in FLOATS or fixed:
+            return out
+        return refuse(symbol, f"it may overflow for {left_type} and {right_type}; CAST both to DOUBLE", node, self.scope.where)
+
+    def _shift(self, node: exp.Binary, value: exp.Expression, kind: str) -> exp.Expression:
+        """Date or timestamp plus or minus a constant interval."""
+        interval = node.expression
+        amount, unit = interval.this, interval.args.get("unit")
+        name = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
+        try:
+            size = abs(int(amount.name)) if isinstance(amount, exp.Literal) else None
+        except ValueError:
+            size = None
+        if size is None or name not in _DAYS or size * _DAYS[name] > _ROOM or type(node) not in (exp.Add, exp.Sub):
+            refuse("INTERVAL", f"write d + INTERVAL n UNIT with a whole number n and one of {sorted(_DAYS)!r}", node, self.scope.where)
+        if kind not in TEMPORAL:
+            refuse("INTERVAL", f"it can't be added to {kind}; CAST it to TIMESTAMP", node, self.scope.where)
+        step = exp.Interval(this=exp.Literal.string(str(amount.name)), unit=exp.Var(this=name))
+        return type(node)(this=paren(guard_temporal(value, kind)), expression=step)
+
+    def _dates(self, node: exp.Binary, left: exp.Expression, left_type: str, right: exp.Expression, right_type: str) -> exp.Expression:
+        """DATE + days, DATE - days, DATE - DATE."""
+        if type(node) is exp.Sub and left_type == right_type == "DATE":
+            return exp.Sub(this=paren(guard_temporal(left, "DATE")), expression=paren(guard_temporal(right, "DATE")))
+        days = right.name if isinstance(right, exp.Literal) and not right.is_string else ""
+        if type(node) in (exp.Add, exp.Sub) and left_type == "DATE" and days.isdigit() and int(days) <= _ROOM:
+            return type(node)(this=paren(guard_temporal(left, "DATE")), expression=right)
+        refuse(
+            node.key.upper(),
+            f"not defined here for {left_type} and {right_type}; write date_diff('day', a, b), d + INTERVAL 1 DAY or DATE - DATE",
+            node,
+            self.scope.where,
+        )
+
+    def _cast(self, node: exp.Cast) -> exp.Expression:
+        self._keys(node, "this", "to", "safe", "requires_string")
+        target = self._type(node.args["to"])
+        if isinstance(node.this, exp.Literal | exp.Null):
+            return type(node)(this=node.this.copy(), to=target)
+        value = self(node.this)
+        kind = self.scope.type_of(value)
+        family = kind.split("(")[0]
+        to = self.scope.type_of(exp.Cast(this=exp.Null(), to=target.copy()))
+        text = to == "VARCHAR"
+        if kind in TEMPORAL:
+            if not text and to not in TEMPORAL:
+                refuse("CAST", f"{kind} to {to} is not on the list; date_part or date_diff gives a number", node, self.scope.where)
+            return try_cast(guard_temporal(value, kind), target)
+        if family == "ENUM" and not text:
+            return try_cast(try_cast(value, "VARCHAR"), target)
+        numeric = (is_number(kind) or kind == "BOOLEAN") and (is_number(to) or to == "BOOLEAN")
+        from_text = kind == "VARCHAR" and to != "TIMESTAMP WITH TIME ZONE"
+        if numeric or from_text or (text and (is_number(kind) or kind in ("BOOLEAN", "TIME", "UUID") or family == "ENUM")):
+            return try_cast(value, target)
+        return refuse("CAST", f"{kind} to {to} is not on the list", node, self.scope.where)
+
+    def _type(self, node: exp.DataType) -> exp.DataType:
+        """Return the type of a CAST: a plain scalar one, or the labels of an ENUM written out."""
+        plain = {
+            "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "INT128", "FLOAT",
+            "DOUBLE", "DECIMAL", "VARCHAR", "TEXT", "DATE", "TIME", "TIMESTAMP", "UUID", "ENUM", "TIMESTAMPTZ",
+        }  # fmt: skip
+        if isinstance(node, exp.DataType) and node.this.value in plain:
+            return node.copy()
+        if isinstance(node, exp.DataType) and node.this == exp.DataType.Type.USERDEFINED:
+            kind = node.args.get("kind")
+            parts = [p.name for p in exp.to_table(kind, dialect="duckdb").parts] if isinstance(kind, str) else [kind.name]
+            labels = self.scope.catalog.enum_labels(parts, self.scope.homes)
+            if labels is not None:
+                return exp.DataType(this=exp.DataType.Type.ENUM, expressions=[exp.Literal.string(label) for label in labels])
+        return refuse(f"CAST to {render(node)}", "use a plain type or an ENUM", node, self.scope.where)
+
+    def _extract(self, node: exp.Extract) -> exp.Expression:
+        self._keys(node, "this", "expression")
+        part = exp.Literal.string(node.this.name.lower())
+        return self._call(call("date_part", part, node.expression.copy()), at=node)
+
+    def _bracket(self, node: exp.Bracket) -> exp.Expression:
+        self._keys(node, "this", "expressions", "offset")
+        index = node.expressions[0] if len(node.expressions) == 1 else None
+        value = self(node.this)
+        kind = self.scope.type_of(value)
+        if isinstance(index, exp.Literal) and index.is_string and kind.startswith("STRUCT("):
+            return call("struct_extract", value, index.copy())
+        if isinstance(index, exp.Literal) and not index.is_string and kind.endswith("[]") and index.name.isdigit():
+            # sqlglot counts from 0
+            return call("list_extract", value, exp.Literal.number(int(index.name) + 1))
+        return refuse("[ ]", "only list[1] with a whole number and struct['field'] are on the list", node, self.scope.where)
+
+    def _call(self, node: exp.Anonymous, at: exp.Expression | None = None) -> exp.Expression:
+        at = at or node
+        name = str(node.this).lower() if isinstance(node.this, str) else ""
+        if name == "try" and len(node.expressions) == 1:
+            return self(node.expressions[0])  # everything that is allowed is total: TRY has nothing to catch
+        spec = FUNCTIONS.get(name)
+        if spec is None:
+            kind = shipped_kinds().get(name, "unknown")
+            reason = {
+                "aggregate": "an aggregate mixes rows",
+                "window": "a window function: its value depends on other rows",
+                "unknown": "not a function of DuckDB: macros and functions of users are not looked into; write the expression out",
+            }.get(kind, _NOT_LISTED)
+            refuse(f"{name or render(node)}()", reason, at, self.scope.where)
+        self._keys(node, "this", "expressions")
+        given = node.expressions
+        kinds = spec.kinds + spec.kinds[-1:] * (len(given) - len(spec.kinds) if spec.many else 0)
+        if not spec.least <= len(given) <= len(kinds):
+            refuse(f"{name}()", f"takes {spec.least} to {len(spec.kinds)} arguments here", at, self.scope.where)
+        return self._written(name, [self._argument(name, k, a) for k, a in zip(kinds, given, strict=False)], at)
+
+    def _argument(self, name: str, kind: str, node: exp.Expression) -> exp.Expression:
+        """Return an argument, checked and guarded as its kind (``Spec.kinds``) wants it."""
+        if kind in "sni":
+            return self._constant(name, kind, node)
+        value = self(node)
+        if kind == "a":
+            return value
+        sql_type = self.scope.type_of(value)
+        if kind in "tc":
+            if sql_type in TEMPORAL:
+                return guard_temporal(value, sql_type)
+            if (kind == "c" or name in ("date_part", "datepart")) and sql_type == "TIME":
+                return value
+            refuse(f"{name}()", f"needs a DATE or TIMESTAMP, not {sql_type}; CAST it", node, self.scope.where)
+        if not is_number(sql_type):
+            refuse(f"{name}()", f"needs a number, not {sql_type}; CAST it", node, self.scope.where)
+        return guard_number(value, kind)
+
+    def _constant(self, name: str, kind: str, node: exp.Expression) -> exp.Expression:
+        inner = node.this if kind == "i" and isinstance(node, exp.Neg) else node
+        if isinstance(inner, exp.Literal) and inner.is_string == (kind == "s"):
+            if kind == "s" or (inner.name.isdigit() and int(inner.name) <= LARGEST_LITERAL):
+                return node.copy()
+        wanted = "a string" if kind == "s" else f"a whole number up to {LARGEST_LITERAL}"
+        return refuse(f"{name}()", f"this argument must be {wanted}, written out", node, self.scope.where)
+
+    def _written(self, name: str, given: list[exp.Expression], at: exp.Expression) -> exp.Expression:
+        """Return the call; functions that are macros in some version, or total only in another form, are written out."""
+        if name in ("date_part", "datepart", "date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub"):
+            if given[0].name.lower() not in _PARTS:
+                refuse(f"{name}('{given[0].name}')", f"the parts are {sorted(_PARTS)!r}", at, self.scope.where)
+        if name == "abs" and (kind := self.scope.type_of(given[0])) not in FLOATS and not decimal_width(kind):
+            if kind not in INTEGERS:
+                refuse("abs()", f"not defined here for {kind}; CAST it to BIGINT or DOUBLE", at, self.scope.where)
+            return try_cast(call("abs", try_cast(given[0], "HUGEINT")), kind)
+        if name == "mod":
+            return self._arithmetic(exp.Mod(this=at.expressions[0].copy(), expression=at.expressions[1].copy()))
+        if name == "strptime":
+            return call("try_strptime", *given)
+        if name in ("coalesce", "ifnull"):
+            return exp.Coalesce(this=given[0], expressions=given[1:])
+        if name == "if":
+            return exp.Case(ifs=[exp.If(this=given[0], true=given[1])], default=given[2])
+        if name == "nullif":
+            same = exp.EQ(this=paren(given[0].copy()), expression=paren(given[1]))
+            return exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=given[0])
+        if name == "split_part":
+            part = call("list_extract", call("string_split", given[0], given[1]), given[2])
+            known = exp.Not(this=exp.Is(this=paren(given[0].copy()), expression=exp.Null()))
+            return only_if(known, exp.Coalesce(this=part, expressions=[exp.Literal.string("")]))
+        return call(name, *given)
