@@ -70,7 +70,7 @@ def run_demo(database: str, rows: int, epsilon: float) -> None:
         print("\n-- The books: what was spent")
         show(
             con,
-            "SELECT entry, at, action, release, epsilon, rho, chain_holds FROM dp_ledger('people')",
+            "SELECT entry, written_at, action, release, epsilon, rho, chain_holds FROM dp_ledger('people')",
         )
         show(con, "SELECT source, epsilon, delta, epsilon_spent, epsilon_left, releases FROM dp_budget('people')")
 

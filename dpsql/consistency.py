@@ -29,8 +29,11 @@ SHRINKAGES = ("empirical_bayes", "none")
 _SMALLEST_VARIANCE = 1e-6
 """Stands for the variance of a table without noise, so that precisions stay finite."""
 
-_FITTING_ROUNDS = 60
+_FITTING_ROUNDS = 100
 _FITTING_TOLERANCE = 1e-9
+_NEGLIGIBLE = 1e-7
+"""A share of the rows far below one row of any table that fits in memory."""
+
 _PRIOR_SCALES = np.logspace(-6.0, 6.0, 73)
 
 
@@ -191,8 +194,7 @@ def consistent_tables(
         unbiased[pair], deviation[pair] = moved / rows, variance**0.5 / rows
         if shrinkage == "empirical_bayes":
             moved = shrink_to_independence(moved, a, b, variance)
-        positive = np.maximum(moved, 0.0)
-        two_way[pair] = (fit_margins(positive, a, b) if least_squares else positive) / rows
+        two_way[pair] = (fit_margins(moved, a, b) if least_squares else np.maximum(moved, 0.0)) / rows
     shares = tuple(c / rows for c in counts)
     return ConsistentTables(tuple(statistics.sizes), total, shares, two_way, unbiased, deviation)
 
@@ -224,11 +226,12 @@ def _total(statistics: Statistics, variances: Mapping[Clique, float]) -> float:
 def _one_way(
     statistics: Statistics, variances: Mapping[Clique, float], i: int, rows: float, least_squares: bool
 ) -> FloatArray:
-    """Counts of attribute i's codes: all tables' sums weighted by precision, then onto the simplex of `rows`."""
+    """Estimate the counts of attribute i's codes: all tables' sums by precision, then the simplex of `rows`."""
     size = statistics.sizes[i]
     covering = [c for c in statistics.tables if i in c]
     if not least_squares and (i,) in statistics.tables:
-        return np.clip(np.asarray(statistics.tables[(i,)], float), 0.0, rows)
+        clipped: FloatArray = np.clip(np.asarray(statistics.tables[(i,)], float), 0.0, rows)
+        return clipped
     if not covering:
         return np.full(size, rows / size)
     weighted, precisions = np.zeros(size), 0.0
@@ -242,10 +245,8 @@ def _one_way(
     return simplex_projection(estimate + (rows - estimate.sum()) / size, rows)
 
 
-def _pairs(
-    statistics: Statistics, variances: Mapping[Clique, float]
-) -> dict[Clique, tuple[FloatArray, float]]:
-    """Two-way tables, each the precision-weighted mean of all tables that contain the pair, with their variance."""
+def _pairs(statistics: Statistics, variances: Mapping[Clique, float]) -> dict[Clique, tuple[FloatArray, float]]:
+    """Return two-way tables, the precision-weighted mean of all tables that contain the pair, and their variance."""
     sums: dict[Clique, FloatArray] = {}
     precisions: dict[Clique, float] = {}
     for clique, table in statistics.tables.items():
@@ -293,7 +294,9 @@ def fit_margins_linearly(table: npt.ArrayLike, rows: npt.ArrayLike, columns: npt
     return moved
 
 
-def shrink_to_independence(table: npt.ArrayLike, rows: npt.ArrayLike, columns: npt.ArrayLike, variance: float) -> FloatArray:
+def shrink_to_independence(
+    table: npt.ArrayLike, rows: npt.ArrayLike, columns: npt.ArrayLike, variance: float
+) -> FloatArray:
     """Shrink a two-way table's deviations from independence by as much as they look like noise.
 
     Cell (a, b) deviates from e_ab = rows_a columns_b / n by a normal with variance t e_ab before noise: rare cells can
@@ -330,27 +333,33 @@ def shrink_to_independence(table: npt.ArrayLike, rows: npt.ArrayLike, columns: n
     # What fitting the sums has taken out of the noise of a cell.
     noise = variance * max(1.0 - 1.0 / height, 0.25) * max(1.0 - 1.0 / width, 0.25)
     prior = independent / max(float(independent.max()), np.finfo(float).tiny)
-    spread = noise * _PRIOR_SCALES[:, None] * prior.ravel() + noise
-    loss = (np.log(spread) + deviation.ravel() ** 2 / spread).sum(1)
-    scaled = _PRIOR_SCALES[int(np.argmin(loss))] * prior
+    observed = deviation * deviation / noise
+    losses = []
+    for scale in _PRIOR_SCALES:  # one at a time: the table may have millions of cells
+        spread = scale * prior + 1.0
+        losses.append(float((np.log(spread) + observed / spread).sum()))
+    scaled = _PRIOR_SCALES[int(np.argmin(losses))] * prior
     shrunk: FloatArray = independent + deviation * (scaled / (scaled + 1.0))
     return shrunk
 
 
 def fit_margins(table: npt.ArrayLike, rows: npt.ArrayLike, columns: npt.ArrayLike) -> FloatArray:
-    """Scale a non-negative table's rows and columns in turn until its sums are the given ones.
+    """Return a non-negative table near the given one with the given row and column sums.
+
+    Projections on the sums and on the non-negative tables in turn lead close to their intersection; scaling rows and
+    columns in turn then makes it exact without leaving the non-negative tables.
 
     Parameters
     ----------
     table : array_like, shape (c_i, c_j)
-        Non-negative. Where zeros make the sums unreachable a trace of independence is mixed in.
+        May have negative cells.
     rows, columns : array_like
         Non-negative, equal sums, positive.
 
     Returns
     -------
     ndarray, shape (c_i, c_j)
-        Non-negative; column sums exact, row sums to about 1e-9 of the total.
+        Non-negative; column sums exact, row sums to about 1e-6 of the total.
 
     Notes
     -----
@@ -358,7 +367,7 @@ def fit_margins(table: npt.ArrayLike, rows: npt.ArrayLike, columns: npt.ArrayLik
 
     References
     ----------
-    Deming & Stephan (1940), iterative proportional fitting.
+    von Neumann's alternating projections; Deming & Stephan (1940), iterative proportional fitting.
 
     Examples
     --------
@@ -367,14 +376,20 @@ def fit_margins(table: npt.ArrayLike, rows: npt.ArrayLike, columns: npt.ArrayLik
            [0.5, 0.5]])
     """
     a, b = np.asarray(rows, float), np.asarray(columns, float)
-    total = a.sum()
-    fitted = np.asarray(table, float) + 1e-9 * np.outer(a, b) / total
+    total = float(a.sum())
+    fitted = np.maximum(np.asarray(table, float), 0.0)
+    for _ in range(_FITTING_ROUNDS):
+        fitted = fit_margins_linearly(fitted, a, b)
+        if float(fitted.min()) >= -_NEGLIGIBLE * total:
+            break
+        fitted = np.maximum(fitted, 0.0)
+    # A trace of independence keeps every sum reachable where zeros would forbid it.
+    fitted = np.maximum(fitted, 0.0) + _NEGLIGIBLE * np.outer(a, b) / total
     tiny = np.finfo(float).tiny
     for _ in range(_FITTING_ROUNDS):
-        sums = fitted.sum(1)
-        if float(np.abs(sums - a).max()) <= _FITTING_TOLERANCE * total:
-            break
-        fitted = fitted * (a / np.maximum(sums, tiny))[:, None]
+        fitted = fitted * (a / np.maximum(fitted.sum(1), tiny))[:, None]
         fitted = fitted * (b / np.maximum(fitted.sum(0), tiny))[None, :]
-    balanced: FloatArray = fitted * (b / np.maximum(fitted.sum(0), tiny))[None, :]
+        if float(np.abs(fitted.sum(1) - a).max()) <= _FITTING_TOLERANCE * total:
+            break
+    balanced: FloatArray = fitted
     return balanced

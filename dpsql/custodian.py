@@ -19,12 +19,11 @@ from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected
 from dpsql.evaluate import COLUMNS as EVALUATION_COLUMNS
 from dpsql.evaluate import evaluate as compare
 from dpsql.ledger import Protection
-from dpsql.naming import find_relation, find_table
 from dpsql.planning import select
 from dpsql.protected import ProtectedSource, key_of, ledger_of, resolve
 from dpsql.relation import identifier, inline
 from dpsql.session import Context
-from dpsql.source_catalog import Catalog
+from dpsql.source import find_table, relation_columns
 
 ATTRIBUTE_COLUMNS = {
     "column_name": "VARCHAR",
@@ -57,7 +56,7 @@ def protect(context: Context, given: Mapping[str, Any]) -> str:
     unit = given.get("privacy_unit")
     contributions = arguments.integer(given, "max_contributions", 1, 1_000_000) or 1
     if unit is not None:
-        columns = {c.name.casefold(): c.name for c in Catalog(context.cursor).columns(table)}
+        columns = {c.name.casefold(): c.name for c in relation_columns(context.cursor, table)}
         if not isinstance(unit, str) or unit.casefold() not in columns:
             raise ArgumentError("privacy_unit", unit, f"must be a column of the table; it has {list(columns.values())!r}")
         unit = columns[unit.casefold()]
@@ -200,8 +199,8 @@ def evaluate(context: Context, given: Mapping[str, Any]) -> str:
 
 def _synthetic(context: Context, name: str) -> tuple[str, set[str]]:
     """Return a SELECT of the synthetic relation and the names of its columns."""
-    found = find_relation(context.cursor, "synthetic", name, database=context.database, schema=context.schema)
-    text = f"SELECT * FROM {found.table.sql}"  # noqa: S608 -- quoted by TableId
+    table = find_table(context.cursor, name, database=context.database, schema=context.schema, views=True)
+    text = f"SELECT * FROM {table.sql}"  # noqa: S608 -- quoted by TableId
     try:
         rows = context.cursor.execute(f"DESCRIBE {text}").fetchall()
     except duckdb.Error as error:

@@ -19,6 +19,7 @@ from dpsql.errors import ArgumentError, DomainError
 from dpsql.sqltypes import SqlType
 
 MAX_VALUES = 100_000
+MAX_BINS = 10_000  # a bin is a branch of the SQL that encodes; a category is an entry of a hash table
 DEFAULT_BINS = 20
 Cast = Callable[[Sequence[object]], Sequence[str]]
 
@@ -49,7 +50,7 @@ def declare(
     lower, upper : number, or ISO date or timestamp (text or Python value)
         Public bounds, lower < upper. Numeric bins are ``numpy.linspace(lower, upper, bins + 1)``; dates get bins of whole days,
         timestamps of whole microseconds (seconds and milliseconds for TIMESTAMP_S and TIMESTAMP_MS), as equal as those allow.
-    bins : int, 1 to 100,000
+    bins : int, 1 to 10,000
         Default: 20, or as many as there are integers (days, ...) in the range if that is less.
     edges : list of numbers or ISO texts, strictly increasing, at least 2
         Bin i is [edges[i], edges[i + 1]); the last one includes its right edge.
@@ -192,8 +193,8 @@ def _count(bins: object, most: int | None) -> int:
     """Check the number of bins, or find the default; ``most`` is the number of values in the range."""
     if bins is None:
         return DEFAULT_BINS if most is None else max(1, min(DEFAULT_BINS, most))
-    if isinstance(bins, bool) or not isinstance(bins, (int, float)) or bins != bins or bins not in range(1, MAX_VALUES + 1):
-        raise ArgumentError("bins", bins, f"a whole number from 1 to {MAX_VALUES} is required")
+    if isinstance(bins, bool) or not isinstance(bins, (int, float)) or bins != bins or bins not in range(1, MAX_BINS + 1):
+        raise ArgumentError("bins", bins, f"a whole number from 1 to {MAX_BINS} is required")
     return int(bins)
 
 
@@ -212,8 +213,8 @@ def _number(argument: str, value: object) -> float:
 def _list(edges: object) -> list[object]:
     if isinstance(edges, str) or not isinstance(edges, Sequence) or len(edges) < 2:
         raise ArgumentError("edges", edges, "a list of at least two strictly increasing edges is required, e.g. [0, 18, 65, 120]")
-    if len(edges) > MAX_VALUES + 1:
-        raise DomainError(f"edges: at most {MAX_VALUES} bins are supported, {len(edges) - 1} were given")
+    if len(edges) > MAX_BINS + 1:
+        raise DomainError(f"edges: at most {MAX_BINS} bins are supported, {len(edges) - 1} were given")
     return list(edges)
 
 

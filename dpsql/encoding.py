@@ -88,12 +88,17 @@ def code_expression(attribute: Attribute, column: exp.Expression) -> exp.Express
         found: exp.Expression = exp.Coalesce(this=_category_code(attribute, parsed, column), expressions=[outside.copy()])
     else:
         found = _bin_code(attribute, parsed, column, outside)
-    whole = exp.Case().when(missing, null).else_(found)
-    return exp.cast(whole, exp.DataType.build(code_type(attribute.size), dialect="duckdb"))
+    whole = _either(missing, null, found)
+    return exp.Cast(this=whole, to=exp.DataType.build(code_type(attribute.size), dialect="duckdb"))
 
 
 def _number(value: int | None) -> exp.Expression:
     return exp.null() if value is None else exp.Literal.number(value)
+
+
+def _either(test: exp.Expression, then: exp.Expression, otherwise: exp.Expression) -> exp.Expression:
+    """Return CASE WHEN test THEN then ELSE otherwise END without the copies that when() and else_() make at every level."""
+    return exp.Case(ifs=[exp.If(this=test, true=then)], default=otherwise)
 
 
 def _outside_code(attribute: Attribute) -> exp.Expression:
@@ -128,13 +133,13 @@ def _bin_code(attribute: Attribute, parsed: SqlType, column: exp.Expression, out
             return exp.Literal.number(first)
         middle = (first + last + 1) // 2
         below = exp.LT(this=value.copy(), expression=starts(middle))
-        return exp.Case().when(below, tree(first, middle - 1)).else_(tree(middle, last))
+        return _either(below, tree(first, middle - 1), tree(middle, last))
 
     found = tree(0, attribute.values - 1)
     beyond = [test for test in (low, high) if test is not None]
     if attribute.outside == "clamp" or not beyond:
         return found
-    return exp.Case().when(exp.or_(*beyond), outside.copy()).else_(found)
+    return _either(exp.or_(*beyond), outside.copy(), found)
 
 
 def _comparisons(
@@ -144,6 +149,11 @@ def _comparisons(
     target = exp.DataType.build("DOUBLE" if parsed.family == "float" else attribute.sql_type, dialect="duckdb")
 
     def typed(text: str) -> exp.Expression:
+        if parsed.family == "float":
+            # With an exponent a literal is a DOUBLE and exact; without one it would be a DECIMAL, rounded in between.
+            return exp.Literal.number(f"{float(text):.16e}")
+        if parsed.family == "integer" and abs(int(text)) < 2**31:
+            return exp.Literal.number(text)
         return exp.Cast(this=exp.Literal.string(text), to=target.copy())
 
     value = exp.cast(column.copy(), target) if attribute.sql_type == "FLOAT" else column.copy()
@@ -192,14 +202,15 @@ def encode_sql(source_sql: str, domain: Domain, unit: bool, max_contributions: i
     columns = [f"c{i}" for i in range(len(domain.attributes))]
     coded = exp.select(
         *(
-            exp.alias_(code_expression(attribute, exp.column(attribute.name, quoted=True)), name, quoted=True)
+            exp.alias_(code_expression(attribute, exp.column(attribute.name, SOURCE_NAME, quoted=True)), name, quoted=True, copy=False)
             for attribute, name in zip(domain.attributes, columns, strict=True)
-        )
-    ).from_(exp.to_table(SOURCE_NAME))
+        ),
+        copy=False,
+    ).from_(exp.to_table(SOURCE_NAME), copy=False)
     if unit:
-        coded = coded.select(exp.column(UNIT_COLUMN, quoted=True))
+        coded = coded.select(exp.column(UNIT_COLUMN, quoted=True), copy=False)
     dropping = [name for name, a in zip(columns, domain.attributes, strict=True) if a.outside == "drop"]
-    kept = exp.select("*").from_(coded.subquery("coded"))
+    kept = exp.select("*").from_(coded.subquery("coded", copy=False), copy=False)
     if dropping:
         kept = kept.where(*(exp.column(name, quoted=True).is_(exp.null()).not_() for name in dropping))
     if unit:
@@ -217,16 +228,16 @@ def _bounded(kept: exp.Select, columns: Sequence[str], most: int, salt: str) -> 
     codes = [exp.column(name, quoted=True) for name in columns]
     unit = exp.column(UNIT_COLUMN, quoted=True)
     row_number = exp.RowNumber()
-    copies = exp.select("*", _over(row_number, [unit, *codes], [], _COPY)).from_(kept.subquery("kept"))
+    copies = exp.select("*", _over(row_number, [unit, *codes], [], _COPY)).from_(kept.subquery("kept", copy=False), copy=False)
     parts: list[exp.Expression] = [exp.Literal.string(salt), exp.Anonymous(this="hash", expressions=[unit.copy()])]
     parts += [*(code.copy() for code in codes), exp.column(_COPY, quoted=True)]
     text = exp.Anonymous(this="concat_ws", expressions=[exp.Literal.string(","), *parts])
     key = exp.alias_(exp.Anonymous(this="md5_number_lower", expressions=[text]), _KEY, quoted=True)
-    keyed = exp.select("*", key).from_(copies.subquery("copies"))
+    keyed = exp.select("*", key).from_(copies.subquery("copies", copy=False), copy=False)
     order = [exp.column(_KEY, quoted=True), *codes, exp.column(_COPY, quoted=True)]
-    ranked = exp.select("*", _over(row_number, [unit], order, _PLACE)).from_(keyed.subquery("keyed"))
+    ranked = exp.select("*", _over(row_number, [unit], order, _PLACE)).from_(keyed.subquery("keyed", copy=False), copy=False)
     first = exp.LTE(this=exp.column(_PLACE, quoted=True), expression=exp.Literal.number(most))
-    return exp.select(*(code.copy() for code in codes)).from_(ranked.subquery("ranked")).where(first)
+    return exp.select(*(code.copy() for code in codes)).from_(ranked.subquery("ranked", copy=False), copy=False).where(first)
 
 
 def _over(function: exp.Expression, by: Sequence[exp.Expression], order: Sequence[exp.Expression], name: str) -> exp.Expression:

@@ -28,7 +28,7 @@ from dpsql.errors import BudgetExceeded, LedgerError
 FIELDS = {
     "source": "VARCHAR",
     "entry": "INTEGER",
-    "at": "TIMESTAMP",
+    "written_at": "TIMESTAMP",
     "who": "VARCHAR",
     "action": "VARCHAR",
     "release": "VARCHAR",
@@ -265,7 +265,7 @@ class Ledger:
         values: dict[str, Any] = {
             "source": self.source,
             "entry": entry + 1,
-            "at": dt.datetime.now(dt.UTC).replace(tzinfo=None),
+            "written_at": dt.datetime.now(dt.UTC).replace(tzinfo=None),
             "who": self.who,
             **fields,
         }

@@ -72,7 +72,7 @@ def _hessian(spectrum: _Spectrum) -> tuple[Callable[[FloatArray], FloatArray], F
     other = negative if few_positive else positive
 
     def group(h: FloatArray) -> FloatArray:
-        """diag of the part in which at least one eigenvalue belongs to the leading group, Omega being 1 in it."""
+        """Sum up the part in which at least one eigenvalue belongs to the leading group, Omega being 1 in it."""
         scaled = h[:, None] * lead
         inner = lead.T @ scaled
         cross = mixed * (scaled.T @ other)

@@ -105,7 +105,7 @@ def scale_grid(scale: Fraction | float) -> Fraction:
     Examples
     --------
     >>> scale_grid(0.1), float(scale_grid(56.43))
-    (Fraction(838861, 8388608), 56.43000030517578)
+    (Fraction(838861, 8388608), 56.4300537109375)
     """
     exact = checked_scale("scale", scale)
     exponent = exact.numerator.bit_length() - exact.denominator.bit_length() - _GRID_BITS

@@ -15,6 +15,9 @@ from dpsql.methods.base import MeasurementPlan
 from dpsql.protected import ProtectedSource
 from dpsql.release import Plan
 
+NOISE_OPTIONS: dict[str, Any] = {"mechanism": "gaussian", "accountant": None}
+"""Options of every method: the noise, and how it is calibrated (default: the tightest that the ledger accepts)."""
+
 MAX_CELLS = 200_000_000
 
 
@@ -49,7 +52,7 @@ def canonical_parameters(operation: str, given: Mapping[str, Any]) -> dict[str, 
         found["mechanism"] = arguments.choice(given, "mechanism", MECHANISMS)
         return found
     method = methods.get(arguments.text({**given, "method": given.get("method") or methods.DEFAULT}, "method"))
-    options = {"mechanism": "gaussian", "accountant": None, **method.options}
+    options = {**NOISE_OPTIONS, **method.options}
     for key, value in arguments.options(given).items():
         if key not in options:
             raise ArgumentError("options", {key: value}, f"{method.name} has no such option; it has {', '.join(map(repr, options))}")
@@ -58,6 +61,11 @@ def canonical_parameters(operation: str, given: Mapping[str, Any]) -> dict[str, 
     if options["accountant"] is not None:
         arguments.choice(options, "accountant", CALIBRATIONS[options["mechanism"]])
     return {**found, "method": method.name, "options": options}
+
+
+def method_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are the method's own: without the ones that choose the noise."""
+    return {name: value for name, value in parameters.get("options", {}).items() if name not in NOISE_OPTIONS}
 
 
 def release_name(given: Mapping[str, Any]) -> str:
@@ -109,7 +117,7 @@ def request(protected: ProtectedSource, operation: str, given: Mapping[str, Any]
         mechanism=mechanism,
         public_total=total_is_public(protected, domain),
         method=parameters.get("method"),
-        options=options,
+        options=method_options(parameters),
     )
     outside = tuple(c.name for c in left_out) if parameters["columns"] is None else ()
     return Request(operation, release_name(given), parameters, plan, calibration, outside, measured.notes)
@@ -130,7 +138,7 @@ def select(declared: Domain, columns: list[str] | None) -> Domain:
 
 def _measurement(operation: str, domain: Domain, parameters: Mapping[str, Any]) -> MeasurementPlan:
     if operation == "synthesize":
-        return methods.get(parameters["method"]).plan(domain.sizes, parameters["options"])
+        return methods.get(parameters["method"]).plan(domain.sizes, method_options(parameters))
     k, m = parameters["k"], len(domain.attributes)
     if k > m:
         raise ArgumentError("k", k, f"there are only {m} columns with a domain: {list(domain.names)!r}")

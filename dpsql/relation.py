@@ -23,8 +23,8 @@ def identifier(*parts: str) -> str:
 
     Examples
     --------
-    >>> identifier("main", 'odd "name"')
-    '"main"."odd ""name"""'
+    >>> identifier("main", 'odd "na"me')
+    '"main"."odd ""na""me"'
     """
     return ".".join(exp.to_identifier(part, quoted=True).sql(dialect="duckdb") for part in parts)
 

@@ -14,7 +14,7 @@ from dpsql.relation import inline
 from dpsql.session import Context
 
 LEDGER_COLUMNS = {
-    "source": "VARCHAR", "entry": "INTEGER", "at": "TIMESTAMP", "who": "VARCHAR", "action": "VARCHAR", "release": "VARCHAR",
+    "source": "VARCHAR", "entry": "INTEGER", "written_at": "TIMESTAMP", "who": "VARCHAR", "action": "VARCHAR", "release": "VARCHAR",
     "operation": "VARCHAR", "query": "VARCHAR", "parameters": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "rho": "DOUBLE",
     "events": "VARCHAR", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR", "max_contributions": "INTEGER",
     "accountant": "VARCHAR", "versions": "VARCHAR", "previous": "VARCHAR", "hash": "VARCHAR", "chain_holds": "BOOLEAN",
@@ -49,7 +49,7 @@ def ledger(context: Context, given: Mapping[str, Any]) -> str:
         columns = ", ".join(f"l.{name}" for name in LEDGER_COLUMNS if name != "chain_holds")
         query = (
             f"SELECT {columns}, c.holds FROM {book.table('ledger')} l JOIN ({book.chain()}) c USING (source, entry) "  # noqa: S608
-            "WHERE ? IS NULL OR source = ? ORDER BY at, source, entry"
+            "WHERE ? IS NULL OR source = ? ORDER BY written_at, source, entry"
         )
         rows += book.cursor.execute(query, [key, key]).fetchall()
     return inline(LEDGER_COLUMNS, rows)

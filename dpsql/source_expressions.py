@@ -38,10 +38,12 @@ _MATCHING = (exp.Like, exp.ILike)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
 _DAYS = {"DAY": 1, "WEEK": 7, "MONTH": 31, "QUARTER": 92, "YEAR": 366, "HOUR": 1, "MINUTE": 1, "SECOND": 1}
 _ROOM = 3_660_000  # days that may be added to a date in years 1 to 9999: far inside the range of TIMESTAMP
-_PARTS = set(
-    "year month day hour minute second quarter week dow dayofweek isodow doy dayofyear isoyear yearweek decade century "
-    "millennium epoch era microsecond microseconds millisecond milliseconds".split()
-)
+_UNITS = set("year month day hour minute second quarter week decade century millennium microsecond millisecond".split())
+_PARTS = _UNITS | set("dow dayofweek isodow doy dayofyear isoyear yearweek epoch era microseconds milliseconds".split())
+_STORED = {
+    "to_years": "YEAR", "to_quarters": "QUARTER", "to_months": "MONTH", "to_weeks": "WEEK", "to_days": "DAY", "to_hours": "HOUR",
+    "to_minutes": "MINUTE", "to_seconds": "SECOND",
+}  # fmt: skip
 
 
 @dataclass
@@ -120,6 +122,7 @@ class Rewriter:
         self._handlers: list[tuple[type[exp.Expression] | tuple[type[exp.Expression], ...], Callable[..., exp.Expression]]] = [
             (exp.Column, self._column),
             (exp.Literal, lambda node: node.copy()),
+            (exp.RawString, lambda node: exp.Literal.string(node.name)),
             ((exp.Null, exp.Boolean), lambda node: node.copy()),
             (exp.Paren, self._paren),
             (exp.Not, lambda node: exp.Not(this=paren(self(node.this)))),
@@ -152,6 +155,8 @@ class Rewriter:
 
     def _refuse(self, node: exp.Expression) -> exp.Expression:
         construct, reason = REASONS.get(type(node), (node.key.upper().replace("_", " "), _NOT_LISTED))
+        if node.key.startswith(("current", "local", "session")):
+            construct, reason = render(node), "it changes from call to call; write the value into the text"
         refuse(construct, reason, node, self.scope.where)
 
     def _keys(self, node: exp.Expression, *allowed: str) -> None:
@@ -225,8 +230,9 @@ class Rewriter:
         symbol = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}[type(node)]
         left = self(node.this)
         left_type = self.scope.type_of(left)
-        if isinstance(node.expression, exp.Interval):
-            return self._shift(node, left, left_type)
+        interval = _interval(node.expression)
+        if interval is not None:
+            return self._shift(node, left, left_type, interval)
         right = self(node.expression)
         right_type = self.scope.type_of(right)
         if left_type in TEMPORAL or right_type in TEMPORAL:
@@ -246,9 +252,8 @@ class Rewriter:
             return out
         return refuse(symbol, f"it may overflow for {left_type} and {right_type}; CAST both to DOUBLE", node, self.scope.where)
 
-    def _shift(self, node: exp.Binary, value: exp.Expression, kind: str) -> exp.Expression:
+    def _shift(self, node: exp.Binary, value: exp.Expression, kind: str, interval: exp.Interval) -> exp.Expression:
         """Date or timestamp plus or minus a constant interval."""
-        interval = node.expression
         amount, unit = interval.this, interval.args.get("unit")
         name = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
         try:
@@ -333,7 +338,7 @@ class Rewriter:
 
     def _call(self, node: exp.Anonymous, at: exp.Expression | None = None) -> exp.Expression:
         at = at or node
-        name = str(node.this).lower() if isinstance(node.this, str) else ""
+        name = (node.this if isinstance(node.this, str) else node.this.name).lower()
         if name == "try" and len(node.expressions) == 1:
             return self(node.expressions[0])  # everything that is allowed is total: TRY has nothing to catch
         spec = FUNCTIONS.get(name)
@@ -350,7 +355,12 @@ class Rewriter:
         kinds = spec.kinds + spec.kinds[-1:] * (len(given) - len(spec.kinds) if spec.many else 0)
         if not spec.least <= len(given) <= len(kinds):
             refuse(f"{name}()", f"takes {spec.least} to {len(spec.kinds)} arguments here", at, self.scope.where)
-        return self._written(name, [self._argument(name, k, a) for k, a in zip(kinds, given, strict=False)], at)
+        values = [self._argument(name, k, a) for k, a in zip(kinds, given, strict=False)]
+        if spec.kinds == "stt":  # a date next to a timestamp: within the guarded years the conversion can't fail
+            types = [self.scope.type_of(v) for v in values[1:]]
+            if sorted(types) == ["DATE", "TIMESTAMP"]:
+                values = [values[0], *(try_cast(v, "TIMESTAMP") if t == "DATE" else v for v, t in zip(values[1:], types, strict=True))]
+        return self._written(name, values, at)
 
     def _argument(self, name: str, kind: str, node: exp.Expression) -> exp.Expression:
         """Return an argument, checked and guarded as its kind (``Spec.kinds``) wants it."""
@@ -381,8 +391,9 @@ class Rewriter:
     def _written(self, name: str, given: list[exp.Expression], at: exp.Expression) -> exp.Expression:
         """Return the call; functions that are macros in some version, or total only in another form, are written out."""
         if name in ("date_part", "datepart", "date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub"):
-            if given[0].name.lower() not in _PARTS:
-                refuse(f"{name}('{given[0].name}')", f"the parts are {sorted(_PARTS)!r}", at, self.scope.where)
+            known = _PARTS if "part" in name else _UNITS
+            if given[0].name.lower() not in known:
+                refuse(f"{name}('{given[0].name}')", f"the parts are {sorted(known)!r}", at, self.scope.where)
         if name == "abs" and (kind := self.scope.type_of(given[0])) not in FLOATS and not decimal_width(kind):
             if kind not in INTEGERS:
                 refuse("abs()", f"not defined here for {kind}; CAST it to BIGINT or DOUBLE", at, self.scope.where)
@@ -403,3 +414,18 @@ class Rewriter:
             known = exp.Not(this=exp.Is(this=paren(given[0].copy()), expression=exp.Null()))
             return only_if(known, exp.Coalesce(this=part, expressions=[exp.Literal.string("")]))
         return call(name, *given)
+
+
+def _interval(node: exp.Expression) -> exp.Interval | None:
+    """Return a constant interval, also as the catalog stores it: ``to_days(CAST(trunc(CAST(1 AS DOUBLE)) AS INTEGER))``."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Interval):
+        return node
+    unit = _STORED.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) and len(node.expressions) == 1 else None
+    if unit is None:
+        return None
+    amount = node.expressions[0]
+    while isinstance(amount, exp.Cast | exp.Paren) or (isinstance(amount, exp.Anonymous) and str(amount.this).lower() == "trunc"):
+        amount = amount.expressions[0] if isinstance(amount, exp.Anonymous) else amount.this
+    return exp.Interval(this=amount, unit=exp.Var(this=unit))

@@ -126,12 +126,14 @@ def guard_temporal(value: exp.Expression, sql_type: str) -> exp.Expression:
 
 
 def _years(sql_type: str) -> tuple[str, str]:
-    zone = "+00" if sql_type.endswith("ZONE") else ""
-    return f"0001-01-02 00:00:00{zone}", f"9999-12-30 00:00:00{zone}"
+    time = "" if sql_type == "DATE" else " 00:00:00+00" if sql_type.endswith("ZONE") else " 00:00:00"
+    return f"0001-01-02{time}", f"9999-12-30{time}"
 
 
 def guard_number(value: exp.Expression, kind: str) -> exp.Expression:
     """Return a number, NULL where the function of this kind of argument has no value."""
+    if kind == "z" and isinstance(value, exp.Literal) and value.name.strip("0."):
+        return value
     left = paren(value.copy())
     zero = exp.Literal.number(0)
     conditions: dict[str, exp.Expression] = {

@@ -14,11 +14,17 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.tokens import Token
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
+from sqlglot.tokens import Token, TokenType
 
 from dpsql.errors import UnsupportedQuery
 from dpsql.source_model import fold, refuse
+
+
+QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
+"""Tokens that a SELECT may start with."""
+
+_ONE_SELECT = "a source is a table, a view, a Parquet file or one SELECT over one protected table"
 
 
 class StrictDuckDB(DuckDB):
@@ -38,7 +44,10 @@ class StrictDuckDB(DuckDB):
 
 def render(node: exp.Expression) -> str:
     """Return the SQL text of a tree, without comments."""
-    return str(node.sql(dialect=StrictDuckDB, comments=False))
+    try:
+        return str(node.sql(dialect=StrictDuckDB, comments=False, unsupported_level=ErrorLevel.RAISE))
+    except SqlglotError:
+        return refuse("the text", "part of it can't be written as DuckDB SQL; write it more plainly")
 
 
 def tokens(text: str) -> list[Token]:
@@ -65,6 +74,11 @@ def parse(cursor: duckdb.DuckDBPyConnection, text: str, where: str = "") -> exp.
     UnsupportedQuery
         If the text is not exactly one SELECT, or the two parsers read it differently.
     """
+    read = tokens(text)
+    if read and read[0].token_type not in QUERY:
+        refuse(read[0].text.upper(), f"{_ONE_SELECT}{where}")
+    if any(t.token_type == TokenType.SEMICOLON for t in read[:-1]):
+        refuse("several statements", f"{_ONE_SELECT}{where}")
     try:
         found = [s for s in sqlglot.parse(text, dialect=StrictDuckDB) if s is not None]
     except ParseError as error:
@@ -74,13 +88,13 @@ def parse(cursor: duckdb.DuckDBPyConnection, text: str, where: str = "") -> exp.
     except SqlglotError:
         raise UnsupportedQuery(f"the text{where}", "not understood as SQL") from None
     if len(found) != 1:
-        refuse(f"{len(found)} statements", "give one SELECT", found[1] if len(found) > 1 else None, where)
+        refuse(f"{len(found)} statements", _ONE_SELECT, None, where)
     tree: exp.Expression = found[0]
     while isinstance(tree, exp.Subquery) and set(used(tree)) == {"this"}:
         tree = tree.this
     if not isinstance(tree, exp.Select):
         kind = "set operation" if isinstance(tree, exp.SetOperation) else tree.key.upper()
-        refuse(kind, "a source is a table, a view, a file or one SELECT over one protected table", tree, where)
+        refuse(kind, _ONE_SELECT, tree, where)
     _agree(cursor, text, tree, where)
     return tree
 
@@ -172,7 +186,8 @@ def _constant(node: dict[str, Any]) -> str:
     """Return a constant as text; ``INTERVAL 1 DAY`` and ``INTERVAL '1' DAY`` are the same to DuckDB."""
     if "literal" in node:  # DuckDB 2.0 keeps the text
         kind = node["literal"].get("kind")
-        return str(node["literal"].get("text", kind))
+        text = str(node["literal"].get("text", kind))
+        return text if kind == "STRING" else text.replace("_", "")
     value = node["value"]
     if value.get("is_null"):
         return "NULL"

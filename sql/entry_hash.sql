@@ -3,7 +3,7 @@
 sha256(concat(
     coalesce(strlen(source) || ':' || source, '-'),
     coalesce(strlen(entry::VARCHAR) || ':' || entry::VARCHAR, '-'),
-    coalesce(strlen(at::VARCHAR) || ':' || at::VARCHAR, '-'),
+    coalesce(strlen(written_at::VARCHAR) || ':' || written_at::VARCHAR, '-'),
     coalesce(strlen(who) || ':' || who, '-'),
     coalesce(strlen(action) || ':' || action, '-'),
     coalesce(strlen(release) || ':' || release, '-'),

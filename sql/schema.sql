@@ -9,7 +9,7 @@ CREATE SCHEMA IF NOT EXISTS {books};
 CREATE TABLE IF NOT EXISTS {books}.ledger (
     source VARCHAR NOT NULL,              -- the protected table, schema-qualified; a file by its path
     entry INTEGER NOT NULL,               -- 1, 2, 3, ... within a source
-    at TIMESTAMP NOT NULL,                -- UTC
+    written_at TIMESTAMP NOT NULL,                -- UTC
     who VARCHAR NOT NULL,
     action VARCHAR NOT NULL,              -- protect, raise, lower, charge, store, refund
     release VARCHAR,                      -- the release that the entry is about
@@ -36,13 +36,13 @@ CREATE TABLE IF NOT EXISTS {books}.domains (
     source VARCHAR NOT NULL,              -- the protected table, or the normalised view or query it was declared for
     "column" VARCHAR NOT NULL,
     attribute VARCHAR NOT NULL,           -- JSON
-    at TIMESTAMP NOT NULL,
+    written_at TIMESTAMP NOT NULL,
     who VARCHAR NOT NULL,
     PRIMARY KEY (source, "column")
 );
 
 CREATE OR REPLACE VIEW {books}.budgets AS
-SELECT source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, at, who
+SELECT source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, written_at, who
 FROM {books}.ledger
 WHERE action IN ('protect', 'raise', 'lower')
 QUALIFY row_number() OVER (PARTITION BY source ORDER BY entry DESC) = 1;
@@ -58,7 +58,7 @@ SELECT
     arg_max(epsilon, entry) FILTER (action = 'charge') AS epsilon,
     arg_max(delta, entry) FILTER (action = 'charge') AS delta,
     arg_max(CASE action WHEN 'charge' THEN 'charged' WHEN 'store' THEN 'stored' ELSE 'refunded' END, entry) AS status,
-    max(at) FILTER (action = 'charge') AS charged_at
+    max(written_at) FILTER (action = 'charge') AS charged_at
 FROM {books}.ledger
 WHERE release IS NOT NULL
 GROUP BY release, source;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+import threading
 from pathlib import Path
 
 import duckdb
@@ -15,6 +15,7 @@ from dpsql.session import Instance, find_instance, new_instance
 
 CALL = "__dp_call"
 INSTANCE = "__dp_instance"
+_loading = threading.Lock()
 
 
 def load(con: duckdb.DuckDBPyConnection, *, store: str | Path | None = None, user: str | None = None) -> None:
@@ -44,7 +45,8 @@ def load(con: duckdb.DuckDBPyConnection, *, store: str | Path | None = None, use
     []
     >>> con.close()
     """
-    instance = instance_of(con) or _register(con)
+    with _loading:
+        instance = instance_of(con) or _register(con)
     instance.add(con)
     if store is not None:
         instance.store = Path(store).expanduser().absolute()
@@ -65,18 +67,24 @@ def instance_of(con: duckdb.DuckDBPyConnection) -> Instance | None:
 
 
 def _register(con: duckdb.DuckDBPyConnection) -> Instance:
+    """Register the functions; they hold the key of the instance and nothing that keeps the connection alive."""
     instance = new_instance(current_user())
-    call, key = partial(_call, instance.key), partial(str, instance.key)
+    key = instance.key
+
+    def call(name: str, given: str) -> str:
+        arguments = json.loads(given)
+        database, schema = arguments.pop("__database"), arguments.pop("__schema")
+        try:
+            return calls.run(find_instance(key), name, arguments, database=database, schema=schema)
+        except DpsqlError as error:
+            raise error.with_traceback(None) from None  # DuckDB 1.x appends the trace to the text that SQL users read
+
+    def instance_key() -> str:
+        return key
+
     con.create_function(CALL, call, ["VARCHAR", "VARCHAR"], "VARCHAR", side_effects=True, null_handling="special")
-    con.create_function(INSTANCE, key, [], "VARCHAR", side_effects=True)
+    con.create_function(INSTANCE, instance_key, [], "VARCHAR", side_effects=True)
     return instance
-
-
-def _call(key: str, name: str, given: str) -> str:
-    """Run one ``dp_*`` call; DuckDB calls this while it binds the statement."""
-    arguments = json.loads(given)
-    database, schema = arguments.pop("__database"), arguments.pop("__schema")
-    return calls.run(find_instance(key), name, arguments, database=database, schema=schema)
 
 
 def _create_macros(con: duckdb.DuckDBPyConnection) -> None:

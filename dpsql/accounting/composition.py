@@ -11,6 +11,7 @@ arXiv:1311.0776, Theorem 3.3. Loader (2000), *Fast and accurate computation of b
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -138,7 +139,7 @@ def _sum_from(k: int, start: int, stop: int, epsilon_each: float, epsilon: float
         with np.errstate(divide="ignore"):  # there is nothing beyond 0 and k: log 0 = -inf is right
             steps = np.log((k - x) / (x + 1)) + epsilon_each if step > 0 else np.log(x / (k - x + 1)) - epsilon_each
         log_ratios = log_ratio + np.concatenate(([0.0], np.cumsum(steps[:-1])))
-        losses = (2 * x - k) * epsilon_each - epsilon
+        losses = (2 * x - k) * (epsilon_each * (1 + 1e-15)) - epsilon * (1 - 1e-15)  # rounded up
         sum_ += float(np.sum(np.exp(log_ratios) * -np.expm1(-np.maximum(losses, 0.0))))
         position += step * count
         log_ratio = float(log_ratios[-1] + steps[-1]) if count == _CHUNK else -math.inf
@@ -148,7 +149,7 @@ def _sum_from(k: int, start: int, stop: int, epsilon_each: float, epsilon: float
 
 def _log_pure_delta_up(k: int, epsilon_each: float, epsilon: float) -> float:
     """Return an upper bound of log delta of k mechanisms of ``epsilon_each`` at ``epsilon``; 0 < epsilon_each < inf."""
-    if epsilon >= k * epsilon_each:
+    if Fraction(epsilon) >= k * Fraction(epsilon_each):
         return -math.inf
     log_p = -math.log1p(math.exp(-epsilon_each))
     log_q = log_p - epsilon_each

@@ -22,11 +22,10 @@ _ORDERS = (-700.0, 700.0)  # range of log(alpha - 1)
 
 
 def _log_alpha_terms(u: float) -> tuple[float, float, float]:
-    """Return t = alpha - 1, log alpha, and t log(1 - 1/alpha), for u = log t."""
+    """Return t = alpha - 1, log alpha, and log(1 - 1/alpha), for u = log t."""
     t = math.exp(u)
     log_alpha = math.log1p(t)
-    penalty = -1.0 if t > 1e15 else t * (u - log_alpha) if t < 0.5 else t * math.log1p(-1 / (1 + t))
-    return t, log_alpha, penalty
+    return t, log_alpha, u - log_alpha if t < 0.5 else math.log1p(-1 / (1 + t))
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
@@ -60,14 +59,14 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
         return 1.0
 
     def falls(u: float) -> bool:  # the bound is convex in alpha: this is the sign of its derivative
-        t, log_alpha, _ = _log_alpha_terms(u)
-        return (1 + 2 * t) * rho - epsilon + (u - log_alpha) <= 0
+        t, _, log_rest = _log_alpha_terms(u)
+        return (1 + 2 * t) * rho - epsilon + log_rest <= 0
 
     found = largest(falls, *_ORDERS)
-    t, log_alpha, penalty = _log_alpha_terms(_ORDERS[0] if found is None else found)
+    t, log_alpha, log_rest = _log_alpha_terms(_ORDERS[0] if found is None else found)
     rise, fall = (1 + t) * rho * t, t * epsilon
     margin = 4e-15 * (rise + fall + log_alpha) + 1e-14
-    return exp_up(rise - fall - log_alpha + penalty + margin)
+    return exp_up(rise - fall - log_alpha + t * log_rest + margin)
 
 
 @lru_cache(maxsize=1024)
@@ -104,8 +103,8 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
     # The bound is convex in alpha for every rho, so the rho that an order admits is quasi-concave in it.
     def admitted(u: float) -> float:
-        t, log_alpha, penalty = _log_alpha_terms(u)
-        slack = log_delta + log_alpha - penalty
+        t, log_alpha, log_rest = _log_alpha_terms(u)
+        slack = log_delta + log_alpha - t * log_rest
         margin = 4e-15 * (abs(log_delta) + log_alpha + 1)
         return epsilon / (1 + t) * (1 - 4e-15) + (slack - margin) / t / (1 + t)
 
@@ -145,8 +144,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     log_delta = math.log(delta)
 
     def negative_epsilon(u: float) -> float:
-        t, log_alpha, penalty = _log_alpha_terms(u)
-        slack = log_delta + log_alpha - penalty
+        t, log_alpha, log_rest = _log_alpha_terms(u)
+        slack = log_delta + log_alpha - t * log_rest
         margin = 4e-15 * (abs(log_delta) + log_alpha + 1)
         return (slack - margin) / t - (1 + t) * rho * (1 + 4e-15)
 

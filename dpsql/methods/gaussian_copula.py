@@ -1,12 +1,12 @@
 """Gaussian copula over one-hot columns [Asghar 2019], with rows that hold exactly one value an attribute.
 
 1. Measure one-way and two-way tables; make them consistent (`dpsql.consistency`).
-2. Column a of the one-hot table is 1 where a standard normal exceeds t_a = Phi^-1(1 - share_a). The latent correlation of
-   two columns of different attributes is the one that gives the share of rows with both (`dpsql.bivariate_normal`).
+2. Column a of the one-hot table is 1 where a standard normal exceeds t_a = Phi^-1(1 - share_a). The latent correlation
+   of two columns of different attributes is the one that gives the share of rows with both (`dpsql.bivariate_normal`).
 3. Nearest correlation matrix (`dpsql.nearest_correlation`).
 4. Rows. `output := 'one_hot'` thresholds the normals, as published: a row may then hold no value of an attribute, or
-   several. `output := 'decoded'` gives every attribute the value of largest utility, Z_a - t_a + offset_a + Gumbel noise,
-   after the latent loadings have been calibrated so that the decoded two-way tables are the measured ones
+   several. `output := 'decoded'` gives every attribute the value of largest utility, Z_a - t_a + offset_a + Gumbel
+   noise, after the latent loadings have been calibrated so that the decoded two-way tables are the measured ones
    (`dpsql.methods.latent_fit`).
 
 Between columns of one attribute the published method has structural zeros, correlation -1: no set of more than two
@@ -96,7 +96,7 @@ class GaussianCopula:
     options : mapping
         output : 'decoded' (one value an attribute) or 'one_hot' (the published 0/1 columns).
         consistency : 'least_squares', or 'none' (published: one-way shares from the one-way tables alone).
-        shrinkage : 'empirical_bayes' (deviations from independence shrink by as much as they look like noise), or 'none'.
+        shrinkage : 'empirical_bayes' (deviations from independence shrink as far as they look like noise), or 'none'.
         calibration_steps : gradient steps of the calibration of decoded rows, 0 to 100,000; 0 leaves the plain copula.
         one_way_weight : privacy loss (rho) of a one-way table relative to a two-way table, 0 to 1000; 0 measures none
         (where there are two attributes or more: their sums tell).
@@ -173,13 +173,16 @@ class GaussianCopula:
         rows, shares = round(tables.total), np.concatenate(tables.one_way)
         if chosen["output"] == "one_hot":
             factor, thresholds = _published(tables)
-            return CopulaModel(tables.sizes, rows, shares, thresholds, factor, np.zeros(shares.size, np.float32), "one_hot")
+            no_offsets = np.zeros(shares.size, np.float32)
+            return CopulaModel(tables.sizes, rows, shares, thresholds, factor, no_offsets, "one_hot")
         root, thresholds = _initial(tables)
         steps = int(chosen["calibration_steps"])
         scale = np.float32(_START_SCALE if steps else _PLAIN_SCALE)
         loadings, offsets = scale * root[:, : _RANK if steps else None], -scale * thresholds.astype(np.float32)
         schedule = Schedule(steps=steps, draws=_DRAWS, rate=_RATE)
-        loadings, offsets = calibrate(loadings, offsets, tables.sizes, tables.one_way, tables.unbiased, schedule)
+        loadings, offsets = calibrate(
+            loadings, offsets, tables.sizes, tables.one_way, tables.unbiased, tables.deviation, schedule
+        )
         return CopulaModel(tables.sizes, rows, shares, thresholds, loadings, offsets, "decoded")
 
     def total(self, model: CopulaModel) -> int:
@@ -263,7 +266,7 @@ class GaussianCopula:
     @staticmethod
     def _notes(chosen: Mapping[str, Any]) -> tuple[str, ...]:
         if chosen["output"] == "one_hot":
-            return ("output := 'one_hot': rows of 0/1 columns as published; a row may hold no value of an attribute, or several",)
+            return ("output := 'one_hot': 0/1 columns; a row may hold no value of an attribute, or several, as published",)
         return ()
 
 
@@ -271,7 +274,7 @@ def _check_request(model: CopulaModel, rows: int, output: str) -> None:
     if rows < 0:
         raise ArgumentError("rows", rows, "a whole number of at least 0")
     if model.output != output:
-        raise ArgumentError("output", model.output, f"this kind of sample needs a model fitted with output := '{output}'")
+        raise ArgumentError("output", model.output, f"this sample needs a model fitted with output := '{output}'")
 
 
 def _pair_correlations(tables: ConsistentTables, within: float) -> FloatArray:
@@ -298,7 +301,7 @@ def _published(tables: ConsistentTables) -> tuple[Float32, FloatArray]:
 
 
 def _initial(tables: ConsistentTables) -> tuple[Float32, FloatArray]:
-    """Loadings and thresholds of the plain copula, columns of one attribute being uncorrelated."""
+    """Return root and thresholds of the plain copula, columns of one attribute being uncorrelated."""
     correlation = nearest_correlation(_pair_correlations(tables, within=0.0))
     values, vectors = linalg.eigh(correlation, driver="evd", check_finite=False)
     kept = values > _FLOOR

@@ -12,8 +12,9 @@ Privacy: post-processing of released statistics throughout.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from scipy import linalg
 
 Float32 = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
 
 _SEED = 20190208
 _MOMENTUM, _SQUARES = 0.9, 0.98
@@ -45,7 +47,7 @@ class Schedule:
     rate: float
 
 
-def block_starts(sizes: Sequence[int]) -> npt.NDArray[np.intp]:
+def block_starts(sizes: Sequence[int]) -> IndexArray:
     """Return the position of each attribute's first column."""
     return np.concatenate(([0], np.cumsum(sizes)[:-1])).astype(np.intp)
 
@@ -77,7 +79,18 @@ def even_normals(rank: int, size: int, rng: np.random.Generator) -> Float32:
     return np.concatenate((draws, -draws), axis=1)
 
 
-def choice_probabilities(utilities: Float32, starts: npt.NDArray[np.intp], sizes: npt.NDArray[np.intp]) -> Float32:
+def _spread_blocks(values: Float32, starts: IndexArray, sizes: IndexArray, reduce: Callable[..., Any]) -> Float32:
+    """Reduce each attribute's block over its rows and repeat the result over the block.
+
+    A loop of contiguous reductions: 20 times as fast as `reduceat` along the first axis.
+    """
+    spread = np.empty_like(values)
+    for start, size in zip(starts, sizes, strict=True):
+        spread[start : start + size] = reduce(values[start : start + size], axis=0)
+    return spread
+
+
+def choice_probabilities(utilities: Float32, starts: IndexArray, sizes: IndexArray) -> Float32:
     """Return the softmax of each attribute's block, in place.
 
     Parameters
@@ -92,9 +105,9 @@ def choice_probabilities(utilities: Float32, starts: npt.NDArray[np.intp], sizes
     ndarray, shape (D, b)
         Non-negative; each attribute's block sums to 1.
     """
-    utilities -= np.repeat(np.maximum.reduceat(utilities, starts, axis=0), sizes, axis=0)
+    utilities -= _spread_blocks(utilities, starts, sizes, np.max)
     np.exp(utilities, out=utilities)
-    utilities /= np.repeat(np.add.reduceat(utilities, starts, axis=0), sizes, axis=0)
+    utilities /= _spread_blocks(utilities, starts, sizes, np.sum)
     return utilities
 
 
@@ -127,6 +140,7 @@ def calibrate(
     sizes: Sequence[int],
     one_way: Sequence[FloatArray],
     two_way: Mapping[tuple[int, ...], FloatArray],
+    deviation: Mapping[tuple[int, ...], float],
     schedule: Schedule,
 ) -> tuple[Float32, Float32]:
     """Return loadings and offsets whose decoded two-way tables are nearest (least squares) to the given ones.
@@ -142,6 +156,8 @@ def calibrate(
         Shares of each attribute's codes.
     two_way : mapping from (i, j) to ndarray
         Shares; may be noisy and negative. Pairs that are missing stay free.
+    deviation : mapping from (i, j) to float
+        Standard deviation of the noise of one cell, > 0; the squared errors of a table count by its precision.
     schedule : Schedule
 
     Returns
@@ -149,10 +165,10 @@ def calibrate(
     loadings, offsets
         Arrays as given. Deterministic.
     """
-    if not schedule.steps:
+    if not schedule.steps or not two_way:
         return loadings, offsets
     starts, counts = block_starts(sizes), np.asarray(sizes, np.intp)
-    target, mask = _target(starts, counts, two_way)
+    target, precision = _target(starts, counts, two_way, deviation)
     shares = np.concatenate(list(one_way)).astype(np.float32)
     rng = np.random.default_rng(_SEED)
     rank = loadings.shape[1]
@@ -160,7 +176,7 @@ def calibrate(
     for step in range(schedule.steps):
         draws = even_normals(rank, schedule.draws, rng)
         choice = choice_probabilities(moving.value @ draws + offset.value[:, None], starts, counts)
-        gradient = _utility_gradient(choice, target, mask, shares, starts, counts)
+        gradient = _utility_gradient(choice, target, precision, shares, starts, counts)
         rate, weight = _pace(step, schedule)
         moving.move(gradient @ draws.T, rate, weight)
         offset.move(gradient.sum(1), rate, weight)
@@ -175,34 +191,38 @@ def _pace(step: int, schedule: Schedule) -> tuple[float, float]:
 
 
 def _target(
-    starts: npt.NDArray[np.intp], counts: npt.NDArray[np.intp], two_way: Mapping[tuple[int, ...], FloatArray]
-) -> tuple[Float32, Float32 | None]:
-    """Lay the tables out as one symmetric matrix; the mask is 1 where a table was measured."""
+    starts: IndexArray,
+    counts: IndexArray,
+    two_way: Mapping[tuple[int, ...], FloatArray],
+    deviation: Mapping[tuple[int, ...], float],
+) -> tuple[Float32, Float32]:
+    """Lay the tables out as one symmetric matrix, with relative precisions: at most 1, and 0 where nothing is known."""
     columns = int(counts.sum())
     target = np.zeros((columns, columns), np.float32)
-    mask = np.zeros((columns, columns), np.float32)
+    precision = np.zeros((columns, columns), np.float32)
+    least = min(deviation[pair] for pair in two_way)
     for (i, j), table in two_way.items():
         rows, others = slice(starts[i], starts[i] + counts[i]), slice(starts[j], starts[j] + counts[j])
         target[rows, others], target[others, rows] = table, table.T
-        mask[rows, others] = mask[others, rows] = 1.0
-    return target, mask
+        precision[rows, others] = precision[others, rows] = (least / deviation[(i, j)]) ** 2
+    return target, precision
 
 
 def _utility_gradient(
     choice: Float32,
     target: Float32,
-    mask: Float32,
+    precision: Float32,
     shares: Float32,
-    starts: npt.NDArray[np.intp],
-    counts: npt.NDArray[np.intp],
+    starts: IndexArray,
+    counts: IndexArray,
 ) -> Float32:
     """Gradient of half the squared error of all two-way tables and one-way tables in the utilities."""
     miss = choice @ choice.T
     miss /= np.float32(choice.shape[1])
     miss -= target
-    miss *= mask
-    pull = miss @ choice
-    pull += (choice.mean(1) - shares)[:, None]
+    miss *= precision
+    pull: Float32 = np.matmul(miss, choice, dtype=np.float32)
+    pull += (choice.mean(1, dtype=np.float32) - shares)[:, None]
     pull *= choice
-    pull -= choice * np.repeat(np.add.reduceat(pull, starts, axis=0), counts, axis=0)
+    pull -= choice * _spread_blocks(pull, starts, counts, np.sum)
     return pull

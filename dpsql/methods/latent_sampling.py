@@ -1,8 +1,9 @@
 """Rows from a fitted latent normal: blocks of bounded memory, reproducible from the generator.
 
 Decoded rows are drawn with less variance than independent ones would have: the latent normals of a block come in
-antithetic pairs with mean 0 and covariance exactly I, and the offsets of the block are adjusted until its one-way tables
-are the fitted ones. Each row alone still follows the model (up to terms of the order of one over the block's length).
+antithetic pairs with mean 0 and covariance exactly I, and the offsets of the block are adjusted until its one-way
+tables are the fitted ones. Each row alone still follows the model (up to terms of the order of one over the block's
+length).
 
 Privacy: post-processing of released statistics throughout.
 """

@@ -108,7 +108,7 @@ def test_reopening_keeps_the_books_and_the_release(con, tmp_path):
         "UPDATE dpsql.ledger SET epsilon = 1000 WHERE action = 'protect'",
         "DELETE FROM dpsql.ledger WHERE action = 'charge'",
         "UPDATE dpsql.ledger SET who = 'somebody else' WHERE entry = 2",
-        "UPDATE dpsql.ledger SET at = at + INTERVAL 1 SECOND WHERE entry = 1",
+        "UPDATE dpsql.ledger SET written_at = written_at + INTERVAL 1 SECOND WHERE entry = 1",
     ],
 )
 def test_an_edited_book_shows_and_stops_sales(con, edit):

@@ -36,7 +36,7 @@ CALLS = [
     "FROM dp_marginals('SELECT count(*) AS age FROM people', k := 1, epsilon := 0.01)",
     "CALL dp_declare('people', 'person', categories_from := 'people.person')",
     "CALL dp_protect('people', epsilon := 0.001, delta := 1e-9)",
-    "SELECT * EXCLUDE (at, previous, hash) FROM dp_ledger()",
+    "SELECT * EXCLUDE (written_at, previous, hash) FROM dp_ledger()",
     "FROM dp_budget()",
     "SELECT * EXCLUDE (charged_at) FROM dp_releases()",
 ]

@@ -1,0 +1,244 @@
+"""The source of a ``dp_*`` call: its text checked, and rewritten into SQL that keeps one row for each row of one table.
+
+A source is the name of a table or view, a Parquet file, or a SELECT. :func:`analyse` returns a :class:`Source` whose ``sql``
+is generated from the checked syntax tree, so what was checked is what runs.
+
+Why the result has stability 1
+------------------------------
+Adding, removing or changing one row of the protected table adds, removes or changes at most one row of the result, and no
+other row of the result moves. By induction over the generated SQL, which is built from nothing but:
+
+- the protected table itself, read once (a second reading, under any name, in any view or CTE, is refused);
+- ``SELECT e1, ..., en FROM r``: every e is deterministic and reads one row of r (no aggregate, window, subquery, lateral or
+  volatile function: every node of the tree and every function is on a list of allowed ones, nothing is on a list of
+  forbidden ones), so a row of r gives one row;
+- ``WHERE p``: p likewise reads one row, so a row of r gives one row or none;
+- ``r [LEFT] JOIN public ON r.x = public.key``: the public side is ``SELECT DISTINCT ON (key) ...`` of a table that has no
+  budget, and ON fixes every column of the key, so a row of r meets at most one row, and which one depends on public data only.
+
+A privacy unit column travels along as ``__dp_unit``, untouched, in every one of these.
+
+Why it does not fail on a value
+-------------------------------
+An error that one person's value causes is an output about that person, and DuckDB's texts even quote the value. Every
+expression is therefore *total*: conversions are TRY_CASTs, functions with a limited domain see NULL for what lies outside of
+it, integers are calculated in 128 bits. ``TRY`` is not used: it does not keep its promise (:mod:`dpsql.source_functions`).
+What would have raised is NULL: that includes division by zero, and dates outside of years 1 to 9999 in date functions.
+Not covered: damaged files (a Parquet file with invalid UTF-8), lack of memory, interrupts. Whoever runs ``Source.sql`` must
+not show the text of such an error.
+
+Who is asked
+------------
+sqlglot parses, DuckDB's parser must agree with it on the text (:mod:`dpsql.source_parse`), and DuckDB's parser and binder
+must find nothing else in the generated SQL (:mod:`dpsql.source_plan`), with no macro, Python function or extension in the
+place of a function that it uses. Views are inlined from the text in the catalog and checked like everything else; nothing is
+bound before it is checked, because binding a view may run a ``dp_*`` macro in it. Only catalogs and file footers are read.
+
+Names are looked up in the caller's current schema; TEMP objects belong to one connection and are invisible here. ORDER BY is
+accepted and dropped: it has no effect on a set of rows. Copies of protected data (CREATE TABLE AS) are other tables: they
+need a budget of their own, or must not be offered as public tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import duckdb
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from dpsql.errors import ArgumentError
+from dpsql.source_catalog import Catalog, Entry, file_table, generated_columns
+from dpsql.source_model import UNIT, OutputColumn, Source, TableId, fold, identifier
+from dpsql.source_parse import QUERY, parse, render, tokens
+from dpsql.source_plan import check
+from dpsql.source_relations import Analysis, View
+
+__all__ = ["UNIT", "OutputColumn", "Source", "TableId", "analyse", "find_table", "relation_columns"]
+
+
+def analyse(
+    cursor: duckdb.DuckDBPyConnection,
+    text: str,
+    *,
+    database: str,
+    schema: str,
+    protected: Callable[[TableId], bool],
+    public_keys: Callable[[TableId], Sequence[Sequence[str]]] = lambda table: (),
+    unit_column: Callable[[TableId], str | None] = lambda table: None,
+) -> Source:
+    """Check a source and rewrite it.
+
+    Parameters
+    ----------
+    cursor : DuckDB cursor
+        A fresh one; catalogs are read and statements are bound on it, nothing is run on data.
+    text : str
+        A table or view, ``database.schema.name`` quoted as in SQL where needed; a Parquet file; or a SELECT.
+    database, schema : str
+        The caller's current ones.
+    protected : callable
+        Whether a base table or file has a budget.
+    public_keys : callable
+        Declared unique keys of a public table or file; PRIMARY KEY and UNIQUE constraints are found without it.
+    unit_column : callable
+        The privacy unit column of a protected table, or None.
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    UnsupportedQuery
+        Some construct is not allowed; the text says which, where, why and what to do instead.
+    NotProtected
+        The source reaches no table with a budget.
+    ArgumentError
+        A table, column or file does not exist, or DuckDB can't bind an expression.
+
+    Notes
+    -----
+    Privacy: free. Reads names, types and constraints only; the messages depend on nothing else.
+    """
+    catalog = Catalog(cursor)
+    analysis = Analysis(catalog, protected, public_keys, unit_column, (database, schema))
+    view = View(((database, schema),))
+    named = _named(catalog, text, database, schema)
+    tree = parse(cursor, text) if named is None else exp.Select(expressions=[exp.Star()]).from_(_reference(named))
+    relation = analysis.select(tree, view)
+    for position in relation.unnamed:
+        raise ArgumentError("source", render(tree.expressions[position]), "this expression has no name: give it one with AS")
+    table = analysis.table
+    if table is None:  # pragma: no cover -- Analysis has raised NotProtected
+        raise ArgumentError("source", text, "reaches no protected table")
+    check(catalog, analysis.probe(relation.select), len(analysis.public))
+    sql = render(relation.select)
+    described = catalog.describe(sql)
+    found = tuple(
+        OutputColumn(d.name, d.sql_type, c.origin, c.nullable) for d, c in zip(described, relation.columns, strict=False)
+    )
+    return Source(
+        text=text,
+        canonical=named.text if isinstance(named, TableId) else _canonical(tree, analysis),
+        table=table,
+        sql=sql,
+        columns=found,
+        filtered=analysis.filtered,
+        public_tables=tuple(analysis.public),
+        unit=UNIT if analysis.unit is not None else None,
+        bare=named == table,
+    )
+
+
+def find_table(cursor: duckdb.DuckDBPyConnection, text: str, *, database: str, schema: str, views: bool = False) -> TableId:
+    """Return the table or file that a name means, as for ``dp_protect``.
+
+    Parameters
+    ----------
+    views : bool
+        Whether the name may be a view's.
+
+    Raises
+    ------
+    ArgumentError
+        If there is none, or the text is not a name.
+
+    Notes
+    -----
+    Privacy: free; reads the catalog.
+    """
+    catalog = Catalog(cursor)
+    entry = _entry(catalog, text, database, schema)
+    if entry is not None and entry.is_view and not views:
+        raise ArgumentError("source", text, "is a view; a budget belongs to the table that holds the rows: name that table")
+    named = entry.table if entry is not None else _file(text)
+    if named is None:
+        raise ArgumentError("source", text, f"must be the name of a table in {database}.{schema}, or schema.table, or a Parquet file")
+    return named
+
+
+def relation_columns(cursor: duckdb.DuckDBPyConnection, table: TableId) -> list[OutputColumn]:
+    """Return the stored columns of a table or file; generated columns are left out.
+
+    Notes
+    -----
+    Privacy: free; reads the catalog or the footer of the file.
+    """
+    catalog = Catalog(cursor)
+    entry = None if table.is_file else catalog.find(table.database, table.schema, table.name)
+    skip = generated_columns(entry.sql) if entry is not None else set()
+    return [
+        OutputColumn(c.name, c.sql_type, c.name, c.nullable) for c in catalog.columns(table) if fold(c.name) not in skip
+    ]
+
+
+def _named(catalog: Catalog, text: str, database: str, schema: str) -> TableId | None:
+    """Return the relation that the whole text names; None if the text is (or should be) a query."""
+    if not isinstance(text, str) or not text.strip():
+        raise ArgumentError("source", text, "must be a table, a view, a Parquet file or a SELECT")
+    found = tokens(text)
+    if len(found) > 1 and found[0].token_type in QUERY:
+        return None
+    entry = _entry(catalog, text, database, schema)
+    named = entry.table if entry is not None else _file(text)
+    if named is None and (_parts(text) or not found):
+        raise ArgumentError(
+            "source",
+            text,
+            f"no such table or view in {database}.{schema}. If it was created in a transaction that is still open, COMMIT first; a "
+            "TEMP table belongs to one connection and can't be used; in another schema write schema.table",
+        )
+    return named
+
+
+def _entry(catalog: Catalog, text: str, database: str, schema: str) -> Entry | None:
+    """Return the table or view of this name: read as SQL first, then letter by letter."""
+    parts = _parts(text)
+    entry = catalog.locate(parts, [(database, schema)]) if parts else None
+    return entry or catalog.find(database, schema, text.strip()) or catalog.find(database, schema, text)
+
+
+def _parts(text: str) -> list[str]:
+    """Return the parts of a dotted name, [] if the text is no such name.
+
+    Examples
+    --------
+    >>> _parts('main."a.b"'), _parts("a b"), _parts("a.b.c.d"), _parts("order")
+    (['main', 'a.b'], [], [], ['order'])
+    """
+    found = tokens(text)
+    words, dots = found[0::2], found[1::2]
+    if len(found) not in (1, 3, 5) or any(t.token_type != TokenType.DOT for t in dots):
+        return []
+    if any(t.token_type in (TokenType.STRING, TokenType.NUMBER) or not (t.text[:1].isalpha() or t.text[:1] == "_") for t in words
+           if t.token_type != TokenType.IDENTIFIER):  # fmt: skip
+        return []
+    return [t.text for t in words]
+
+
+def _file(text: str) -> TableId | None:
+    """Return the file that the text names, with or without quotes; None if it does not look like one."""
+    path = text.strip()
+    found = tokens(text)
+    if len(found) == 1 and found[0].token_type == TokenType.STRING:
+        path = found[0].text
+    elif "(" in path or not path.lower().endswith((".parquet", ".pq", ".csv", ".tsv", ".json", ".ndjson", ".jsonl", ".gz", ".xlsx")):
+        return None
+    return file_table(path, repr(path))
+
+
+def _reference(table: TableId) -> exp.Table:
+    """Return a relation as it would be written after FROM."""
+    if table.is_file:
+        return exp.Table(this=identifier(table.name))
+    return exp.Table(this=identifier(table.name), db=identifier(table.schema), catalog=identifier(table.database))
+
+
+def _canonical(tree: exp.Select, analysis: Analysis) -> str:
+    """Return the text of a SELECT with its tables qualified, one text for all spellings of blanks, comments and names."""
+    for node, table in analysis.named:
+        node.set("this", identifier(table.name))
+        node.set("db", None if table.is_file else identifier(table.schema))
+        node.set("catalog", None if table.is_file else identifier(table.database))
+    return render(tree)
