@@ -35,7 +35,7 @@ def synthesize(context: Context, given: Mapping[str, Any]) -> str:
         if target is not None:
             drawing.into(context, path, bought, target)
     context.instance.last_seconds = dict(progress.seconds)
-    return parquet(path)
+    return drawing.relation(bought, path)
 
 
 def sample(context: Context, given: Mapping[str, Any]) -> str:
@@ -43,7 +43,7 @@ def sample(context: Context, given: Mapping[str, Any]) -> str:
     rows, seed = _draw(given)
     bought = drawing.find(context, arguments.text(given, "release"))
     with Progress("dp_sample", STAGES) as progress:
-        return parquet(drawing.rows(context, bought, rows, seed, progress))
+        return drawing.relation(bought, drawing.rows(context, bought, rows, seed, progress))
 
 
 def _draw(given: Mapping[str, Any]) -> tuple[int | None, int | None]:

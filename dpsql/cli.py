@@ -82,7 +82,7 @@ def run_file(database: str, file: Path) -> None:
         dpsql.load(con)
         for statement in con.extract_statements(text):
             result = con.execute(statement)
-            if result.description and statement.type == duckdb.StatementType.SELECT_STATEMENT:
+            if statement.expected_result_type == [duckdb.ExpectedResultType.QUERY_RESULT]:
                 print_table(result)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -21,7 +21,6 @@ from dpsql.sqltypes import SqlType
 MAX_VALUES = 100_000
 MAX_BINS = 10_000  # a bin is a branch of the SQL that encodes; a category is an entry of a hash table
 DEFAULT_BINS = 20
-Cast = Callable[[Sequence[object]], Sequence[str]]
 
 
 def declare(
@@ -35,7 +34,6 @@ def declare(
     edges: Sequence[object] | None = None,
     categories: Sequence[object] | None = None,
     outside: str = "clamp",
-    cast: Cast | None = None,
 ) -> Attribute:
     """Build the public domain of a column.
 
@@ -51,16 +49,14 @@ def declare(
         Public bounds, lower < upper. Numeric bins are ``numpy.linspace(lower, upper, bins + 1)``; dates get bins of whole days,
         timestamps of whole microseconds (seconds and milliseconds for TIMESTAMP_S and TIMESTAMP_MS), as equal as those allow.
     bins : int, 1 to 10,000
-        Default: 20, or as many as there are integers (days, ...) in the range if that is less.
+        Default: 20; fewer where the range has fewer values (integers, days, ...), so that no bin is without one.
     edges : list of numbers or ISO texts, strictly increasing, at least 2
         Bin i is [edges[i], edges[i + 1]); the last one includes its right edge.
     categories : list
-        Distinct values, none of them NULL; their order is kept.
+        Distinct values, none of them NULL, as DuckDB writes values of the column's type; their order is kept.
+        `dpsql.encoding.canonical_categories` turns 1 into '1.0' for a DOUBLE column, and so on.
     outside : {'clamp', 'other', 'drop'}
         What becomes of values outside the domain; see `dpsql.domain.Attribute`.
-    cast : callable, optional
-        Gives the texts to which DuckDB casts values of this column (`dpsql.encoding.canonical_categories`). Without it the
-        categories of VARCHAR, ENUM and BOOLEAN columns are taken as written, and those of other types are refused.
 
     Raises
     ------
@@ -81,22 +77,28 @@ def declare(
     3
     """
     parsed = sqltypes.parse(sql_type)
-    _check_choice(name, parsed, nullable, outside, {"lower": lower, "upper": upper, "bins": bins, "edges": edges, "categories": categories})
+    _check_choice(
+        name, parsed, nullable, outside, {"lower": lower, "upper": upper, "bins": bins, "edges": edges, "categories": categories}
+    )
     if categories is not None:
-        values = _categories(name, parsed, categories, outside, cast)
+        values = _categories(name, parsed, categories, outside)
         return Attribute(name, sql_type, "categorical", categories=values, nullable=nullable, outside=outside)
     if lower is None and edges is None:
         found = self_declared(name, sql_type, nullable, outside)
         if found is None:
             raise ArgumentError(
-                "categories", None, f"column {name!r} is {sql_type}: declare categories := [...], edges := [...], or lower and upper"
+                "categories",
+                None,
+                f"column {name!r} is {sql_type}: declare categories := [...], edges := [...], or lower and upper",
             )
         return found
     if not parsed.binned:
         raise DomainError(
-            f"column {name!r} is {sql_type}, which has no bins: declare categories := [...], or cast it to a number or date in a view"
+            f"column {name!r} is {sql_type}, which has no bins: declare categories := [...], or CAST it to a number or date"
         )
-    found_edges = _temporal(parsed, lower, upper, bins, edges) if parsed.kind == "temporal" else _numeric(parsed, lower, upper, bins, edges)
+    found_edges = (
+        _temporal(parsed, lower, upper, bins, edges) if parsed.kind == "temporal" else _numeric(parsed, lower, upper, bins, edges)
+    )
     _check_filled(name, parsed, found_edges, by_bounds=edges is None)
     return Attribute(name, sql_type, parsed.kind, edges=found_edges, nullable=nullable, outside=outside)
 
@@ -131,7 +133,8 @@ def _check_choice(name: str, parsed: SqlType, nullable: object, outside: object,
     ways = [way for way in ({"lower", "upper", "bins"}, {"edges"}, {"categories"}) if used & way]
     if len(ways) > 1:
         raise ArgumentError(
-            sorted(used & ways[1])[0], given[sorted(used & ways[1])[0]],
+            sorted(used & ways[1])[0],
+            given[sorted(used & ways[1])[0]],
             f"contradicts {sorted(used & ways[0])[0]}: declare lower and upper (with bins), or edges, or categories",
         )
     if ways and ways[0] == {"lower", "upper", "bins"} and not {"lower", "upper"} <= used:
@@ -139,7 +142,7 @@ def _check_choice(name: str, parsed: SqlType, nullable: object, outside: object,
         raise ArgumentError(missing, None, f"both bounds are needed for column {name!r}: lower := ..., upper := ...")
 
 
-def _categories(name: str, parsed: SqlType, values: object, outside: str, cast: Cast | None) -> tuple[str, ...]:
+def _categories(name: str, parsed: SqlType, values: object, outside: str) -> tuple[str, ...]:
     """Return the canonical texts of a declared list."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ArgumentError("categories", values, "a list is required, e.g. ['Female', 'Male']")
@@ -149,12 +152,7 @@ def _categories(name: str, parsed: SqlType, values: object, outside: str, cast: 
         raise DomainError(f"categories of column {name!r}: at most {MAX_VALUES} are supported, {len(values)} were given")
     if any(value is None for value in values):
         raise ArgumentError("categories", list(values)[:10], "NULL cannot be listed; nullable := true makes it a value of its own")
-    if cast is None:
-        if parsed.family not in ("text", "enum", "boolean"):
-            raise TypeError(f"declare: categories of a {parsed.text} column need cast=")
-        texts = [category_text(value) for value in values]
-    else:
-        texts = list(cast(values))
+    texts = [category_text(value) for value in values]
     seen: dict[str, object] = {}
     for text, value in zip(texts, values, strict=True):
         if text in seen:
@@ -189,11 +187,11 @@ def category_text(value: object) -> str:
     return text
 
 
-def _count(bins: object, most: int | None) -> int:
-    """Check the number of bins, or find the default; ``most`` is the number of values in the range."""
+def _count(bins: object) -> int:
+    """Check the number of bins, or return the default."""
     if bins is None:
-        return DEFAULT_BINS if most is None else max(1, min(DEFAULT_BINS, most))
-    if isinstance(bins, bool) or not isinstance(bins, (int, float)) or bins != bins or bins not in range(1, MAX_BINS + 1):
+        return DEFAULT_BINS
+    if isinstance(bins, bool) or not isinstance(bins, (int, float)) or bins not in range(1, MAX_BINS + 1):
         raise ArgumentError("bins", bins, f"a whole number from 1 to {MAX_BINS} is required")
     return int(bins)
 
@@ -212,7 +210,7 @@ def _number(argument: str, value: object) -> float:
 
 def _list(edges: object) -> list[object]:
     if isinstance(edges, str) or not isinstance(edges, Sequence) or len(edges) < 2:
-        raise ArgumentError("edges", edges, "a list of at least two strictly increasing edges is required, e.g. [0, 18, 65, 120]")
+        raise ArgumentError("edges", edges, "a list of two or more strictly increasing edges is required, e.g. [0, 18, 65, 120]")
     if len(edges) > MAX_BINS + 1:
         raise DomainError(f"edges: at most {MAX_BINS} bins are supported, {len(edges) - 1} were given")
     return list(edges)
@@ -227,13 +225,24 @@ def _numeric(parsed: SqlType, lower: object, upper: object, bins: object, edges:
     low, high = _number("lower", lower), _number("upper", upper)
     if low >= high:
         raise ArgumentError("lower", lower, f"must be below upper = {upper!r}")
-    most = math.floor(high) - math.ceil(low) + 1 if parsed.family == "integer" else None
-    count = _count(bins, most)
+    count = _count(bins)
+    spaced = _spaced(low, high, count)
+    if bins is None:
+        # The default leaves no bin empty: fewer where the range holds fewer values of the type.
+        while count > 1 and (spaced is None or empty_bin(parsed, spaced) is not None):
+            count -= 1
+            spaced = _spaced(low, high, count)
+    if spaced is None:
+        raise ArgumentError("bins", count, f"double precision has no {count} different bins between {lower!r} and {upper!r}")
+    return spaced
+
+
+def _spaced(low: float, high: float, count: int) -> tuple[float, ...] | None:
+    """Return the edges of bins of equal width, None if double precision cannot tell them apart."""
     with np.errstate(all="ignore"):
         spaced = np.linspace(low, high, count + 1)
-    if not np.isfinite(spaced).all() or not (np.diff(spaced) > 0).all():
-        raise ArgumentError("bins", count, f"double precision has no {count} different bins between {lower!r} and {upper!r}")
-    return tuple(spaced.tolist())
+        distinct = np.isfinite(spaced).all() and (np.diff(spaced) > 0).all()
+    return tuple(spaced.tolist()) if distinct else None
 
 
 def _temporal(parsed: SqlType, lower: object, upper: object, bins: object, edges: Sequence[object] | None) -> tuple[str, ...]:
@@ -245,7 +254,7 @@ def _temporal(parsed: SqlType, lower: object, upper: object, bins: object, edges
     low, high = _step(parsed, "lower", lower), _step(parsed, "upper", upper)
     if low >= high:
         raise ArgumentError("lower", lower, f"must be before upper = {upper!r}")
-    count = _count(bins, high - low)
+    count = min(_count(bins), high - low) if bins is None else _count(bins)
     if count > high - low:
         raise ArgumentError("bins", bins, f"at most {high - low} for a {parsed.text} between these bounds, so that no bin is empty")
     return tuple(sqltypes.step_text(parsed, low + (i * (high - low)) // count) for i in range(count + 1))
@@ -270,7 +279,9 @@ def _check_filled(name: str, parsed: SqlType, edges: tuple[float, ...] | tuple[s
     empty = empty_bin(parsed, edges)
     if empty is None:
         return
-    what = f"column {name!r}: no {parsed.text} lies in bin {empty + 1} of {len(edges) - 1}, from {edges[empty]} to {edges[empty + 1]}"
+    what = (
+        f"column {name!r}: no {parsed.text} lies in bin {empty + 1} of {len(edges) - 1}, from {edges[empty]} to {edges[empty + 1]}"
+    )
     bounds = sqltypes.grid(parsed, edges)
     if not by_bounds or bounds is None or bounds[0] >= bounds[-1]:
         raise DomainError(f"{what}; choose bounds and edges that leave a value of that type in every bin")
@@ -278,7 +289,7 @@ def _check_filled(name: str, parsed: SqlType, edges: tuple[float, ...] | tuple[s
     for count in range(min(bounds[-1] - bounds[0], len(edges) - 2), 0, -1):
         fewer = tuple(np.linspace(float(edges[0]), float(edges[-1]), count + 1).tolist())
         if empty_bin(parsed, fewer) is None:
-            raise ArgumentError("bins", len(edges) - 1, f"{what}; bins := {count} or fewer fits these bounds")
+            raise ArgumentError("bins", len(edges) - 1, f"{what}; bins := {count} fits these bounds")
     raise DomainError(f"{what}; choose bounds within the range of {parsed.text}")
 
 

@@ -60,7 +60,7 @@ class Decoder:
             if self.parsed.text == "FLOAT":
                 self._low, self._high = sqltypes.float32_bounds(edges.tolist())
             return
-        self._exact = -_EXACT < bounds[0] and bounds[-1] < _EXACT
+        self._exact = bounds[0] > -_EXACT and bounds[-1] < _EXACT
         widths = [b - a for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
         if self._exact:
             self._starts = np.asarray(bounds[:-1], dtype=np.int64)
@@ -99,15 +99,17 @@ class Decoder:
         low, high = self._low[codes], self._high[codes]
         share = rng.random(len(codes))
         mixed = low.astype(np.float64) * (1 - share) + high.astype(np.float64) * share
-        return np.clip(mixed.astype(low.dtype), low, high)
+        placed: npt.NDArray[np.floating] = np.clip(mixed.astype(low.dtype), low, high)
+        return placed
 
     def _integers(self, codes: npt.NDArray[np.integer], rng: np.random.Generator) -> IntArray:
-        starts = self._starts[codes]
+        starts: IntArray = self._starts[codes]
         if self._widths.max() == 1:
             return starts
         width = self._widths[codes]
         offset = (rng.random(len(codes)) * width).astype(np.int64)
-        return starts + np.minimum(offset, width - 1)
+        starts += np.minimum(offset, width - 1)
+        return starts
 
     def expression(self) -> exp.Expression:
         """Return the value as it is stored in Parquet, computed from the arrays."""
@@ -187,12 +189,10 @@ def write_rows(
     Privacy: None: post-processing.
     """
     decoders = [Decoder(attribute, f"v{i}") for i, attribute in enumerate(domain.attributes)]
-    columns = [
-        exp.alias_(decoder.expression(), decoder.attribute.name, quoted=True, copy=False) for decoder in decoders
-    ]
+    columns = [exp.alias_(decoder.expression(), decoder.attribute.name, quoted=True, copy=False) for decoder in decoders]
 
     def frames() -> Iterator[pd.DataFrame]:
-        for block in _regroup(blocks, len(decoders), np.dtype(np.int32)):
+        for block in _regroup(blocks, len(decoders), np.dtype(np.int32), max(1, 14 * _PART_ROWS // max(1, len(decoders)))):
             arrays: Columns = {}
             for i, decoder in enumerate(decoders):
                 arrays.update(decoder.arrays(block[:, i], rng))
@@ -202,12 +202,12 @@ def write_rows(
 
 
 def rows_sql(domain: Domain, path: Path) -> str:
-    """Return a SELECT that reads what `write_rows` wrote, in the source's own column names and types.
+    r"""Return a SELECT that reads what `write_rows` wrote, in the source's own column names and types.
 
     Examples
     --------
     >>> rows_sql(Domain((Attribute("a", "HUGEINT", "numeric", edges=(0.0, 9.0)),)), Path("s.parquet"))
-    'SELECT CAST("a" AS HUGEINT) AS "a" FROM read_parquet(\\'s.parquet\\')'
+    'SELECT CAST("a" AS HUGEINT) AS "a" FROM read_parquet(\'s.parquet\')'
     """
     # The types are DuckDB's own texts, written as they are: sqlglot would spell some of them in another way.
     columns = ", ".join(f"CAST({identifier(a.name)} AS {a.sql_type}) AS {identifier(a.name)}" for a in domain.attributes)
@@ -236,9 +236,7 @@ def one_hot_names(domain: Domain) -> list[str]:
     return names
 
 
-def write_one_hot(
-    cursor: duckdb.DuckDBPyConnection, blocks: Iterable[npt.NDArray[np.uint8]], domain: Domain, path: Path
-) -> None:
+def write_one_hot(cursor: duckdb.DuckDBPyConnection, blocks: Iterable[npt.NDArray[np.uint8]], domain: Domain, path: Path) -> None:
     """Write one-hot rows to one Parquet file: a UTINYINT column for every code of every attribute.
 
     Parameters
@@ -262,9 +260,7 @@ def write_one_hot(
     _write(cursor, frames(), columns, path)
 
 
-def write_cells(
-    cursor: duckdb.DuckDBPyConnection, tables: Mapping[Clique, IntArray], domain: Domain, path: Path
-) -> None:
+def write_cells(cursor: duckdb.DuckDBPyConnection, tables: Mapping[Clique, IntArray], domain: Domain, path: Path) -> None:
     """Write every cell of noisy tables to one Parquet file: columns VARCHAR[], values VARCHAR[], n BIGINT.
 
     Parameters
@@ -308,9 +304,7 @@ def _list_column(prefix: str, order: int, alias: str) -> exp.Expression:
     return exp.alias_(cut, alias, quoted=True)
 
 
-def _cell_codes(
-    tables: Mapping[Clique, IntArray], lookups: Sequence[npt.NDArray[np.int32]], order: int
-) -> Iterator[IntArray]:
+def _cell_codes(tables: Mapping[Clique, IntArray], lookups: Sequence[npt.NDArray[np.int32]], order: int) -> Iterator[IntArray]:
     """Yield cells as rows (k, n, attribute 0.., label 0..), at most ``_PART_ROWS`` at once."""
     for clique, table in tables.items():
         flat, k = table.ravel(), len(clique)

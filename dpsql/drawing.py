@@ -6,7 +6,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from dpsql import decoding, methods, release
 from dpsql.books import SCHEMA
 from dpsql.errors import ArgumentError, ReleaseError
+from dpsql.methods.base import OneHotMethod
 from dpsql.progress import Progress
 from dpsql.relation import identifier, literal, parquet, split_name
 from dpsql.release import Release
@@ -74,10 +75,19 @@ def rows(context: Context, bought: Release, count: int | None, seed: int | None,
         rng = np.random.default_rng([seed or 0, int(hashlib.sha256(bought.identifier.encode()).hexdigest()[:16], 16)])
         with progress.stage("sample and write"):
             if plan.options.get("output") == "one_hot":
-                decoding.write_one_hot(context.cursor, method.sample_one_hot(model, wanted, rng), plan.domain, path)
+                blocks = cast("OneHotMethod", method).sample_one_hot(model, wanted, rng)
+                decoding.write_one_hot(context.cursor, blocks, plan.domain, path)
             else:
                 decoding.write_rows(context.cursor, method.sample(model, wanted, rng), plan.domain, rng, path)
         return path
+
+
+def relation(bought: Release, path: Path) -> str:
+    """Return the drawn rows in the types of the source, some of which (ENUM, HUGEINT, TIMESTAMP_S) Parquet does not have."""
+    if bought.plan.options.get("output") == "one_hot":
+        return parquet(path)
+    casts = (f"{identifier(a.name)}::{a.sql_type} AS {identifier(a.name)}" for a in bought.plan.domain.attributes)
+    return f"(SELECT {', '.join(casts)} FROM {parquet(path)})"  # noqa: S608 -- names quoted, types as DuckDB spelled them
 
 
 def _name(bought: Release, count: int, seed: int | None) -> str:
@@ -119,7 +129,7 @@ def into(context: Context, path: Path, bought: Release, name: str) -> None:
         return
     try:
         context.cursor.execute("BEGIN")
-        context.cursor.execute(f"CREATE OR REPLACE TABLE {quoted} AS FROM {parquet(path)}")
+        context.cursor.execute(f"CREATE OR REPLACE TABLE {quoted} AS FROM {relation(bought, path)}")
         context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(marker)}")
         context.cursor.execute("COMMIT")
     except duckdb.Error as error:
@@ -140,7 +150,7 @@ def table_name(context: Context, name: str) -> tuple[str, str, str]:
         raise ArgumentError("into", name, "a table name is required: people_synth, main.people_synth or \"odd name\"")
     if len(parts) == 2 and parts[0] in context.databases():
         parts = [parts[0], "main", parts[1]]
-    database, schema, table = [context.database, context.schema, *parts][-3:] if len(parts) < 3 else parts
+    database, schema, table = [context.database, context.schema][: 3 - len(parts)] + parts
     if schema.casefold() == SCHEMA:
         raise ArgumentError("into", name, f"schema {SCHEMA} holds the books; choose another one")
     return database, schema, table

@@ -17,6 +17,7 @@ from dpsql import sqltypes
 from dpsql.declare import category_text
 from dpsql.domain import Attribute, Domain
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
+from dpsql.relation import identifier
 from dpsql.sqltypes import SqlType
 
 UNIT_COLUMN = "__dp_unit"
@@ -126,27 +127,26 @@ def _category_code(attribute: Attribute, parsed: SqlType, column: exp.Expression
 
 def _bin_code(attribute: Attribute, parsed: SqlType, column: exp.Expression, outside: exp.Expression) -> exp.Expression:
     """Bin of a value that is neither NULL nor NaN: a balanced tree of comparisons with the inner edges."""
-    value, starts, low, high = _comparisons(attribute, parsed, column)
+    below, low, high = _comparisons(attribute, parsed, column)
 
     def tree(first: int, last: int) -> exp.Expression:
         if first == last:
             return exp.Literal.number(first)
         middle = (first + last + 1) // 2
-        below = exp.LT(this=value.copy(), expression=starts(middle))
-        return _either(below, tree(first, middle - 1), tree(middle, last))
+        return _either(below(middle), tree(first, middle - 1), tree(middle, last))
 
     found = tree(0, attribute.values - 1)
-    beyond = [test for test in (low, high) if test is not None]
-    if attribute.outside == "clamp" or not beyond:
+    if attribute.outside == "clamp":
         return found
-    return _either(exp.or_(*beyond), outside.copy(), found)
+    return _either(exp.or_(low, high), outside.copy(), found)
 
 
 def _comparisons(
     attribute: Attribute, parsed: SqlType, column: exp.Expression
-) -> tuple[exp.Expression, Callable[[int], exp.Expression], exp.Expression | None, exp.Expression | None]:
-    """Return the comparable value, the start of bin i, and the tests for values below the first and above the last bin."""
+) -> tuple[Callable[[int], exp.Expression], exp.Expression, exp.Expression]:
+    """Return the test for values below the start of bin i, and those for values below the first and above the last bin."""
     target = exp.DataType.build("DOUBLE" if parsed.family == "float" else attribute.sql_type, dialect="duckdb")
+    value = exp.cast(column.copy(), target) if attribute.sql_type == "FLOAT" else column
 
     def typed(text: str) -> exp.Expression:
         if parsed.family == "float":
@@ -156,18 +156,23 @@ def _comparisons(
             return exp.Literal.number(text)
         return exp.Cast(this=exp.Literal.string(text), to=target.copy())
 
-    value = exp.cast(column.copy(), target) if attribute.sql_type == "FLOAT" else column.copy()
     bounds = sqltypes.grid(parsed, attribute.edges)
     if bounds is None or parsed.family == "temporal":
         ends = [edge if isinstance(edge, str) else repr(edge) for edge in attribute.edges]
-        low = exp.LT(this=value.copy(), expression=typed(ends[0]))
-        high = exp.GT(this=value.copy(), expression=typed(ends[-1]))
-        return value, lambda i: typed(ends[i]), low, high
-    texts = [sqltypes.unit_text(parsed, bound) for bound in bounds]
-    # At the end of the type's range nothing lies outside, and the bound itself could not be written in the type.
-    low_test = exp.LT(this=value.copy(), expression=typed(texts[0])) if bounds[0] > parsed.low else None
-    high_test = exp.GTE(this=value.copy(), expression=typed(texts[-1])) if bounds[-1] <= parsed.high else None
-    return value, lambda i: typed(texts[i]), low_test, high_test
+        above = exp.GT(this=value.copy(), expression=typed(ends[-1]))
+        return (lambda i: _below(value, typed(ends[i]))), _below(value, typed(ends[0])), above
+
+    def below(i: int) -> exp.Expression:
+        # At the ends of the type's range the answer is known, and the bound may be no value of the type.
+        if bounds[i] > parsed.high or bounds[i] <= parsed.low:
+            return exp.true() if bounds[i] > parsed.high else exp.false()
+        return _below(value, typed(sqltypes.unit_text(parsed, bounds[i])))
+
+    return below, below(0), exp.Not(this=exp.Paren(this=below(len(bounds) - 1)))
+
+
+def _below(value: exp.Expression, bound: exp.Expression) -> exp.Expression:
+    return exp.LT(this=value.copy(), expression=bound)
 
 
 def encode_sql(source_sql: str, domain: Domain, unit: bool, max_contributions: int, salt: str) -> str:
@@ -202,7 +207,9 @@ def encode_sql(source_sql: str, domain: Domain, unit: bool, max_contributions: i
     columns = [f"c{i}" for i in range(len(domain.attributes))]
     coded = exp.select(
         *(
-            exp.alias_(code_expression(attribute, exp.column(attribute.name, SOURCE_NAME, quoted=True)), name, quoted=True, copy=False)
+            exp.alias_(
+                code_expression(attribute, exp.column(attribute.name, SOURCE_NAME, quoted=True)), name, quoted=True, copy=False
+            )
             for attribute, name in zip(domain.attributes, columns, strict=True)
         ),
         copy=False,
@@ -223,7 +230,7 @@ def _bounded(kept: exp.Select, columns: Sequence[str], most: int, salt: str) -> 
     """Keep at most ``most`` rows of each unit, by the order of a salted hash."""
     if not isinstance(most, int) or most < 1:
         raise ArgumentError("max_contributions", most, "a whole number from 1 is required")
-    if not 32 <= len(salt) or not salt.isalnum():
+    if len(salt) < 32 or not salt.isalnum():
         raise ArgumentError("salt", "(withheld)", "at least 32 hexadecimal digits are required")
     codes = [exp.column(name, quoted=True) for name in columns]
     unit = exp.column(UNIT_COLUMN, quoted=True)
@@ -279,8 +286,7 @@ def encode(
     check_types(column_types(cursor, source_sql), domain)
     name = f"__dp_codes_{secrets.token_hex(8)}"
     statement = encode_sql(source_sql, domain, unit, max_contributions, salt)
-    table = exp.to_identifier(name, quoted=True).sql(dialect="duckdb")
-    guarded(cursor, f"CREATE TEMP TABLE {table} AS {statement}")
+    guarded(cursor, f"CREATE TEMP TABLE {identifier(name)} AS {statement}")
     return name
 
 
@@ -310,7 +316,7 @@ def canonical_categories(cursor: duckdb.DuckDBPyConnection, sql_type: str, value
     Parameters
     ----------
     values : sequence
-        Texts, numbers, booleans, dates as the custodian wrote them; no None.
+        Texts, numbers, booleans, dates as the custodian wrote them.
 
     Returns
     -------
@@ -331,8 +337,10 @@ def canonical_categories(cursor: duckdb.DuckDBPyConnection, sql_type: str, value
     parsed = sqltypes.parse(sql_type)
     if parsed.family == "other" or sql_type == "TIMESTAMP WITH TIME ZONE":
         raise DomainError(f"categories of a {sql_type} column are not supported; declare bins, or cast the column in a view")
+    if any(value is None for value in values):
+        raise ArgumentError("categories", list(values)[:10], "NULL cannot be listed; nullable := true makes it a value of its own")
     texts = [category_text(value) for value in values]
-    if parsed.family == "text":
+    if parsed.family == "text" or not texts:
         return texts
     given = exp.column("v")
     to_type = exp.TryCast(this=given, to=exp.DataType.build(sql_type, dialect="duckdb"))
@@ -341,9 +349,9 @@ def canonical_categories(cursor: duckdb.DuckDBPyConnection, sql_type: str, value
     if parsed.family == "float":
         typed = exp.Add(this=to_type, expression=exp.cast(exp.Literal.number(0), sql_type, dialect="duckdb"))
     moment = exp.TryCast(this=given.copy(), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
-    query = exp.select(
-        exp.alias_(exp.cast(typed, varchar), "canonical"), exp.alias_(exp.cast(moment, varchar), "moment")
-    ).from_(exp.select(exp.alias_(exp.Anonymous(this="unnest", expressions=[exp.Placeholder()]), "v")).subquery("given"))
+    query = exp.select(exp.alias_(exp.cast(typed, varchar), "canonical"), exp.alias_(exp.cast(moment, varchar), "moment")).from_(
+        exp.select(exp.alias_(exp.Anonymous(this="unnest", expressions=[exp.Placeholder()]), "v")).subquery("given")
+    )
     rows = cursor.execute(query.sql(dialect="duckdb"), [texts]).fetchall()
     for value, text, (canonical, seen) in zip(values, texts, rows, strict=True):
         if canonical is None or not _same(parsed, text, canonical, seen):

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,7 @@ class Instance:
     connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = field(default_factory=list)
     temporary: Path | None = None
     last_seconds: dict[str, float] = field(default_factory=dict)  # stages of the last dp_synthesize, for benchmarks
+    functions: tuple[Callable[..., str], ...] = ()  # the UDFs, kept alive for as long as the process
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 

@@ -47,14 +47,17 @@ import duckdb
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from dpsql.errors import ArgumentError
-from dpsql.source_catalog import Catalog, Entry, file_table, generated_columns
+from dpsql.errors import ArgumentError, UnsupportedQuery
+from dpsql.source_catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
 from dpsql.source_model import UNIT, OutputColumn, Source, TableId, fold, identifier
 from dpsql.source_parse import QUERY, parse, render, tokens
 from dpsql.source_plan import check
 from dpsql.source_relations import Analysis, View
 
 __all__ = ["UNIT", "OutputColumn", "Source", "TableId", "analyse", "find_table", "relation_columns"]
+
+LONGEST = 200_000
+"""A source may have this many characters."""
 
 
 def analyse(
@@ -103,6 +106,25 @@ def analyse(
     """
     catalog = Catalog(cursor)
     analysis = Analysis(catalog, protected, public_keys, unit_column, (database, schema))
+    try:
+        return _analyse(catalog, analysis, _checked_text(text))
+    except RecursionError:
+        raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
+
+
+def _checked_text(text: str) -> str:
+    """Refuse what is not a text of reasonable length; DuckDB speaks UTF-8."""
+    if not isinstance(text, str) or not text.strip():
+        raise ArgumentError("source", text, "must be a table, a view, a Parquet file or a SELECT")
+    if len(text) > LONGEST or "\0" in text or not text.isascii() and text != text.encode("utf-8", "ignore").decode():
+        raise ArgumentError("source", text[:40], f"must be valid Unicode without NUL, up to {LONGEST} characters")
+    return text
+
+
+def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
+    """Check and rewrite; see :func:`analyse`."""
+    database, schema = analysis.home
+    cursor = catalog.cursor
     view = View(((database, schema),))
     named = _named(catalog, text, database, schema)
     tree = parse(cursor, text) if named is None else exp.Select(expressions=[exp.Star()]).from_(_reference(named))
@@ -149,12 +171,12 @@ def find_table(cursor: duckdb.DuckDBPyConnection, text: str, *, database: str, s
     Privacy: free; reads the catalog.
     """
     catalog = Catalog(cursor)
-    entry = _entry(catalog, text, database, schema)
+    entry = _entry(catalog, _checked_text(text), database, schema)
     if entry is not None and entry.is_view and not views:
         raise ArgumentError("source", text, "is a view; a budget belongs to the table that holds the rows: name that table")
     named = entry.table if entry is not None else _file(text)
     if named is None:
-        raise ArgumentError("source", text, f"must be the name of a table in {database}.{schema}, or schema.table, or a Parquet file")
+        raise ArgumentError("source", text, f"must be a table in {database}.{schema}, or schema.table, or a Parquet file")
     return named
 
 
@@ -175,8 +197,6 @@ def relation_columns(cursor: duckdb.DuckDBPyConnection, table: TableId) -> list[
 
 def _named(catalog: Catalog, text: str, database: str, schema: str) -> TableId | None:
     """Return the relation that the whole text names; None if the text is (or should be) a query."""
-    if not isinstance(text, str) or not text.strip():
-        raise ArgumentError("source", text, "must be a table, a view, a Parquet file or a SELECT")
     found = tokens(text)
     if len(found) > 1 and found[0].token_type in QUERY:
         return None
@@ -223,7 +243,7 @@ def _file(text: str) -> TableId | None:
     found = tokens(text)
     if len(found) == 1 and found[0].token_type == TokenType.STRING:
         path = found[0].text
-    elif "(" in path or not path.lower().endswith((".parquet", ".pq", ".csv", ".tsv", ".json", ".ndjson", ".jsonl", ".gz", ".xlsx")):
+    elif "(" in path or not path.lower().endswith(FILE_ENDINGS):
         return None
     return file_table(path, repr(path))
 

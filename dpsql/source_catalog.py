@@ -19,17 +19,19 @@ from dpsql.source_parse import tokens
 SYSTEM_DATABASES = ("system", "temp")
 SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "dpsql")
 GLOB = set("*?[]{}")
+FILE_ENDINGS = (".parquet", ".pq", ".csv", ".tsv", ".json", ".ndjson", ".jsonl", ".gz", ".zst", ".xlsx")
 Row = tuple[Any, ...]
 
+# Every function of these queries is named in full: a macro of the database must not answer in its place.
 _FIND = """
-SELECT database_name, schema_name, table_name, 'table', sql, internal FROM duckdb_tables()
-WHERE lower(table_name) = lower($name) UNION ALL
-SELECT database_name, schema_name, view_name, 'view', sql, internal FROM duckdb_views() WHERE lower(view_name) = lower($name)
+SELECT database_name, schema_name, table_name, 'table', sql, internal FROM system.main.duckdb_tables()
+WHERE system.main.lower(table_name) = system.main.lower($name) UNION ALL
+SELECT database_name, schema_name, view_name, 'view', sql, internal FROM system.main.duckdb_views() WHERE system.main.lower(view_name) = system.main.lower($name)
 """
 _FUNCTIONS = """
 SELECT function_name, function_type, parameter_types, varargs, return_type, stability, has_side_effects, macro_definition,
        internal, database_name, schema_name
-FROM duckdb_functions() WHERE list_contains($names::VARCHAR[], function_name) OR list_contains($names::VARCHAR[], lower(function_name))
+FROM system.main.duckdb_functions() WHERE system.main.list_contains($names::VARCHAR[], system.main.lower(function_name))
 """
 
 
@@ -111,7 +113,7 @@ class Catalog:
     def keys(self, table: TableId) -> list[list[str]]:
         """Return the columns of each PRIMARY KEY and UNIQUE constraint of a table."""
         rows = self.cursor.execute(
-            "SELECT constraint_column_names FROM duckdb_constraints() WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') "
+            "SELECT constraint_column_names FROM system.main.duckdb_constraints() WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') "
             "AND database_name = ? AND schema_name = ? AND table_name = ?",
             [table.database, table.schema, table.name],
         ).fetchall()
@@ -120,7 +122,7 @@ class Catalog:
     def enum_labels(self, parts: list[str], homes: list[tuple[str, str]]) -> list[str] | None:
         """Return the labels of a user's ENUM type, or None if there is no such type."""
         rows = self.cursor.execute(
-            "SELECT database_name, schema_name, type_name, labels FROM duckdb_types() WHERE logical_type = 'ENUM'"
+            "SELECT database_name, schema_name, type_name, labels FROM system.main.duckdb_types() WHERE logical_type = 'ENUM'"
         ).fetchall()
         places = homes if len(parts) == 1 else [(homes[0][0], parts[0])] if len(parts) == 2 else [(parts[0], parts[1])]
         for home in places:
@@ -159,7 +161,7 @@ def _shipped(names: tuple[str, ...]) -> frozenset[Row]:
 def shipped_kinds() -> dict[str, str]:
     """Return what each function is ('scalar', 'aggregate', 'table', ...) in a database that nobody has touched."""
     with duckdb.connect(":memory:") as fresh:
-        rows = fresh.execute("SELECT lower(function_name), max(function_type) FROM duckdb_functions() GROUP BY 1").fetchall()
+        rows = fresh.execute("SELECT lower(function_name), max(function_type) FROM system.main.duckdb_functions() GROUP BY 1").fetchall()
     return {str(name): str(kind) for name, kind in rows}
 
 
@@ -167,7 +169,7 @@ def _forbid_system(database: str, schema: str, name: str, *, internal: bool) -> 
     if internal or fold(database) in SYSTEM_DATABASES or fold(schema) in SYSTEM_SCHEMAS:
         refuse(
             quoted(*(p for p in (database, schema, name) if p)),
-            "system tables, TEMP tables and the books of dpsql are no sources; a TEMP table belongs to one connection: make it a table",
+            "system tables, TEMP tables and the books of dpsql are no sources; make what you need a table of your own",
         )
 
 

@@ -10,8 +10,19 @@ from sqlglot import exp
 from dpsql.errors import ArgumentError
 from dpsql.source_catalog import Catalog, shipped_kinds
 from dpsql.source_functions import (
-    FLOATS, FUNCTIONS, INTEGERS, LARGEST_LITERAL, TEMPORAL, call, decimal_width, guard_number, guard_temporal, is_number,
-    only_if, paren, try_cast,
+    FLOATS,
+    FUNCTIONS,
+    INTEGERS,
+    LARGEST_LITERAL,
+    TEMPORAL,
+    call,
+    decimal_width,
+    guard_number,
+    guard_temporal,
+    is_number,
+    only_if,
+    paren,
+    try_cast,
 )  # fmt: skip
 from dpsql.source_model import Column, fold, identifier, quoted, refuse
 from dpsql.source_parse import render, used
@@ -38,8 +49,13 @@ _MATCHING = (exp.Like, exp.ILike)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
 _DAYS = {"DAY": 1, "WEEK": 7, "MONTH": 31, "QUARTER": 92, "YEAR": 366, "HOUR": 1, "MINUTE": 1, "SECOND": 1}
 _ROOM = 3_660_000  # days that may be added to a date in years 1 to 9999: far inside the range of TIMESTAMP
-_UNITS = set("year month day hour minute second quarter week decade century millennium microsecond millisecond".split())
-_PARTS = _UNITS | set("dow dayofweek isodow doy dayofyear isoyear yearweek epoch era microseconds milliseconds".split())
+_UNITS = {
+    "year", "month", "day", "hour", "minute", "second", "quarter", "week", "decade", "century", "millennium", "microsecond",
+    "millisecond",
+}  # fmt: skip
+_PARTS = _UNITS | {
+    "dow", "dayofweek", "isodow", "doy", "dayofyear", "isoyear", "yearweek", "epoch", "era", "microseconds", "milliseconds",
+}  # fmt: skip
 _STORED = {
     "to_years": "YEAR", "to_quarters": "QUARTER", "to_months": "MONTH", "to_weeks": "WEEK", "to_days": "DAY", "to_hours": "HOUR",
     "to_minutes": "MINUTE", "to_seconds": "SECOND",
@@ -58,9 +74,14 @@ class Item:
     hidden: set[str] = field(default_factory=set)
     protected: bool = True
 
+    def __post_init__(self) -> None:
+        """Index the columns by name; the first of a name wins."""
+        self._positions = {fold(c.name): i for i, c in reversed(list(enumerate(self.columns)))}
+
     def column(self, name: str) -> Column | None:
         """Return the column of this name."""
-        return next((c for c in self.columns if fold(c.name) == fold(name)), None)
+        position = self._positions.get(fold(name))
+        return None if position is None else self.columns[position]
 
 
 @dataclass
@@ -138,6 +159,7 @@ class Rewriter:
             (exp.Extract, self._extract),
             (exp.Bracket, self._bracket),
             (exp.Anonymous, self._call),
+            (exp.Dot, self._qualified),
         ]
 
     def __call__(self, node: exp.Expression) -> exp.Expression:
@@ -223,7 +245,7 @@ class Rewriter:
             return try_cast(exp.Neg(this=try_cast(value, "HUGEINT")), self.scope.type_of(exp.Neg(this=paren(value.copy()))))
         if kind in FLOATS or decimal_width(kind):
             return exp.Neg(this=paren(value))
-        refuse("-", f"not defined here for {kind}; CAST it to BIGINT or DOUBLE", node, self.scope.where)
+        return refuse("-", f"not defined here for {kind}; CAST it to BIGINT or DOUBLE", node, self.scope.where)
 
     def _arithmetic(self, node: exp.Binary) -> exp.Expression:
         self._keys(node, "this", "expression", "typed", "safe")
@@ -236,7 +258,7 @@ class Rewriter:
         right = self(node.expression)
         right_type = self.scope.type_of(right)
         if left_type in TEMPORAL or right_type in TEMPORAL:
-            return self._dates(node, left, left_type, right, right_type)
+            return self._dates(node, (left, right), (left_type, right_type))
         if not (is_number(left_type) and is_number(right_type)):
             refuse(symbol, f"not defined here for {left_type} and {right_type}; CAST both to numbers", node, self.scope.where)
         if symbol in ("/", "//", "%"):
@@ -261,20 +283,23 @@ class Rewriter:
         except ValueError:
             size = None
         if size is None or name not in _DAYS or size * _DAYS[name] > _ROOM or type(node) not in (exp.Add, exp.Sub):
-            refuse("INTERVAL", f"write d + INTERVAL n UNIT with a whole number n and one of {sorted(_DAYS)!r}", node, self.scope.where)
+            advice = f"write d + INTERVAL n UNIT with a whole number n and one of {sorted(_DAYS)!r}"
+            refuse("INTERVAL", advice, node, self.scope.where)
         if kind not in TEMPORAL:
             refuse("INTERVAL", f"it can't be added to {kind}; CAST it to TIMESTAMP", node, self.scope.where)
-        step = exp.Interval(this=exp.Literal.string(str(amount.name)), unit=exp.Var(this=name))
-        return type(node)(this=paren(guard_temporal(value, kind)), expression=step)
+        step = exp.Literal.string(f"{int(amount.name)} {name.lower()}")
+        interval_type = exp.DataType.build("INTERVAL", dialect="duckdb")
+        return type(node)(this=paren(guard_temporal(value, kind)), expression=exp.Cast(this=step, to=interval_type))
 
-    def _dates(self, node: exp.Binary, left: exp.Expression, left_type: str, right: exp.Expression, right_type: str) -> exp.Expression:
+    def _dates(self, node: exp.Binary, sides: tuple[exp.Expression, exp.Expression], types: tuple[str, str]) -> exp.Expression:
         """DATE + days, DATE - days, DATE - DATE."""
+        (left, right), (left_type, right_type) = sides, types
         if type(node) is exp.Sub and left_type == right_type == "DATE":
             return exp.Sub(this=paren(guard_temporal(left, "DATE")), expression=paren(guard_temporal(right, "DATE")))
         days = right.name if isinstance(right, exp.Literal) and not right.is_string else ""
         if type(node) in (exp.Add, exp.Sub) and left_type == "DATE" and days.isdigit() and int(days) <= _ROOM:
             return type(node)(this=paren(guard_temporal(left, "DATE")), expression=right)
-        refuse(
+        return refuse(
             node.key.upper(),
             f"not defined here for {left_type} and {right_type}; write date_diff('day', a, b), d + INTERVAL 1 DAY or DATE - DATE",
             node,
@@ -307,7 +332,7 @@ class Rewriter:
         """Return the type of a CAST: a plain scalar one, or the labels of an ENUM written out."""
         plain = {
             "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "INT128", "FLOAT",
-            "DOUBLE", "DECIMAL", "VARCHAR", "TEXT", "DATE", "TIME", "TIMESTAMP", "UUID", "ENUM", "TIMESTAMPTZ",
+            "DOUBLE", "DECIMAL", "VARCHAR", "TEXT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPNTZ", "UUID", "ENUM", "TIMESTAMPTZ",
         }  # fmt: skip
         if isinstance(node, exp.DataType) and node.this.value in plain:
             return node.copy()
@@ -336,6 +361,13 @@ class Rewriter:
             return call("list_extract", value, exp.Literal.number(int(index.name) + 1))
         return refuse("[ ]", "only list[1] with a whole number and struct['field'] are on the list", node, self.scope.where)
 
+    def _qualified(self, node: exp.Dot) -> exp.Expression:
+        """``main.trim(x)``, as DuckDB 1 stores calls in views; whether trim is DuckDB's own is checked for every call."""
+        owner = node.this.sql(dialect="duckdb").replace('"', "").lower()
+        if isinstance(node.expression, exp.Anonymous) and owner in ("main", "system.main"):
+            return self._call(node.expression)
+        return self._refuse(node)
+
     def _call(self, node: exp.Anonymous, at: exp.Expression | None = None) -> exp.Expression:
         at = at or node
         name = (node.this if isinstance(node.this, str) else node.this.name).lower()
@@ -359,7 +391,7 @@ class Rewriter:
         if spec.kinds == "stt":  # a date next to a timestamp: within the guarded years the conversion can't fail
             types = [self.scope.type_of(v) for v in values[1:]]
             if sorted(types) == ["DATE", "TIMESTAMP"]:
-                values = [values[0], *(try_cast(v, "TIMESTAMP") if t == "DATE" else v for v, t in zip(values[1:], types, strict=True))]
+                values[1:] = [try_cast(v, "TIMESTAMP") if t == "DATE" else v for v, t in zip(values[1:], types, strict=True)]
         return self._written(name, values, at)
 
     def _argument(self, name: str, kind: str, node: exp.Expression) -> exp.Expression:
@@ -382,9 +414,9 @@ class Rewriter:
 
     def _constant(self, name: str, kind: str, node: exp.Expression) -> exp.Expression:
         inner = node.this if kind == "i" and isinstance(node, exp.Neg) else node
-        if isinstance(inner, exp.Literal) and inner.is_string == (kind == "s"):
-            if kind == "s" or (inner.name.isdigit() and int(inner.name) <= LARGEST_LITERAL):
-                return node.copy()
+        right_kind = isinstance(inner, exp.Literal) and inner.is_string == (kind == "s")
+        if right_kind and (kind == "s" or (inner.name.isdigit() and int(inner.name) <= LARGEST_LITERAL)):
+            return node.copy()
         wanted = "a string" if kind == "s" else f"a whole number up to {LARGEST_LITERAL}"
         return refuse(f"{name}()", f"this argument must be {wanted}, written out", node, self.scope.where)
 

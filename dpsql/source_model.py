@@ -53,7 +53,7 @@ def literal(text: str) -> str:
     >>> literal("it's")
     "'it''s'"
     """
-    return exp.Literal.string(text).sql(dialect="duckdb")
+    return str(exp.Literal.string(text).sql(dialect="duckdb"))
 
 
 @dataclass(frozen=True)

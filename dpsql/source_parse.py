@@ -20,7 +20,6 @@ from sqlglot.tokens import Token, TokenType
 from dpsql.errors import UnsupportedQuery
 from dpsql.source_model import fold, refuse
 
-
 QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
 """Tokens that a SELECT may start with."""
 
@@ -106,7 +105,7 @@ def used(node: exp.Expression) -> list[str]:
 
 def serialized(cursor: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any]:
     """Return the syntax tree that DuckDB's own parser makes of a text."""
-    row = cursor.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchone()
+    row = cursor.execute("SELECT system.main.json_serialize_sql(?::VARCHAR)", [text]).fetchone()
     return dict(json.loads(row[0])) if row else {"error": True, "error_message": ""}
 
 

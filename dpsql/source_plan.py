@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import duckdb
 
 from dpsql.errors import UnsupportedQuery
 from dpsql.source_catalog import Catalog, first_line
-from dpsql.source_functions import ALWAYS_CHECKED, BOUND, cast_is_safe
+from dpsql.source_functions import ALWAYS_CHECKED, BOUND, INTEGERS, WIDE, cast_is_safe, decimal_width
+from dpsql.source_model import literal
 from dpsql.source_parse import serialized
 
 Node = dict[str, Any]
@@ -105,7 +107,7 @@ def _check_parsed(node: Node, names: set[str]) -> int:
 
 def _plan(catalog: Catalog, probe: str) -> Any:
     try:
-        row = catalog.cursor.execute("SELECT json_serialize_plan(?::VARCHAR)", [probe]).fetchone()
+        row = catalog.cursor.execute("SELECT system.main.json_serialize_plan(?::VARCHAR)", [probe]).fetchone()
     except duckdb.Error as error:
         raise UnsupportedQuery("the rewritten source", f"DuckDB cannot bind it: {first_line(error)}") from None
     plan = json.loads(row[0]) if row else {"error": True}
@@ -135,7 +137,7 @@ def _check_bound(catalog: Catalog, node: Node) -> set[str]:
     if kind != "BOUND_FUNCTION" or type_.startswith("COMPARE_"):
         return set()
     name = str(node.get("name") or (node.get("qname") or {"path": [""]})["path"][-1])
-    if name not in BOUND and not (name in CONSTANT_ONLY and _constant(node)):
+    if name not in BOUND:
         raise UnsupportedQuery(f"{name}()", "not on the list of what a source may compute")
     return {name}
 
@@ -149,7 +151,7 @@ def _check_cast(catalog: Catalog, node: Node) -> None:
     if node.get("try_cast") or (node.get("function_data") or {}).get("try_cast"):
         return
     source, target = type_text(_type_of(child)), type_text(node["return_type"])
-    if cast_is_safe(source, target) or (target == "INTEGER" and _constant(child) and _is_trunc(child)):
+    if cast_is_safe(source, target):
         return
     if child.get("expression_class") == "BOUND_CONSTANT":
         _check_constant(catalog, child["value"], source, node["return_type"])
@@ -165,26 +167,28 @@ def _check_constant(catalog: Catalog, value: Node, source: str, target: Node) ->
     if value.get("is_null"):
         return
     text = str(value.get("value"))
-    width, scale = _DECIMAL_SCALE(value["type"])
-    if width:
-        text = str(Decimal(int(text)).scaleb(-scale))
-    kind = type_text(target, full=True)
-    if source in ("VARCHAR", "DOUBLE", "FLOAT", *INTEGERS, *WIDE) or width:
-        row = catalog.cursor.execute(f"SELECT TRY_CAST(CAST(? AS {source}) AS {kind}) IS NOT NULL", [text]).fetchone()  # noqa: S608
+    kind = type_text(target)
+    if decimal_width(source):  # serialized without the point
+        text = str(Decimal(int(text)).scaleb(-int(value["type"]["type_info"]["scale"])))
+    if kind == "ENUM":
+        kind = f"ENUM({', '.join(literal(str(label)) for label in target['type_info']['values'])})"
+    if source in ("VARCHAR", "DOUBLE", "FLOAT", *INTEGERS, *WIDE) or decimal_width(source):
+        try:
+            row = catalog.cursor.execute(
+                f"SELECT TRY_CAST(CAST(?::VARCHAR AS {source}) AS {kind}) IS NOT NULL",  # noqa: S608 -- types of a plan
+                [text],
+            ).fetchone()
+        except duckdb.Error:
+            row = None
         if row and row[0]:
             return
-    raise UnsupportedQuery(f"the constant {text!r}", f"it can't be converted to {kind}")
-
-
-def _constant(node: Any) -> bool:
-    """Return whether an expression reads no column: whether it raises does not depend on any row."""
-    return not any(n.get("expression_class") in ("BOUND_REF", "BOUND_COLUMN_REF") for n in _nodes(node))
+    raise UnsupportedQuery(f"the constant {text!r}", f"it can't be converted to {kind}; write one of that type")
 
 
 def _type_of(node: Node) -> Node:
     if "return_type" in node:
         return dict(node["return_type"])
-    if node.get("expression_class") == "BOUND_CONSTANT":  # pragma: no cover -- constants are not looked at
+    if node.get("expression_class") == "BOUND_CONSTANT":
         return dict(node["value"]["type"])
     return {"id": "BOOLEAN"}  # comparisons and conjunctions don't say
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from dpsql.errors import ArgumentError, NotProtected
-from dpsql.source_catalog import Catalog, Entry, file_table, generated_columns, table_expression
+from dpsql.source_catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns, table_expression
 from dpsql.source_expressions import Item, Rewriter, Scope, empty_relation
 from dpsql.source_model import RESERVED, UNIT, Column, TableId, fold, identifier, literal, quoted, refuse
 from dpsql.source_parse import parse, render, tokens, used
@@ -200,8 +200,7 @@ class Analysis:
     def _file(self, node: exp.Table, parts: list[str], view: View) -> TableId:
         """Return the file that a name in place of a table means, or say that there is nothing of that name."""
         path = ".".join(parts)
-        known = (".parquet", ".pq", ".csv", ".tsv", ".json", ".ndjson", ".jsonl", ".gz", ".zst", ".xlsx")
-        if "/" in path or path.lower().endswith(known):
+        if "/" in path or path.lower().endswith(FILE_ENDINGS):
             return file_table(path, f"{path!r}{view.where}")
         homes = ", ".join(quoted(*home) for home in view.homes)
         raise ArgumentError(
@@ -219,7 +218,7 @@ class Analysis:
         if name not in ("read_parquet", "parquet_scan") or len(node.parts) != 1:
             if name.startswith(("read_", "sniff_")) and given and isinstance(given[0], exp.Literal):
                 return file_table(given[0].name, f"{name}(){view.where}")
-            refuse(f"{name}()", "table functions and table macros are not looked into; name a table, view or file", node, view.where)
+            refuse(f"{name}()", "table functions and macros are not looked into; name a table, view or file", node, view.where)
         if len(given) != 1 or not isinstance(given[0], exp.Literal) or not given[0].is_string:
             refuse(f"{name}()", "takes one file name here", node, view.where)
         return file_table(given[0].name, f"{name}(){view.where}")
@@ -273,8 +272,8 @@ class Analysis:
             columns = [replace(c, origin=c.name) for c in columns]
         alias = self._alias()
         self.leaves[alias] = [(d.name, d.sql_type) for d in described]
-        item = Item(node.alias_or_name or alias, alias, table_expression(table, alias), columns, _path(node, table), protected=protected)
-        return replace(item, columns=self._renamed(node, columns, view))
+        out, name = table_expression(table, alias), node.alias_or_name or alias
+        return Item(name, alias, out, self._renamed(node, columns, view), _path(node, table), protected=protected)
 
     def _not_protected(self) -> None:
         table = next(t for _, t in reversed(self.named) if not self.protected(t))
@@ -414,7 +413,7 @@ class Analysis:
         table = fold(node.table) if isinstance(node, exp.Column) else None
         items = [i for i in scope.items if table is None or fold(i.name) == table]
         if not items or (isinstance(node, exp.Column) and len(node.parts) > 2):
-            refuse(render(node), "not a relation in FROM; the fields of a struct are written one by one: s.field AS name", node, scope.where)
+            refuse(render(node), "not a relation in FROM; write the fields of a struct one by one: s.field AS a", node, scope.where)
         left_out, replaced = self._modifiers(star, scope)
         found: list[tuple[str, exp.Expression]] = []
         for item in items:

@@ -133,6 +133,9 @@ def _micros(name: str, value: object) -> int:
             raise ValueError("a time such as '08:30:00' is required")
         return ((time.hour * 60 + time.minute) * 60 + time.second) * _SECOND + time.microsecond
     if isinstance(value, str):
+        # Python also reads '2020-01-01+01' as one o'clock; nobody means that.
+        if not re.match(r"\d{4}-\d{2}-\d{2}([T ]|$)", value.strip()):
+            raise ValueError("an ISO date or timestamp such as '2020-01-31' is required")
         value = dt.datetime.fromisoformat(value.strip())
     elif isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         value = dt.datetime(value.year, value.month, value.day)
@@ -176,8 +179,10 @@ def first_at_or_above(edge: float, scale: int) -> int:
     if math.isinf(below):
         return math.ceil(Fraction(edge) * 10**scale)
     # Values up to the midpoint round down to ``below``; at the midpoint itself the rule is ties to even.
-    found = math.ceil((Fraction(edge) + Fraction(below)) / 2 * 10**scale)
-    return found if found / 10**scale >= edge else found + 1
+    found: int = math.ceil((Fraction(edge) + Fraction(below)) / 2 * 10**scale)
+    if found / 10**scale < edge:
+        found += 1
+    return found
 
 
 def grid(sql_type: SqlType, edges: Sequence[float] | Sequence[str]) -> list[int] | None:

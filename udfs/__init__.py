@@ -82,7 +82,9 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
     def instance_key() -> str:
         return key
 
-    con.create_function(CALL, call, ["VARCHAR", "VARCHAR"], "VARCHAR", side_effects=True, null_handling="special")
+    # DuckDB lets go of the functions when this connection closes, and still calls them from the others.
+    instance.functions = (call, instance_key)
+    con.create_function(CALL, call, ["VARCHAR", "VARCHAR"], "VARCHAR", side_effects=True)
     con.create_function(INSTANCE, instance_key, [], "VARCHAR", side_effects=True)
     return instance
 

@@ -57,9 +57,7 @@ from dpsql.errors import ArgumentError
 
 ACCOUNTANTS = ("zcdp", "basic")
 _EPSILON = "must be a positive finite number of at least 1e-24, e.g. epsilon := 1.0"
-_DELTA_ZCDP = (
-    "must be above 0 and below 1 under the 'zcdp' accountant, far below 1 / (number of people), e.g. delta := 1e-9"
-)
+_DELTA_ZCDP = "must be above 0 and below 1 under the 'zcdp' accountant, far below 1 / (number of people), e.g. delta := 1e-9"
 _DELTA_BASIC = "must be at least 0 and below 1, far below 1 / (number of people), e.g. delta := 1e-9"
 
 
@@ -80,9 +78,7 @@ def checked_guarantee(epsilon: object, delta: object, accountant: str) -> tuple[
     """
     exact_epsilon = as_decimal("epsilon", epsilon, low=0, high=math.inf, expected=_EPSILON)
     needed = accountant == "zcdp"
-    exact_delta = as_decimal(
-        "delta", delta, low=0, high=1, expected=_DELTA_ZCDP if needed else _DELTA_BASIC, closed=not needed
-    )
+    exact_delta = as_decimal("delta", delta, low=0, high=1, expected=_DELTA_ZCDP if needed else _DELTA_BASIC, closed=not needed)
     held_epsilon = round_down(Fraction(exact_epsilon), PLACES)
     held_delta = round_down(Fraction(exact_delta), DELTA_PLACES)
     if held_epsilon <= 0:

@@ -120,9 +120,7 @@ def calibrate(
         events: tuple[Event, ...] = tuple(GaussianEvent(scale, l2, times[scale]) for scale in sorted(times))
     else:
         if weights is not None:
-            raise ArgumentError(
-                "weights", "a list", "shares of rho exist for mechanism = 'gaussian' only; leave them out"
-            )
+            raise ArgumentError("weights", "a list", "shares of rho exist for mechanism = 'gaussian' only; leave them out")
         scale = _laplace_scale(held_epsilon, held_delta, accountant, method, l1, count)
         scales, events = (scale,) * count, (LaplaceEvent(scale, l1, count),)
     spent_delta = held_delta if accountant == "zcdp" or method != "basic" else Decimal(0)
@@ -141,9 +139,7 @@ def _method(mechanism: str, accountant: str, calibration: str | None, delta: Dec
         )
     if delta == 0 and (mechanism == "gaussian" or calibration not in (None, "basic")):
         what = "Gaussian noise" if mechanism == "gaussian" else f"calibration {calibration!r}"
-        raise ArgumentError(
-            "delta", 0, f"{what} needs a delta above 0, e.g. delta := 1e-10; Laplace noise does without"
-        )
+        raise ArgumentError("delta", 0, f"{what} needs a delta above 0, e.g. delta := 1e-10; Laplace noise does without")
     if calibration is not None:
         return calibration
     if mechanism == "gaussian":
@@ -186,9 +182,7 @@ def _gaussian_scales(
 def _gaussian_scale(rho: Fraction, l2: float) -> Fraction:
     """Return the smallest sigma of the grid at which one table costs at most ``rho``."""
     if rho <= 0:
-        raise CalibrationError(
-            "the guarantee is too small to be bought: its rho is below 1e-24; ask for a larger epsilon or delta"
-        )
+        raise CalibrationError("the guarantee is too small to be bought: its rho is below 1e-24; ask for a larger epsilon or delta")
     needed = Fraction(l2) ** 2 / (2 * rho)
     if needed > (2 * MAXIMUM_SIGMA) ** 2:
         raise _too_much_noise(math.sqrt(float(needed)), float(MAXIMUM_SIGMA))
@@ -213,14 +207,10 @@ def _laplace_scale(epsilon: Decimal, delta: Decimal, accountant: str, method: st
     elif method == "exact":
         each = Fraction(pure_epsilon_each(tables, wanted, small))
     else:
-        limit = (
-            rho_limit(wanted, small, gaussian=False) if accountant == "zcdp" else limit_down(zcdp_rho(wanted, small))
-        )
+        limit = rho_limit(wanted, small, gaussian=False) if accountant == "zcdp" else limit_down(zcdp_rho(wanted, small))
         each = _pure_epsilon_for(Fraction(limit) / tables)
     if each <= 0:
-        raise CalibrationError(
-            "the guarantee is too small for this many tables; ask for a larger epsilon or fewer tables"
-        )
+        raise CalibrationError("the guarantee is too small for this many tables; ask for a larger epsilon or fewer tables")
     needed = Fraction(l1) / each
     if needed > MAXIMUM_LAPLACE_SCALE:
         raise _too_much_noise(float(needed), float(MAXIMUM_LAPLACE_SCALE))

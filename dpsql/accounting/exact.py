@@ -105,9 +105,7 @@ def subtract(minuend: Decimal, subtrahend: Decimal) -> Decimal:
     return _CONTEXT.subtract(minuend, subtrahend)
 
 
-def as_decimal(
-    argument: str, value: object, *, low: float, high: float, expected: str, closed: bool = False
-) -> Decimal:
+def as_decimal(argument: str, value: object, *, low: float, high: float, expected: str, closed: bool = False) -> Decimal:
     """Return a number given by a user as the decimal it was written as.
 
     A float is read as its shortest decimal text: 0.1 means one tenth, so that ten releases of 0.1 fill a budget of 1.

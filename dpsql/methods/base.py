@@ -84,3 +84,11 @@ class Method(Protocol):
     def sample(self, model: Any, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
         """Yield blocks of shape (at most ``block``, m) of attribute codes, ``rows`` rows in total."""
         ...
+
+
+class OneHotMethod(Method, Protocol):
+    """A synthesizer that can also give the rows as indicators of every value."""
+
+    def sample_one_hot(self, model: Any, rows: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.uint8]]:
+        """Yield blocks of shape (at most ``block``, D) of 0 and 1, D the number of codes of all attributes."""
+        ...

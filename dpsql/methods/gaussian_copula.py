@@ -20,6 +20,7 @@ References: Asghar et al. (2019), arXiv:1902.01499.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -44,11 +45,12 @@ OUTPUTS = ("decoded", "one_hot")
 _FLOOR = 1e-6
 """Smallest eigenvalue of the latent correlation matrix."""
 
-_PLAIN_SCALE, _START_SCALE = 4.0, 2.0
-"""What a latent standard deviation is worth in units of the Gumbel noise, without calibration and at its start.
+_GUMBEL_DEVIATION = math.pi / math.sqrt(6.0)
+_LARGEST_SCALE = 100.0
+"""Of a latent standard deviation in units of the Gumbel noise: what follows wholly from another attribute."""
 
-4 leaves the decoded value nearly to the latent normals; 2 leaves more for the gradient to work with.
-"""
+_PLAIN = 3.0
+"""How much further the noise is pushed back where no calibration follows that could make up for it."""
 
 _RANK = 64
 """Latent factors that calibration works with: beyond it neither error nor speed gained."""
@@ -97,7 +99,8 @@ class GaussianCopula:
         output : 'decoded' (one value an attribute) or 'one_hot' (the published 0/1 columns).
         consistency : 'least_squares', or 'none' (published: one-way shares from the one-way tables alone).
         shrinkage : 'empirical_bayes' (deviations from independence shrink as far as they look like noise), or 'none'.
-        calibration_steps : gradient steps of the calibration of decoded rows, 0 to 100,000; 0 leaves the plain copula.
+        calibration_steps : gradient steps of the calibration of decoded rows, 0 to 100,000; 0 leaves the plain copula;
+        'auto' takes 40,000 over the number of one-hot columns, between 150 and 600.
         one_way_weight : privacy loss (rho) of a one-way table relative to a two-way table, 0 to 1000; 0 measures none
         (where there are two attributes or more: their sums tell).
     """
@@ -108,7 +111,7 @@ class GaussianCopula:
             "output": "decoded",
             "consistency": "least_squares",
             "shrinkage": "empirical_bayes",
-            "calibration_steps": 150,
+            "calibration_steps": "auto",
             "one_way_weight": 1.0,
         }
     )
@@ -175,10 +178,11 @@ class GaussianCopula:
             factor, thresholds = _published(tables)
             no_offsets = np.zeros(shares.size, np.float32)
             return CopulaModel(tables.sizes, rows, shares, thresholds, factor, no_offsets, "one_hot")
-        root, thresholds = _initial(tables)
-        steps = int(chosen["calibration_steps"])
-        scale = np.float32(_START_SCALE if steps else _PLAIN_SCALE)
-        loadings, offsets = scale * root[:, : _RANK if steps else None], -scale * thresholds.astype(np.float32)
+        steps = _steps(chosen["calibration_steps"], sum(tables.sizes))
+        root, thresholds, scale = _initial(tables)
+        scale *= 1.0 if steps else _PLAIN
+        loadings = (scale[:, None] * root[:, : _RANK if steps else None]).astype(np.float32)
+        offsets = (-scale * thresholds).astype(np.float32)
         schedule = Schedule(steps=steps, draws=_DRAWS, rate=_RATE)
         loadings, offsets = calibrate(
             loadings, offsets, tables.sizes, tables.one_way, tables.unbiased, tables.deviation, schedule
@@ -257,8 +261,8 @@ class GaussianCopula:
             if chosen[option] not in allowed:
                 raise ArgumentError(option, chosen[option], f"one of {', '.join(map(repr, allowed))}")
         steps, weight = chosen["calibration_steps"], chosen["one_way_weight"]
-        if isinstance(steps, bool) or not isinstance(steps, int) or not 0 <= steps <= 100_000:
-            raise ArgumentError("calibration_steps", steps, "a whole number from 0 to 100000")
+        if steps != "auto" and (isinstance(steps, bool) or not isinstance(steps, int) or not 0 <= steps <= 100_000):
+            raise ArgumentError("calibration_steps", steps, "'auto' or a whole number from 0 to 100000")
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.0 <= weight <= 1000.0:
             raise ArgumentError("one_way_weight", weight, "a number from 0 to 1000")
         return chosen
@@ -268,6 +272,11 @@ class GaussianCopula:
         if chosen["output"] == "one_hot":
             return ("output := 'one_hot': 0/1 columns; a row may hold no value of an attribute, or several, as published",)
         return ()
+
+
+def _steps(wanted: int | str, columns: int) -> int:
+    """Return the number of calibration steps: small tables can afford more for the same time."""
+    return min(max(40_000 // columns, 150), 600) if isinstance(wanted, str) else wanted
 
 
 def _check_request(model: CopulaModel, rows: int, output: str) -> None:
@@ -300,11 +309,21 @@ def _published(tables: ConsistentTables) -> tuple[Float32, FloatArray]:
     return np.linalg.cholesky(correlation).astype(np.float32), -special.ndtri(shares)
 
 
-def _initial(tables: ConsistentTables) -> tuple[Float32, FloatArray]:
-    """Return root and thresholds of the plain copula, columns of one attribute being uncorrelated."""
-    correlation = nearest_correlation(_pair_correlations(tables, within=0.0))
-    values, vectors = linalg.eigh(correlation, driver="evd", check_finite=False)
+def _initial(tables: ConsistentTables) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return root, thresholds and scale of the plain copula, columns of one attribute being uncorrelated.
+
+    The Gumbel noise of the decoded utilities stands for what other attributes don't explain. So an attribute's
+    latent normals are scaled until that part of them, 1 minus the largest squared correlation, is as large as the
+    noise.
+    """
+    pairs = _pair_correlations(tables, within=0.0)
+    values, vectors = linalg.eigh(nearest_correlation(pairs), driver="evd", check_finite=False)
     kept = values > _FLOOR
     root = vectors[:, kept] * np.sqrt(values[kept])
     shares = np.clip(np.concatenate(tables.one_way), _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)
-    return root[:, ::-1].astype(np.float32), -special.ndtri(shares)
+    pairs[np.diag_indices_from(pairs)] = 0.0
+    explained, weight = np.square(pairs).max(1), shares * (1.0 - shares)
+    starts = block_starts(tables.sizes)
+    typical = np.add.reduceat(weight * explained, starts) / np.add.reduceat(weight, starts)
+    scale = np.minimum(_GUMBEL_DEVIATION / np.sqrt(np.maximum(1.0 - typical, 1e-9)), _LARGEST_SCALE)
+    return root[:, ::-1], -special.ndtri(shares), np.repeat(scale, tables.sizes)

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
-from conftest import make_people, protect_people
+from sample_tables import make_people, protect_people
 
 import dpsql
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import duckdb
 import pytest
-from conftest import DELTA, make_people
+from sample_tables import DELTA, make_people
 
 import dpsql
 
@@ -200,6 +200,6 @@ def test_a_failure_after_reading_stays_charged_and_the_same_call_finishes(con, c
     assert "north" not in str(caught.value)
     monkeypatch.undo()
     assert con.execute("SELECT status FROM dp_releases()").fetchall() == [("charged",)]
-    assert len(con.execute(MARGINALS.format(epsilon=1.0, name="x")).fetchall()) == 2
+    assert len(con.execute(MARGINALS.format(epsilon=1.0, name="x")).fetchall()) == 3
     assert charges() == 1
     assert con.execute("SELECT status FROM dp_releases()").fetchall() == [("stored",)]

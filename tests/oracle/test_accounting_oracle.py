@@ -151,7 +151,7 @@ def test_theorem_on_the_discrete_gaussian(variance: str) -> None:
     with mp.workdps(50):
         s2 = mp.mpf(variance)
         reach = int(15 * mp.sqrt(s2)) + 40
-        weights = [mp.exp(-mp.mpf(x) ** 2 / (2 * s2)) for x in range(reach + 300)]
+        weights = [mp.exp(-(mp.mpf(x) ** 2) / (2 * s2)) for x in range(reach + 300)]
         mass = weights[0] + 2 * mp.fsum(weights[1:])
         tails, running = {}, mp.mpf(0)
         for x in range(reach + 299, 0, -1):

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from conftest import DELTA, make_people
+from sample_tables import DELTA, make_people
 
 import dpsql
 

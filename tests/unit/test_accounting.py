@@ -218,9 +218,7 @@ def test_noise_beyond_the_samplers_is_refused(mechanism: str) -> None:
 
 def test_weights_share_rho() -> None:
     weights = [1.0, 2.0, 2.0, 0.5]
-    found = acc.calibrate(
-        mechanism="gaussian", tables=4, epsilon=1.0, delta=DELTA, neighbors="replace_one", weights=weights
-    )
+    found = acc.calibrate(mechanism="gaussian", tables=4, epsilon=1.0, delta=DELTA, neighbors="replace_one", weights=weights)
     assert found.scales[1] == found.scales[2] and len(found.charge.events) == 3
     precision = [1 / float(s) ** 2 for s in found.scales]
     assert [p / precision[0] for p in precision] == pytest.approx(weights, rel=1e-3)  # sigma^2 - 1/12
@@ -281,15 +279,11 @@ def test_what_is_shown_as_left_can_be_bought() -> None:
     budget = acc.Budget(3.0, 1e-9)
     charges: list[acc.Charge] = []
     for epsilon in (0.7, 1.1, 0.3):
-        charges.append(
-            acc.calibrate(mechanism="gaussian", tables=10, epsilon=epsilon, delta=1e-9, neighbors="add_remove").charge
-        )
+        charges.append(acc.calibrate(mechanism="gaussian", tables=10, epsilon=epsilon, delta=1e-9, neighbors="add_remove").charge)
         left = acc.remaining(budget, charges).epsilon_left
         last = acc.calibrate(mechanism="gaussian", tables=3, epsilon=left, delta=1e-9, neighbors="add_remove").charge
         assert acc.fits(budget, charges, last)
-        more = acc.calibrate(
-            mechanism="gaussian", tables=3, epsilon=left * 1.0001, delta=1e-9, neighbors="add_remove"
-        ).charge
+        more = acc.calibrate(mechanism="gaussian", tables=3, epsilon=left * 1.0001, delta=1e-9, neighbors="add_remove").charge
         assert not acc.fits(budget, charges, more)
 
 

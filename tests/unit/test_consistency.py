@@ -60,10 +60,10 @@ def test_noisy_tables_end_up_consistent(mechanism: str, total: int | None, scale
 
 
 def test_error_falls_at_every_stage() -> None:
-    # Skewed margins and some dependence, as real tables have: a mixture of two products.
+    # Skewed margins and little dependence, as real tables have: a mixture of two products.
     skewed = [0.7 ** np.arange(8), 0.5 ** np.arange(6), 0.6 ** np.arange(5)]
     products = [np.einsum("i,j,k->ijk", *(s[::d] for s in skewed)) for d in (1, -1)]
-    joint = np.round(20_000 * (products[0] / products[0].sum() + 0.2 * products[1] / products[1].sum())).astype(int)
+    joint = np.round(20_000 * (products[0] / products[0].sum() + 0.02 * products[1] / products[1].sum())).astype(int)
     raw, adjusted, shrunk = [], [], []
     for seed in range(5):
         noisy = statistics(joint, 30.0, seed=seed)

@@ -121,9 +121,7 @@ def test_calls_never_repeat(mechanism: str, scale: int) -> None:
 
 def test_threads_draw_different_noise() -> None:
     found: list[bytes] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(noise.discrete_gaussian(3000, 500).tobytes())) for _ in range(8)
-    ]
+    threads = [threading.Thread(target=lambda: found.append(noise.discrete_gaussian(3000, 500).tobytes())) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
