@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 
 from dpsql import calls
+from dpsql.errors import DpsqlError
 from dpsql.udfs import instance_of, load
 
 
@@ -16,10 +17,10 @@ def _run(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.Duck
     if instance is None:
         load(con)
         instance = instance_of(con)
-    row = con.execute("SELECT current_database(), current_schema()").fetchone()
-    if instance is None or row is None:  # pragma: no cover -- load has just registered it
-        raise RuntimeError("dpsql could not be loaded on this connection")
-    return con.sql(f"FROM {calls.run(instance, name, given, database=row[0], schema=row[1])}")
+    if instance is None:  # pragma: no cover -- load has just registered it
+        raise DpsqlError("dpsql could not be loaded on this connection")
+    ((database, schema),) = con.execute("SELECT current_database(), current_schema()").fetchall()
+    return con.sql(f"FROM {calls.run(instance, name, given, database=database, schema=schema)}")
 
 
 def protect(

@@ -432,6 +432,8 @@ class Rewriter:
             return try_cast(call("abs", try_cast(given[0], "HUGEINT")), kind)
         if name == "mod":
             return self._arithmetic(exp.Mod(this=at.expressions[0].copy(), expression=at.expressions[1].copy()))
+        if name == "regexp_replace" and "\\" in given[2].name:
+            refuse("regexp_replace()", "no backslash in the replacement: a group that is not there would raise", at, self.scope.where)
         if name == "strptime":
             return call("try_strptime", *given)
         if name in ("coalesce", "ifnull"):

@@ -59,7 +59,7 @@ FUNCTIONS: dict[str, Spec] = {
     **_specs("ann", "substring substr", 2),
     **_specs("ai", "left right"),
     **_specs("ass", "regexp_matches regexp_full_match", 2),
-    **_specs("asss", "regexp_replace", 3),
+    **_specs("asss", "regexp_replace", 3),  # the replacement without a backslash
     **_specs("asn", "regexp_extract", 2),
     **_specs("asn", "split_part"),
     **_specs("a", "abs sign floor ceil ceiling cbrt exp atan degrees radians isnan isinf isfinite"),
@@ -198,8 +198,8 @@ def cast_is_safe(source: str, target: str) -> bool:
         return is_number(source)
     if target == "FLOAT":
         return source in INTEGERS or width is not None
-    if target == "BOOLEAN":
-        return source in INTEGERS
+    if target == "BOOLEAN" or source == "BOOLEAN":
+        return {source, target} <= {"BOOLEAN", "VARCHAR", *INTEGERS}
     if target == "VARCHAR":
         return source.split("(")[0] in _TEXT_SOURCES
     to_width, to_scale = _decimal(target)

@@ -76,10 +76,10 @@ def test_nothing_but_the_noisy_counts_depends_on_a_row(tmp_path, caplog, monkeyp
         return np.arange(counts.size, dtype=np.int64).reshape(counts.shape) % 7
 
     monkeypatch.setattr(noise, "add_noise", blind)
-    one = observe(tmp_path / "one", caplog, None)
-    printed = capfd.readouterr()
-    other = observe(tmp_path / "other", caplog, extra)
-    assert capfd.readouterr() == printed
+    seen = []
+    for folder, row in (("one", None), ("other", extra)):  # one line of code for both: DuckDB 1.x quotes it
+        seen.append(observe(tmp_path / folder, caplog, row) | {"printed": str(capfd.readouterr())})
+    one, other = seen
     assert one.keys() == other.keys()
     assert sum(name.endswith(".parquet") for name in one) >= 5
     for name, value in one.items():

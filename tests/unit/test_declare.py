@@ -11,6 +11,8 @@ from dpsql import sqltypes
 from dpsql.declare import MAX_BINS, declare, empty_bin, self_declared
 from dpsql.errors import ArgumentError, DomainError
 
+DAY = "2020-01-01"
+
 
 def given(sql_type, **arguments):
     return declare("x", sql_type, **{"nullable": False, **arguments})
@@ -24,7 +26,8 @@ def test_numeric_edges_are_those_of_linspace(lower, upper, bins):
 @pytest.mark.parametrize(
     ("sql_type", "lower", "upper", "bins"),
     [
-        ("INTEGER", 1, 5, 5), ("INTEGER", 0, 100, 20), ("BOOLEAN", None, None, None), ("DOUBLE", 0, 1, 20),
+        ("INTEGER", 1, 5, 5), ("INTEGER", 0, 100, 20), ("BOOLEAN", None, None, None),
+        ("DOUBLE", 0, 1, 20),
         ("DATE", "2020-01-01", "2020-01-05", 4), ("DATE", "2000-01-01", "2020-01-01", 20), ("DECIMAL(4,1)", 0, 1, 11), ("UTINYINT", 250, 300, 1),
     ],
 )  # fmt: skip
@@ -47,8 +50,8 @@ def test_date_bins_are_whole_days_of_nearly_equal_width():
     ("sql_type", "lower", "upper", "bins", "edges"),
     [
         ("TIMESTAMP", "2020-01-01", "2020-01-02", 2, ("2020-01-01 00:00:00", "2020-01-01 12:00:00", "2020-01-02 00:00:00")),
-        ("TIMESTAMP_S", "2020-01-01", "2020-01-01T00:00:03", 2, ("2020-01-01 00:00:00", "2020-01-01 00:00:01", "2020-01-01 00:00:03")),
-        ("TIMESTAMP WITH TIME ZONE", "2020-01-01 02:00+02:00", "2020-01-02", 1, ("2020-01-01 00:00:00+00", "2020-01-02 00:00:00+00")),
+        ("TIMESTAMP_S", "2020-01-01", "2020-01-01T00:00:03", 2, (f"{DAY} 00:00:00", f"{DAY} 00:00:01", f"{DAY} 00:00:03")),
+        ("TIMESTAMP WITH TIME ZONE", "2020-01-01 02:00+02:00", "2020-01-02", 1, (f"{DAY} 00:00:00+00", "2020-01-02 00:00:00+00")),
         ("TIME", "08:00", "09:00:00.5", 1, ("08:00:00", "09:00:00.500000")),
         ("DATE", dt.date(2020, 1, 1), dt.datetime(2020, 1, 3), 2, ("2020-01-01", "2020-01-02", "2020-01-03")),
     ],

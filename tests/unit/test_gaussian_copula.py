@@ -76,7 +76,9 @@ def test_two_way_tables_of_rows_are_those_of_the_original(mixed, mixed_model) ->
 def test_one_way_tables_of_rows_are_the_fitted_ones(mixed_model) -> None:
     rows = drawn(mixed_model, 20_000)
     got = np.concatenate([np.bincount(rows[:, i], minlength=c) for i, c in enumerate(mixed_model.sizes)])
-    assert np.abs(got - 20_000 * mixed_model.shares).max() < 20  # independent rows would miss by 70
+    miss = np.abs(got - 20_000 * mixed_model.shares)
+    assert miss.mean() < 6  # independent rows: about 30
+    assert miss.max() < 40
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 4097])
@@ -110,8 +112,8 @@ def test_calibration_beats_the_plain_copula(mixed) -> None:
     given, errors = exact_statistics(codes, sizes), []
     for steps in (0, 150):
         rows = drawn(COPULA.fit(given, {"calibration_steps": steps}), 20_000)
-        pairs = itertools.combinations(range(5), 2)
-        errors.append(sum(np.abs(pair_table(rows, i, j, sizes) / 4 - pair_table(codes, i, j, sizes)).sum() for i, j in pairs))
+        tables = [(pair_table(x, i, j, sizes) for x in (rows, codes)) for i, j in itertools.combinations(range(5), 2)]
+        errors.append(sum(np.abs(drawn_table / 4 - exact).sum() for drawn_table, exact in tables))
     assert errors[1] < 0.7 * errors[0]
 
 
@@ -121,7 +123,8 @@ def test_calibration_beats_the_plain_copula(mixed) -> None:
 def test_degenerate_tables(output: str, sizes, cell: int) -> None:
     plan = COPULA.plan(sizes, {})
     tables = {c: np.full([sizes[i] for i in c], cell) for c in plan.cliques}
-    model = COPULA.fit(Statistics(sizes, tables, dict.fromkeys(tables, 20.0)), {"output": output, "calibration_steps": 3})
+    options = {"output": output, "calibration_steps": 3}
+    model = COPULA.fit(Statistics(sizes, tables, dict.fromkeys(tables, 20.0)), options)
     assert model.rows >= 0
     assert cell > 0 or COPULA.total(model) == 0
     draw = COPULA.sample if output == "decoded" else COPULA.sample_one_hot
@@ -167,6 +170,7 @@ def test_plan_lists_all_tables_once() -> None:
         ({"calibration_steps": -1}, "from 0 to 100000"),
         ({"calibration_steps": 1.5}, "from 0 to 100000"),
         ({"calibration_steps": True}, "from 0 to 100000"),
+        ({"calibration_steps": "some"}, "'auto' or a whole number"),
         ({"one_way_weight": -1}, "from 0 to 1000"),
         ({"one_way_weight": float("nan")}, "from 0 to 1000"),
         ({"one_way_weight": "much"}, "from 0 to 1000"),
