@@ -50,7 +50,7 @@ from sqlglot.tokens import TokenType
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source_catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
 from dpsql.source_model import UNIT, OutputColumn, Source, TableId, fold, identifier
-from dpsql.source_parse import QUERY, parse, render, tokens
+from dpsql.source_parse import QUERY, agree, parse, render, tokens
 from dpsql.source_plan import check
 from dpsql.source_relations import Analysis, View
 
@@ -127,8 +127,10 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
     cursor = catalog.cursor
     view = View(((database, schema),))
     named = _named(catalog, text, database, schema)
-    tree = parse(cursor, text) if named is None else exp.Select(expressions=[exp.Star()]).from_(_reference(named))
+    tree = parse(text) if named is None else exp.Select(expressions=[exp.Star()]).from_(_reference(named))
     relation = analysis.select(tree, view)
+    if named is None:
+        agree(cursor, text, tree)
     for position in relation.unnamed:
         raise ArgumentError("source", render(tree.expressions[position]), "this expression has no name: give it one with AS")
     table = analysis.table

@@ -57,13 +57,11 @@ def tokens(text: str) -> list[Token]:
         return []
 
 
-def parse(cursor: duckdb.DuckDBPyConnection, text: str, where: str = "") -> exp.Select:
-    """Return the tree of the one SELECT that a text holds.
+def parse(text: str, where: str = "") -> exp.Select:
+    """Return the tree of the one SELECT that a text holds; :func:`agree` is to be asked about it before it is used.
 
     Parameters
     ----------
-    cursor : DuckDB cursor
-        For DuckDB's parser; nothing is bound or run.
     text : str
     where : str
         The view the text comes from, for messages.
@@ -71,7 +69,7 @@ def parse(cursor: duckdb.DuckDBPyConnection, text: str, where: str = "") -> exp.
     Raises
     ------
     UnsupportedQuery
-        If the text is not exactly one SELECT, or the two parsers read it differently.
+        If the text is not exactly one SELECT.
     """
     read = tokens(text)
     if read and read[0].token_type not in QUERY:
@@ -94,7 +92,6 @@ def parse(cursor: duckdb.DuckDBPyConnection, text: str, where: str = "") -> exp.
     if not isinstance(tree, exp.Select):
         kind = "set operation" if isinstance(tree, exp.SetOperation) else tree.key.upper()
         refuse(kind, _ONE_SELECT, tree, where)
-    _agree(cursor, text, tree, where)
     return tree
 
 
@@ -109,8 +106,17 @@ def serialized(cursor: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any]:
     return dict(json.loads(row[0])) if row else {"error": True, "error_message": ""}
 
 
-def _agree(cursor: duckdb.DuckDBPyConnection, text: str, tree: exp.Expression, where: str) -> None:
-    """Refuse a text that DuckDB's parser reads otherwise than sqlglot's, judged by what sqlglot writes back."""
+def agree(cursor: duckdb.DuckDBPyConnection, text: str, tree: exp.Expression, where: str = "") -> None:
+    """Refuse a text that DuckDB's parser reads otherwise than sqlglot's, judged by what sqlglot writes back.
+
+    Parameters
+    ----------
+    cursor : DuckDB cursor
+        For DuckDB's parser; nothing is bound or run.
+    text, where : str
+    tree : sqlglot expression
+        What :func:`parse` made of the text.
+    """
     ours = serialized(cursor, render(tree))
     theirs = serialized(cursor, text)
     if theirs.get("error"):
@@ -148,6 +154,10 @@ def _normal(node: Any) -> Any:
         return _type(out)
     if node.get("class") == "FUNCTION":
         out["function_name"] = str(node["function_name"]).lower()
+        if out["function_name"] == "date_part":  # EXTRACT(dow FROM d) comes back as EXTRACT(DAYOFWEEK FROM d)
+            given = out.get("children") or out.get("arguments")
+            part = json.dumps(given[0]).lower().replace("dayofweek", "dow").replace("dayofyear", "doy")
+            given[0] = json.loads(part)
         if out["function_name"] in _NEGATED:
             out["function_name"] = _NEGATED[out["function_name"]]
             return _negation(out)

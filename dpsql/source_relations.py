@@ -13,7 +13,7 @@ from dpsql.errors import ArgumentError, NotProtected
 from dpsql.source_catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns, table_expression
 from dpsql.source_expressions import Item, Rewriter, Scope, empty_relation
 from dpsql.source_model import RESERVED, UNIT, Column, TableId, fold, identifier, literal, quoted, refuse
-from dpsql.source_parse import parse, render, tokens, used
+from dpsql.source_parse import agree, parse, render, tokens, used
 
 DEEPEST = 24
 """Views, CTEs and subqueries may be nested this deep."""
@@ -239,7 +239,10 @@ class Analysis:
         home = (entry.table.database, entry.table.schema)
         homes = (home,) if fold(home[1]) == "main" else (home, (home[0], "main"))
         inside = View(homes, where, (*view.stack, entry.table), view.depth + 1)
-        inner = self.select(parse(self.catalog.cursor, view_query(entry.sql, where), where), inside)
+        text = view_query(entry.sql, where)
+        tree = parse(text, where)
+        inner = self.select(tree, inside)
+        agree(self.catalog.cursor, text, tree, where)  # before DuckDB binds the view: that may run what is in it
         self.named.append((node, entry.table))
         described = self.catalog.describe(f"SELECT * FROM {entry.table.sql}")  # noqa: S608 -- quoted by TableId
         if [d.sql_type for d in described] != [c.sql_type for c in inner.columns]:

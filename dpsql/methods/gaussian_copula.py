@@ -34,6 +34,7 @@ from dpsql.bivariate_normal import latent_correlation
 from dpsql.consistency import ADJUSTMENTS, SHRINKAGES, ConsistentTables, consistent_tables
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
+from dpsql.methods.blas import one_blas_thread
 from dpsql.methods.latent_fit import Float32, Schedule, block_starts, calibrate
 from dpsql.methods.latent_sampling import sample_codes, sample_thresholded
 from dpsql.nearest_correlation import lift_spectrum, nearest_correlation
@@ -172,6 +173,11 @@ class GaussianCopula:
         Privacy: post-processing.
         """
         chosen = self._checked(options)
+        with one_blas_thread():
+            return self._fitted(statistics, chosen)
+
+    @staticmethod
+    def _fitted(statistics: Statistics, chosen: Mapping[str, Any]) -> CopulaModel:
         tables = consistent_tables(statistics, adjustment=chosen["consistency"], shrinkage=chosen["shrinkage"])
         rows, shares = round(tables.total), np.concatenate(tables.one_way)
         if chosen["output"] == "one_hot":

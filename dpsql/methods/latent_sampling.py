@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.methods.blas import one_blas_thread
 from dpsql.methods.latent_fit import Float32, block_starts, choice_probabilities, even_normals
 
 FloatArray = npt.NDArray[np.float64]
@@ -69,18 +70,31 @@ def sample_codes(
     """
     starts, counts = block_starts(sizes), np.asarray(sizes, np.intp)
     for size in block_lengths(offsets.size, rows):
-        # A short block is cut from a longer one: over a few rows the shares could only be met by spoiling the rest.
-        length = max(size, _SHORTEST_BLOCK)
-        factors = even_normals(loadings.shape[1], length, rng)[:, :length]
-        utilities = loadings @ factors
-        utilities += offsets[:, None]
-        part = choice_probabilities(utilities[:, :_SHORTEST_BLOCK].copy(), starts, counts)
-        slopes = length * (part * (1.0 - part)).mean(1, dtype=np.float64)
-        noise = rng.standard_exponential(utilities.shape, dtype=np.float32)
-        np.maximum(noise, np.float32(1e-30), out=noise)
-        utilities -= np.log(noise, out=noise)
-        codes = _decode_to_shares(utilities, starts, counts, length * shares, slopes)
-        yield codes[:size]
+        yield _one_block(loadings, offsets, starts, counts, shares, size, rng)
+
+
+def _one_block(
+    loadings: Float32,
+    offsets: Float32,
+    starts: IndexArray,
+    counts: IndexArray,
+    shares: FloatArray,
+    size: int,
+    rng: np.random.Generator,
+) -> CodeArray:
+    """Draw `size` rows at once."""
+    # A short block is cut from a longer one: over a few rows the shares could only be met by spoiling the rest.
+    length = max(size, _SHORTEST_BLOCK)
+    with one_blas_thread():
+        utilities: Float32 = loadings @ even_normals(loadings.shape[1], length, rng)[:, :length]
+    utilities += offsets[:, None]
+    part = choice_probabilities(utilities[:, :_SHORTEST_BLOCK].copy(), starts, counts)
+    slopes = length * (part * (1.0 - part)).mean(1, dtype=np.float64)
+    noise = rng.standard_exponential(utilities.shape, dtype=np.float32)
+    np.maximum(noise, np.float32(1e-30), out=noise)
+    utilities -= np.log(noise, out=noise)
+    codes = _decode_to_shares(utilities, starts, counts, length * shares, slopes)
+    return codes[:size]
 
 
 def _decode_to_shares(
@@ -140,5 +154,6 @@ def sample_thresholded(
     """
     limits = thresholds.astype(np.float32)
     for size in block_lengths(thresholds.size, rows):
-        latent = rng.standard_normal((size, factor.shape[1]), dtype=np.float32) @ factor.T
+        with one_blas_thread():
+            latent = rng.standard_normal((size, factor.shape[1]), dtype=np.float32) @ factor.T
         yield (latent > limits).astype(np.uint8)

@@ -28,7 +28,8 @@ def test_numeric_edges_are_those_of_linspace(lower, upper, bins):
     [
         ("INTEGER", 1, 5, 5), ("INTEGER", 0, 100, 20), ("BOOLEAN", None, None, None),
         ("DOUBLE", 0, 1, 20),
-        ("DATE", "2020-01-01", "2020-01-05", 4), ("DATE", "2000-01-01", "2020-01-01", 20), ("DECIMAL(4,1)", 0, 1, 11), ("UTINYINT", 250, 300, 1),
+        ("DATE", "2020-01-01", "2020-01-05", 4), ("DATE", "2000-01-01", "2020-01-01", 20),
+        ("DECIMAL(4,1)", 0, 1, 11), ("UTINYINT", 250, 300, 1),
     ],
 )  # fmt: skip
 def test_default_bins(sql_type, lower, upper, bins):
