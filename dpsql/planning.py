@@ -108,7 +108,7 @@ def request(protected: ProtectedSource, operation: str, given: Mapping[str, Any]
         max_contributions=protection.max_contributions,
         accountant=protection.budget.accountant,
         calibration=options.get("accountant"),
-        weights=measured.weights or None,
+        weights=measured.weights if len(set(measured.weights)) > 1 else None,
     )
     plan = Plan(
         domain=domain,

@@ -56,6 +56,7 @@ _UNITS = {
 _PARTS = _UNITS | {
     "dow", "dayofweek", "isodow", "doy", "dayofyear", "isoyear", "yearweek", "epoch", "era", "microseconds", "milliseconds",
 }  # fmt: skip
+_TIME_PARTS = ("hour", "minute", "second", "millisecond", "microsecond")
 _STORED = {
     "to_years": "YEAR", "to_quarters": "QUARTER", "to_months": "MONTH", "to_weeks": "WEEK", "to_days": "DAY", "to_hours": "HOUR",
     "to_minutes": "MINUTE", "to_seconds": "SECOND",
@@ -387,14 +388,15 @@ class Rewriter:
         kinds = spec.kinds + spec.kinds[-1:] * (len(given) - len(spec.kinds) if spec.many else 0)
         if not spec.least <= len(given) <= len(kinds):
             refuse(f"{name}()", f"takes {spec.least} to {len(spec.kinds)} arguments here", at, self.scope.where)
-        values = [self._argument(name, k, a) for k, a in zip(kinds, given, strict=False)]
+        part = given[0].name.lower() if name in ("date_part", "datepart") else ""
+        values = [self._argument(name, k, a, part) for k, a in zip(kinds, given, strict=False)]
         if spec.kinds == "stt":  # a date next to a timestamp: within the guarded years the conversion can't fail
             types = [self.scope.type_of(v) for v in values[1:]]
             if sorted(types) == ["DATE", "TIMESTAMP"]:
                 values[1:] = [try_cast(v, "TIMESTAMP") if t == "DATE" else v for v, t in zip(values[1:], types, strict=True)]
         return self._written(name, values, at)
 
-    def _argument(self, name: str, kind: str, node: exp.Expression) -> exp.Expression:
+    def _argument(self, name: str, kind: str, node: exp.Expression, part: str) -> exp.Expression:
         """Return an argument, checked and guarded as its kind (``Spec.kinds``) wants it."""
         if kind in "sni":
             return self._constant(name, kind, node)
@@ -405,7 +407,7 @@ class Rewriter:
         if kind in "tc":
             if sql_type in TEMPORAL:
                 return guard_temporal(value, sql_type)
-            if (kind == "c" or name in ("date_part", "datepart")) and sql_type == "TIME":
+            if sql_type == "TIME" and (kind == "c" or part in _TIME_PARTS):
                 return value
             refuse(f"{name}()", f"needs a DATE or TIMESTAMP, not {sql_type}; CAST it", node, self.scope.where)
         if not is_number(sql_type):

@@ -188,6 +188,8 @@ def cast_is_safe(source: str, target: str) -> bool:
     --------
     >>> cast_is_safe("INTEGER", "BIGINT"), cast_is_safe("BIGINT", "INTEGER"), cast_is_safe("VARCHAR", "INTEGER")
     (True, False, False)
+    >>> cast_is_safe("BOOLEAN", "INTEGER"), cast_is_safe("VARCHAR", "BOOLEAN")
+    (True, False)
     >>> cast_is_safe("INTEGER", "DECIMAL(11,1)"), cast_is_safe("INTEGER", "DECIMAL(10,1)")
     (True, False)
     """
@@ -198,8 +200,10 @@ def cast_is_safe(source: str, target: str) -> bool:
         return is_number(source)
     if target == "FLOAT":
         return source in INTEGERS or width is not None
-    if target == "BOOLEAN" or source == "BOOLEAN":
-        return {source, target} <= {"BOOLEAN", "VARCHAR", *INTEGERS}
+    if target == "BOOLEAN":
+        return source in INTEGERS
+    if source == "BOOLEAN" and target in INTEGERS:
+        return True
     if target == "VARCHAR":
         return source.split("(")[0] in _TEXT_SOURCES
     to_width, to_scale = _decimal(target)

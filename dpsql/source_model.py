@@ -167,7 +167,8 @@ def place(node: exp.Expression | None) -> str:
     if node is not None:
         for part in node.walk():
             if "line" in part.meta:
-                return f" (line {part.meta['line']}, column {part.meta['col']})"
+                length = part.meta.get("end", 0) - part.meta.get("start", 0)  # sqlglot keeps the column of the last letter
+                return f" (line {part.meta['line']}, column {part.meta['col'] - length})"
     return ""
 
 

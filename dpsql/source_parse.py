@@ -163,6 +163,8 @@ def _normal(node: Any) -> Any:
             return _negation(out)
     if node.get("type") == "OPERATOR_IS_NOT_NULL":
         return _negation({**out, "type": "OPERATOR_IS_NULL"})
+    if node.get("type") == "COMPARE_DISTINCT_FROM":
+        return _negation({**out, "type": "COMPARE_NOT_DISTINCT_FROM"})
     if node.get("type") == "COMPARE_NOT_IN":
         return _negation({**out, "type": "COMPARE_IN"})
     if node.get("class") == "OPERATOR" and node.get("type") == "OPERATOR_NOT":

@@ -153,8 +153,9 @@ def _check_cast(catalog: Catalog, node: Node) -> None:
     source, target = type_text(_type_of(child)), type_text(node["return_type"])
     if cast_is_safe(source, target):
         return
-    if child.get("expression_class") == "BOUND_CONSTANT":
-        _check_constant(catalog, child["value"], source, node["return_type"])
+    constant = _constant(child)
+    if constant is not None:
+        _check_constant(catalog, constant, node["return_type"])
     else:
         raise UnsupportedQuery(
             f"an implicit conversion of {source} to {target}",
@@ -162,27 +163,41 @@ def _check_cast(catalog: Catalog, node: Node) -> None:
         )
 
 
-def _check_constant(catalog: Catalog, value: Node, source: str, target: Node) -> None:
-    """Refuse a conversion of a constant that fails."""
+def _constant(node: Node) -> tuple[str, str] | None:
+    """Return a constant, perhaps under conversions, as SQL with one parameter and its value; None for anything else."""
+    if node.get("type") == "OPERATOR_CAST":
+        inner = _constant(node["child"] if "child" in node else node["children"][0])
+        return (f"TRY_CAST({inner[0]} AS {_sql_type(node['return_type'])})", inner[1]) if inner else None
+    if node.get("expression_class") != "BOUND_CONSTANT":
+        return None
+    value, source = node["value"], type_text(node["value"]["type"])
     if value.get("is_null"):
-        return
+        return "NULL", ""
     text = str(value.get("value"))
-    kind = type_text(target)
     if decimal_width(source):  # serialized without the point
         text = str(Decimal(int(text)).scaleb(-int(value["type"]["type_info"]["scale"])))
-    if kind == "ENUM":
-        kind = f"ENUM({', '.join(literal(str(label)) for label in target['type_info']['values'])})"
-    if source in ("VARCHAR", "DOUBLE", "FLOAT", *INTEGERS, *WIDE) or decimal_width(source):
-        try:
-            row = catalog.cursor.execute(
-                f"SELECT TRY_CAST(CAST(?::VARCHAR AS {source}) AS {kind}) IS NOT NULL",  # noqa: S608 -- types of a plan
-                [text],
-            ).fetchone()
-        except duckdb.Error:
-            row = None
-        if row and row[0]:
-            return
-    raise UnsupportedQuery(f"the constant {text!r}", f"it can't be converted to {kind}; write one of that type")
+    known = source in ("VARCHAR", "DOUBLE", "FLOAT", "BOOLEAN", *INTEGERS, *WIDE) or decimal_width(source)
+    return (f"CAST(?::VARCHAR AS {source})", text) if known else None
+
+
+def _check_constant(catalog: Catalog, constant: tuple[str, str], target: Node) -> None:
+    """Refuse a conversion of a constant that fails."""
+    sql, text = constant
+    if sql == "NULL":
+        return
+    try:
+        row = catalog.cursor.execute(f"SELECT TRY_CAST({sql} AS {_sql_type(target)}) IS NOT NULL", [text]).fetchone()  # noqa: S608
+    except duckdb.Error:
+        row = None
+    if not row or not row[0]:
+        raise UnsupportedQuery(f"the constant {text!r}", f"it can't be converted to {type_text(target)}; write one of that type")
+
+
+def _sql_type(kind: Node) -> str:
+    """Return a serialized type as SQL; nested types become what no conversion accepts."""
+    if kind["id"] == "ENUM":
+        return f"ENUM({', '.join(literal(str(label)) for label in kind['type_info']['values'])})"
+    return type_text(kind)
 
 
 def _type_of(node: Node) -> Node:

@@ -298,7 +298,8 @@ class Analysis:
             refuse(f"{kind} JOIN".strip(), "only JOIN and LEFT JOIN to a public table ON its key", join, view.where)
         if not join.args.get("on") and not join.args.get("using"):
             refuse("JOIN without ON", "every row would meet every row; write JOIN public ON a = public.key", join, view.where)
-        if not isinstance(join.this, exp.Table):
+        named = join.this.name if isinstance(join.this, exp.Table) and len(join.this.parts) == 1 else None
+        if not isinstance(join.this, exp.Table) or any(name == fold(named or "") for name, _ in view.ctes):
             refuse("JOIN", "only a base table may be joined, no subquery or CTE; make it a table first", join, view.where)
         if not scope.items[0].protected:
             entry = self._table(join.this, view)

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
+
+from threadpoolctl import threadpool_limits
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Return a context in which BLAS uses one thread, where `threadpoolctl` is installed; else one that does nothing.
+    """Return a context in which BLAS uses one thread.
 
     Products of a few hundred rows gain little from a second thread, and where another process or DuckDB's own workers
     hold a core, OpenBLAS waits for it at every product: a fit of 2 seconds was seen to take 32. One thread also makes
     the order of summation, so the fit, independent of the number of cores.
 
-    Returns
-    -------
-    context manager
-
     Notes
     -----
     Privacy: none.
     """
-    try:
-        library = importlib.import_module("threadpoolctl")
-    except ImportError:
-        return nullcontext()
-    limits: AbstractContextManager[object] = library.threadpool_limits(limits=1, user_api="blas")
+    limits: AbstractContextManager[object] = threadpool_limits(limits=1, user_api="blas")
     return limits

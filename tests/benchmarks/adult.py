@@ -31,7 +31,9 @@ PUBLISHED = {
     },
     "target": {1: (None, None, None, None, 30, None), 2: (10, 90, 14, 220, 18, 3200), 3: (None,) * 6},
 }
-SECONDS = 5.0
+PUBLISHED_OPTIONS = (
+    "{'mechanism': 'laplace', 'accountant': 'advanced', 'output': 'one_hot', 'consistency': 'none', 'shrinkage': 'none'}"
+)
 
 
 def shared_folder() -> Path:
@@ -58,7 +60,7 @@ def prepare(path: Path, data: Path, neighbors: str) -> duckdb.DuckDBPyConnection
 
 def one_run(data: Path, mode: str) -> tuple[dict[int, tuple[float, ...]], dict[str, float]]:
     """Return the errors per k and the seconds per stage of one run."""
-    options = {"decoded": "", "published": ", options := {'mechanism': 'laplace', 'accountant': 'advanced', 'output': 'one_hot'}"}[mode]
+    options = {"decoded": "", "published": f", options := {PUBLISHED_OPTIONS}"}[mode]
     with tempfile.TemporaryDirectory() as folder:
         con = prepare(Path(folder) / "adult.duckdb", data, "add_remove")
         started = time.perf_counter()

@@ -115,6 +115,13 @@ def test_categories_of_every_type(folder, sql_type, values, outside, nullable):
     round_trip(declare("x", sql_type, nullable=nullable, categories=listed, outside=outside), folder)
 
 
+@pytest.mark.parametrize(("sql_type", "step"), [("DOUBLE", 2.0**-52), ("FLOAT", 2.0**-23)])
+def test_bins_of_one_or_two_floats(folder, sql_type, step):
+    """Where rounding would often reach the right edge, which belongs to the next bin."""
+    edges = tuple(1 + step * i for i in (0, 1, 2, 4, 5, 7))
+    round_trip(Attribute("x", sql_type, "numeric", edges=edges, nullable=False), folder, copies=100)
+
+
 @given(edge=FLOATS, scale=st.integers(0, 38))
 def test_the_first_value_at_or_above_an_edge_is_exact(edge, scale):
     assume(abs(edge) < 1e300)

@@ -169,6 +169,12 @@ def test_every_set_of_rows_is_kept_equally_often(connection, values, most):
     assert stats.chisquare(list(seen.values()), frequencies).pvalue > 1e-6
 
 
+def test_units_with_equal_rows_choose_independently(connection):
+    """Were the unit not part of the key, all of them would keep the same row, and the counts would be off by thousands."""
+    values = [(f"u{u}", v) for u in range(2000) for v in "abcd"]
+    assert stats.chisquare(np.bincount(kept(connection, values, 1, SALT), minlength=4)).pvalue > 1e-6
+
+
 def test_another_salt_keeps_other_rows_of_the_same_unit(connection):
     seen = [kept(connection, [("x", v) for v in "abcd"], 1, secrets.token_hex(16))[0] for _ in range(150)]
     assert stats.chisquare(np.bincount(seen, minlength=4)).pvalue > 1e-6

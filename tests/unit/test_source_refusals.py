@@ -255,7 +255,7 @@ def test_refused_by_construct(database, text):
 
 
 def test_place_of_the_construct(database):
-    with pytest.raises(UnsupportedQuery, match=r"sum\(\) \(line 2, column 4\).*mixes rows"):
+    with pytest.raises(UnsupportedQuery, match=r"sum\(\) \(line 2, column 1\).*mixes rows"):
         check(database, "SELECT age,\nsum(age) AS s\nFROM adult")
     with pytest.raises(UnsupportedQuery, match=r'GROUP BY in view "memory"."main"."vagg" \(line 1'):
         check(database, "SELECT n FROM vagg")
