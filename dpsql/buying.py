@@ -20,10 +20,10 @@ import numpy as np
 
 from dpsql import encoding, noise, release
 from dpsql.counting import count_tables
-from dpsql.errors import DpsqlError, ReleaseError
+from dpsql.errors import DpsqlError, LedgerError, ReleaseError
 from dpsql.ledger import Purchase
 from dpsql.methods.base import IntArray
-from dpsql.planning import Request, canonical_parameters, release_name, request
+from dpsql.planning import Request, canonical_parameters, release_name, request, total_is_public
 from dpsql.progress import Progress
 from dpsql.protected import ProtectedSource, resolve
 from dpsql.release import Plan, Release
@@ -65,25 +65,26 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
     protected = resolve(context, str(given.get("source") or ""))
     identifier_ = release.release_id(protected.key, operation, protected.query, release_name(given))
     with context.instance.lock(identifier_):
-        store = context.store(protected.books.database)
-        path = release.path_of(store, identifier_)
         purchase = protected.ledger.purchase(identifier_)
-        if purchase is not None:
-            check_same(purchase, operation, given)
-            if purchase.status == "stored":
-                return release.read(context.cursor, path)
-            plan = Plan.from_json(purchase.plan)
+        if purchase is None:
+            purchase = _charge(context, protected, identifier_, request(protected, operation, given))
         else:
-            plan = _charge(context, protected, identifier_, request(protected, operation, given))
-            _prepare(protected, identifier_, path)
+            check_same(protected, purchase, operation, given)
+        path = release.path_of(context.store(protected.books.database), identifier_, purchase.charge["hash"])
+        if purchase.status == "charged":
+            purchase = measure(context, protected, purchase, path, progress)
         if not path.is_file():
-            measure(context, protected, identifier_, plan, progress)
-        protected.ledger.mark(identifier_, "store")
-        return release.read(context.cursor, path)
+            release.publish(release.draft_of(path, str(purchase.contents)), path)
+        return release.read(context.cursor, path, purchase.contents)
 
 
-def check_same(purchase: Purchase, operation: str, given: Mapping[str, Any]) -> None:
+def check_same(protected: ProtectedSource, purchase: Purchase, operation: str, given: Mapping[str, Any]) -> None:
     """Refuse a call that names a bought release but asks for something else."""
+    if (purchase.operation, purchase.query) != (operation, protected.query):
+        raise ReleaseError(
+            f"release {purchase.release!r} belongs to another call, which by accident has the same identifier; "
+            "say release := 'another name'"
+        )
     filled = {**given, "epsilon": purchase.parameters["epsilon"] if given.get("epsilon") is None else given["epsilon"]}
     asked = canonical_parameters(operation, filled)
     for name, value in asked.items():
@@ -95,9 +96,10 @@ def check_same(purchase: Purchase, operation: str, given: Mapping[str, Any]) -> 
             )
 
 
-def _charge(context: Context, protected: ProtectedSource, name: str, wanted: Request) -> Plan:
+def _charge(context: Context, protected: ProtectedSource, name: str, wanted: Request) -> Purchase:
     """Charge for a new release, after everything that can be checked without reading a row has been."""
-    release.check_store(context.cursor, context.store(protected.books.database))
+    store = context.store(protected.books.database)
+    release.check_store(context.cursor, store)
     _bind(context, protected, wanted.plan)
     protected.ledger.charge(
         name,
@@ -109,7 +111,7 @@ def _charge(context: Context, protected: ProtectedSource, name: str, wanted: Req
         versions=versions(),
         advice="Ask for a smaller epsilon (FROM dp_budget() shows what is left), or reread a release that was bought (FROM dp_releases()).",
     )
-    return wanted.plan
+    return _prepare(protected, name, store)
 
 
 def _bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
@@ -126,29 +128,66 @@ def _bounding(protected: ProtectedSource) -> dict[str, Any]:
     return {"unit": unit, "max_contributions": protected.protection.max_contributions, "salt": secrets.token_hex(16)}
 
 
-def _prepare(protected: ProtectedSource, name: str, path: Path) -> None:
+def _prepare(protected: ProtectedSource, name: str, store: Path) -> Purchase:
     """Do what is left to do before the first row is read; a failure here is refunded."""
     try:
-        release.remove_leftovers(path)
-        path.unlink(missing_ok=True)  # a file without a charge in the books is not this release
+        purchase = _in_force(protected, name)
+        release.remove_leftovers(release.path_of(store, name, purchase.charge["hash"]))
     except BaseException:
         protected.ledger.mark(name, "refund")
         raise
+    return purchase
 
 
-def measure(context: Context, protected: ProtectedSource, name: str, plan: Plan, progress: Progress) -> Release:
+def _in_force(protected: ProtectedSource, name: str) -> Purchase:
+    purchase = protected.ledger.purchase(name)
+    if purchase is None:
+        raise ReleaseError(f"release {name!r} is not charged; nothing is read")
+    return purchase
+
+
+def measure(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress) -> Purchase:
     """Read the rows, count, add noise, store: the only place where a protected row is touched.
+
+    Returns
+    -------
+    Purchase
+        As it is now in the books: stored, with the hash of the noisy counts. The file is a draft of ``path``.
 
     Privacy
     -------
-    The exact counts leave this function only with noise of ``plan.scales`` on every cell. A failure says nothing about rows.
+    The exact counts leave this function only with noise of ``plan.scales`` on every cell. A failure says nothing about rows. Noise
+    that was drawn but is not in the ledger is never shown, so a second try under the same charge is not a second release.
     """
-    cursor = context.cursor
-    path = release.path_of(context.store(protected.books.database), name)
+    plan, name = Plan.from_json(purchase.plan), purchase.release
+    check_total(protected, plan, name)
     release.remove_leftovers(path)
-    purchase = protected.ledger.purchase(name)
-    if purchase is None:  # pragma: no cover -- the caller has charged
-        raise ReleaseError(f"release {name!r} is not charged; nothing is read")
+    contents = _measure(context.cursor, protected, purchase, path, progress)
+    try:
+        protected.ledger.mark(name, "store", contents)
+    except LedgerError:  # rolled back: these counts are not the release's
+        release.draft_of(path, contents).unlink(missing_ok=True)
+        raise
+    now = _in_force(protected, name)
+    if now.contents != contents:  # another process was faster
+        release.draft_of(path, contents).unlink(missing_ok=True)
+    return now
+
+
+def check_total(protected: ProtectedSource, plan: Plan, name: str) -> None:
+    """Refuse to finish a release with a public number of rows from a source that has changed so that the number is private."""
+    if plan.public_total and not total_is_public(protected, plan.domain):
+        raise ReleaseError(
+            f"release {name!r} was charged for a source with a public number of rows, and the source was changed before it was read: "
+            "rows may be left out of it now. Put it back as it was to finish the release, or buy another: release := 'another name'"
+        )
+
+
+def _measure(
+    cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress
+) -> str:
+    """Write a draft with fresh noise; return the hash of its counts."""
+    plan = Plan.from_json(purchase.plan)
     try:
         with progress.stage("encode"):
             codes = encoding.encode(cursor, protected.source.sql, plan.domain, **_bounding(protected))
@@ -161,13 +200,13 @@ def measure(context: Context, protected: ProtectedSource, name: str, plan: Plan,
         with progress.stage("noise"):
             flat = add_noise(plan, np.concatenate([tables[clique].ravel() for clique in plan.cliques]))
         with progress.stage("store"):
-            return release.write(cursor, path, plan, flat, manifest(protected, name, purchase, total))
-    except duckdb.InterruptException:
+            return release.write(cursor, path, plan, flat, manifest(protected, purchase, total))
+    except (duckdb.InterruptException, DpsqlError):
         raise
-    except duckdb.Error as error:
+    except Exception as error:
         raise DpsqlError(
-            f"release {name!r}: reading or storing failed ({type(error).__name__}); the text is withheld because it could show "
-            "a value. The charge stands; the same call tries again without another one"
+            f"release {purchase.release!r}: reading or storing failed ({type(error).__name__}); the text is withheld because it could "
+            "show a value. The charge stands; the same call tries again without another one"
         ) from None
 
 
@@ -190,11 +229,11 @@ def add_noise(plan: Plan, flat: IntArray) -> IntArray:
     return noisy
 
 
-def manifest(protected: ProtectedSource, name: str, purchase: Purchase, total: int | None) -> dict[str, Any]:
+def manifest(protected: ProtectedSource, purchase: Purchase, total: int | None) -> dict[str, Any]:
     """Return the provenance that is stored with a release."""
     contract = protected.protection
     return {
-        "release": name,
+        "release": purchase.release,
         "source": protected.key,
         "operation": purchase.operation,
         "query": protected.query,

@@ -121,7 +121,8 @@ class Decoder:
         if self.parsed.family == "float":
             value: exp.Expression = column
         elif self.parsed.family == "temporal":
-            value = _moment(text, column)
+            # Nanoseconds may be as far apart as int64 reaches.
+            value = _moment(text, column if self._exact else _cast(self._large(column), "BIGINT"))
         elif self._exact:
             value = _from_units(self.parsed, column)
         else:

@@ -86,8 +86,7 @@ def relation(bought: Release, path: Path) -> str:
     """Return the drawn rows in the types of the source, some of which (ENUM, HUGEINT, TIMESTAMP_S) Parquet does not have."""
     if bought.plan.options.get("output") == "one_hot":
         return parquet(path)
-    casts = (f"{identifier(a.name)}::{a.sql_type} AS {identifier(a.name)}" for a in bought.plan.domain.attributes)
-    return f"(SELECT {', '.join(casts)} FROM {parquet(path)})"  # noqa: S608 -- names quoted, types as DuckDB spelled them
+    return f"({decoding.rows_sql(bought.plan.domain, path)})"
 
 
 def _name(bought: Release, count: int, seed: int | None) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dpsql import arguments, release
+from dpsql import arguments, methods, release
 from dpsql.accounting import expected_absolute_error, fits, remaining
 from dpsql.planning import Request, request
 from dpsql.protected import ProtectedSource, resolve
@@ -93,13 +93,11 @@ def expected_error(plan: Plan, k: int) -> float | None:
 def estimate(plan: Plan, rows: int) -> tuple[float, float]:
     """Return a rough forecast of seconds and megabytes on two cores, for a table of ``rows`` rows.
 
-    The costs per unit were fitted to the runs of ``tests/benchmarks/adult.py``; within a factor of three there.
+    The costs per unit were fitted to runs of the benchmarks; within a factor of three there.
     """
-    columns = sum(plan.domain.sizes)
-    count = 0.3 + 4e-9 * rows * len(plan.cliques) + 1e-6 * plan.cells
-    memory = 150 + 1e-6 * (plan.cells * 40 + rows * len(plan.domain.sizes) * 2)
-    if plan.method is None:
-        return round(count, 2), round(memory)
-    fit = 0.5 + 2e-5 * plan.cells + 3e-8 * columns**3
-    draw = 4e-10 * rows * columns**2 + 2e-7 * rows * len(plan.domain.sizes)
-    return round(count + fit + draw, 2), round(memory + 1e-6 * 8 * (10 * columns**2 + 70_000 * columns))
+    seconds = 0.3 + 4e-9 * rows * len(plan.cliques) + 1e-6 * plan.cells
+    megabytes = 150 + 1e-6 * (plan.cells * 40 + rows * len(plan.domain.sizes) * 2)
+    if plan.method is not None:
+        more = methods.get(plan.method).forecast(plan.domain.sizes, rows, plan.options)
+        seconds, megabytes = seconds + more[0], megabytes + more[1]
+    return round(seconds, 2), round(megabytes)

@@ -45,6 +45,7 @@ FIELDS = {
     "max_contributions": "INTEGER",
     "accountant": "VARCHAR",
     "versions": "VARCHAR",
+    "contents": "VARCHAR",
     "previous": "VARCHAR",
 }
 _TRIES = 200
@@ -66,7 +67,8 @@ class Protection:
 class Purchase:
     """A charge as the ledger knows it: what was asked for, what it paid for, and how far it came.
 
-    ``status`` is 'charged' until the release is stored, then 'stored'; ``charge`` is what it cost, in texts.
+    ``status`` is 'charged' until the release is stored, then 'stored'; ``charge`` is what it cost, in texts. ``contents`` is the
+    SHA-256 of the noisy counts that were stored: no others are ever shown.
     """
 
     release: str
@@ -76,6 +78,7 @@ class Purchase:
     plan: dict[str, Any]
     charge: dict[str, Any]
     status: str = "charged"
+    contents: str | None = None
 
 
 class Ledger:
@@ -105,7 +108,7 @@ class Ledger:
         counted: dict[str, Charge] = {}
         for action, release, rho, epsilon, delta, events in rows:
             if action == "refund":
-                del counted[release]
+                counted.pop(release, None)  # an edited book may refund what it never charged
             else:
                 counted[release] = charge_from_row(rho, epsilon, delta, events)
         return list(counted.values())
@@ -114,9 +117,9 @@ class Ledger:
         """Return the charge of a release, or None if there is none that counts."""
         if not self.books.exist():
             return None
-        columns = "action, operation, query, parameters, plan, rho::VARCHAR, epsilon::VARCHAR, delta::VARCHAR, events, hash"
+        columns = "action, operation, query, parameters, plan, contents, rho::VARCHAR, epsilon::VARCHAR, delta::VARCHAR, events, hash"
         found: Purchase | None = None
-        for action, operation, query, parameters, plan, *cost in self._rows(columns, "release = ?", [release]):
+        for action, operation, query, parameters, plan, contents, *cost in self._rows(columns, "release = ?", [release]):
             if action == "charge":
                 charge = dict(zip(("rho", "epsilon", "delta", "events", "hash"), cost, strict=True))
                 charge["events"] = json.loads(charge["events"])
@@ -124,7 +127,7 @@ class Ledger:
             elif action == "refund":
                 found = None
             elif found is not None:
-                found = dataclasses.replace(found, status="stored")
+                found = dataclasses.replace(found, status="stored", contents=contents)
         return found
 
     def protect(self, wanted: Protection) -> str:
@@ -207,14 +210,17 @@ class Ledger:
 
         self._append(decide)
 
-    def mark(self, release: str, action: str) -> None:
-        """Write that a charged release is stored ('store'), or that it is refunded because no row was read ('refund')."""
+    def mark(self, release: str, action: str, contents: str | None = None) -> None:
+        """Write that a charged release is stored ('store'), or that it is refunded because no row was read ('refund').
+
+        The first 'store' decides which noisy counts (``contents``, their SHA-256) are the release; a later one changes nothing.
+        """
 
         def decide() -> dict[str, Any] | None:
             purchase = self.purchase(release)
             if purchase is None or purchase.status == "stored":
                 return None
-            return {"action": action, "release": release}
+            return {"action": action, "release": release, "contents": contents}
 
         self._append(decide)
 

@@ -3,11 +3,16 @@
 A release file holds the columns ``tbl, cell, n`` (position of the table in the plan, position of the cell in row-major
 order, noisy count) and, as Parquet metadata under the key ``dpsql``, a manifest in JSON: what was asked for, the plan with its
 public domain, the charge, the contract and the versions. It needs neither the raw data nor the books: copied to another
-machine it can be sampled there. Files appear whole or not at all.
+machine it can be sampled there.
+
+The noise of one charge is drawn once. A finished file is first a *draft*, hidden and named by the SHA-256 of its noisy counts. Then
+the ledger says that these are the release's, and only then the file gets its name, which holds the hash of the charge. So a crash,
+another store or another database with a table of the same name never shows two draws, or one release in the place of another.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -24,6 +29,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 
+from dpsql import sqltypes
 from dpsql.domain import Domain
 from dpsql.errors import ReleaseError
 from dpsql.methods.base import Clique, IntArray, Statistics
@@ -172,11 +178,16 @@ def valid_identifier(identifier: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9_-]+", identifier) is not None
 
 
-def path_of(store: Path, identifier: str) -> Path:
-    """Return where the store keeps a release."""
-    if not valid_identifier(identifier):
+def path_of(store: Path, identifier: str, charge_hash: str) -> Path:
+    """Return where the store keeps the release that a charge (the hash of its ledger entry) has paid for."""
+    if not valid_identifier(identifier) or not re.fullmatch(r"[0-9a-f]{64}", charge_hash):
         raise ReleaseError(f"release = {identifier!r}: not an identifier of a release; FROM dp_releases() lists them")
-    return store / (identifier + SUFFIX)
+    return store / f"{identifier}.{charge_hash[:16]}{SUFFIX}"
+
+
+def stored_files(store: Path) -> list[tuple[str, Path]]:
+    """Return identifier and path of every release in a store."""
+    return sorted((path.name.split(".", 1)[0], path) for path in store.glob("*" + SUFFIX) if not path.name.startswith("."))
 
 
 def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
@@ -192,13 +203,17 @@ def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
             "Give another one with dpsql.load(con, store='folder')"
         ) from None
     finally:
-        probe.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
 
 
 def write(
     cursor: duckdb.DuckDBPyConnection, path: Path, plan: Plan, flat: IntArray, manifest: Mapping[str, Any]
-) -> Release:
-    """Store noisy counts and manifest; the file appears under its name only when it is complete and on disk."""
+) -> str:
+    """Write noisy counts and manifest to a draft of ``path``, complete and on disk; return the SHA-256 of the counts.
+
+    `publish` shows it, once the ledger knows this hash.
+    """
     lengths = [plan.domain.cells(clique) for clique in plan.cliques]
     frame = pd.DataFrame(
         {
@@ -207,26 +222,35 @@ def write(
             "n": flat,
         }
     )
-    full = {"format": FORMAT, **manifest, "plan": plan.to_json(), "sha256": hashlib.sha256(flat.tobytes()).hexdigest()}
+    contents = hashlib.sha256(flat.tobytes()).hexdigest()
+    full = {"format": FORMAT, **manifest, "plan": plan.to_json(), "sha256": contents}
     text = json.dumps(full, sort_keys=True, ensure_ascii=False)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    partial = draft_of(path, contents)
     name = f"dpsql_{uuid.uuid4().hex}"
     cursor.register(name, frame)
     try:
         options = f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{dpsql: {literal(text)}}})"
         cursor.execute(f"COPY (FROM {name}) TO {literal(str(partial))} {options}")
-        publish(partial, path)
+        with partial.open("rb+") as handle:
+            os.fsync(handle.fileno())
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     finally:
         cursor.unregister(name)
-        partial.unlink(missing_ok=True)
-    return Release(path, full)
+    return contents
 
 
-def publish(partial: Path, path: Path) -> None:
-    """Give a finished file its name, surviving a crash at any point."""
-    with partial.open("rb+") as handle:
-        os.fsync(handle.fileno())
-    partial.replace(path)
+def draft_of(path: Path, contents: str) -> Path:
+    """Return the hidden name of a finished file that the ledger does not know yet."""
+    return path.with_name(f".{path.name}.{contents}")
+
+
+def publish(draft: Path, path: Path) -> None:
+    """Give a finished file its name, surviving a crash at any point; nothing happens where there is no draft."""
+    if not draft.is_file():
+        return
+    draft.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -235,18 +259,18 @@ def publish(partial: Path, path: Path) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove files that a killed process left half written for this release."""
+    """Remove drafts that a killed process left for this charge; only while the ledger knows none of them."""
     for leftover in path.parent.glob(f".{path.name}.*"):
         leftover.unlink(missing_ok=True)
 
 
-def read(cursor: duckdb.DuckDBPyConnection, path: Path) -> Release:
-    """Open a stored or exported release.
+def read(cursor: duckdb.DuckDBPyConnection, path: Path, contents: str | None = None) -> Release:
+    """Open a stored or exported release; ``contents`` is the SHA-256 that the ledger has of its counts, where it has one.
 
     Raises
     ------
     ReleaseError
-        There is no such file, or it is not a release of a known format.
+        There is no such file, DuckDB may not read it, it is not a release of a known format, or not the one in the ledger.
     """
     if not path.is_file():
         raise ReleaseError(f"{path} is not there: the release store was moved or cleaned; restore it from a backup")
@@ -254,6 +278,8 @@ def read(cursor: duckdb.DuckDBPyConnection, path: Path) -> Release:
         rows = cursor.execute(
             f"SELECT decode(value) FROM parquet_kv_metadata({literal(str(path))}) WHERE decode(key) = 'dpsql'"  # noqa: S608
         ).fetchall()
+    except duckdb.PermissionException as error:
+        raise ReleaseError(f"{path} may not be read by this session: {str(error).splitlines()[0]}") from None
     except duckdb.Error:
         rows = []
     manifest = json.loads(rows[0][0]) if rows else {}
@@ -262,4 +288,22 @@ def read(cursor: duckdb.DuckDBPyConnection, path: Path) -> Release:
             f"{path} is not a dpsql release of format {FORMAT} (found: {manifest.get('format')!r}); "
             "dp_export writes such files, a newer dpsql may read newer formats"
         )
-    return Release(path, manifest)
+    if contents is not None and manifest.get("sha256") != contents:
+        raise ReleaseError(f"{path} is not the release that the ledger knows: it was edited or replaced; restore it from a backup")
+    found = Release(path, manifest)
+    check_plan(found)
+    return found
+
+
+def check_plan(found: Release) -> None:
+    """Refuse a release whose plan is not one: an exported file comes from elsewhere, and its types become SQL text."""
+    try:
+        plan = found.plan
+        good = valid_identifier(found.identifier) and all(
+            sqltypes.parse(a.sql_type).family != "other" and a.kind in ("categorical", "numeric", "temporal") for a in plan.domain.attributes
+        )
+        good = good and all(0 <= i < len(plan.domain.attributes) for clique in plan.cliques for i in clique)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        good = False
+    if not good:
+        raise ReleaseError(f"{found.path} is damaged or was edited: its plan cannot be read; restore it from a backup")

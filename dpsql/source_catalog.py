@@ -12,7 +12,7 @@ import duckdb
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from dpsql.errors import ArgumentError
+from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source_model import TableId, fold, quoted, refuse
 from dpsql.source_parse import tokens
 
@@ -27,6 +27,13 @@ _FIND = """
 SELECT database_name, schema_name, table_name, 'table', sql, internal FROM system.main.duckdb_tables()
 WHERE system.main.lower(table_name) = system.main.lower($name) UNION ALL
 SELECT database_name, schema_name, view_name, 'view', sql, internal FROM system.main.duckdb_views() WHERE system.main.lower(view_name) = system.main.lower($name)
+"""
+_KEYS = """
+SELECT constraint_column_names FROM system.main.duckdb_constraints() WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE')
+AND database_name = $database AND schema_name = $schema AND table_name = $name
+"""
+_ENUMS = """
+SELECT database_name, schema_name, type_name, labels FROM system.main.duckdb_types() WHERE logical_type = 'ENUM'
 """
 _FUNCTIONS = """
 SELECT function_name, function_type, parameter_types, varargs, return_type, stability, has_side_effects, macro_definition,
@@ -63,7 +70,7 @@ class Catalog:
     def find(self, database: str, schema: str, name: str) -> Entry | None:
         """Return the table or view of this name, compared as DuckDB does."""
         wanted = (fold(database), fold(schema), fold(name))
-        for found in self.cursor.execute(_FIND, {"name": name}).fetchall():
+        for found in _rows(self.cursor, _FIND, {"name": name}):
             if tuple(fold(part) for part in found[:3]) == wanted:
                 _forbid_system(*found[:3], internal=found[5])
                 return Entry(TableId(*found[:3]), found[3] == "view", found[4] or "")
@@ -112,18 +119,13 @@ class Catalog:
 
     def keys(self, table: TableId) -> list[list[str]]:
         """Return the columns of each PRIMARY KEY and UNIQUE constraint of a table."""
-        rows = self.cursor.execute(
-            "SELECT constraint_column_names FROM system.main.duckdb_constraints() WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') "
-            "AND database_name = ? AND schema_name = ? AND table_name = ?",
-            [table.database, table.schema, table.name],
-        ).fetchall()
+        where = {"database": table.database, "schema": table.schema, "name": table.name}
+        rows = _rows(self.cursor, _KEYS, where)
         return [list(row[0]) for row in rows]
 
     def enum_labels(self, parts: list[str], homes: list[tuple[str, str]]) -> list[str] | None:
         """Return the labels of a user's ENUM type, or None if there is no such type."""
-        rows = self.cursor.execute(
-            "SELECT database_name, schema_name, type_name, labels FROM system.main.duckdb_types() WHERE logical_type = 'ENUM'"
-        ).fetchall()
+        rows = _rows(self.cursor, _ENUMS, {})
         places = homes if len(parts) == 1 else [(homes[0][0], parts[0])] if len(parts) == 2 else [(parts[0], parts[1])]
         for home in places:
             wanted = (fold(home[0]), fold(home[1]), fold(parts[-1]))
@@ -145,8 +147,18 @@ def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [""])[0]
 
 
+def _rows(cursor: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[Row]:
+    """Return the rows of a query on the catalog. On DuckDB 1.4 a macro called duckdb_tables breaks even ``system.main.duckdb_tables``."""
+    try:
+        return cursor.execute(query, parameters).fetchall() if parameters else cursor.execute(query).fetchall()
+    except duckdb.Error as error:
+        raise UnsupportedQuery(
+            "the catalog of this database", f"it does not answer ({first_line(error)}); DROP macros that are called duckdb_..."
+        ) from None
+
+
 def _functions(cursor: duckdb.DuckDBPyConnection, names: list[str]) -> set[Row]:
-    rows = cursor.execute(_FUNCTIONS, {"names": names}).fetchall()
+    rows = _rows(cursor, _FUNCTIONS, {"names": names})
     return {tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in rows}
 
 

@@ -20,5 +20,6 @@ sha256(concat(
     coalesce(strlen(max_contributions::VARCHAR) || ':' || max_contributions::VARCHAR, '-'),
     coalesce(strlen(accountant) || ':' || accountant, '-'),
     coalesce(strlen(versions) || ':' || versions, '-'),
+    coalesce(strlen(contents) || ':' || contents, '-'),
     coalesce(strlen(previous) || ':' || previous, '-')
 ))

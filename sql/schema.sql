@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS {books}.ledger (
     max_contributions INTEGER,
     accountant VARCHAR,
     versions VARCHAR,                     -- JSON: dpsql, duckdb, numpy
+    contents VARCHAR,                     -- of a 'store' entry: SHA-256 of the noisy counts, which makes them the only ones
     previous VARCHAR NOT NULL,            -- hash of the entry before
     hash VARCHAR NOT NULL,
     PRIMARY KEY (source, entry)

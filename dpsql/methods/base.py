@@ -81,6 +81,10 @@ class Method(Protocol):
         """Return the number of rows that the noisy statistics suggest (at least 0)."""
         ...
 
+    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
+        """Return roughly the seconds and megabytes that fitting and drawing take on two cores. No data is seen."""
+        ...
+
     def sample(self, model: Any, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
         """Yield blocks of shape (at most ``block``, m) of attribute codes, ``rows`` rows in total."""
         ...

@@ -82,6 +82,11 @@ def test_dates_and_times(folder, sql_type, moments, nullable):
     round_trip(attribute, folder)
 
 
+@pytest.mark.parametrize("bins", [1, 2, 5])
+def test_the_whole_range_of_nanoseconds(folder, bins):
+    round_trip(declare("x", "TIMESTAMP_NS", nullable=True, lower="1677-09-22", upper="2262-04-11", bins=bins), folder, copies=200)
+
+
 @given(
     categories=st.lists(
         st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0")), min_size=1, max_size=8, unique=True

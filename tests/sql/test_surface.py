@@ -291,3 +291,16 @@ def test_python_functions_have_the_same_names_and_answers(con, charges):
         dpsql.synthesize(con, "people", epsilon=100.0, release="too much")
     assert caught.value.requested > caught.value.remaining
     assert charges() == 2
+
+
+def test_an_imported_release_cannot_bring_sql(con, tmp_path):
+    rows_of(con)
+    name = con.execute("SELECT release FROM dp_releases()").fetchone()[0]
+    path = tmp_path / "people.duckdb.dpsql" / f"{name}.release.parquet"
+    manifest = con.execute(f"SELECT decode(value) FROM parquet_kv_metadata('{path}') WHERE decode(key) = 'dpsql'").fetchone()[0]
+    evil = manifest.replace("SMALLINT", "SMALLINT) AS age, (SELECT max(person) FROM people")
+    assert evil != manifest
+    quoted = evil.replace("'", "''")
+    con.execute(f"COPY (FROM '{path}') TO '{tmp_path / 'evil.parquet'}' (FORMAT parquet, KV_METADATA {{dpsql: '{quoted}'}})")
+    with pytest.raises(duckdb.Error, match="damaged or was edited"):
+        con.execute(f"FROM dp_import('{tmp_path / 'evil.parquet'}')")
