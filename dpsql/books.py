@@ -108,6 +108,17 @@ class Books:
         return {attribute.name: attribute for attribute in attributes}
 
 
+    def charges_of(self, release: str) -> list[str]:
+        """Return the hashes of the ledger entries that charged for a release, the newest first."""
+        if not self.exist():
+            return []
+        rows = self.cursor.execute(
+            f"SELECT hash FROM {self.table('ledger')} WHERE release = ? AND action = 'charge' ORDER BY written_at DESC",  # noqa: S608
+            [release],
+        ).fetchall()
+        return [str(found) for (found,) in rows]
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text: DuckDB appends the statement below it."""
     return str(error).split("\n", 1)[0]

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql import encoding, noise, release
+from dpsql import arguments, encoding, noise, release
 from dpsql.counting import count_tables
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError
 from dpsql.ledger import Purchase
@@ -62,15 +62,18 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
     BudgetExceeded
         The budget does not cover it.
     """
-    protected = resolve(context, str(given.get("source") or ""))
+    protected = resolve(context, arguments.text(given, "source"))
     identifier_ = release.release_id(protected.key, operation, protected.query, release_name(given))
     with context.instance.lock(identifier_):
+        store = context.store(protected.books.database)
         purchase = protected.ledger.purchase(identifier_)
-        if purchase is None:
-            purchase = _charge(context, protected, identifier_, request(protected, operation, given))
-        else:
+        if purchase is not None:
             check_same(protected, purchase, operation, given)
-        path = release.path_of(context.store(protected.books.database), identifier_, purchase.charge["hash"])
+        if purchase is None or purchase.status == "charged":
+            release.check_store(context.cursor, store)
+        if purchase is None:
+            purchase = _charge(context, protected, store, identifier_, request(protected, operation, given))
+        path = release.path_of(store, identifier_, purchase.charge["hash"])
         if purchase.status == "charged":
             purchase = measure(context, protected, purchase, path, progress)
         if not path.is_file():
@@ -96,10 +99,8 @@ def check_same(protected: ProtectedSource, purchase: Purchase, operation: str, g
             )
 
 
-def _charge(context: Context, protected: ProtectedSource, name: str, wanted: Request) -> Purchase:
+def _charge(context: Context, protected: ProtectedSource, store: Path, name: str, wanted: Request) -> Purchase:
     """Charge for a new release, after everything that can be checked without reading a row has been."""
-    store = context.store(protected.books.database)
-    release.check_store(context.cursor, store)
     _bind(context, protected, wanted.plan)
     protected.ledger.charge(
         name,

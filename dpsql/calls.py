@@ -28,7 +28,7 @@ def synthesize(context: Context, given: Mapping[str, Any]) -> str:
     rows, seed = _draw(given)
     target = given.get("into")
     if target is not None:
-        drawing.table_name(context, arguments.text(given, "into"))
+        drawing.check_target(context, arguments.text(given, "into"))
     with Progress("dp_synthesize", STAGES) as progress:
         bought = buying.buy(context, "synthesize", given, progress)
         path = drawing.rows(context, bought, rows, seed, progress)
@@ -69,7 +69,7 @@ def import_release(context: Context, given: Mapping[str, Any]) -> str:
     opened.statistics(context.cursor)
     store = context.store(context.database)
     store.mkdir(parents=True, exist_ok=True)
-    target = release.path_of(store, opened.identifier)
+    target = release.path_of(store, opened.identifier, opened.manifest["charge"]["hash"])
     if target.is_file() and release.read(context.cursor, target).manifest != opened.manifest:
         raise ReleaseError(f"release {opened.identifier!r} exists here with other contents ({target}); it was not replaced")
     if not target.is_file():

@@ -127,20 +127,19 @@ def _public_values(context: Context, taken: object) -> list[str]:
         table, column = [], ""
     if not table or not column:
         raise ArgumentError("categories_from", taken, "must be 'table.column' of a public table")
-    relation = identifier(*table)
-    try:
-        resolve(context, relation)
-    except NotProtected:
-        pass  # what is wanted: it reaches no protected table
-    else:
+    try:  # no views: a view over a public table can look into a protected one, in a subquery
+        public = find_table(context.cursor, identifier(*table), database=context.database, schema=context.schema)
+    except ArgumentError:
+        raise ArgumentError("categories_from", taken, "must be 'table.column' of a public table (not a view) that exists") from None
+    if ledger_of(context, public).protection() is not None:
         raise ArgumentError("categories_from", taken, "that table is protected, and a domain read off it would show its values")
-    full = identifier(*([context.database, context.schema, *table][-3:]))
-    try:
-        rows = context.cursor.execute(
-            f"SELECT DISTINCT {identifier(column)}::VARCHAR FROM {full} WHERE {identifier(column)} IS NOT NULL ORDER BY 1"  # noqa: S608
-        ).fetchall()
-    except duckdb.Error as error:
-        raise ArgumentError("categories_from", taken, str(error).splitlines()[0]) from None
+    spelled = {c.name.casefold(): c.name for c in relation_columns(context.cursor, public)}
+    if column.casefold() not in spelled:
+        raise ArgumentError("categories_from", taken, f"not a column of that table; it has {list(spelled.values())!r}")
+    name = identifier(spelled[column.casefold()])
+    rows = context.cursor.execute(
+        f"SELECT DISTINCT {name}::VARCHAR FROM {public.sql} WHERE {name} IS NOT NULL ORDER BY 1 LIMIT {MAX_CATEGORIES + 1}"  # noqa: S608
+    ).fetchall()
     return [value for (value,) in rows]
 
 

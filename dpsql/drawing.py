@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections import OrderedDict
@@ -12,7 +13,7 @@ import duckdb
 import numpy as np
 
 from dpsql import decoding, methods, release
-from dpsql.books import SCHEMA
+from dpsql.books import SCHEMA, Books
 from dpsql.errors import ArgumentError, ReleaseError
 from dpsql.methods.base import OneHotMethod
 from dpsql.progress import Progress
@@ -21,6 +22,7 @@ from dpsql.release import Release
 from dpsql.session import Context
 
 MAX_ROWS = 10_000_000_000
+_MADE = "dpsql: synthetic rows of "  # how the comment of a table of `into` begins
 _FITTED_MODELS = 4  # models kept in memory, so that drawing again does not fit again
 _models: OrderedDict[str, Any] = OrderedDict()
 _guard = threading.Lock()
@@ -112,19 +114,11 @@ def into(context: Context, path: Path, bought: Release, name: str) -> None:
     Raises
     ------
     ArgumentError
-        A table of that name exists and dpsql did not make it.
+        See `check_target`.
     """
-    parts = table_name(context, name)
-    quoted, marker = identifier(*parts), f"dpsql: synthetic rows of {bought.identifier}, {path.name}"
-    row = context.cursor.execute(
-        "SELECT comment FROM (SELECT database_name, schema_name, table_name AS name, comment FROM duckdb_tables() "
-        "UNION ALL SELECT database_name, schema_name, view_name, '' FROM duckdb_views()) "
-        "WHERE lower(database_name) = lower(?) AND lower(schema_name) = lower(?) AND lower(name) = lower(?)",
-        list(parts),
-    ).fetchone()
-    if row is not None and not str(row[0] or "").startswith("dpsql: synthetic rows of "):
-        raise ArgumentError("into", name, "a table of that name exists and was not made by dpsql; choose another name or drop it")
-    if row is not None and row[0] == marker:
+    quoted = identifier(*table_name(context, name))
+    marker = f"{_MADE}{bought.identifier}, {path.name}"
+    if check_target(context, name) == marker:
         return
     try:
         context.cursor.execute("BEGIN")
@@ -132,8 +126,38 @@ def into(context: Context, path: Path, bought: Release, name: str) -> None:
         context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(marker)}")
         context.cursor.execute("COMMIT")
     except duckdb.Error as error:
-        context.cursor.execute("ROLLBACK")
+        with contextlib.suppress(duckdb.Error):  # a failed COMMIT has ended the transaction already
+            context.cursor.execute("ROLLBACK")
         raise ArgumentError("into", name, f"the table cannot be created: {str(error).splitlines()[0]}") from None
+
+
+def check_target(context: Context, name: str) -> str:
+    """Check, before anything is charged, that the table ``name`` can be made; return the comment of the one dpsql made before.
+
+    Raises
+    ------
+    ArgumentError
+        It is not a table name, its schema is not there or not for writing, or another table has the name.
+    """
+    parts = table_name(context, name)
+    place = context.cursor.execute(
+        "SELECT count(*) FROM duckdb_schemas() s JOIN duckdb_databases() d USING (database_name) WHERE NOT d.internal AND NOT d.readonly "
+        "AND lower(database_name) = lower(?) AND lower(schema_name) = lower(?) "
+        "AND schema_name NOT IN ('information_schema', 'pg_catalog')",
+        list(parts[:2]),
+    ).fetchone()
+    if not place or not place[0]:
+        raise ArgumentError("into", name, f"there is no schema {identifier(*parts[:2])} that can be written; CREATE SCHEMA makes one")
+    row = context.cursor.execute(
+        "SELECT comment FROM (SELECT database_name, schema_name, table_name AS name, comment FROM duckdb_tables() "
+        "UNION ALL SELECT database_name, schema_name, view_name, '' FROM duckdb_views()) "
+        "WHERE lower(database_name) = lower(?) AND lower(schema_name) = lower(?) AND lower(name) = lower(?)",
+        list(parts),
+    ).fetchone()
+    comment = str(row[0] or "") if row else ""
+    if row is not None and not comment.startswith(_MADE):
+        raise ArgumentError("into", name, "a table of that name exists and was not made by dpsql; choose another name or drop it")
+    return comment
 
 
 def table_name(context: Context, name: str) -> tuple[str, str, str]:
@@ -163,11 +187,20 @@ def find(context: Context, identifier_: str) -> Release:
     ReleaseError
         There is none, or several.
     """
-    stores = list(dict.fromkeys(context.store(database) for database in context.databases()))
-    for store in stores:
-        if release.valid_identifier(identifier_) and release.path_of(store, identifier_).is_file():
-            return release.read(context.cursor, release.path_of(store, identifier_))
-    known = sorted(p.name.removesuffix(release.SUFFIX) for store in stores for p in store.glob("*" + release.SUFFIX))
+    for database in context.databases():  # what the books know comes first: a store may hold older or imported files too
+        for charge in Books(context.cursor, database).charges_of(identifier_):
+            path = release.path_of(context.store(database), identifier_, charge)
+            if path.is_file():
+                return release.read(context.cursor, path)
+    stores = dict.fromkeys(context.store(database) for database in context.databases())
+    files = [item for store in stores for item in release.stored_files(store)]
+    same = [path for known, path in files if known == identifier_]
+    if len(same) == 1:
+        return release.read(context.cursor, same[0])
+    if same:
+        listed = ", ".join(repr(str(path)) for path in same)
+        raise ReleaseError(f"release = {identifier_!r}: several files hold one of that identifier: {listed}; move all but one away")
+    known = sorted({known for known, _ in files})
     named = [item for item in known if item.rsplit("-", 1)[0].endswith("-" + identifier_)]
     if len(named) == 1:
         return find(context, named[0])

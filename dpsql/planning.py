@@ -48,7 +48,7 @@ def canonical_parameters(operation: str, given: Mapping[str, Any]) -> dict[str, 
         "columns": arguments.names(given, "columns"),
     }
     if operation == "marginals":
-        found["k"] = arguments.integer({"k": 1, **given}, "k", 1, 3)
+        found["k"] = arguments.integer(given, "k", 1, 3) or 1
         found["mechanism"] = arguments.choice(given, "mechanism", MECHANISMS)
         return found
     method = methods.get(arguments.text({**given, "method": given.get("method") or methods.DEFAULT}, "method"))

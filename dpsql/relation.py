@@ -70,7 +70,7 @@ def literal(value: Value) -> str:
     if isinstance(value, dt.datetime):
         return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
     if isinstance(value, str):
-        return exp.Literal.string(value).sql(dialect="duckdb")
+        return str(exp.Literal.string(value).sql(dialect="duckdb"))
     return "[" + ", ".join(literal(item) for item in value) + "]"
 
 

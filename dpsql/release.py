@@ -187,7 +187,7 @@ def path_of(store: Path, identifier: str, charge_hash: str) -> Path:
 
 def stored_files(store: Path) -> list[tuple[str, Path]]:
     """Return identifier and path of every release in a store."""
-    return sorted((path.name.split(".", 1)[0], path) for path in store.glob("*" + SUFFIX) if not path.name.startswith("."))
+    return sorted((path.name.split(".", 1)[0], path) for path in store.glob("*" + SUFFIX))
 
 
 def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
@@ -199,7 +199,7 @@ def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
         cursor.execute(f"SELECT probe FROM {parquet(probe)}").fetchall()  # noqa: S608
     except (OSError, duckdb.Error) as error:
         raise ReleaseError(
-            f"the release store {store} cannot be used ({str(error).splitlines()[0]}); nothing was charged. "
+            f"the release store {store} cannot be used ({str(error).splitlines()[0]}); no row was read and nothing more was charged. "
             "Give another one with dpsql.load(con, store='folder')"
         ) from None
     finally:
@@ -273,7 +273,10 @@ def read(cursor: duckdb.DuckDBPyConnection, path: Path, contents: str | None = N
         There is no such file, DuckDB may not read it, it is not a release of a known format, or not the one in the ledger.
     """
     if not path.is_file():
-        raise ReleaseError(f"{path} is not there: the release store was moved or cleaned; restore it from a backup")
+        raise ReleaseError(
+            f"{path} is not there: the release store was moved or cleaned; restore it from a backup, or "
+            "name the store that it is in: dpsql.load(con, store='folder')"
+        )
     try:
         rows = cursor.execute(
             f"SELECT decode(value) FROM parquet_kv_metadata({literal(str(path))}) WHERE decode(key) = 'dpsql'"  # noqa: S608

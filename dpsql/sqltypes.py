@@ -177,7 +177,7 @@ def first_at_or_above(edge: float, scale: int) -> int:
     """
     below = math.nextafter(edge, -math.inf)
     if math.isinf(below):
-        return math.ceil(Fraction(edge) * 10**scale)
+        return int(math.ceil(Fraction(edge) * 10**scale))
     # Values up to the midpoint round down to ``below``; at the midpoint itself the rule is ties to even.
     found: int = math.ceil((Fraction(edge) + Fraction(below)) / 2 * 10**scale)
     if found / 10**scale < edge:

@@ -64,7 +64,7 @@ def observe(folder: Path, caplog: pytest.LogCaptureFixture, extra: str | None) -
     for file in sorted((folder / "people.duckdb.dpsql").rglob("*")):
         if file.is_file():
             content = re.sub(rb'"(created|hash)": "[^"]*"', b"", file.read_bytes())
-            seen[file.name] = content
+            seen[re.sub(r"\.[0-9a-f]{16}\.", ".charge.", file.name)] = content  # the hash of an entry holds its time
     return seen
 
 
