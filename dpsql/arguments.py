@@ -30,7 +30,9 @@ def epsilon(arguments: Mapping[str, Any]) -> float:
     value = number(arguments, "epsilon")
     if value is None or not 0 < value <= 1000:
         raise ArgumentError(
-            "epsilon", arguments.get("epsilon"), "a number above 0 (and at most 1000) is required; smaller protects better, e.g. epsilon := 1.0"
+            "epsilon",
+            arguments.get("epsilon"),
+            "a number above 0 (and at most 1000) is required; smaller protects better, e.g. epsilon := 1.0",
         )
     return value
 
@@ -41,7 +43,7 @@ def delta(arguments: Mapping[str, Any]) -> float | None:
     if value is None:
         return None
     if not 0 <= value < 1 or 0 < value < 1e-30:
-        raise ArgumentError("delta", value, "must be 0, or between 1e-30 and 1; far below 1 / (number of people), e.g. delta := 1e-9")
+        raise ArgumentError("delta", value, "must be 0, or from 1e-30 to below 1; far below 1 / (number of people), e.g. 1e-9")
     return value
 
 

@@ -26,8 +26,8 @@ from dpsql.methods.base import IntArray
 from dpsql.planning import Request, canonical_parameters, release_name, request, total_is_public
 from dpsql.progress import Progress
 from dpsql.protected import ProtectedSource, resolve
-from dpsql.release import Plan, Release
 from dpsql.relation import identifier
+from dpsql.release import Plan, Release
 from dpsql.session import Context
 
 
@@ -110,7 +110,7 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
         plan=wanted.plan.to_json(),
         charge=wanted.calibration.charge,
         versions=versions(),
-        advice="Ask for a smaller epsilon (FROM dp_budget() shows what is left), or reread a release that was bought (FROM dp_releases()).",
+        advice="Ask for a smaller epsilon (FROM dp_budget() shows what is left), or reread what was bought (FROM dp_releases()).",
     )
     return _prepare(protected, name, store)
 
@@ -179,8 +179,9 @@ def check_total(protected: ProtectedSource, plan: Plan, name: str) -> None:
     """Refuse to finish a release with a public number of rows from a source that has changed so that the number is private."""
     if plan.public_total and not total_is_public(protected, plan.domain):
         raise ReleaseError(
-            f"release {name!r} was charged for a source with a public number of rows, and the source was changed before it was read: "
-            "rows may be left out of it now. Put it back as it was to finish the release, or buy another: release := 'another name'"
+            f"release {name!r} was charged for a source with a public number of rows, and the source was changed before it was "
+            "read: rows may be left out of it now. Put it back as it was to finish the release, or buy another one: "
+            "release := 'another name'"
         )
 
 
@@ -206,8 +207,8 @@ def _measure(
         raise
     except Exception as error:
         raise DpsqlError(
-            f"release {purchase.release!r}: reading or storing failed ({type(error).__name__}); the text is withheld because it could "
-            "show a value. The charge stands; the same call tries again without another one"
+            f"release {purchase.release!r}: reading or storing failed ({type(error).__name__}); the text is withheld because it "
+            "could show a value. The charge stands; the same call tries again without another one"
         ) from None
 
 

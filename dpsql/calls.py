@@ -100,6 +100,8 @@ CALLS: dict[str, Callable[[Context, Mapping[str, Any]], str]] = {
 def run(instance: Instance, name: str, given: Mapping[str, Any], *, database: str, schema: str) -> str:
     """Run a call and return the text of the relation that answers it."""
     if name not in CALLS:
-        raise DpsqlError(f"dp_{name} is not known to this dpsql: the file's macros are newer; update dpsql, or call dpsql.load(con) again")
+        raise DpsqlError(
+            f"dp_{name} is not known to this dpsql: the file's macros are newer; update dpsql, or call dpsql.load(con) again"
+        )
     with open_context(instance, database, schema) as context:
         return CALLS[name](context, given)

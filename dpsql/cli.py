@@ -54,7 +54,7 @@ def run_demo(database: str, rows: int, epsilon: float) -> None:
         show(
             con,
             "SELECT tables, cells, mechanism, round(noise_scale, 2) AS noise_scale, epsilon, epsilon_left_after "
-            f"FROM dp_plan('people', epsilon := {epsilon})",
+            f"FROM dp_plan('people', epsilon := {epsilon})",  # noqa: S608 -- a float
         )
         print("\n-- Spend: one statement from the raw table to a synthetic one")
         started = time.perf_counter()
@@ -64,8 +64,8 @@ def run_demo(database: str, rows: int, epsilon: float) -> None:
         print("\n-- How accurate is it? (compares with the raw table: for the custodian, not for publication)")
         show(
             con,
-            "SELECT k, queries, cells, round(tvd, 4) AS tvd, round(average_95, 1) AS average_95, round(average_100, 1) AS average_100, "
-            "round(maximum_100) AS maximum_100 FROM dp_evaluate('people', 'people_synth')",
+            "SELECT k, queries, cells, round(tvd, 4) AS tvd, round(average_95, 1) AS average_95, "
+            "round(average_100, 1) AS average_100, round(maximum_100) AS maximum_100 FROM dp_evaluate('people', 'people_synth')",
         )
         print("\n-- The books: what was spent")
         show(

@@ -12,10 +12,10 @@ from sqlglot import exp
 
 from dpsql import arguments, encoding
 from dpsql.accounting import ACCOUNTANTS, NEIGHBORS, Budget
+from dpsql.declare import MAX_VALUES, self_declared
 from dpsql.declare import declare as build_attribute
-from dpsql.declare import self_declared
 from dpsql.domain import OUTSIDE, Attribute
-from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected
+from dpsql.errors import ArgumentError, DomainError, DpsqlError
 from dpsql.evaluate import COLUMNS as EVALUATION_COLUMNS
 from dpsql.evaluate import evaluate as compare
 from dpsql.ledger import Protection
@@ -51,7 +51,9 @@ def protect(context: Context, given: Mapping[str, Any]) -> str:
     delta = arguments.delta(given)
     if accountant == "zcdp" and not delta:
         raise ArgumentError(
-            "delta", delta, "under the 'zcdp' accountant a budget needs a delta above 0, far below 1 / (number of people), e.g. delta := 1e-9"
+            "delta",
+            delta,
+            "under the 'zcdp' accountant a budget needs a delta above 0, far below 1 / (number of people), e.g. delta := 1e-9",
         )
     unit = given.get("privacy_unit")
     contributions = arguments.integer(given, "max_contributions", 1, 1_000_000) or 1
@@ -138,7 +140,7 @@ def _public_values(context: Context, taken: object) -> list[str]:
         raise ArgumentError("categories_from", taken, f"not a column of that table; it has {list(spelled.values())!r}")
     name = identifier(spelled[column.casefold()])
     rows = context.cursor.execute(
-        f"SELECT DISTINCT {name}::VARCHAR FROM {public.sql} WHERE {name} IS NOT NULL ORDER BY 1 LIMIT {MAX_CATEGORIES + 1}"  # noqa: S608
+        f"SELECT DISTINCT {name}::VARCHAR FROM {public.sql} WHERE {name} IS NOT NULL ORDER BY 1 LIMIT {MAX_VALUES + 1}"  # noqa: S608
     ).fetchall()
     return [value for (value,) in rows]
 
@@ -192,7 +194,8 @@ def evaluate(context: Context, given: Mapping[str, Any]) -> str:
             seed=arguments.integer({"seed": 7, **given}, "seed", 0, 2**62) or 0,
         )
     except duckdb.Error as error:
-        raise DpsqlError(f"dp_evaluate failed ({type(error).__name__}); the text is withheld because it could show a value") from None
+        name = type(error).__name__
+        raise DpsqlError(f"dp_evaluate failed ({name}); the text is withheld because it could show a value") from None
     return inline(EVALUATION_COLUMNS, rows)
 
 

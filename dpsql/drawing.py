@@ -141,13 +141,14 @@ def check_target(context: Context, name: str) -> str:
     """
     parts = table_name(context, name)
     place = context.cursor.execute(
-        "SELECT count(*) FROM duckdb_schemas() s JOIN duckdb_databases() d USING (database_name) WHERE NOT d.internal AND NOT d.readonly "
-        "AND lower(database_name) = lower(?) AND lower(schema_name) = lower(?) "
+        "SELECT count(*) FROM duckdb_schemas() s JOIN duckdb_databases() d USING (database_name) "
+        "WHERE NOT d.internal AND NOT d.readonly AND lower(database_name) = lower(?) AND lower(schema_name) = lower(?) "
         "AND schema_name NOT IN ('information_schema', 'pg_catalog')",
         list(parts[:2]),
     ).fetchone()
     if not place or not place[0]:
-        raise ArgumentError("into", name, f"there is no schema {identifier(*parts[:2])} that can be written; CREATE SCHEMA makes one")
+        schema = identifier(*parts[:2])
+        raise ArgumentError("into", name, f"there is no schema {schema} that can be written; CREATE SCHEMA makes one")
     row = context.cursor.execute(
         "SELECT comment FROM (SELECT database_name, schema_name, table_name AS name, comment FROM duckdb_tables() "
         "UNION ALL SELECT database_name, schema_name, view_name, '' FROM duckdb_views()) "

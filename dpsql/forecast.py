@@ -10,7 +10,7 @@ from dpsql import arguments, methods, release
 from dpsql.accounting import expected_absolute_error, fits, remaining
 from dpsql.planning import Request, request
 from dpsql.protected import ProtectedSource, resolve
-from dpsql.relation import inline
+from dpsql.relation import at_least, at_most, inline
 from dpsql.release import Plan
 from dpsql.session import Context
 
@@ -46,8 +46,9 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
             operation, wanted.plan.method, list(wanted.plan.domain.names), list(wanted.left_out), len(wanted.plan.cliques),
             wanted.plan.cells, wanted.plan.mechanism, wanted.calibration.method, float(max(wanted.plan.scales)),
             *(expected_error(wanted.plan, k) for k in (1, 2, 3)),
-            float(charge.epsilon), float(charge.delta), float(charge.rho), bought, affordable,
-            after.epsilon_left, after.delta_left, after.rho_left, seconds, megabytes, rows, name, _notes(protected, wanted, affordable),
+            at_most(float(charge.epsilon)), float(charge.delta), at_most(float(charge.rho)), bought, affordable,
+            at_least(after.epsilon_left), after.delta_left, None if after.rho_left is None else at_least(after.rho_left),
+            seconds, megabytes, rows, name, _notes(protected, wanted, affordable),
         )],
     )  # fmt: skip
 

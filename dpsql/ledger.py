@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 
 from dpsql import sql
-from dpsql.accounting import Budget, Charge, event_from_json, fits, shortfall
+from dpsql.accounting import Budget, Charge, event_from_json, fits, remaining, shortfall
 from dpsql.books import Books, first_line
 from dpsql.errors import BudgetExceeded, LedgerError
 
@@ -117,7 +117,8 @@ class Ledger:
         """Return the charge of a release, or None if there is none that counts."""
         if not self.books.exist():
             return None
-        columns = "action, operation, query, parameters, plan, contents, rho::VARCHAR, epsilon::VARCHAR, delta::VARCHAR, events, hash"
+        amounts = "rho::VARCHAR, epsilon::VARCHAR, delta::VARCHAR"
+        columns = f"action, operation, query, parameters, plan, contents, {amounts}, events, hash"
         found: Purchase | None = None
         for action, operation, query, parameters, plan, contents, *cost in self._rows(columns, "release = ?", [release]):
             if action == "charge":
@@ -191,7 +192,12 @@ class Ledger:
             spent = self.charges()
             if not fits(protection.budget, spent, charge):
                 missing = shortfall(protection.budget, spent, charge)
-                raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, advice)
+                if missing.unit == "rho":
+                    most = remaining(protection.budget, spent).epsilon_left
+                    hint = f"One more release with Gaussian noise can have epsilon := {most:g} at most. {advice}"
+                else:
+                    hint = advice
+                raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, hint)
             return {
                 "action": "charge",
                 "release": release,

@@ -55,7 +55,8 @@ def canonical_parameters(operation: str, given: Mapping[str, Any]) -> dict[str, 
     options = {**NOISE_OPTIONS, **method.options}
     for key, value in arguments.options(given).items():
         if key not in options:
-            raise ArgumentError("options", {key: value}, f"{method.name} has no such option; it has {', '.join(map(repr, options))}")
+            known = ", ".join(map(repr, options))
+            raise ArgumentError("options", {key: value}, f"{method.name} has no such option; it has {known}")
         options[key] = value
     arguments.choice(options, "mechanism", MECHANISMS)
     if options["accountant"] is not None:

@@ -19,7 +19,8 @@ class Progress:
     def __init__(self, label: str, stages: int, show: bool | None = None) -> None:
         disable = None if show is None else not show
         self.seconds: dict[str, float] = {}
-        self._bar = tqdm(total=stages, desc=label, delay=1, disable=disable, leave=False, bar_format="{desc} {bar} {postfix} {elapsed}")
+        shape = "{desc} {bar} {postfix} {elapsed}"
+        self._bar = tqdm(total=stages, desc=label, delay=1, disable=disable, leave=False, bar_format=shape)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -13,24 +13,30 @@ from dpsql.ledger import Ledger, Protection
 from dpsql.relation import identifier
 from dpsql.session import Context
 from dpsql.source import OutputColumn, Source, TableId, analyse
+from dpsql.source_model import fold
 
 
 def home(context: Context, table: TableId) -> str:
-    """Return the database whose books a table belongs to: its own; for a file the current one."""
-    return context.database if table.is_file else table.database
+    """Return the database whose books a table belongs to: its own; for a file the one that protects it, else the current one."""
+    if not table.is_file:
+        return table.database
+    for database in context.databases():  # USE another database, and the file must not look public
+        if Ledger(Books(context.cursor, database), key_of(table), context.user).protection() is not None:
+            return database
+    return context.database
 
 
 def key_of(table: TableId) -> str:
-    """Return the name under which the books know a table, whatever the database is attached as.
+    """Return the name under which the books know a table, whatever the database is attached as and in whatever case it is spelled.
 
     Examples
     --------
-    >>> key_of(TableId("census", "main", "adult"))
-    'main.adult'
+    >>> key_of(TableId("census", "main", "Adult")), key_of(TableId("census", "Odd one", "1a"))
+    ('main.adult', '"odd one"."1a"')
     """
     if table.is_file:
         return f"file:{table.name}"
-    return ".".join(part if part.isidentifier() and part.islower() else identifier(part) for part in (table.schema, table.name))
+    return ".".join(part if part.isidentifier() else identifier(part) for part in (fold(table.schema), fold(table.name)))
 
 
 def ledger_of(context: Context, table: TableId) -> Ledger:

@@ -41,7 +41,8 @@ def split_name(text: str) -> list[str]:
         parsed = sqlglot.parse_one(text, read="duckdb", into=exp.Table)
     except sqlglot.errors.SqlglotError:
         return []
-    if not isinstance(parsed, exp.Table) or any(value for key, value in parsed.args.items() if key not in ("this", "db", "catalog")):
+    names = ("this", "db", "catalog")
+    if not isinstance(parsed, exp.Table) or any(value for key, value in parsed.args.items() if key not in names):
         return []
     if not all(isinstance(part, exp.Identifier) for part in parsed.parts):
         return []
@@ -74,6 +75,31 @@ def literal(value: Value) -> str:
     return "[" + ", ".join(literal(item) for item in value) + "]"
 
 
+def at_most(value: float) -> float:
+    """Round up to six digits, for display: a loss of at most this.
+
+    Examples
+    --------
+    >>> at_most(0.9999996508594552), at_most(1.0235549822886587), at_most(0.0)
+    (1.0, 1.02356, 0.0)
+    """
+    return -at_least(-value)
+
+
+def at_least(value: float) -> float:
+    """Round down to six digits, for display: this much is left, or more.
+
+    Examples
+    --------
+    >>> at_least(0.32191897657009866), at_least(5.0)
+    (0.321918, 5.0)
+    """
+    shown = float(f"{value:.6g}")
+    if shown <= value:
+        return shown
+    return float(f"{shown - 10 ** (math.floor(math.log10(abs(value))) - 5):.6g}")
+
+
 def inline(columns: Mapping[str, str], rows: Sequence[Sequence[Value]]) -> str:
     """Return a relation that holds these rows as literals.
 
@@ -88,9 +114,9 @@ def inline(columns: Mapping[str, str], rows: Sequence[Sequence[Value]]) -> str:
     names = ", ".join(identifier(name) for name in columns)
     if not rows:
         nulls = ", ".join("NULL" for _ in columns)
-        return f"(SELECT {casts} FROM (VALUES ({nulls})) AS t({names}) WHERE false)"
+        return f"(SELECT {casts} FROM (VALUES ({nulls})) AS t({names}) WHERE false)"  # noqa: S608 -- quoted above
     values = ", ".join("(" + ", ".join(literal(v) for v in row) + ")" for row in rows)
-    return f"(SELECT {casts} FROM (VALUES {values}) AS t({names}))"
+    return f"(SELECT {casts} FROM (VALUES {values}) AS t({names}))"  # noqa: S608 -- quoted above
 
 
 def parquet(path: Path) -> str:

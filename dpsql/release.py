@@ -199,8 +199,8 @@ def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
         cursor.execute(f"SELECT probe FROM {parquet(probe)}").fetchall()  # noqa: S608
     except (OSError, duckdb.Error) as error:
         raise ReleaseError(
-            f"the release store {store} cannot be used ({str(error).splitlines()[0]}); no row was read and nothing more was charged. "
-            "Give another one with dpsql.load(con, store='folder')"
+            f"the release store {store} cannot be used ({str(error).splitlines()[0]}); no row was read and nothing "
+            "more was charged. Give another one with dpsql.load(con, store='folder')"
         ) from None
     finally:
         with contextlib.suppress(OSError):
@@ -303,7 +303,8 @@ def check_plan(found: Release) -> None:
     try:
         plan = found.plan
         good = valid_identifier(found.identifier) and all(
-            sqltypes.parse(a.sql_type).family != "other" and a.kind in ("categorical", "numeric", "temporal") for a in plan.domain.attributes
+            sqltypes.parse(a.sql_type).family != "other" and a.kind in ("categorical", "numeric", "temporal")
+            for a in plan.domain.attributes
         )
         good = good and all(0 <= i < len(plan.domain.attributes) for clique in plan.cliques for i in clique)
     except (KeyError, TypeError, ValueError, AttributeError):

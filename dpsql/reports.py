@@ -10,14 +10,15 @@ from dpsql.accounting import remaining
 from dpsql.books import Books
 from dpsql.custodian import describe_key
 from dpsql.ledger import Ledger
-from dpsql.relation import inline
+from dpsql.relation import at_least, at_most, inline
 from dpsql.session import Context
 
 LEDGER_COLUMNS = {
     "source": "VARCHAR", "entry": "INTEGER", "written_at": "TIMESTAMP", "who": "VARCHAR", "action": "VARCHAR", "release": "VARCHAR",
     "operation": "VARCHAR", "query": "VARCHAR", "parameters": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "rho": "DOUBLE",
     "events": "VARCHAR", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR", "max_contributions": "INTEGER",
-    "accountant": "VARCHAR", "versions": "VARCHAR", "previous": "VARCHAR", "hash": "VARCHAR", "chain_holds": "BOOLEAN",
+    "accountant": "VARCHAR", "versions": "VARCHAR", "contents": "VARCHAR",
+    "previous": "VARCHAR", "hash": "VARCHAR", "chain_holds": "BOOLEAN",
 }  # fmt: skip
 BUDGET_COLUMNS = {
     "source": "VARCHAR", "accountant": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",
@@ -56,7 +57,7 @@ def ledger(context: Context, given: Mapping[str, Any]) -> str:
 
 
 def budget(context: Context, given: Mapping[str, Any]) -> str:
-    """Return limit, spent and left of every protected table."""
+    """Return limit, spent and left of every protected table: losses rounded up, what is left rounded down, to six digits."""
     books, key = _scope(context, given)
     rows = []
     for book in books:
@@ -74,15 +75,16 @@ def _budget_row(books: Ledger) -> tuple[Any, ...]:
         return (books.source, *[None] * (len(BUDGET_COLUMNS) - 1))
     charges = books.charges()
     state = remaining(found.budget, charges)
+    rho_limit, rho_left = (None if rho is None else at_least(rho) for rho in (state.rho_limit, state.rho_left))
     return (
-        books.source, found.budget.accountant, float(found.budget.epsilon), float(found.budget.delta), state.epsilon_spent,
-        state.delta_spent, state.epsilon_left, state.delta_left, state.rho_limit, state.rho_spent, state.rho_left, len(charges),
-        found.neighbors, found.privacy_unit, found.max_contributions, books.chain_holds(),
+        books.source, found.budget.accountant, float(found.budget.epsilon), float(found.budget.delta), at_most(state.epsilon_spent),
+        state.delta_spent, at_least(state.epsilon_left), state.delta_left, rho_limit, at_most(state.rho_spent), rho_left,
+        len(charges), found.neighbors, found.privacy_unit, found.max_contributions, books.chain_holds(),
     )  # fmt: skip
 
 
 def releases(context: Context, given: Mapping[str, Any]) -> str:
-    """Return what was bought."""
+    """Return what was bought; losses rounded up to six digits (``dpsql.ledger`` has them all)."""
     books, key = _scope(context, given)
     rows: list[tuple[Any, ...]] = []
     for book in books:
@@ -91,4 +93,5 @@ def releases(context: Context, given: Mapping[str, Any]) -> str:
             "WHERE ? IS NULL OR source = ? ORDER BY charged_at, release"
         )
         rows += book.cursor.execute(query, [key, key]).fetchall()
-    return inline(RELEASE_COLUMNS, rows)
+    losses = [position for position, name in enumerate(RELEASE_COLUMNS) if name in ("epsilon", "rho")]
+    return inline(RELEASE_COLUMNS, [[at_most(float(v)) if i in losses else v for i, v in enumerate(row)] for row in rows])

@@ -77,7 +77,7 @@ def analyse(
     cursor : DuckDB cursor
         A fresh one; catalogs are read and statements are bound on it, nothing is run on data.
     text : str
-        A table or view, ``database.schema.name`` quoted as in SQL where needed; a Parquet file; or a SELECT.
+        A table or view, quoted as in SQL where needed; a Parquet file; or a SELECT.
     database, schema : str
         The caller's current ones.
     protected : callable
@@ -93,12 +93,8 @@ def analyse(
 
     Raises
     ------
-    UnsupportedQuery
-        Some construct is not allowed; the text says which, where, why and what to do instead.
-    NotProtected
-        The source reaches no table with a budget.
-    ArgumentError
-        A table, column or file does not exist, or DuckDB can't bind an expression.
+    UnsupportedQuery, NotProtected, ArgumentError
+        A construct is not allowed (which, where, why, what instead); no table with a budget; a name means nothing.
 
     Notes
     -----
@@ -136,8 +132,8 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
     table = analysis.table
     if table is None:  # pragma: no cover -- Analysis has raised NotProtected
         raise ArgumentError("source", text, "reaches no protected table")
-    check(catalog, analysis.probe(relation.select), len(analysis.public))
     sql = render(relation.select)
+    check(catalog, sql, analysis.probe(relation.select), [table, *analysis.public])
     described = catalog.describe(sql)
     found = tuple(
         OutputColumn(d.name, d.sql_type, c.origin, c.nullable) for d, c in zip(described, relation.columns, strict=False)

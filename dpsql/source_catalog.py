@@ -24,9 +24,12 @@ Row = tuple[Any, ...]
 
 # Every function of these queries is named in full: a macro of the database must not answer in its place.
 _FIND = """
-SELECT database_name, schema_name, table_name, 'table', sql, internal FROM system.main.duckdb_tables()
+SELECT database_name, schema_name, table_name, 'table', sql, internal
+FROM system.main.duckdb_tables()
 WHERE system.main.lower(table_name) = system.main.lower($name) UNION ALL
-SELECT database_name, schema_name, view_name, 'view', sql, internal FROM system.main.duckdb_views() WHERE system.main.lower(view_name) = system.main.lower($name)
+SELECT database_name, schema_name, view_name, 'view', sql, internal
+FROM system.main.duckdb_views()
+WHERE system.main.lower(view_name) = system.main.lower($name)
 """
 _KEYS = """
 SELECT constraint_column_names FROM system.main.duckdb_constraints() WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE')
@@ -148,7 +151,10 @@ def first_line(error: BaseException) -> str:
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[Row]:
-    """Return the rows of a query on the catalog. On DuckDB 1.4 a macro called duckdb_tables breaks even ``system.main.duckdb_tables``."""
+    """Return the rows of a query on the catalog.
+
+    On DuckDB 1.4 a macro that is called duckdb_tables breaks even ``system.main.duckdb_tables``: that gives a refusal.
+    """
     try:
         return cursor.execute(query, parameters).fetchall() if parameters else cursor.execute(query).fetchall()
     except duckdb.Error as error:
@@ -173,7 +179,7 @@ def _shipped(names: tuple[str, ...]) -> frozenset[Row]:
 def shipped_kinds() -> dict[str, str]:
     """Return what each function is ('scalar', 'aggregate', 'table', ...) in a database that nobody has touched."""
     with duckdb.connect(":memory:") as fresh:
-        rows = fresh.execute("SELECT lower(function_name), max(function_type) FROM system.main.duckdb_functions() GROUP BY 1").fetchall()
+        rows = fresh.execute("SELECT lower(function_name), max(function_type) FROM duckdb_functions() GROUP BY 1").fetchall()
     return {str(name): str(kind) for name, kind in rows}
 
 

@@ -262,10 +262,10 @@ class Rewriter:
             return self._dates(node, (left, right), (left_type, right_type))
         if not (is_number(left_type) and is_number(right_type)):
             refuse(symbol, f"not defined here for {left_type} and {right_type}; CAST both to numbers", node, self.scope.where)
+        kind = self.scope.type_of(type(node)(this=paren(left.copy()), expression=paren(right.copy())))
         if symbol in ("/", "//", "%"):
             right = guard_number(right, "z")
         out = type(node)(this=paren(left), expression=paren(right))
-        kind = self.scope.type_of(out)
         if left_type in INTEGERS and right_type in INTEGERS and symbol != "/":
             wide = type(node)(this=try_cast(left, "HUGEINT"), expression=try_cast(right, "HUGEINT"))
             return try_cast(wide, kind)
@@ -435,7 +435,7 @@ class Rewriter:
         if name == "mod":
             return self._arithmetic(exp.Mod(this=at.expressions[0].copy(), expression=at.expressions[1].copy()))
         if name == "regexp_replace" and "\\" in given[2].name:
-            refuse("regexp_replace()", "no backslash in the replacement: a group that is not there would raise", at, self.scope.where)
+            refuse("regexp_replace()", "no backslash in the replacement: it may raise at a match", at, self.scope.where)
         if name == "strptime":
             return call("try_strptime", *given)
         if name in ("coalesce", "ifnull"):

@@ -155,7 +155,7 @@ def _normal(node: Any) -> Any:
     if node.get("class") == "FUNCTION":
         out["function_name"] = str(node["function_name"]).lower()
         if out["function_name"] == "date_part":  # EXTRACT(dow FROM d) comes back as EXTRACT(DAYOFWEEK FROM d)
-            given = out.get("children") or out.get("arguments")
+            given: list[Any] = out.get("children") or out["arguments"]
             part = json.dumps(given[0]).lower().replace("dayofweek", "dow").replace("dayofyear", "doy")
             given[0] = json.loads(part)
         if out["function_name"] in _NEGATED:

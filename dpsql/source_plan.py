@@ -8,7 +8,8 @@ is DuckDB's own, and every conversion either is a TRY_CAST or cannot fail.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +18,7 @@ import duckdb
 from dpsql.errors import UnsupportedQuery
 from dpsql.source_catalog import Catalog, first_line
 from dpsql.source_functions import ALWAYS_CHECKED, BOUND, INTEGERS, WIDE, cast_is_safe, decimal_width
-from dpsql.source_model import literal
+from dpsql.source_model import TableId, literal, quoted
 from dpsql.source_parse import serialized
 
 Node = dict[str, Any]
@@ -31,33 +32,38 @@ _BOUND_CLASSES = {
 _BOUND_OPERATORS = {
     "OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "OPERATOR_COALESCE", "COMPARE_IN", "COMPARE_NOT_IN",
 }  # fmt: skip
-_FROM = {"BASE_TABLE", "JOIN", "SUBQUERY", "EMPTY"}
+_FROM = {"BASE_TABLE", "JOIN", "SUBQUERY", "TABLE_FUNCTION"}
 
 
-def check(catalog: Catalog, probe: str, public_joins: int) -> None:
+def check(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId]) -> None:
     """Refuse generated SQL that DuckDB does not understand as rows in, rows out.
 
     Parameters
     ----------
     catalog : Catalog
+    sql : str
+        The generated SQL: its parse tree is looked at.
     probe : str
-        The generated SQL with every table replaced by an empty relation of the same columns.
-    public_joins : int
-        Number of joins to public tables, each of which has one DISTINCT ON.
+        The same with every table replaced by an empty relation of the same columns: its plan is looked at. (The plan of a
+        file can't be serialized on 2.0.)
+    tables : sequence of TableId
+        What it may read, each once: the protected table and the public ones, each of which has one DISTINCT ON.
 
     Raises
     ------
     UnsupportedQuery
     """
-    tree = serialized(catalog.cursor, probe)
+    tree = serialized(catalog.cursor, sql)
     if tree.get("error") or len(tree["statements"]) != 1:
-        raise UnsupportedQuery("the rewritten source", "DuckDB does not read it as one SELECT")
+        raise UnsupportedQuery("the rewritten source", f"DuckDB does not read it as one SELECT: {tree.get('error_message')}")
     names = set(ALWAYS_CHECKED)
-    distinct = 0
+    distinct, read = 0, Counter[str]()
     for node in _nodes(tree["statements"]):
         distinct += _check_parsed(node, names)
-    if distinct != public_joins:
-        raise UnsupportedQuery("DISTINCT", "not allowed")
+        if kind := _relation(node):
+            read[kind] += 1
+    if distinct != len(tables) - 1 or read != Counter(t.text if not t.is_file else "read_parquet()" for t in tables):
+        raise UnsupportedQuery("the rewritten source", "DuckDB reads other tables in it")
     plan = _plan(catalog, probe)
     for node in _nodes(plan):
         _check_operator(node)
@@ -82,6 +88,20 @@ def _nodes(tree: Any) -> Iterator[Node]:
             yield from _nodes(part)
 
 
+def _relation(node: Node) -> str:
+    """Return what a node of the parse tree reads, '' if it is no table; refuse every relation that is not generated here."""
+    if node.get("class") is not None or not {"alias", "sample", "type"} <= node.keys():
+        return ""
+    kind = str(node["type"])
+    if kind not in _FROM or node["sample"] or node.get("at_clause") or node.get("ref_type", "REGULAR") != "REGULAR":
+        raise UnsupportedQuery(kind, "not a relation that a source may read")
+    if kind == "JOIN" and node["join_type"] not in ("INNER", "LEFT"):  # the plan shows a RIGHT JOIN as a LEFT one
+        raise UnsupportedQuery(f"{node['join_type']} JOIN", "only INNER and LEFT JOIN")
+    if kind == "TABLE_FUNCTION":
+        return f"{node['function']['function_name']}()".lower()
+    return quoted(node["catalog_name"], node["schema_name"], node["table_name"]) if kind == "BASE_TABLE" else ""
+
+
 def _check_parsed(node: Node, names: set[str]) -> int:
     """Check one node of the parse tree, collect the function it calls; return the number of DISTINCT modifiers on it."""
     kind = node.get("class")
@@ -92,8 +112,8 @@ def _check_parsed(node: Node, names: set[str]) -> int:
         if node.get("filter") or node.get("distinct") or (node.get("order_bys") or {}).get("orders"):
             raise UnsupportedQuery(str(node["function_name"]), "an aggregate mixes rows")
     if "from_table" in node:
-        if node.get("type") != "SELECT_NODE" or node["from_table"]["type"] not in _FROM:
-            raise UnsupportedQuery(str(node["from_table"]["type"]), "not a relation that a source may read")
+        if node.get("type") != "SELECT_NODE":
+            raise UnsupportedQuery(str(node.get("type")), "not a relation that a source may read")
         for key in ("group_expressions", "group_sets", "having", "sample", "qualify"):
             if node.get(key):
                 raise UnsupportedQuery(key, "mixes, repeats or picks rows")
@@ -122,8 +142,8 @@ def _check_operator(node: Node) -> None:
     if isinstance(kind, str) and kind.startswith("LOGICAL_"):
         if kind not in _OPERATORS:
             raise UnsupportedQuery(kind.removeprefix("LOGICAL_"), "mixes, repeats or picks rows")
-        if kind == "LOGICAL_COMPARISON_JOIN" and node.get("join_type", "INNER") not in ("INNER", "LEFT"):
-            raise UnsupportedQuery(f"{node['join_type']} JOIN", "only INNER and LEFT JOIN")
+        if kind == "LOGICAL_COMPARISON_JOIN" and any(c["comparison"] != "COMPARE_EQUAL" for c in node["conditions"]):
+            raise UnsupportedQuery("ON", "only equalities")
 
 
 def _check_bound(catalog: Catalog, node: Node) -> set[str]:
