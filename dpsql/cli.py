@@ -58,7 +58,7 @@ def run_demo(database: str, rows: int, epsilon: float) -> None:
         )
         print("\n-- Spend: one statement from the raw table to a synthetic one")
         started = time.perf_counter()
-        show(con, f"CREATE OR REPLACE TABLE people_synth AS FROM dp_synthesize('people', epsilon := {epsilon})", result=False)
+        show(con, f"CREATE OR REPLACE TABLE people_synth AS FROM dp_synthesize('people', epsilon := {epsilon:g})", result=False)
         print(f"   ({time.perf_counter() - started:.1f} s)")
         show(con, "FROM people_synth LIMIT 8")
         print("\n-- How accurate is it? (compares with the raw table: for the custodian, not for publication)")
@@ -70,7 +70,8 @@ def run_demo(database: str, rows: int, epsilon: float) -> None:
         print("\n-- The books: what was spent")
         show(
             con,
-            "SELECT entry, written_at, action, release, epsilon, rho, chain_holds FROM dp_ledger('people')",
+            "SELECT entry, written_at, action, release, round(epsilon, 4) AS epsilon, round(rho, 6) AS rho, chain_holds "
+            "FROM dp_ledger('people')",
         )
         show(con, "SELECT source, epsilon, delta, epsilon_spent, epsilon_left, releases FROM dp_budget('people')")
 

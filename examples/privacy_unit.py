@@ -17,7 +17,8 @@ con.execute(
 dpsql.load(con)
 con.execute("CALL dp_protect('visits', epsilon := 2, delta := 1e-9, privacy_unit := 'patient', max_contributions := 3)")
 con.execute("CALL dp_declare('visits', 'reason', categories := ['fever', 'injury', 'check-up'], nullable := false)")
-print(con.sql("SELECT noise_scale, expected_error_1way, notes FROM dp_plan('visits', columns := ['reason'], k := 1, epsilon := 1.0)"))
+plan = "FROM dp_plan('visits', columns := ['reason'], k := 1, epsilon := 1.0)"
+print(con.sql(f"SELECT noise_scale, expected_error_1way, notes {plan}"))
 rows = con.execute("FROM dp_marginals('visits', columns := ['reason'], k := 1, epsilon := 1.0)").fetchall()
 truth = dict(con.execute("SELECT reason, count(*) FROM visits GROUP BY 1").fetchall())
 for _, (reason,), n in rows:

@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import median
 
 import duckdb
+from dpsql.udfs import instance_of
 
 import dpsql
-from dpsql.udfs import instance_of
 
 PUBLISHED = {
     "dpc": {
