@@ -91,10 +91,13 @@ class Books:
         text = json.dumps(asdict(attribute), sort_keys=True, ensure_ascii=False)
         if self.declared(source).get(attribute.name) == attribute:
             return
-        self.cursor.execute(
-            f"INSERT OR REPLACE INTO {self.table('domains')} VALUES (?, ?, ?, (now() AT TIME ZONE 'UTC')::TIMESTAMP, ?)",  # noqa: S608
-            [source, attribute.name, text, who],
-        )
+        try:
+            self.cursor.execute(
+                f"INSERT OR REPLACE INTO {self.table('domains')} VALUES (?, ?, ?, (now() AT TIME ZONE 'UTC')::TIMESTAMP, ?)",  # noqa: S608
+                [source, attribute.name, text, who],
+            )
+        except duckdb.Error as error:
+            raise LedgerError(f"the domain of column {attribute.name!r} cannot be written: {first_line(error)}") from None
 
     def declared(self, source: str) -> dict[str, Attribute]:
         """Return the declared attributes of a source by column name."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -58,24 +60,35 @@ def export(context: Context, given: Mapping[str, Any]) -> str:
         target = target / bought.path.name
     if not target.parent.is_dir():
         raise ReleaseError(f"path = {str(target)!r}: its folder does not exist; create it or choose another one")
-    if target != bought.path:
-        shutil.copyfile(bought.path, target)
+    _copy(bought.path, target)
     return inline({"release": "VARCHAR", "path": "VARCHAR"}, [(bought.identifier, str(target))])
+
+
+def _copy(path: Path, target: Path) -> None:
+    """Copy a release file; nothing that exists is overwritten, and the same copy may be made again (a call is bound repeatedly)."""
+    if target.exists():
+        if target.is_file() and filecmp.cmp(path, target, shallow=False):
+            return
+        raise ReleaseError(f"path = {str(target)!r}: exists and is another file; it was not replaced. Choose another path or move it away")
+    draft = release.draft_of(target, uuid.uuid4().hex)
+    try:
+        shutil.copyfile(path, draft)
+        release.publish(draft, target)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise ReleaseError(f"path = {str(target)!r}: cannot be written ({error.strerror}); choose another path") from None
 
 
 def import_release(context: Context, given: Mapping[str, Any]) -> str:
     """Open an exported release: check it and put it into the store, where dp_sample finds it."""
-    opened = release.read(context.cursor, Path(arguments.text(given, "path")).expanduser().absolute())
+    path = Path(arguments.text(given, "path")).expanduser().absolute()
+    if not path.is_file():
+        raise ReleaseError(f"path = {str(path)!r}: no such file; dp_export makes one")
+    opened = release.read(context.cursor, path)
     opened.statistics(context.cursor)
     store = context.store(context.database)
     store.mkdir(parents=True, exist_ok=True)
-    target = release.path_of(store, opened.identifier, opened.manifest["charge"]["hash"])
-    if target.is_file() and release.read(context.cursor, target).manifest != opened.manifest:
-        raise ReleaseError(f"release {opened.identifier!r} exists here with other contents ({target}); it was not replaced")
-    if not target.is_file():
-        partial = target.with_name(f".{target.name}.import")
-        shutil.copyfile(opened.path, partial)
-        release.publish(partial, target)
+    _copy(path, release.path_of(store, opened.identifier, str(opened.manifest["charge"]["hash"])))
     rows = [(opened.identifier, opened.manifest["source"], opened.plan.method, list(opened.plan.domain.names))]
     return inline({"release": "VARCHAR", "source": "VARCHAR", "method": "VARCHAR", "columns": "VARCHAR[]"}, rows)
 

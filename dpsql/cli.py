@@ -53,12 +53,12 @@ def run_demo(database: str, rows: int, epsilon: float) -> None:
         print("\n-- Before spending: what would it cost?")
         show(
             con,
-            "SELECT tables, cells, mechanism, round(noise_scale, 2) AS noise_scale, epsilon, epsilon_left_after "
-            f"FROM dp_plan('people', epsilon := {epsilon})",  # noqa: S608 -- a float
+            "SELECT tables, cells, mechanism, round(noise_scale, 2) AS noise_scale, epsilon, epsilon_left_after "  # noqa: S608
+            f"FROM dp_plan('people', epsilon := {epsilon})",
         )
         print("\n-- Spend: one statement from the raw table to a synthetic one")
         started = time.perf_counter()
-        show(con, f"CREATE OR REPLACE TABLE people_synth AS FROM dp_synthesize('people', epsilon := {epsilon:g})", result=False)
+        show(con, f"CREATE OR REPLACE TABLE people_synth AS FROM dp_synthesize('people', epsilon := {epsilon})", result=False)
         print(f"   ({time.perf_counter() - started:.1f} s)")
         show(con, "FROM people_synth LIMIT 8")
         print("\n-- How accurate is it? (compares with the raw table: for the custodian, not for publication)")

@@ -307,6 +307,7 @@ def check_plan(found: Release) -> None:
             for a in plan.domain.attributes
         )
         good = good and all(0 <= i < len(plan.domain.attributes) for clique in plan.cliques for i in clique)
+        good = good and isinstance(found.manifest["charge"]["hash"], str)
     except (KeyError, TypeError, ValueError, AttributeError):
         good = False
     if not good:

@@ -174,7 +174,7 @@ def find_table(cursor: duckdb.DuckDBPyConnection, text: str, *, database: str, s
         raise ArgumentError("source", text, "is a view; a budget belongs to the table that holds the rows: name that table")
     named = entry.table if entry is not None else _file(text)
     if named is None:
-        raise ArgumentError("source", text, f"must be a table in {database}.{schema}, or schema.table, or a Parquet file")
+        raise _missing(text, database, schema)
     return named
 
 
@@ -201,13 +201,17 @@ def _named(catalog: Catalog, text: str, database: str, schema: str) -> TableId |
     entry = _entry(catalog, text, database, schema)
     named = entry.table if entry is not None else _file(text)
     if named is None and (_parts(text) or not found):
-        raise ArgumentError(
-            "source",
-            text,
-            f"no such table or view in {database}.{schema}. If it was created in a transaction that is still open, COMMIT first; a "
-            "TEMP table belongs to one connection and can't be used; in another schema write schema.table",
-        )
+        raise _missing(text, database, schema)
     return named
+
+
+def _missing(text: str, database: str, schema: str) -> ArgumentError:
+    return ArgumentError(
+        "source",
+        text,
+        f"no such table or view in {database}.{schema}. If it was created in a transaction that is still open, COMMIT first; a "
+        "TEMP table belongs to one connection and can't be used; in another schema write schema.table; a file must be Parquet",
+    )
 
 
 def _entry(catalog: Catalog, text: str, database: str, schema: str) -> Entry | None:

@@ -34,7 +34,7 @@ def check(con: duckdb.DuckDBPyConnection, text: str):
     return analyse(con.cursor(), text, database="memory", schema="main", protected=lambda t: True)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=NAMES, column=NAMES, alias=NAMES, value=TEXTS)
 def test_any_name_and_any_text_round_trips(con, table, column, alias, value):
     if fold(table) in ("canary", "main", "dpsql", "information_schema", "pg_catalog"):
@@ -95,7 +95,7 @@ def test_mangled_queries_give_a_source_or_a_refusal(con):
     con.execute("CREATE OR REPLACE TABLE pub(a INTEGER PRIMARY KEY, w INTEGER); INSERT INTO pub VALUES (1, 2)")
     rng = random.Random(4)
     ran = 0
-    for _ in range(700):
+    for _ in range(450):
         words = rng.choice(CORPUS).replace("(", " ( ").replace(")", " ) ").replace(",", " , ").split(" ")
         for _ in range(rng.choice((1, 1, 2, 3))):
             spot = rng.randrange(len(words))
@@ -114,5 +114,5 @@ def test_mangled_queries_give_a_source_or_a_refusal(con):
             continue
         ran += 1
         assert con.execute(f"SELECT count(*) FROM ({source.sql}) AS s").fetchone()[0] <= 1
-    assert ran > 20
+    assert ran > 10
     assert con.execute("SELECT a FROM canary").fetchall() == [(1,)]

@@ -104,7 +104,7 @@ def accepted(con) -> dict[str, list[str]]:
     rng = random.Random(5)
     out = {}
     for family, texts in FAMILIES.items():
-        chosen = rng.sample(texts, min(len(texts), 110))
+        chosen = rng.sample(texts, min(len(texts), 80))
         out[family] = [t for t in chosen if rewritten(con, f"SELECT {t} AS x FROM n") is not None]
     return out
 

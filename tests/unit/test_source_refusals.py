@@ -365,5 +365,5 @@ def test_find_table_and_columns(database):
         find_table(cursor, "vpub", **home)
     assert find_table(cursor, "vpub", **home, views=True).name == "vpub"
     for text in ("nope", "SELECT 1", "FROM adult"):
-        with pytest.raises(ArgumentError, match="must be a table in memory.main"):
+        with pytest.raises(ArgumentError, match="no such table or view in memory.main"):
             find_table(cursor, text, **home)
