@@ -69,7 +69,7 @@ def _copy(path: Path, target: Path) -> None:
     if target.exists():
         if target.is_file() and filecmp.cmp(path, target, shallow=False):
             return
-        raise ReleaseError(f"path = {str(target)!r}: exists and is another file; it was not replaced. Choose another path or move it away")
+        raise ReleaseError(f"path = {str(target)!r}: another file is there and was not replaced; choose another path")
     draft = release.draft_of(target, uuid.uuid4().hex)
     try:
         shutil.copyfile(path, draft)
