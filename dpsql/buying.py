@@ -109,6 +109,7 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
         parameters=wanted.parameters,
         plan=wanted.plan.to_json(),
         charge=wanted.calibration.charge,
+        planned=protected.protection,
         versions=versions(),
         advice="Ask for a smaller epsilon (FROM dp_budget() shows what is left), or reread what was bought (FROM dp_releases()).",
     )

@@ -167,37 +167,22 @@ class Ledger:
         parameters: Mapping[str, Any],
         plan: Mapping[str, Any],
         charge: Charge,
+        planned: Protection,
         versions: Mapping[str, str],
         advice: str,
     ) -> None:
-        """Charge the source for a release, before a row is read.
+        """Charge the source for a release, before a row is read; ``planned`` is the contract that its noise was calibrated for.
 
         Raises
         ------
         BudgetExceeded
             The budget does not cover it; nothing is written.
         LedgerError
-            The chain of hashes is broken, or the release is charged already.
+            The chain of hashes is broken, the contract was changed meanwhile, or the release is charged already.
         """
 
         def decide() -> dict[str, Any]:
-            protection = self.protection()
-            if protection is None or not self.chain_holds():
-                raise LedgerError(
-                    f"the ledger of {self.source} was edited: its chain of hashes does not hold (FROM dp_ledger() shows where). "
-                    "Nothing more can be bought from it until the custodian restores the books from a backup."
-                )
-            if self.purchase(release) is not None:
-                raise LedgerError(f"release {release!r} is charged already; repeat the call to read it")
-            spent = self.charges()
-            if not fits(protection.budget, spent, charge):
-                missing = shortfall(protection.budget, spent, charge)
-                if missing.unit == "rho":
-                    most = remaining(protection.budget, spent).epsilon_left
-                    hint = f"One more release with Gaussian noise can have epsilon := {most:g} at most. {advice}"
-                else:
-                    hint = advice
-                raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, hint)
+            protection = self._affordable(release, charge, planned, advice)
             return {
                 "action": "charge",
                 "release": release,
@@ -215,6 +200,29 @@ class Ledger:
             }
 
         self._append(decide)
+
+    def _affordable(self, release: str, charge: Charge, planned: Protection, advice: str) -> Protection:
+        """Return the contract under which a release may be charged now; the errors are those of `charge`."""
+        protection = self.protection()
+        if protection is None or not self.chain_holds():
+            raise LedgerError(
+                f"the ledger of {self.source} was edited: its chain of hashes does not hold (FROM dp_ledger() shows where). "
+                "Nothing more can be bought from it until the custodian restores the books from a backup."
+            )
+        if _contract(protection) != _contract(planned) or protection.budget.accountant != planned.budget.accountant:
+            raise LedgerError(f"{self.source} was protected anew while the call was planned; nothing was charged, repeat the call")
+        if self.purchase(release) is not None:
+            raise LedgerError(f"release {release!r} is charged already; repeat the call to read it")
+        spent = self.charges()
+        if not fits(protection.budget, spent, charge):
+            missing = shortfall(protection.budget, spent, charge)
+            if missing.unit == "rho":
+                most = remaining(protection.budget, spent).epsilon_left
+                hint = f"One more release with Gaussian noise can have epsilon := {most:g} at most. {advice}"
+            else:
+                hint = advice
+            raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, hint)
+        return protection
 
     def mark(self, release: str, action: str, contents: str | None = None) -> None:
         """Write that a charged release is stored ('store'), or that it is refunded because no row was read ('refund').

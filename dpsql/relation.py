@@ -76,28 +76,28 @@ def literal(value: Value) -> str:
 
 
 def at_most(value: float) -> float:
-    """Round up to six digits, for display: a loss of at most this.
+    """Round up to five digits, for display: a loss of at most this.
 
     Examples
     --------
-    >>> at_most(0.9999996508594552), at_most(1.0235549822886587), at_most(0.0)
-    (1.0, 1.02356, 0.0)
+    >>> at_most(0.9999986508594552), at_most(1.0235549822886587), at_most(0.0)
+    (1.0, 1.0236, 0.0)
     """
     return -at_least(-value)
 
 
 def at_least(value: float) -> float:
-    """Round down to six digits, for display: this much is left, or more.
+    """Round down to five digits, for display: this much is left, or more.
 
     Examples
     --------
     >>> at_least(0.32191897657009866), at_least(5.0)
-    (0.321918, 5.0)
+    (0.32191, 5.0)
     """
-    shown = float(f"{value:.6g}")
+    shown = float(f"{value:.5g}")
     if shown <= value:
         return shown
-    return float(f"{shown - 10 ** (math.floor(math.log10(abs(value))) - 5):.6g}")
+    return float(f"{shown - 10 ** (math.floor(math.log10(abs(value))) - 4):.5g}")
 
 
 def inline(columns: Mapping[str, str], rows: Sequence[Sequence[Value]]) -> str:

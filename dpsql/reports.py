@@ -57,7 +57,7 @@ def ledger(context: Context, given: Mapping[str, Any]) -> str:
 
 
 def budget(context: Context, given: Mapping[str, Any]) -> str:
-    """Return limit, spent and left of every protected table: losses rounded up, what is left rounded down, to six digits."""
+    """Return limit, spent and left of every protected table: losses rounded up, what is left rounded down, to five digits."""
     books, key = _scope(context, given)
     rows = []
     for book in books:
@@ -84,7 +84,7 @@ def _budget_row(books: Ledger) -> tuple[Any, ...]:
 
 
 def releases(context: Context, given: Mapping[str, Any]) -> str:
-    """Return what was bought; losses rounded up to six digits (``dpsql.ledger`` has them all)."""
+    """Return what was bought; losses rounded up to five digits (``dpsql.ledger`` has them all)."""
     books, key = _scope(context, given)
     rows: list[tuple[Any, ...]] = []
     for book in books:

@@ -13,7 +13,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,12 +48,12 @@ class Instance:
         """
         for reference in list(self.connections):
             connection = reference()
-            if connection is None:
-                self.connections.remove(reference)
-                continue
             try:
-                return connection.cursor()
+                if connection is not None:
+                    return connection.cursor()
             except duckdb.ConnectionException:
+                pass
+            with suppress(ValueError):  # another thread has removed it
                 self.connections.remove(reference)
         raise DpsqlError("every connection that dpsql.load was called on is closed; call dpsql.load(con) on this connection")
 

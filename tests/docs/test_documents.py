@@ -48,7 +48,7 @@ def test_the_changelog_has_privacy_first():
 
 def test_the_demo_prints_table_accuracy_and_ledger():
     done = subprocess.run(
-        [sys.executable, "-m", "dpsql.cli", "demo", "--rows", "3000"], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-m", "dpsql.cli", "demo", "--rows", "3000"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     for expected in ("FROM people_synth", "dp_evaluate", "dp_ledger", "chain_holds", "epsilon_left"):
@@ -59,7 +59,7 @@ def test_a_file_of_statements_runs(tmp_path):
     script = tmp_path / "job.sql"
     script.write_text("CREATE TABLE t AS SELECT 1 AS a; CALL dp_protect('t', epsilon := 1, delta := 1e-9); FROM dp_budget();")
     database = tmp_path / "x.duckdb"
-    command = [sys.executable, "-m", "dpsql.cli", "run", str(script), "--database", str(database)]
+    command = [sys.executable, "-P", "-m", "dpsql.cli", "run", str(script), "--database", str(database)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "main.t" in done.stdout

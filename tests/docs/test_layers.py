@@ -31,5 +31,5 @@ def test_mathematics_never_imports_duckdb(module):
         "sys.modules['dpsql'] = package\n"
         f"importlib.import_module({module!r})\n"
     ).replace("import sys, types, importlib.util", "import sys, types, importlib, importlib.util")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

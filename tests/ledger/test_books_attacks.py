@@ -183,6 +183,22 @@ def test_a_view_redefined_before_its_release_was_read_cannot_show_its_number_of_
     con.close()
 
 
+@pytest.mark.parametrize("changed", ["privacy_unit := 'person', max_contributions := 5", "neighbors := 'replace_one'", "accountant := 'basic'"])
+def test_a_contract_changed_between_plan_and_charge_is_noticed(con, charges, monkeypatch, changed):
+    """The noise was calibrated for the old one."""
+    bind = buying._bind
+
+    def interfere(*given: Any) -> None:
+        con.cursor().execute(f"CALL dp_protect('people', epsilon := 5, delta := {DELTA}, {changed})")
+        bind(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(buying, "_bind", interfere)
+        with pytest.raises(duckdb.Error, match="was protected anew"):
+            con.execute(CALL)
+    assert charges() == 0
+
+
 def test_any_failure_after_reading_withholds_its_text(con, monkeypatch):
     def fail(*_: object) -> Any:
         raise ValueError("index 17 is out of bounds, at value 'north'")

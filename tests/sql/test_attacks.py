@@ -185,14 +185,14 @@ def test_export_and_import_overwrite_nothing(con, tmp_path):
     assert not [p for p in tmp_path.rglob(".*") if p.is_file()]
 
 
-def test_what_is_shown_has_six_digits_and_is_on_the_safe_side(con):
+def test_what_is_shown_has_five_digits_and_is_on_the_safe_side(con):
     con.execute(MARGINALS.format("epsilon := 1.0"))
     budget = con.execute("SELECT epsilon_spent, rho_limit, rho_spent, rho_left FROM dp_budget('people')").fetchone()
     exact = con.execute("SELECT epsilon, rho FROM dpsql.ledger WHERE action = 'charge'").fetchone()
     assert budget[0] == 1.0 >= exact[0]
     assert budget[2] >= exact[1]
-    assert budget[2] + budget[3] <= budget[1] + 1e-5
-    assert all(float(f"{value:.6g}") == value for value in budget)
+    assert budget[2] + budget[3] <= budget[1] + 2e-5
+    assert all(float(f"{value:.5g}") == value for value in budget)
     assert con.execute("SELECT epsilon FROM dp_releases()").fetchone() == (1.0,)
     assert con.execute("SELECT epsilon FROM dp_plan('people', epsilon := 1.0)").fetchone() == (1.0,)
 
@@ -205,5 +205,5 @@ def test_a_script_ends_without_a_word(close):
         "con.execute(\"CALL dp_protect('t', epsilon := 1, delta := 1e-9)\")\n"
         "con.execute(\"FROM dp_marginals('t', epsilon := 0.5)\").fetchall()\n" + ("con.close()\n" if close else "")
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-P", "-W", "error", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
