@@ -1,6 +1,13 @@
 """dpsql: differentially private statistics and synthetic tables, native to DuckDB."""
 
-from dpsql.api import (
+from pathlib import Path as _Path
+
+_root = _Path(__file__).parent.parent
+if (_root / "udfs" / "__init__.py").is_file() and (_root / "sql" / "schema.sql").is_file():
+    # A checkout, first on the path because Python was started in it: udfs/ and sql/ stand beside dpsql/, not in it.
+    __path__.append(str(_root))
+
+from dpsql.api import (  # noqa: E402
     budget,
     declare,
     domain,
@@ -15,7 +22,7 @@ from dpsql.api import (
     sample,
     synthesize,
 )
-from dpsql.errors import (
+from dpsql.errors import (  # noqa: E402
     ArgumentError,
     BudgetExceeded,
     CalibrationError,
@@ -26,7 +33,7 @@ from dpsql.errors import (
     ReleaseError,
     UnsupportedQuery,
 )
-from dpsql.udfs import load
+from dpsql.udfs import load  # noqa: E402
 
 __all__ = [
     "ArgumentError",

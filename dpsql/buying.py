@@ -162,7 +162,7 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
     that was drawn but is not in the ledger is never shown, so a second try under the same charge is not a second release.
     """
     plan, name = Plan.from_json(purchase.plan), purchase.release
-    check_total(protected, plan, name)
+    check_unchanged(protected, plan, name)
     release.remove_leftovers(path)
     contents = _measure(context.cursor, protected, purchase, path, progress)
     try:
@@ -176,8 +176,10 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
     return now
 
 
-def check_total(protected: ProtectedSource, plan: Plan, name: str) -> None:
-    """Refuse to finish a release with a public number of rows from a source that has changed so that the number is private."""
+def check_unchanged(protected: ProtectedSource, plan: Plan, name: str) -> None:
+    """Refuse to read under another contract than was charged, or a private number of rows where a public one was charged."""
+    if protected.ledger.protection() != protected.protection:  # a charge fixes the contract, but this call may be older
+        raise ReleaseError(f"release {name!r}: {protected.key} was protected anew meanwhile; repeat the call")
     if plan.public_total and not total_is_public(protected, plan.domain):
         raise ReleaseError(
             f"release {name!r} was charged for a source with a public number of rows, and the source was changed before it was "

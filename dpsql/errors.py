@@ -25,7 +25,8 @@ class ArgumentError(DpsqlError, ValueError):
     def __init__(self, argument: str, value: object, expected: str) -> None:
         self.argument = argument
         self.value = value
-        super().__init__(f"{argument} = {value!r}: {expected}")
+        given = "is not given" if value is None else f"= {value!r}"
+        super().__init__(f"{argument} {given}: {expected}")
 
 
 class DomainError(DpsqlError):

@@ -15,13 +15,12 @@ from dpsql.release import Plan
 from dpsql.session import Context
 
 PLAN_COLUMNS = {
-    "operation": "VARCHAR", "method": "VARCHAR", "columns": "VARCHAR[]", "left_out": "VARCHAR[]", "tables": "INTEGER",
-    "cells": "BIGINT", "mechanism": "VARCHAR", "calibration": "VARCHAR", "noise_scale": "DOUBLE",
-    "expected_error_1way": "DOUBLE", "expected_error_2way": "DOUBLE", "expected_error_3way": "DOUBLE",
-    "epsilon": "DOUBLE", "delta": "DOUBLE", "rho": "DOUBLE", "bought": "BOOLEAN", "affordable": "BOOLEAN",
+    "operation": "VARCHAR", "method": "VARCHAR", "tables": "INTEGER", "cells": "BIGINT", "mechanism": "VARCHAR",
+    "noise_scale": "DOUBLE", "epsilon": "DOUBLE", "delta": "DOUBLE", "rho": "DOUBLE", "affordable": "BOOLEAN", "bought": "BOOLEAN",
     "epsilon_left_after": "DOUBLE", "delta_left_after": "DOUBLE", "rho_left_after": "DOUBLE",
-    "estimated_seconds": "DOUBLE", "estimated_memory_mb": "DOUBLE", "estimated_for_rows": "BIGINT",
-    "release": "VARCHAR", "notes": "VARCHAR[]",
+    "expected_error_1way": "DOUBLE", "expected_error_2way": "DOUBLE", "expected_error_3way": "DOUBLE",
+    "estimated_seconds": "DOUBLE", "estimated_memory_mb": "DOUBLE", "estimated_for_rows": "BIGINT", "calibration": "VARCHAR",
+    "columns": "VARCHAR[]", "left_out": "VARCHAR[]", "notes": "VARCHAR[]", "release": "VARCHAR",
 }  # fmt: skip
 ASSUMED_ROWS = 100_000
 
@@ -37,20 +36,30 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
     budget, charge = protected.protection.budget, wanted.calibration.charge
     affordable = bought or fits(budget, charges, charge)
     after = remaining(budget, charges if bought or not affordable else [*charges, charge])
-    rows = arguments.integer(given, "rows", 0, 10**12)
-    rows = ASSUMED_ROWS if rows is None else rows
-    seconds, megabytes = estimate(wanted.plan, rows)
-    return inline(
-        PLAN_COLUMNS,
-        [(
-            operation, wanted.plan.method, list(wanted.plan.domain.names), list(wanted.left_out), len(wanted.plan.cliques),
-            wanted.plan.cells, wanted.plan.mechanism, wanted.calibration.method, float(max(wanted.plan.scales)),
-            *(expected_error(wanted.plan, k) for k in (1, 2, 3)),
-            at_most(float(charge.epsilon)), float(charge.delta), at_most(float(charge.rho)), bought, affordable,
-            at_least(after.epsilon_left), after.delta_left, None if after.rho_left is None else at_least(after.rho_left),
-            seconds, megabytes, rows, name, _notes(protected, wanted, affordable),
-        )],
-    )  # fmt: skip
+    shown: dict[str, Any] = {
+        "operation": operation,
+        "method": wanted.plan.method,
+        "tables": len(wanted.plan.cliques),
+        "cells": wanted.plan.cells,
+        "mechanism": wanted.plan.mechanism,
+        "noise_scale": float(max(wanted.plan.scales)),
+        "epsilon": at_most(float(charge.epsilon)),
+        "delta": float(charge.delta),
+        "rho": at_most(float(charge.rho)),
+        "affordable": affordable,
+        "bought": bought,
+        "epsilon_left_after": at_least(after.epsilon_left),
+        "delta_left_after": after.delta_left,
+        "rho_left_after": None if after.rho_left is None else at_least(after.rho_left),
+        **{f"expected_error_{k}way": expected_error(wanted.plan, k) for k in (1, 2, 3)},
+        **estimate(wanted.plan, arguments.integer(given, "rows", 0, 10**12)),
+        "calibration": wanted.calibration.method,
+        "columns": list(wanted.plan.domain.names),
+        "left_out": list(wanted.left_out),
+        "notes": _notes(protected, wanted, affordable),
+        "release": name,
+    }
+    return inline(PLAN_COLUMNS, [[shown[column] for column in PLAN_COLUMNS]])
 
 
 def _as_called(operation: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,14 +100,16 @@ def expected_error(plan: Plan, k: int) -> float | None:
     return math.fsum(chosen) / len(chosen)
 
 
-def estimate(plan: Plan, rows: int) -> tuple[float, float]:
+def estimate(plan: Plan, rows: int | None) -> dict[str, float]:
     """Return a rough forecast of seconds and megabytes on two cores, for a table of ``rows`` rows.
 
-    The costs per unit were fitted to runs of the benchmarks; within a factor of three there.
+    The costs per unit were fitted to runs of the benchmarks; within a factor of three there. The number of rows of the
+    source may be private, so without ``rows`` a round number is assumed, and said.
     """
+    rows = ASSUMED_ROWS if rows is None else rows
     seconds = 0.3 + 4e-9 * rows * len(plan.cliques) + 1e-6 * plan.cells
     megabytes = 150 + 1e-6 * (plan.cells * 40 + rows * len(plan.domain.sizes) * 2)
     if plan.method is not None:
         more = methods.get(plan.method).forecast(plan.domain.sizes, rows, plan.options)
         seconds, megabytes = seconds + more[0], megabytes + more[1]
-    return round(seconds, 2), round(megabytes)
+    return {"estimated_seconds": round(seconds, 2), "estimated_memory_mb": round(megabytes), "estimated_for_rows": rows}

@@ -49,6 +49,7 @@ FIELDS = {
     "previous": "VARCHAR",
 }
 _TRIES = 200
+_BUDGETS = "action IN ('protect', 'raise', 'lower')"
 _writing = threading.Lock()  # saves retries within a process; what is right does not depend on it
 
 
@@ -95,7 +96,7 @@ class Ledger:
         if not self.books.exist():
             return None
         rows = self._rows(
-            "epsilon, delta, accountant, neighbors, privacy_unit, max_contributions", "action IN ('protect', 'raise', 'lower')"
+            "epsilon, delta, accountant, neighbors, privacy_unit, max_contributions", _BUDGETS
         )
         if not rows:
             return None
@@ -132,7 +133,9 @@ class Ledger:
         return found
 
     def protect(self, wanted: Protection) -> str:
-        """Set the budget; return 'protect', 'raise', 'lower' or 'unchanged'.
+        """Set the budget; return how the entry in force came about: 'protect', 'raise' or 'lower'.
+
+        Repeating a call changes nothing and returns the same: DuckDB binds a statement more than once.
 
         Raises
         ------
@@ -140,10 +143,8 @@ class Ledger:
             The contract (neighbors, unit, contributions, accountant) would change after something was charged, or the
             new limit is below what is spent.
         """
-        change = "unchanged"
 
         def decide() -> dict[str, Any] | None:
-            nonlocal change
             change = budget_change(self.protection(), wanted, self.charges())
             if change == "unchanged":
                 return None
@@ -156,7 +157,7 @@ class Ledger:
             }
 
         self._append(decide)
-        return change
+        return str(self._rows("action", _BUDGETS)[-1][0])
 
     def charge(
         self,
@@ -315,7 +316,7 @@ def _contract(protection: Protection) -> dict[str, Any]:
 
 
 def budget_change(current: Protection | None, wanted: Protection, charges: Sequence[Charge]) -> str:
-    """Return what setting ``wanted`` means: 'protect', 'raise', 'lower' or 'unchanged'; raise LedgerError if it may not be."""
+    """Return what setting ``wanted`` means ('protect', 'raise', 'lower', 'unchanged'); raise LedgerError if it may not be."""
     if current is None:
         return "protect"
     if current == wanted:

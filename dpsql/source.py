@@ -49,7 +49,7 @@ from sqlglot.tokens import TokenType
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source_catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
-from dpsql.source_model import UNIT, OutputColumn, Source, TableId, fold, identifier
+from dpsql.source_model import UNIT, OutputColumn, Source, TableId, fold, identifier, quoted
 from dpsql.source_parse import QUERY, agree, parse, render, tokens
 from dpsql.source_plan import check
 from dpsql.source_relations import Analysis, View
@@ -140,7 +140,7 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
     )
     return Source(
         text=text,
-        canonical=named.text if isinstance(named, TableId) else _canonical(tree, analysis),
+        canonical=_canonical(tree, analysis, table.database) if named is None else _canonical_name(named, table.database),
         table=table,
         sql=sql,
         columns=found,
@@ -257,10 +257,18 @@ def _reference(table: TableId) -> exp.Table:
     return exp.Table(this=identifier(table.name), db=identifier(table.schema), catalog=identifier(table.database))
 
 
-def _canonical(tree: exp.Select, analysis: Analysis) -> str:
-    """Return the text of a SELECT with its tables qualified, one text for all spellings of blanks, comments and names."""
+def _canonical_name(named: TableId, database: str) -> str:
+    """Return the identity of a relation, without the name under which the protected table's database is attached at the moment."""
+    return quoted(named.schema, named.name) if not named.is_file and named.database == database else named.text
+
+
+def _canonical(tree: exp.Select, analysis: Analysis, database: str) -> str:
+    """Return the text of a SELECT with its tables qualified, one text for all spellings of blanks, comments and names.
+
+    The protected table's own database is left out: a release stays the same when its file is renamed or attached as something else.
+    """
     for node, table in analysis.named:
         node.set("this", identifier(table.name))
         node.set("db", None if table.is_file else identifier(table.schema))
-        node.set("catalog", None if table.is_file else identifier(table.database))
+        node.set("catalog", None if table.is_file or table.database == database else identifier(table.database))
     return render(tree)

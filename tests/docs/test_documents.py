@@ -65,3 +65,10 @@ def test_a_file_of_statements_runs(tmp_path):
     assert "main.t" in done.stdout
     script.write_text("FROM dp_budget('nothing here')")
     assert subprocess.run(command, capture_output=True, text=True, check=False).returncode == 1
+
+
+def test_python_started_in_a_checkout_finds_all_of_it():
+    """There ./dpsql comes first on the path, and udfs/ and sql/ stand beside it."""
+    code = "import duckdb, dpsql; con = duckdb.connect(); dpsql.load(con); print(con.execute('FROM dp_ledger()').fetchall())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

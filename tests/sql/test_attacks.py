@@ -16,7 +16,7 @@ MARGINALS = "FROM dp_marginals('people', {})"
 
 WRONG = [
     (SYNTHESIZE, "epsilon := 'abc'", "epsilon = 'abc': a finite number"),
-    (SYNTHESIZE, "epsilon := NULL", "epsilon = None: a number above 0"),
+    (SYNTHESIZE, "epsilon := NULL", "epsilon is not given: a number above 0"),
     (SYNTHESIZE, "epsilon := 'nan'::DOUBLE", "epsilon = nan: a finite number"),
     (SYNTHESIZE, "epsilon := 'inf'::DOUBLE", "epsilon = inf: a finite number"),
     (SYNTHESIZE, "epsilon := -1", "epsilon = -1: a number above 0"),
@@ -47,7 +47,7 @@ WRONG = [
     (MARGINALS, "epsilon := 1, k := 0", "k = 0: a whole number from 1 to 3"),
     (MARGINALS, "epsilon := 1, k := 3, columns := ['sex']", "there are only 1 columns"),
     (MARGINALS, "epsilon := 1, mechanism := NULL", "must be one of 'gaussian', 'laplace'"),
-    ("FROM dp_marginals({}, epsilon := 1)", "NULL", "source = None: a non-empty text"),
+    ("FROM dp_marginals({}, epsilon := 1)", "NULL", "source is not given: a non-empty text"),
     ("FROM dp_marginals({}, epsilon := 1)", "'x'') ; DROP TABLE people; --'", "no such table or view"),
     ("FROM dp_marginals({}, epsilon := 1)", "'people; DROP TABLE people'", "source refused"),
     ("FROM dp_marginals({}, epsilon := 1)", "'dpsql.ledger'", "source refused"),

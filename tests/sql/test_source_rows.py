@@ -199,7 +199,7 @@ def test_nullable(con):
 
 def test_canonical_is_one_text_for_one_meaning(con):
     same = {check(con, t).canonical for t in ("adult", "ADULT", "main.adult", 'memory.main."adult"')}
-    assert same == {'"memory"."main"."adult"'}
+    assert same == {'"main"."adult"'}
     same = {
         check(con, t).canonical
         for t in (
@@ -208,10 +208,10 @@ def test_canonical_is_one_text_for_one_meaning(con):
             "FROM memory.main.adult SELECT age AS a WHERE age > 3 -- done",
         )
     }
-    assert same == {'SELECT age AS a FROM "memory"."main"."adult" WHERE age > 3'}
-    assert check(con, "v").canonical == '"memory"."main"."v"'
-    assert check(con, "SELECT id FROM v").canonical == 'SELECT id FROM "memory"."main"."v"'
-    assert check(con, "SELECT label FROM adult LEFT JOIN region USING (code)").canonical.count('"memory"."main".') == 2
+    assert same == {'SELECT age AS a FROM "main"."adult" WHERE age > 3'}
+    assert check(con, "v").canonical == '"main"."v"'
+    assert check(con, "SELECT id FROM v").canonical == 'SELECT id FROM "main"."v"'
+    assert check(con, "SELECT label FROM adult LEFT JOIN region USING (code)").canonical.count('"main".') == 2
 
 
 def test_unit_travels_through_everything(con):

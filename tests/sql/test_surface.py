@@ -182,11 +182,14 @@ def test_an_attached_database_keeps_its_own_books(tmp_path: Path):
     con.execute(f"""CALL dp_protect('"Odd db".main.people', epsilon := 2, delta := {DELTA})""")
     con.execute("""FROM dp_marginals('"Odd db".main.people', columns := ['sex'], epsilon := 0.5)""")
     assert con.execute('SELECT count(*) FROM "Odd db".dpsql.ledger').fetchone() == (3,)
+    select = "FROM dp_marginals('SELECT sex FROM {}.main.people WHERE age > 30', epsilon := 0.5)"
+    first = con.execute(select.format('"Odd db"')).fetchall()
     con.execute('DETACH "Odd db"')
     con.execute(f"ATTACH '{tmp_path / 'other.duckdb'}' AS renamed")
-    assert con.execute("SELECT releases, chain_holds FROM dp_budget('renamed.main.people')").fetchone() == (1, True)
+    assert con.execute("SELECT releases, chain_holds FROM dp_budget('renamed.main.people')").fetchone() == (2, True)
+    assert con.execute(select.format("renamed")).fetchall() == first
     assert con.execute("SELECT sum(n) IS NOT NULL FROM dp_marginals('renamed.main.people', columns := ['sex'], epsilon := 0.5)").fetchone() == (True,)
-    assert con.execute("SELECT count(*) FROM renamed.dpsql.ledger").fetchone() == (3,)
+    assert con.execute("SELECT count(*) FROM renamed.dpsql.ledger").fetchone() == (5,)
     con.close()
 
 
