@@ -211,6 +211,8 @@ def _number(argument: str, value: object) -> float:
 def _list(edges: object) -> list[object]:
     if isinstance(edges, str) or not isinstance(edges, Sequence) or len(edges) < 2:
         raise ArgumentError("edges", edges, "a list of two or more strictly increasing edges is required, e.g. [0, 18, 65, 120]")
+    if any(edge is None for edge in edges):
+        raise ArgumentError("edges", list(edges), "an edge is NULL; every edge needs a value")
     if len(edges) > MAX_BINS + 1:
         raise DomainError(f"edges: at most {MAX_BINS} bins are supported, {len(edges) - 1} were given")
     return list(edges)

@@ -73,14 +73,14 @@ def test_enum_and_boolean_declare_themselves():
 
 
 WRONG = [
-    ("VARCHAR", {}, ArgumentError, r"categories = None: column 'x' is VARCHAR: declare categories"),
+    ("VARCHAR", {}, ArgumentError, r"categories is not given: column 'x' is VARCHAR: declare categories"),
     ("INTEGER[]", {"categories": ["a"]}, DomainError, r"INTEGER\[\], which cannot have a domain; .* cast it"),
     ("STRUCT(a INTEGER)", {"lower": 0, "upper": 1}, DomainError, "cannot have a domain"),
     ("VARCHAR", {"lower": 0, "upper": 1}, DomainError, "VARCHAR, which has no bins: declare categories"),
     ("BOOLEAN", {"edges": [0, 1]}, DomainError, "BOOLEAN, which has no bins"),
-    ("INTEGER", {"lower": 0}, ArgumentError, "upper = None: both bounds are needed"),
-    ("INTEGER", {"upper": 0}, ArgumentError, "lower = None: both bounds are needed"),
-    ("INTEGER", {"bins": 3}, ArgumentError, "lower = None: both bounds are needed"),
+    ("INTEGER", {"lower": 0}, ArgumentError, "upper is not given: both bounds are needed"),
+    ("INTEGER", {"upper": 0}, ArgumentError, "lower is not given: both bounds are needed"),
+    ("INTEGER", {"bins": 3}, ArgumentError, "lower is not given: both bounds are needed"),
     ("INTEGER", {"lower": 0, "upper": 9, "edges": [0, 9]}, ArgumentError, "edges = .*contradicts lower"),
     ("INTEGER", {"bins": 3, "categories": ["1"]}, ArgumentError, "categories = .*contradicts bins"),
     ("INTEGER", {"lower": 9, "upper": 9}, ArgumentError, "lower = 9: must be below upper = 9"),
@@ -108,7 +108,7 @@ WRONG = [
     ("DOUBLE", {"edges": "12"}, ArgumentError, "edges = '12'"),
     ("DOUBLE", {"edges": [0, 2, 1]}, ArgumentError, r"edges = \[2.0, 1.0\]: edges must increase strictly"),
     ("DOUBLE", {"edges": [0, 1, 1]}, ArgumentError, r"edges = \[1.0, 1.0\]"),
-    ("DOUBLE", {"edges": [0, None]}, ArgumentError, "edges = None: a number is required"),
+    ("DOUBLE", {"edges": [0, None]}, ArgumentError, "an edge is NULL"),
     ("DATE", {"lower": "2020-13-01", "upper": "2021-01-01"}, ArgumentError, "lower = '2020-13-01': not a DATE"),
     ("DATE", {"lower": 5, "upper": "2021-01-01"}, ArgumentError, "lower = 5: not a DATE"),
     ("DATE", {"lower": "infinity", "upper": "2021-01-01"}, ArgumentError, "not a DATE in the years 1 to 9999"),
@@ -129,7 +129,7 @@ WRONG = [
     ("VARCHAR", {"categories": [float("nan")]}, ArgumentError, "NaN counts as NULL"),
     ("VARCHAR", {"categories": ["(other)"], "outside": "other"}, ArgumentError, "is what outside := 'other' writes"),
     ("VARCHAR", {"categories": ["a"], "outside": "error"}, ArgumentError, "outside = 'error': must be one of 'clamp'"),
-    ("VARCHAR", {"categories": ["a"], "nullable": None}, ArgumentError, "nullable = None: must be true or false"),
+    ("VARCHAR", {"categories": ["a"], "nullable": None}, ArgumentError, "nullable is not given: must be true or false"),
 ]
 
 
