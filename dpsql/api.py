@@ -27,14 +27,17 @@ def protect(
     con: duckdb.DuckDBPyConnection,
     source: str,
     *,
-    epsilon: float,
+    epsilon: float | None = None,
     delta: float | None = None,
-    neighbors: str = "add_remove",
+    neighbors: str | None = None,
     privacy_unit: str | None = None,
-    max_contributions: int = 1,
-    accountant: str = "zcdp",
+    max_contributions: int | None = None,
+    accountant: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Give a table a privacy budget, or change it (``dp_protect``). Privacy: free; no row is read."""
+    """Give a table a privacy budget, or change it (``dp_protect``). Privacy: free; no row is read.
+
+    What is left out stays as it is; at first neighbors 'add_remove', max_contributions 1, accountant 'zcdp'.
+    """
     return _run(
         con, "protect", source=source, epsilon=epsilon, delta=delta, neighbors=neighbors, privacy_unit=privacy_unit,
         max_contributions=max_contributions, accountant=accountant,

@@ -47,6 +47,8 @@ def protect(context: Context, given: Mapping[str, Any]) -> str:
     table = find_table(
         context.cursor, arguments.text(given, "source"), database=context.database, schema=context.schema
     )
+    ledger = ledger_of(context, table)
+    given = _with_current(ledger.protection(), given)
     accountant = arguments.choice(given, "accountant", ACCOUNTANTS)
     delta = arguments.delta(given)
     if accountant == "zcdp" and not delta:
@@ -66,7 +68,6 @@ def protect(context: Context, given: Mapping[str, Any]) -> str:
         raise ArgumentError("max_contributions", contributions, "needs a privacy_unit: the column that tells whose rows these are")
     budget = Budget(Decimal(repr(arguments.epsilon(given))), Decimal(repr(delta or 0.0)), accountant)
     neighbors = arguments.choice(given, "neighbors", NEIGHBORS)
-    ledger = ledger_of(context, table)
     change = ledger.protect(Protection(ledger.source, budget, neighbors, unit, contributions))
     kinds = {
         "source": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR",
@@ -75,6 +76,21 @@ def protect(context: Context, given: Mapping[str, Any]) -> str:
     return inline(
         kinds, [(ledger.source, float(budget.epsilon), float(budget.delta), neighbors, unit, contributions, accountant, change)]
     )
+
+
+def _with_current(current: Protection | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fill what the caller left out: what is in force stays, so that raising a budget cannot drop a privacy unit."""
+    kept: dict[str, Any] = {"neighbors": "add_remove", "max_contributions": 1, "accountant": "zcdp"}
+    if current is not None:
+        kept = {
+            "epsilon": float(current.budget.epsilon),
+            "delta": float(current.budget.delta),
+            "neighbors": current.neighbors,
+            "privacy_unit": current.privacy_unit,
+            "max_contributions": current.max_contributions,
+            "accountant": current.budget.accountant,
+        }
+    return {**kept, **{name: value for name, value in given.items() if value is not None}}
 
 
 def declare(context: Context, given: Mapping[str, Any]) -> str:

@@ -202,7 +202,7 @@ def find(context: Context, identifier_: str) -> Release:
         listed = ", ".join(repr(str(path)) for path in same)
         raise ReleaseError(f"release = {identifier_!r}: several files hold one of that identifier: {listed}; move all but one away")
     known = sorted({known for known, _ in files})
-    named = [item for item in known if item.rsplit("-", 1)[0].endswith("-" + identifier_)]
+    named = [item for item in known if item.rsplit("-", 1)[0].endswith("-" + release.slug(identifier_))]
     if len(named) == 1:
         return find(context, named[0])
     kind = "several releases have that name" if named else "no such release"

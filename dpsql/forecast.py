@@ -8,6 +8,7 @@ from typing import Any
 
 from dpsql import arguments, methods, release
 from dpsql.accounting import expected_absolute_error, fits, remaining
+from dpsql.ledger import Purchase
 from dpsql.planning import Request, request
 from dpsql.protected import ProtectedSource, resolve
 from dpsql.relation import at_least, at_most, inline
@@ -31,7 +32,9 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
     operation = "marginals" if given.get("k") is not None else "synthesize"
     wanted = request(protected, operation, _as_called(operation, given))
     name = release.release_id(protected.key, operation, protected.query, wanted.name)
-    bought = protected.ledger.purchase(name) is not None
+    purchase = protected.ledger.purchase(name)
+    other = [key for key, value in wanted.parameters.items() if purchase is not None and purchase.parameters.get(key) != value]
+    bought = purchase is not None and not other
     charges = protected.ledger.charges()
     budget, charge = protected.protection.budget, wanted.calibration.charge
     affordable = bought or fits(budget, charges, charge)
@@ -56,7 +59,7 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
         "calibration": wanted.calibration.method,
         "columns": list(wanted.plan.domain.names),
         "left_out": list(wanted.left_out),
-        "notes": _notes(protected, wanted, affordable),
+        "notes": [*_notes(protected, wanted, affordable), *_taken(wanted, purchase, other)],
         "release": name,
     }
     return inline(PLAN_COLUMNS, [[shown[column] for column in PLAN_COLUMNS]])
@@ -79,6 +82,18 @@ def _notes(protected: ProtectedSource, wanted: Request, affordable: bool) -> lis
     if protected.protection.max_contributions > 1:
         notes.append(f"noise covers {protected.protection.max_contributions} rows per {protected.protection.privacy_unit}")
     return notes
+
+
+def _taken(wanted: Request, purchase: Purchase | None, other: list[str]) -> list[str]:
+    """Return what to know where the name of the release is taken."""
+    if purchase is None:
+        return []
+    if other:
+        listed = ", ".join(f"{key} = {purchase.parameters.get(key)!r}" for key in other)
+        return [f"a release of this name was bought with {listed}: this call would fail; say release := 'another name'"]
+    if Plan.from_json(purchase.plan).domain != wanted.plan.domain:
+        return ["domains were declared since: the call gives back the stored release, over the domains of then"]
+    return []
 
 
 def expected_error(plan: Plan, k: int) -> float | None:

@@ -219,7 +219,7 @@ class Ledger:
             missing = shortfall(protection.budget, spent, charge)
             if missing.unit == "rho":
                 most = remaining(protection.budget, spent).epsilon_left
-                hint = f"One more release with Gaussian noise can have epsilon := {most:g} at most. {advice}"
+                hint = f"At the budget's delta, one more release with Gaussian noise can have epsilon := {most:g} at most. {advice}"
             else:
                 hint = advice
             raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, hint)
@@ -330,8 +330,9 @@ def budget_change(current: Protection | None, wanted: Protection, charges: Seque
         )
     if not fits(wanted.budget, charges, None):
         raise LedgerError(
-            f"epsilon = {wanted.budget.epsilon:f}, delta = {wanted.budget.delta:E}: below what {wanted.source} has spent "
-            "(FROM dp_budget() shows it); a budget cannot be lowered below that"
+            f"epsilon = {float(wanted.budget.epsilon):g}, delta = {float(wanted.budget.delta):g}: below what {wanted.source} has "
+            f"spent (FROM dp_budget() shows it); a budget cannot be lowered below that. The present one is epsilon := "
+            f"{float(current.budget.epsilon):g}, delta := {float(current.budget.delta):g}"
         )
     higher = (wanted.budget.epsilon, wanted.budget.delta) >= (current.budget.epsilon, current.budget.delta)
     return "raise" if higher or wanted.budget.delta > current.budget.delta else "lower"

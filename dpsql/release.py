@@ -118,18 +118,29 @@ def _long(item: Mapping[str, Any], attributes: int) -> tuple[Clique, ...]:
     return tuple(tuple(clique) for clique in item["cliques"])
 
 
+def slug(text: str) -> str:
+    """Return a name as it stands in an identifier of a release.
+
+    Examples
+    --------
+    >>> slug("by order")
+    'by_order'
+    """
+    return re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:40]
+
+
 def release_id(source: str, operation: str, query: str, name: str) -> str:
     """Return the identifier of a release: readable, usable as a file name, and distinct for distinct keys.
 
     Examples
     --------
     >>> release_id("main.adult", "synthesize", "main.adult", "default")
-    'adult-synthesize-default-80a0b3ba'
+    'adult-synthesize-default-c1eceb74'
     """
     key = json.dumps([source, operation, query, name], ensure_ascii=False)
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     stem = source.rsplit("/", 1)[-1] if source.startswith("file:") else source.rsplit(".", 1)[-1]
-    parts = [re.sub(r"[^A-Za-z0-9_]+", "_", part).strip("_")[:40] for part in (stem, operation, name)]
+    parts = [slug(part) for part in (stem, operation, name)]
     return "-".join([part for part in parts if part] + [digest])
 
 

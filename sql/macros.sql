@@ -3,9 +3,10 @@
 -- charged once, however often it is bound, explained, viewed or run.
 
 -- dp_protect: gives a table a privacy budget, or raises or lowers it (on the ledger). Privacy status: free.
+-- What is left out stays as it is; at first neighbors := 'add_remove', max_contributions := 1, accountant := 'zcdp'.
 -- Gives one row: source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, change.
-CREATE OR REPLACE MACRO dp_protect(source, epsilon := NULL, delta := NULL, neighbors := 'add_remove', privacy_unit := NULL,
-    max_contributions := 1, accountant := 'zcdp') AS TABLE
+CREATE OR REPLACE MACRO dp_protect(source, epsilon := NULL, delta := NULL, neighbors := NULL, privacy_unit := NULL,
+    max_contributions := NULL, accountant := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('protect', to_json({'__database': current_database(), '__schema': current_schema(),
     'source': source, 'epsilon': epsilon, 'delta': delta, 'neighbors': neighbors, 'privacy_unit': privacy_unit,
     'max_contributions': max_contributions, 'accountant': accountant})::VARCHAR));

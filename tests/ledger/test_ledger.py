@@ -203,3 +203,27 @@ def test_a_failure_after_reading_stays_charged_and_the_same_call_finishes(con, c
     assert len(con.execute(MARGINALS.format(epsilon=1.0, name="x")).fetchall()) == 3
     assert charges() == 1
     assert con.execute("SELECT status FROM dp_releases()").fetchall() == [("stored",)]
+
+
+def test_raising_a_budget_keeps_the_privacy_unit(tmp_path):
+    con = duckdb.connect()
+    make_people(con)
+    dpsql.load(con)
+    con.execute("CALL dp_protect('people', epsilon := 1, delta := 1e-9, privacy_unit := 'person', max_contributions := 3)")
+    row = con.execute("FROM dp_protect('people', epsilon := 2)").fetchone()
+    assert row[1:] == (2.0, 1e-9, "add_remove", "person", 3, "zcdp", "raise")
+    con.execute(MARGINALS.format(epsilon=1.0, name="a"))
+    row = con.execute("FROM dp_protect('people', epsilon := 3)").fetchone()
+    assert row[1:] == (3.0, 1e-9, "add_remove", "person", 3, "zcdp", "raise")
+    with pytest.raises(duckdb.Error, match=r"The present one is epsilon := 3, delta := 1e-09"):
+        con.execute("CALL dp_protect('people', epsilon := 0.5)")
+    con.close()
+
+
+def test_the_plan_says_when_the_name_is_taken(con):
+    con.execute(MARGINALS.format(epsilon=1.0, name="default"))
+    plan = "SELECT bought, notes FROM dp_plan('people', columns := ['sex'], k := 1, epsilon := {})"
+    assert con.execute(plan.format(1.0)).fetchone() == (True, [])
+    bought, notes = con.execute(plan.format(0.5)).fetchone()
+    assert not bought
+    assert "bought with epsilon = 1.0: this call would fail" in notes[0]
