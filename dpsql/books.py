@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import getpass
 import json
+from contextlib import suppress
 from dataclasses import asdict
 
 import duckdb
 
 from dpsql import sql
 from dpsql.domain import Attribute, Domain
-from dpsql.errors import LedgerError
+from dpsql.errors import LedgerError, first_line
 from dpsql.relation import identifier
 
 SCHEMA = "dpsql"
@@ -71,19 +72,13 @@ class Books:
                 self.cursor.execute(statement.format(**values))
             self.cursor.execute("COMMIT")
         except duckdb.Error as error:
-            self._rollback()
+            rollback(self.cursor)
             if self.exist():  # another thread was faster
                 return
             raise LedgerError(
                 f"the books (schema {SCHEMA}) cannot be created in database {self.database!r}: {first_line(error)}. "
                 "Open the database for writing."
             ) from None
-
-    def _rollback(self) -> None:
-        try:
-            self.cursor.execute("ROLLBACK")
-        except duckdb.Error:  # no transaction is open: nothing to undo
-            return
 
     def declare(self, source: str, attribute: Attribute, who: str) -> None:
         """Store the public domain of one column, replacing an earlier declaration."""
@@ -122,6 +117,7 @@ class Books:
         return [str(found) for (found,) in rows]
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text: DuckDB appends the statement below it."""
-    return str(error).split("\n", 1)[0]
+def rollback(cursor: duckdb.DuckDBPyConnection) -> None:
+    """End a transaction, if one is open: a failed COMMIT has ended it already."""
+    with suppress(duckdb.Error):
+        cursor.execute("ROLLBACK")

@@ -84,3 +84,8 @@ class LedgerError(DpsqlError):
 
 class CalibrationError(DpsqlError):
     """No noise scale within the supported range reaches the requested guarantee."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text: DuckDB appends the statement below it."""
+    return (str(error).splitlines() or [""])[0]

@@ -22,8 +22,8 @@ import duckdb
 
 from dpsql import sql
 from dpsql.accounting import Budget, Charge, event_from_json, fits, remaining, shortfall
-from dpsql.books import Books, first_line
-from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.books import Books, rollback
+from dpsql.errors import BudgetExceeded, LedgerError, first_line
 
 FIELDS = {
     "source": "VARCHAR",
@@ -266,12 +266,12 @@ class Ledger:
                     return
                 except (duckdb.ConstraintException, duckdb.TransactionException) as error:
                     reason = first_line(error)
-                    _rollback(cursor)
+                    rollback(cursor)
                 except duckdb.Error as error:
-                    _rollback(cursor)
+                    rollback(cursor)
                     raise LedgerError(f"the ledger of {self.source} cannot be written: {first_line(error)}") from None
                 except BaseException:
-                    _rollback(cursor)
+                    rollback(cursor)
                     raise
             time.sleep(random.uniform(0, 0.002 * (attempt + 1)))  # noqa: S311 -- spreads retries; no privacy in it
         raise LedgerError(f"the ledger of {self.source} is busy: {_TRIES} tries failed, the last with: {reason}; repeat the call")
@@ -298,13 +298,6 @@ class Ledger:
             f"(SELECT {columns}, coalesce(?, sha256(?)) AS previous)",
             [*texts[: names.index("previous")], previous, self.source],
         )
-
-
-def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
-    try:
-        cursor.execute("ROLLBACK")
-    except duckdb.Error:  # a failed COMMIT has ended the transaction already
-        return
 
 
 def _contract(protection: Protection) -> dict[str, Any]:

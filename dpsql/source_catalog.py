@@ -12,7 +12,7 @@ import duckdb
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from dpsql.errors import ArgumentError, UnsupportedQuery
+from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.source_model import TableId, fold, quoted, refuse
 from dpsql.source_parse import tokens
 
@@ -143,11 +143,6 @@ class Catalog:
         live, shipped = _functions(self.cursor, wanted), _shipped(tuple(wanted))
         changed = live.symmetric_difference(shipped)
         return min((str(row[0]) for row in changed), default=None)
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of a DuckDB message, without the excerpt of the generated SQL."""
-    return (str(error).splitlines() or [""])[0]
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[Row]:

@@ -15,8 +15,8 @@ from typing import Any
 
 import duckdb
 
-from dpsql.errors import UnsupportedQuery
-from dpsql.source_catalog import Catalog, first_line
+from dpsql.errors import UnsupportedQuery, first_line
+from dpsql.source_catalog import Catalog
 from dpsql.source_functions import ALWAYS_CHECKED, BOUND, INTEGERS, WIDE, cast_is_safe, decimal_width
 from dpsql.source_model import TableId, literal, quoted
 from dpsql.source_parse import serialized

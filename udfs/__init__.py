@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 
 from dpsql import calls, sql
-from dpsql.books import current_user, first_line
-from dpsql.errors import DpsqlError
+from dpsql.books import current_user
+from dpsql.errors import DpsqlError, first_line
 from dpsql.session import Instance, find_instance, new_instance
 
 CALL = "__dp_call"
