@@ -13,6 +13,7 @@ from dpsql.api import (  # noqa: E402
     domain,
     evaluate,
     export_release,
+    histogram,
     import_release,
     ledger,
     marginals,
@@ -22,6 +23,7 @@ from dpsql.api import (  # noqa: E402
     sample,
     synthesize,
 )
+from dpsql.combine import Combined, combine  # noqa: E402
 from dpsql.errors import (  # noqa: E402
     ArgumentError,
     BudgetExceeded,
@@ -39,6 +41,7 @@ __all__ = [
     "ArgumentError",
     "BudgetExceeded",
     "CalibrationError",
+    "Combined",
     "DomainError",
     "DpsqlError",
     "LedgerError",
@@ -46,10 +49,12 @@ __all__ = [
     "ReleaseError",
     "UnsupportedQuery",
     "budget",
+    "combine",
     "declare",
     "domain",
     "evaluate",
     "export_release",
+    "histogram",
     "import_release",
     "ledger",
     "load",

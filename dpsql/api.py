@@ -57,11 +57,19 @@ def declare(
     categories_from: str | None = None,
     nullable: bool | None = None,
     outside: str = "clamp",
+    discover: bool = False,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    release: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Declare the public domain of a column (``dp_declare``). Privacy: free; the protected table is not read."""
+    """Declare the public domain of a column (``dp_declare``). Privacy: free; the protected table is not read.
+
+    With ``discover`` the list of its values is bought (stable selection): charged once per release.
+    """
     return _run(
         con, "declare", source=source, column=column, lower=_plain(lower), upper=_plain(upper), bins=bins, edges=_plain(edges),
-        categories=_plain(categories), categories_from=categories_from, nullable=nullable, outside=outside,
+        categories=_plain(categories), categories_from=categories_from, nullable=nullable, outside=outside, discover=discover,
+        epsilon=epsilon, delta=delta, release=release,
     )  # fmt: skip
 
 
@@ -106,6 +114,26 @@ def marginals(
     return _run(
         con, "marginals", source=source, columns=columns, k=k, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release
     )
+
+
+def histogram(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    column: str,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    domain: str | Sequence[str] | None = None,
+    domain_size: int | None = None,
+    rho: float | None = None,
+    separator: str | None = None,
+    release: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Buy or reread noisy counts of a column whose domain nobody can list (``dp_histogram``). Privacy: charged once per release."""
+    return _run(
+        con, "histogram", source=source, column=column, epsilon=epsilon, delta=delta, domain=_plain(domain), domain_size=domain_size,
+        rho=rho, separator=separator, release=release,
+    )  # fmt: skip
 
 
 def synthesize(

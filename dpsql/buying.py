@@ -1,4 +1,4 @@
-"""The road of a release: check, plan, charge, then (and only then) bound, encode, count, add noise, store.
+"""The road of a release: check, plan, charge, then (and only then) measure, store.
 
 A call is idempotent. The first one charges, measures and stores; a later one finds the stored release, whatever has
 happened to the data since, and charges nothing. Killed after the charge, the same call finishes without a second one.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import platform
-import secrets
 from collections.abc import Mapping
-from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,15 +16,12 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql import arguments, encoding, noise, release
-from dpsql.counting import count_tables
-from dpsql.errors import DpsqlError, LedgerError, ReleaseError
+from dpsql import arguments, measuring, release
+from dpsql.errors import DpsqlError, LedgerError, ReleaseError, first_line
 from dpsql.ledger import Purchase
-from dpsql.methods.base import IntArray
 from dpsql.planning import Request, canonical_parameters, release_name, request, total_is_public
 from dpsql.progress import Progress
 from dpsql.protected import ProtectedSource, resolve
-from dpsql.relation import identifier
 from dpsql.release import Plan, Release
 from dpsql.session import Context
 
@@ -46,7 +41,7 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
 
     Parameters
     ----------
-    operation : {'marginals', 'synthesize'}
+    operation : {'marginals', 'synthesize', 'histogram', 'discover'}
     given : mapping
         The caller's arguments, ``source`` among them.
 
@@ -72,7 +67,7 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
         if purchase is None or purchase.status == "charged":
             release.check_store(context.cursor, store)
         if purchase is None:
-            purchase = _charge(context, protected, store, identifier_, request(protected, operation, given))
+            purchase = _charge(context, protected, store, identifier_, request(context, protected, operation, given))
         path = release.path_of(store, identifier_, purchase.charge["hash"])
         if purchase.status == "charged":
             purchase = measure(context, protected, purchase, path, progress)
@@ -118,16 +113,10 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
 
 def _bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
     """Let DuckDB bind the statement that will read the rows, so that it cannot fail for a reason known beforehand."""
-    statement = encoding.encode_sql(protected.source.sql, plan.domain, **_bounding(protected))
     try:
-        context.cursor.execute(f"DESCRIBE {statement}")
+        context.cursor.execute(f"DESCRIBE {measuring.statement(protected, plan)}")
     except duckdb.Error as error:
-        raise DpsqlError(f"source: DuckDB does not accept it ({str(error).splitlines()[0]}); nothing was charged") from None
-
-
-def _bounding(protected: ProtectedSource) -> dict[str, Any]:
-    unit = protected.protection.privacy_unit is not None
-    return {"unit": unit, "max_contributions": protected.protection.max_contributions, "salt": secrets.token_hex(16)}
+        raise DpsqlError(f"source: DuckDB does not accept it ({first_line(error)}); nothing was charged") from None
 
 
 def _prepare(protected: ProtectedSource, name: str, store: Path) -> Purchase:
@@ -149,22 +138,21 @@ def _in_force(protected: ProtectedSource, name: str) -> Purchase:
 
 
 def measure(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress) -> Purchase:
-    """Read the rows, count, add noise, store: the only place where a protected row is touched.
+    """Measure what was charged for and store it.
 
     Returns
     -------
     Purchase
-        As it is now in the books: stored, with the hash of the noisy counts. The file is a draft of ``path``.
+        As it is now in the books: stored, with the hash of what was released. The file is a draft of ``path``.
 
     Privacy
     -------
-    The exact counts leave this function only with noise of ``plan.scales`` on every cell. A failure says nothing about rows. Noise
-    that was drawn but is not in the ledger is never shown, so a second try under the same charge is not a second release.
+    Noise that was drawn but is not in the ledger is never shown, so a second try under the same charge is not a second release.
     """
     plan, name = Plan.from_json(purchase.plan), purchase.release
     check_unchanged(protected, plan, name)
     release.remove_leftovers(path)
-    contents = _measure(context.cursor, protected, purchase, path, progress)
+    contents = _store(context, protected, purchase, path, progress)
     try:
         protected.ledger.mark(name, "store", contents)
     except LedgerError:  # rolled back: these counts are not the release's
@@ -174,6 +162,23 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
     if now.contents != contents:  # another process was faster
         release.draft_of(path, contents).unlink(missing_ok=True)
     return now
+
+
+def _store(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress) -> str:
+    """Write a draft with fresh noise; return the hash of its contents. A failure says nothing about rows."""
+    plan = Plan.from_json(purchase.plan)
+    try:
+        measured = measuring.measure(context, protected, plan, progress)
+        with progress.stage("store"):
+            about = manifest(protected, purchase, measured.total)
+            return release.write(context.cursor, path, plan, measured.flat, about, measured.values)
+    except (duckdb.InterruptException, DpsqlError):
+        raise
+    except Exception as error:
+        raise DpsqlError(
+            f"release {purchase.release!r}: reading or storing failed ({type(error).__name__}); the text is withheld because it "
+            "could show a value. The charge stands; the same call tries again without another one"
+        ) from None
 
 
 def check_unchanged(protected: ProtectedSource, plan: Plan, name: str) -> None:
@@ -186,52 +191,6 @@ def check_unchanged(protected: ProtectedSource, plan: Plan, name: str) -> None:
             "read: rows may be left out of it now. Put it back as it was to finish the release, or buy another one: "
             "release := 'another name'"
         )
-
-
-def _measure(
-    cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress
-) -> str:
-    """Write a draft with fresh noise; return the hash of its counts."""
-    plan = Plan.from_json(purchase.plan)
-    try:
-        with progress.stage("encode"):
-            codes = encoding.encode(cursor, protected.source.sql, plan.domain, **_bounding(protected))
-        try:
-            with progress.stage("count"):
-                total = _count(cursor, codes) if plan.public_total else None
-                tables = count_tables(cursor, codes, plan.domain.sizes, plan.cliques)
-        finally:
-            cursor.execute(f"DROP TABLE IF EXISTS {identifier(codes)}")
-        with progress.stage("noise"):
-            flat = add_noise(plan, np.concatenate([tables[clique].ravel() for clique in plan.cliques]))
-        with progress.stage("store"):
-            return release.write(cursor, path, plan, flat, manifest(protected, purchase, total))
-    except (duckdb.InterruptException, DpsqlError):
-        raise
-    except Exception as error:
-        raise DpsqlError(
-            f"release {purchase.release!r}: reading or storing failed ({type(error).__name__}); the text is withheld because it "
-            "could show a value. The charge stands; the same call tries again without another one"
-        ) from None
-
-
-def _count(cursor: duckdb.DuckDBPyConnection, table: str) -> int:
-    row = cursor.execute(f"SELECT count(*) FROM {identifier(table)}").fetchone()  # noqa: S608
-    return int(row[0]) if row else 0
-
-
-def add_noise(plan: Plan, flat: IntArray) -> IntArray:
-    """Add the plan's noise to every cell of its tables, the empty ones too."""
-    lengths = [plan.domain.cells(clique) for clique in plan.cliques]
-    scales = np.repeat(np.arange(len(lengths)), lengths)
-    noisy = np.empty_like(flat)
-    by_scale: dict[Fraction, list[int]] = {}
-    for position, scale in enumerate(plan.scales):
-        by_scale.setdefault(scale, []).append(position)
-    for scale, positions in by_scale.items():
-        chosen = np.isin(scales, positions) if len(by_scale) > 1 else slice(None)
-        noisy[chosen] = noise.add_noise(flat[chosen], plan.mechanism, scale)
-    return noisy
 
 
 def manifest(protected: ProtectedSource, purchase: Purchase, total: int | None) -> dict[str, Any]:

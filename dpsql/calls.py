@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsql import arguments, buying, custodian, drawing, forecast, release, reports
-from dpsql.errors import DpsqlError, ReleaseError
+from dpsql.errors import ArgumentError, DomainError, DpsqlError, ReleaseError
 from dpsql.progress import Progress
 from dpsql.relation import inline, parquet
 from dpsql.session import Context, Instance, open_context
@@ -23,6 +23,47 @@ def marginals(context: Context, given: Mapping[str, Any]) -> str:
     with Progress("dp_marginals", STAGES) as progress:
         bought = buying.buy(context, "marginals", given, progress)
         return f"(SELECT columns, values, n FROM {parquet(drawing.cells(context, bought))})"  # noqa: S608
+
+
+def histogram(context: Context, given: Mapping[str, Any]) -> str:
+    """Return the released values of one column and their noisy counts, buying them at the first call."""
+    with Progress("dp_histogram", STAGES) as progress:
+        bought = buying.buy(context, "histogram", _as_open(given), progress)
+        return f"(SELECT value, n FROM {parquet(bought.path)} ORDER BY n DESC, value)"  # noqa: S608
+
+
+def declare(context: Context, given: Mapping[str, Any]) -> str:
+    """Declare the public domain of a column, or buy the list of its values (``discover``) and declare that."""
+    if not arguments.boolean(given, "discover"):
+        named = [name for name in ("epsilon", "delta", "release") if given.get(name) is not None]
+        if named:
+            raise ArgumentError(named[0], given[named[0]], "a declaration costs nothing; it belongs to discover := true")
+        return custodian.declare(context, given)
+    for name in ("lower", "upper", "bins", "edges", "categories", "categories_from"):
+        if given.get(name) is not None:
+            raise ArgumentError(name, given[name], "leave it out where discover := true buys the list of values")
+    with Progress("dp_declare", STAGES) as progress:
+        bought = buying.buy(context, "discover", _as_open(given), progress)
+    values = bought.statistics(context.cursor).values
+    if not values:
+        raise DomainError(
+            f"column {given['column']!r}: the bought list of values (release {bought.identifier!r}) is empty, so there is nothing to "
+            "declare; the charge stands. Buy another one with a larger epsilon and release := 'another name', or list the values"
+        )
+    return custodian.declare(context, {**given, "categories": list(values)})
+
+
+def _as_open(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call about the values of one column; its release is named after the column."""
+    column = arguments.text(given, "column")
+    shared = {"source": given["source"], "columns": [column], "epsilon": given.get("epsilon"), "delta": given.get("delta")}
+    options = {name: given.get(name) for name in ("domain", "domain_size", "rho", "separator") if given.get(name) is not None}
+    method = "stable_selection"
+    if "domain" in options:
+        method = "weak_domain"
+    elif options:
+        raise ArgumentError("domain", None, f"{', '.join(options)} belong to a domain: name a public table of words, a list or a pattern")
+    return {**shared, "method": method, "options": options, "release": given.get("release") or column}
 
 
 def synthesize(context: Context, given: Mapping[str, Any]) -> str:
@@ -95,11 +136,12 @@ def import_release(context: Context, given: Mapping[str, Any]) -> str:
 
 CALLS: dict[str, Callable[[Context, Mapping[str, Any]], str]] = {
     "protect": custodian.protect,
-    "declare": custodian.declare,
+    "declare": declare,
     "domain": custodian.domain,
     "evaluate": custodian.evaluate,
     "plan": forecast.plan,
     "marginals": marginals,
+    "histogram": histogram,
     "synthesize": synthesize,
     "sample": sample,
     "export": export,

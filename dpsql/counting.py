@@ -114,3 +114,69 @@ def _table_query(codes_table: str, sizes: Sequence[int], clique: Clique, offset:
     query = exp.select(exp.alias_(cell, "cell"), exp.alias_(exp.Count(this=exp.Star()), "n"))
     # Grouping by the codes, not by the index: DuckDB aggregates small unsigned columns without hashing.
     return query.from_(exp.to_table(exp.to_identifier(codes_table, quoted=True))).group_by(*columns)
+
+
+def count_moments(
+    cursor: duckdb.DuckDBPyConnection, codes_table: str, sizes: Sequence[int], clique: Clique, values: Sequence[str]
+) -> tuple[IntArray, IntArray, list[int]]:
+    """Count one table, and sum fixed-point values and their products.
+
+    Parameters
+    ----------
+    clique : tuple of int
+        The attributes whose cells are counted; () for one cell.
+    values : sequence of str, length p
+        Integer columns of the table of codes, below 2^16 in size.
+
+    Returns
+    -------
+    counts : int64 array of shape (sizes[i] for i in clique)
+    sums : int64 array, shape (cells, p)
+        Sum of each value per cell.
+    products : list of int, length p (p + 1) / 2
+        Sum over all rows of the products (0, 0), (0, 1), ..., (1, 1), ....
+
+    Notes
+    -----
+    Privacy: exact, secret. They must not leave the process without noise.
+    """
+    check_cliques(sizes, [clique])
+    shape = [sizes[position] for position in clique]
+    columns = [exp.column(f"c{position}", quoted=True) for position in clique]
+    numbers = [exp.cast(exp.column(name, quoted=True), exp.DataType.build("BIGINT", dialect="duckdb")) for name in values]
+    pairs = [(a, b) for i, a in enumerate(numbers) for b in numbers[i:]]
+    query = exp.select(
+        exp.alias_(cell_index(columns, shape), "cell"),
+        exp.alias_(exp.Count(this=exp.Star()), "n"),
+        *(exp.alias_(exp.Sum(this=number.copy()), f"s{i}") for i, number in enumerate(numbers)),
+        *(exp.alias_(exp.Sum(this=exp.Mul(this=a.copy(), expression=b.copy())), f"p{i}") for i, (a, b) in enumerate(pairs)),
+    ).from_(exp.to_table(exp.to_identifier(codes_table, quoted=True)))
+    rows = guarded(cursor, query.group_by(*columns).sql(dialect="duckdb")).fetchall()
+    cells = math.prod(shape)
+    counts, sums = np.zeros(cells, dtype=np.int64), np.zeros((cells, len(values)), dtype=np.int64)
+    products = [0] * len(pairs)
+    for cell, n, *rest in rows:
+        if n == 0:  # no rows at all: a sum of nothing is NULL
+            continue
+        counts[cell], sums[cell] = n, rest[: len(values)]
+        products = [total + int(part) for total, part in zip(products, rest[len(values) :], strict=True)]
+    return counts.reshape(shape), sums, products
+
+
+def count_values(cursor: duckdb.DuckDBPyConnection, codes_table: str, column: str) -> tuple[list[str], IntArray]:
+    """Count the values of a text column that occur.
+
+    Returns
+    -------
+    texts : list of str
+    counts : int64 array of the same length
+
+    Notes
+    -----
+    Privacy: secret, the list of values too: it may only be shown after a private selection.
+    """
+    value = exp.column(column, quoted=True)
+    query = exp.select(exp.alias_(value, "value"), exp.alias_(exp.Count(this=exp.Star()), "n"))
+    query = query.from_(exp.to_table(exp.to_identifier(codes_table, quoted=True))).group_by(value.copy())
+    rows = guarded(cursor, query.sql(dialect="duckdb")).fetchall()
+    return [text for text, _ in rows], np.asarray([n for _, n in rows], dtype=np.int64)

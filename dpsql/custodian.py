@@ -7,10 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 import duckdb
-import sqlglot
-from sqlglot import exp
 
-from dpsql import arguments, encoding
+from dpsql import arguments, encoding, public
 from dpsql.accounting import ACCOUNTANTS, NEIGHBORS, Budget
 from dpsql.declare import MAX_VALUES, self_declared
 from dpsql.declare import declare as build_attribute
@@ -102,10 +100,10 @@ def declare(context: Context, given: Mapping[str, Any]) -> str:
     """
     protected = resolve(context, arguments.text(given, "source"))
     name = arguments.text(given, "column")
-    columns = {c.name.casefold(): c for c in protected.source.columns}
-    column = columns.get(name.casefold())
-    if column is None:
-        raise ArgumentError("column", name, f"not a column of the source; it has {[c.name for c in columns.values()]!r}")
+    column = protected.column(name)
+    unit = protected.protection.privacy_unit
+    if unit is not None and (column.origin or column.name).casefold() == unit.casefold():
+        raise ArgumentError("column", name, "is the privacy unit: it says whose row this is and cannot be data at the same time")
     categories = _categories(context, given, column.sql_type)
     nullable = arguments.boolean(given, "nullable")
     attribute = build_attribute(
@@ -128,37 +126,12 @@ def _categories(context: Context, given: Mapping[str, Any], sql_type: str) -> li
     if listed is not None and taken is not None:
         raise ArgumentError("categories_from", taken, "give categories or categories_from, not both")
     if taken is not None:
-        listed = _public_values(context, taken)
+        listed = public.column_values(context, "categories_from", taken, MAX_VALUES)
     if listed is None:
         return None
     if isinstance(listed, str) or not isinstance(listed, Sequence):
         raise ArgumentError("categories", listed, "a list is required, e.g. ['Female', 'Male']")
     return encoding.canonical_categories(context.cursor, sql_type, listed)
-
-
-def _public_values(context: Context, taken: object) -> list[str]:
-    """Return the distinct values of a column of a *public* table, in order."""
-    try:
-        parsed = sqlglot.parse_one(str(taken), read="duckdb", into=exp.Column)
-        *table, column = [part.name for part in parsed.parts]
-    except (sqlglot.ParseError, ValueError, AttributeError):
-        table, column = [], ""
-    if not table or not column:
-        raise ArgumentError("categories_from", taken, "must be 'table.column' of a public table")
-    try:  # no views: a view over a public table can look into a protected one, in a subquery
-        public = find_table(context.cursor, identifier(*table), database=context.database, schema=context.schema)
-    except ArgumentError:
-        raise ArgumentError("categories_from", taken, "must be 'table.column' of a public table (not a view) that exists") from None
-    if ledger_of(context, public).protection() is not None:
-        raise ArgumentError("categories_from", taken, "that table is protected, and a domain read off it would show its values")
-    spelled = {c.name.casefold(): c.name for c in relation_columns(context.cursor, public)}
-    if column.casefold() not in spelled:
-        raise ArgumentError("categories_from", taken, f"not a column of that table; it has {list(spelled.values())!r}")
-    name = identifier(spelled[column.casefold()])
-    rows = context.cursor.execute(
-        f"SELECT DISTINCT {name}::VARCHAR FROM {public.sql} WHERE {name} IS NOT NULL ORDER BY 1 LIMIT {MAX_VALUES + 1}"  # noqa: S608
-    ).fetchall()
-    return [value for (value,) in rows]
 
 
 def domain(context: Context, given: Mapping[str, Any]) -> str:

@@ -83,6 +83,11 @@ class Attribute:
         return tuple(texts)
 
 
+def open_attribute(name: str, sql_type: str) -> Attribute:
+    """Return the attribute of a column whose values are not known beforehand: no categories, NULL is left out."""
+    return Attribute(name, sql_type, "categorical", (), (), nullable=False, outside="drop")
+
+
 @dataclass(frozen=True)
 class Domain:
     """The attributes of a source, in column order."""

@@ -6,29 +6,45 @@ import contextlib
 import hashlib
 import threading
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import duckdb
 import numpy as np
 
 from dpsql import decoding, methods, release
 from dpsql.books import SCHEMA, Books
+from dpsql.domain import Domain
 from dpsql.errors import ArgumentError, ReleaseError
 from dpsql.methods.base import OneHotMethod
 from dpsql.progress import Progress
 from dpsql.relation import identifier, literal, parquet, split_name
-from dpsql.release import Release
+from dpsql.release import Plan, Release
 from dpsql.session import Context
 
 MAX_ROWS = 10_000_000_000
 _MADE = "dpsql: synthetic rows of "  # how the comment of a table of `into` begins
 _FITTED_MODELS = 4  # models kept in memory, so that drawing again does not fit again
-_models: OrderedDict[str, Any] = OrderedDict()
+_models: OrderedDict[str, Fitted] = OrderedDict()
 _guard = threading.Lock()
 
 
-def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Any:
+class Fitted(NamedTuple):
+    """A fitted model, and the domain of the rows that it gives."""
+
+    model: Any
+    domain: Domain
+
+
+def output_domain(plan: Plan, values: tuple[str, ...] = ()) -> Domain:
+    """Return the domain of the rows that a release gives; ``values`` are those of an open domain."""
+    if plan.open:
+        return Domain((replace(plan.domain.attributes[0], categories=values),))
+    return methods.get(plan.method or "").output_domain(plan.domain, plan.options)
+
+
+def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
     """Return the model of a release, fitting it if this process has not done so lately."""
     key = str(bought.manifest["sha256"]) + str(bought.manifest["parameters"])
     with _guard:
@@ -36,7 +52,8 @@ def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Any:
             _models.move_to_end(key)
             return _models[key]
     plan = bought.plan
-    model = methods.get(plan.method or "").fit(bought.statistics(cursor), plan.options)
+    statistics = bought.statistics(cursor)
+    model = Fitted(methods.get(plan.method or "").fit(statistics, plan.options), output_domain(plan, statistics.values))
     with _guard:
         _models[key] = model
         while len(_models) > _FITTED_MODELS:
@@ -67,7 +84,7 @@ def rows(context: Context, bought: Release, count: int | None, seed: int | None,
             if path.is_file():
                 return path
         with progress.stage("fit"):
-            model = fitted(context.cursor, bought)
+            model, domain = fitted(context.cursor, bought)
         method = methods.get(plan.method)
         wanted = method.total(model) if count is None else count
         path = folder / _name(bought, wanted, seed)
@@ -78,9 +95,9 @@ def rows(context: Context, bought: Release, count: int | None, seed: int | None,
         with progress.stage("sample and write"):
             if plan.options.get("output") == "one_hot":
                 blocks = cast("OneHotMethod", method).sample_one_hot(model, wanted, rng)
-                decoding.write_one_hot(context.cursor, blocks, plan.domain, path)
+                decoding.write_one_hot(context.cursor, blocks, domain, path)
             else:
-                decoding.write_rows(context.cursor, method.sample(model, wanted, rng), plan.domain, rng, path)
+                decoding.write_rows(context.cursor, method.sample(model, wanted, rng), domain, rng, path)
         return path
 
 
@@ -88,7 +105,7 @@ def relation(bought: Release, path: Path) -> str:
     """Return the drawn rows in the types of the source, some of which (ENUM, HUGEINT, TIMESTAMP_S) Parquet does not have."""
     if bought.plan.options.get("output") == "one_hot":
         return parquet(path)
-    return f"({decoding.rows_sql(bought.plan.domain, path)})"
+    return f"({decoding.rows_sql(output_domain(bought.plan), path)})"
 
 
 def _name(bought: Release, count: int, seed: int | None) -> str:

@@ -6,8 +6,9 @@ row where the declaration says so.
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 
 import duckdb
@@ -17,6 +18,7 @@ from dpsql import sqltypes
 from dpsql.declare import category_text
 from dpsql.domain import Attribute, Domain
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
+from dpsql.methods.base import FINE
 from dpsql.relation import identifier
 from dpsql.sqltypes import SqlType
 
@@ -86,7 +88,7 @@ def code_expression(attribute: Attribute, column: exp.Expression) -> exp.Express
     if parsed.family == "float":
         missing = exp.or_(missing, exp.func("isnan", column.copy()))
     if attribute.kind == "categorical":
-        found: exp.Expression = exp.Coalesce(this=_category_code(attribute, parsed, column), expressions=[outside.copy()])
+        found: exp.Expression = exp.Coalesce(this=_category_code(attribute, column), expressions=[outside.copy()])
     else:
         found = _bin_code(attribute, parsed, column, outside)
     whole = _either(missing, null, found)
@@ -113,11 +115,16 @@ def _null_code(attribute: Attribute) -> exp.Expression:
     return _number(attribute.null_code) if attribute.nullable else _outside_code(attribute)
 
 
-def _category_code(attribute: Attribute, parsed: SqlType, column: exp.Expression) -> exp.Expression:
+def _comparable(attribute: Attribute, column: exp.Expression) -> exp.Expression:
+    """Return the value such that equal numbers have one text: minus zero is zero."""
+    if sqltypes.parse(attribute.sql_type).family != "float":
+        return column.copy()
+    return exp.Add(this=column.copy(), expression=exp.cast(exp.Literal.number(0), attribute.sql_type, dialect="duckdb"))
+
+
+def _category_code(attribute: Attribute, column: exp.Expression) -> exp.Expression:
     """Position of the value in the list, NULL if it is not there: a hash lookup in an ENUM of the categories."""
-    value = column.copy()
-    if parsed.family == "float":
-        value = exp.Add(this=value, expression=exp.cast(exp.Literal.number(0), attribute.sql_type, dialect="duckdb"))
+    value = _comparable(attribute, column)
     categories = [exp.Literal.string(text) for text in attribute.categories]
     listed = exp.DataType(this=exp.DataType.Type.ENUM, expressions=categories)
     text = exp.cast(value, exp.DataType.build("VARCHAR", dialect="duckdb"))
@@ -175,7 +182,46 @@ def _below(value: exp.Expression, bound: exp.Expression) -> exp.Expression:
     return exp.LT(this=value.copy(), expression=bound)
 
 
-def encode_sql(source_sql: str, domain: Domain, unit: bool, max_contributions: int, salt: str) -> str:
+def value_text(attribute: Attribute) -> exp.Expression:
+    """Return the value of a column without a declared list, as the text that a category of it would have; NULL stays NULL.
+
+    Notes
+    -----
+    Privacy: a function of one value alone; it never fails.
+    """
+    value = _comparable(attribute, exp.column(attribute.name, SOURCE_NAME, quoted=True))
+    return exp.cast(value, exp.DataType.build("VARCHAR", dialect="duckdb"))
+
+
+def fixed_point(attribute: Attribute) -> exp.Expression:
+    """Return the place of a number between its bounds as an integer: floor((x - lower) / (upper - lower) FINE), within 0 ... FINE - 1.
+
+    Notes
+    -----
+    Privacy: a function of one value alone; it never fails. NULL counts as the lower bound, NaN as the upper one.
+    """
+    low, high = float(attribute.edges[0]), float(attribute.edges[-1])
+    if not 0 < high - low < math.inf:
+        raise DomainError(f"column {attribute.name!r}: bounds {low!r} to {high!r} are too far apart for sums of values")
+    double = exp.DataType.build("DOUBLE", dialect="duckdb")
+    lower, upper, factor = (exp.Literal.number(f"{number:.16e}") for number in (low, high, FINE / (high - low)))
+    value = exp.cast(exp.column(attribute.name, SOURCE_NAME, quoted=True), double)
+    inside = exp.func("least", exp.func("greatest", exp.Coalesce(this=value, expressions=[lower.copy()]), lower.copy()), upper)
+    place = exp.func("floor", exp.Mul(this=exp.Paren(this=exp.Sub(this=inside, expression=lower)), expression=factor))
+    top = exp.func("least", place, exp.Literal.number(FINE - 1))
+    return exp.cast(exp.func("greatest", top, exp.Literal.number(0)), exp.DataType.build("INTEGER", dialect="duckdb"))
+
+
+def encode_sql(
+    source_sql: str,
+    domain: Domain,
+    unit: bool,
+    max_contributions: int,
+    salt: str,
+    *,
+    extra: Mapping[str, exp.Expression] | None = None,
+    distinct: bool = False,
+) -> str:
     """Return the SELECT that turns a source into codes.
 
     Parameters
@@ -190,6 +236,10 @@ def encode_sql(source_sql: str, domain: Domain, unit: bool, max_contributions: i
         Rows of one unit that are kept, at random; NULL is one unit.
     salt : str
         128 fresh random bits as hexadecimal digits, secret until it is forgotten: the source of the random choice.
+    extra : mapping of column name to expression, optional
+        More columns, from `value_text` or `fixed_point`; rows where one of them is NULL are left out.
+    distinct : bool
+        Whether equal rows of one unit count once.
 
     Returns
     -------
@@ -204,22 +254,27 @@ def encode_sql(source_sql: str, domain: Domain, unit: bool, max_contributions: i
     changes at most ``max_contributions`` rows of the result. Equal rows of a unit are interchangeable, and are numbered so
     that each has its own chance.
     """
-    columns = [f"c{i}" for i in range(len(domain.attributes))]
+    more = extra or {}
+    codes = [f"c{i}" for i in range(len(domain.attributes))]
+    columns = [*codes, *more]
     coded = exp.select(
         *(
             exp.alias_(
                 code_expression(attribute, exp.column(attribute.name, SOURCE_NAME, quoted=True)), name, quoted=True, copy=False
             )
-            for attribute, name in zip(domain.attributes, columns, strict=True)
+            for attribute, name in zip(domain.attributes, codes, strict=True)
         ),
+        *(exp.alias_(expression, name, quoted=True) for name, expression in more.items()),
         copy=False,
     ).from_(exp.to_table(SOURCE_NAME), copy=False)
     if unit:
         coded = coded.select(exp.column(UNIT_COLUMN, quoted=True), copy=False)
-    dropping = [name for name, a in zip(columns, domain.attributes, strict=True) if a.outside == "drop"]
+    dropping = [name for name, a in zip(codes, domain.attributes, strict=True) if a.outside == "drop"] + list(more)
     kept = exp.select("*").from_(coded.subquery("coded", copy=False), copy=False)
     if dropping:
         kept = kept.where(*(exp.column(name, quoted=True).is_(exp.null()).not_() for name in dropping))
+    if unit and distinct:
+        kept = kept.distinct(copy=False)
     if unit:
         kept = _bounded(kept, columns, max_contributions, salt)
     # The source stays as it was checked: it is not parsed and written again.
@@ -262,6 +317,8 @@ def encode(
     unit: bool = False,
     max_contributions: int = 1,
     salt: str = "",
+    extra: Mapping[str, exp.Expression] | None = None,
+    distinct: bool = False,
 ) -> str:
     """Materialise the codes of a source as a TEMP table and return its name; the caller drops it.
 
@@ -269,7 +326,7 @@ def encode(
     ----------
     cursor : DuckDB cursor
         The table lives on this cursor alone.
-    source_sql, domain, unit, max_contributions, salt
+    source_sql, domain, unit, max_contributions, salt, extra, distinct
         As in `encode_sql`.
 
     Raises
@@ -285,7 +342,7 @@ def encode(
     """
     check_types(column_types(cursor, source_sql), domain)
     name = f"__dp_codes_{secrets.token_hex(8)}"
-    statement = encode_sql(source_sql, domain, unit, max_contributions, salt)
+    statement = encode_sql(source_sql, domain, unit, max_contributions, salt, extra=extra, distinct=distinct)
     guarded(cursor, f"CREATE TEMP TABLE {identifier(name)} AS {statement}")
     return name
 

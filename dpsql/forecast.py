@@ -30,7 +30,7 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
     """Return the plan of a dp_marginals call (where ``k`` is given) or a dp_synthesize call, as a relation of one row."""
     protected = resolve(context, arguments.text(given, "source"))
     operation = "marginals" if given.get("k") is not None else "synthesize"
-    wanted = request(protected, operation, _as_called(operation, given))
+    wanted = request(context, protected, operation, _as_called(operation, given))
     name = release.release_id(protected.key, operation, protected.query, wanted.name)
     purchase = protected.ledger.purchase(name)
     other = [key for key, value in wanted.parameters.items() if purchase is not None and purchase.parameters.get(key) != value]
@@ -43,9 +43,9 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
         "operation": operation,
         "method": wanted.plan.method,
         "tables": len(wanted.plan.cliques),
-        "cells": wanted.plan.cells,
+        "cells": None if wanted.plan.open else wanted.plan.cells,
         "mechanism": wanted.plan.mechanism,
-        "noise_scale": float(max(wanted.plan.scales)),
+        "noise_scale": float(max(wanted.plan.scales)) if wanted.plan.scales else None,
         "epsilon": at_most(float(charge.epsilon)),
         "delta": float(charge.delta),
         "rho": at_most(float(charge.rho)),
@@ -102,6 +102,8 @@ def expected_error(plan: Plan, k: int) -> float | None:
     A k-way count that was not measured is summed from the smallest table that holds it; None where no table does.
     """
     errors = []
+    if plan.open or not plan.scales:
+        return None
     for clique, scale in zip(plan.cliques, plan.scales, strict=True):
         if len(clique) < k:
             continue

@@ -41,12 +41,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from dpsql.entropy import WORDS, BoolArray, IntArray, exp_bounds, random_bits, random_words, uniform_below
 from dpsql.errors import ArgumentError
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 MECHANISMS = ("gaussian", "laplace")
 MAXIMUM_SIGMA = Fraction(2**25)
@@ -57,7 +54,6 @@ _BLOCK = 1 << 16
 _DIGIT_BITS = 8
 _DIRECT_LAPLACE = 1 << _DIGIT_BITS
 _DIRECT_SIGMA = 512
-_WORDS: dict[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 def checked_mechanism(mechanism: object) -> str:
@@ -115,52 +111,6 @@ def scale_grid(scale: Fraction | float) -> Fraction:
     return math.ceil(exact / step) * step
 
 
-def _random_words(count: int, bits: int = 64) -> npt.NDArray[np.unsignedinteger]:
-    """Return uniform words from the operating system; never kept, so a fork cannot repeat them."""
-    return np.frombuffer(os.urandom(count * bits // 8), dtype=_WORDS[bits])
-
-
-def _random_bits(count: int) -> BoolArray:
-    """Return fair coin flips."""
-    packed = np.frombuffer(os.urandom((count + 7) // 8), dtype=np.uint8)
-    return np.unpackbits(packed, count=count).view(np.bool_)
-
-
-def _uniform_below(bound: int, count: int) -> IntArray:
-    """Return uniform integers in [0, bound), bound < 2^63, by rejection: no modulo bias."""
-    shift = np.uint64(64 - (bound - 1).bit_length()) if bound > 1 else np.uint64(63)
-    result = np.zeros(count, dtype=np.int64)
-    missing = np.arange(count if bound > 1 else 0)
-    while missing.size:
-        drawn = (_random_words(missing.size) >> shift).astype(np.int64)
-        good = drawn < bound
-        result[missing[good]] = drawn[good]
-        missing = missing[~good]
-    return result
-
-
-def _exp_bounds(exponent: Fraction, precision: int) -> tuple[int, int]:
-    """Return integers around 2^precision exp(-exponent), exponent > 0."""
-    if exponent > precision:
-        return 0, 1
-    squarings = max(0, math.ceil(exponent).bit_length())
-    guard = precision + squarings + 8
-    reduced = exponent / 2**squarings  # at most 1: the terms fall, and the error is at most the first term left out
-    n, d = reduced.numerator, reduced.denominator
-    one = 1 << guard
-    low, high = one, one
-    term_low, term_high, k = one, one, 0
-    while term_high > 1:
-        k += 1
-        term_low, term_high = term_low * n // (d * k), -(-term_high * n // (d * k))
-        low, high = (low - term_high, high - term_low) if k % 2 else (low + term_low, high + term_high)
-    low, high = low - term_high, high + term_high
-    for _ in range(squarings):
-        low, high = low * low >> guard, -(-high * high >> guard)
-    drop = guard - precision
-    return max(0, low >> drop), -(-high >> drop)
-
-
 @dataclass(frozen=True)
 class Weights:
     """Unnormalised probabilities w_x = exp(-exponent * x) or, if ``square``, exp(-exponent * x^2), x = 0, 1, ....
@@ -179,7 +129,7 @@ class Weights:
 
     def bounds(self, precision: int) -> tuple[list[int], list[int], int]:
         """Return lower and upper bounds of 2^precision w_x, x = 0, 1, ..., and one of the sum of all later weights."""
-        q_low, q_high = _exp_bounds(self.exponent, precision)
+        q_low, q_high = exp_bounds(self.exponent, precision)
         ratio_low, ratio_high = q_low, q_high
         low = high = 1 << precision
         lows, highs = [low], [high]
@@ -234,13 +184,13 @@ class Table:
     def __init__(self, weights: Weights, bits: int = 64) -> None:
         self.weights = weights
         self.bits = bits
-        word = _WORDS[bits]
+        word = WORDS[bits]
         self.thresholds = np.array(weights.thresholds(bits), dtype=word)
         self._padded = np.append(self.thresholds, word(0))
 
     def draw(self, count: int) -> IntArray:
         """Return independent draws."""
-        words = _random_words(count, self.bits)
+        words = random_words(count, self.bits)
         result = self.thresholds.searchsorted(words).astype(np.int64, copy=False)
         for position in np.flatnonzero(self._padded[result] == words):
             result[position] = self.resolve(int(words[position]))
@@ -273,7 +223,7 @@ def _gaussian_table(exponent: Fraction) -> Table:
     return Table(Weights(exponent, square=True))
 
 
-def _geometric(scale: Fraction, count: int) -> IntArray:
+def geometric(scale: Fraction, count: int) -> IntArray:
     """Return draws with P(x) proportional to exp(-x / scale), x >= 0."""
     result = np.zeros(count, dtype=np.int64)
     for position, table in enumerate(_geometric_tables(scale)):
@@ -303,13 +253,13 @@ def _accepts(gamma: Fraction) -> bool:
 def _bernoulli_exp(numerators: IntArray, denominator: int) -> BoolArray:
     """Return True with probability exp(-numerator / denominator), each at most 1, by the alternating series."""
     accepted = np.ones(numerators.size, dtype=np.bool_)
-    alive = np.flatnonzero(_uniform_below(denominator, numerators.size) < numerators)
+    alive = np.flatnonzero(uniform_below(denominator, numerators.size) < numerators)
     k = 2
     while alive.size:
         # the series stops at k with probability 1 - gamma/k; an odd k accepts. Here the first k - 1 steps have gone on.
         accepted[alive] = k % 2 == 1
-        goes_on = _uniform_below(denominator, alive.size) < numerators[alive]
-        goes_on &= _uniform_below(k, alive.size) == 0
+        goes_on = uniform_below(denominator, alive.size) < numerators[alive]
+        goes_on &= uniform_below(k, alive.size) == 0
         alive = alive[goes_on]
         k += 1
     return accepted
@@ -320,7 +270,7 @@ def _large_gaussian(variance: Fraction, count: int) -> tuple[IntArray, BoolArray
     shift = (math.isqrt(math.floor(variance))).bit_length() - 1 - 7  # m = 2^shift, between sigma / 256 and sigma / 128
     table = _gaussian_table(Fraction(4**shift) / (2 * variance))
     j = table.draw(count)
-    r = (_random_words(count) >> np.uint64(64 - shift)).astype(np.int64)
+    r = (random_words(count) >> np.uint64(64 - shift)).astype(np.int64)
     far = np.flatnonzero(j >= table.thresholds.size)
     near = j.copy()
     near[far] = 0
@@ -341,7 +291,7 @@ def _fill(size: int | tuple[int, ...], magnitudes: Callable[[int], tuple[IntArra
         missing = np.arange(block.size)
         while missing.size:
             values, accepted = magnitudes(missing.size)
-            negative = _random_bits(missing.size)
+            negative = random_bits(missing.size)
             good = accepted & ~(negative & (values == 0))
             signed = np.where(negative, -values, values)
             block[missing[good]] = signed[good]
@@ -381,7 +331,7 @@ def discrete_laplace(scale: Fraction | float, size: int | tuple[int, ...]) -> In
     Privacy: added to integers of L1 sensitivity s, it gives (s / scale)-DP. Entropy from the operating system; no seed.
     """
     exact = checked_scale("scale", scale, MAXIMUM_LAPLACE_SCALE)
-    return _fill(_checked_size(size), lambda n: (_geometric(exact, n), np.ones(n, dtype=np.bool_)))
+    return _fill(_checked_size(size), lambda n: (geometric(exact, n), np.ones(n, dtype=np.bool_)))
 
 
 def discrete_gaussian(sigma2: Fraction | float, size: int | tuple[int, ...]) -> IntArray:

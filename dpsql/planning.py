@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
-from dpsql import arguments, methods
-from dpsql.accounting import CALIBRATIONS, MECHANISMS, Calibration, calibrate
-from dpsql.domain import Domain
+from dpsql import arguments, methods, universes
+from dpsql.accounting import CALIBRATIONS, MECHANISMS, Calibration, calibrate, charge_for
+from dpsql.accounting.rules import selection_delta
+from dpsql.domain import Domain, open_attribute
 from dpsql.errors import ArgumentError, DomainError
-from dpsql.methods.base import MeasurementPlan
+from dpsql.methods.base import Contract, DrawnMethod, MeasurementPlan, Method, OpenMethod, Price
 from dpsql.protected import ProtectedSource
 from dpsql.release import Plan
+from dpsql.session import Context
 
 NOISE_OPTIONS: dict[str, Any] = {"mechanism": "gaussian", "accountant": None}
-"""Options of every method: the noise, and how it is calibrated (default: the tightest that the ledger accepts)."""
+"""Options of every method that measures noisy tables: the noise, and how it is calibrated (default: the tightest that the ledger accepts)."""
 
 MAX_CELLS = 200_000_000
 
@@ -52,15 +55,16 @@ def canonical_parameters(operation: str, given: Mapping[str, Any]) -> dict[str, 
         found["mechanism"] = arguments.choice(given, "mechanism", MECHANISMS)
         return found
     method = methods.get(arguments.text({**given, "method": given.get("method") or methods.DEFAULT}, "method"))
-    options = {**NOISE_OPTIONS, **method.options}
+    options = {**(NOISE_OPTIONS if methods.measures_tables(method) else {}), **method.options}
     for key, value in arguments.options(given).items():
         if key not in options:
-            known = ", ".join(map(repr, options))
+            known = ", ".join(map(repr, options)) or "none"
             raise ArgumentError("options", {key: value}, f"{method.name} has no such option; it has {known}")
         options[key] = value
-    arguments.choice(options, "mechanism", MECHANISMS)
-    if options["accountant"] is not None:
-        arguments.choice(options, "accountant", CALIBRATIONS[options["mechanism"]])
+    if methods.measures_tables(method):
+        arguments.choice(options, "mechanism", MECHANISMS)
+        if options["accountant"] is not None:
+            arguments.choice(options, "accountant", CALIBRATIONS[options["mechanism"]])
     return {**found, "method": method.name, "options": options}
 
 
@@ -74,12 +78,12 @@ def release_name(given: Mapping[str, Any]) -> str:
     return arguments.text({"release": "default", **{k: v for k, v in given.items() if v is not None}}, "release")
 
 
-def request(protected: ProtectedSource, operation: str, given: Mapping[str, Any]) -> Request:
+def request(context: Context, protected: ProtectedSource, operation: str, given: Mapping[str, Any]) -> Request:
     """Plan and price a call.
 
     Parameters
     ----------
-    operation : {'marginals', 'synthesize'}
+    operation : {'marginals', 'synthesize', 'histogram', 'discover'}
     given : mapping
         The caller's arguments.
 
@@ -89,14 +93,38 @@ def request(protected: ProtectedSource, operation: str, given: Mapping[str, Any]
         Something is missing or out of range. Nothing has been charged.
     """
     parameters = canonical_parameters(operation, given)
+    method = None if operation == "marginals" else methods.get(parameters["method"])
+    if methods.is_open(method):
+        plan, calibration, notes = _open_plan(context, protected, method, parameters)
+        return Request(operation, release_name(given), parameters, plan, calibration, (), notes)
     declared, left_out = protected.attributes()
     domain = select(declared, parameters["columns"])
-    measured = _measurement(operation, domain, parameters)
+    measured = _measurement(method, domain, parameters)
     if sum(domain.cells(clique) for clique in measured.cliques) > MAX_CELLS:
         raise DomainError(
             f"the tables over columns {list(domain.names)!r} have more than {MAX_CELLS} cells; "
             "choose fewer columns, a smaller k, or coarser bins"
         )
+    if methods.is_drawn(method):
+        plan, calibration, notes = _drawn_plan(protected, method, domain, measured, parameters)
+    else:
+        plan, calibration, notes = _noisy_plan(protected, domain, measured, parameters)
+    if parameters["columns"] is None and declared.attributes and left_out and not protected.declared():
+        raise DomainError(
+            f"no column was declared; by their types alone {list(declared.names)!r} would be released and the rest left out. "
+            "CALL dp_declare(source, 'column', ...) first, or say columns := [...] if that is meant"
+        )
+    outside = tuple(c.name for c in left_out) if parameters["columns"] is None else ()
+    return Request(operation, release_name(given), parameters, plan, calibration, outside, notes)
+
+
+Planned = tuple[Plan, Calibration, tuple[str, ...]]
+
+
+def _noisy_plan(
+    protected: ProtectedSource, domain: Domain, measured: MeasurementPlan, parameters: Mapping[str, Any]
+) -> Planned:
+    """Plan noisy contingency tables."""
     options = parameters.get("options", {})
     mechanism = parameters.get("mechanism") or options["mechanism"]
     protection = protected.protection
@@ -120,8 +148,84 @@ def request(protected: ProtectedSource, operation: str, given: Mapping[str, Any]
         method=parameters.get("method"),
         options=method_options(parameters),
     )
-    outside = tuple(c.name for c in left_out) if parameters["columns"] is None else ()
-    return Request(operation, release_name(given), parameters, plan, calibration, outside, measured.notes)
+    return plan, calibration, measured.notes
+
+
+def _drawn_plan(
+    protected: ProtectedSource, method: DrawnMethod, domain: Domain, measured: MeasurementPlan, parameters: Mapping[str, Any]
+) -> Planned:
+    """Plan a release that the method draws itself."""
+    options = method_options(parameters)
+    contract = contract_of(protected, domain)
+    price = method.price(domain, contract, exact_epsilon(parameters), options)
+    plan = Plan(
+        domain=domain,
+        cliques=measured.cliques,
+        scales=() if price.scale is None else (price.scale,),
+        mechanism=price.mechanism,
+        public_total=contract.public_total,
+        method=method.name,
+        options=options,
+        blocks=method.lengths(domain, options),
+        parameters=price.parameters,
+    )
+    return plan, _calibration(protected, price, 0.0), (*measured.notes, *price.notes)
+
+
+def _open_plan(context: Context, protected: ProtectedSource, method: OpenMethod, parameters: Mapping[str, Any]) -> Planned:
+    """Plan the release of a column whose values no declared domain lists."""
+    columns = parameters["columns"] or []
+    if len(columns) != 1:
+        raise ArgumentError("columns", parameters["columns"], f"{method.name} releases one column: columns := ['name']")
+    column = protected.column(columns[0])
+    options = method_options(parameters)
+    domain = Domain((open_attribute(column.name, column.sql_type),))
+    universe = universes.resolve(context, protected, column, options) if method.universe else None
+    budget = protected.protection.budget
+    delta = 0.0 if method.universe else _selection_delta(protected, parameters["delta"])
+    contract = contract_of(protected, domain)
+    price = method.price(contract, exact_epsilon(parameters), delta, options, universe.size if universe else 0)
+    plan = Plan(
+        domain=domain,
+        cliques=((0,),),
+        scales=() if price.scale is None else (price.scale,),
+        mechanism=price.mechanism,
+        public_total=False,
+        method=method.name,
+        options=options,
+        parameters={**price.parameters, **({"universe": universe.fingerprint} if universe else {})},
+        open=True,
+    )
+    spent = delta if budget.accountant == "basic" else float(budget.delta)
+    return plan, _calibration(protected, price, spent), price.notes
+
+
+def _calibration(protected: ProtectedSource, price: Price, delta: float) -> Calibration:
+    budget = protected.protection.budget
+    held = float(budget.delta) if budget.accountant == "zcdp" else delta
+    charge = charge_for(price.events, delta=held, accountant=budget.accountant)
+    return Calibration(price.mechanism, () if price.scale is None else (price.scale,), charge, "basic")
+
+
+def exact_epsilon(parameters: Mapping[str, Any]) -> Fraction:
+    """Return the epsilon that was asked for, as the decimal it prints as."""
+    return Fraction(repr(parameters["epsilon"]))
+
+
+def contract_of(protected: ProtectedSource, domain: Domain) -> Contract:
+    """Return what a method has to know of the source's contract."""
+    held = protected.protection
+    return Contract(held.neighbors, held.max_contributions, total_is_public(protected, domain))
+
+
+def _selection_delta(protected: ProtectedSource, given: float | None) -> float:
+    """Return the delta of a stable selection: a share of the source's under 'zcdp'; under 'basic' it has to be named."""
+    budget = protected.protection.budget
+    if given is not None:
+        return given
+    if budget.accountant == "zcdp":
+        return float(selection_delta(budget.delta))
+    raise ArgumentError("delta", None, "under the 'basic' accountant name what a selection may spend, e.g. delta := 1e-10")
 
 
 def select(declared: Domain, columns: list[str] | None) -> Domain:
@@ -137,9 +241,9 @@ def select(declared: Domain, columns: list[str] | None) -> Domain:
     return declared.select([spelled.get(name.casefold(), name) for name in columns])
 
 
-def _measurement(operation: str, domain: Domain, parameters: Mapping[str, Any]) -> MeasurementPlan:
-    if operation == "synthesize":
-        return methods.get(parameters["method"]).plan(domain.sizes, method_options(parameters))
+def _measurement(method: Method | None, domain: Domain, parameters: Mapping[str, Any]) -> MeasurementPlan:
+    if method is not None:
+        return method.plan(domain, method_options(parameters))
     k, m = parameters["k"], len(domain.attributes)
     if k > m:
         raise ArgumentError("k", k, f"there are only {m} columns with a domain: {list(domain.names)!r}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpsql.books import Books
 from dpsql.declare import self_declared
 from dpsql.domain import Attribute, Domain
-from dpsql.errors import DomainError, NotProtected
+from dpsql.errors import ArgumentError, DomainError, NotProtected
 from dpsql.ledger import Ledger, Protection
 from dpsql.relation import identifier
 from dpsql.session import Context
@@ -66,6 +66,24 @@ class ProtectedSource:
     def query(self) -> str:
         """What identifies the measured relation: the table's name, or the normalised text of a view, file or query."""
         return self.key if self.source.bare else self.source.canonical
+
+    def column(self, name: str) -> OutputColumn:
+        """Return the column of the source that has this name, compared as DuckDB does.
+
+        Raises
+        ------
+        ArgumentError
+            There is none.
+        """
+        columns = {c.name.casefold(): c for c in self.source.columns}
+        found = columns.get(name.casefold())
+        if found is None:
+            raise ArgumentError("column", name, f"not a column of the source; it has {[c.name for c in columns.values()]!r}")
+        return found
+
+    def declared(self) -> dict[str, Attribute]:
+        """Return what was declared for this source or for the protected table itself, by column name."""
+        return {**self.books.declared(self.key), **self.books.declared(self.query)}
 
     def attributes(self) -> tuple[Domain, list[OutputColumn]]:
         """Return the domain of the declared columns, in column order, and the columns that have none.

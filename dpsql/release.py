@@ -1,9 +1,9 @@
 """Releases: stored noisy statistics with their provenance, one Parquet file each.
 
-A release file holds the columns ``tbl, cell, n`` (position of the table in the plan, position of the cell in row-major
-order, noisy count) and, as Parquet metadata under the key ``dpsql``, a manifest in JSON: what was asked for, the plan with its
-public domain, the charge, the contract and the versions. It needs neither the raw data nor the books: copied to another
-machine it can be sampled there.
+A release file holds the columns ``tbl, cell, n`` (position of the table or block in the plan, position in it, noisy count) and, as
+Parquet metadata under the key ``dpsql``, a manifest in JSON: what was asked for, the plan with its public domain, the charge, the
+contract and the versions. Where the released values are not those of a declared domain, a column ``value`` holds them. It needs
+neither the raw data nor the books: copied to another machine it can be sampled there.
 
 The noise of one charge is drawn once. A finished file is first a *draft*, hidden and named by the SHA-256 of its noisy counts. Then
 the ledger says that these are the release's, and only then the file gets its name, which holds the hash of the charge. So a crash,
@@ -20,7 +20,7 @@ import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -51,13 +51,21 @@ class Plan:
         Positions of attributes, ascending.
     scales : tuple of Fraction
         Noise scale of each table: sigma of the discrete Gaussian, or b of the discrete Laplace.
-    mechanism : {'gaussian', 'laplace'}
+    mechanism : str
+        'gaussian' or 'laplace' noise on the tables, or what a method that draws its release itself calls its mechanism.
     public_total : bool
         Whether the number of rows is public (replace_one over a whole table).
     method : str or None
         Method that will be fitted, None for plain tables.
     options : mapping
         Options of the method, with defaults filled in.
+    blocks : tuple of int or None
+        Lengths of what a method draws itself; None where noisy tables are released.
+    parameters : mapping
+        What is drawn with, as priced.
+    open : bool
+        Whether the released values are part of the release, because no domain lists them. The domain then has one column
+        without categories.
     """
 
     domain: Domain
@@ -67,16 +75,32 @@ class Plan:
     public_total: bool
     method: str | None
     options: Mapping[str, Any]
+    blocks: tuple[int, ...] | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    open: bool = False
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Length of each table or block; none is known beforehand for an open domain."""
+        if self.open:
+            return ()
+        if self.blocks is not None:
+            return self.blocks
+        return tuple(self.domain.cells(clique) for clique in self.cliques)
 
     @property
     def cells(self) -> int:
-        """Number of cells over all tables."""
-        return sum(self.domain.cells(clique) for clique in self.cliques)
+        """Number of released integers over all tables or blocks."""
+        return sum(self.lengths)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain lists and dicts; runs of equal scales and full sets of tables are written short."""
         runs = [[str(scale), len(list(run))] for scale, run in itertools.groupby(self.scales)]
+        drawn = {} if self.blocks is None and not self.open else {
+            "blocks": None if self.blocks is None else list(self.blocks), "parameters": dict(self.parameters), "open": self.open,
+        }  # fmt: skip
         return {
+            **drawn,
             "domain": self.domain.to_json(),
             "tables": _short(self.cliques, len(self.domain.attributes)),
             "scales": runs,
@@ -98,6 +122,9 @@ class Plan:
             public_total=item["public_total"],
             method=item["method"],
             options=item["options"],
+            blocks=None if item.get("blocks") is None else tuple(item["blocks"]),
+            parameters=item.get("parameters", {}),
+            open=item.get("open", False),
         )
 
 
@@ -162,26 +189,43 @@ class Release:
         return Plan.from_json(self.manifest["plan"])
 
     def statistics(self, cursor: duckdb.DuckDBPyConnection) -> Statistics:
-        """Read the noisy tables back, shaped by the plan."""
+        """Read the released integers back, shaped by the plan."""
         plan = self.plan
-        counts = cursor.execute(f"SELECT n FROM {parquet(self.path)} ORDER BY tbl, cell").fetchnumpy()["n"]  # noqa: S608
-        flat = np.asarray(counts, dtype=np.int64)
-        if flat.size != plan.cells or hashlib.sha256(flat.tobytes()).hexdigest() != self.manifest["sha256"]:
+        wanted = "n, value" if plan.open else "n"
+        found = cursor.execute(f"SELECT {wanted} FROM {parquet(self.path)} ORDER BY tbl, cell").fetchnumpy()  # noqa: S608
+        flat = np.asarray(found["n"], dtype=np.int64)
+        values = tuple(str(text) for text in found["value"]) if plan.open else ()
+        if (not plan.open and flat.size != plan.cells) or fingerprint(flat, values) != self.manifest["sha256"]:
             raise ReleaseError(f"release {self.identifier!r}: {self.path} is damaged or was edited; restore it from a backup")
-        return as_statistics(plan, flat, self.manifest["total"])
+        return as_statistics(plan, flat, self.manifest["total"], values)
 
 
-def as_statistics(plan: Plan, flat: IntArray, total: int | None) -> Statistics:
-    """Cut the flat noisy counts of a plan into its tables."""
-    tables: dict[Clique, IntArray] = {}
-    start = 0
-    for clique in plan.cliques:
-        shape = tuple(plan.domain.sizes[i] for i in clique)
-        stop = start + int(np.prod(shape))
-        tables[clique] = flat[start:stop].reshape(shape)
-        start = stop
-    scales = {clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales, strict=True)}
-    return Statistics(plan.domain.sizes, tables, scales, plan.mechanism, total)
+def fingerprint(flat: IntArray, values: Sequence[str] = ()) -> str:
+    """Return the SHA-256 of what a release holds."""
+    digest = hashlib.sha256(flat.tobytes())
+    if values:
+        digest.update(json.dumps(list(values), ensure_ascii=False).encode())
+    return digest.hexdigest()
+
+
+def as_statistics(plan: Plan, flat: IntArray, total: int | None, values: tuple[str, ...] = ()) -> Statistics:
+    """Cut the flat integers of a plan into its tables or blocks."""
+    pieces = (flat,) if plan.open else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
+    drawn = plan.open or plan.blocks is not None
+    tables = {} if drawn else {
+        clique: piece.reshape([plan.domain.sizes[i] for i in clique]) for clique, piece in zip(plan.cliques, pieces, strict=True)
+    }  # fmt: skip
+    return Statistics(
+        sizes=plan.domain.sizes,
+        tables=tables,
+        scales={clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales, strict=not drawn)},
+        mechanism=plan.mechanism,
+        total=total,
+        blocks=pieces if drawn else (),
+        domain=plan.domain,
+        parameters=plan.parameters,
+        values=values,
+    )
 
 
 def valid_identifier(identifier: str) -> bool:
@@ -219,13 +263,18 @@ def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
 
 
 def write(
-    cursor: duckdb.DuckDBPyConnection, path: Path, plan: Plan, flat: IntArray, manifest: Mapping[str, Any]
+    cursor: duckdb.DuckDBPyConnection,
+    path: Path,
+    plan: Plan,
+    flat: IntArray,
+    manifest: Mapping[str, Any],
+    values: Sequence[str] = (),
 ) -> str:
-    """Write noisy counts and manifest to a draft of ``path``, complete and on disk; return the SHA-256 of the counts.
+    """Write released integers (and values) and manifest to a draft of ``path``, complete and on disk; return their SHA-256.
 
     `publish` shows it, once the ledger knows this hash.
     """
-    lengths = [plan.domain.cells(clique) for clique in plan.cliques]
+    lengths = [flat.size] if plan.open else list(plan.lengths)
     frame = pd.DataFrame(
         {
             "tbl": np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
@@ -233,7 +282,9 @@ def write(
             "n": flat,
         }
     )
-    contents = hashlib.sha256(flat.tobytes()).hexdigest()
+    if plan.open:
+        frame["value"] = pd.Series(list(values), dtype=object)
+    contents = fingerprint(flat, values)
     full = {"format": FORMAT, **manifest, "plan": plan.to_json(), "sha256": contents}
     text = json.dumps(full, sort_keys=True, ensure_ascii=False)
     partial = draft_of(path, contents)
@@ -241,7 +292,8 @@ def write(
     cursor.register(name, frame)
     try:
         options = f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{dpsql: {literal(text)}}})"
-        cursor.execute(f"COPY (FROM {name}) TO {literal(str(partial))} {options}")
+        columns = "tbl, cell, n, value::VARCHAR AS value" if plan.open else "tbl, cell, n"
+        cursor.execute(f"COPY (SELECT {columns} FROM {name}) TO {literal(str(partial))} {options}")
         with partial.open("rb+") as handle:
             os.fsync(handle.fileno())
     except BaseException:

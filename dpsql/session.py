@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -34,7 +35,7 @@ class Instance:
     connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = field(default_factory=list)
     temporary: Path | None = None
     last_seconds: dict[str, float] = field(default_factory=dict)  # stages of the last dp_synthesize, for benchmarks
-    functions: tuple[Callable[..., str], ...] = ()  # the UDFs, kept alive for as long as the process
+    functions: tuple[Callable[..., Any], ...] = ()  # the UDFs, kept alive for as long as the process
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 

@@ -11,13 +11,16 @@ FROM query('FROM ' || __dp_call('protect', to_json({'__database': current_databa
     'source': source, 'epsilon': epsilon, 'delta': delta, 'neighbors': neighbors, 'privacy_unit': privacy_unit,
     'max_contributions': max_contributions, 'accountant': accountant})::VARCHAR));
 
--- dp_declare: declares the public domain of a column. Privacy status: free; the protected table is not read.
+-- dp_declare: declares the public domain of a column. Privacy status: free; the protected table is not read. With
+-- discover := true the list of values is bought (stable selection), charged once per release.
 -- Gives one row: the attribute, as dp_domain shows it.
 CREATE OR REPLACE MACRO dp_declare(source, "column", lower := NULL, upper := NULL, bins := NULL, edges := NULL,
-    categories := NULL, categories_from := NULL, nullable := NULL, outside := 'clamp') AS TABLE
+    categories := NULL, categories_from := NULL, nullable := NULL, outside := 'clamp', discover := false, epsilon := NULL,
+    delta := NULL, release := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('declare', to_json({'__database': current_database(), '__schema': current_schema(),
     'source': source, 'column': "column", 'lower': lower, 'upper': upper, 'bins': bins, 'edges': edges,
-    'categories': categories, 'categories_from': categories_from, 'nullable': nullable, 'outside': outside})::VARCHAR));
+    'categories': categories, 'categories_from': categories_from, 'nullable': nullable, 'outside': outside,
+    'discover': discover, 'epsilon': epsilon, 'delta': delta, 'release': release})::VARCHAR));
 
 -- dp_domain: the declared attributes of a source, one row each; undeclared columns are listed as left out.
 -- Gives column_name, type, kind, codes, labels, nullable, outside, status. Privacy status: free.
@@ -40,6 +43,15 @@ CREATE OR REPLACE MACRO dp_marginals(source, columns := NULL, k := 1, epsilon :=
 FROM query('FROM ' || __dp_call('marginals', to_json({'__database': current_database(), '__schema': current_schema(),
     'source': source, 'columns': columns, 'k': k, 'epsilon': epsilon, 'delta': delta, 'mechanism': mechanism,
     'release': release})::VARCHAR));
+
+-- dp_histogram: noisy counts of the values of a column whose domain nobody can list (domain := words, pairs of words, a
+-- pattern; pure epsilon), or is not known at all (no domain: stable selection, epsilon and delta). Charged once per release.
+-- Gives value VARCHAR, n BIGINT (noisy), the largest first.
+CREATE OR REPLACE MACRO dp_histogram(source, "column", epsilon := NULL, delta := NULL, domain := NULL, domain_size := NULL,
+    rho := NULL, separator := NULL, release := NULL) AS TABLE
+FROM query('FROM ' || __dp_call('histogram', to_json({'__database': current_database(), '__schema': current_schema(),
+    'source': source, 'column': "column", 'epsilon': epsilon, 'delta': delta, 'domain': domain, 'domain_size': domain_size,
+    'rho': rho, 'separator': separator, 'release': release})::VARCHAR));
 
 -- dp_synthesize: a synthetic table with the source's column names and types. Privacy status: charged once per release.
 -- "into" is a reserved word of SQL and must be quoted; into_table is the same parameter without quotes.
@@ -83,3 +95,13 @@ FROM query('FROM ' || __dp_call('export', to_json({'__database': current_databas
 CREATE OR REPLACE MACRO dp_import(path) AS TABLE
 FROM query('FROM ' || __dp_call('import', to_json({'__database': current_database(), '__schema': current_schema(),
     'path': path})::VARCHAR));
+
+-- dp_combine: one estimate and its interval from the same analysis of several synthetic tables (Reiter 2003). Free.
+-- As an aggregate: SELECT region, unnest(dp_combine(list(estimate), list(variance))) FROM estimates GROUP BY region.
+-- Gives estimate, variance, standard_error, df, lower, upper, between, within, sets.
+CREATE OR REPLACE MACRO dp_combine(estimates, variances, level := 0.95) AS
+__dp_combine(estimates::DOUBLE[], variances::DOUBLE[], level::DOUBLE);
+
+-- dp_combine as a table: FROM dp_combine((SELECT list(e) FROM estimates e)), e with columns estimate and variance. Free.
+CREATE OR REPLACE MACRO dp_combine(estimates, level := 0.95) AS TABLE
+SELECT unnest(__dp_combine(list(e.estimate::DOUBLE), list(e.variance::DOUBLE), level::DOUBLE)) FROM (SELECT unnest(estimates) AS e);

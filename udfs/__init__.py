@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from dpsql import calls, sql
 from dpsql.books import current_user
-from dpsql.errors import DpsqlError, first_line
+from dpsql.combine import combine
+from dpsql.errors import ArgumentError, DpsqlError, first_line
 from dpsql.session import Instance, find_instance, new_instance
 
 CALL = "__dp_call"
 INSTANCE = "__dp_instance"
+COMBINE = "__dp_combine"
+COMBINED = (
+    "STRUCT(estimate DOUBLE, variance DOUBLE, standard_error DOUBLE, df DOUBLE, lower DOUBLE, upper DOUBLE, "
+    '"between" DOUBLE, within DOUBLE, sets INTEGER)'
+)
 _loading = threading.Lock()
 
 
@@ -33,6 +41,8 @@ def load(con: duckdb.DuckDBPyConnection, *, store: str | Path | None = None, use
 
     Raises
     ------
+    ArgumentError
+        ``con`` is not a connection.
     DpsqlError
         The connection is closed or the macros cannot be created.
 
@@ -45,6 +55,8 @@ def load(con: duckdb.DuckDBPyConnection, *, store: str | Path | None = None, use
     []
     >>> con.close()
     """
+    if not isinstance(con, duckdb.DuckDBPyConnection):
+        raise ArgumentError("con", con, "a connection is required: dpsql.load(duckdb.connect('file.duckdb'))")
     with _loading:
         instance = instance_of(con) or _register(con)
     instance.add(con)
@@ -53,6 +65,12 @@ def load(con: duckdb.DuckDBPyConnection, *, store: str | Path | None = None, use
     if user is not None:
         instance.user = user
     _create_macros(con)
+
+
+def _numbers(argument: str, values: list[float | None] | None) -> list[float]:
+    if values is None or any(value is None for value in values):
+        raise ArgumentError(argument, None if values is None else "a list", "a number for each synthetic table is required, not NULL")
+    return [float(value) for value in values if value is not None]
 
 
 def instance_of(con: duckdb.DuckDBPyConnection) -> Instance | None:
@@ -82,10 +100,17 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
     def instance_key() -> str:
         return key
 
+    def combined(estimates: list[float | None] | None, variances: list[float | None] | None, level: float) -> dict[str, Any]:
+        try:
+            return asdict(combine(_numbers("estimates", estimates), _numbers("variances", variances), level))
+        except DpsqlError as error:
+            raise error.with_traceback(None) from None
+
     # DuckDB lets go of the functions when this connection closes, and still calls them from the others.
-    instance.functions = (call, instance_key)
+    instance.functions = (call, instance_key, combined)
     con.create_function(CALL, call, ["VARCHAR", "VARCHAR"], "VARCHAR", side_effects=True)
     con.create_function(INSTANCE, instance_key, [], "VARCHAR", side_effects=True)
+    con.create_function(COMBINE, combined, ["DOUBLE[]", "DOUBLE[]", "DOUBLE"], COMBINED, null_handling="special")
     return instance
 
 
@@ -98,20 +123,7 @@ def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
         con.execute(statement.replace("CREATE OR REPLACE MACRO", "CREATE OR REPLACE TEMP MACRO", 1))
     cursor = con.cursor()
     try:
-        stored = {
-            name: text
-            for name, text in cursor.execute(
-                "SELECT function_name, macro_definition FROM duckdb_functions() WHERE function_type = 'table_macro' "
-                "AND function_name LIKE 'dp\\_%' ESCAPE '\\' AND database_name = current_database() AND schema_name = 'main'"
-            ).fetchall()
-        }
-        temporary = {
-            name: text
-            for name, text in con.execute(
-                "SELECT function_name, macro_definition FROM duckdb_functions() WHERE function_type = 'table_macro' "
-                "AND function_name LIKE 'dp\\_%' ESCAPE '\\' AND database_name = 'temp'"
-            ).fetchall()
-        }
+        stored, temporary = _macros(cursor, "current_database()"), _macros(con, "'temp'")
         if stored.items() >= temporary.items():
             return
         for statement in sql.statements("macros"):
@@ -121,3 +133,12 @@ def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
             raise DpsqlError(f"the macros cannot be created in the database: {first_line(error)}") from None
     finally:
         cursor.close()
+
+
+def _macros(con: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[str, str], str]:
+    """Return the text of dpsql's macros in a database, by kind and name."""
+    rows = con.execute(
+        "SELECT function_type, function_name, macro_definition FROM duckdb_functions() WHERE function_type IN ('macro', 'table_macro') "
+        "AND function_name LIKE 'dp\\_%' ESCAPE '\\' AND schema_name = 'main' AND database_name = " + database  # noqa: S608
+    ).fetchall()
+    return {(kind, name): text for kind, name, text in rows}

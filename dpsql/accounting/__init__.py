@@ -11,7 +11,6 @@ from dpsql.accounting.budget import (
     charge_for,
     fits,
     remaining,
-    rho_limit,
     shortfall,
     total_guarantee,
 )
@@ -29,10 +28,12 @@ from dpsql.accounting.events import (
     GaussianEvent,
     LaplaceEvent,
     PureEvent,
+    SelectionEvent,
     event_from_json,
     sensitivities,
 )
 from dpsql.accounting.gaussian import effective_variance, gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpsql.accounting.rules import rho_limit, selection_delta, selection_share
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_delta, zcdp_epsilon, zcdp_rho
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "LaplaceEvent",
     "PureEvent",
     "Remaining",
+    "SelectionEvent",
     "Shortfall",
     "advanced_epsilon",
     "advanced_epsilon_each",
@@ -67,6 +69,8 @@ __all__ = [
     "remaining",
     "rho_limit",
     "rho_of_pure",
+    "selection_delta",
+    "selection_share",
     "sensitivities",
     "shortfall",
     "standard_deviation",

@@ -1,30 +1,10 @@
-r"""Budgets, charges, and the rule that says whether one more release fits. Pure: the books themselves are elsewhere.
+"""Budgets, charges, and whether one more release fits. Pure: the books themselves are elsewhere.
 
 **'basic'** adds epsilon and delta of the releases.
 
-**'zcdp'** (the default) gives every release one number, rho, and compares the sum with a limit that depends on what
-the books hold:
-
-- only Gaussian events: the largest rho for which sqrt(2 rho)-GDP implies (epsilon, 0.99 delta), exactly
-  (``gaussian_mu``);
-- any other event among them: the largest rho for which rho-zCDP implies (epsilon, 0.01 delta) (``zcdp_rho``).
-
-*Why this is valid*, also when every release is chosen after seeing the earlier ones, including whether it is
-Gaussian. Take neighbours D, D' and any set E of transcripts of the whole interaction. Split E into E_G, transcripts
-in which nothing but Gaussian events was paid for, and E_M, the rest. (G) Let the interaction be halted at the first
-request that is not Gaussian. What is left is a sequence of GDP mechanisms whose sum of mu^2 never passes twice the
-first limit: a GDP filter (see ``dpsql.accounting.gaussian``). On E_G it gives the same probabilities as the full
-interaction, so P(E_G) <= e^epsilon Q(E_G) + 0.99 delta. (M) Let the interaction instead be halted when the sum of rho
-would pass the second limit. All its events are zCDP with at most their rho (a Gaussian event's rho is at least its
-zCDP parameter), so it is a zCDP filter (Feldman & Zrnic 2021). A transcript of E_M met the second limit when its
-first other event was paid for, hence at every earlier time, since rho only adds up, and also later. So the halted
-interaction agrees with the full one on E_M, and P(E_M) <= e^epsilon Q(E_M) + 0.01 delta. Add the two.
-
-The denials in between are functions of the transcript and of public numbers. The argument needs a limit fixed in
-advance: where a custodian raises a budget, the guarantee is that of the raised budget.
-
-**Numbers.** Amounts are decimals, charges rounded up and limits rounded down (``dpsql.accounting.exact``); a release
-calibrated to a whole budget fits it.
+**'zcdp'** (the default) adds what the rules of ``dpsql.accounting.rules`` need: the rho of all events, that of the
+Gaussian ones, the epsilons of the others, and the deltas of selections. The rules, and the proof that they are a
+filter, are there.
 
 Privacy: nothing in here sees data.
 """
@@ -36,24 +16,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 from dpsql.accounting.composition import pure_epsilon
-from dpsql.accounting.events import Event, GaussianEvent
-from dpsql.accounting.exact import (
-    DELTA_PLACES,
-    PLACES,
-    as_decimal,
-    limit_down,
-    round_down,
-    round_up,
-    subtract,
-    total,
+from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, SelectionEvent
+from dpsql.accounting.exact import DELTA_PLACES, PLACES, as_decimal, round_down, round_up, subtract, total
+from dpsql.accounting.gaussian import gaussian_epsilon
+from dpsql.accounting.rules import (
+    Cost,
+    allows,
+    cost_of,
+    float_up,
+    gaussian_left,
+    least_epsilon,
+    mu_of,
+    pure_left,
+    rho_limit,
+    selection_share,
+    sum_of,
 )
-from dpsql.accounting.gaussian import gaussian_epsilon, gaussian_mu
-from dpsql.accounting.zcdp import zcdp_epsilon, zcdp_rho
-from dpsql.errors import ArgumentError
+from dpsql.accounting.zcdp import rho_of_pure, zcdp_epsilon
+from dpsql.errors import ArgumentError, CalibrationError
 
 ACCOUNTANTS = ("zcdp", "basic")
 _EPSILON = "must be a positive finite number of at least 1e-24, e.g. epsilon := 1.0"
@@ -128,11 +112,12 @@ class Charge:
     gaussian : bool
         Whether every event is Gaussian.
     events : tuple of Event
+        Where there are none and ``gaussian`` is false, no more is known than rho.
 
     Raises
     ------
     ArgumentError
-        A cost is negative or not finite.
+        A cost is negative or not finite, or ``gaussian`` contradicts the events.
     """
 
     rho: Decimal
@@ -146,55 +131,13 @@ class Charge:
             amount = getattr(self, name)
             if not isinstance(amount, Decimal) or not amount.is_finite() or amount < 0:
                 raise ArgumentError(name, amount, "a charge must be a finite decimal of at least 0")
+        if self.events and self.gaussian is not all(event.gaussian for event in self.events):
+            raise ArgumentError("gaussian", self.gaussian, "must say whether every event is Gaussian")
 
-
-def shares(delta: float) -> tuple[float, float]:
-    """Return the parts of delta for books of Gaussian events only, and for all others (99 % and 1 %, rounded down)."""
-    return 0.99 * delta * (1 - 1e-15), 0.01 * delta * (1 - 1e-15)
-
-
-@lru_cache(maxsize=1024)
-def rho_limit(epsilon: float, delta: float, *, gaussian: bool) -> Decimal:
-    """Return the limit of the sum of rho under the 'zcdp' accountant, rounded down.
-
-    Parameters
-    ----------
-    epsilon : float, > 0
-    delta : float, in (0, 1)
-    gaussian : bool
-        Whether all events are Gaussian.
-
-    Notes
-    -----
-    Privacy: see the head of this file.
-
-    Examples
-    --------
-    >>> f"{rho_limit(1.0, 2.0**-30, gaussian=True):.6f} {rho_limit(1.0, 2.0**-30, gaussian=False):.6f}"
-    '0.016476 0.011826'
-    """
-    gaussian_share, other_share = shares(delta)
-    if gaussian:
-        return limit_down(gaussian_mu(epsilon, gaussian_share) ** 2 / 2 * (1 - 1e-15))
-    return limit_down(zcdp_rho(epsilon, other_share))
-
-
-def _limit(budget: Budget, gaussian: bool) -> Decimal:
-    return rho_limit(float(budget.epsilon), float(budget.delta), gaussian=gaussian)
-
-
-def _up(amount: Decimal) -> float:
-    """Return a float that is at least this decimal."""
-    value = float(amount)
-    return value if Fraction(value) >= Fraction(amount) else math.nextafter(value, math.inf)
-
-
-def _rho_epsilon(rho: Decimal, delta: float, gaussian: bool) -> float:
-    """Return the guarantee of a sum of rho at the delta of the budget, rounded up."""
-    gaussian_share, other_share = shares(delta)
-    if gaussian:
-        return gaussian_epsilon(math.sqrt(2 * _up(rho)) * (1 + 1e-15), gaussian_share)
-    return zcdp_epsilon(_up(rho), other_share)
+    @cached_property
+    def cost(self) -> Cost:
+        """What the 'zcdp' accountant adds; it follows from rho and the events."""
+        return cost_of(self.rho, self.gaussian, self.events)
 
 
 def charge_for(events: Sequence[Event], *, delta: object, accountant: str, epsilon: object = None) -> Charge:
@@ -205,7 +148,7 @@ def charge_for(events: Sequence[Event], *, delta: object, accountant: str, epsil
     events : sequence of Event
         Everything the release does to the data; at least one.
     delta : float or Decimal
-        Of the release: under 'zcdp' that of the source.
+        Of the release, with that of its selections: under 'zcdp' that of the source.
     accountant : {'zcdp', 'basic'}
         Of the ledger.
     epsilon : float or Decimal, optional
@@ -215,17 +158,21 @@ def charge_for(events: Sequence[Event], *, delta: object, accountant: str, epsil
     Returns
     -------
     Charge
-        rho and epsilon rounded up.
+        rho and epsilon rounded up. Under 'zcdp' epsilon is that of the smallest budget which the release fits alone,
+        and delta the budget's; or the plain sum of the epsilons, with no delta but that of selections, where it is
+        not larger. Under 'basic' delta is what was given, or what the selections take if that is more.
 
     Raises
     ------
     ArgumentError
         No event, or delta out of range (Gaussian events need one above 0).
+    CalibrationError
+        The selections of a release with Gaussian noise take more than their share of delta, under 'zcdp'.
 
     Notes
     -----
-    Privacy: 'basic' charges the exact epsilon of Gaussian events or of equal pure events at ``delta``, and the zCDP
-    conversion of a mixture.
+    Privacy: 'basic' charges the exact epsilon of Gaussian events or of equal pure events at ``delta``, the zCDP
+    conversion of a mixture, and adds epsilon and delta of selections.
     """
     checked_accountant(accountant)
     if not events:
@@ -233,22 +180,52 @@ def charge_for(events: Sequence[Event], *, delta: object, accountant: str, epsil
     rho = round_up(sum((event.rho for event in events), Fraction(0)))
     gaussian = all(event.gaussian for event in events)
     known, held_delta = checked_guarantee(1 if epsilon is None else epsilon, delta, accountant)
+    cost = cost_of(rho, gaussian, events)
     if accountant == "zcdp":
-        found = round_up(Fraction(_rho_epsilon(rho, float(held_delta), gaussian)))
-        cost = found if epsilon is None else min(found, known)
+        amount, spent = _alone(cost, held_delta, known if epsilon is not None else None)
     else:
-        cost = _basic_epsilon(events, rho, float(held_delta)) if epsilon is None else known
-    return Charge(rho=rho, epsilon=cost, delta=held_delta, gaussian=gaussian, events=tuple(events))
+        spent = max(held_delta, cost.selection_delta)
+        amount = _basic_epsilon(events, float(held_delta), cost.selection_delta) if epsilon is None else known
+    return Charge(rho=rho, epsilon=amount, delta=spent, gaussian=gaussian, events=tuple(events))
 
 
-def _basic_epsilon(events: Sequence[Event], rho: Decimal, delta: float) -> Decimal:
+def _alone(cost: Cost, delta: Decimal, known: Decimal | None) -> tuple[Decimal, Decimal]:
+    """Return the guarantee (epsilon, delta) of a release alone, under 'zcdp'; ``known`` is one at ``delta``."""
+    found = least_epsilon(cost, delta)
+    best = known if math.isinf(found) else round_up(Fraction(found))
+    if known is not None and best is not None:
+        best = min(best, known)
+    if cost.pure_only and (best is None or cost.pure_epsilon <= best):
+        return cost.pure_epsilon, cost.selection_delta
+    if best is None:
+        share = float(selection_share(delta))
+        raise CalibrationError(
+            f"delta = {float(cost.selection_delta):.6g} of the selections: next to Gaussian noise they can have "
+            f"{share:.6g} at most, 0.003 of the source's delta"
+        )
+    return best, delta
+
+
+def _basic_epsilon(events: Sequence[Event], delta: float, selection: Decimal) -> Decimal:
     """Return the epsilon of events at delta, rounded up, for 'basic' composition of releases."""
+    selections = [event for event in events if isinstance(event, SelectionEvent)]
+    others = [event for event in events if not isinstance(event, SelectionEvent)]
+    chosen = sum((event.epsilon * event.count for event in selections), Fraction(0))
+    if not others:
+        return round_up(chosen)
+    rest = math.nextafter(delta - float_up(selection), 0) if selections else delta
+    return total([round_up(chosen), _composed_epsilon(others, max(0.0, rest))])
+
+
+def _composed_epsilon(events: Sequence[GaussianEvent | LaplaceEvent | PureEvent], delta: float) -> Decimal:
+    """Return the epsilon of events that are no selections at delta, rounded up."""
     pure = [event for event in events if not isinstance(event, GaussianEvent)]
+    rho = round_up(sum((event.rho for event in events), Fraction(0)))
     if len(pure) < len(events) and delta == 0:
         raise ArgumentError("delta", delta, "Gaussian noise needs a delta above 0, e.g. delta := 1e-10")
     if not pure:
-        return round_up(Fraction(gaussian_epsilon(math.sqrt(2 * _up(rho)) * (1 + 1e-15), delta)))
-    concentrated = zcdp_epsilon(_up(rho), delta)
+        return round_up(Fraction(gaussian_epsilon(mu_of(rho), delta)))
+    concentrated = zcdp_epsilon(float_up(rho), delta)
     if len(pure) < len(events):
         return round_up(Fraction(concentrated))
     plain = round_up(sum((event.epsilon * event.count for event in pure), Fraction(0)))
@@ -268,6 +245,11 @@ class Guarantee(NamedTuple):
     rho: Decimal
 
 
+def _together(charges: Sequence[Charge]) -> Cost:
+    """Return the exact sum of what charges cost under 'zcdp'."""
+    return sum_of(charge.cost for charge in charges)
+
+
 def total_guarantee(budget: Budget, charges: Sequence[Charge]) -> Guarantee:
     """Return the guarantee of all charges together.
 
@@ -278,15 +260,16 @@ def total_guarantee(budget: Budget, charges: Sequence[Charge]) -> Guarantee:
 
     Notes
     -----
-    Privacy: under 'zcdp', at 0.99 delta for Gaussian books and at 0.01 delta for others (head of this file).
+    Privacy: under 'zcdp' the epsilon of the smallest budget of the same delta that the charges would fit; inf where
+    selections need more than their share of delta.
     """
-    rho = total(charge.rho for charge in charges)
+    cost = _together(charges)
     if not charges:
-        return Guarantee(0.0, rho)
+        return Guarantee(0.0, cost.rho)
     if budget.accountant == "basic":
-        return Guarantee(float(total(charge.epsilon for charge in charges)), rho)
-    epsilon = _rho_epsilon(rho, float(budget.delta), all(charge.gaussian for charge in charges))
-    return Guarantee(min(epsilon, float(budget.epsilon)) if fits(budget, charges) else epsilon, rho)
+        return Guarantee(float(total(charge.epsilon for charge in charges)), cost.rho)
+    epsilon = least_epsilon(cost, budget.delta)
+    return Guarantee(min(epsilon, float(budget.epsilon)) if fits(budget, charges) else epsilon, cost.rho)
 
 
 def fits(budget: Budget, charges: Sequence[Charge], new: Charge | None = None) -> bool:
@@ -301,13 +284,13 @@ def fits(budget: Budget, charges: Sequence[Charge], new: Charge | None = None) -
 
     Notes
     -----
-    Privacy: this is the filter; see the head of this file.
+    Privacy: this is the filter; see the head of ``dpsql.accounting.rules``.
     """
     held = [*charges, new] if new is not None else list(charges)
     if budget.accountant == "basic":
         within = total(c.epsilon for c in held) <= budget.epsilon
         return within and total(c.delta for c in held) <= budget.delta
-    return total(c.rho for c in held) <= _limit(budget, all(c.gaussian for c in held))
+    return allows(_together(held), budget.epsilon, budget.delta)
 
 
 class Shortfall(NamedTuple):
@@ -321,6 +304,9 @@ class Shortfall(NamedTuple):
 def shortfall(budget: Budget, charges: Sequence[Charge], new: Charge) -> Shortfall:
     """Return what a charge costs and what is left for it, in the unit that does not suffice.
 
+    Under 'zcdp': 'epsilon' for pure events and selections, with what is left for one pure event; 'rho' for Gaussian
+    ones; 'delta' where selections have used up their share of it.
+
     Post-processing of the books. Meant for the message of a refusal; ``fits`` decides.
     """
     if budget.accountant == "basic":
@@ -329,8 +315,20 @@ def shortfall(budget: Budget, charges: Sequence[Charge], new: Charge) -> Shortfa
             return Shortfall(float(new.epsilon), max(0.0, float(left)), "epsilon")
         left = subtract(budget.delta, total(c.delta for c in charges))
         return Shortfall(float(new.delta), max(0.0, float(left)), "delta")
-    limit = _limit(budget, all(c.gaussian for c in [*charges, new]))
-    return Shortfall(float(new.rho), max(0.0, float(subtract(limit, total(c.rho for c in charges)))), "rho")
+    held, cost = _together(charges), new.cost
+    left = subtract(selection_share(budget.delta), held.selection_delta)
+    if cost.selection_delta > max(left, Decimal(0)):
+        return Shortfall(float(cost.selection_delta), max(0.0, float(left)), "delta")
+    if cost.pure_only:
+        most = _affordable_pure(budget, held)
+        epsilon = float(new.epsilon)
+        return Shortfall(epsilon if epsilon > most else float(cost.pure_epsilon), most, "epsilon")
+    left = gaussian_left(held if cost.gaussian_only else sum_of([held, _without_gaussian(cost)]), budget.epsilon, budget.delta)
+    return Shortfall(float(cost.gaussian_rho), float(left), "rho")
+
+
+def _without_gaussian(cost: Cost) -> Cost:
+    return cost._replace(rho=max(Decimal(0), subtract(cost.rho, cost.gaussian_rho)), gaussian_rho=Decimal(0))
 
 
 @dataclass(frozen=True)
@@ -346,8 +344,12 @@ class Remaining:
     delta_spent, delta_left : float
         Under 'zcdp' releases share the budget's delta: it is spent by the first, and each can use it.
     rho_limit, rho_left : float or None
-        Under 'zcdp', for Gaussian releases while the books hold nothing else; None under 'basic'.
+        Under 'zcdp' the rho of the largest Gaussian release that still fits, and the sum of rho with it: what the
+        limit is depends on what else is in the books. None under 'basic'.
     rho_spent : float
+        Sum over everything bought so far.
+    pure_epsilon_left : float
+        The largest epsilon of one more pure release that fits.
     """
 
     epsilon_spent: float
@@ -357,6 +359,7 @@ class Remaining:
     rho_limit: float | None
     rho_spent: float
     rho_left: float | None
+    pure_epsilon_left: float
 
 
 def remaining(budget: Budget, charges: Sequence[Charge]) -> Remaining:
@@ -364,41 +367,63 @@ def remaining(budget: Budget, charges: Sequence[Charge]) -> Remaining:
 
     Post-processing of the books.
     """
-    spent = total_guarantee(budget, charges)
+    guarantee = total_guarantee(budget, charges)
     if budget.accountant == "basic":
         delta = total(c.delta for c in charges)
-        epsilon_left = subtract(budget.epsilon, total(c.epsilon for c in charges))
+        epsilon_left = max(0.0, float(subtract(budget.epsilon, total(c.epsilon for c in charges))))
         return Remaining(
-            epsilon_spent=spent.epsilon,
-            epsilon_left=max(0.0, float(epsilon_left)),
+            epsilon_spent=guarantee.epsilon,
+            epsilon_left=epsilon_left,
             delta_spent=float(delta),
             delta_left=max(0.0, float(subtract(budget.delta, delta))),
             rho_limit=None,
-            rho_spent=float(spent.rho),
+            rho_spent=float(guarantee.rho),
             rho_left=None,
+            pure_epsilon_left=epsilon_left,
         )
-    limit = _limit(budget, all(c.gaussian for c in charges))
-    left = max(Decimal(0), subtract(limit, spent.rho))
+    cost = _together(charges)
+    left = gaussian_left(cost, budget.epsilon, budget.delta)
     return Remaining(
-        epsilon_spent=spent.epsilon,
+        epsilon_spent=guarantee.epsilon,
         epsilon_left=_affordable_epsilon(left, float(budget.delta)),
         delta_spent=float(budget.delta) if charges else 0.0,
         delta_left=float(budget.delta),
-        rho_limit=float(limit),
-        rho_spent=float(spent.rho),
+        rho_limit=float(total([guarantee.rho, left])),
+        rho_spent=float(guarantee.rho),
         rho_left=float(left),
+        pure_epsilon_left=_affordable_pure(budget, cost),
     )
+
+
+def _six_digits(value: float) -> tuple[str, ...]:
+    """Return the two decimals of six digits next to a positive number, the larger one first."""
+    digits = 5 - math.floor(math.log10(value))
+    step = Fraction(10) ** -digits
+    near = round(Fraction(value) / step)
+    return tuple(f"{units}e{-digits}" for units in (near, near - 1))
 
 
 def _affordable_epsilon(left: Decimal, delta: float) -> float:
     """Return the largest epsilon of six digits whose Gaussian release costs at most ``left``."""
     if left <= 0:
         return 0.0
-    value = _rho_epsilon(left, delta, True)
+    value = least_epsilon(Cost(left, left, Decimal(0), Decimal(0)), Decimal(delta))
     if not 0 < value < math.inf:
         return 0.0
-    digits = 5 - math.floor(math.log10(value))
-    for candidate in (round(value, digits), round(value - 10.0**-digits, digits)):
+    for candidate in map(float, _six_digits(value)):
         if candidate > 0 and rho_limit(candidate, delta, gaussian=True) <= left:
             return candidate
+    return 0.0
+
+
+def _affordable_pure(budget: Budget, cost: Cost) -> float:
+    """Return the largest epsilon of six digits whose pure release fits, read as a decimal."""
+    left = pure_left(cost, budget.epsilon, budget.delta)
+    if left <= 0:
+        return 0.0
+    for text in _six_digits(float(left)):
+        epsilon = Fraction(text)
+        more = Cost(round_up(rho_of_pure(epsilon)), Decimal(0), round_up(epsilon), Decimal(0))
+        if epsilon > 0 and allows(sum_of([cost, more]), budget.epsilon, budget.delta):
+            return float(text)
     return 0.0

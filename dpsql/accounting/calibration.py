@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from dpsql.accounting.budget import Charge, charge_for, checked_accountant, checked_guarantee, rho_limit
+from dpsql.accounting.budget import Charge, charge_for, checked_accountant, checked_guarantee
 from dpsql.accounting.composition import advanced_epsilon_each, pure_epsilon_each
 from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, sensitivities
 from dpsql.accounting.exact import limit_down, whole
 from dpsql.accounting.gaussian import MINIMUM_VARIANCE, effective_variance, gaussian_mu
-from dpsql.accounting.search import largest
+from dpsql.accounting.rules import pure_epsilon_for, rho_limit
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_rho
 from dpsql.errors import ArgumentError, CalibrationError
 from dpsql.noise import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA, MECHANISMS, checked_mechanism, scale_grid
@@ -78,8 +78,8 @@ def calibrate(
         Of the ledger.
     calibration : str, optional
         One of ``CALIBRATIONS[mechanism]``; by default the tightest that the ledger accepts for a whole budget:
-        'exact' for Gaussian noise; for Laplace noise 'zcdp' under 'zcdp', and under 'basic' 'exact', which is 'basic'
-        where delta = 0.
+        'exact' for Gaussian noise; for Laplace noise the smaller scale of 'basic' and 'zcdp' under 'zcdp', and under
+        'basic' 'exact', which is 'basic' where delta = 0.
     weights : sequence of float, length ``tables``, optional
         Relative shares of rho; Gaussian noise only.
 
@@ -98,9 +98,9 @@ def calibrate(
     Notes
     -----
     Privacy: the sensitivities are those of contingency tables with disjoint cells. Under 'zcdp' a Gaussian release is
-    calibrated at 0.99 delta and a Laplace release at 0.01 delta, which is what the ledger's limit is made of
-    (``dpsql.accounting.budget``). 'advanced' and 'exact' for Laplace noise use the full delta, so that their rho can
-    pass the limit of a budget of the same (epsilon, delta).
+    calibrated at 0.99 delta, a Laplace release without delta ('basic', the better one for few tables) or at 0.004
+    delta ('zcdp'): by the ledger's rules G, P and M (``dpsql.accounting.rules``). 'advanced' and 'exact' for Laplace
+    noise use the full delta, so that a budget of the same (epsilon, delta) can be too small for them.
 
     Examples
     --------
@@ -113,7 +113,8 @@ def calibrate(
     count = whole("tables", tables, "must be a number of tables, at least 1")
     held_epsilon, held_delta = checked_guarantee(epsilon, delta, accountant)
     l1, l2 = sensitivities(neighbors, max_contributions)
-    method = _method(mechanism, accountant, calibration, held_delta)
+    methods = _methods(mechanism, accountant, calibration, held_delta)
+    method = methods[0]
     if mechanism == "gaussian":
         limit = _gaussian_limit(held_epsilon, held_delta, accountant, method)
         scales, times = _gaussian_scales(limit, l2, count, weights)
@@ -121,15 +122,15 @@ def calibrate(
     else:
         if weights is not None:
             raise ArgumentError("weights", "a list", "shares of rho exist for mechanism = 'gaussian' only; leave them out")
-        scale = _laplace_scale(held_epsilon, held_delta, accountant, method, l1, count)
+        scale, method = _smallest_laplace(held_epsilon, held_delta, accountant, methods, l1, count)
         scales, events = (scale,) * count, (LaplaceEvent(scale, l1, count),)
     spent_delta = held_delta if accountant == "zcdp" or method != "basic" else Decimal(0)
     charge = charge_for(events, delta=spent_delta, accountant=accountant, epsilon=held_epsilon)
     return Calibration(mechanism, scales, charge, method)
 
 
-def _method(mechanism: str, accountant: str, calibration: str | None, delta: Decimal) -> str:
-    """Return the method of calibration, or say why there is none."""
+def _methods(mechanism: str, accountant: str, calibration: str | None, delta: Decimal) -> tuple[str, ...]:
+    """Return the methods of calibration to choose from, or say why there is none."""
     allowed = CALIBRATIONS[mechanism]
     if calibration is not None and calibration not in allowed:
         raise ArgumentError(
@@ -141,12 +142,12 @@ def _method(mechanism: str, accountant: str, calibration: str | None, delta: Dec
         what = "Gaussian noise" if mechanism == "gaussian" else f"calibration {calibration!r}"
         raise ArgumentError("delta", 0, f"{what} needs a delta above 0, e.g. delta := 1e-10; Laplace noise does without")
     if calibration is not None:
-        return calibration
+        return (calibration,)
     if mechanism == "gaussian":
-        return "exact"
+        return ("exact",)
     if accountant == "zcdp":
-        return "zcdp"
-    return "exact" if delta > 0 else "basic"
+        return ("basic", "zcdp")
+    return ("exact",) if delta > 0 else ("basic",)
 
 
 def _gaussian_limit(epsilon: Decimal, delta: Decimal, accountant: str, method: str) -> Decimal:
@@ -196,6 +197,20 @@ def _gaussian_scale(rho: Fraction, l2: float) -> Fraction:
     return sigma
 
 
+def _smallest_laplace(
+    epsilon: Decimal, delta: Decimal, accountant: str, methods: Sequence[str], l1: float, tables: int
+) -> tuple[Fraction, str]:
+    """Return the smallest b of several methods, and the method; of equal ones the first."""
+    found: list[tuple[Fraction, str]] = []
+    for method in methods:
+        try:
+            found.append((_laplace_scale(epsilon, delta, accountant, method, l1, tables), method))
+        except CalibrationError:
+            if method == methods[-1] and not found:
+                raise
+    return min(found, key=lambda pair: pair[0])
+
+
 def _laplace_scale(epsilon: Decimal, delta: Decimal, accountant: str, method: str, l1: float, tables: int) -> Fraction:
     """Return the smallest b of the grid that the method admits for ``tables`` equal tables."""
     wanted, small = float(epsilon), float(delta)
@@ -208,7 +223,7 @@ def _laplace_scale(epsilon: Decimal, delta: Decimal, accountant: str, method: st
         each = Fraction(pure_epsilon_each(tables, wanted, small))
     else:
         limit = rho_limit(wanted, small, gaussian=False) if accountant == "zcdp" else limit_down(zcdp_rho(wanted, small))
-        each = _pure_epsilon_for(Fraction(limit) / tables)
+        each = pure_epsilon_for(Fraction(limit) / tables)
     if each <= 0:
         raise CalibrationError("the guarantee is too small for this many tables; ask for a larger epsilon or fewer tables")
     needed = Fraction(l1) / each
@@ -218,12 +233,6 @@ def _laplace_scale(epsilon: Decimal, delta: Decimal, accountant: str, method: st
     while limit is not None and tables * rho_of_pure(Fraction(l1) / scale) > limit:
         scale = scale_grid(scale * _NEXT)
     return scale
-
-
-def _pure_epsilon_for(rho: Fraction) -> Fraction:
-    """Return an epsilon whose mechanisms cost about ``rho``, not more but for the last bits (checked by the caller)."""
-    found = largest(lambda u: rho_of_pure(Fraction(math.exp(u))) <= rho, -80.0, 80.0)
-    return Fraction(0) if found is None else Fraction(math.exp(found))
 
 
 def _too_much_noise(wanted: float, allowed: float) -> CalibrationError:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -63,7 +64,7 @@ def sensitivities(neighbors: str, max_contributions: int = 1) -> tuple[float, fl
 def _positive(argument: str, value: object) -> Fraction:
     """Return a positive finite number as an exact fraction; floats are taken at their exact value."""
     expected = "must be a positive finite number"
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction):
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
         raise ArgumentError(argument, value, expected)
     try:
         number = Fraction(value)
@@ -219,15 +220,60 @@ class PureEvent:
         return {"event": self.kind, "epsilon": str(self.epsilon), "count": self.count}
 
 
-Event = GaussianEvent | LaplaceEvent | PureEvent
+@dataclass(frozen=True)
+class SelectionEvent:
+    """``count`` mechanisms, each epsilon-DP but for outputs of probability at most delta (stable selection).
+
+    Exactly: for any two neighbours there is a set B of outputs that has probability at most delta on each of them, and
+    outside of B probabilities differ by factors of at most exp(epsilon). Each is (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        Of each of them.
+    delta : Fraction, below 1
+        Of each of them.
+    count : int
+
+    Raises
+    ------
+    ArgumentError
+        A parameter is out of range.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    count: int = 1
+    kind: ClassVar[str] = "selection"
+    gaussian: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", _positive("delta", self.delta))
+        object.__setattr__(self, "count", _count(self.count))
+        if self.delta >= 1:
+            raise ArgumentError("delta", float(self.delta), "must be above 0 and below 1")
+
+    @property
+    def rho(self) -> Fraction:
+        """Cost in zCDP, rounded up, of what is left if the outputs B are taken away (``dpsql.accounting.rules``)."""
+        return self.count * rho_of_pure(self.epsilon + self.delta / (1 - self.delta))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values that ``event_from_json`` reads back, exactly."""
+        return {"event": self.kind, "epsilon": str(self.epsilon), "delta": str(self.delta), "count": self.count}
+
+
+Event = GaussianEvent | LaplaceEvent | PureEvent | SelectionEvent
 """Any event; ``isinstance`` works on it."""
 
-_KINDS: dict[str, type[GaussianEvent] | type[LaplaceEvent] | type[PureEvent]] = {
+_KINDS: dict[str, type[GaussianEvent] | type[LaplaceEvent] | type[PureEvent] | type[SelectionEvent]] = {
     GaussianEvent.kind: GaussianEvent,
     LaplaceEvent.kind: LaplaceEvent,
     PureEvent.kind: PureEvent,
+    SelectionEvent.kind: SelectionEvent,
 }
-_FRACTIONS = ("sigma", "scale", "epsilon")
+_FRACTIONS = ("sigma", "scale", "epsilon", "delta")
 
 
 def event_from_json(item: Mapping[str, Any]) -> Event:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import Method
+from dpsql.methods.base import DrawnMethod, Method, OpenMethod
 from dpsql.methods.gaussian_copula import GaussianCopula
+from dpsql.methods.modips import Modips
+from dpsql.methods.stable_selection import StableSelection
 
 DEFAULT = "gaussian_copula"
-_REGISTERED: dict[str, Method] = {method.name: method for method in (GaussianCopula(),)}
+_REGISTERED: dict[str, Method] = {method.name: method for method in (GaussianCopula(), Modips(), StableSelection())}
 
 
 def names() -> tuple[str, ...]:
@@ -31,3 +35,18 @@ def get(name: str) -> Method:
     if name not in _REGISTERED:
         raise ArgumentError("method", name, f"not a method; there are {', '.join(map(repr, _REGISTERED))}")
     return _REGISTERED[name]
+
+
+def is_drawn(method: Method | None) -> TypeGuard[DrawnMethod]:
+    """Return whether a method draws its private output itself, from the counts of a declared domain."""
+    return hasattr(method, "draw")
+
+
+def is_open(method: Method | None) -> TypeGuard[OpenMethod]:
+    """Return whether the values of the column are part of what a method releases."""
+    return hasattr(method, "select")
+
+
+def measures_tables(method: Method | None) -> bool:
+    """Return whether a method is fitted to noisy contingency tables."""
+    return not is_drawn(method) and not is_open(method)

@@ -1,22 +1,33 @@
-"""What a method is: plan, fit, sample. Pure mathematics on public domains and noisy statistics."""
+"""What a method is: plan, (measure), fit, sample. Pure mathematics on public domains and released statistics.
+
+Most methods work on noisy contingency tables: they say which tables to measure (`plan`), and the noise is added for them. A
+`DrawnMethod` makes its private output itself, from exact counts: it says what that costs (`price`) and draws it (`draw`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.accounting.events import Event
+from dpsql.domain import Attribute, Domain
+
 IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int32]
 Clique = tuple[int, ...]
 
+FINE = 1 << 16
+"""Steps of the fixed-point scale between the bounds of a numeric attribute, for methods that sum values."""
+
 
 @dataclass(frozen=True)
 class Statistics:
-    """Noisy contingency tables, as they were released.
+    """What was released: noisy contingency tables, or the blocks that a `DrawnMethod` has drawn.
 
     Parameters
     ----------
@@ -27,9 +38,18 @@ class Statistics:
         cell of the public domain. Cells may be negative.
     scales : mapping from clique to float
         Noise scale of each table: standard deviation sigma (Gaussian) or b (Laplace). 0 means no noise (tests, benchmarks).
-    mechanism : {'gaussian', 'laplace'}
+    mechanism : str
+        'gaussian' or 'laplace'; for blocks the one of `Price`.
     total : int or None
         Number of rows where it is public (replace_one, whole table), else None.
+    blocks : tuple of int64 arrays
+        What `DrawnMethod.draw` returned; empty for noisy tables.
+    domain : Domain or None
+        The public domain of the attributes; None where sizes say enough (tests).
+    parameters : mapping
+        `Price.parameters`.
+    values : tuple of str
+        The released values, one per integer of the only block, where no declared domain lists them; else ().
 
     Notes
     -----
@@ -41,18 +61,22 @@ class Statistics:
     scales: Mapping[Clique, float]
     mechanism: str = "gaussian"
     total: int | None = None
+    blocks: tuple[IntArray, ...] = ()
+    domain: Domain | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class MeasurementPlan:
-    """The tables that a method wants measured, decided without looking at data.
+    """The tables that a method wants counted, decided without looking at data.
 
     Parameters
     ----------
     cliques : tuple of cliques
         Attribute positions in ascending order, no repetition.
     weights : tuple of float, same length
-        Relative share of the privacy loss (rho) of each table; equal by default.
+        Relative share of the privacy loss (rho) of each table; equal by default. Not used by a `DrawnMethod`.
     notes : tuple of str
         What the user should know (shown by ``dp_plan``).
     """
@@ -62,6 +86,97 @@ class MeasurementPlan:
     notes: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True)
+class Contract:
+    """What a method has to know of the source's privacy contract.
+
+    Parameters
+    ----------
+    neighbors : {'add_remove', 'replace_one'}
+    max_contributions : int, at least 1
+        Rows of one privacy unit among the measured rows, at most.
+    public_total : bool
+        Whether the number n of measured rows is public and every unit has exactly one of them (replace_one, no row left out).
+    """
+
+    neighbors: str
+    max_contributions: int
+    public_total: bool
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a `DrawnMethod` will do to the data, decided without looking at data.
+
+    Parameters
+    ----------
+    events : tuple of Event
+        Everything that `draw` does, for the accountant.
+    mechanism : str
+        Short name, shown by ``dp_plan`` ('laplace', 'dirichlet_multinomial', ...).
+    scale : Fraction or None
+        Noise scale b of integer Laplace noise, where there is one, else None.
+    parameters : mapping of str to JSON values
+        What `draw` needs beyond the counts (exact fractions as text, e.g. '1/10'). Stored with the charge, so that what is
+        drawn is what was charged for.
+    notes : tuple of str
+        Shown by ``dp_plan``, e.g. the epsilon of each set.
+    """
+
+    events: tuple[Event, ...]
+    mechanism: str
+    scale: Fraction | None
+    parameters: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Exact statistics of the protected rows, for `DrawnMethod.draw` alone.
+
+    Parameters
+    ----------
+    tables : mapping from clique to int64 array
+        Exact counts, one axis per attribute.
+    total : int
+        Number of rows; public only where `Contract.public_total` says so.
+    sums : int64 array, shape (cells, p), or None
+        Sum of each value z_i in every cell of the first clique (row-major), where `DrawnMethod.values` names p attributes. z is
+        the value on the fixed-point scale: floor((x - lower) / (upper - lower) * FINE), clamped to 0 ... FINE - 1.
+    products : list of int, length p (p + 1) / 2, or None
+        Sum over all rows of z_i z_j, i <= j, in the order (0, 0), (0, 1), ..., (1, 1), ...; Python integers.
+
+    Notes
+    -----
+    Privacy: secret. Nothing of it may be kept, returned or shown without noise.
+    """
+
+    tables: Mapping[Clique, IntArray]
+    total: int
+    sums: IntArray | None = None
+    products: list[int] | None = None
+
+
+def with_sets(domain: Domain, sets: int) -> Domain:
+    """Return a domain with one more column, which says to which of several synthetic tables a row belongs.
+
+    The column is called ``set`` (or ``set_``, ... where the source has such a column) and counts from 1; for one set
+    there is none.
+
+    Examples
+    --------
+    >>> with_sets(Domain((Attribute("Set", "INTEGER", "categorical", ("1",)),)), 2).names
+    ('Set', 'set_')
+    """
+    if sets == 1:
+        return domain
+    name = "set"
+    while name in {other.casefold() for other in domain.names}:
+        name += "_"
+    numbers = tuple(str(i) for i in range(1, sets + 1))
+    return Domain((*domain.attributes, Attribute(name, "INTEGER", "categorical", numbers, nullable=False)))
+
+
 class Method(Protocol):
     """A synthesizer. ``fit`` and ``sample`` are post-processing and never see the raw table."""
 
@@ -69,24 +184,28 @@ class Method(Protocol):
     options: Mapping[str, Any]
     """Every option with its default value; anything else is refused."""
 
-    def plan(self, sizes: Sequence[int], options: Mapping[str, Any]) -> MeasurementPlan:
-        """Return the tables to measure, from public sizes and options alone."""
+    def plan(self, domain: Domain, options: Mapping[str, Any]) -> MeasurementPlan:
+        """Return the tables to measure, from the public domain and options alone."""
         ...
 
     def fit(self, statistics: Statistics, options: Mapping[str, Any]) -> Any:
-        """Fit the model to noisy statistics. Deterministic."""
+        """Fit the model to released statistics. Deterministic."""
         ...
 
     def total(self, model: Any) -> int:
-        """Return the number of rows that the noisy statistics suggest (at least 0)."""
+        """Return the number of rows that the released statistics suggest (at least 0)."""
         ...
 
     def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that fitting and drawing take on two cores. No data is seen."""
         ...
 
+    def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
+        """Return the domain of the rows that `sample` gives: the measured one, or with more columns or finer bins."""
+        ...
+
     def sample(self, model: Any, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
-        """Yield blocks of shape (at most ``block``, m) of attribute codes, ``rows`` rows in total."""
+        """Yield blocks of shape (at most ``block``, columns of `output_domain`) of codes, ``rows`` rows in total."""
         ...
 
 
@@ -95,4 +214,59 @@ class OneHotMethod(Method, Protocol):
 
     def sample_one_hot(self, model: Any, rows: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.uint8]]:
         """Yield blocks of shape (at most ``block``, D) of 0 and 1, D the number of codes of all attributes."""
+        ...
+
+
+class DrawnMethod(Method, Protocol):
+    """A synthesizer that draws its private output itself; its ``plan`` names the one table that is counted."""
+
+    def price(self, domain: Domain, contract: Contract, epsilon: Fraction, options: Mapping[str, Any]) -> Price:
+        """Return events and parameters of a release of this pure epsilon in total.
+
+        Raises
+        ------
+        ArgumentError
+            The method does not hold under this contract, or a number is out of range; says the way out. Nothing was read.
+        """
+        ...
+
+    def lengths(self, domain: Domain, options: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the length of each block of `draw`: public."""
+        ...
+
+    def values(self, domain: Domain, options: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the positions of the numeric attributes whose values are summed (see `Counted`); () for counts alone."""
+        ...
+
+    def draw(self, counted: Counted, domain: Domain, parameters: Mapping[str, Any], options: Mapping[str, Any]) -> list[IntArray]:
+        """Return the private output: flat blocks of `lengths`. Entropy from the operating system, no seed.
+
+        Privacy: the one step between secret counts and a release; exactly the events of `price`.
+        """
+        ...
+
+
+class OpenMethod(Method, Protocol):
+    """A synthesizer of one column whose values no declared domain lists: the values are part of what it releases."""
+
+    universe: bool
+    """Whether it needs a public universe that values may come from (``domain``)."""
+
+    def price(self, contract: Contract, epsilon: Fraction, delta: float, options: Mapping[str, Any], size: int) -> Price:
+        """Return events and parameters of a release; ``size`` is the number of members of the universe (0: there is none).
+
+        Raises
+        ------
+        ArgumentError
+            A number is out of range. Nothing was read.
+        """
+        ...
+
+    def select(
+        self, values: Sequence[str], counts: IntArray, universe: Any, parameters: Mapping[str, Any]
+    ) -> tuple[list[str], IntArray]:
+        """Return the released values and their noisy counts, from the values that occur and their exact counts.
+
+        Privacy: the one step between secret counts and a release; exactly the events of `price`.
+        """
         ...

@@ -32,6 +32,7 @@ from scipy import linalg, special
 
 from dpsql.bivariate_normal import latent_correlation
 from dpsql.consistency import ADJUSTMENTS, SHRINKAGES, ConsistentTables, consistent_tables
+from dpsql.domain import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
 from dpsql.methods.blas import one_blas_thread
@@ -117,13 +118,13 @@ class GaussianCopula:
         }
     )
 
-    def plan(self, sizes: Sequence[int], options: Mapping[str, Any]) -> MeasurementPlan:
+    def plan(self, domain: Domain, options: Mapping[str, Any]) -> MeasurementPlan:
         """Return all one-way and two-way tables.
 
         Parameters
         ----------
-        sizes : sequence of int, length m >= 1
-            Number of codes of each attribute, each at least 1.
+        domain : Domain
+            At least one attribute.
         options : mapping
             As in `options`; what is missing has its default.
 
@@ -134,21 +135,25 @@ class GaussianCopula:
         Raises
         ------
         ArgumentError
-            If there is no attribute, a size is below 1, or an option is unknown or out of range.
+            If there is no attribute, or an option is unknown or out of range.
 
         Notes
         -----
-        Privacy: looks at public sizes and options alone.
+        Privacy: looks at the public domain and options alone.
         """
         chosen = self._checked(options)
-        if not sizes or min(sizes) < 1:
-            raise ArgumentError("sizes", tuple(sizes), "at least one attribute with at least one code each")
-        m = len(sizes)
+        m = len(domain.attributes)
+        if not m:
+            raise ArgumentError("columns", [], "at least one column with a domain is required")
         weight = float(chosen["one_way_weight"])
         singles = [(i,) for i in range(m)] if weight > 0.0 or m == 1 else []
         pairs = [(i, j) for i in range(m) for j in range(i + 1, m)]
         weights = (weight or 1.0,) * len(singles) + (1.0,) * len(pairs)
         return MeasurementPlan((*singles, *pairs), weights, self._notes(chosen))
+
+    def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
+        """Return the measured domain: rows have its columns."""
+        return domain
 
     def fit(self, statistics: Statistics, options: Mapping[str, Any]) -> CopulaModel:
         """Fit the copula. Deterministic.

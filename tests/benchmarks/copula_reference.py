@@ -30,6 +30,7 @@ from scipy import special
 
 from dpsql import noise
 from dpsql.accounting import calibrate
+from dpsql.domain import Attribute, Domain
 from dpsql.methods.base import Statistics
 from dpsql.methods.gaussian_copula import GaussianCopula
 from dpsql.methods.latent_sampling import sample_thresholded
@@ -81,7 +82,7 @@ def table(codes: np.ndarray, clique: tuple[int, ...], sizes: list[int]) -> np.nd
 
 def measure(codes: np.ndarray, sizes: list[int], mechanism: str | None, *, total: bool, draws: int = 1) -> Statistics:
     """Count the tables of the plan and add the noise that (EPSILON, DELTA) asks for, ``draws`` times; None: no noise."""
-    cliques = COPULA.plan(sizes, {}).cliques
+    cliques = COPULA.plan(Domain(tuple(Attribute(f"a{i}", "VARCHAR", "categorical", ("",) * n, nullable=False) for i, n in enumerate(sizes))), {}).cliques
     tables = {clique: table(codes, clique, sizes).astype(np.int64) for clique in cliques}
     scale = Fraction(0)
     if mechanism is not None:

@@ -12,7 +12,7 @@ import pytest
 from sample_tables import DELTA, make_people
 
 import dpsql
-from dpsql import buying, release
+from dpsql import buying, measuring, release
 from dpsql.errors import LedgerError
 from dpsql.ledger import Ledger
 
@@ -68,7 +68,7 @@ def test_killed_after_the_books_know_gives_back_what_they_know(con, charges, mon
     contents = con.execute("SELECT contents FROM dpsql.ledger WHERE action = 'store'").fetchone()[0]
     assert draft.name.endswith(contents)
     expected = counts(con, draft)
-    monkeypatch.setattr(buying, "_measure", kill)  # the rows are not read again
+    monkeypatch.setattr(buying, "_store", kill)  # the rows are not read again
     assert [(n,) for _, _, n in con.execute(CALL).fetchall()] == expected
     assert drafts(tmp_path) == []
     assert charges() == 1
@@ -171,7 +171,7 @@ def test_a_view_redefined_before_its_release_was_read_cannot_show_its_number_of_
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(buying, "_measure", kill)
+        patch.setattr(buying, "_store", kill)
         with pytest.raises((Killed, duckdb.Error)):
             con.execute("FROM dp_synthesize('v', epsilon := 1.0)")
     con.execute("CREATE OR REPLACE VIEW v AS SELECT sex, member FROM people WHERE age > 50")
@@ -203,7 +203,7 @@ def test_any_failure_after_reading_withholds_its_text(con, monkeypatch):
     def fail(*_: object) -> Any:
         raise ValueError("index 17 is out of bounds, at value 'north'")
 
-    monkeypatch.setattr(buying, "count_tables", fail)
+    monkeypatch.setattr(measuring, "count_tables", fail)
     with pytest.raises(duckdb.Error, match="the text is withheld") as caught:
         con.execute(CALL)
     assert "north" not in str(caught.value)

@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import mpmath as mp
+import numpy as np
 import pytest
 
 from dpsql import accounting as acc
@@ -143,6 +144,28 @@ def test_zcdp_cost_of_pure_mechanisms(epsilon: float) -> None:
             renyi = mp.log(p**alpha * (1 - p) ** (1 - alpha) + (1 - p) ** alpha * p ** (1 - alpha)) / (alpha - 1)
             assert renyi <= alpha * claimed
         assert claimed <= e * mp.tanh(e / 2) * (1 + mp.mpf(10) ** -13)
+
+
+@pytest.mark.parametrize("epsilon", ["1/100", "1/2", "2"])
+@pytest.mark.parametrize("delta", ["1/10000", "1/1000", "1/5"])
+def test_zcdp_cost_of_selections(epsilon: str, delta: str) -> None:
+    """Given that nothing is given away, the Renyi divergence of a selection is at most alpha rho."""
+    e, d = Fraction(epsilon), Fraction(delta)
+    rho = float(acc.SelectionEvent(e, d).rho)
+    ratio = math.exp(float(e))
+    worst = 0.0
+    for mass_k, mass_l in ((1.0, 1 - float(d)), (1 - float(d), 1.0), (1.0, 1.0), (1 - float(d), 1 - float(d))):
+        for share in np.linspace(0.001, 0.999, 200):  # two outputs outside of B, as far apart as epsilon admits
+            l0 = mass_l * share
+            k0 = min(ratio * l0, mass_k)
+            k1, l1 = mass_k - k0, mass_l - l0
+            if not (l1 / ratio <= k1 <= l1 * ratio and k0 >= l0 / ratio):
+                continue
+            k, l = np.array([k0, k1]) / mass_k, np.array([l0, l1]) / mass_l  # noqa: E741
+            for alpha in (1.001, 1.5, 2.0, 5.0, 40.0):
+                renyi = math.log(np.sum(k**alpha * l ** (1 - alpha))) / (alpha - 1)
+                worst = max(worst, renyi / (alpha * rho))
+    assert (0.8 if d < e / 9 else 0.0) < worst <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("variance", ["0.334", "0.35", "0.5", "0.8", "1", "2", "5", "30"])

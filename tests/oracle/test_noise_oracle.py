@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql import noise
+from dpsql import entropy, noise
 
 WEIGHTS = [
     noise.Weights(Fraction(1, 100)),
@@ -88,7 +88,7 @@ def test_bounds_enclose_the_weights(weights: noise.Weights) -> None:
 )
 def test_exponentials(exponent: Fraction) -> None:
     for precision in (20, 96, 400):
-        low, high = noise._exp_bounds(exponent, precision)
+        low, high = entropy.exp_bounds(exponent, precision)
         with mp.workdps(200):
             exact = 2**precision * mp.exp(-mp.mpf(exponent.numerator) / exponent.denominator)
         assert low <= exact <= high <= low + 3
@@ -176,7 +176,7 @@ def test_draws_beyond_the_table_are_exact_too(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 255, 256, 257, 2**62 + 1, 2**63 - 1])
 def test_uniform_below(bound: int) -> None:
-    drawn = noise._uniform_below(bound, 20_000)
+    drawn = entropy.uniform_below(bound, 20_000)
     assert drawn.min() >= 0 and drawn.max() < bound
     cells = min(bound, 7)
     counts = np.bincount([int(x) * cells // bound for x in drawn], minlength=cells)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from dpsql import accounting as acc
+from dpsql.accounting import rules
+from dpsql.accounting.exact import round_down
 
 EPSILONS = (0.0, 0.05, 0.3, 1.0, 2.0, 4.0, 8.0)
 
@@ -99,20 +101,32 @@ def test_a_release_keeps_its_promise(mistake: float, caught: bool) -> None:
         assert true > 0.9e-6
 
 
-def test_gaussian_and_mixed_books_together_keep_delta() -> None:
-    """The worst adaptive mixture spends 0.99 delta on Gaussian-only transcripts and 0.01 delta on the others."""
+def test_the_rules_together_keep_delta() -> None:
+    """What each rule of the filter can lose, at its limits, adds up to delta (``dpsql.accounting.rules``)."""
     for epsilon, delta in itertools.product((0.1, 1.0, 5.0), (1e-3, 1e-9)):
-        gaussian = float(acc.rho_limit(epsilon, delta, gaussian=True))
-        mixed = float(acc.rho_limit(epsilon, delta, gaussian=False))
-        spent = acc.gaussian_delta(math.sqrt(2 * gaussian), epsilon) + acc.zcdp_delta(mixed, epsilon)
-        assert delta * (1 - 1e-6) < spent <= delta
-        assert mixed < gaussian
+        budget = acc.Budget(epsilon, delta)
+        rho = {g: float(acc.rho_limit(epsilon, delta, gaussian=g)) for g in (True, False)}
+        assert rho[False] < rho[True]
+        lost = [acc.gaussian_delta(math.sqrt(2 * rho[True]), epsilon), acc.zcdp_delta(rho[False], epsilon)]
+        for j in range(1, rules.PARTS):  # Gaussian events at their limit next to pure ones of j / 16 epsilon
+            left = rules.gaussian_left(_pure_cost(Fraction(budget.epsilon) * j / 16), budget.epsilon, budget.delta)
+            mu = math.sqrt(2 * float(left))
+            lost.append(acc.gaussian_delta(mu, epsilon * (1 - j / 16)))
+        lost.append(float(acc.selection_share(budget.delta)))
+        assert delta * (1 - 1e-6) < math.fsum(lost) <= delta
+
+
+def _pure_cost(epsilon: Fraction) -> rules.Cost:
+    rounded = round_down(epsilon)
+    return rules.Cost(Decimal(10**9), Decimal(0), rounded, Decimal(0))  # too much for rule M
 
 
 def test_laplace_release_keeps_its_promise_by_exact_composition() -> None:
-    """The default Laplace calibration under 'zcdp' spends at most 0.01 delta, by the exact composition of pure mechanisms."""
-    for tables in (1, 10, 105):
+    """The default Laplace calibration under 'zcdp' spends no delta or 0.004 delta, by the exact composition of pure mechanisms."""
+    for tables, method in ((1, "basic"), (10, "basic"), (105, "zcdp")):
         found = acc.calibrate(mechanism="laplace", tables=tables, epsilon=1.0, delta=1e-9, neighbors="replace_one")
         each = 2 / float(found.scales[0])
-        assert acc.pure_delta(tables, each, 1.0) <= 1e-11
+        assert found.method == method
+        assert acc.pure_delta(tables, each * (1 - 1e-12), 1.0) <= (0.0 if method == "basic" else 4e-12)
         assert found.charge.epsilon <= Decimal(1)
+        assert found.charge.delta == (0 if method == "basic" else Decimal("1e-9"))

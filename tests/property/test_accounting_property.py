@@ -38,7 +38,8 @@ def test_a_release_for_the_whole_budget_fits_it(mechanism: str, accountant: str,
         assert not acc.fits(budget, [found.charge], found.charge)
         if accountant == "zcdp":  # and nothing is wasted
             limit = acc.rho_limit(epsilon, delta, gaussian=mechanism == "gaussian")
-            assert found.charge.rho > limit * Decimal("0.99999")
+            plain = found.charge.cost.pure_epsilon > Decimal(repr(epsilon)) * Decimal("0.99999")
+            assert found.charge.rho > limit * Decimal("0.99999") or (found.method == "basic" and plain)
 
 
 @PROFILE
@@ -62,6 +63,112 @@ def test_any_release_fits_a_budget_of_its_size(epsilon, delta, tables, mechanism
                            delta=delta, accountant=accountant)  # fmt: skip
     assert again.rho == found.charge.rho
     assert float(again.epsilon) <= epsilon * (1 + 1e-9)
+
+
+def test_every_calibration_of_a_rule_fits_a_budget_of_its_size() -> None:
+    for epsilon, tables, method in itertools.product(EPSILONS, TABLES, ("basic", "zcdp")):
+        if (method, tables, epsilon) == ("basic", 2_000_000, 1e-3):
+            continue  # the samplers do not draw that much noise
+        found = acc.calibrate(
+            mechanism="laplace", tables=tables, epsilon=epsilon, delta=1e-9, neighbors="add_remove", calibration=method
+        )
+        best = acc.calibrate(mechanism="laplace", tables=tables, epsilon=epsilon, delta=1e-9, neighbors="add_remove")
+        assert acc.fits(acc.Budget(epsilon, 1e-9), [], found.charge)
+        assert best.scales[0] <= found.scales[0]
+
+
+DELTAS = st.sampled_from([1e-2, 1e-6, 1e-9, 2.0**-30])
+GAUSSIANS = st.builds(acc.GaussianEvent, st.fractions(1, 200), st.sampled_from([1.0, math.sqrt(2)]), st.integers(1, 30))
+PURES = st.one_of(
+    st.builds(acc.PureEvent, st.fractions(Fraction(1, 1000), 3, max_denominator=1000), st.integers(1, 30)),
+    st.builds(acc.LaplaceEvent, st.fractions(1, 500, max_denominator=100), st.sampled_from([1.0, 2.0]), st.integers(1, 300)),
+)
+SELECTIONS = st.builds(acc.SelectionEvent, st.fractions(Fraction(1, 1000), 1, max_denominator=1000),
+                       st.sampled_from([Fraction(1, 10**14), Fraction(1, 10**12), Fraction(1, 10**8)]))  # fmt: skip
+RELEASES = st.one_of(
+    st.tuples(GAUSSIANS), st.tuples(PURES), st.tuples(SELECTIONS), st.tuples(PURES, SELECTIONS), st.tuples(GAUSSIANS, PURES)
+)
+BOOKS = st.lists(RELEASES, max_size=6)
+BUDGETS = st.builds(acc.Budget, st.sampled_from([0.5, 1.0, 3.0, 10.0]), DELTAS)
+
+
+def _charges(books: list[tuple[acc.Event, ...]], budget: acc.Budget) -> list[acc.Charge]:
+    return [acc.charge_for(events, delta=budget.delta, accountant="zcdp") for events in books]
+
+
+@PROFILE
+@given(BOOKS, BUDGETS, st.randoms(use_true_random=False))
+def test_the_filter_is_monotone_and_blind_to_order(books, budget, random) -> None:
+    charges = _charges(books, budget)
+    shuffled = random.sample(charges, len(charges))
+    states = [acc.fits(budget, shuffled[:n]) for n in range(len(charges) + 1)]
+    assert states == sorted(states, reverse=True) and states[0]  # once it does not fit, nothing added makes it fit
+    assert acc.fits(budget, charges) is states[-1]
+    if charges:
+        assert acc.fits(budget, charges[:-1], charges[-1]) is states[-1]
+        assert acc.total_guarantee(budget, charges) == acc.total_guarantee(budget, shuffled)
+        left = [getattr(acc.remaining(budget, shuffled[:n]), name) for name in ("epsilon_left", "rho_left", "pure_epsilon_left")
+                for n in range(len(charges) + 1)]  # fmt: skip
+        for i in range(0, len(left), len(charges) + 1):
+            part = left[i : i + len(charges) + 1]
+            assert part == sorted(part, reverse=True)
+
+
+@PROFILE
+@given(BOOKS, BUDGETS)
+def test_charges_from_the_ledger_decide_the_same(books, budget) -> None:
+    from dpsql.ledger import canonical_json, charge_from_row
+
+    charges = _charges(books, budget)
+    rows = [(c.rho, c.epsilon, c.delta, canonical_json([e.to_json() for e in c.events])) for c in charges]
+    again = [charge_from_row(*row) for row in rows]
+    assert [c.cost for c in again] == [c.cost for c in charges]
+    assert acc.fits(budget, again) is acc.fits(budget, charges)
+    assert acc.remaining(budget, again) == acc.remaining(budget, charges)
+
+
+@PROFILE
+@given(BOOKS.filter(bool), BUDGETS)
+def test_what_is_spent_is_the_smallest_budget_that_would_do(books, budget) -> None:
+    charges = _charges(books, budget)
+    found = acc.total_guarantee(budget, charges).epsilon
+    assert acc.fits(budget, charges) is (found <= float(budget.epsilon))
+    if math.isinf(found):
+        assert acc.shortfall(budget, charges[:-1], charges[-1]).unit == "delta" or not acc.fits(budget, charges[:-1])
+        return
+    assert acc.fits(acc.Budget(found * (1 + 1e-7), budget.delta), charges)
+    assert not acc.fits(acc.Budget(found * (1 - 1e-6), budget.delta), charges)
+
+
+@PROFILE
+@given(BOOKS, BUDGETS)
+def test_what_is_left_can_be_bought_and_no_more(books, budget) -> None:
+    charges = _charges(books, budget)
+    state = acc.remaining(budget, charges)
+    if not acc.fits(budget, charges):
+        assert state.epsilon_left == state.rho_left == state.pure_epsilon_left == 0
+        return
+    pure = Fraction(repr(state.pure_epsilon_left))
+    assert not acc.fits(budget, charges, *_charges([(acc.PureEvent(pure * Fraction("1.00002") + Fraction(1, 10**9)),)], budget))
+    if pure > 0:
+        assert acc.fits(budget, charges, *_charges([(acc.PureEvent(pure),)], budget))
+    arguments = {"mechanism": "gaussian", "tables": 3, "delta": budget.delta, "neighbors": "add_remove"}
+    if state.epsilon_left > 1e-6:
+        assert acc.fits(budget, charges, acc.calibrate(epsilon=state.epsilon_left, **arguments).charge)
+    more = acc.Charge(Decimal(repr(state.rho_left)) * Decimal("1.000001") + Decimal("1e-12"), Decimal(0), Decimal(0), True)
+    assert not acc.fits(budget, charges, more)
+    requested, left, unit = acc.shortfall(budget, charges, more)
+    assert unit == "rho" and requested > left == state.rho_left
+
+
+@PROFILE
+@given(BOOKS, BUDGETS, st.one_of(GAUSSIANS, PURES, SELECTIONS))
+def test_a_refusal_names_a_cost_above_what_is_left(books, budget, event) -> None:
+    charges, [new] = _charges(books, budget), _charges([(event,)], budget)
+    if acc.fits(budget, charges) and not acc.fits(budget, charges, new):
+        requested, left, unit = acc.shortfall(budget, charges, new)
+        assert requested > left >= 0
+        assert unit in (("rho",) if new.gaussian else ("epsilon", "delta"))
 
 
 @PROFILE

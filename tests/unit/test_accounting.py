@@ -44,6 +44,7 @@ def test_known_values(found: float, wanted: float, digits: int) -> None:
     ("mechanism", "accountant", "calibration", "delta", "wanted"),
     [
         ("laplace", "zcdp", "basic", DELTA, 105.0),
+        ("laplace", "zcdp", None, DELTA, 68.0),  # at 0.004 delta
         ("laplace", "basic", None, 0, 105.0),
         ("laplace", "zcdp", "advanced", DELTA, 67.65),
         ("laplace", "basic", None, DELTA, 54.93),
@@ -117,6 +118,7 @@ EVENTS = [
     acc.GaussianEvent(Fraction(903, 16), math.sqrt(2), 105),
     acc.LaplaceEvent(Fraction(1, 3), 2.0, 7),
     acc.PureEvent(Fraction(1, 10), 3),
+    acc.SelectionEvent(Fraction(1, 10), Fraction(1, 10**13), 2),
 ]
 
 
@@ -129,7 +131,7 @@ def test_events_survive_json(event: acc.Event) -> None:
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        ({"event": "poisson", "count": 1}, "this version knows 'gaussian', 'laplace', 'pure'"),
+        ({"event": "poisson", "count": 1}, "this version knows 'gaussian', 'laplace', 'pure', 'selection'"),
         ({}, "event = None"),
         ({"event": ["pure"]}, "this version knows"),
         ({"event": "pure", "epsilon": "1/2"}, "expected are"),
@@ -139,6 +141,8 @@ def test_events_survive_json(event: acc.Event) -> None:
         ({"event": "pure", "epsilon": "x", "count": 1}, "is damaged"),
         ({"event": "gaussian", "sigma": "1/10", "l2_sensitivity": 1.0, "count": 1}, "is damaged"),
         ({"event": "laplace", "scale": "1", "l1_sensitivity": None, "count": 1}, "is damaged"),
+        ({"event": "selection", "epsilon": "1/10", "delta": "1", "count": 1}, "is damaged"),
+        ({"event": "selection", "epsilon": "1/10", "count": 1}, "expected are"),
         ({"event": "laplace", "scale": "1", "l1_sensitivity": 1.0, "count": 1.5}, "is damaged"),
     ],
 )
@@ -245,20 +249,142 @@ def test_basic_budget_adds_decimals() -> None:
     assert acc.total_guarantee(budget, spent).epsilon == 0.2
 
 
-def test_zcdp_budget_has_one_limit_for_gaussian_books_and_one_for_others() -> None:
+def test_charges_of_unknown_events_have_the_smaller_limit() -> None:
     budget = acc.Budget(1.0, DELTA)
     gaussian, mixed = (acc.rho_limit(1.0, DELTA, gaussian=g) for g in (True, False))
     assert mixed < gaussian
-    between = _charge("0.012")
+    between = _charge("0.0117")
     assert mixed < between.rho < gaussian
     assert acc.fits(budget, [], between)
-    assert not acc.fits(budget, [], _charge("0.012", gaussian=False))
+    assert not acc.fits(budget, [], _charge("0.0117", gaussian=False))
     assert not acc.fits(budget, [between], _charge("0.0000001", gaussian=False))
     assert not acc.fits(budget, [_charge("0.0001", gaussian=False)], between)
-    assert acc.fits(budget, [_charge("0.0001", gaussian=False)], _charge("0.0117"))
+    assert acc.fits(budget, [_charge("0.0001", gaussian=False)], _charge("0.0112"))
     requested, left, unit = acc.shortfall(budget, [between], _charge("0.005"))
-    assert (requested, unit) == (0.005, "rho") and left == pytest.approx(float(gaussian) - 0.012)
+    assert (requested, unit) == (0.005, "rho") and left == pytest.approx(float(gaussian) - 0.0117)
     assert acc.shortfall(budget, [between], _charge("0.005", gaussian=False)).left == 0
+    assert acc.remaining(budget, [_charge("0.0001", gaussian=False)]).rho_left == float(mixed - Decimal("0.0001"))
+
+
+def _pure(epsilon: str, budget: acc.Budget, count: int = 1) -> acc.Charge:
+    return acc.charge_for([acc.PureEvent(Fraction(epsilon), count)], delta=budget.delta, accountant="zcdp")
+
+
+def _select(epsilon: str, delta: Decimal, budget: acc.Budget) -> acc.Charge:
+    return acc.charge_for([acc.SelectionEvent(Fraction(epsilon), Fraction(delta))], delta=budget.delta, accountant="zcdp")
+
+
+def test_pure_releases_fill_a_budget_by_their_plain_sum() -> None:
+    budget = acc.Budget(10, 1e-9)
+    five = _pure("5", budget)
+    assert (five.epsilon, five.delta) == (5, 0)
+    assert acc.fits(budget, [five], five)
+    assert not acc.fits(budget, [five, five], _pure("1e-24", budget))
+    state = acc.remaining(budget, [five])
+    assert state.pure_epsilon_left == 5 and state.epsilon_spent == 5
+    assert acc.remaining(budget, []).pure_epsilon_left == 10
+    assert acc.remaining(budget, [five, five]).pure_epsilon_left == 0 == acc.remaining(budget, [five, five]).epsilon_left
+    assert acc.shortfall(budget, [five], _pure("6", budget)) == (6, 5, "epsilon")
+    assert acc.total_guarantee(budget, [five, five]).epsilon == 10
+    assert acc.total_guarantee(budget, [five, five, five]).epsilon == 15
+
+
+def test_pure_and_gaussian_releases_share_a_budget() -> None:
+    """After a pure 5, Gaussian releases have 0.70 of the rho that (5, delta) alone would give: scales 1.20 times as large."""
+    budget = acc.Budget(10, 1e-9)
+    five = _pure("5", budget)
+    state = acc.remaining(budget, [five])
+    alone = acc.rho_limit(5.0, 1e-9, gaussian=True)
+    assert state.rho_left is not None and state.rho_limit is not None
+    assert state.rho_left / float(alone) == pytest.approx(0.696, abs=0.001)
+    assert state.rho_limit == pytest.approx(state.rho_spent + state.rho_left, rel=1e-15)
+    assert 4 < state.epsilon_left < 5
+    rest = acc.calibrate(mechanism="gaussian", tables=105, epsilon=state.epsilon_left, delta=1e-9, neighbors="add_remove").charge
+    for books in ([five, rest], [rest, five]):
+        assert acc.fits(budget, books) and 9.99 < acc.total_guarantee(budget, books).epsilon <= 10
+        assert acc.remaining(budget, books).pure_epsilon_left == 0
+        assert not acc.fits(budget, books, rest)
+    both = acc.charge_for([*five.events, *rest.events], delta=1e-9, accountant="zcdp")
+    assert acc.fits(budget, [], both) and not both.gaussian and both.delta == Decimal("1e-9")
+    assert 9.99 < both.epsilon <= 10
+    missing = acc.shortfall(budget, [five], acc.calibrate(
+        mechanism="gaussian", tables=1, epsilon=5, delta=1e-9, neighbors="add_remove").charge)  # fmt: skip
+    assert missing.unit == "rho" and missing.left == state.rho_left < missing.requested
+    again = acc.shortfall(budget, [five], acc.charge_for([*both.events, *both.events], delta=1e-9, accountant="zcdp"))
+    assert again.unit == "rho" and again.left == 0  # its own pure events leave nothing
+
+
+def test_many_small_pure_releases_are_cheaper_than_their_plain_sum() -> None:
+    budget = acc.Budget(1.0, 1e-9)
+    many = _pure("1/100", budget, 200)
+    assert many.epsilon < 1 and many.delta == Decimal("1e-9")  # the plain sum is 2
+    assert acc.fits(budget, [], many)
+    assert not acc.fits(budget, [many], _pure("1/2", budget))
+    left = acc.remaining(budget, [many]).pure_epsilon_left
+    assert 0 < left < 0.1
+    more = _pure("1/100", budget, 100)
+    requested, shown, unit = acc.shortfall(budget, [many], more)
+    assert not acc.fits(budget, [many], more) and unit == "epsilon" and requested > shown == left
+
+
+def test_selections_have_a_share_of_delta_and_cost_epsilon_like_pure_events() -> None:
+    budget = acc.Budget(1.0, 1e-9)
+    each = acc.selection_delta(budget.delta)
+    assert each == Decimal("1.875e-13")
+    small = _select("1/20", each, budget)
+    assert (small.epsilon, small.delta, small.gaussian) == (Decimal("0.05"), each, False)
+    assert acc.fits(budget, [small] * 15, small)
+    assert not acc.fits(budget, [small] * 16, small)
+    assert acc.shortfall(budget, [small] * 16, small) == (float(each), 0, "delta")
+    assert acc.fits(budget, [small] * 16, _pure("1/5", budget))  # 0.8 + 0.2
+    assert not acc.fits(budget, [small] * 16, _pure("0.200001", budget))
+    assert acc.total_guarantee(budget, [small] * 4).epsilon == pytest.approx(0.2)
+    assert math.isinf(acc.total_guarantee(budget, [small] * 17).epsilon)
+    for state in (acc.remaining(budget, [small] * 17), acc.remaining(budget, [_select("2", each, budget)])):
+        assert state.epsilon_left == state.pure_epsilon_left == state.rho_left == 0
+    assert acc.shortfall(budget, [], _select("2", each, budget)) == (2, 1, "epsilon")
+    # rule M: many small ones, at epsilon - s / (1 - s)
+    tiny = [acc.SelectionEvent(Fraction(1, 1000), Fraction(1, 10**17), 2000)]
+    assert acc.fits(budget, [], acc.charge_for(tiny, delta=1e-9, accountant="zcdp"))
+    tight = acc.Budget(1e-6, 0.5)
+    assert acc.remaining(tight, [_select("1e-9", Decimal("1e-9"), tight)]).pure_epsilon_left == 9.99e-7
+
+
+def test_selections_under_basic_add_epsilon_and_delta() -> None:
+    event = acc.SelectionEvent(Fraction(1, 10), Fraction(1, 10**12), 2)
+    alone = acc.charge_for([event], delta=0, accountant="basic")
+    assert (alone.epsilon, alone.delta) == (Decimal("0.2"), Decimal("2e-12"))
+    assert acc.charge_for([event], delta=2e-12, accountant="basic").delta == Decimal("2e-12")
+    pure = acc.PureEvent(Fraction(1, 10), 3)
+    assert acc.charge_for([event, pure], delta=0, accountant="basic").epsilon == Decimal("0.5")
+    normal = acc.GaussianEvent(Fraction(100))
+    with pytest.raises(ArgumentError, match="Gaussian noise needs a delta above 0"):
+        acc.charge_for([event, normal], delta=2e-12, accountant="basic")
+    mixed = acc.charge_for([event, normal], delta=1e-9, accountant="basic")
+    rest = acc.charge_for([normal], delta=Decimal("9.98e-10"), accountant="basic")
+    assert float(mixed.epsilon) == pytest.approx(0.2 + float(rest.epsilon), rel=1e-12)
+    assert mixed.epsilon >= rest.epsilon + Decimal("0.2")
+
+
+def test_what_a_selection_may_cost() -> None:
+    assert acc.selection_delta(Decimal("1e-9"), 1) == acc.selection_share(Decimal("1e-9")) == Decimal("3e-12")
+    for bad in (0, 1, 1e-37, "x", None, math.nan):
+        with pytest.raises(ArgumentError, match="delta"):
+            acc.selection_delta(bad)
+    with pytest.raises(ArgumentError, match="calls = 0"):
+        acc.selection_delta(1e-9, 0)
+    for epsilon, delta in ((0, 0.1), (1, 0), (1, 1), (1, 2)):
+        with pytest.raises(ArgumentError):
+            acc.SelectionEvent(Fraction(epsilon), Fraction(delta))
+    assert acc.SelectionEvent(Fraction(1), Decimal("1e-12")).delta == Fraction(1, 10**12)
+    assert acc.SelectionEvent(Fraction(1), Fraction(1, 10**12)).rho > acc.PureEvent(Fraction(1)).rho
+    greedy = [acc.GaussianEvent(Fraction(100)), acc.SelectionEvent(Fraction(1, 10), Fraction(1, 10**9))]
+    with pytest.raises(CalibrationError, match="next to Gaussian noise they can have 3e-12 at most"):
+        acc.charge_for(greedy, delta=1e-9, accountant="zcdp")
+    budget = acc.Budget(1.0, 1e-9)
+    alone = _select("1/10", Decimal("1e-9"), budget)
+    assert (alone.epsilon, alone.delta) == (Decimal("0.1"), Decimal("1e-9"))
+    assert acc.shortfall(budget, [], alone) == (1e-9, 3e-12, "delta") and not acc.fits(budget, [], alone)
 
 
 def test_guarantee_is_shown_at_most_as_the_budget() -> None:
@@ -297,10 +423,12 @@ def test_charges_must_be_decimals_of_at_least_zero() -> None:
     for bad in (Decimal(-1), Decimal("NaN"), 0.5):
         with pytest.raises(ArgumentError, match="rho"):
             acc.Charge(bad, Decimal(0), Decimal(0), True)
+    with pytest.raises(ArgumentError, match="gaussian = True"):
+        acc.Charge(Decimal(1), Decimal(0), Decimal(0), True, (acc.PureEvent(Fraction(1)),))
 
 
 def test_charge_for_events() -> None:
-    gaussian, laplace, pure = EVENTS
+    gaussian, laplace, pure, _ = EVENTS
     with pytest.raises(ArgumentError, match="events"):
         acc.charge_for([], delta=1e-9, accountant="zcdp")
     mixed = acc.charge_for(EVENTS, delta=1e-9, accountant="zcdp")

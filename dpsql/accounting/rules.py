@@ -1,0 +1,344 @@
+r"""The filter of the 'zcdp' accountant: whether everything that was bought fits (epsilon, delta), and the proof of it.
+
+**The rules.** The books hold Gaussian events, pure events (Laplace noise and whatever else is epsilon-DP) and
+selections (epsilon-DP but for an event of a small probability, ``SelectionEvent``). delta is split into fixed shares,
+0.99 (G), 0.004 (M), 0.003 (H, a fifteenth of it for each j) and 0.003 (S). The books fit the budget iff the deltas of
+the selections add up to at most the share S, and one of these holds:
+
+- (G) there are Gaussian events only, and their rho add up to at most the largest rho for which sqrt(2 rho)-GDP
+  implies (epsilon, share G), exactly (``gaussian_mu``);
+- (P) there is no Gaussian event, and the epsilons of all others add up to at most epsilon;
+- (M) the rho of all events add up to at most the largest rho for which rho-zCDP implies (epsilon, share M)
+  (``zcdp_rho``); with selections in the books, (epsilon - s / (1 - s), share M), where s is the share S;
+- (H_j), j = 1, ..., 15: the epsilons of the events that are not Gaussian add up to at most (j / 16) epsilon, and the
+  rho of the Gaussian ones alone to at most what (G) admits at ((1 - j / 16) epsilon, a fifteenth of share H).
+
+*Theorem.* Let every event, its kind and its parameters be chosen from what was released before, and be paid for only
+if the books then fit. The transcript of the whole interaction is (epsilon, delta)-DP.
+
+*Proof.* Fix neighbours D, D', and let P and Q be the laws of the transcript on D and D'. (1) *Selections.* A
+selection's answer falls into an event B, which may depend on the neighbours and the history, with probability at most
+its delta_i, on D and on D'. Let Bad be the transcripts in which one did. Given the history, the next answer is in its
+B with probability at most delta_i, and the sum of the delta_i never passes the share S, so P(Bad) <= share S.
+
+(2) *Partition.* Put a transcript that is not in Bad into E_r where r is the first rule that holds for its books at
+the end (of an endless one: the first that holds at all times). There is one, since each payment left the books
+fitting. All sums only grow and no event is ever taken back, so a rule that holds for some books held for all earlier
+ones: on E_r, rule r held at every time. Now halt the interaction at the first payment that would break r. On E_r the
+halted interaction has the same probabilities as the full one, on D and on D'. So it is enough to show, for every rule
+r and every set E of transcripts outside Bad of the interaction halted by r alone,
+
+    P(E) <= e^epsilon Q(E) + share r.
+
+Since the sets E_r do not overlap, the sum over r, and (1), is the theorem: the shares add up to delta.
+
+(3) *One event.* Write K_i and L_i for the laws of answer i on D and D', given the history, without B. A pure event
+and a selection have K_i(A) <= e^(epsilon_i) L_i(A) for all A: for a selection this is what "outside of B" means.
+
+(P) P has the density of the product of the K_i, Q that of the L_i (at least), so P(E) <= e^(sum of epsilon_i) Q(E)
+<= e^epsilon Q(E).
+
+(H_j) Let R be the interaction with the Gaussian events on D' and the kernels K_i, as on D, for all others. P and R
+differ in the Gaussian events alone; what else happens, with the choices that follow from it, is randomness that does
+not depend on which of the two it is (where B was taken away: the rest of K_i's mass ends the interaction in both). So
+the pair is a GDP filter (see ``dpsql.accounting.gaussian``): P(E) <= e^((1 - j/16) epsilon) R(E) + share. And R(E) <=
+e^(j/16 epsilon) Q(E) as in (P). The replacement is made on the side of Q: made on the side of P, it would multiply the
+share by e^(j/16 epsilon).
+
+(G) is the GDP filter itself. (M) Without selections: all events are zCDP with at most their rho (a Gaussian event's
+rho is at least its zCDP parameter), so it is a zCDP filter (Feldman & Zrnic 2021). With selections: let K'_i and L'_i
+be K_i and L_i divided by their masses, which lie between 1 - delta_i and 1. They are laws that differ by factors of
+at most e^(epsilon_i) / (1 - delta_i), and log 1/(1 - delta_i) <= delta_i / (1 - delta_i): the rho of a selection is
+that of a pure event of epsilon_i + delta_i / (1 - delta_i). Let P' and Q' be the interactions with K'_i and L'_i. The
+filter gives P'(E) <= e^(epsilon - s/(1 - s)) Q'(E) + share M. Outside Bad, P(E) <= P'(E), and Q(E) >= Q'(E) times the
+product of the 1 - delta_i, which is at least 1 - sum of delta_i >= 1 - s >= e^(-s / (1 - s)).  QED
+
+The denials in between are functions of the transcript and of public numbers. The argument needs a limit fixed in
+advance: where a custodian raises a budget, the guarantee is that of the raised budget. A refunded charge paid for
+nothing: no row was read.
+
+**Numbers.** Amounts are decimals, charges rounded up and limits rounded down (``dpsql.accounting.exact``); a release
+calibrated to a whole budget fits it.
+
+Privacy: nothing in here sees data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from dpsql.accounting.events import Event, GaussianEvent, SelectionEvent
+from dpsql.accounting.exact import DELTA_PLACES, as_decimal, limit_down, round_down, round_up, subtract, total, whole
+from dpsql.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from dpsql.accounting.search import largest
+from dpsql.accounting.zcdp import rho_of_pure, zcdp_epsilon, zcdp_rho
+from dpsql.errors import ArgumentError
+
+PARTS = 16
+"""Parts of epsilon of which the rules H_j give j to pure events."""
+
+SELECTION_CALLS = 16
+"""Selections of the default delta that a budget has room for."""
+
+_SELECTION_SHARE = Fraction(3, 1000)
+_NOTHING = Decimal(0)
+_UNKNOWN = Decimal("Infinity")
+
+
+class Cost(NamedTuple):
+    """What the rules add up, each rounded up.
+
+    ``rho`` of all events (zCDP), ``gaussian_rho`` of the Gaussian ones alone, ``pure_epsilon``, the plain sum of the
+    epsilons of all others (infinite where the events are not known), and ``selection_delta``.
+    """
+
+    rho: Decimal
+    gaussian_rho: Decimal
+    pure_epsilon: Decimal
+    selection_delta: Decimal
+
+    @property
+    def gaussian_only(self) -> bool:
+        """Whether there is nothing but Gaussian events."""
+        return self.pure_epsilon == 0
+
+    @property
+    def pure_only(self) -> bool:
+        """Whether there is no Gaussian event."""
+        return self.gaussian_rho == 0
+
+
+def cost_of(rho: Decimal, gaussian: bool, events: Sequence[Event]) -> Cost:
+    """Return what a charge costs: of this rho, for these events (all Gaussian, if ``gaussian``; unknown, if none).
+
+    Examples
+    --------
+    >>> from dpsql.accounting.events import PureEvent
+    >>> cost_of(Decimal("0.02"), False, [PureEvent(Fraction(1, 10), 4)]).pure_epsilon
+    Decimal('0.400000000000000000000000')
+    """
+    if gaussian:
+        return Cost(rho, rho, _NOTHING, _NOTHING)
+    if not events:
+        return Cost(rho, rho, _UNKNOWN, _NOTHING)
+    normal = sum((e.rho for e in events if isinstance(e, GaussianEvent)), Fraction(0))
+    pure = sum((e.epsilon * e.count for e in events if not isinstance(e, GaussianEvent)), Fraction(0))
+    selections = sum((e.delta * e.count for e in events if isinstance(e, SelectionEvent)), Fraction(0))
+    return Cost(rho, round_up(normal), round_up(pure), round_up(selections, DELTA_PLACES))
+
+
+def sum_of(costs: Iterable[Cost]) -> Cost:
+    """Return the exact sum of costs."""
+    held = list(costs)
+    return Cost(*(total(cost[i] for cost in held) for i in range(len(Cost._fields))))
+
+
+class Shares(NamedTuple):
+    """The parts of delta of the rules G, M and each H_j, rounded down."""
+
+    gaussian: float
+    mixed: float
+    split: float
+
+
+def shares(delta: float) -> Shares:
+    """Return the parts of delta (99 %, 0.4 %, fifteen times 0.02 %; the rest is ``selection_share``), rounded down."""
+    return Shares(*(part * delta * (1 - 1e-15) for part in (0.99, 0.004, 0.003 / (PARTS - 1))))
+
+
+def selection_share(delta: Decimal) -> Decimal:
+    """Return what the deltas of all selections may add up to, rounded down: 0.3 % of delta."""
+    return round_down(Fraction(delta) * _SELECTION_SHARE, DELTA_PLACES)
+
+
+def selection_delta(budget_delta: object, calls: int = SELECTION_CALLS) -> Decimal:
+    """Return the delta of one selection where a budget should have room for several, under 'zcdp'.
+
+    Parameters
+    ----------
+    budget_delta : float or Decimal, in (0, 1)
+        Of the source.
+    calls : int, >= 1
+        Selections that fit.
+
+    Returns
+    -------
+    Decimal
+        0.003 delta / calls, rounded down to 37 places.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is out of range, or the share is below 1e-37.
+
+    Examples
+    --------
+    >>> f"{selection_delta(1e-9):.6g}"
+    '1.87500e-13'
+    """
+    expected = "must be above 0 and below 1, and large enough that a selection's share of it is at least 1e-37"
+    delta = as_decimal("delta", budget_delta, low=0, high=1, expected=expected)
+    times = whole("calls", calls, "must be a number of selections, at least 1")
+    found = round_down(Fraction(selection_share(delta)) / times, DELTA_PLACES)
+    if found <= 0:
+        raise ArgumentError("delta", budget_delta, expected)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def rho_limit(epsilon: float, delta: float, *, gaussian: bool) -> Decimal:
+    """Return the limit of the sum of rho by the rules G (Gaussian events only) and M (any events), rounded down.
+
+    Parameters
+    ----------
+    epsilon : float, > 0
+    delta : float, in (0, 1)
+    gaussian : bool
+        Whether all events are Gaussian.
+
+    Notes
+    -----
+    Privacy: see the head of this file.
+
+    Examples
+    --------
+    >>> f"{rho_limit(1.0, 2.0**-30, gaussian=True):.6f} {rho_limit(1.0, 2.0**-30, gaussian=False):.6f}"
+    '0.016476 0.011355'
+    """
+    if gaussian:
+        return limit_down(gaussian_mu(epsilon, shares(delta).gaussian) ** 2 / 2 * (1 - 1e-15))
+    return limit_down(zcdp_rho(epsilon, shares(delta).mixed))
+
+
+def _reduction(delta: Decimal) -> Fraction:
+    """Return the epsilon that rule M loses to selections: s / (1 - s)."""
+    share = Fraction(selection_share(delta))
+    return share / (1 - share)
+
+
+@lru_cache(maxsize=256)
+def _mixed_limit(epsilon: Decimal, delta: Decimal, selections: bool) -> Decimal:
+    """Return the limit of rule M."""
+    if not selections:
+        return rho_limit(float(epsilon), float(delta), gaussian=False)
+    rest = Fraction(epsilon) - _reduction(delta)
+    return rho_limit(float(rest) * (1 - 1e-15), float(delta), gaussian=False) if rest > 0 else _NOTHING
+
+
+@lru_cache(maxsize=4096)
+def _split_limit(epsilon: Decimal, delta: Decimal, part: int) -> Decimal:
+    """Return the limit of the Gaussian rho by rule H_j, j = ``part``."""
+    rest = float(Fraction(epsilon) * (PARTS - part) / PARTS)
+    return limit_down(gaussian_mu(rest, shares(float(delta)).split) ** 2 / 2 * (1 - 1e-15))
+
+
+def _part(pure: Decimal, epsilon: Decimal) -> int:
+    """Return the smallest j for which the plain sum is at most (j / 16) epsilon; the limits of H_j fall with j."""
+    if not pure.is_finite():
+        return PARTS
+    return max(1, math.ceil(Fraction(pure) * PARTS / Fraction(epsilon)))
+
+
+def allows(cost: Cost, epsilon: Decimal, delta: Decimal) -> bool:
+    """Return whether the books of this cost fit a budget; the filter itself, see the head of this file.
+
+    Parameters
+    ----------
+    cost : Cost
+        Sum over everything that counts.
+    epsilon, delta : Decimal, > 0
+        As the books hold them (``Budget``).
+    """
+    if cost.selection_delta > selection_share(delta):
+        return False
+    if cost.gaussian_only and cost.rho <= rho_limit(float(epsilon), float(delta), gaussian=True):
+        return True
+    if cost.pure_only and cost.pure_epsilon <= epsilon:
+        return True
+    if cost.rho <= _mixed_limit(epsilon, delta, cost.selection_delta > 0):
+        return True
+    part = _part(cost.pure_epsilon, epsilon)
+    return part < PARTS and cost.gaussian_rho <= _split_limit(epsilon, delta, part)
+
+
+def float_up(amount: Decimal | Fraction) -> float:
+    """Return a float that is at least this number."""
+    value = float(amount)
+    return value if math.isinf(value) or Fraction(value) >= Fraction(amount) else math.nextafter(value, math.inf)
+
+
+def mu_of(rho: Decimal) -> float:
+    """Return mu of GDP for a rho of Gaussian events, rounded up."""
+    return math.sqrt(2 * float_up(rho)) * (1 + 1e-15)
+
+
+def least_epsilon(cost: Cost, delta: Decimal) -> float:
+    """Return the epsilon of the smallest budget of this delta that these books fit, rounded up.
+
+    Parameters
+    ----------
+    cost : Cost
+    delta : Decimal, in (0, 1)
+
+    Returns
+    -------
+    float
+        inf where the selections need more than their share of delta.
+
+    Notes
+    -----
+    Privacy: the inverse of ``allows``, rule by rule. Post-processing of public numbers.
+    """
+    if cost.selection_delta > selection_share(delta):
+        return math.inf
+    parts = shares(float(delta))
+    if cost.gaussian_only:
+        return gaussian_epsilon(mu_of(cost.rho), parts.gaussian)
+    reduction = float_up(_reduction(delta)) if cost.selection_delta > 0 else 0.0
+    found = [math.nextafter(zcdp_epsilon(float_up(cost.rho), parts.mixed) + reduction, math.inf)]
+    if cost.pure_only:
+        return min(float_up(cost.pure_epsilon), *found)
+    if cost.pure_epsilon.is_finite():
+        normal = Fraction(gaussian_epsilon(mu_of(cost.gaussian_rho), parts.split))
+        pure = Fraction(cost.pure_epsilon)
+        found += [float_up(max(pure * PARTS / j, normal * PARTS / (PARTS - j))) for j in range(1, PARTS)]
+    return min(found)
+
+
+def gaussian_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Decimal:
+    """Return the rho of the largest Gaussian release that still fits, exactly; 0 where none does."""
+    if cost.selection_delta > selection_share(delta):
+        return _NOTHING
+    found = [_NOTHING, subtract(_mixed_limit(epsilon, delta, cost.selection_delta > 0), cost.rho)]
+    if cost.gaussian_only:
+        found.append(subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.rho))
+    part = _part(cost.pure_epsilon, epsilon)
+    if part < PARTS:
+        found.append(subtract(_split_limit(epsilon, delta, part), cost.gaussian_rho))
+    return max(found)
+
+
+def pure_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Fraction:
+    """Return the epsilon of the largest pure event that still fits, to nearly all digits of a float; 0 where none does."""
+    if cost.selection_delta > selection_share(delta):
+        return Fraction(0)
+    rest = subtract(_mixed_limit(epsilon, delta, cost.selection_delta > 0), cost.rho)
+    found = [pure_epsilon_for(Fraction(rest))] if rest > 0 else [Fraction(0)]
+    if cost.pure_epsilon.is_finite():
+        spent = Fraction(cost.pure_epsilon)
+        if cost.pure_only:
+            found.append(Fraction(epsilon) - spent)
+        fitting = (j for j in range(PARTS - 1, 0, -1) if cost.gaussian_rho <= _split_limit(epsilon, delta, j))
+        found.append(Fraction(epsilon) * next(fitting, 0) / PARTS - spent)
+    return max(found)
+
+
+def pure_epsilon_for(rho: Fraction) -> Fraction:
+    """Return an epsilon whose mechanism costs about ``rho``, not more but for the last bits (callers check)."""
+    found = largest(lambda u: rho_of_pure(Fraction(math.exp(u))) <= rho, -80.0, 80.0)
+    return Fraction(0) if found is None else Fraction(math.exp(found))

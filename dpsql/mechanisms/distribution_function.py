@@ -1,0 +1,402 @@
+r"""Released distribution functions: the exponential mechanism on the Kolmogorov-Smirnov distance, drawn exactly.
+
+The source's n values fall into K ordered bins; F(k), k = 1 ... K, is the number of values in the first k bins. Released
+is a histogram y* of exactly n synthetic values, that is a nondecreasing integer path F*(1) ... F*(K - 1) in [0, n] with
+F*(K) = n. Its score is the distance d = max_k |F*(k) - F(k)|, n times the Kolmogorov-Smirnov distance.
+
+**Privacy.** P(F*) is proportional to exp(-epsilon d / 2). If one value is replaced, every F(k) moves by at most 1, so d
+moves by at most 1 whatever F* is; and the paths that may be released depend on the public n and K alone. So numerator
+and normalisation each change by a factor of at most e^(epsilon / 2): epsilon-DP under replace_one, n being public. The
+bound is not reached. [Wasserman & Zhou 2010] call the mechanism impractical.
+
+**A tube instead of a level.** Let r = e^(-epsilon / 2), and let the tube of radius J be all paths with d <= J. Draw J =
+0, 1, 2, ... with weight r^J times the number N_J of paths in its tube, then a path of the tube, all alike. A path has a
+total weight of sum_{J >= d} r^J = r^d / (1 - r): its probability under the mechanism. All J >= n have the same tube, all
+paths; they are one case of weight r^n / (1 - r).
+
+**Exactly, from doubles.** A path of a tube is drawn backwards: F*(k) given F*(k + 1) = w takes the value v <= w with
+probability proportional to the number of paths that end there, a_k(v); and a_(k+1)(w) = c_k(w), c_k(w) = sum_(v <= w)
+a_k(v). With the doubles c_k as cumulative sums come out, v is drawn with probability exactly (c_k(v) - c_k(v - 1)) /
+c_k(w), a ratio of integers. So the probability Q of a drawn path is an exactly known fraction, and almost 1 / N_J:
+
+* a_k is nondecreasing, so c_k(v - 1) is at most about (width of the tube) a_k(v), and c_k(v) - c_k(v - 1) = a_k(v) (1 +
+  t) with |t| <= delta = (width + 1) 2^-52: rounding errors of one addition, with a factor of two to spare.
+* The product telescopes: with M_J the number of paths as the doubles have it, Q M_J lies within (1 +- delta)^(K - 1).
+  Q sums to 1 over the N_J paths; so N_J >= M_J (1 - x), 1 / Q and N_J are at most M_J / (1 - x), x = (K - 1) delta.
+
+**Rejection makes it exact.** The radii are cut into intervals. For every interval, m is a proved upper bound of r^J / Q
+for its radii and their paths: m = r^a M_(b-1) / (1 - x)^3 for a <= J < b, since N_J increases. An interval is drawn with
+weight (length) x m, in integers; J uniform in it; a path with its Q; and that is accepted with probability r^J / (m Q).
+So (J, path) has a probability proportional to r^J, whatever errors the doubles had. Acceptance compares lazy random digits
+with bounds of r^J, as many as it takes. Intervals are refined until most proposals are accepted. Far out, where nothing
+is ever proposed in practice, bounds come from N_J <= min((2 J + 1)^(K - 1), C(n + K - 1, K - 1)). Nothing is cut off.
+
+Doubles hold the numbers of paths as long as the largest and the smallest of a step are within 2^1850: a_k(bottom + u) /
+a_k(bottom) <= C(u + k - 1, k - 1), u <= min(2 J, n). (By induction: if a_k(u) / C(u + k - 1, k - 1) decreases in u, then so
+do the ratios of the cumulative sums, and shifting or capping the range only flattens a_(k+1).) Beyond that, Python
+integers are used.
+
+**Sizes.** The time goes with K times the widest tube that matters, about 4 K log(K) / epsilon wide and never wider than
+n + 1. Seconds on one core, one set: see `cost`.
+
+References
+----------
+Wasserman & Zhou (2010), arXiv:0811.2501, section 5. McSherry & Talwar (2007) for the exponential mechanism.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.entropy import exp_bounds
+from dpsql.mechanisms.multinomial import IntArray
+
+LIMIT = 4e9
+"""Most additions that a release may take, see `cost`: about 10 seconds."""
+
+_RANGE_BITS = 1850
+_RESCALE_ABOVE, _RESCALE_TO = 930, 880
+_FAR_BITS = 64
+"""Radii whose weights are proved to be less than 2^-64 of the sum are not looked at one by one."""
+
+_SLACK = 8.0
+"""Intervals are refined until the bounds are at most this times what the tubes are known to hold."""
+
+_GRID_BITS = 96
+
+
+@dataclass(frozen=True)
+class Step:
+    """Paths up to one bin: ``sums[i]`` is the number, times 2^-(all shifts so far), of those that end at most at low + i."""
+
+    low: int
+    sums: npt.NDArray[np.generic]
+    shift: int
+
+
+def cost(cells: int, rows: int | None, epsilon: float | Fraction, sets: int = 1) -> float:
+    """Return roughly the number of additions that a release takes.
+
+    Parameters
+    ----------
+    cells : int, >= 1
+        K.
+    rows : int or None
+        n; None where it is not known: the largest cost of any n.
+    epsilon : float or Fraction, > 0
+        Of one set.
+    sets : int, >= 1
+
+    Returns
+    -------
+    float
+        Infinite where doubles cannot hold the numbers of paths. About 4e8 additions a second, on one core.
+
+    Notes
+    -----
+    Privacy: public numbers alone.
+    """
+    rows = 1 << 62 if rows is None else rows
+    if cells == 1 or rows == 0:
+        return 1.0
+    top = _far(cells, rows, float(epsilon) / 2)
+    if _range(cells, rows, top) > _RANGE_BITS:
+        return math.inf
+    peak = 2.0 * (2.0 * cells / float(epsilon)) + 1.0
+    width = min(2.0 * top + 1.0, rows + 1.0)
+    return cells * (width * (12.0 + 2.0 * math.sqrt(cells)) + sets * 4.0 * min(peak, width) + sets * 1000.0)
+
+
+def draw_histograms(counts: IntArray, epsilon: Fraction, draws: int = 1) -> list[IntArray]:
+    """Draw histograms of as many values from the exponential mechanism, independently.
+
+    Parameters
+    ----------
+    counts : int64 array, shape (K,)
+        Exact counts of the ordered bins.
+    epsilon : Fraction, > 0
+        Of each draw.
+    draws : int, >= 1
+
+    Returns
+    -------
+    list of int64 arrays, shape (K,)
+        Each sums to the sum of the counts.
+
+    Notes
+    -----
+    Privacy: each draw is epsilon-DP under replace_one where the number of rows is public and a unit has one row; see
+    the head of this file. Entropy from the operating system; no seed.
+    """
+    rows = int(counts.sum())
+    if counts.size == 1 or rows == 0:
+        return [counts.copy() for _ in range(draws)]
+    sampler = Sampler([int(value) for value in np.cumsum(counts)[:-1]], rows, epsilon)
+    return [np.diff(sampler.draw(), prepend=0, append=rows) for _ in range(draws)]
+
+
+def steps(cumulative: list[int], rows: int, radius: int, *, integers: bool = False) -> Iterator[Step]:
+    """Yield the cumulative numbers of paths of a tube, bin by bin.
+
+    Parameters
+    ----------
+    cumulative : list of int, length K - 1
+        F(1) ... F(K - 1).
+    rows : int
+        n.
+    radius : int, >= 0
+        J.
+    integers : bool
+        Python integers instead of doubles.
+
+    Notes
+    -----
+    Privacy: secret, made of exact counts.
+    """
+    sums: npt.NDArray[np.generic] | None = None
+    previous = 0
+    for value in cumulative:
+        low, high = max(value - radius, 0), min(value + radius, rows)
+        shift = 0
+        if sums is None:
+            weights: npt.NDArray[np.generic] = np.ones(high - low + 1, dtype=object if integers else np.float64)
+        else:
+            weights = np.full(high - low + 1, sums[-1], dtype=sums.dtype)  # beyond the earlier tube nothing is added
+            known = sums[low - previous :]
+            weights[: known.size] = known
+            if not integers and weights[-1] > 2.0**_RESCALE_ABOVE:
+                shift = math.frexp(weights[-1])[1] - _RESCALE_TO
+                weights = np.ldexp(weights, -shift)
+        sums, previous = np.cumsum(weights), low
+        yield Step(low, sums, shift)
+
+
+def draw_path(tube: list[Step], rows: int) -> tuple[list[int], Fraction]:
+    """Return a path of a tube, F*(1) ... F*(K - 1), and its exact probability.
+
+    Notes
+    -----
+    Privacy: secret until it is accepted.
+    """
+    path, numerator, denominator = [], 1, 1
+    value = rows
+    for step in reversed(tube):
+        last = min(value - step.low, step.sums.size - 1)
+        scale = _Integers(step.sums)
+        total = scale[last]
+        chosen = bisect_right(range(last), secrets.randbelow(total), key=scale.__getitem__)
+        numerator *= scale[chosen] - (scale[chosen - 1] if chosen else 0)
+        denominator *= total
+        value = step.low + chosen
+        path.append(value)
+    return path[::-1], Fraction(numerator, denominator)
+
+
+class _Integers:
+    """Doubles of an increasing array as integers: multiples of the last binary place of the first one, which all are."""
+
+    def __init__(self, values: npt.NDArray[np.generic]) -> None:
+        self._values = values
+        self._integers = values.dtype == object
+        self._place = 0 if self._integers else math.frexp(float(values[0]))[1] - 53
+
+    def __getitem__(self, position: int) -> int:
+        value = self._values[position]
+        if self._integers:
+            return int(value)
+        mantissa, exponent = math.frexp(float(value))
+        return int(mantissa * 2.0**53) << exponent - 53 - self._place
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Radii start <= J < stop; with ``stop`` None all J >= start = n, drawn as J = n."""
+
+    start: int
+    stop: int | None
+
+    @property
+    def last(self) -> int:
+        """The largest radius whose tube is counted."""
+        return self.start if self.stop is None else self.stop - 1
+
+    @property
+    def length(self) -> int:
+        """Number of radii that are proposed."""
+        return 1 if self.stop is None else self.stop - self.start
+
+
+class Sampler:
+    """Draws from the exponential mechanism around one distribution function.
+
+    Parameters
+    ----------
+    cumulative : list of int, length K - 1 >= 1
+        F(1) ... F(K - 1).
+    rows : int, >= 1
+        n.
+    epsilon : Fraction, > 0
+
+    Notes
+    -----
+    Privacy: secret, made of exact counts; what `draw` returns is epsilon-DP.
+    """
+
+    def __init__(self, cumulative: list[int], rows: int, epsilon: Fraction) -> None:
+        self.cumulative, self.rows, self.half = cumulative, rows, epsilon / 2
+        self.cells = len(cumulative) + 1
+        self._numbers: dict[int, int] = {}
+        self.intervals = self._refined()
+        bounds = [self.bound(interval) for interval in self.intervals]
+        place = max(b.numerator.bit_length() - b.denominator.bit_length() for b in bounds) - _GRID_BITS
+        self.unit = Fraction(2) ** place
+        self.bounds = [math.ceil(bound / self.unit) for bound in bounds]
+        self._weights = list(accumulate(i.length * b for i, b in zip(self.intervals, self.bounds, strict=True)))
+
+    def draw(self) -> list[int]:
+        """Return F*(1) ... F*(K - 1)."""
+        while True:
+            chosen, radius = self.propose()
+            path, probability = draw_path(self.tube(radius), self.rows)
+            ends = self.intervals[chosen].stop is None
+            if self._accepts(radius, ends, self.bounds[chosen] * self.unit * probability):
+                return path
+
+    def propose(self) -> tuple[int, int]:
+        """Return the number of an interval and a radius in it."""
+        drawn = secrets.randbelow(self._weights[-1])
+        chosen = bisect_right(self._weights, drawn)
+        within = drawn - (self._weights[chosen - 1] if chosen else 0)
+        return chosen, self.intervals[chosen].start + within // self.bounds[chosen]
+
+    def tube(self, radius: int) -> list[Step]:
+        """Return the cumulative numbers of paths of the tube of this radius."""
+        return list(steps(self.cumulative, self.rows, radius, integers=self._needs_integers(radius)))
+
+    def number(self, radius: int) -> int:
+        """Return M_J, the number of paths of a tube as the doubles have it."""
+        if radius not in self._numbers:
+            total = shifts = 0
+            for step in steps(self.cumulative, self.rows, radius, integers=self._needs_integers(radius)):
+                total, shifts = int(step.sums[-1]), shifts + step.shift
+            self._numbers[radius] = total << shifts
+        return self._numbers[radius]
+
+    def bound(self, interval: Interval) -> Fraction:
+        """Return an upper bound of (weight of J) / Q, for all radii of the interval and all paths of their tubes."""
+        known = [radius for radius in self._numbers if radius >= interval.last]
+        radius = min(known, default=interval.last)
+        number = self._numbers.get(radius, 0) or _paths(self.cells, self.rows, radius)
+        error = (self.cells - 1) * Fraction(min(2 * radius, self.rows) + 2, 1 << 52)
+        _, high, scale = self.weight(interval.start, interval.stop is None, _GRID_BITS)
+        return high * scale * number / (1 - error) ** 3
+
+    def weight(self, radius: int, ends: bool, bits: int) -> tuple[int, int, Fraction]:
+        """Return integers around r^J / scale, or r^n / (1 - r) / scale if all radii from n on are meant, and the scale.
+
+        They have about ``bits`` binary digits.
+        """
+        exponent = self.half * radius
+        precision = bits + math.ceil(exponent * 1.4426950408889635) + 2
+        low, high = exp_bounds(exponent, precision) if radius else (1 << precision, 1 << precision)
+        if not ends:
+            return low, high, Fraction(1, 1 << precision)
+        small = max(0, self.half.denominator.bit_length() - self.half.numerator.bit_length() + 1)
+        one = bits + 2 * small + 8
+        r_low, r_high = exp_bounds(self.half, one)
+        rest_low, rest_high = (1 << one) - r_high, (1 << one) - r_low
+        return (low << one) // rest_high, -(-(high << one) // rest_low), Fraction(1, 1 << precision)
+
+    def _accepts(self, radius: int, ends: bool, divisor: Fraction) -> bool:
+        """Return True with probability (weight of J) / divisor: a lazy uniform number against bounds of the weight."""
+        bits, word = 64, int.from_bytes(os.urandom(8))
+        while True:
+            low, high, scale = self.weight(radius, ends, bits + 16)
+            edge = divisor / scale
+            if (word + 1) * edge <= low << bits:
+                return True
+            if word * edge >= high << bits:
+                return False
+            bits, word = bits + 64, word << 64 | int.from_bytes(os.urandom(8))
+
+    def _needs_integers(self, radius: int) -> bool:
+        return _range(self.cells, self.rows, radius) > _RANGE_BITS
+
+    def _refined(self) -> list[Interval]:
+        """Return intervals whose bounds are close enough; how close does not matter for the result, only for the time."""
+        far = min(_far(self.cells, self.rows, float(self.half)), self.rows)
+        edges = sorted({0, far, self.rows, *(1 << i for i in range(self.rows.bit_length()))})
+        found = [Interval(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        found.append(Interval(self.rows, None))
+        while True:
+            upper = np.array([self._logarithm(interval) for interval in found])
+            lower = np.array([self._least(interval) for interval in found])
+            weights, held = np.exp(upper - upper.max()), np.exp(lower - upper.max())
+            if weights.sum() <= _SLACK * held.sum():
+                return found
+            position = int(np.argmax(weights - held))
+            interval = found[position]
+            if interval.last not in self._numbers:
+                self.number(interval.last)
+                continue
+            middle = (interval.start + interval.last + 1) // 2
+            found[position : position + 1] = [Interval(interval.start, middle), Interval(middle, interval.stop)]
+
+    def _logarithm(self, interval: Interval) -> float:
+        """Return about the logarithm of the interval's weight in proposals."""
+        known = [radius for radius in self._numbers if radius >= interval.last]
+        number = self._numbers[min(known)] if known else 0
+        most = math.log(number) if number else _log_paths(self.cells, self.rows, interval.last)
+        return most - float(self.half) * interval.start + self._log_length(interval)
+
+    def _least(self, interval: Interval) -> float:
+        """Return about the logarithm of the weight that the interval holds at least."""
+        radius = max((radius for radius in self._numbers if radius <= interval.start), default=None)
+        least = 0.0 if radius is None else math.log(self._numbers[radius])
+        return least - float(self.half) * (interval.start if interval.stop is None else interval.last) + self._log_length(interval)
+
+    def _log_length(self, interval: Interval) -> float:
+        if interval.stop is None:
+            return -math.log(-math.expm1(-float(self.half)))
+        return math.log(interval.length)
+
+
+def _paths(cells: int, rows: int, radius: int) -> int:
+    """Return an upper bound of the number of paths of any tube."""
+    return min((min(2 * radius, rows) + 1) ** (cells - 1), math.comb(rows + cells - 1, cells - 1))
+
+
+def _log_comb(top: float, chosen: float) -> float:
+    return math.lgamma(top + 1) - math.lgamma(chosen + 1) - math.lgamma(top - chosen + 1)
+
+
+def _log_paths(cells: int, rows: int, radius: int) -> float:
+    box = (cells - 1) * math.log(min(2.0 * radius, rows) + 1.0)
+    return min(box, _log_comb(rows + cells - 1.0, cells - 1.0)) if rows < 1 << 40 else box
+
+
+def _range(cells: int, rows: int, radius: int) -> float:
+    """Return an upper bound of the binary logarithm of the largest over the smallest number of a step."""
+    return _log_comb(min(2.0 * radius, rows) + cells, cells) / math.log(2.0) + 1.0
+
+
+def _far(cells: int, rows: int, half: float) -> int:
+    """Return a radius from which on all weights together are less than 2^-64 of the sum, which is at least 1; at most n."""
+    radius = 1
+    while radius < rows:
+        # beyond the peak of the bound's terms, the next ones are below a geometric series of ratio e^(-half / 2)
+        beyond = _log_paths(cells, rows, radius) - half * radius - math.log(-math.expm1(-half / 2))
+        if 2 * (cells - 1) < half * radius and beyond < -_FAR_BITS * math.log(2.0):
+            return radius
+        radius += max(1, radius // 8)
+    return rows

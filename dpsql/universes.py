@@ -1,0 +1,87 @@
+"""The public universe that the values of a column may come from, where nobody can list it: words, their tuples, a pattern."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpsql import arguments, public
+from dpsql.errors import ArgumentError
+from dpsql.mechanisms import words
+from dpsql.mechanisms.pattern import Pattern
+from dpsql.protected import ProtectedSource
+from dpsql.session import Context
+from dpsql.source import OutputColumn
+
+PATTERN = "pattern:"
+MAX_WORDS = 5_000_000
+_EXPECTED = "a public table of words, 'table.column', a list of texts, or 'pattern:[A-Z]{2}[0-9]{4}' is required"
+
+
+class Resolved:
+    """A universe and what identifies it.
+
+    Attributes
+    ----------
+    members : words.Universe
+    size : int
+        Number of members.
+    fingerprint : str
+        SHA-256 of everything that decides which texts are members.
+    """
+
+    def __init__(self, members: words.Universe, description: Any) -> None:
+        self.members = members
+        self.size = members.size
+        self.fingerprint = hashlib.sha256(json.dumps(description, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
+
+
+def resolve(context: Context, protected: ProtectedSource, column: OutputColumn, options: Mapping[str, Any]) -> Resolved:
+    """Return the universe that ``domain``, ``domain_size`` and ``separator`` describe.
+
+    The declared categories of the column, if it has some, are members too; the rest comes from the generator, in its order,
+    until there are ``domain_size`` of them. Where that is more than a list has words, pairs (triples, ...) of words are meant.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such public table, the list is empty, or the generator has fewer members than ``domain_size``.
+
+    Privacy
+    -------
+    Public tables and declarations alone; no protected row is read.
+    """
+    size = arguments.integer(options, "domain_size", 1, 10**300)
+    separator = options.get("separator", "-")
+    if not isinstance(separator, str):
+        raise ArgumentError("separator", separator, "a text is required, e.g. '-' between the words of a pair")
+    taken = options.get("domain")
+    declared = _declared(protected, column)
+    if isinstance(taken, str) and taken.startswith(PATTERN):
+        pattern = taken.removeprefix(PATTERN)
+        return Resolved(words.Universe(declared, Pattern(pattern), size), [taken, declared, size])
+    listed = _words(context, taken)
+    said = [hashlib.sha256("\0".join(listed).encode()).hexdigest(), len(listed)]
+    return Resolved(words.from_list(listed, size, separator, declared), [said, declared, size, separator])
+
+
+def _words(context: Context, taken: object) -> list[str]:
+    if isinstance(taken, str) and taken.strip():
+        listed = public.table_values(context, "domain", taken, MAX_WORDS)
+    elif isinstance(taken, Sequence) and not isinstance(taken, str) and all(isinstance(item, str) for item in taken):
+        listed = list(dict.fromkeys(taken))
+    else:
+        raise ArgumentError("domain", taken, _EXPECTED)
+    if not 0 < len(listed) <= MAX_WORDS:
+        raise ArgumentError("domain", str(taken)[:80], f"from 1 to {MAX_WORDS} words can be listed; pairs of words need not be")
+    return listed
+
+
+def _declared(protected: ProtectedSource, column: OutputColumn) -> list[str]:
+    """Return the declared categories of the column; none where it has no list."""
+    for attribute in protected.attributes()[0].attributes:
+        if attribute.name == column.name and attribute.kind == "categorical":
+            return list(attribute.categories)
+    return []
