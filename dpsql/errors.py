@@ -59,7 +59,7 @@ class BudgetExceeded(DpsqlError):
     source : str
         The protected table.
     requested, remaining : float
-        In the unit of the accountant (``unit``): rho under 'zcdp', epsilon or delta under 'basic'.
+        In the unit that does not suffice (``unit``): 'rho' for Gaussian noise under 'zcdp', else 'epsilon' or 'delta'.
     unit : str
     """
 

@@ -23,7 +23,7 @@ LEDGER_COLUMNS = {
 BUDGET_COLUMNS = {
     "source": "VARCHAR", "accountant": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",
     "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "delta_left": "DOUBLE", "rho_limit": "DOUBLE", "rho_spent": "DOUBLE",
-    "rho_left": "DOUBLE", "releases": "INTEGER", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR", "max_contributions": "INTEGER",
+    "rho_left": "DOUBLE", "pure_epsilon_left": "DOUBLE", "releases": "INTEGER", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR", "max_contributions": "INTEGER",
     "chain_holds": "BOOLEAN",
 }  # fmt: skip
 RELEASE_COLUMNS = {
@@ -79,7 +79,7 @@ def _budget_row(books: Ledger) -> tuple[Any, ...]:
     return (
         books.source, found.budget.accountant, float(found.budget.epsilon), float(found.budget.delta), at_most(state.epsilon_spent),
         state.delta_spent, at_least(state.epsilon_left), state.delta_left, rho_limit, at_most(state.rho_spent), rho_left,
-        len(charges), found.neighbors, found.privacy_unit, found.max_contributions, books.chain_holds(),
+        at_least(state.pure_epsilon_left), len(charges), found.neighbors, found.privacy_unit, found.max_contributions, books.chain_holds(),
     )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ import numpy.typing as npt
 from dpsql.entropy import exp_bounds
 from dpsql.mechanisms.multinomial import IntArray
 
-LIMIT = 4e9
+LIMIT = 1e10
 """Most additions that a release may take, see `cost`: about 10 seconds."""
 
 _RANGE_BITS = 1850
@@ -73,6 +73,12 @@ _SLACK = 8.0
 """Intervals are refined until the bounds are at most this times what the tubes are known to hold."""
 
 _GRID_BITS = 96
+
+_MOST_ERROR = Fraction(1, 64)
+"""Of x, see above; tubes that would exceed it are counted in Python integers."""
+
+_MOST_NUMBERS = 1 << 27
+"""Doubles that a tube may take."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,8 @@ def cost(cells: int, rows: int | None, epsilon: float | Fraction, sets: int = 1)
     Returns
     -------
     float
-        Infinite where doubles cannot hold the numbers of paths. About 4e8 additions a second, on one core.
+        Infinite where doubles cannot hold the numbers of paths, or a tube takes more than a gigabyte. About 1e9 a
+        second, on one core; what Python spends on small tubes is counted as additions.
 
     Notes
     -----
@@ -109,12 +116,13 @@ def cost(cells: int, rows: int | None, epsilon: float | Fraction, sets: int = 1)
     rows = 1 << 62 if rows is None else rows
     if cells == 1 or rows == 0:
         return 1.0
-    top = _far(cells, rows, float(epsilon) / 2)
-    if _range(cells, rows, top) > _RANGE_BITS:
-        return math.inf
-    peak = 2.0 * (2.0 * cells / float(epsilon)) + 1.0
+    top = _far(cells, rows, max(float(epsilon) / 2, 1e-300))
     width = min(2.0 * top + 1.0, rows + 1.0)
-    return cells * (width * (12.0 + 2.0 * math.sqrt(cells)) + sets * 4.0 * min(peak, width) + sets * 1000.0)
+    if _range(cells, rows, top) > _RANGE_BITS or cells * width > _MOST_NUMBERS:
+        return math.inf
+    usual = min(8.0 * cells / float(epsilon) + 1.0, width)
+    overhead = 3e6 + 2e4 * cells * math.sqrt(cells) + 1e5 * sets * cells
+    return cells * (width * (12.0 + 2.0 * math.sqrt(cells)) + sets * 8.0 * usual) + overhead
 
 
 def draw_histograms(counts: IntArray, epsilon: Fraction, draws: int = 1) -> list[IntArray]:
@@ -254,6 +262,7 @@ class Sampler:
 
     def __init__(self, cumulative: list[int], rows: int, epsilon: Fraction) -> None:
         self.cumulative, self.rows, self.half = cumulative, rows, epsilon / 2
+        self._rate = max(float(self.half), 1e-300)
         self.cells = len(cumulative) + 1
         self._numbers: dict[int, int] = {}
         self.intervals = self._refined()
@@ -298,8 +307,16 @@ class Sampler:
         radius = min(known, default=interval.last)
         number = self._numbers.get(radius, 0) or _paths(self.cells, self.rows, radius)
         error = (self.cells - 1) * Fraction(min(2 * radius, self.rows) + 2, 1 << 52)
-        _, high, scale = self.weight(interval.start, interval.stop is None, _GRID_BITS)
-        return high * scale * number / (1 - error) ** 3
+        return self._highest(interval) * number / (1 - min(error, _MOST_ERROR)) ** 3
+
+    def _highest(self, interval: Interval) -> Fraction:
+        """Return an upper bound of the weight of each radius of an interval."""
+        negligible = 2 * _GRID_BITS + math.ceil(_log_paths(self.cells, self.rows, self.rows) / math.log(2.0))
+        if self.half * interval.start <= negligible:
+            _, high, scale = self.weight(interval.start, interval.stop is None, _GRID_BITS)
+            return high * scale
+        below = Fraction(1, 1 << negligible)  # e^-x < 2^-x; a closer bound would cost time and change nothing
+        return below if interval.stop else below * self._inverse_rest(_GRID_BITS)[1] / (1 << _GRID_BITS)
 
     def weight(self, radius: int, ends: bool, bits: int) -> tuple[int, int, Fraction]:
         """Return integers around r^J / scale, or r^n / (1 - r) / scale if all radii from n on are meant, and the scale.
@@ -311,11 +328,16 @@ class Sampler:
         low, high = exp_bounds(exponent, precision) if radius else (1 << precision, 1 << precision)
         if not ends:
             return low, high, Fraction(1, 1 << precision)
+        rest_low, rest_high = self._inverse_rest(bits)
+        return low * rest_low, high * rest_high, Fraction(1, 1 << precision + bits)
+
+    def _inverse_rest(self, bits: int) -> tuple[int, int]:
+        """Return integers around 2^bits / (1 - r)."""
         small = max(0, self.half.denominator.bit_length() - self.half.numerator.bit_length() + 1)
-        one = bits + 2 * small + 8
-        r_low, r_high = exp_bounds(self.half, one)
-        rest_low, rest_high = (1 << one) - r_high, (1 << one) - r_low
-        return (low << one) // rest_high, -(-(high << one) // rest_low), Fraction(1, 1 << precision)
+        precision = bits + 2 * small + 8
+        r_low, r_high = exp_bounds(self.half, precision)
+        one = 1 << precision
+        return (one << bits) // (one - r_low), -(-(one << bits) // (one - r_high))
 
     def _accepts(self, radius: int, ends: bool, divisor: Fraction) -> bool:
         """Return True with probability (weight of J) / divisor: a lazy uniform number against bounds of the weight."""
@@ -330,11 +352,13 @@ class Sampler:
             bits, word = bits + 64, word << 64 | int.from_bytes(os.urandom(8))
 
     def _needs_integers(self, radius: int) -> bool:
+        if self.cells * (min(2 * radius, self.rows) + 2) > _MOST_ERROR * 2**52:
+            return True
         return _range(self.cells, self.rows, radius) > _RANGE_BITS
 
     def _refined(self) -> list[Interval]:
         """Return intervals whose bounds are close enough; how close does not matter for the result, only for the time."""
-        far = min(_far(self.cells, self.rows, float(self.half)), self.rows)
+        far = min(_far(self.cells, self.rows, self._rate), self.rows)
         edges = sorted({0, far, self.rows, *(1 << i for i in range(self.rows.bit_length()))})
         found = [Interval(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
         found.append(Interval(self.rows, None))
@@ -357,23 +381,24 @@ class Sampler:
         known = [radius for radius in self._numbers if radius >= interval.last]
         number = self._numbers[min(known)] if known else 0
         most = math.log(number) if number else _log_paths(self.cells, self.rows, interval.last)
-        return most - float(self.half) * interval.start + self._log_length(interval)
+        return most - self._rate * interval.start + self._log_length(interval)
 
     def _least(self, interval: Interval) -> float:
         """Return about the logarithm of the weight that the interval holds at least."""
         radius = max((radius for radius in self._numbers if radius <= interval.start), default=None)
         least = 0.0 if radius is None else math.log(self._numbers[radius])
-        return least - float(self.half) * (interval.start if interval.stop is None else interval.last) + self._log_length(interval)
+        return least - self._rate * (interval.start if interval.stop is None else interval.last) + self._log_length(interval)
 
     def _log_length(self, interval: Interval) -> float:
         if interval.stop is None:
-            return -math.log(-math.expm1(-float(self.half)))
+            return -math.log(-math.expm1(-self._rate))
         return math.log(interval.length)
 
 
 def _paths(cells: int, rows: int, radius: int) -> int:
     """Return an upper bound of the number of paths of any tube."""
-    return min((min(2 * radius, rows) + 1) ** (cells - 1), math.comb(rows + cells - 1, cells - 1))
+    box: int = (min(2 * radius, rows) + 1) ** (cells - 1)
+    return min(box, math.comb(rows + cells - 1, cells - 1))
 
 
 def _log_comb(top: float, chosen: float) -> float:

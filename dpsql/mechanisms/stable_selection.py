@@ -61,12 +61,12 @@ def _checked_delta(delta: object) -> Fraction:
     if isinstance(delta, bool):
         raise ArgumentError("delta", delta, expected)
     try:
-        exact = Fraction(delta)  # type: ignore[arg-type]
+        exact = Fraction(delta)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError, ZeroDivisionError):
         raise ArgumentError("delta", delta, expected) from None
     if not 0 < exact < 1:
         raise ArgumentError("delta", delta, expected)
-    return exact
+    return Fraction(exact)
 
 
 def threshold(scale: Fraction, values_per_unit: int, delta: Fraction | float) -> int:

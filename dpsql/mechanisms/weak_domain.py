@@ -4,14 +4,17 @@ r"""Noisy counts over a public domain that nobody can list: the values that occu
 of the n_dom members has a count c (0 for nearly all) and an independent X, P(x) proportional to exp(-|x| / b); the member
 is shown with the weight c + X if c + X >= t.
 
-**How, without visiting them.** Members with a count are noised one by one. Take the m = n_dom - |active| others, q =
-exp(-1/b), p = P(X >= t) = q^t / (1 + q), t >= 1. Their X are independent and alike, hence
-1. the number k of those with X >= t is Binomial(m, p);
-2. given k, every set of k of them is equally likely to be the set;
+**How, without visiting them.** Let q = exp(-1/b) and p = P(X >= t) = q^t / (1 + q), t >= 1. Think of an X for every member
+of the universe, the *lifted* members being those with X >= t. The X are independent and alike, hence
+1. the number k of lifted members is Binomial(n_dom, p);
+2. given k, every set of k members is equally likely to be the set of lifted ones;
 3. given the set, the weights are independent, each X given X >= t. P(X = t + j | X >= t) = q^j (1 - q), so the weight
    is t plus a geometric number.
-`release` draws exactly k, the set and the weights, in this order; so its output has the very distribution of n_dom
-independent noises and a threshold. Whether a member with count 0 is treated as active or not does not change it.
+`release` draws k, the set and the weights, in this order, and so the X of the inactive members (count 0), as far as
+they are seen: lifted members that do occur are dropped from the set, for the active members have an X of their own,
+drawn one by one. What is left of k is Binomial(n_dom - |active|, p), and of the set uniform over the inactive part.
+So the output has the very distribution of n_dom independent noises and a threshold. Whether a member with count 0 is
+treated as active or not does not change it. Nothing here needs a list of the universe, or the places of active members.
 
 **Privacy.** Independent noise on the cells of a public histogram of L1 sensitivity s is (s/b)-DP; the threshold and the
 order of the result are post-processing. s = C under add_remove and 2 C under replace_one for C rows a unit. Values
@@ -33,7 +36,6 @@ from __future__ import annotations
 
 import math
 import os
-from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
@@ -43,7 +45,7 @@ from dpsql.entropy import IntArray, uniform_below
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms.binomial import binomial
 from dpsql.mechanisms.laplace_tail import smallest_threshold, tail_bounds
-from dpsql.mechanisms.words import Universe, nth_missing
+from dpsql.mechanisms.words import Universe
 from dpsql.noise import MAXIMUM_LAPLACE_SCALE, checked_scale, discrete_laplace, geometric
 
 MAXIMUM_THRESHOLD = 1 << 60
@@ -175,23 +177,24 @@ def _integer_below(bound: int) -> int:
 
 
 def _subset(count: int, size: int) -> list[int]:
-    """Return ``count`` distinct integers below ``size``, every set equally likely: each draw is among those still left."""
-    chosen: list[int] = []
-    for taken in range(count):
-        insort(chosen, nth_missing(chosen, _integer_below(size - taken)))
+    """Return ``count`` distinct integers below ``size``, every set equally likely.
+
+    The first ``count`` places of a shuffle of all (Fisher & Yates), of which only the entries that moved are stored.
+    """
+    moved: dict[int, int] = {}
+    chosen = []
+    for place in range(count):
+        other = place + _integer_below(size - place)
+        chosen.append(moved.get(other, other))
+        moved[other] = moved.get(place, place)
     return chosen
 
 
-def _inactive(active: list[int], universe: Universe, scale: Fraction, at_least: int) -> list[tuple[str, int]]:
-    """Return the inactive members that the noise lifts to the threshold, with their weights."""
-    left = universe.size - len(active)
-    count = binomial(left, lambda precision: tail_bounds(scale, at_least, precision))
-    if not count:
-        return []
-    active = sorted(active)
-    members = [universe.unrank(nth_missing(active, place)) for place in _subset(count, left)]
-    weights = at_least + geometric(scale, count)
-    return list(zip(members, weights.tolist(), strict=True))
+def _lifted(universe: Universe, scale: Fraction, at_least: int) -> list[tuple[str, int]]:
+    """Return the members of the universe whose own noise reaches the threshold, with that noise."""
+    count = binomial(universe.size, lambda precision: tail_bounds(scale, at_least, precision))
+    members = [universe.unrank(place) for place in _subset(count, universe.size)]
+    return list(zip(members, (at_least + geometric(scale, count)).tolist(), strict=True))
 
 
 def release(
@@ -232,12 +235,12 @@ def release(
     if tail_bounds(exact, threshold, precision)[1] * universe.size >> precision > MAXIMUM_OTHERS:
         raise ArgumentError("threshold", threshold, "would release millions of values that do not occur; see integer_threshold")
     texts, values = counts_of(counts)
-    places = [universe.rank(text) for text in texts]
-    known = np.flatnonzero(np.fromiter((place is not None for place in places), dtype=np.bool_, count=len(places)))
-    noisy = values[known] + discrete_laplace(exact, known.size)
-    kept = noisy >= threshold
-    result = [(texts[i], weight) for i, weight in zip(known[kept].tolist(), noisy[kept].tolist(), strict=True)]
-    result += _inactive([place for place in places if place is not None], universe, exact, threshold)
+    noisy = values + discrete_laplace(exact, values.size)
+    kept = np.flatnonzero(noisy >= threshold)
+    found = zip(kept.tolist(), noisy[kept].tolist(), strict=True)
+    result = [(texts[i], weight) for i, weight in found if universe.rank(texts[i]) is not None]
+    active = set(texts)
+    result += [(text, weight) for text, weight in _lifted(universe, exact, threshold) if text not in active]
     result.sort()
     return result
 
@@ -249,7 +252,7 @@ def counts_of(counts: Mapping[str, int] | tuple[Sequence[str], IntArray]) -> tup
     texts, values = counts
     if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.shape != (len(texts),):
         raise ArgumentError("counts", type(values).__name__, "must be a flat int64 array with one count a text")
-    if len(set(texts)) != len(texts):
+    if len(set(texts)) < len(texts):
         raise ArgumentError("counts", "(texts)", "must hold each text once; group by the value")
     return texts, values
 

@@ -58,6 +58,11 @@ class Listed:
     words : iterable of str
         Distinct.
 
+    Attributes
+    ----------
+    words : tuple of str
+    places : dict of str to int
+
     Raises
     ------
     ArgumentError
@@ -72,14 +77,14 @@ class Listed:
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = tuple(words)
-        self._places = {word: i for i, word in enumerate(self.words)}
+        self.places = {word: i for i, word in enumerate(self.words)}
         if not self.words:
             raise ArgumentError("domain", [], "must hold at least one text")
         for word in self.words:
             if not isinstance(word, str):
                 raise ArgumentError("domain", word, "every word must be a text; leave NULL out, and cast other types to VARCHAR")
-        if len(self._places) < len(self.words):
-            repeated = next(word for i, word in enumerate(self.words) if self._places[word] != i)
+        if len(self.places) < len(self.words):
+            repeated = next(word for i, word in enumerate(self.words) if self.places[word] != i)
             raise ArgumentError("domain", repeated, "appears more than once in the list; take SELECT DISTINCT of it")
 
     @property
@@ -89,7 +94,7 @@ class Listed:
 
     def rank(self, text: str) -> int | None:
         """Return the place of a word, or None."""
-        return self._places.get(text)
+        return self.places.get(text)
 
     def unrank(self, index: int) -> str:
         """Return the word at a place."""
@@ -133,11 +138,13 @@ class Tuples:
             _check_separator(self.words.words, separator)
         self.repeat = repeat
         self.separator = separator
+        self._base = self.words.size
+        self._size: int = self._base**repeat
 
     @property
     def size(self) -> int:
         """Number of tuples, N^r."""
-        return self.words.size**self.repeat
+        return self._size
 
     def rank(self, text: str) -> int | None:
         """Return the place of a joined tuple, or None."""
@@ -147,19 +154,19 @@ class Tuples:
         if len(parts) != self.repeat:
             return None
         place = 0
+        digits = self.words.places
         for part in parts:
-            digit = self.words.rank(part)
-            if digit is None:
+            if part not in digits:
                 return None
-            place = place * self.words.size + digit
+            place = place * self._base + digits[part]
         return place
 
     def unrank(self, index: int) -> str:
         """Return the joined tuple at a place."""
-        checked_place(index, self.size)
+        checked_place(index, self._size)
         parts = []
         for _ in range(self.repeat):
-            index, digit = divmod(index, self.words.size)
+            index, digit = divmod(index, self._base)
             parts.append(self.words.words[digit])
         return self.separator.join(reversed(parts))
 

@@ -42,7 +42,7 @@ from dpsql.methods.modips_posterior import RowSource, binary_rows, normal_rows, 
 
 BUDGETS = ("split", "joint")
 THRESHOLDS = ("clamp", "truncate")
-SHARES = (0.3, 0.5, 0.2)
+SHARES = (0.25, 0.5, 0.25)
 """Of epsilon for counts, sums and moments: a sum is shared by the rows of one cell, a moment by all rows."""
 
 MAXIMUM_SETS = 1000
@@ -97,7 +97,7 @@ class Modips:
         budget : of one numeric column: 'split' (half of epsilon for the mean, half for the variance) or 'joint' (one vector, whose
         noise has the summed sensitivity (c1 - c0) / n + (c1 - c0)^2 / n in the column's own units).
         threshold : of one column: 'clamp' or 'truncate'; see the head of this file.
-        shares : of several columns: relative shares of epsilon for cell counts, sums and second moments; 'auto': 0.3, 0.5, 0.2.
+        shares : of several columns: relative shares of epsilon for cell counts, sums and second moments; 'auto': 1/4, 1/2, 1/4.
         What is not released (no numeric column; no categorical one) leaves its share to the others.
     """
 
@@ -209,7 +209,7 @@ class Modips:
         found: list[tuple[float, ...] | Cells]
         if kind == "mixed":
             cells = domain.cells(_categorical(domain))
-            fitted = [fit_cells(block, scales, cells, rows, fine) for block in blocks]
+            fitted = fit_cells(blocks, scales, cells, rows, fine)
             notes = _cell_notes(fitted)
             found = [*fitted]
         else:
@@ -355,7 +355,7 @@ def _check_values(chosen: Mapping[str, Any]) -> None:
     shares = chosen["shares"]
     if isinstance(shares, str) and shares == "auto":
         return
-    expected = "'auto' or three numbers from 0.001 to 1000: relative shares of counts, sums and moments, e.g. [0.3, 0.5, 0.2]"
+    expected = "'auto' or three numbers from 0.001 to 1000: relative shares of counts, sums and moments, e.g. [0.25, 0.5, 0.25]"
     if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != 3:
         raise ArgumentError("shares", shares, expected)
     if any(isinstance(s, bool) or not isinstance(s, int | float) or not 0.001 <= s <= 1000 for s in shares):

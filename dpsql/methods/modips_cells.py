@@ -1,16 +1,18 @@
 """The mixed model of `modips`: cells of the categorical columns, normal numeric columns within, one pooled covariance.
 
-Works on w = t - 1/2, between -1/2 and 1/2; see `dpsql.methods.fine_values` for t. From one set of noisy statistics:
+Works on w = t - 1/2, between -1/2 and 1/2; see `dpsql.methods.fine_values` for t. From the noisy statistics of m sets:
 
-1. Counts n_k: the nearest non-negative numbers that add up to the public n (Euclidean projection).
-2. Means. The mean m of all rows is the sum of all noisy sums over n. A noisy cell mean m_k has noise of known variance v_k, and
-   v_k is large where the cell is small. So its deviation from m is multiplied by tau^2 / (tau^2 + v_k), for each column, with the
-   tau^2 that makes the observed spread of the cells what it should be (weighted moments; 0 where cells differ by noise alone).
-3. Pooled covariance: (second moments - sum of n_k m_k m_k') / (n - K), with the means of step 2, so that the rows have the released
-   second moments whatever was shrunk. K is the number of means that were told apart: 1 + the sum of the shrinkage factors.
-   Variances, then covariances, are replaced by their mean given the noise and what the bounds allow (`bounded_mean`); then the
-   nearest correlation matrix is taken.
-4. Draws: shares ~ Dirichlet(1/K + n_k); covariance ~ inverse Wishart with n - K degrees of freedom; mean of a cell ~
+1. Counts n_k of a set: the nearest non-negative numbers that add up to the public n (Euclidean projection).
+2. Means. The mean c of all rows is the sum of all noisy sums over n. A noisy cell mean has noise of known variance v_k, large where
+   the cell is small. With tau^2 the variance between cells (from all sets: the tau^2 that explains their spread together with the
+   noise; 0 where cells differ by noise alone), the deviation of a cell mean from c is multiplied by tau^2 / (tau^2 + v_k / m), for
+   each column. That is what has the smallest error once m sets are combined.
+3. Pooled covariance: (second moments - sum of n_k m_k m_k') / (n - K). For the sum, deviations are multiplied by the root of
+   tau^2 / (tau^2 + v_k), which makes it have the right mean whatever the noise. K is the number of means that noise lets one tell
+   apart: 1 + the sum of these factors.
+4. The mean of all rows, variances and then covariances are replaced by their mean given noise and what the bounds allow
+   (`bounded_mean`, with the noise of m sets combined); then the nearest correlation matrix is taken.
+5. Draws: shares ~ Dirichlet(1/K + n_k); covariance ~ inverse Wishart with n - K degrees of freedom; mean of a cell ~
    N(m_k, covariance / n_k); rows normal around it, kept inside the bounds.
 
 Shrinking is post-processing; the published method fixes what is sanitised. Without it the means of small cells are noise.
@@ -89,13 +91,17 @@ def simplex_projection(values: FloatArray, total: float) -> FloatArray:
 
 
 def fit_cells(
-    noisy: Sequence[npt.NDArray[np.int64]], noise_scales: Sequence[float], cells: int, rows: int, fine: Sequence[FineValues]
-) -> Cells:
-    """Return what the noisy statistics of one set say.
+    noisy: Sequence[Sequence[npt.NDArray[np.int64]]],
+    noise_scales: Sequence[float],
+    cells: int,
+    rows: int,
+    fine: Sequence[FineValues],
+) -> list[Cells]:
+    """Return what the noisy statistics say, for each set.
 
     Parameters
     ----------
-    noisy : counts (left out for one cell with numeric columns), sums, moments
+    noisy : for each of m sets: counts (left out for one cell with numeric columns), sums, moments
         As in `dpsql.mechanisms.moments.mixed_statistics`, with noise.
     noise_scales : sequence of float
         Laplace scale of each of them.
@@ -106,47 +112,62 @@ def fit_cells(
     fine : sequence of FineValues, length p
         The numeric columns.
     """
-    p, n = len(fine), float(max(rows, 1))
+    p, n, sets = len(fine), float(max(rows, 1)), len(noisy)
     counted = cells > 1 or not p
-    observed = noisy[0].astype(np.float64) if counted else np.array([float(rows)])
-    counts, negative = simplex_projection(observed, float(rows)), bool((observed < 0).any())
+    observed = np.array([some[0] for some in noisy], dtype=np.float64) if counted else np.full((sets, 1), float(rows))
+    counts = np.stack([simplex_projection(values, float(rows)) for values in observed])
+    negative = [bool((values < 0).any()) for values in observed]
     if not p:
-        return Cells(counts, np.zeros((cells, 0)), np.zeros((0, 0)), 1.0, negative, False)
-    sums = noisy[-2].astype(np.float64).reshape(cells, p) / (2.0 * FINE)
-    sum_scale, moment_scale = noise_scales[-2] / (2.0 * FINE), noise_scales[-1] / (4.0 * FINE)
-    centre = np.clip(sums.sum(axis=0) / n, -0.5, 0.5)
-    means, factors = _shrunk_means(sums, counts, centre, sum_scale, noise_scales[0] if counted else 0.0)
+        none, nothing = np.zeros((cells, 0)), np.zeros((0, 0))
+        return [Cells(counts[i], none, nothing, 1.0, negative[i], False) for i in range(sets)]
+    sums = np.array([some[-2] for some in noisy], dtype=np.float64).reshape(sets, cells, p) / (2.0 * FINE)
     # floor() has taken half a step on average
-    second = _symmetric((noisy[-1].astype(np.float64) + 0.5) / (4.0 * FINE), p)
-    told_apart = min(float(np.count_nonzero(counts > 0)), 1.0 + float(factors.sum(axis=0).mean())) if cells > 1 else 1.0
-    df = max(n - told_apart, 1.0)
-    raw = (second - (means * counts[:, None]).T @ means) / df
-    raw[np.diag_indices(p)] -= [values.rounding_variance for values in fine]
-    # what noise does to an entry: that of the moments, and that of the mean of all rows
-    spread = 2.0 * np.abs(centre) * np.sqrt(cells) * sum_scale
-    scale = np.sqrt(moment_scale**2 + np.add.outer(spread**2, spread**2) / 2.0) / df
-    covariance, adjusted = _within_bounds(raw, scale)
-    return Cells(counts, means, covariance, max(df, p + 1.0), negative, adjusted)
+    seconds = [_symmetric((some[-1].astype(np.float64) + 0.5) / (4.0 * FINE), p) for some in noisy]
+    sum_scale, moment_scale = noise_scales[-2] / (2.0 * FINE), noise_scales[-1] / (4.0 * FINE)
+    spread = np.sqrt(cells) * sum_scale  # Laplace scale with the variance of the sum over cells
+    centres = bounded_mean(sums.sum(axis=1) / n, spread / (n * np.sqrt(sets)), -0.5, 0.5)
+    deviations, noise = _deviations(sums, counts, centres, sum_scale, noise_scales[0] if counted else 0.0)
+    between = _between(deviations, noise)
+    single, together = between / (between + noise), between / (between + noise / sets)
+    found = []
+    for i in range(sets):
+        # what noise does to an entry: that of the moments, and that of the mean of all rows
+        mean_noise = np.square(2.0 * centres[i] * spread)
+        scale = np.sqrt((moment_scale**2 + np.add.outer(mean_noise, mean_noise) / 2.0) / sets)
+        df = max(n - min(float(cells), 1.0 + float(single[i].sum(axis=0).mean())), 1.0)
+        kept = np.sqrt(counts[i][:, None] * single[i]) * deviations[i]
+        raw = (seconds[i] - n * np.outer(centres[i], centres[i]) - kept.T @ kept) / df
+        raw[np.diag_indices(p)] -= [values.rounding_variance for values in fine]
+        covariance, adjusted = _within_bounds(raw, scale / df)
+        means = np.clip(centres[i] + together[i] * deviations[i], -0.5, 0.5)
+        found.append(Cells(counts[i], means, covariance, max(df, p + 1.0), negative[i], adjusted))
+    return found
 
 
-def _shrunk_means(
-    sums: FloatArray, counts: FloatArray, centre: FloatArray, sum_scale: float, count_scale: float
+def _deviations(
+    sums: FloatArray, counts: FloatArray, centres: FloatArray, sum_scale: float, count_scale: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return cell means, shape (K, p), and shrinkage factors between 0 (the mean of all rows) and 1 (as observed)."""
-    means, factors = np.tile(centre, (len(counts), 1)), np.zeros_like(sums)
-    held = counts > 1e-9
-    if len(counts) == 1 or not held.any():
-        return means, factors
-    size = counts[held][:, None]
-    deviations = sums[held] / size - centre
-    noise = 2.0 * (sum_scale**2 + np.square(centre) * count_scale**2) / size**2
-    spread = np.zeros(sums.shape[1])
+    """Return noisy cell means minus the mean of all rows, and their noise variances: shape (sets, K, p).
+
+    For a single cell, and where a count is 0, there is no deviation, and its noise is infinite.
+    """
+    held = np.broadcast_to((counts > 1e-9) & (counts.shape[1] > 1), counts.shape)[:, :, None]
+    size = np.where(held, counts[:, :, None], 1.0)
+    deviations = np.where(held, sums / size - centres[:, None, :], 0.0)
+    noise = 2.0 * (sum_scale**2 + np.square(centres)[:, None, :] * count_scale**2) / np.square(size)
+    return deviations, np.where(held, noise, np.inf)
+
+
+def _between(deviations: FloatArray, noise: FloatArray) -> FloatArray:
+    """Return tau^2 of each column, shape (p,): weighted moments, the weights those of the last tau^2."""
+    spread = np.zeros(deviations.shape[2])
+    if not np.isfinite(noise).any():
+        return spread
+    surplus = np.square(deviations) - np.where(np.isfinite(noise), noise, 0.0)
     for _ in range(_ITERATIONS):
         weights = 1.0 / np.square(spread + noise)
-        spread = np.clip((weights * (np.square(deviations) - noise)).sum(axis=0) / weights.sum(axis=0), 0.0, 0.25)
-    factors[held] = spread / (spread + noise)
-    means[held] = np.clip(centre + factors[held] * deviations, -0.5, 0.5)
-    return means, factors
+        spread = np.clip((weights * surplus).sum(axis=(0, 1)) / weights.sum(axis=(0, 1)), 0.0, 0.25)
+    return spread
 
 
 def _symmetric(upper: FloatArray, p: int) -> FloatArray:

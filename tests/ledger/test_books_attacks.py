@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from sample_tables import DELTA, make_people
+from sample_tables import DELTA, make_people, protect_people
 
 import dpsql
 from dpsql import buying, measuring, release
@@ -151,7 +151,7 @@ def test_a_new_database_beside_an_old_store_neither_takes_nor_loses_what_is_ther
     again = duckdb.connect(str(tmp_path / "people.duckdb"))
     make_people(again, 5000)
     dpsql.load(again)
-    again.execute(f"CALL dp_protect('people', epsilon := 5.0, delta := {DELTA})")
+    protect_people(again)
     count = again.execute("SELECT count(*) FROM dp_synthesize('people', epsilon := 1.0)").fetchone()[0]
     assert abs(count - 5000) < 300
     assert old.read_bytes() == kept

@@ -92,9 +92,7 @@ def best_attack(budget: acc.Budget, events: list[acc.Event], most: list[int], ad
 
 def _gaussian_part(budget: acc.Budget, pieces: int) -> acc.GaussianEvent:
     """Return an event of which ``pieces`` are a whole Gaussian budget."""
-    whole = acc.calibrate(
-        mechanism="gaussian", tables=pieces, epsilon=budget.epsilon, delta=budget.delta, neighbors="add_remove"
-    )
+    whole = acc.calibrate(mechanism="gaussian", tables=pieces, epsilon=budget.epsilon, delta=budget.delta, neighbors="add_remove")
     return acc.GaussianEvent(whole.scales[0])
 
 
@@ -162,9 +160,7 @@ def _selections_uncounted(cost: rules.Cost, epsilon: Decimal, delta: Decimal) ->
     return rules.allows(cost._replace(selection_delta=Decimal(0)), epsilon, delta)
 
 
-@pytest.mark.parametrize(
-    "wrong", [_side_by_side, _rho_of_all_by_the_gaussian_limit, _split_without_sharing, _selections_uncounted]
-)
+@pytest.mark.parametrize("wrong", [_side_by_side, _rho_of_all_by_the_gaussian_limit, _split_without_sharing, _selections_uncounted])
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_the_adversary_breaks_wrong_rules(wrong: Admits, epsilon: float, delta: float) -> None:
     budget = acc.Budget(epsilon, delta)

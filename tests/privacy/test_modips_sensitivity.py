@@ -237,7 +237,6 @@ def test_halved_sensitivities_are_caught() -> None:
 
 def test_private_cell_size_is_caught() -> None:
     """Cell means with noise for a range over the cell's own, private number of rows: a cell of one row gives them away."""
-    domain = domain_of(2, 1)
     universe = [(c, (v,)) for c in range(2) for v in VALUES]
 
     def means(rows: list[Row]) -> list[np.ndarray]:

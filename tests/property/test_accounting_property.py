@@ -136,8 +136,9 @@ def test_what_is_spent_is_the_smallest_budget_that_would_do(books, budget) -> No
     if math.isinf(found):
         assert acc.shortfall(budget, charges[:-1], charges[-1]).unit == "delta" or not acc.fits(budget, charges[:-1])
         return
-    assert acc.fits(acc.Budget(found * (1 + 1e-7), budget.delta), charges)
-    assert not acc.fits(acc.Budget(found * (1 - 1e-6), budget.delta), charges)
+    assert acc.fits(acc.Budget(found * (1 + 1e-7) + 1e-9, budget.delta), charges)
+    if found > 1e-6:
+        assert not acc.fits(acc.Budget(found * (1 - 1e-6) - 1e-9, budget.delta), charges)
 
 
 @PROFILE
