@@ -90,7 +90,7 @@ def combine(estimates: Iterable[float], variances: Iterable[float], level: float
     >>> result.estimate, result.variance, result.df, result.between
     (2.0, 1.5, 2.25, 2.0)
     >>> round(result.lower, 6), round(result.upper, 6)
-    (-2.744503, 6.744503)
+    (-2.746475, 6.746475)
     """
     found, spread = _finite("estimates", estimates), _finite("variances", variances)
     if len(found) < 2:

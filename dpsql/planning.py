@@ -197,7 +197,7 @@ def _open_plan(context: Context, protected: ProtectedSource, method: OpenMethod,
         open=True,
     )
     spent = delta if budget.accountant == "basic" else float(budget.delta)
-    return plan, _calibration(protected, price, spent), price.notes
+    return plan, _calibration(protected, price, spent), (*price.notes, *((universe.note,) if universe else ()))
 
 
 def _calibration(protected: ProtectedSource, price: Price, delta: float) -> Calibration:

@@ -30,9 +30,12 @@ class Resolved:
         Number of members.
     fingerprint : str
         SHA-256 of everything that decides which texts are members.
+    note : str
+        What the members are, for ``dp_plan``.
     """
 
-    def __init__(self, members: words.Universe, description: Any) -> None:
+    def __init__(self, members: words.Universe, description: Any, note: str) -> None:
+        self.note = note
         self.members = members
         self.size = members.size
         self.fingerprint = hashlib.sha256(json.dumps(description, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
@@ -61,10 +64,15 @@ def resolve(context: Context, protected: ProtectedSource, column: OutputColumn, 
     declared = _declared(protected, column)
     if isinstance(taken, str) and taken.startswith(PATTERN):
         pattern = taken.removeprefix(PATTERN)
-        return Resolved(words.Universe(declared, Pattern(pattern), size), [taken, declared, size])
+        return Resolved(words.Universe(declared, Pattern(pattern), size), [taken, declared, size], f"the universe: texts like {pattern}")
     listed = _words(context, taken)
     said = [hashlib.sha256("\0".join(listed).encode()).hexdigest(), len(listed)]
-    return Resolved(words.from_list(listed, size, separator, declared), [said, declared, size, separator])
+    members = words.from_list(listed, size, separator, declared)
+    kind = "the words of the list"
+    if members.size > len(listed) + len(declared):
+        kind = f"{members.size} tuples of {len(listed)} words joined by {separator!r} (single words are not members)"
+    own = f"{len(declared)} declared categories and " if declared else ""
+    return Resolved(members, [said, declared, size, separator], f"the universe: {own}{kind}")
 
 
 def _words(context: Context, taken: object) -> list[str]:

@@ -240,8 +240,5 @@ def with_noise(statistics: Sequence[IntArray], noise_scales: Sequence[Fraction],
     -----
     Privacy: exactly the events of `events`. Entropy from the operating system, no seed.
     """
-    return [
-        part + discrete_laplace(scale, part.shape)
-        for _ in range(sets)
-        for part, scale in zip(statistics, noise_scales, strict=True)
-    ]
+    noise = [discrete_laplace(scale, (sets, *part.shape)) for part, scale in zip(statistics, noise_scales, strict=True)]
+    return [part + some[i] for i in range(sets) for part, some in zip(statistics, noise, strict=True)]

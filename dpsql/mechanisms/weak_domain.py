@@ -38,6 +38,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from operator import itemgetter
 
 import numpy as np
 
@@ -197,6 +198,14 @@ def _lifted(universe: Universe, scale: Fraction, at_least: int) -> list[tuple[st
     return list(zip(members, (at_least + geometric(scale, count)).tolist(), strict=True))
 
 
+def _check_threshold(scale: Fraction, threshold: object, domain_size: int) -> None:
+    if isinstance(threshold, bool) or not isinstance(threshold, int) or not 1 <= threshold <= MAXIMUM_THRESHOLD:
+        raise ArgumentError("threshold", threshold, f"must be a whole number from 1 to {MAXIMUM_THRESHOLD}; see integer_threshold")
+    precision = 64 + domain_size.bit_length()
+    if tail_bounds(scale, threshold, precision)[1] * domain_size >> precision > MAXIMUM_OTHERS:
+        raise ArgumentError("threshold", threshold, "would release millions of values that do not occur; see integer_threshold")
+
+
 def release(
     counts: Mapping[str, int] | tuple[Sequence[str], IntArray], universe: Universe, scale: Fraction, threshold: int
 ) -> list[tuple[str, int]]:
@@ -229,11 +238,7 @@ def release(
     system, no seed. One call is one release: the same counts given twice cost twice.
     """
     exact = checked_scale("scale", scale, MAXIMUM_LAPLACE_SCALE)
-    if isinstance(threshold, bool) or not isinstance(threshold, int) or not 1 <= threshold <= MAXIMUM_THRESHOLD:
-        raise ArgumentError("threshold", threshold, f"must be a whole number from 1 to {MAXIMUM_THRESHOLD}; see integer_threshold")
-    precision = 64 + universe.size.bit_length()
-    if tail_bounds(exact, threshold, precision)[1] * universe.size >> precision > MAXIMUM_OTHERS:
-        raise ArgumentError("threshold", threshold, "would release millions of values that do not occur; see integer_threshold")
+    _check_threshold(exact, threshold, universe.size)
     texts, values = counts_of(counts)
     noisy = values + discrete_laplace(exact, values.size)
     kept = np.flatnonzero(noisy >= threshold)
@@ -241,7 +246,7 @@ def release(
     result = [(texts[i], weight) for i, weight in found if universe.rank(texts[i]) is not None]
     active = set(texts)
     result += [(text, weight) for text, weight in _lifted(universe, exact, threshold) if text not in active]
-    result.sort()
+    result.sort(key=itemgetter(0))
     return result
 
 

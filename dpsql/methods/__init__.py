@@ -6,12 +6,30 @@ from typing import TypeGuard
 
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import DrawnMethod, Method, OpenMethod
+from dpsql.methods.dp_prior import DpPrior, SmoothedHistogram
+from dpsql.methods.empirical_cdf import EmpiricalCdf
 from dpsql.methods.gaussian_copula import GaussianCopula
+from dpsql.methods.laplace_sanitizer import LaplaceSanitizer, PerturbedHistogram
 from dpsql.methods.modips import Modips
+from dpsql.methods.multinomial_dirichlet import BetaBinomial, MultinomialDirichlet
 from dpsql.methods.stable_selection import StableSelection
+from dpsql.methods.weak_domain import WeakDomain
 
 DEFAULT = "gaussian_copula"
-_REGISTERED: dict[str, Method] = {method.name: method for method in (GaussianCopula(), Modips(), StableSelection())}
+_METHODS: tuple[Method, ...] = (
+    GaussianCopula(),
+    LaplaceSanitizer(),
+    PerturbedHistogram(),
+    MultinomialDirichlet(),
+    BetaBinomial(),
+    DpPrior(),
+    SmoothedHistogram(),
+    EmpiricalCdf(),
+    Modips(),
+    WeakDomain(),
+    StableSelection(),
+)
+_REGISTERED: dict[str, Method] = {method.name: method for method in _METHODS}
 
 
 def names() -> tuple[str, ...]:

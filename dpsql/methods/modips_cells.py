@@ -112,21 +112,33 @@ def fit_cells(
     fine : sequence of FineValues, length p
         The numeric columns.
     """
-    p, n, sets = len(fine), float(max(rows, 1)), len(noisy)
-    counted = cells > 1 or not p
+    counted, sets = cells > 1 or not fine, len(noisy)
     observed = np.array([some[0] for some in noisy], dtype=np.float64) if counted else np.full((sets, 1), float(rows))
     counts = np.stack([simplex_projection(values, float(rows)) for values in observed])
     negative = [bool((values < 0).any()) for values in observed]
-    if not p:
+    if not fine:
         none, nothing = np.zeros((cells, 0)), np.zeros((0, 0))
         return [Cells(counts[i], none, nothing, 1.0, negative[i], False) for i in range(sets)]
+    fitted = _numeric_columns(noisy, noise_scales, counts, float(max(rows, 1)), fine)
+    return [Cells(counts[i], *fitted[i][:3], negative[i], fitted[i][3]) for i in range(sets)]
+
+
+def _numeric_columns(
+    noisy: Sequence[Sequence[npt.NDArray[np.int64]]],
+    noise_scales: Sequence[float],
+    counts: FloatArray,
+    n: float,
+    fine: Sequence[FineValues],
+) -> list[tuple[FloatArray, FloatArray, float, bool]]:
+    """Return means, covariance, its degrees of freedom and whether it was adjusted, for each set."""
+    (sets, cells), p = counts.shape, len(fine)
     sums = np.array([some[-2] for some in noisy], dtype=np.float64).reshape(sets, cells, p) / (2.0 * FINE)
     # floor() has taken half a step on average
     seconds = [_symmetric((some[-1].astype(np.float64) + 0.5) / (4.0 * FINE), p) for some in noisy]
     sum_scale, moment_scale = noise_scales[-2] / (2.0 * FINE), noise_scales[-1] / (4.0 * FINE)
     spread = np.sqrt(cells) * sum_scale  # Laplace scale with the variance of the sum over cells
     centres = bounded_mean(sums.sum(axis=1) / n, spread / (n * np.sqrt(sets)), -0.5, 0.5)
-    deviations, noise = _deviations(sums, counts, centres, sum_scale, noise_scales[0] if counted else 0.0)
+    deviations, noise = _deviations(sums, counts, centres, sum_scale, noise_scales[0])
     between = _between(deviations, noise)
     single, together = between / (between + noise), between / (between + noise / sets)
     found = []
@@ -140,7 +152,7 @@ def fit_cells(
         raw[np.diag_indices(p)] -= [values.rounding_variance for values in fine]
         covariance, adjusted = _within_bounds(raw, scale / df)
         means = np.clip(centres[i] + together[i] * deviations[i], -0.5, 0.5)
-        found.append(Cells(counts[i], means, covariance, max(df, p + 1.0), negative[i], adjusted))
+        found.append((means, covariance, max(df, p + 1.0), adjusted))
     return found
 
 

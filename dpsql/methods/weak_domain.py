@@ -55,11 +55,8 @@ class WeakDomain(OpenValues):
 
         Parameters
         ----------
-        contract : Contract
-        epsilon : Fraction, > 0
-        delta : float
-            Ignored: the method is pure.
-        options : mapping
+        contract, epsilon, delta, options
+            As in `OpenMethod`.
         size : int
             Members of the universe.
 

@@ -287,3 +287,16 @@ def test_draw_adds_fresh_noise_to_every_number() -> None:
         assert abs(np.abs(noise).mean() / b - 1) < 6 / noise.size**0.5
         if noise.shape[1] > 1:
             assert np.abs(np.corrcoef(noise.T) - np.eye(noise.shape[1])).max() < 6 / 300**0.5
+
+
+def test_noise_drawn_again_until_inside_would_not_be_private() -> None:
+    """Why 'truncate' works on the noisy number: with rejection, the chance of staying inside depends on the secret count."""
+    epsilon, n = 0.1, 200
+    outputs = np.arange(n + 1)
+
+    def rejected(count: int) -> np.ndarray:
+        weights = np.exp(-epsilon * np.abs(outputs - count))
+        return weights / weights.sum()
+
+    worst = max(np.abs(np.log(rejected(s) / rejected(s + 1))).max() for s in range(n))
+    assert 1.8 * epsilon < worst <= 2 * epsilon
