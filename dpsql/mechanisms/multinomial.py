@@ -146,7 +146,7 @@ def smoothing_share(epsilon: float, rows: int, cells: int) -> float:
     Examples
     --------
     >>> round(smoothing_share(1.0, 100, 10), 6)
-    0.908678
+    0.908676
     """
     prior = _checked_rows(cells, "cells") * prior_alpha(epsilon, rows)
     return 1.0 if math.isinf(prior) else prior / (rows + prior)

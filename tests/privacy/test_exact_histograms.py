@@ -145,7 +145,8 @@ def test_empirical_cdf_with_a_whole_epsilon_a_step_is_caught(rows: int, cells: i
 
 @pytest.mark.parametrize("block", [1, 2, 100])
 @pytest.mark.parametrize(
-    ("counts", "alpha", "rows"), [((2, 0), Fraction(1, 2), 3), ((0, 1, 1), Fraction(1), 3), ((1, 1), Fraction(3, 4), 2)]
+    ("counts", "alpha", "rows"),
+    [((2, 0), Fraction(1, 2), 3), ((0, 1, 1), Fraction(1), 3), ((1, 1), Fraction(3, 4), 2), ((1, 0), Fraction(1), 5)],
 )
 def test_urn_realises_its_probabilities(counts: Histogram, alpha: Fraction, rows: int, block: int, monkeypatch) -> None:
     """The shipped sampler on every sequence of uniform integers: exact frequencies."""
