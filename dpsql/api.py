@@ -131,8 +131,8 @@ def histogram(
 ) -> duckdb.DuckDBPyRelation:
     """Buy or reread noisy counts of a column whose domain nobody can list (``dp_histogram``). Privacy: charged once per release."""
     return _run(
-        con, "histogram", source=source, column=column, epsilon=epsilon, delta=delta, domain=_plain(domain), domain_size=domain_size,
-        rho=rho, separator=separator, release=release,
+        con, "histogram", source=source, column=column, epsilon=epsilon, delta=delta, domain=_plain(domain),
+        domain_size=domain_size, rho=rho, separator=separator, release=release,
     )  # fmt: skip
 
 

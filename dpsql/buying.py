@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql import arguments, measuring, release
+from dpsql import arguments, measuring, methods, release
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError, first_line
 from dpsql.ledger import Purchase
 from dpsql.planning import Request, canonical_parameters, release_name, request, total_is_public
@@ -170,7 +170,7 @@ def _store(context: Context, protected: ProtectedSource, purchase: Purchase, pat
     try:
         measured = measuring.measure(context, protected, plan, progress)
         with progress.stage("store"):
-            about = manifest(protected, purchase, measured.total)
+            about = manifest(protected, purchase, measured.total, _notes(plan, measured))
             return release.write(context.cursor, path, plan, measured.flat, about, measured.values)
     except (duckdb.InterruptException, DpsqlError):
         raise
@@ -193,7 +193,16 @@ def check_unchanged(protected: ProtectedSource, plan: Plan, name: str) -> None:
         )
 
 
-def manifest(protected: ProtectedSource, purchase: Purchase, total: int | None) -> dict[str, Any]:
+def _notes(plan: Plan, measured: measuring.Measured) -> list[str]:
+    """Return what the method reports about the released statistics: post-processing."""
+    method = methods.get(plan.method) if plan.method else None
+    if not methods.reports(method):
+        return []
+    statistics = release.as_statistics(plan, measured.flat, measured.total, tuple(measured.values))
+    return method.report(method.fit(statistics, plan.options))
+
+
+def manifest(protected: ProtectedSource, purchase: Purchase, total: int | None, notes: list[str]) -> dict[str, Any]:
     """Return the provenance that is stored with a release."""
     contract = protected.protection
     return {
@@ -208,6 +217,7 @@ def manifest(protected: ProtectedSource, purchase: Purchase, total: int | None) 
         "accountant": contract.budget.accountant,
         "charge": purchase.charge,
         "total": total,
+        "notes": notes,
         "created": dt.datetime.now(dt.UTC).replace(microsecond=0).isoformat(),
         "versions": versions(),
     }

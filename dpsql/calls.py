@@ -47,8 +47,8 @@ def declare(context: Context, given: Mapping[str, Any]) -> str:
     values = bought.statistics(context.cursor).values
     if not values:
         raise DomainError(
-            f"column {given['column']!r}: the bought list of values (release {bought.identifier!r}) is empty, so there is nothing to "
-            "declare; the charge stands. Buy another one with a larger epsilon and release := 'another name', or list the values"
+            f"column {given['column']!r}: the bought list of values (release {bought.identifier!r}) is empty, so there is nothing "
+            "to declare; the charge stands. Buy another one with a larger epsilon and release := 'another name', or list the values"
         )
     return custodian.declare(context, {**given, "categories": list(values)})
 
@@ -62,7 +62,8 @@ def _as_open(given: Mapping[str, Any]) -> dict[str, Any]:
     if "domain" in options:
         method = "weak_domain"
     elif options:
-        raise ArgumentError("domain", None, f"{', '.join(options)} belong to a domain: name a public table of words, a list or a pattern")
+        named = ", ".join(options)
+        raise ArgumentError("domain", None, f"{named} belong to a domain: name a public table of words, a list or a pattern")
     return {**shared, "method": method, "options": options, "release": given.get("release") or column}
 
 

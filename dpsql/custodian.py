@@ -19,7 +19,7 @@ from dpsql.evaluate import evaluate as compare
 from dpsql.ledger import Protection
 from dpsql.planning import select
 from dpsql.protected import ProtectedSource, key_of, ledger_of, resolve
-from dpsql.relation import identifier, inline
+from dpsql.relation import inline
 from dpsql.session import Context
 from dpsql.source import find_table, relation_columns
 

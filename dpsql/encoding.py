@@ -194,7 +194,7 @@ def value_text(attribute: Attribute) -> exp.Expression:
 
 
 def fixed_point(attribute: Attribute) -> exp.Expression:
-    """Return the place of a number between its bounds as an integer: floor((x - lower) / (upper - lower) FINE), within 0 ... FINE - 1.
+    """Return the place of a number between its bounds: floor((x - lower) / (upper - lower) FINE), within 0 ... FINE - 1.
 
     Notes
     -----

@@ -220,7 +220,8 @@ class Ledger:
             left = remaining(protection.budget, spent)
             hint = advice
             if missing.unit == "rho":
-                hint = f"At the budget's delta, one more release with Gaussian noise can have epsilon := {left.epsilon_left:g} at most. {advice}"
+                most = left.epsilon_left
+                hint = f"At the budget's delta, one more release with Gaussian noise can have epsilon := {most:g} at most. {advice}"
             elif missing.unit == "epsilon":
                 hint = f"One more release of pure epsilon can have epsilon := {left.pure_epsilon_left:g} at most. {advice}"
             raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, hint)

@@ -19,7 +19,10 @@ from dpsql.release import Plan
 from dpsql.session import Context
 
 NOISE_OPTIONS: dict[str, Any] = {"mechanism": "gaussian", "accountant": None}
-"""Options of every method that measures noisy tables: the noise, and how it is calibrated (default: the tightest that the ledger accepts)."""
+"""Options of every method that measures noisy tables: the noise, and how it is calibrated.
+
+By default the tightest that the ledger accepts.
+"""
 
 MAX_CELLS = 200_000_000
 

@@ -293,7 +293,7 @@ def write(
     try:
         options = f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{dpsql: {literal(text)}}})"
         columns = "tbl, cell, n, value::VARCHAR AS value" if plan.open else "tbl, cell, n"
-        cursor.execute(f"COPY (SELECT {columns} FROM {name}) TO {literal(str(partial))} {options}")
+        cursor.execute(f"COPY (SELECT {columns} FROM {name}) TO {literal(str(partial))} {options}")  # noqa: S608
         with partial.open("rb+") as handle:
             os.fsync(handle.fileno())
     except BaseException:

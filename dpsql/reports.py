@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from dpsql import arguments
+from dpsql import arguments, release
 from dpsql.accounting import remaining
 from dpsql.books import Books
 from dpsql.custodian import describe_key
+from dpsql.errors import ReleaseError
 from dpsql.ledger import Ledger
 from dpsql.relation import at_least, at_most, inline
 from dpsql.session import Context
@@ -23,8 +25,8 @@ LEDGER_COLUMNS = {
 BUDGET_COLUMNS = {
     "source": "VARCHAR", "accountant": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",
     "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "delta_left": "DOUBLE", "rho_limit": "DOUBLE", "rho_spent": "DOUBLE",
-    "rho_left": "DOUBLE", "pure_epsilon_left": "DOUBLE", "releases": "INTEGER", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR", "max_contributions": "INTEGER",
-    "chain_holds": "BOOLEAN",
+    "rho_left": "DOUBLE", "pure_epsilon_left": "DOUBLE", "releases": "INTEGER", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR",
+    "max_contributions": "INTEGER", "chain_holds": "BOOLEAN",
 }  # fmt: skip
 RELEASE_COLUMNS = {
     "release": "VARCHAR", "source": "VARCHAR", "operation": "VARCHAR", "query": "VARCHAR", "parameters": "VARCHAR",
@@ -79,7 +81,8 @@ def _budget_row(books: Ledger) -> tuple[Any, ...]:
     return (
         books.source, found.budget.accountant, float(found.budget.epsilon), float(found.budget.delta), at_most(state.epsilon_spent),
         state.delta_spent, at_least(state.epsilon_left), state.delta_left, rho_limit, at_most(state.rho_spent), rho_left,
-        at_least(state.pure_epsilon_left), len(charges), found.neighbors, found.privacy_unit, found.max_contributions, books.chain_holds(),
+        at_least(state.pure_epsilon_left), len(charges), found.neighbors, found.privacy_unit, found.max_contributions,
+        books.chain_holds(),
     )  # fmt: skip
 
 
@@ -92,6 +95,17 @@ def releases(context: Context, given: Mapping[str, Any]) -> str:
             f"SELECT {', '.join(RELEASE_COLUMNS)} FROM {book.table('releases')} "  # noqa: S608
             "WHERE ? IS NULL OR source = ? ORDER BY charged_at, release"
         )
-        rows += book.cursor.execute(query, [key, key]).fetchall()
+        found = book.cursor.execute(query, [key, key]).fetchall()
+        rows += [(*row, _notes(context, book, str(row[0]))) for row in found]
     losses = [position for position, name in enumerate(RELEASE_COLUMNS) if name in ("epsilon", "rho")]
-    return inline(RELEASE_COLUMNS, [[at_most(float(v)) if i in losses else v for i, v in enumerate(row)] for row in rows])
+    shown = [[at_most(float(v)) if i in losses else v for i, v in enumerate(row)] for row in rows]
+    return inline({**RELEASE_COLUMNS, "notes": "VARCHAR[]"}, shown)
+
+
+def _notes(context: Context, book: Books, name: str) -> list[str]:
+    """Return what a stored release says about itself (statistics that were thresholded, say)."""
+    for charge in book.charges_of(name):
+        path = release.path_of(context.store(book.database), name, charge)
+        with suppress(ReleaseError):
+            return list(release.read(context.cursor, path).manifest.get("notes", []))
+    return []

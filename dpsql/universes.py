@@ -64,7 +64,8 @@ def resolve(context: Context, protected: ProtectedSource, column: OutputColumn, 
     declared = _declared(protected, column)
     if isinstance(taken, str) and taken.startswith(PATTERN):
         pattern = taken.removeprefix(PATTERN)
-        return Resolved(words.Universe(declared, Pattern(pattern), size), [taken, declared, size], f"the universe: texts like {pattern}")
+        found = words.Universe(declared, Pattern(pattern), size)
+        return Resolved(found, [taken, declared, size], f"the universe: texts like {pattern}")
     listed = _words(context, taken)
     said = [hashlib.sha256("\0".join(listed).encode()).hexdigest(), len(listed)]
     members = words.from_list(listed, size, separator, declared)

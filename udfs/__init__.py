@@ -69,7 +69,8 @@ def load(con: duckdb.DuckDBPyConnection, *, store: str | Path | None = None, use
 
 def _numbers(argument: str, values: list[float | None] | None) -> list[float]:
     if values is None or any(value is None for value in values):
-        raise ArgumentError(argument, None if values is None else "a list", "a number for each synthetic table is required, not NULL")
+        given = None if values is None else "a list"
+        raise ArgumentError(argument, given, "a number for each synthetic table is required, not NULL")
     return [float(value) for value in values if value is not None]
 
 
@@ -124,7 +125,7 @@ def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
         con.execute(statement.replace("CREATE OR REPLACE MACRO", "CREATE OR REPLACE TEMP MACRO", 1))
     cursor = con.cursor()
     try:
-        stored, temporary = _macros(cursor, "current_database()"), _macros(con, "'temp'")
+        stored, temporary = _macros(cursor, None), _macros(con, "temp")
         if stored.items() >= temporary.items():
             return
         for statement in sql.statements("macros"):
@@ -136,10 +137,12 @@ def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
         cursor.close()
 
 
-def _macros(con: duckdb.DuckDBPyConnection, database: str) -> dict[tuple[str, str], str]:
-    """Return the text of dpsql's macros in a database, by kind and name."""
+def _macros(con: duckdb.DuckDBPyConnection, database: str | None) -> dict[tuple[str, str], str]:
+    """Return the text of dpsql's macros in a database, by kind and name; None: the one in use."""
     rows = con.execute(
-        "SELECT function_type, function_name, macro_definition FROM duckdb_functions() WHERE function_type IN ('macro', 'table_macro') "
-        "AND function_name LIKE 'dp\\_%' ESCAPE '\\' AND schema_name = 'main' AND database_name = " + database  # noqa: S608
+        "SELECT function_type, function_name, macro_definition FROM duckdb_functions() "
+        "WHERE function_type IN ('macro', 'table_macro') AND function_name LIKE 'dp\\_%' ESCAPE '\\' "
+        "AND schema_name = 'main' AND database_name = coalesce(?, current_database())",
+        [database],
     ).fetchall()
     return {(kind, name): text for kind, name, text in rows}

@@ -48,6 +48,7 @@ seconds  < 0.01  0.03    0.1     0.2     0.9    0.1    0.5    0.7
 
 Every further draw takes 1 to 50 milliseconds. `cost` predicts it from public numbers, and beyond `LIMIT` nothing is sold:
 about K > 265 at epsilon = 1, K > 130 at epsilon = 0.01, or epsilon < 0.0014 at K = 50.
+How long a draw takes depends a little on the data; who can time single draws is outside the contract.
 
 References
 ----------

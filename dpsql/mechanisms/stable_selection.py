@@ -30,7 +30,10 @@ delta (1 + exp(epsilon / 2)) only; taken together nothing of it is needed: delta
 tests/privacy computes the exact divergence of small cases.
 
 **Composition.** Given that a table releases none of its own values, which has probability at least 1 - delta for both,
-the outputs are distributed as f and f', which are epsilon-DP to each other. So the selection is delta-approximately
+the outputs are distributed as f and f', which are epsilon-DP to each other. Not given, but cut down to such outputs, they
+have the masses (1 - p)^j f and (1 - p)^j' f', whose ratio is at most exp(epsilon - (j + j') / b) / (1 - p)^j', hence at
+most exp(epsilon) as long as p <= 1 - exp(-1 / b). `parameters` takes care of that where delta is larger than epsilon: p <=
+1 / (1 + b) <= 1 - exp(-1 / b). So the selection is delta-approximately
 epsilon-DP, and delta-approximately rho-zCDP with the rho of its Laplace noise: rho composes as ever, the deltas add up.
 
 References
@@ -138,7 +141,7 @@ def parameters(epsilon: Fraction | float, delta: Fraction | float, neighbors: st
         raise ArgumentError("neighbors", neighbors, f"must be one of {', '.join(map(repr, NEIGHBORS))}")
     moved = values if neighbors == "add_remove" else 2 * values
     scale = scale_grid(moved / checked_scale("epsilon", epsilon))
-    return scale, threshold(scale, values, delta)
+    return scale, threshold(scale, values, min(_checked_delta(delta), 1 / (1 + scale)))
 
 
 def select(texts: Sequence[str], counts: IntArray, scale: Fraction, threshold: int) -> list[tuple[str, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import DrawnMethod, Method, OpenMethod
+from dpsql.methods.base import DrawnMethod, Method, OpenMethod, ReportingMethod
 from dpsql.methods.dp_prior import DpPrior, SmoothedHistogram
 from dpsql.methods.empirical_cdf import EmpiricalCdf
 from dpsql.methods.gaussian_copula import GaussianCopula
@@ -63,6 +63,11 @@ def is_drawn(method: Method | None) -> TypeGuard[DrawnMethod]:
 def is_open(method: Method | None) -> TypeGuard[OpenMethod]:
     """Return whether the values of the column are part of what a method releases."""
     return hasattr(method, "select")
+
+
+def reports(method: Method | None) -> TypeGuard[ReportingMethod]:
+    """Return whether a method reports on its fitted model."""
+    return hasattr(method, "report")
 
 
 def measures_tables(method: Method | None) -> bool:

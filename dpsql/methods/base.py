@@ -246,6 +246,14 @@ class DrawnMethod(Method, Protocol):
         ...
 
 
+class ReportingMethod(Method, Protocol):
+    """A synthesizer that has something to say about a fitted model, for ``dp_releases``."""
+
+    def report(self, model: Any) -> list[str]:
+        """Return sentences about what was thresholded and the like. Post-processing."""
+        ...
+
+
 class OpenMethod(Method, Protocol):
     """A synthesizer of one column whose values no declared domain lists: the values are part of what it releases."""
 

@@ -50,8 +50,8 @@ class OpenValues:
         """
         if rows and not model.sum():
             raise ReleaseError(
-                "the release holds no value to draw rows from: none passed the threshold. Say rows := 0, or buy another release with a "
-                "larger epsilon and release := 'another name'"
+                "the release holds no value to draw rows from: none passed the threshold. Say rows := 0, or buy another release "
+                "with a larger epsilon and release := 'another name'"
             )
         shares = model / max(1, model.sum())
         for start in range(0, rows, _BLOCK):

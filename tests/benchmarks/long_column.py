@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import duckdb
+from dpsql.udfs import instance_of
 
 import dpsql
-from dpsql.udfs import instance_of
 
 CALLS = {
     "laplace_sanitizer": "columns := ['race'], method := 'laplace_sanitizer'",

@@ -142,6 +142,14 @@ def test_pure_releases_add_up_and_the_budget_is_a_hard_limit(ce):
     assert ce.execute("SELECT bool_and(chain_holds) FROM dp_ledger()").fetchone() == (True,)
 
 
+def test_dp_releases_says_what_was_thresholded(ce):
+    ce.execute("FROM dp_synthesize('ce', method := 'modips', epsilon := 0.000001, columns := ['income'], release := 'noisy')")
+    ce.execute("FROM dp_synthesize('ce', method := 'modips', epsilon := 10, columns := ['income'], release := 'fine')")
+    notes = dict(ce.execute("SELECT release.regexp_extract('noisy|fine'), notes FROM dp_releases()").fetchall())
+    assert notes["fine"] == ["no statistic lay outside its range"]
+    assert notes["noisy"] != notes["fine"]
+
+
 def test_a_release_opens_on_another_machine(ce, tmp_path):
     ce.execute("FROM dp_synthesize('ce', method := 'modips', epsilon := 5, columns := ['race', 'income'])")
     name = ce.execute("SELECT release FROM dp_releases()").fetchone()[0]
