@@ -90,7 +90,7 @@ def plan(
     mechanism: str | None = None,
     rows: int | None = None,
     options: Mapping[str, Any] | None = None,
-    release: str = "default",
+    release: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Show what ``synthesize`` (or, with ``k``, ``marginals``) would measure and cost (``dp_plan``). Privacy: free."""
     return _run(
@@ -108,7 +108,7 @@ def marginals(
     columns: Sequence[str] | None = None,
     k: int = 1,
     mechanism: str = "gaussian",
-    release: str = "default",
+    release: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy noisy contingency tables (``dp_marginals``). Privacy: charged once per release."""
     return _run(
@@ -147,7 +147,7 @@ def synthesize(
     rows: int | None = None,
     seed: int | None = None,
     options: Mapping[str, Any] | None = None,
-    release: str = "default",
+    release: str | None = None,
     into: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy a synthetic table (``dp_synthesize``). Privacy: charged once per release; rows are drawn from it for free."""

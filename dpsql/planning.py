@@ -77,8 +77,19 @@ def method_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def release_name(given: Mapping[str, Any]) -> str:
-    """Return the name that the caller gave the release."""
-    return arguments.text({"release": "default", **{k: v for k, v in given.items() if v is not None}}, "release")
+    """Return the name of the release: the caller's, else the columns', else 'default'.
+
+    So calls about other columns of a source are other releases without being named.
+
+    Examples
+    --------
+    >>> release_name({"columns": ["Race", "age"]}), release_name({"release": "mine"}), release_name({})
+    ('age race', 'mine', 'default')
+    """
+    if given.get("release") is not None:
+        return arguments.text(given, "release")
+    columns = arguments.names(given, "columns")
+    return "default" if columns is None else " ".join(sorted(name.casefold() for name in columns))
 
 
 def request(context: Context, protected: ProtectedSource, operation: str, given: Mapping[str, Any]) -> Request:

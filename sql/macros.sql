@@ -31,7 +31,7 @@ FROM query('FROM ' || __dp_call('domain', to_json({'__database': current_databas
 -- dp_plan: what a dp_synthesize or dp_marginals call would measure and cost. Privacy status: free; no row is read.
 -- Gives one row: operation, method, columns, left_out, tables, cells, mechanism, noise_scale, expected errors, cost, what is left after.
 CREATE OR REPLACE MACRO dp_plan(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, k := NULL,
-    mechanism := NULL, rows := NULL, options := NULL, release := 'default') AS TABLE
+    mechanism := NULL, rows := NULL, options := NULL, release := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('plan', to_json({'__database': current_database(), '__schema': current_schema(),
     'source': source, 'method': method, 'epsilon': epsilon, 'delta': delta, 'columns': columns, 'k': k,
     'mechanism': mechanism, 'rows': rows, 'options': options, 'release': release})::VARCHAR));
@@ -39,7 +39,7 @@ FROM query('FROM ' || __dp_call('plan', to_json({'__database': current_database(
 -- dp_marginals: noisy contingency tables, every cell of the public domain. Privacy status: charged once per release.
 -- Gives columns VARCHAR[], values VARCHAR[], n BIGINT (noisy; may be negative).
 CREATE OR REPLACE MACRO dp_marginals(source, columns := NULL, k := 1, epsilon := NULL, delta := NULL,
-    mechanism := 'gaussian', release := 'default') AS TABLE
+    mechanism := 'gaussian', release := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('marginals', to_json({'__database': current_database(), '__schema': current_schema(),
     'source': source, 'columns': columns, 'k': k, 'epsilon': epsilon, 'delta': delta, 'mechanism': mechanism,
     'release': release})::VARCHAR));
@@ -56,7 +56,7 @@ FROM query('FROM ' || __dp_call('histogram', to_json({'__database': current_data
 -- dp_synthesize: a synthetic table with the source's column names and types. Privacy status: charged once per release.
 -- "into" is a reserved word of SQL and must be quoted; into_table is the same parameter without quotes.
 CREATE OR REPLACE MACRO dp_synthesize(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, rows := NULL,
-    seed := NULL, options := NULL, release := 'default', "into" := NULL, into_table := NULL) AS TABLE
+    seed := NULL, options := NULL, release := NULL, "into" := NULL, into_table := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('synthesize', to_json({'__database': current_database(), '__schema': current_schema(),
     'source': source, 'method': method, 'epsilon': epsilon, 'delta': delta, 'columns': columns, 'rows': rows,
     'seed': seed, 'options': options, 'release': release, 'into': coalesce("into", into_table)})::VARCHAR));

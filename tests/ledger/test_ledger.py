@@ -222,7 +222,7 @@ def test_raising_a_budget_keeps_the_privacy_unit(tmp_path):
 
 def test_the_plan_says_when_the_name_is_taken(con):
     con.execute(MARGINALS.format(epsilon=1.0, name="default"))
-    plan = "SELECT bought, notes FROM dp_plan('people', columns := ['sex'], k := 1, epsilon := {})"
+    plan = "SELECT bought, notes FROM dp_plan('people', columns := ['sex'], k := 1, epsilon := {}, release := 'default')"
     assert con.execute(plan.format(1.0)).fetchone() == (True, [])
     bought, notes = con.execute(plan.format(0.5)).fetchone()
     assert not bought

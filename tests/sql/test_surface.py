@@ -212,7 +212,17 @@ def test_another_release_name_buys_again_and_the_same_name_with_other_parameters
     with pytest.raises(duckdb.Error, match=r"bought with epsilon = 1\.0"):
         rows_of(con, "FROM dp_synthesize('people', epsilon := 0.5)")
     with pytest.raises(duckdb.Error, match="bought with columns"):
-        rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, columns := ['sex', 'age'])")
+        rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, columns := ['sex', 'age'], release := 'b')")
+    assert charges() == 2
+
+
+def test_calls_about_other_columns_are_other_releases_without_a_name(con, charges):
+    age = rows_of(con, "FROM dp_marginals('people', columns := ['age'], epsilon := 0.5)")
+    sex = rows_of(con, "FROM dp_marginals('people', columns := ['Sex'], epsilon := 0.5)")
+    assert charges() == 2
+    assert rows_of(con, "FROM dp_marginals('people', columns := ['age'], epsilon := 0.5)") == age != sex
+    with pytest.raises(duckdb.Error, match=r"bought with epsilon = 0\.5"):
+        rows_of(con, "FROM dp_marginals('people', columns := ['age'], epsilon := 0.4)")
     assert charges() == 2
 
 
