@@ -8,6 +8,7 @@ if (_root / "udfs" / "__init__.py").is_file() and (_root / "sql" / "schema.sql")
     __path__.append(str(_root))
 
 from dpsql.api import (  # noqa: E402
+    aggregates,
     budget,
     declare,
     domain,
@@ -48,6 +49,7 @@ __all__ = [
     "NotProtected",
     "ReleaseError",
     "UnsupportedQuery",
+    "aggregates",
     "budget",
     "combine",
     "declare",

@@ -116,6 +116,25 @@ def marginals(
     )
 
 
+def aggregates(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    *,
+    reporting_length: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    columns: Sequence[str] | None = None,
+    fabrication: str | Sequence[float] | None = None,
+    release: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Buy or reread noisy counts of combinations of values (``dp_aggregates``). Privacy: charged once per release."""
+    return _run(
+        con, "aggregates", source=source, reporting_length=reporting_length, epsilon=epsilon, delta=delta, columns=columns,
+        fabrication=_plain(fabrication), release=release, options=options,
+    )  # fmt: skip
+
+
 def histogram(
     con: duckdb.DuckDBPyConnection,
     source: str,

@@ -41,7 +41,7 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
 
     Parameters
     ----------
-    operation : {'marginals', 'synthesize', 'histogram', 'discover'}
+    operation : {'marginals', 'aggregates', 'synthesize', 'histogram', 'discover'}
     given : mapping
         The caller's arguments, ``source`` among them.
 
@@ -171,7 +171,7 @@ def _store(context: Context, protected: ProtectedSource, purchase: Purchase, pat
         measured = measuring.measure(context, protected, plan, progress)
         with progress.stage("store"):
             about = manifest(protected, purchase, measured.total, _notes(plan, measured))
-            return release.write(context.cursor, path, plan, measured.flat, about, measured.values)
+            return release.write(context.cursor, path, plan, measured.flat, about, measured.values, measured.places)
     except (duckdb.InterruptException, DpsqlError):
         raise
     except Exception as error:
@@ -198,7 +198,7 @@ def _notes(plan: Plan, measured: measuring.Measured) -> list[str]:
     method = methods.get(plan.method) if plan.method else None
     if not methods.reports(method):
         return []
-    statistics = release.as_statistics(plan, measured.flat, measured.total, tuple(measured.values))
+    statistics = release.as_statistics(plan, measured.flat, measured.total, tuple(measured.values), measured.places)
     return method.report(method.fit(statistics, plan.options))
 
 

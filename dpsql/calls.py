@@ -25,6 +25,13 @@ def marginals(context: Context, given: Mapping[str, Any]) -> str:
         return f"(SELECT columns, values, n FROM {parquet(drawing.cells(context, bought))})"  # noqa: S608
 
 
+def aggregates(context: Context, given: Mapping[str, Any]) -> str:
+    """Return the reported counts of tuples, buying them at the first call."""
+    with Progress("dp_aggregates", STAGES) as progress:
+        bought = buying.buy(context, "aggregates", given, progress)
+        return f"(SELECT columns, values, n FROM {parquet(drawing.reported(context, bought))})"  # noqa: S608
+
+
 def histogram(context: Context, given: Mapping[str, Any]) -> str:
     """Return the released values of one column and their noisy counts, buying them at the first call."""
     with Progress("dp_histogram", STAGES) as progress:
@@ -142,6 +149,7 @@ CALLS: dict[str, Callable[[Context, Mapping[str, Any]], str]] = {
     "evaluate": custodian.evaluate,
     "plan": forecast.plan,
     "marginals": marginals,
+    "aggregates": aggregates,
     "histogram": histogram,
     "synthesize": synthesize,
     "sample": sample,

@@ -96,7 +96,7 @@ def count_tables(
         batch = distinct[start : start + _BATCH]
         lengths = [math.prod(sizes[position] for position in clique) for clique in batch]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        parts = [_table_query(codes_table, sizes, clique, int(o)) for clique, o in zip(batch, offsets[:-1], strict=True)]
+        parts = [table_query(codes_table, sizes, clique, int(o)) for clique, o in zip(batch, offsets[:-1], strict=True)]
         query = parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)
         fetched = guarded(cursor, query.sql(dialect="duckdb")).fetchnumpy()
         flat = np.zeros(int(offsets[-1]), dtype=np.int64)
@@ -106,7 +106,7 @@ def count_tables(
     return found
 
 
-def _table_query(codes_table: str, sizes: Sequence[int], clique: Clique, offset: int) -> exp.Select:
+def table_query(codes_table: str, sizes: Sequence[int], clique: Clique, offset: int) -> exp.Select:
     """Return the non-empty cells of one table: (cell, n), the cell's index moved by ``offset``."""
     columns = [exp.column(f"c{position}", quoted=True) for position in clique]
     index = cell_index(columns, [sizes[position] for position in clique])

@@ -17,6 +17,7 @@ from sqlglot import exp
 from dpsql import sqltypes
 from dpsql.domain import OTHER_LABEL, Attribute, Domain
 from dpsql.methods.base import Clique, CodeArray, IntArray
+from dpsql.methods.tuple_index import TupleIndex
 from dpsql.relation import identifier, literal
 from dpsql.sqltypes import SqlType
 
@@ -279,22 +280,50 @@ def write_cells(cursor: duckdb.DuckDBPyConnection, tables: Mapping[Clique, IntAr
     Privacy: None: post-processing of released counts.
     """
     order = max((len(clique) for clique in tables), default=0)
+    cells = _cell_codes(tables, [attribute.size for attribute in domain.attributes], order)
+    _write(cursor, _labelled(cells, domain, order), _labelled_columns(order), path)
+
+
+def write_tuples(
+    cursor: duckdb.DuckDBPyConnection, keys: IntArray, counts: IntArray, index: TupleIndex, domain: Domain, path: Path
+) -> None:
+    """Write counts of tuples as (columns VARCHAR[], values VARCHAR[], n BIGINT) to one Parquet file.
+
+    Parameters
+    ----------
+    keys : int64 array
+        Ascending.
+    index : TupleIndex
+        Over the domain's sizes.
+
+    Notes
+    -----
+    Privacy: None: post-processing of released counts. Names and values are those of the public domain.
+    """
+    _write(cursor, _labelled(_tuple_codes(keys, counts, index), domain, index.length), _labelled_columns(index.length), path)
+
+
+def _labelled_columns(order: int) -> list[exp.Expression]:
+    return [*(_list_column(p, order, a) for p, a in (("a", "columns"), ("v", "values"))), exp.column("n")]
+
+
+def _labelled(blocks: Iterable[IntArray], domain: Domain, order: int) -> Iterator[pd.DataFrame]:
+    """Yield frames of k, n and names a0, ... and labels v0, ..., from blocks (k, n, attribute 0 ..., code 0 ...)."""
     names = pd.CategoricalDtype(pd.Index(domain.names, dtype=object))
     labels = [attribute.labels() for attribute in domain.attributes]
     texts = list(dict.fromkeys(label for some in labels for label in some if label is not None))
     position = {label: i for i, label in enumerate(texts)}
-    lookups = [np.asarray([-1 if v is None else position[v] for v in some], dtype=np.int32) for some in labels]
+    lookup = np.asarray([-1 if v is None else position[v] for some in labels for v in some], dtype=np.int32)
+    starts = np.cumsum([0, *(len(some) for some in labels)])
     values = pd.CategoricalDtype(pd.Index(texts, dtype=object))
-
-    def frames() -> Iterator[pd.DataFrame]:
-        for piece in _regroup(_cell_codes(tables, lookups, order), 2 * order + 2, np.dtype(np.int64)):
-            arrays: Columns = {"k": piece[:, 0], "n": piece[:, 1]}
-            for i in range(order):
-                arrays[f"a{i}"] = pd.Categorical.from_codes(piece[:, 2 + i], dtype=names)
-                arrays[f"v{i}"] = pd.Categorical.from_codes(piece[:, 2 + order + i], dtype=values)
-            yield pd.DataFrame(arrays, copy=False)
-
-    _write(cursor, frames(), [*(_list_column(p, order, a) for p, a in (("a", "columns"), ("v", "values"))), exp.column("n")], path)
+    for piece in _regroup(blocks, 2 * order + 2, np.dtype(np.int64)):
+        arrays: Columns = {"k": piece[:, 0], "n": piece[:, 1]}
+        for i in range(order):
+            column, code = piece[:, 2 + i], piece[:, 2 + order + i]
+            shown = np.where(column >= 0, lookup[np.where(column >= 0, starts[column] + code, 0)], -1) if len(lookup) else column
+            arrays[f"a{i}"] = pd.Categorical.from_codes(column, dtype=names)
+            arrays[f"v{i}"] = pd.Categorical.from_codes(shown, dtype=values)
+        yield pd.DataFrame(arrays, copy=False)
 
 
 def _list_column(prefix: str, order: int, alias: str) -> exp.Expression:
@@ -305,18 +334,32 @@ def _list_column(prefix: str, order: int, alias: str) -> exp.Expression:
     return exp.alias_(cut, alias, quoted=True)
 
 
-def _cell_codes(tables: Mapping[Clique, IntArray], lookups: Sequence[npt.NDArray[np.int32]], order: int) -> Iterator[IntArray]:
-    """Yield cells as rows (k, n, attribute 0.., label 0..), at most ``_PART_ROWS`` at once."""
+def _cell_codes(tables: Mapping[Clique, IntArray], sizes: Sequence[int], order: int) -> Iterator[IntArray]:
+    """Yield cells as rows (k, n, attribute 0.., code 0..), at most ``_PART_ROWS`` at once."""
     for clique, table in tables.items():
         flat, k = table.ravel(), len(clique)
         for start in range(0, len(flat), _PART_ROWS):
             some = flat[start : start + _PART_ROWS]
             rows = np.full((len(some), 2 * order + 2), -1, dtype=np.int64)
             rows[:, 0], rows[:, 1] = k, some
-            index = np.unravel_index(np.arange(start, start + len(some)), table.shape) if k else ()
+            index = np.unravel_index(np.arange(start, start + len(some)), [sizes[i] for i in clique]) if k else ()
             for axis, (attribute, codes) in enumerate(zip(clique, index, strict=True)):
-                rows[:, 2 + axis] = attribute
-                rows[:, 2 + order + axis] = lookups[attribute][codes]
+                rows[:, 2 + axis], rows[:, 2 + order + axis] = attribute, codes
+            yield rows
+
+
+def _tuple_codes(keys: IntArray, counts: IntArray, index: TupleIndex) -> Iterator[IntArray]:
+    """Yield tuples as rows (k, n, attribute 0.., code 0..), at most ``_PART_ROWS`` at once."""
+    for k in index.levels:
+        first, behind = np.searchsorted(keys, index.level_keys(k))
+        for start in range(first, behind, _PART_ROWS):
+            some = slice(start, min(start + _PART_ROWS, behind))
+            attributes = index.attributes(keys[some], k)
+            columns = index.columns_of_attributes[attributes]
+            rows = np.full((len(attributes), 2 * index.length + 2), -1, dtype=np.int64)
+            rows[:, 0], rows[:, 1] = k, counts[some]
+            rows[:, 2 : 2 + k] = columns
+            rows[:, 2 + index.length : 2 + index.length + k] = attributes - index.first_attributes[columns]
             yield rows
 
 

@@ -17,7 +17,8 @@ from dpsql import decoding, methods, release
 from dpsql.books import SCHEMA, Books
 from dpsql.domain import Domain
 from dpsql.errors import ArgumentError, ReleaseError
-from dpsql.methods.base import OneHotMethod
+from dpsql.methods.base import OneHotMethod, TupleMethod
+from dpsql.methods.tuple_index import tuple_index
 from dpsql.progress import Progress
 from dpsql.relation import identifier, literal, parquet, split_name
 from dpsql.release import Plan, Release
@@ -122,6 +123,21 @@ def cells(context: Context, bought: Release) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             statistics = bought.statistics(context.cursor)
             decoding.write_cells(context.cursor, statistics.tables, bought.plan.domain, path)
+    return path
+
+
+def reported(context: Context, bought: Release) -> Path:
+    """Return a Parquet file with the reported tuples of a release: columns, values, n."""
+    folder = bought.path.parent / "drawn"
+    path = folder / f"{bought.identifier}.{str(bought.manifest['sha256'])[:8]}.reported.parquet"
+    with context.instance.lock(f"draw {bought.path}"):
+        if not path.is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            plan = bought.plan
+            method = cast("TupleMethod", methods.get(plan.method or ""))
+            keys, counts = method.aggregates(bought.statistics(context.cursor), plan.options)
+            index = tuple_index(plan.domain.sizes, max(len(clique) for clique in plan.cliques))
+            decoding.write_tuples(context.cursor, keys, counts, index, plan.domain, path)
     return path
 
 

@@ -12,11 +12,12 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from dpsql import encoding, methods, noise, universes
+from dpsql import encoding, methods, noise, tuples, universes
 from dpsql.counting import count_moments, count_tables, count_values
 from dpsql.domain import Domain
 from dpsql.errors import ReleaseError
-from dpsql.methods.base import Counted, DrawnMethod, IntArray, OpenMethod
+from dpsql.methods.base import Counted, DrawnMethod, IntArray, OpenMethod, TupleMethod
+from dpsql.methods.tuple_index import tuple_index
 from dpsql.progress import Progress
 from dpsql.protected import ProtectedSource
 from dpsql.relation import identifier
@@ -28,11 +29,15 @@ VALUE = "v"
 
 @dataclass(frozen=True)
 class Measured:
-    """What is released: integers, the values that they belong to in an open domain, the number of rows where it is public."""
+    """What is released: integers, the values that they belong to in an open domain, the number of rows where it is public.
+
+    ``places``: table and cell of each integer, shape (2, N), where only some cells are released.
+    """
 
     flat: IntArray
     values: list[str]
     total: int | None
+    places: IntArray | None = None
 
 
 def statement(protected: ProtectedSource, plan: Plan) -> str:
@@ -78,6 +83,8 @@ def measure(context: Context, protected: ProtectedSource, plan: Plan, progress: 
             return _open(context, protected, plan, method, codes, progress)
         if methods.is_drawn(method):
             return _drawn(cursor, plan, method, codes, progress)
+        if methods.counts_tuples(method):
+            return _tuples(cursor, plan, method, codes, progress)
         with progress.stage("count"):
             total = _count(cursor, codes) if plan.public_total else None
             tables = count_tables(cursor, codes, plan.domain.sizes, plan.cliques)
@@ -101,6 +108,29 @@ def _drawn(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: DrawnMethod, c
     with progress.stage("noise"):
         drawn = method.draw(Counted(tables, total, sums, products), plan.domain, plan.parameters, plan.options)
     return Measured(np.concatenate(drawn), [], total if plan.public_total else None)
+
+
+def _tuples(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: TupleMethod, codes: str, progress: Progress) -> Measured:
+    """Count the tuples of one level after the other: those whose parts were all kept at the level before.
+
+    Privacy: a level's tuples are chosen by released counts and public numbers alone, and every one of them gets noise, those
+    that nobody has too.
+    """
+    with progress.stage("count"):
+        total = _count(cursor, codes) if plan.public_total else None
+        index = tuple_index(plan.domain.sizes, max(len(clique) for clique in plan.cliques))
+        scales = [plan.scales[index.first_tables[k - 1]] for k in index.levels]
+        found = []
+        kept = np.zeros(0, np.int64)
+        for k, scale, threshold in zip(index.levels, scales, method.thresholds(scales, plan.options), strict=True):
+            keys = tuples.candidates(cursor, index, k, kept)
+            exact = tuples.count_tuples(cursor, codes, index, keys)
+            noisy = noise.add_noise(exact, plan.mechanism, scale)
+            found.append((keys, noisy))
+            kept = keys[noisy > threshold]
+    keys, flat = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    table = index.tables_of(keys)
+    return Measured(flat, [], total, np.stack([table, keys - index.starts[table]]))
 
 
 def _open(

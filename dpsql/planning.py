@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from dpsql import arguments, methods, universes
-from dpsql.accounting import CALIBRATIONS, MECHANISMS, Calibration, calibrate, charge_for
+from dpsql.accounting import CALIBRATIONS, MECHANISMS, Calibration, GaussianEvent, calibrate, charge_for, sensitivities
 from dpsql.accounting.rules import selection_delta
 from dpsql.domain import Domain, open_attribute
 from dpsql.errors import ArgumentError, DomainError
-from dpsql.methods.base import Contract, DrawnMethod, MeasurementPlan, Method, OpenMethod, Price
+from dpsql.methods.base import Contract, DrawnMethod, MeasurementPlan, Method, OpenMethod, Price, TupleMethod
 from dpsql.protected import ProtectedSource
 from dpsql.release import Plan
 from dpsql.session import Context
@@ -53,6 +54,8 @@ def canonical_parameters(operation: str, given: Mapping[str, Any]) -> dict[str, 
         "delta": arguments.delta(given),
         "columns": arguments.names(given, "columns"),
     }
+    if operation == "aggregates":
+        given = as_aggregates(given)
     if operation == "marginals":
         found["k"] = arguments.integer(given, "k", 1, 3) or 1
         found["mechanism"] = arguments.choice(given, "mechanism", MECHANISMS)
@@ -69,6 +72,20 @@ def canonical_parameters(operation: str, given: Mapping[str, Any]) -> dict[str, 
         if options["accountant"] is not None:
             arguments.choice(options, "accountant", CALIBRATIONS[options["mechanism"]])
     return {**found, "method": method.name, "options": options}
+
+
+AGGREGATES = "aggregate_seeded"
+
+
+def as_aggregates(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a ``dp_aggregates`` call as those of the method that counts tuples."""
+    options = arguments.options(given)
+    for argument, option in (("reporting_length", "reporting_length"), ("fabrication", "fabrication_mode")):
+        if given.get(argument) is not None:
+            if option in options and options[option] != given[argument]:
+                raise ArgumentError(argument, given[argument], f"options say {option} = {options[option]!r}; leave one of them out")
+            options[option] = given[argument]
+    return {**given, "method": AGGREGATES, "options": options}
 
 
 def method_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,7 +114,7 @@ def request(context: Context, protected: ProtectedSource, operation: str, given:
 
     Parameters
     ----------
-    operation : {'marginals', 'synthesize', 'histogram', 'discover'}
+    operation : {'marginals', 'aggregates', 'synthesize', 'histogram', 'discover'}
     given : mapping
         The caller's arguments.
 
@@ -114,13 +131,15 @@ def request(context: Context, protected: ProtectedSource, operation: str, given:
     declared, left_out = protected.attributes()
     domain = select(declared, parameters["columns"])
     measured = _measurement(method, domain, parameters)
-    if sum(domain.cells(clique) for clique in measured.cliques) > MAX_CELLS:
+    if not methods.counts_tuples(method) and sum(domain.cells(clique) for clique in measured.cliques) > MAX_CELLS:
         raise DomainError(
             f"the tables over columns {list(domain.names)!r} have more than {MAX_CELLS} cells; "
             "choose fewer columns, a smaller k, or coarser bins"
         )
     if methods.is_drawn(method):
         plan, calibration, notes = _drawn_plan(protected, method, domain, measured, parameters)
+    elif methods.counts_tuples(method):
+        plan, calibration, notes = _tuple_plan(protected, method, domain, measured, parameters)
     else:
         plan, calibration, notes = _noisy_plan(protected, domain, measured, parameters)
     if parameters["columns"] is None and declared.attributes and left_out and not protected.declared():
@@ -163,6 +182,52 @@ def _noisy_plan(
         options=method_options(parameters),
     )
     return plan, calibration, measured.notes
+
+
+def _tuple_plan(
+    protected: ProtectedSource, method: TupleMethod, domain: Domain, measured: MeasurementPlan, parameters: Mapping[str, Any]
+) -> Planned:
+    """Plan counts of tuples, level by level.
+
+    Privacy: a row is in one cell of every table, whichever cells of it are counted. So the events are those of complete tables, and
+    their noise is fixed here, before anything is released that chooses cells.
+    """
+    held, options = protected.protection, method_options(parameters)
+    contract = contract_of(protected, domain)
+    delta = release_delta(protected, parameters["delta"], "gaussian")
+    if not delta:
+        raise ArgumentError("delta", delta, "Gaussian noise needs a delta above 0, e.g. delta := 1e-10")
+    _, l2 = sensitivities(held.neighbors, held.max_contributions)
+    epsilon = exact_epsilon(parameters)
+    published = method.scales(domain, epsilon, delta, l2, options)
+    if published is None:
+        calibration = calibrate(
+            mechanism="gaussian",
+            tables=len(measured.cliques),
+            epsilon=parameters["epsilon"],
+            delta=delta,
+            neighbors=held.neighbors,
+            max_contributions=held.max_contributions,
+            accountant=held.budget.accountant,
+            weights=measured.weights,
+        )
+    else:
+        scales = tuple(published[len(clique) - 1] for clique in measured.cliques)
+        events = [GaussianEvent(scale, l2, count) for scale, count in sorted(Counter(scales).items())]
+        charge = charge_for(events, delta=delta, accountant=held.budget.accountant)
+        calibration = Calibration("gaussian", scales, charge, "published")
+    by_level = tuple({len(clique): scale for clique, scale in zip(measured.cliques, calibration.scales, strict=True)}.values())
+    plan = Plan(
+        domain=domain,
+        cliques=measured.cliques,
+        scales=calibration.scales,
+        mechanism="gaussian",
+        public_total=contract.public_total,
+        method=method.name,
+        options=options,
+        sparse=True,
+    )
+    return plan, calibration, (*measured.notes, *method.notes(domain, by_level, epsilon, delta, l2, options))
 
 
 def _drawn_plan(

@@ -2,8 +2,9 @@
 
 A release file holds the columns ``tbl, cell, n`` (position of the table or block in the plan, position in it, noisy count) and, as
 Parquet metadata under the key ``dpsql``, a manifest in JSON: what was asked for, the plan with its public domain, the charge, the
-contract and the versions. Where the released values are not those of a declared domain, a column ``value`` holds them. It needs
-neither the raw data nor the books: copied to another machine it can be sampled there.
+contract and the versions. Where the released values are not those of a declared domain, a column ``value`` holds them; where only
+some cells of the tables were measured, only those are there. It needs neither the raw data nor the books: copied to another machine
+it can be sampled there.
 
 The noise of one charge is drawn once. A finished file is first a *draft*, hidden and named by the SHA-256 of its noisy counts. Then
 the ledger says that these are the release's, and only then the file gets its name, which holds the hash of the charge. So a crash,
@@ -66,6 +67,8 @@ class Plan:
     open : bool
         Whether the released values are part of the release, because no domain lists them. The domain then has one column
         without categories.
+    sparse : bool
+        Whether only some cells of the tables are released: which ones was decided by what was released before them.
     """
 
     domain: Domain
@@ -78,11 +81,17 @@ class Plan:
     blocks: tuple[int, ...] | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     open: bool = False
+    sparse: bool = False
+
+    @property
+    def listed(self) -> bool:
+        """Whether a release lists what it holds, since that is not known beforehand."""
+        return self.open or self.sparse
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Length of each table or block; none is known beforehand for an open domain."""
-        if self.open:
+        """Length of each table or block; none is known beforehand where a release lists what it holds."""
+        if self.listed:
             return ()
         if self.blocks is not None:
             return self.blocks
@@ -101,6 +110,7 @@ class Plan:
         }  # fmt: skip
         return {
             **drawn,
+            **({"sparse": True} if self.sparse else {}),
             "domain": self.domain.to_json(),
             "tables": _short(self.cliques, len(self.domain.attributes)),
             "scales": runs,
@@ -125,6 +135,7 @@ class Plan:
             blocks=None if item.get("blocks") is None else tuple(item["blocks"]),
             parameters=item.get("parameters", {}),
             open=item.get("open", False),
+            sparse=item.get("sparse", False),
         )
 
 
@@ -191,27 +202,35 @@ class Release:
     def statistics(self, cursor: duckdb.DuckDBPyConnection) -> Statistics:
         """Read the released integers back, shaped by the plan."""
         plan = self.plan
-        wanted = "n, value" if plan.open else "n"
+        wanted = "n, value" if plan.open else "n, tbl, cell" if plan.sparse else "n"
         found = cursor.execute(f"SELECT {wanted} FROM {parquet(self.path)} ORDER BY tbl, cell").fetchnumpy()  # noqa: S608
         flat = np.asarray(found["n"], dtype=np.int64)
         values = tuple(str(text) for text in found["value"]) if plan.open else ()
-        if (not plan.open and flat.size != plan.cells) or fingerprint(flat, values) != self.manifest["sha256"]:
+        places = np.stack([found["tbl"].astype(np.int64), found["cell"].astype(np.int64)]) if plan.sparse else None
+        wrong = (not plan.listed and flat.size != plan.cells) or fingerprint(flat, values, places) != self.manifest["sha256"]
+        if wrong:
             raise ReleaseError(f"release {self.identifier!r}: {self.path} is damaged or was edited; restore it from a backup")
-        return as_statistics(plan, flat, self.manifest["total"], values)
+        return as_statistics(plan, flat, self.manifest["total"], values, places)
 
 
-def fingerprint(flat: IntArray, values: Sequence[str] = ()) -> str:
-    """Return the SHA-256 of what a release holds."""
+def fingerprint(flat: IntArray, values: Sequence[str] = (), places: IntArray | None = None) -> str:
+    """Return the SHA-256 of what a release holds; ``places``: table and cell of each count, where they are part of it."""
     digest = hashlib.sha256(flat.tobytes())
+    if places is not None:
+        digest.update(places.tobytes())
     if values:
         digest.update(json.dumps(list(values), ensure_ascii=False).encode())
     return digest.hexdigest()
 
 
-def as_statistics(plan: Plan, flat: IntArray, total: int | None, values: tuple[str, ...] = ()) -> Statistics:
-    """Cut the flat integers of a plan into its tables or blocks."""
+def as_statistics(
+    plan: Plan, flat: IntArray, total: int | None, values: tuple[str, ...] = (), places: IntArray | None = None
+) -> Statistics:
+    """Cut the flat integers of a plan into its tables or blocks; of sparse tables the blocks are table, cell and count."""
     pieces = (flat,) if plan.open else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
-    drawn = plan.open or plan.blocks is not None
+    if places is not None:
+        pieces = (places[0], places[1], flat)
+    drawn = plan.listed or plan.blocks is not None
     tables = {} if drawn else {
         clique: piece.reshape([plan.domain.sizes[i] for i in clique]) for clique, piece in zip(plan.cliques, pieces, strict=True)
     }  # fmt: skip
@@ -269,22 +288,21 @@ def write(
     flat: IntArray,
     manifest: Mapping[str, Any],
     values: Sequence[str] = (),
+    places: IntArray | None = None,
 ) -> str:
-    """Write released integers (and values) and manifest to a draft of ``path``, complete and on disk; return their SHA-256.
+    """Write released integers (and values, or places) and manifest to a draft of ``path``, complete and on disk; return their SHA-256.
 
     `publish` shows it, once the ledger knows this hash.
     """
     lengths = [flat.size] if plan.open else list(plan.lengths)
-    frame = pd.DataFrame(
-        {
-            "tbl": np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
-            "cell": np.concatenate([np.arange(n, dtype=np.int64) for n in lengths] or [np.zeros(0, np.int64)]),
-            "n": flat,
-        }
-    )
+    table = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    cell = np.concatenate([np.arange(n, dtype=np.int64) for n in lengths] or [np.zeros(0, np.int64)])
+    if places is not None:
+        table, cell = places[0].astype(np.int32), places[1]
+    frame = pd.DataFrame({"tbl": table, "cell": cell, "n": flat})
     if plan.open:
         frame["value"] = pd.Series(list(values), dtype=object)
-    contents = fingerprint(flat, values)
+    contents = fingerprint(flat, values, places)
     full = {"format": FORMAT, **manifest, "plan": plan.to_json(), "sha256": contents}
     text = json.dumps(full, sort_keys=True, ensure_ascii=False)
     partial = draft_of(path, contents)
@@ -371,6 +389,7 @@ def check_plan(found: Release) -> None:
         )
         good = good and all(0 <= i < len(plan.domain.attributes) for clique in plan.cliques for i in clique)
         good = good and isinstance(found.manifest["charge"]["hash"], str)
+        good = good and not (plan.sparse and (plan.open or plan.blocks is not None))
     except (KeyError, TypeError, ValueError, AttributeError):
         good = False
     if not good:

@@ -44,6 +44,14 @@ FROM query('FROM ' || __dp_call('marginals', to_json({'__database': current_data
     'source': source, 'columns': columns, 'k': k, 'epsilon': epsilon, 'delta': delta, 'mechanism': mechanism,
     'release': release})::VARCHAR));
 
+-- dp_aggregates: noisy counts of every combination of up to reporting_length values that is frequent enough to be reported.
+-- Privacy status: charged once per release. Gives columns VARCHAR[], values VARCHAR[], n BIGINT (noisy, above 0).
+CREATE OR REPLACE MACRO dp_aggregates(source, reporting_length := NULL, epsilon := NULL, delta := NULL, columns := NULL,
+    fabrication := NULL, release := NULL, options := NULL) AS TABLE
+FROM query('FROM ' || __dp_call('aggregates', to_json({'__database': current_database(), '__schema': current_schema(),
+    'source': source, 'reporting_length': reporting_length, 'epsilon': epsilon, 'delta': delta, 'columns': columns,
+    'fabrication': fabrication, 'release': release, 'options': options})::VARCHAR));
+
 -- dp_histogram: noisy counts of the values of a column whose domain nobody can list (domain := words, pairs of words, a
 -- pattern; pure epsilon), or is not known at all (no domain: stable selection, epsilon and delta). Charged once per release.
 -- Gives value VARCHAR, n BIGINT (noisy), the largest first.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import DrawnMethod, Method, OpenMethod, ReportingMethod
+from dpsql.methods.aggregate_seeded import AggregateSeeded
+from dpsql.methods.base import DrawnMethod, Method, OpenMethod, ReportingMethod, TupleMethod
 from dpsql.methods.dp_prior import DpPrior, SmoothedHistogram
 from dpsql.methods.empirical_cdf import EmpiricalCdf
 from dpsql.methods.gaussian_copula import GaussianCopula
@@ -28,6 +29,7 @@ _METHODS: tuple[Method, ...] = (
     Modips(),
     WeakDomain(),
     StableSelection(),
+    AggregateSeeded(),
 )
 _REGISTERED: dict[str, Method] = {method.name: method for method in _METHODS}
 
@@ -70,6 +72,11 @@ def reports(method: Method | None) -> TypeGuard[ReportingMethod]:
     return hasattr(method, "report")
 
 
+def counts_tuples(method: Method | None) -> TypeGuard[TupleMethod]:
+    """Return whether a method measures tuples level by level."""
+    return hasattr(method, "aggregates")
+
+
 def measures_tables(method: Method | None) -> bool:
     """Return whether a method is fitted to noisy contingency tables."""
-    return not is_drawn(method) and not is_open(method)
+    return not is_drawn(method) and not is_open(method) and not counts_tuples(method)

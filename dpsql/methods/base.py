@@ -43,7 +43,8 @@ class Statistics:
     total : int or None
         Number of rows where it is public (replace_one, whole table), else None.
     blocks : tuple of int64 arrays
-        What `DrawnMethod.draw` returned; empty for noisy tables.
+        What `DrawnMethod.draw` returned; of a `TupleMethod` the table, the cell and the noisy count of every measured tuple, in
+        ascending order; empty for noisy tables.
     domain : Domain or None
         The public domain of the attributes; None where sizes say enough (tests).
     parameters : mapping
@@ -243,6 +244,48 @@ class DrawnMethod(Method, Protocol):
 
         Privacy: the one step between secret counts and a release; exactly the events of `price`.
         """
+        ...
+
+
+class TupleMethod(Method, Protocol):
+    """A synthesizer from counts of k-tuples, k = 1 ... R: which tuples are measured is decided level by level.
+
+    Its ``plan`` names all tables of 1 ... R columns, in the order of `dpsql.methods.tuple_index`, every table of a level with the
+    same weight.
+    """
+
+    def scales(
+        self, domain: Domain, epsilon: Fraction, delta: float, l2_sensitivity: float, options: Mapping[str, Any]
+    ) -> tuple[Fraction, ...] | None:
+        """Return the noise scale of each level, or None where the accountant is to find the smallest.
+
+        Parameters
+        ----------
+        epsilon, delta
+            What the release may cost.
+        l2_sensitivity : float
+            Of one table.
+        """
+        ...
+
+    def thresholds(self, scales: Sequence[Fraction], options: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return one number per level: a tuple is extended at the next level if its noisy count is above."""
+        ...
+
+    def notes(
+        self,
+        domain: Domain,
+        scales: Sequence[Fraction],
+        epsilon: Fraction,
+        delta: float,
+        l2_sensitivity: float,
+        options: Mapping[str, Any],
+    ) -> tuple[str, ...]:
+        """Return what ``dp_plan`` says about noise and thresholds of each level."""
+        ...
+
+    def aggregates(self, statistics: Statistics, options: Mapping[str, Any]) -> tuple[IntArray, IntArray]:
+        """Return keys and counts of the reported tuples, in ascending order of the keys. Post-processing."""
         ...
 
 
