@@ -99,8 +99,8 @@ class Plan:
 
     @property
     def cells(self) -> int:
-        """Number of released integers over all tables or blocks."""
-        return sum(self.lengths)
+        """Number of released integers over all tables or blocks; of sparse tables the most that there can be."""
+        return sum(self.domain.cells(clique) for clique in self.cliques) if self.sparse else sum(self.lengths)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain lists and dicts; runs of equal scales and full sets of tables are written short."""
