@@ -206,7 +206,7 @@ class Release:
         found = cursor.execute(f"SELECT {wanted} FROM {parquet(self.path)} ORDER BY tbl, cell").fetchnumpy()  # noqa: S608
         flat = np.asarray(found["n"], dtype=np.int64)
         values = tuple(str(text) for text in found["value"]) if plan.open else ()
-        places = np.stack([found["tbl"].astype(np.int64), found["cell"].astype(np.int64)]) if plan.sparse else None
+        places = np.stack([np.asarray(found[name], dtype=np.int64) for name in ("tbl", "cell")]) if plan.sparse else None
         wrong = (not plan.listed and flat.size != plan.cells) or fingerprint(flat, values, places) != self.manifest["sha256"]
         if wrong:
             raise ReleaseError(f"release {self.identifier!r}: {self.path} is damaged or was edited; restore it from a backup")
@@ -290,7 +290,7 @@ def write(
     values: Sequence[str] = (),
     places: IntArray | None = None,
 ) -> str:
-    """Write released integers (and values, or places) and manifest to a draft of ``path``, complete and on disk; return their SHA-256.
+    """Write released integers (with values or places) and manifest to a draft of ``path``, complete and on disk; return a SHA-256.
 
     `publish` shows it, once the ledger knows this hash.
     """

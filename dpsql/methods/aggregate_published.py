@@ -1,8 +1,8 @@
 """The published procedure of aggregate-seeded synthesis, for comparison.
 
-A record is built one attribute at a time from the attributes that are still available (their single counts are used up). The weight
-of a candidate is, up to R attributes, the reported count of the record together with it; beyond, a percentile of the reported counts
-of all tuples of at most R attributes of the two that contain it. A tuple that was not reported forbids it. With
+A record is built one attribute at a time from the attributes that are still available (their single counts are used up). The
+weight of a candidate is, up to R attributes, the reported count of the record together with it; beyond, a percentile of the
+reported counts of all tuples of at most R attributes of the two that contain it. A tuple that was not reported forbids it. With
 ``use_synthetic_counts`` what has already been synthesized is subtracted first. A record ends when nothing can be added.
 
 Many records are built side by side: within a batch they do not see each other's use of the counts, but for an attribute of which
@@ -156,7 +156,8 @@ class _Builder:
         if length < most:
             found, allowed = self._tuples(held, offered)
             return np.where(allowed, found, 0.0)
-        some = [self._tuples(held[:, list(part)], offered) for k in range(most) for part in itertools.combinations(range(length), k)]
+        parts = [list(part) for k in range(most) for part in itertools.combinations(range(length), k)]
+        some = [self._tuples(held[:, part], offered) for part in parts]
         values = np.stack([value for value, _ in some])
         allowed = np.logical_and.reduce([good for _, good in some])
         middle = self._percentile(values)

@@ -102,4 +102,5 @@ def _redraw(
     stuck = sums[:, 0] <= 0.0
     chances[stuck], sums[stuck] = 1.0, float(size)  # nothing fits: any value, and another column gives way next time
     drawn = (np.cumsum(chances / sums, axis=1) < rng.random((len(placed), 1))).sum(axis=1)
-    return np.minimum(drawn, size - 1)
+    codes: IndexArray = np.minimum(drawn, size - 1)
+    return codes

@@ -164,9 +164,11 @@ class AggregateSeeded:
         length, columns = chosen["reporting_length"], len(domain.attributes)
         if length > columns:
             raise ArgumentError(
-                "reporting_length", length, f"there are {columns} columns with a domain, {list(domain.names)!r}: a tuple has at most one "
-                f"value of each, so at most {columns} is required"
-            )  # fmt: skip
+                "reporting_length",
+                length,
+                f"there are {columns} columns with a domain, {list(domain.names)!r}, and a tuple has at most one value of each: "
+                f"at most {columns} is required",
+            )
         index = tuple_index(domain.sizes, length)
         weights = tuple_levels.table_weights(tuple_levels.sigma_proportions(chosen["sigma_proportions"], length), columns)
         each = tuple(weights[len(clique) - 1] for clique in index.cliques)

@@ -1,0 +1,116 @@
+"""Splitting the budget between lengths of tuples, and thresholds: worked values, ends, errors."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from scipy.stats import norm
+
+from dpsql.errors import ArgumentError
+from dpsql.methods import tuple_levels as levels
+
+ROWS = 50_000
+LONG = {2: (1.0, 1 / 2), 3: (1.0, 1 / 2, 1 / 3)}
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "length", "rho", "percentile", "sigmas"),
+    [
+        (1.0, 2, ".01720", ".0131", ["12.12", "6.06"]),
+        (1.0, 3, ".01720", None, ["20.27", "10.14", "6.76"]),
+        (4.0, 3, ".25030", None, ["5.32", "2.66", "1.77"]),
+    ],
+)
+def test_the_published_split_has_the_worked_values(epsilon, length, rho, percentile, sigmas):
+    """METHODS.md section 6: n = 50,000, delta = 1 / (n ln n), N_p = 0.005, Q_p = 0.01."""
+    found = levels.published_split(
+        epsilon, levels.published_delta(ROWS), LONG[length], percentile_share=0.01, records_share=0.005
+    )
+    assert f"{found.rho:.5f}".lstrip("0") == rho
+    if percentile:
+        assert f"{found.epsilon_percentile:.4f}".lstrip("0") == percentile
+    assert [f"{sigma:.2f}" for sigma in found.sigmas] == sigmas
+    assert found.epsilon_records == pytest.approx(0.005 * epsilon)
+    # equation 1 holds
+    spent = length * found.epsilon_percentile**2 / 2 + sum(1 / (2 * s**2) for s in found.sigmas)
+    assert spent == pytest.approx(found.rho, rel=1e-12)
+
+
+def test_proportions_and_rates():
+    assert levels.sigma_proportions("long", 3) == (1, 1 / 2, 1 / 3)
+    assert levels.sigma_proportions("short", 3) == (1 / 3, 1 / 2, 1)
+    assert levels.sigma_proportions("balanced", 2) == (1, 1)
+    assert levels.sigma_proportions([2, 1], 2) == (2.0, 1.0)
+    assert levels.fabrication_rates("uncontrolled", 4) == (1, 1, 1)
+    assert levels.fabrication_rates("progressive", 3) == (0.1, 1)
+    assert levels.fabrication_rates("progressive", 2) == (1,)
+    assert levels.fabrication_rates("balanced", 4) == (0.55, 1, 1)
+    assert levels.fabrication_rates("minimize", 3) == (0.01, 0.01)
+    assert levels.fabrication_rates([0.3], 2) == (0.3,)
+    for mode in levels.FABRICATION_MODES:
+        assert levels.fabrication_rates(mode, 1) == ()
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda: levels.sigma_proportions("longest", 2), "sigma_proportions"),
+        (lambda: levels.sigma_proportions([1, 0], 2), "sigma_proportions"),
+        (lambda: levels.sigma_proportions([1, math.inf], 2), "sigma_proportions"),
+        (lambda: levels.sigma_proportions([1], 2), "sigma_proportions"),
+        (lambda: levels.fabrication_rates([0.0], 2), "fabrication_mode"),
+        (lambda: levels.fabrication_rates([1.1], 2), "fabrication_mode"),
+        (lambda: levels.fabrication_rates("none", 2), "fabrication_mode"),
+        (lambda: levels.fabrication_rates(True, 2), "fabrication_mode"),
+        (lambda: levels.fixed_thresholds([1.5], 2), "thresholds"),
+        (lambda: levels.fixed_thresholds([-1], 2), "thresholds"),
+        (lambda: levels.fixed_thresholds("fixed", 2), "thresholds"),
+    ],
+)
+def test_what_is_refused(call, argument):
+    with pytest.raises(ArgumentError, match=argument):
+        call()
+
+
+@pytest.mark.parametrize("sigma", [Fraction(3, 5), Fraction(1), Fraction(6), Fraction(57), Fraction(1001, 3)])
+@pytest.mark.parametrize("rate", [1.0, 0.55, 0.1, 0.01, 1e-9])
+def test_an_adaptive_threshold_is_the_smallest_that_keeps_the_rate(sigma, rate):
+    found = levels.adaptive_threshold(sigma, rate)
+    reach = range(-40 * math.ceil(sigma), 40 * math.ceil(sigma) + 1)
+    weights = {x: math.exp(-x * x / 2 / float(sigma) ** 2) for x in reach}
+    whole = math.fsum(weights.values())
+
+    def above(t: int) -> float:
+        return math.fsum(w for x, w in weights.items() if x > t) / whole
+
+    assert above(found) <= rate / 2 * (1 + 1e-9)
+    assert found == 0 or above(found - 1) > rate / 2 * (1 - 1e-9)
+    assert levels.tail(sigma, found) == pytest.approx(above(found), rel=1e-9)
+
+
+def test_integer_thresholds_are_near_the_published_ones():
+    """The published one compares real noise, so it may be up to one lower or higher."""
+    for scale, rate in ((40.6, 0.55), (12.0, 0.01), (300.0, 0.1)):
+        assert abs(levels.adaptive_threshold(Fraction(scale), rate) - levels.published_threshold(scale, 1, rate)) <= 1
+    assert levels.published_threshold(6.06, 45, 0.55) == pytest.approx(6.06 * math.sqrt(45) * norm.isf(0.275))
+    # 1 + sigma sqrt(Delta) Phi^-1((1 - delta/2)^(1/Delta)), also where 1 - delta rounds to 1
+    assert levels.published_name_threshold(12.0, 10, 1e-6) == pytest.approx(
+        1 + 12 * math.sqrt(10) * norm.ppf((1 - 5e-7) ** 0.1), rel=1e-6
+    )
+    assert 1 + 12 * math.sqrt(10) * 12 < levels.published_name_threshold(12.0, 10, 1e-40) < 1 + 12 * math.sqrt(10) * 14
+
+
+def test_thresholds_of_a_release():
+    scales = (Fraction(30), Fraction(40), Fraction(50))
+    options = {"thresholds": "adaptive", "fabrication_mode": "minimize"}
+    assert levels.thresholds(scales, options) == (0, 103, 129)
+    assert levels.thresholds(scales, {**options, "thresholds": [7, 9]}) == (0, 7, 9)
+    assert levels.thresholds(scales[:1], options) == (0,)
+
+
+def test_weights_give_each_level_its_share():
+    """sigma_k = p_k c per unit of sqrt(C(d, k)): rho_k in proportion to 1 / p_k^2."""
+    each = levels.table_weights((1.0, 0.5, 0.25), 6)
+    assert [w * math.comb(6, k) for k, w in enumerate(each, 1)] == pytest.approx([1, 4, 16])
