@@ -1,0 +1,234 @@
+"""Latent classes: the most accurate synthetic table from noisy two-way tables.
+
+1. Measure every one-way and two-way table with Gaussian noise; nothing is selected.
+2. Fit a mixture of products of one-way tables to the noisy tables as they are (`dpsql.methods.mixture_fit`).
+3. Write rows whose tables are the model's almost exactly (`dpsql.methods.mixture_rows`).
+
+Privacy: the tables are the only use of protected rows: one Gaussian release, composed exactly. Everything here is
+post-processing, and every number that steers it is fixed, a function of public sizes, the public noise scale or released
+noisy counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dpsql.domain import Domain
+from dpsql.errors import ArgumentError
+from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
+from dpsql.methods.blas import one_blas_thread
+from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pull_strength
+from dpsql.methods.mixture_rows import mixture_rows, sweeps
+from dpsql.methods.mixture_targets import Targets, targets
+
+_RESTARTS, _THREADS = 4, 2
+_WORK = 2.2e11
+"""Floating-point operations that all restarts may take before fewer are made, with fewer classes: some five seconds."""
+
+_FEWEST_CLASSES, _LARGEST_FEWEST, _USUAL_CLASSES, _MOST_CLASSES = 64, 256, 128, 512
+_FEWEST_STEPS, _MOST_STEPS = 300, 1000
+_ONE_WAY_SHARE = 20.0
+"""Of the privacy loss to one-way tables: one part in this many and one, if that is more than an equal share."""
+
+
+@dataclass(frozen=True)
+class LatentClassModel:
+    """A fitted model.
+
+    Parameters
+    ----------
+    sizes : tuple of int, length m
+    rows : int
+        Rows that the statistics suggest, at least 0.
+    mixture : Mixture
+    """
+
+    sizes: tuple[int, ...]
+    rows: int
+    mixture: Mixture
+
+
+class LatentClass:
+    """The method `latent_class`.
+
+    Attributes
+    ----------
+    name : str
+    options : mapping
+        classes : number of classes of a fit, 1 to 10,000; 'auto' takes more where noise is smaller.
+        steps : gradient steps of a fit, 1 to 100,000; 'auto' takes more where noise is smaller.
+        pull : how strongly classes are pulled towards the one-way tables, relative to the rule for this noise, 0 to 1000.
+        one_way_weight : privacy loss (rho) of a one-way table relative to a two-way table, 0 to 1000; 'auto' gives one
+        eighth of the whole to the one-way tables, and at least 1 to each; 0 measures none (where there are two
+        attributes or more).
+    """
+
+    name = "latent_class"
+    options: Mapping[str, Any] = MappingProxyType({"classes": "auto", "steps": "auto", "pull": 1.0, "one_way_weight": "auto"})
+
+    def plan(self, domain: Domain, options: Mapping[str, Any]) -> MeasurementPlan:
+        """Return all one-way and two-way tables.
+
+        Parameters
+        ----------
+        domain : Domain
+            At least one attribute.
+        options : mapping
+            As in `options`; what is missing has its default.
+
+        Returns
+        -------
+        MeasurementPlan
+
+        Raises
+        ------
+        ArgumentError
+            If there is no attribute, or an option is unknown or out of range.
+
+        Notes
+        -----
+        Privacy: looks at the public domain and options alone.
+        """
+        chosen = self._checked(options)
+        m = len(domain.attributes)
+        if not m:
+            raise ArgumentError("columns", [], "at least one column with a domain is required")
+        weight = chosen["one_way_weight"]
+        if weight == "auto":
+            weight = max((m - 1) / 2.0, 1.0) / _ONE_WAY_SHARE
+        singles = [(i,) for i in range(m)] if weight > 0.0 or m == 1 else []
+        pairs = [(i, j) for i in range(m) for j in range(i + 1, m)]
+        weights = (float(weight) or 1.0,) * len(singles) + (1.0,) * len(pairs)
+        return MeasurementPlan((*singles, *pairs), weights)
+
+    def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
+        """Return the measured domain: rows have its columns."""
+        return domain
+
+    def fit(self, statistics: Statistics, options: Mapping[str, Any]) -> LatentClassModel:
+        """Fit the classes. Deterministic.
+
+        Parameters
+        ----------
+        statistics : Statistics
+            Tables of any order with any noise scales.
+        options : mapping
+            As in `options`.
+
+        Returns
+        -------
+        LatentClassModel
+
+        Raises
+        ------
+        ArgumentError
+            If an option is unknown or out of range, or a table's shape contradicts the sizes.
+
+        Notes
+        -----
+        Privacy: post-processing.
+        """
+        chosen = self._checked(options)
+        given = targets(statistics)
+        with one_blas_thread():
+            mixture = _fitted(given, chosen)
+        return LatentClassModel(given.sizes, round(given.rows), mixture)
+
+    def total(self, model: LatentClassModel) -> int:
+        """Return the number of rows that the statistics suggest, at least 0."""
+        return model.rows
+
+    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
+        """Return roughly the seconds and megabytes that fitting and drawing take on two cores.
+
+        The noise is not known here: n / sigma = 1000 is assumed. Post-processing of
+        public sizes.
+        """
+        chosen = {**self.options, **options}
+        columns, m = sum(sizes), len(sizes)
+        classes, steps, restarts = _schedule(sizes, 1000.0, chosen)
+        step = 4e-11 * columns**2 * classes + 8e-9 * columns**2 + 1.5e-8 * columns * classes
+        fit = steps * -(-restarts // _THREADS) * step
+        draw = rows * m * 3e-7 + min(rows, 1 << 16) * sweeps(rows, m) * m**2 * 7e-8
+        return fit + draw, 1e-6 * (80.0 * columns**2 + 60.0 * columns * classes) + 1e-6 * min(rows, 1 << 16) * m * 100
+
+    def sample(self, model: LatentClassModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
+        """Yield blocks of rows.
+
+        Parameters
+        ----------
+        model : LatentClassModel
+        rows : int
+            At least 0.
+        rng : numpy.random.Generator
+            The same state gives the same rows.
+
+        Yields
+        ------
+        ndarray of int32, shape (b, m)
+
+        Raises
+        ------
+        ArgumentError
+            If rows is negative.
+
+        Notes
+        -----
+        Privacy: post-processing.
+        """
+        if rows < 0:
+            raise ArgumentError("rows", rows, "a whole number of at least 0")
+        return mixture_rows(model.mixture, model.sizes, rows, rng)
+
+    def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill in defaults; refuse unknown options and values."""
+        for option in options:
+            if option not in self.options:
+                raise ArgumentError("options", option, f"not an option; there are {', '.join(map(repr, self.options))}")
+        chosen = {**self.options, **options}
+        for option, most in (("classes", 10_000), ("steps", 100_000)):
+            value = chosen[option]
+            if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
+                raise ArgumentError(option, value, f"'auto' or a whole number from 1 to {most}")
+        for option, rule in (("pull", ""), ("one_way_weight", "'auto' or ")):
+            value = chosen[option]
+            if rule and value == "auto":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1000.0:
+                raise ArgumentError(option, value, f"{rule}a number from 0 to 1000")
+        return chosen
+
+
+def _schedule(sizes: Sequence[int], strength: float, chosen: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the number of classes, steps and restarts, from public sizes, n / sigma and options."""
+    steps, classes = chosen["steps"], chosen["classes"]
+    if steps == "auto":
+        steps = round(min(max(20.0 * strength**0.5, _FEWEST_STEPS), _MOST_STEPS))
+    work = 4.0 * sum(sizes) ** 2 * steps  # of one class
+    if classes == "auto":
+        # An attribute that follows from another one needs a class for each of its values.
+        fewest = min(max(*sizes, _FEWEST_CLASSES), _LARGEST_FEWEST)
+        wanted = max(8.0 * strength**0.5, _USUAL_CLASSES, fewest)
+        classes = round(max(min(wanted, _MOST_CLASSES, _WORK / work), fewest))
+    restarts = int(min(max(_WORK / (work * classes), 1.0), _RESTARTS))
+    return classes, steps, restarts
+
+
+def _fitted(given: Targets, chosen: Mapping[str, Any]) -> Mixture:
+    """Fit from several starts and average. Independent columns where no two-way table was measured."""
+    if given.strength == 0.0:
+        return Mixture(np.ones(1), given.one_way[:, None])
+    classes, steps, restarts = _schedule(given.sizes, given.strength, chosen)
+    pull = chosen["pull"] * pull_strength(len(given.sizes), given.one_way.size, given.strength)
+
+    def fit(seed: int) -> Mixture:
+        return fit_mixture(given, classes=classes, steps=steps, pull=pull, seed=seed)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return average(list(pool.map(fit, range(restarts))))

@@ -1,0 +1,213 @@
+"""Rows from a mixture of product distributions, with far less sampling noise than independent draws have.
+
+1. Class sizes by systematic sampling: each is its expectation, rounded up or down.
+2. Within a class every attribute takes each value as often as the model says, rounded up or down; what rounding leaves
+   over is carried from class to class, so that the one-way tables of all rows are the model's up to one row a value.
+   The values are put in random order, independently for every attribute.
+3. What is random now is which values of a class meet. Pairs of rows of one class exchange their values of an attribute
+   where that brings the two-way tables of the rows closer to the model's (least squares). No exchange changes a one-way
+   table, or what a class holds; so dependence of higher order stays the model's.
+4. The rows are shuffled.
+
+Work is done in blocks of bounded length. The noise of sampling falls with the number of rows and the model's own error
+does not, so step 3 is left out where a table is long.
+
+Privacy: post-processing of released statistics.
+
+References: Zhang et al. (2021), *PrivSyn*, arXiv:2012.15128, for updating rows step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.methods.mixture_fit import Mixture, pair_matrix
+
+FloatArray = npt.NDArray[np.float64]
+Float32 = npt.NDArray[np.float32]
+IndexArray = npt.NDArray[np.intp]
+CodeArray = npt.NDArray[np.int32]
+
+_LONGEST_BLOCK = 1 << 16
+_LONGEST_FINISHED = 1 << 17
+"""Rows beyond which their pair tables are left as they fall."""
+
+_SWEEPS = 2
+_SWEEP_WORK = 650_000_000
+"""Cells that may be looked up: a sweep of n rows with m attributes looks up 2 n m^2."""
+
+_BATCHES = 32
+"""Parts of the pairs of a sweep: within a part exchanges do not know of each other."""
+
+_IMPOSSIBLE = 1e-9
+
+
+def sweeps(rows: int, attributes: int) -> int:
+    """Return how many times every attribute of a table of so many rows is gone through in step 3.
+
+    Examples
+    --------
+    >>> sweeps(32_561, 15), sweeps(1_000_000, 15)
+    (2, 0)
+    """
+    if rows > _LONGEST_FINISHED:
+        return 0
+    return min(_SWEEPS, _SWEEP_WORK // max(2 * rows * attributes**2, 1))
+
+
+def mixture_rows(mixture: Mixture, sizes: Sequence[int], rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
+    """Yield blocks of rows.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    sizes : sequence of int, length m
+    rows : int
+        At least 0.
+    rng : numpy.random.Generator
+        The same state gives the same rows.
+
+    Yields
+    ------
+    ndarray of int32, shape (b, m)
+        Codes; b at most 65,536.
+
+    Notes
+    -----
+    Privacy: post-processing.
+    """
+    blocks = -(-rows // _LONGEST_BLOCK)
+    rounds = sweeps(rows, len(sizes))
+    matrix = pair_matrix(mixture, sizes) if rounds else None
+    for block in range(blocks):
+        length = rows // blocks + (block < rows % blocks)
+        codes, classes = class_rows(mixture, sizes, length, rng)
+        if matrix is not None:
+            codes = exchange(codes, classes, length * matrix, sizes, rounds, rng)
+        yield codes[rng.permutation(length)].astype(np.int32)
+
+
+def systematic(shares: FloatArray, total: int, rng: np.random.Generator) -> IndexArray:
+    """Return whole numbers of the given sum, each its share of it rounded up or down, without bias.
+
+    Examples
+    --------
+    >>> systematic(np.array([0.5, 0.25, 0.25]), 8, np.random.default_rng(1))
+    array([4, 2, 2])
+    """
+    ends = np.floor(np.cumsum(shares) / shares.sum() * total + rng.random()).astype(np.intp)
+    ends[-1] = total
+    parts: IndexArray = np.diff(np.minimum(ends, total), prepend=0)
+    return parts
+
+
+def class_rows(
+    mixture: Mixture, sizes: Sequence[int], rows: int, rng: np.random.Generator
+) -> tuple[IndexArray, IndexArray]:
+    """Return rows (steps 1 and 2), ordered by class, and their classes; shapes (n, m) and (n,)."""
+    order = rng.permutation(mixture.shares.size)
+    counts = systematic(mixture.shares[order], rows, rng)
+    order, counts = order[counts > 0], counts[counts > 0]
+    classes = np.repeat(np.arange(counts.size), counts)
+    codes = np.empty((rows, len(sizes)), np.intp)
+    start = 0
+    for i, size in enumerate(sizes):
+        expected = mixture.values[start : start + size, order].T * counts[:, None]
+        whole = _rounded(expected, counts, rng)
+        values = np.repeat(np.tile(np.arange(size), counts.size), whole.ravel())
+        codes[:, i] = values[np.argsort(classes + rng.random(rows))]
+        start += size
+    return codes, classes
+
+
+def _rounded(expected: FloatArray, counts: IndexArray, rng: np.random.Generator) -> IndexArray:
+    """Round a classes x values table: row sums exact, column sums up to one, every cell up or down."""
+    whole = np.floor(expected + _IMPOSSIBLE).astype(np.intp)
+    parts = expected - whole
+    left = counts - whole.sum(1)
+    carried = rng.random(expected.shape[1]) - 0.5
+    for k in np.flatnonzero(left):
+        wanted = np.where(parts[k] > _IMPOSSIBLE, carried + parts[k], -np.inf)
+        chosen = np.argsort(-wanted, kind="stable")[: left[k]]
+        whole[k, chosen] += 1
+        carried += parts[k]
+        carried[chosen] -= 1.0
+    return whole
+
+
+def exchange(
+    codes: IndexArray, classes: IndexArray, wanted: FloatArray, sizes: Sequence[int], rounds: int, rng: np.random.Generator
+) -> IndexArray:
+    """Return the rows with values exchanged within classes, so that their pair tables come closer to those wanted.
+
+    Parameters
+    ----------
+    codes : ndarray of intp, shape (n, m)
+        Ordered by class.
+    classes : ndarray of intp, shape (n,)
+    wanted : ndarray, shape (D, D)
+        Counts of pairs of codes of different attributes; 0 within an attribute.
+    rounds : int
+
+    Returns
+    -------
+    ndarray of intp, shape (n, m)
+
+    Notes
+    -----
+    For rows r and s that exchange codes a and b of one attribute, every other attribute j moves one row from the cells
+    (a, r_j) and (b, s_j) to (b, r_j) and (a, s_j). With E the excess of the counts, the squared error changes by
+    2 (E[b, r_j] - E[a, r_j] + E[a, s_j] - E[b, s_j]) + 4, or by nothing where r_j = s_j.
+    """
+    count = np.asarray(sizes, np.intp)
+    starts = np.cumsum(count) - count
+    columns = int(count.sum())
+    placed = codes + starts
+    excess = (_pair_counts(placed, columns, starts, count) - wanted).astype(np.float32)
+    for _ in range(rounds):
+        for i in rng.permutation(count.size):
+            order = np.argsort(classes + rng.random(classes.size))
+            first, second = order[: order.size // 2 * 2 : 2], order[1::2]
+            useful = (classes[first] == classes[second]) & (placed[first, i] != placed[second, i])
+            pairs = np.stack([first[useful], second[useful]])[:, rng.permutation(int(useful.sum()))]
+            block = slice(starts[i], starts[i] + count[i])
+            for part in range(_BATCHES):
+                _exchange_some(placed, excess, i, block, pairs[:, part::_BATCHES])
+    exchanged: IndexArray = placed - starts
+    return exchanged
+
+
+def _exchange_some(placed: IndexArray, excess: Float32, i: int, block: slice, pairs: IndexArray) -> None:
+    """Exchange the codes of attribute i within those of the given pairs of rows that gain by it, in place."""
+    if not pairs.shape[1]:
+        return
+    columns = excess.shape[0]
+    flat = excess.reshape(-1)
+    one, other = placed[pairs[0]], placed[pairs[1]]
+    a, b = one[:, i, None] * columns, other[:, i, None] * columns
+    change = (flat[b + one] - flat[a + one] + flat[a + other] - flat[b + other]).sum(1)
+    better = change + 2.0 * ((one != other).sum(1) - 1) < 0.0
+    if not better.any():
+        return
+    one, other, a, b = one[better], other[better], a[better], b[better]
+    np.add.at(flat, np.concatenate([b + one, a + other]), np.float32(1.0))
+    np.add.at(flat, np.concatenate([a + one, b + other]), np.float32(-1.0))
+    excess[block, block] = 0.0
+    excess[:, block] = excess[block].T
+    rows = pairs[:, better]
+    placed[rows[0], i], placed[rows[1], i] = other[:, i], one[:, i]
+
+
+def _pair_counts(placed: IndexArray, columns: int, starts: IndexArray, count: IndexArray) -> FloatArray:
+    """Return the counts of all pairs of codes of different attributes, shape (D, D)."""
+    found = np.zeros((columns, columns))
+    for i in range(count.size):
+        for j in range(i + 1, count.size):
+            flat = (placed[:, i] - starts[i]) * count[j] + placed[:, j] - starts[j]
+            table = np.bincount(flat, minlength=int(count[i] * count[j])).reshape(count[i], count[j])
+            found[starts[i] : starts[i] + count[i], starts[j] : starts[j] + count[j]] = table
+    whole: FloatArray = found + found.T
+    return whole
