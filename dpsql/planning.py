@@ -208,9 +208,10 @@ def _open_plan(context: Context, protected: ProtectedSource, method: OpenMethod,
     column = protected.column(columns[0])
     if sqltypes.parse(column.sql_type).family == "other":
         raise ArgumentError(
-            "columns", columns, f"{method.name} takes columns of texts, numbers, dates; {column.name!r} is {column.sql_type}: cast it "
-            "to VARCHAR in a view"
-        )  # fmt: skip
+            "columns",
+            columns,
+            f"{method.name} takes texts, numbers and dates; {column.name!r} is {column.sql_type}: cast it to VARCHAR in a view",
+        )
     options = method_options(parameters)
     domain = Domain((open_attribute(column.name, column.sql_type),))
     universe = universes.resolve(context, protected, column, options) if method.universe else None
