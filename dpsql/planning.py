@@ -163,7 +163,7 @@ def _noisy_plan(
         max_contributions=protection.max_contributions,
         accountant=protection.budget.accountant,
         calibration=options.get("accountant"),
-        weights=measured.weights if len(set(measured.weights)) > 1 else None,
+        weights=measured.weights if mechanism == "gaussian" and len(set(measured.weights)) > 1 else None,
     )
     plan = Plan(
         domain=domain,

@@ -16,7 +16,7 @@ from dpsql.methods.multinomial_dirichlet import BetaBinomial, MultinomialDirichl
 from dpsql.methods.stable_selection import StableSelection
 from dpsql.methods.weak_domain import WeakDomain
 
-DEFAULT = "gaussian_copula"
+DEFAULT = "latent_class"
 _METHODS: tuple[Method, ...] = (
     GaussianCopula(),
     LatentClass(),

@@ -34,7 +34,7 @@ _WORK = 2.2e11
 _FEWEST_CLASSES, _LARGEST_FEWEST, _USUAL_CLASSES, _MOST_CLASSES = 64, 256, 128, 512
 _FEWEST_STEPS, _MOST_STEPS = 300, 1000
 _ONE_WAY_SHARE = 20.0
-"""Of the privacy loss to one-way tables: one part in this many and one, if that is more than an equal share."""
+"""Two-way tables get at most this many times the privacy loss of the one-way tables."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class LatentClass:
         steps : gradient steps of a fit, 1 to 100,000; 'auto' takes more where noise is smaller.
         pull : how strongly classes are pulled towards the one-way tables, relative to the rule for this noise, 0 to 1000.
         one_way_weight : privacy loss (rho) of a one-way table relative to a two-way table, 0 to 1000; 'auto' gives one
-        eighth of the whole to the one-way tables, and at least 1 to each; 0 measures none (where there are two
-        attributes or more).
+        part in 21 of the whole to the one-way tables, and more to an attribute whose two-way tables are too large to tell
+        much about it; 0 measures none (where there are two attributes or more).
     """
 
     name = "latent_class"
@@ -99,13 +99,11 @@ class LatentClass:
         m = len(domain.attributes)
         if not m:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
-        weight = chosen["one_way_weight"]
-        if weight == "auto":
-            weight = max((m - 1) / 2.0, 1.0) / _ONE_WAY_SHARE
-        singles = [(i,) for i in range(m)] if weight > 0.0 or m == 1 else []
+        given = _one_way_weights(domain.sizes) if chosen["one_way_weight"] == "auto" else (float(chosen["one_way_weight"]),) * m
+        weights = (1.0,) if m == 1 else tuple(weight for weight in given if weight > 0.0)
+        singles = [(i,) for i in range(len(weights))]
         pairs = [(i, j) for i in range(m) for j in range(i + 1, m)]
-        weights = (float(weight) or 1.0,) * len(singles) + (1.0,) * len(pairs)
-        return MeasurementPlan((*singles, *pairs), weights)
+        return MeasurementPlan((*singles, *pairs), (*weights, *(1.0,) * len(pairs)))
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
         """Return the measured domain: rows have its columns."""
@@ -155,7 +153,7 @@ class LatentClass:
         classes, steps, restarts = _schedule(sizes, 1000.0, chosen)
         step = 4e-11 * columns**2 * classes + 8e-9 * columns**2 + 1.5e-8 * columns * classes
         fit = steps * -(-restarts // _THREADS) * step
-        draw = rows * m * 3e-7 + min(rows, 1 << 16) * sweeps(rows, m) * m**2 * 7e-8
+        draw = rows * m * 3e-7 + rows * sweeps(rows, m) * m**2 * 1.2e-8
         return fit + draw, 1e-6 * (80.0 * columns**2 + 60.0 * columns * classes) + 1e-6 * min(rows, 1 << 16) * m * 100
 
     def sample(self, model: LatentClassModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
@@ -203,6 +201,17 @@ class LatentClass:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1000.0:
                 raise ArgumentError(option, value, f"{rule}a number from 0 to 1000")
         return chosen
+
+
+def _one_way_weights(sizes: Sequence[int]) -> tuple[float, ...]:
+    """Return the weight of each one-way table, from public sizes.
+
+    The row sums of a two-way table with an attribute of c codes have c times the variance of a cell. So two-way tables
+    of equal noise together have sum_j 1 / c_j times the precision of one cell; what is missing to 1 is measured.
+    """
+    least = (len(sizes) - 1) / 2.0 / _ONE_WAY_SHARE
+    known = sum(1.0 / size for size in sizes)
+    return tuple(max(least, 1.0 - (known - 1.0 / size)) for size in sizes)
 
 
 def _schedule(sizes: Sequence[int], strength: float, chosen: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ best estimate of the one-way tables from all released tables and i runs over att
 of a row tells about the row: the fit pays lambda for every nat of it, so that noise is not worth explaining. Three
 rules, functions of public sizes and released numbers alone, set everything:
 
-* `pull_strength`: lambda = 0.33 (m n / sigma)^0.7 D^0.15 for m attributes. Noise pulls at a class with a force that grows
+* `pull_strength`: lambda = 0.62 m^0.7 D^0.15 (n / sigma)^0.6 for m attributes. Noise pulls at a class with a force that grows
   like n / sigma and with the number of tables; a larger table in units of noise can bear somewhat less.
 * r_i grows as attribute i depends less on the class, r_i ~ (I_i + 0.05)^(-1/2) with I_i its part of the last sum,
   normalised so that the total penalty stays: an attribute that looks independent should be, one that does not should be
@@ -78,9 +78,9 @@ def pull_strength(attributes: int, columns: int, strength: float) -> float:
     Examples
     --------
     >>> round(pull_strength(15, 227, 540.0))
-    405
+    406
     """
-    pull: float = 0.33 * (attributes * strength) ** 0.7 * columns**0.15
+    pull: float = 0.62 * attributes**0.7 * columns**0.15 * strength**0.6
     return pull
 
 
