@@ -56,7 +56,7 @@ def declare(
     categories: Sequence[Any] | None = None,
     categories_from: str | None = None,
     nullable: bool | None = None,
-    outside: str = "clamp",
+    outside: str | None = None,
     discover: bool = False,
     epsilon: float | None = None,
     delta: float | None = None,

@@ -64,7 +64,8 @@ def integer(arguments: Mapping[str, Any], name: str, low: int, high: int) -> int
         return None
     whole = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and int(value) == value
     if not whole or not low <= value <= high:
-        raise ArgumentError(name, value, f"a whole number from {low} to {high} is required")
+        shown = high if high < 10**19 else f"{high:.0e}"
+        raise ArgumentError(name, value, f"a whole number from {low} to {shown} is required")
     return int(value)
 
 

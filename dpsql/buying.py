@@ -19,7 +19,7 @@ import numpy as np
 from dpsql import arguments, measuring, methods, release
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError, first_line
 from dpsql.ledger import Purchase
-from dpsql.planning import Request, canonical_parameters, release_name, request, total_is_public
+from dpsql.planning import Request, canonical_parameters, release_name, request, spelled, total_is_public
 from dpsql.progress import Progress
 from dpsql.protected import ProtectedSource, resolve
 from dpsql.release import Plan, Release
@@ -58,6 +58,7 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
         The budget does not cover it.
     """
     protected = resolve(context, arguments.text(given, "source"))
+    given = spelled(protected, given)
     identifier_ = release.release_id(protected.key, operation, protected.query, release_name(given))
     with context.instance.lock(identifier_):
         store = context.store(protected.books.database)

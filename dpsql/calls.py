@@ -9,7 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpsql import arguments, buying, custodian, drawing, forecast, release, reports
+from dpsql.declare import MAX_VALUES
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, ReleaseError
 from dpsql.progress import Progress
 from dpsql.relation import inline, parquet
@@ -46,18 +49,18 @@ def declare(context: Context, given: Mapping[str, Any]) -> str:
         if named:
             raise ArgumentError(named[0], given[named[0]], "a declaration costs nothing; it belongs to discover := true")
         return custodian.declare(context, given)
-    for name in ("lower", "upper", "bins", "edges", "categories", "categories_from"):
-        if given.get(name) is not None:
-            raise ArgumentError(name, given[name], "leave it out where discover := true buys the list of values")
+    custodian.check_discoverable(context, given)
     with Progress("dp_declare", STAGES) as progress:
         bought = buying.buy(context, "discover", _as_open(given), progress)
-    values = bought.statistics(context.cursor).values
+    released = bought.statistics(context.cursor)
+    most = sorted(np.argsort(-released.blocks[0], kind="stable")[:MAX_VALUES].tolist())
+    values = [released.values[place] for place in most]
     if not values:
         raise DomainError(
             f"column {given['column']!r}: the bought list of values (release {bought.identifier!r}) is empty, so there is nothing "
             "to declare; the charge stands. Buy another one with a larger epsilon and release := 'another name', or list the values"
         )
-    return custodian.declare(context, {**given, "categories": list(values)})
+    return custodian.declare(context, {**given, "categories": values})
 
 
 def _as_open(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,8 +73,9 @@ def _as_open(given: Mapping[str, Any]) -> dict[str, Any]:
         method = "weak_domain"
     elif options:
         named = ", ".join(options)
-        raise ArgumentError("domain", None, f"{named} belong to a domain: name a public table of words, a list or a pattern")
-    return {**shared, "method": method, "options": options, "release": given.get("release") or column}
+        expected = f"{named} says something about a domain: name one, a public table of words, a list or a pattern"
+        raise ArgumentError("domain", None, expected)
+    return {**shared, "method": method, "options": options, "release": given.get("release")}
 
 
 def synthesize(context: Context, given: Mapping[str, Any]) -> str:

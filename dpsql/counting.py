@@ -164,7 +164,7 @@ def count_moments(
 
 
 def count_values(cursor: duckdb.DuckDBPyConnection, codes_table: str, column: str) -> tuple[list[str], IntArray]:
-    """Count the values of a text column that occur.
+    """Count the values that occur in a column of UTF-8 texts (`dpsql.encoding.value_text`).
 
     Returns
     -------
@@ -179,4 +179,4 @@ def count_values(cursor: duckdb.DuckDBPyConnection, codes_table: str, column: st
     query = exp.select(exp.alias_(value, "value"), exp.alias_(exp.Count(this=exp.Star()), "n"))
     query = query.from_(exp.to_table(exp.to_identifier(codes_table, quoted=True))).group_by(value.copy())
     rows = guarded(cursor, query.sql(dialect="duckdb")).fetchall()
-    return [text for text, _ in rows], np.asarray([n for _, n in rows], dtype=np.int64)
+    return [bytes(text).decode() for text, _ in rows], np.asarray([n for _, n in rows], dtype=np.int64)

@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql import arguments, encoding, public
+from dpsql import arguments, encoding, public, sqltypes
 from dpsql.accounting import ACCOUNTANTS, NEIGHBORS, Budget
 from dpsql.declare import MAX_VALUES, self_declared
 from dpsql.declare import declare as build_attribute
@@ -21,7 +21,7 @@ from dpsql.planning import select
 from dpsql.protected import ProtectedSource, key_of, ledger_of, resolve
 from dpsql.relation import inline
 from dpsql.session import Context
-from dpsql.source import find_table, relation_columns
+from dpsql.source import OutputColumn, find_table, relation_columns
 
 ATTRIBUTE_COLUMNS = {
     "column_name": "VARCHAR",
@@ -98,27 +98,47 @@ def declare(context: Context, given: Mapping[str, Any]) -> str:
     -------
     Free: the protected table is not read. What is declared must be public knowledge.
     """
+    protected, column, nullable, outside = declarable(context, given)
+    categories = _categories(context, given, column.sql_type)
+    attribute = build_attribute(
+        column.name,
+        column.sql_type,
+        nullable=nullable,
+        lower=given.get("lower"),
+        upper=given.get("upper"),
+        bins=given.get("bins"),
+        edges=given.get("edges"),
+        categories=categories,
+        outside=outside,
+    )
+    protected.books.declare(protected.query, attribute, context.user)
+    return inline(ATTRIBUTE_COLUMNS, [_shown(attribute, "declared")])
+
+
+def declarable(context: Context, given: Mapping[str, Any]) -> tuple[ProtectedSource, OutputColumn, bool, str]:
+    """Check what every declaration says; return source, column, nullable and outside, with defaults filled in."""
     protected = resolve(context, arguments.text(given, "source"))
     name = arguments.text(given, "column")
     column = protected.column(name)
     unit = protected.protection.privacy_unit
     if unit is not None and (column.origin or column.name).casefold() == unit.casefold():
         raise ArgumentError("column", name, "is the privacy unit: it says whose row this is and cannot be data at the same time")
-    categories = _categories(context, given, column.sql_type)
     nullable = arguments.boolean(given, "nullable")
-    attribute = build_attribute(
-        column.name,
-        column.sql_type,
-        nullable=column.nullable if nullable is None else nullable,
-        lower=given.get("lower"),
-        upper=given.get("upper"),
-        bins=given.get("bins"),
-        edges=given.get("edges"),
-        categories=categories,
-        outside=arguments.choice(given, "outside", OUTSIDE),
-    )
-    protected.books.declare(protected.query, attribute, context.user)
-    return inline(ATTRIBUTE_COLUMNS, [_shown(attribute, "declared")])
+    outside = given.get("outside") or ("other" if given.get("discover") else "clamp")
+    checked = arguments.choice({"outside": outside}, "outside", OUTSIDE)
+    return protected, column, column.nullable if nullable is None else nullable, checked
+
+
+def check_discoverable(context: Context, given: Mapping[str, Any]) -> None:
+    """Refuse, before anything is bought, a column whose bought values could not be declared."""
+    for name in ("lower", "upper", "bins", "edges", "categories", "categories_from"):
+        if given.get(name) is not None:
+            raise ArgumentError(name, given[name], "leave it out where discover := true buys the list of values")
+    _, column, _, _ = declarable(context, given)
+    if sqltypes.parse(column.sql_type).family in ("enum", "boolean"):
+        expected = f"is {column.sql_type}: its values are public by its type, nothing need be bought"
+        raise ArgumentError("column", given["column"], expected)
+    encoding.canonical_categories(context.cursor, column.sql_type, [])
 
 
 def _categories(context: Context, given: Mapping[str, Any], sql_type: str) -> list[str] | None:

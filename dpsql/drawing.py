@@ -47,7 +47,7 @@ def output_domain(plan: Plan, values: tuple[str, ...] = ()) -> Domain:
 
 def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
     """Return the model of a release, fitting it if this process has not done so lately."""
-    key = str(bought.manifest["sha256"]) + str(bought.manifest["parameters"])
+    key = _mark(bought)
     with _guard:
         if key in _models:
             _models.move_to_end(key)
@@ -110,14 +110,18 @@ def relation(bought: Release, path: Path) -> str:
 
 
 def _name(bought: Release, count: int, seed: int | None) -> str:
-    digest = str(bought.manifest["sha256"])[:8]
-    return f"{bought.identifier}.{digest}.{count}-rows.seed-{seed or 0}.parquet"
+    return f"{bought.identifier}.{_mark(bought)}.{count}-rows.seed-{seed or 0}.parquet"
+
+
+def _mark(bought: Release) -> str:
+    """Return what tells this release from any other of its name: what was charged, and what was drawn."""
+    return hashlib.sha256(f"{bought.manifest['charge']['hash']} {bought.manifest['sha256']}".encode()).hexdigest()[:24]
 
 
 def cells(context: Context, bought: Release) -> Path:
     """Return a Parquet file with every noisy cell of a release: columns, values, n."""
     folder = bought.path.parent / "drawn"
-    path = folder / f"{bought.identifier}.{str(bought.manifest['sha256'])[:8]}.cells.parquet"
+    path = folder / f"{bought.identifier}.{_mark(bought)}.cells.parquet"
     with context.instance.lock(f"draw {bought.path}"):
         if not path.is_file():
             folder.mkdir(parents=True, exist_ok=True)

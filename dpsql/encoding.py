@@ -183,14 +183,21 @@ def _below(value: exp.Expression, bound: exp.Expression) -> exp.Expression:
 
 
 def value_text(attribute: Attribute) -> exp.Expression:
-    """Return the value of a column without a declared list, as the text that a category of it would have; NULL stays NULL.
+    """Return the text of a value without a declared list, as a category of it would have it, in UTF-8 (BLOB).
+
+    NULL stays NULL, and what no category can be (NaN, infinities, texts with a NUL character) becomes NULL.
 
     Notes
     -----
-    Privacy: a function of one value alone; it never fails.
+    Privacy: a function of one value alone; it never fails. Bytes, because a collation would count texts together that are
+    not equal, and show the spelling of one of them.
     """
     value = _comparable(attribute, exp.column(attribute.name, SOURCE_NAME, quoted=True))
-    return exp.cast(value, exp.DataType.build("VARCHAR", dialect="duckdb"))
+    text = exp.cast(value, exp.DataType.build("VARCHAR", dialect="duckdb"))
+    bad: exp.Expression = exp.func("contains", text.copy(), exp.func("chr", exp.Literal.number(0)))
+    if sqltypes.parse(attribute.sql_type).family == "float":
+        bad = exp.or_(exp.func("isnan", value.copy()), exp.func("isinf", value.copy()))
+    return _either(bad, exp.null(), exp.Anonymous(this="encode", expressions=[text]))
 
 
 def fixed_point(attribute: Attribute) -> exp.Expression:
@@ -198,14 +205,16 @@ def fixed_point(attribute: Attribute) -> exp.Expression:
 
     Notes
     -----
-    Privacy: a function of one value alone; it never fails. NULL counts as the lower bound, NaN as the upper one.
+    Privacy: a function of one value alone; it never fails. NULL and NaN count as the lower bound.
     """
     low, high = float(attribute.edges[0]), float(attribute.edges[-1])
-    if not 0 < high - low < math.inf:
-        raise DomainError(f"column {attribute.name!r}: bounds {low!r} to {high!r} are too far apart for sums of values")
+    if not 0 < high - low < math.inf or FINE / (high - low) == math.inf:
+        bounds = f"bounds {low!r} to {high!r}"
+        raise DomainError(f"column {attribute.name!r}: {bounds} are too far apart or too close for sums of values")
     double = exp.DataType.build("DOUBLE", dialect="duckdb")
     lower, upper, factor = (exp.Literal.number(f"{number:.16e}") for number in (low, high, FINE / (high - low)))
-    value = exp.cast(exp.column(attribute.name, SOURCE_NAME, quoted=True), double)
+    number = exp.cast(exp.column(attribute.name, SOURCE_NAME, quoted=True), double)
+    value = _either(exp.func("isnan", number.copy()), exp.null(), number)
     inside = exp.func("least", exp.func("greatest", exp.Coalesce(this=value, expressions=[lower.copy()]), lower.copy()), upper)
     place = exp.func("floor", exp.Mul(this=exp.Paren(this=exp.Sub(this=inside, expression=lower)), expression=factor))
     top = exp.func("least", place, exp.Literal.number(FINE - 1))

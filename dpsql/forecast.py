@@ -9,7 +9,7 @@ from typing import Any
 from dpsql import arguments, methods, release
 from dpsql.accounting import expected_absolute_error, fits, remaining
 from dpsql.ledger import Purchase
-from dpsql.planning import Request, request
+from dpsql.planning import Request, request, spelled
 from dpsql.protected import ProtectedSource, resolve
 from dpsql.relation import at_least, at_most, inline
 from dpsql.release import Plan
@@ -30,7 +30,7 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
     """Return the plan of a dp_marginals call (where ``k`` is given) or a dp_synthesize call, as a relation of one row."""
     protected = resolve(context, arguments.text(given, "source"))
     operation = "marginals" if given.get("k") is not None else "synthesize"
-    wanted = request(context, protected, operation, _as_called(operation, given))
+    wanted = request(context, protected, operation, spelled(protected, _as_called(operation, given)))
     name = release.release_id(protected.key, operation, protected.query, wanted.name)
     purchase = protected.ledger.purchase(name)
     other = [key for key, value in wanted.parameters.items() if purchase is not None and purchase.parameters.get(key) != value]

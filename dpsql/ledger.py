@@ -222,6 +222,8 @@ class Ledger:
             if missing.unit == "rho":
                 most = left.epsilon_left
                 hint = f"At the budget's delta, one more release with Gaussian noise can have epsilon := {most:g} at most. {advice}"
+            elif missing.unit == "delta":
+                hint = "Name a smaller delta for this release, or let the custodian raise the budget (CALL dp_protect)."
             elif missing.unit == "epsilon":
                 hint = f"One more release of pure epsilon can have epsilon := {left.pure_epsilon_left:g} at most. {advice}"
             raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, hint)

@@ -76,6 +76,8 @@ def measure(context: Context, protected: ProtectedSource, plan: Plan, progress: 
     """
     cursor = context.cursor
     method = methods.get(plan.method) if plan.method else None
+    if plan.open:
+        encoding.check_types(encoding.column_types(cursor, protected.source.sql), plan.domain)
     with progress.stage("encode"):
         codes = encoding.encode(cursor, protected.source.sql, _coded(plan), **_bounding(protected), **_columns(plan))
     try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpsql import arguments, methods, universes
+from dpsql import arguments, methods, sqltypes, universes
 from dpsql.accounting import CALIBRATIONS, MECHANISMS, Calibration, GaussianEvent, calibrate, charge_for, sensitivities
 from dpsql.accounting.rules import selection_delta
 from dpsql.domain import Domain, open_attribute
@@ -93,6 +94,17 @@ def method_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.get("options", {}).items() if name not in NOISE_OPTIONS}
 
 
+def spelled(protected: ProtectedSource, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with ``columns`` as the source spells and orders them, so that no spelling buys a second time."""
+    columns = arguments.names(given, "columns")
+    if columns is None:
+        return dict(given)
+    wanted = {name.casefold() for name in columns}
+    known = [c.name for c in protected.source.columns if c.name.casefold() in wanted]
+    unknown = [name for name in columns if name.casefold() not in {other.casefold() for other in known}]
+    return {**given, "columns": [*known, *unknown]}
+
+
 def release_name(given: Mapping[str, Any]) -> str:
     """Return the name of the release: the caller's, else the columns', else 'default'.
 
@@ -170,7 +182,7 @@ def _noisy_plan(
         max_contributions=protection.max_contributions,
         accountant=protection.budget.accountant,
         calibration=options.get("accountant"),
-        weights=measured.weights if len(set(measured.weights)) > 1 else None,
+        weights=measured.weights if mechanism == "gaussian" and len(set(measured.weights)) > 1 else None,
     )
     plan = Plan(
         domain=domain,
@@ -234,9 +246,11 @@ def _drawn_plan(
     protected: ProtectedSource, method: DrawnMethod, domain: Domain, measured: MeasurementPlan, parameters: Mapping[str, Any]
 ) -> Planned:
     """Plan a release that the method draws itself."""
+    _no_delta(method, parameters)
     options = method_options(parameters)
     contract = contract_of(protected, domain)
-    price = method.price(domain, contract, exact_epsilon(parameters), options)
+    with _named(parameters):
+        price = method.price(domain, contract, exact_epsilon(parameters), options)
     plan = Plan(
         domain=domain,
         cliques=measured.cliques,
@@ -257,13 +271,19 @@ def _open_plan(context: Context, protected: ProtectedSource, method: OpenMethod,
     if len(columns) != 1:
         raise ArgumentError("columns", parameters["columns"], f"{method.name} releases one column: columns := ['name']")
     column = protected.column(columns[0])
+    if sqltypes.parse(column.sql_type).family == "other":
+        raise ArgumentError(
+            "columns",
+            columns,
+            f"{method.name} takes texts, numbers and dates; {column.name!r} is {column.sql_type}: cast it to VARCHAR in a view",
+        )
     options = method_options(parameters)
     domain = Domain((open_attribute(column.name, column.sql_type),))
     universe = universes.resolve(context, protected, column, options) if method.universe else None
-    budget = protected.protection.budget
-    delta = 0.0 if method.universe else _selection_delta(protected, parameters["delta"])
+    delta = _no_delta(method, parameters) if method.universe else _selection_delta(protected, parameters["delta"])
     contract = contract_of(protected, domain)
-    price = method.price(contract, exact_epsilon(parameters), delta, options, universe.size if universe else 0)
+    with _named(parameters):
+        price = method.price(contract, exact_epsilon(parameters), delta, options, universe.size if universe else 0)
     plan = Plan(
         domain=domain,
         cliques=((0,),),
@@ -275,8 +295,7 @@ def _open_plan(context: Context, protected: ProtectedSource, method: OpenMethod,
         parameters={**price.parameters, **({"universe": universe.fingerprint} if universe else {})},
         open=True,
     )
-    spent = delta if budget.accountant == "basic" else float(budget.delta)
-    return plan, _calibration(protected, price, spent), (*price.notes, *((universe.note,) if universe else ()))
+    return plan, _calibration(protected, price, float(delta)), (*price.notes, *((universe.note,) if universe else ()))
 
 
 def _calibration(protected: ProtectedSource, price: Price, delta: float) -> Calibration:
@@ -284,6 +303,18 @@ def _calibration(protected: ProtectedSource, price: Price, delta: float) -> Cali
     held = float(budget.delta) if budget.accountant == "zcdp" else delta
     charge = charge_for(price.events, delta=held, accountant=budget.accountant)
     return Calibration(price.mechanism, () if price.scale is None else (price.scale,), charge, "basic")
+
+
+@contextmanager
+def _named(parameters: Mapping[str, Any]) -> Iterator[None]:
+    """Name the argument where a method finds that its noise scale is out of range."""
+    try:
+        yield
+    except ArgumentError as error:
+        if error.argument != "scale":
+            raise
+        expected = "is too small: the noise would pass the largest scale, 2^40; ask for more, for fewer sets or fewer rows per unit"
+        raise ArgumentError("epsilon", parameters["epsilon"], expected) from None
 
 
 def exact_epsilon(parameters: Mapping[str, Any]) -> Fraction:
@@ -297,18 +328,25 @@ def contract_of(protected: ProtectedSource, domain: Domain) -> Contract:
     return Contract(held.neighbors, held.max_contributions, total_is_public(protected, domain))
 
 
-def _selection_delta(protected: ProtectedSource, given: float | None) -> float:
+def _no_delta(method: Method, parameters: Mapping[str, Any]) -> Fraction:
+    """Refuse a delta that a pure release would not spend."""
+    if parameters["delta"]:
+        raise ArgumentError("delta", parameters["delta"], f"{method.name} spends none: it is epsilon-DP; leave it out")
+    return Fraction(0)
+
+
+def _selection_delta(protected: ProtectedSource, given: float | None) -> Fraction:
     """Return the delta of a stable selection: a share of the source's under 'zcdp'; under 'basic' it has to be named."""
     budget = protected.protection.budget
     if given is not None:
-        return given
+        return Fraction(repr(given))
     if budget.accountant == "zcdp":
-        return float(selection_delta(budget.delta))
+        return Fraction(selection_delta(budget.delta))
     raise ArgumentError("delta", None, "under the 'basic' accountant name what a selection may spend, e.g. delta := 1e-10")
 
 
 def select(declared: Domain, columns: list[str] | None) -> Domain:
-    """Return the domain of the wanted columns (all declared ones by default), matching names as DuckDB does."""
+    """Return the domain of the wanted columns (all declared ones by default), which are spelled as the source does."""
     if columns is None:
         if not declared.attributes:
             raise DomainError(
@@ -316,8 +354,7 @@ def select(declared: Domain, columns: list[str] | None) -> Domain:
                 "or lower, upper, bins declares one"
             )
         return declared
-    spelled = {name.casefold(): name for name in declared.names}
-    return declared.select([spelled.get(name.casefold(), name) for name in columns])
+    return declared.select(columns)
 
 
 def _measurement(method: Method | None, domain: Domain, parameters: Mapping[str, Any]) -> MeasurementPlan:

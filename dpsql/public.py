@@ -50,11 +50,11 @@ def column_values(context: Context, argument: str, taken: object, most: int) -> 
 def table_values(context: Context, argument: str, taken: str, most: int) -> list[str]:
     """Return the distinct values of a public table of one column, or of 'table.column'; as `column_values`."""
     try:
-        found = _public(context, argument, taken, taken)
+        find_table(context.cursor, taken, database=context.database, schema=context.schema)
     except ArgumentError:
-        if "." not in taken:
-            raise
-        return column_values(context, argument, taken, most)
+        if "." in taken:
+            return column_values(context, argument, taken, most)
+    found = _public(context, argument, taken, taken)
     columns = relation_columns(context.cursor, found)
     if len(columns) != 1:
         raise ArgumentError(argument, taken, f"that table has columns {[c.name for c in columns]!r}: say which, as 'table.column'")

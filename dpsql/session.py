@@ -133,6 +133,7 @@ def open_context(instance: Instance, database: str, schema: str) -> Iterator[Con
     """Open a cursor for one call and close it afterwards."""
     cursor = instance.cursor()
     try:
+        cursor.execute("SET SESSION default_collation = ''")  # a global one would count different texts, and units, together
         yield Context(instance, cursor, database, schema)
     finally:
         cursor.close()

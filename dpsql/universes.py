@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpsql import arguments, public
+from dpsql import arguments, encoding, public, sqltypes
+from dpsql.declare import category_text
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms import words
 from dpsql.mechanisms.pattern import Pattern
@@ -17,6 +18,8 @@ from dpsql.source import OutputColumn
 
 PATTERN = "pattern:"
 MAX_WORDS = 5_000_000
+MAX_SIZE = 10**300
+_CAST = "cast it to VARCHAR in a view, or leave it out"
 _EXPECTED = "a public table of words, 'table.column', a list of texts, or 'pattern:[A-Z]{2}[0-9]{4}' is required"
 
 
@@ -56,18 +59,28 @@ def resolve(context: Context, protected: ProtectedSource, column: OutputColumn, 
     -------
     Public tables and declarations alone; no protected row is read.
     """
-    size = arguments.integer(options, "domain_size", 1, 10**300)
+    size = arguments.integer(options, "domain_size", 1, MAX_SIZE)
     separator = options.get("separator", "-")
     if not isinstance(separator, str):
         raise ArgumentError("separator", separator, "a text is required, e.g. '-' between the words of a pair")
     taken = options.get("domain")
     declared = _declared(protected, column)
+    is_text = sqltypes.parse(column.sql_type).family == "text"
     if isinstance(taken, str) and taken.startswith(PATTERN):
         pattern = taken.removeprefix(PATTERN)
+        if not is_text:
+            raise ArgumentError("domain", taken, f"a pattern is for text, column {column.name!r} is {column.sql_type}; {_CAST}")
+        if Pattern(pattern).size > MAX_SIZE and size is None:
+            raise ArgumentError("domain", taken, "has more than 10^300 members; give a shorter pattern, or domain_size")
         found = words.Universe(declared, Pattern(pattern), size)
         return Resolved(found, [taken, declared, size], f"the universe: texts like {pattern}")
     listed = _words(context, taken)
-    said = [hashlib.sha256("\0".join(listed).encode()).hexdigest(), len(listed)]
+    if not is_text:
+        if size is not None and size > len(listed) + len(declared):
+            expected = f"tuples of words are text, column {column.name!r} is {column.sql_type}; {_CAST}"
+            raise ArgumentError("domain_size", size, expected)
+        listed = encoding.canonical_categories(context.cursor, column.sql_type, listed)
+    said = [hashlib.sha256(json.dumps(listed).encode()).hexdigest(), len(listed)]
     members = words.from_list(listed, size, separator, declared)
     kind = "the words of the list"
     if members.size > len(listed) + len(declared):
@@ -79,12 +92,12 @@ def resolve(context: Context, protected: ProtectedSource, column: OutputColumn, 
 def _words(context: Context, taken: object) -> list[str]:
     if isinstance(taken, str) and taken.strip():
         listed = public.table_values(context, "domain", taken, MAX_WORDS)
-    elif isinstance(taken, Sequence) and not isinstance(taken, str) and all(isinstance(item, str) for item in taken):
-        listed = list(dict.fromkeys(taken))
+    elif isinstance(taken, Sequence) and not isinstance(taken, str) and all(isinstance(item, (str, int, float)) for item in taken):
+        listed = list(dict.fromkeys(category_text(item) for item in taken))
     else:
         raise ArgumentError("domain", taken, _EXPECTED)
     if not 0 < len(listed) <= MAX_WORDS:
-        raise ArgumentError("domain", str(taken)[:80], f"from 1 to {MAX_WORDS} words can be listed; pairs of words need not be")
+        raise ArgumentError("domain", str(taken)[:80], f"holds {len(listed)} words; from 1 to {MAX_WORDS} are possible")
     return listed
 
 

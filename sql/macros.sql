@@ -15,7 +15,7 @@ FROM query('FROM ' || __dp_call('protect', to_json({'__database': current_databa
 -- discover := true the list of values is bought (stable selection), charged once per release.
 -- Gives one row: the attribute, as dp_domain shows it.
 CREATE OR REPLACE MACRO dp_declare(source, "column", lower := NULL, upper := NULL, bins := NULL, edges := NULL,
-    categories := NULL, categories_from := NULL, nullable := NULL, outside := 'clamp', discover := false, epsilon := NULL,
+    categories := NULL, categories_from := NULL, nullable := NULL, outside := NULL, discover := false, epsilon := NULL,
     delta := NULL, release := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('declare', to_json({'__database': current_database(), '__schema': current_schema(),
     'source': source, 'column': "column", 'lower': lower, 'upper': upper, 'bins': bins, 'edges': edges,

@@ -11,14 +11,16 @@ from dpsql.methods.dp_prior import DpPrior, SmoothedHistogram
 from dpsql.methods.empirical_cdf import EmpiricalCdf
 from dpsql.methods.gaussian_copula import GaussianCopula
 from dpsql.methods.laplace_sanitizer import LaplaceSanitizer, PerturbedHistogram
+from dpsql.methods.latent_class import LatentClass
 from dpsql.methods.modips import Modips
 from dpsql.methods.multinomial_dirichlet import BetaBinomial, MultinomialDirichlet
 from dpsql.methods.stable_selection import StableSelection
 from dpsql.methods.weak_domain import WeakDomain
 
-DEFAULT = "gaussian_copula"
+DEFAULT = "latent_class"
 _METHODS: tuple[Method, ...] = (
     GaussianCopula(),
+    LatentClass(),
     LaplaceSanitizer(),
     PerturbedHistogram(),
     MultinomialDirichlet(),

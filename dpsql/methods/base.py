@@ -303,7 +303,7 @@ class OpenMethod(Method, Protocol):
     universe: bool
     """Whether it needs a public universe that values may come from (``domain``)."""
 
-    def price(self, contract: Contract, epsilon: Fraction, delta: float, options: Mapping[str, Any], size: int) -> Price:
+    def price(self, contract: Contract, epsilon: Fraction, delta: Fraction, options: Mapping[str, Any], size: int) -> Price:
         """Return events and parameters of a release; ``size`` is the number of members of the universe (0: there is none).
 
         Raises

@@ -23,17 +23,18 @@ from dpsql.domain import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
 from dpsql.methods.blas import one_blas_thread
-from dpsql.methods.mixture_fit import Mixture, Targets, average, fit_mixture, pull_strength, targets
+from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pull_strength
 from dpsql.methods.mixture_rows import mixture_rows, sweeps
+from dpsql.methods.mixture_targets import Targets, targets
 
-_RESTARTS = 4
-_WORK = 2e11
-"""Floating-point operations that a fit may take before it makes do with fewer classes: some five seconds of one core."""
+_RESTARTS, _THREADS = 4, 2
+_WORK = 2.2e11
+"""Floating-point operations that all restarts may take before fewer are made, with fewer classes: some five seconds."""
 
-_FEWEST_CLASSES, _USUAL_CLASSES, _MOST_CLASSES = 64, 128, 512
+_FEWEST_CLASSES, _LARGEST_FEWEST, _USUAL_CLASSES, _MOST_CLASSES = 64, 256, 128, 512
 _FEWEST_STEPS, _MOST_STEPS = 300, 1000
 _ONE_WAY_SHARE = 20.0
-"""Of the privacy loss to one-way tables: one part in this many and one, if that is more than an equal share."""
+"""Two-way tables get at most this many times the privacy loss of the one-way tables."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class LatentClass:
         steps : gradient steps of a fit, 1 to 100,000; 'auto' takes more where noise is smaller.
         pull : how strongly classes are pulled towards the one-way tables, relative to the rule for this noise, 0 to 1000.
         one_way_weight : privacy loss (rho) of a one-way table relative to a two-way table, 0 to 1000; 'auto' gives one
-        eighth of the whole to the one-way tables, and at least 1 to each; 0 measures none (where there are two
-        attributes or more).
+        part in 21 of the whole to the one-way tables, and more to an attribute whose two-way tables are too large to tell
+        much about it; 0 measures none (where there are two attributes or more).
     """
 
     name = "latent_class"
@@ -98,13 +99,11 @@ class LatentClass:
         m = len(domain.attributes)
         if not m:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
-        weight = chosen["one_way_weight"]
-        if weight == "auto":
-            weight = max((m - 1) / 2.0, 1.0) / _ONE_WAY_SHARE
-        singles = [(i,) for i in range(m)] if weight > 0.0 or m == 1 else []
+        given = _one_way_weights(domain.sizes) if chosen["one_way_weight"] == "auto" else (float(chosen["one_way_weight"]),) * m
+        weights = (1.0,) if m == 1 else tuple(weight for weight in given if weight > 0.0)
+        singles = [(i,) for i in range(len(weights))]
         pairs = [(i, j) for i in range(m) for j in range(i + 1, m)]
-        weights = (float(weight) or 1.0,) * len(singles) + (1.0,) * len(pairs)
-        return MeasurementPlan((*singles, *pairs), weights)
+        return MeasurementPlan((*singles, *pairs), (*weights, *(1.0,) * len(pairs)))
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
         """Return the measured domain: rows have its columns."""
@@ -146,14 +145,15 @@ class LatentClass:
     def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that fitting and drawing take on two cores.
 
-        The noise is not known here: as many classes and steps as the largest noise-free fit takes. Post-processing of
+        The noise is not known here: n / sigma = 1000 is assumed. Post-processing of
         public sizes.
         """
         chosen = {**self.options, **options}
         columns, m = sum(sizes), len(sizes)
-        classes, steps = _schedule(columns, 1000.0, chosen)
-        fit = steps * _RESTARTS / 2 * (4e-11 * columns**2 * classes + 1.2e-8 * columns**2 + 2.5e-8 * columns * classes)
-        draw = rows * m * 3e-7 + min(rows, 1 << 16) * sweeps(rows, m) * m**2 * 7e-8
+        classes, steps, restarts = _schedule(sizes, 1000.0, chosen)
+        step = 4e-11 * columns**2 * classes + 8e-9 * columns**2 + 1.5e-8 * columns * classes
+        fit = steps * -(-restarts // _THREADS) * step
+        draw = rows * m * 3e-7 + rows * sweeps(rows, m) * m**2 * 1.2e-8
         return fit + draw, 1e-6 * (80.0 * columns**2 + 60.0 * columns * classes) + 1e-6 * min(rows, 1 << 16) * m * 100
 
     def sample(self, model: LatentClassModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
@@ -203,27 +203,41 @@ class LatentClass:
         return chosen
 
 
-def _schedule(columns: int, strength: float, chosen: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the number of classes and steps of one fit, from public sizes, n / sigma and options."""
+def _one_way_weights(sizes: Sequence[int]) -> tuple[float, ...]:
+    """Return the weight of each one-way table, from public sizes.
+
+    The row sums of a two-way table with an attribute of c codes have c times the variance of a cell. So two-way tables
+    of equal noise together have sum_j 1 / c_j times the precision of one cell; what is missing to 1 is measured.
+    """
+    least = (len(sizes) - 1) / 2.0 / _ONE_WAY_SHARE
+    known = sum(1.0 / size for size in sizes)
+    return tuple(max(least, 1.0 - (known - 1.0 / size)) for size in sizes)
+
+
+def _schedule(sizes: Sequence[int], strength: float, chosen: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the number of classes, steps and restarts, from public sizes, n / sigma and options."""
     steps, classes = chosen["steps"], chosen["classes"]
     if steps == "auto":
         steps = round(min(max(20.0 * strength**0.5, _FEWEST_STEPS), _MOST_STEPS))
+    work = 4.0 * sum(sizes) ** 2 * steps  # of one class
     if classes == "auto":
-        wanted = min(max(8.0 * strength**0.5, _USUAL_CLASSES), _MOST_CLASSES)
-        classes = round(max(min(wanted, _WORK / (4.0 * columns**2 * steps * _RESTARTS)), _FEWEST_CLASSES))
-    return classes, steps
+        # An attribute that follows from another one needs a class for each of its values.
+        fewest = min(max(*sizes, _FEWEST_CLASSES), _LARGEST_FEWEST)
+        wanted = max(8.0 * strength**0.5, _USUAL_CLASSES, fewest)
+        classes = round(max(min(wanted, _MOST_CLASSES, _WORK / work), fewest))
+    restarts = int(min(max(_WORK / (work * classes), 1.0), _RESTARTS))
+    return classes, steps, restarts
 
 
 def _fitted(given: Targets, chosen: Mapping[str, Any]) -> Mixture:
     """Fit from several starts and average. Independent columns where no two-way table was measured."""
     if given.strength == 0.0:
         return Mixture(np.ones(1), given.one_way[:, None])
-    columns = given.one_way.size
-    classes, steps = _schedule(columns, given.strength, chosen)
-    pull = chosen["pull"] * pull_strength(len(given.sizes), columns, given.strength)
+    classes, steps, restarts = _schedule(given.sizes, given.strength, chosen)
+    pull = chosen["pull"] * pull_strength(len(given.sizes), given.one_way.size, given.strength)
 
     def fit(seed: int) -> Mixture:
         return fit_mixture(given, classes=classes, steps=steps, pull=pull, seed=seed)
 
-    with ThreadPoolExecutor(2) as pool:
-        return average(list(pool.map(fit, range(_RESTARTS))))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return average(list(pool.map(fit, range(restarts))))

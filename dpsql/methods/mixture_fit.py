@@ -13,13 +13,13 @@ best estimate of the one-way tables from all released tables and i runs over att
 of a row tells about the row: the fit pays lambda for every nat of it, so that noise is not worth explaining. Three
 rules, functions of public sizes and released numbers alone, set everything:
 
-* `pull_strength`: lambda = 0.216 (m D)^0.4 (n / sigma)^0.7 for m attributes. Noise pulls at a class with a force that
-  grows like n / sigma and with the number of tables; a larger table in units of noise can bear somewhat less.
+* `pull_strength`: lambda = 0.62 m^0.7 D^0.15 (n / sigma)^0.6 for m attributes. Noise pulls at a class with a force that grows
+  like n / sigma and with the number of tables; a larger table in units of noise can bear somewhat less.
 * r_i grows as attribute i depends less on the class, r_i ~ (I_i + 0.05)^(-1/2) with I_i its part of the last sum,
   normalised so that the total penalty stays: an attribute that looks independent should be, one that does not should be
   left alone.
 * The penalty biases strong dependence towards independence. Where a cell of the model misses the noisy one by more than
-  2.5 sigma, what exceeds 2.5 sigma is added to the target, once during the fit.
+  2 sigma, what exceeds 2 sigma is added to the target, once during the fit.
 
 Adam in float32, rate falling as a cosine. The average of fits from different fixed starts is itself a mixture.
 
@@ -32,68 +32,25 @@ residual back.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.consistency import noise_variance, simplex_projection
-from dpsql.errors import ArgumentError
-from dpsql.methods.base import Clique, Statistics
+from dpsql.methods.mixture_targets import Targets
 
 FloatArray = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 IndexArray = npt.NDArray[np.intp]
 
-_SMALLEST_VARIANCE = 1e-6
-"""Stands for the variance of a table without noise."""
-
-_LARGEST_STRENGTH = 1e4
-"""Of n / sigma: beyond it the error of the model itself is larger than the noise, and float32 ends."""
-
 _SMALLEST_SHARE = 1e-7
-_RESIDUAL_FROM = 2.5
-_RESIDUAL_AT = 0.6
+_RESIDUAL_FROM = 2.0
+_RESIDUAL_AT = 0.4
 _REWEIGHT_FROM, _REWEIGHT_EVERY, _REWEIGHT_OFFSET = 0.3, 10, 0.05
-_FIRST_MOMENT, _SECOND_MOMENT, _RATE, _START_DEVIATION = 0.9, 0.99, 0.1, 0.5
+_FIRST_MOMENT, _SECOND_MOMENT, _RATE, _START_DEVIATION = 0.9, 0.99, 0.2, 0.5
 _TINY = 1e-12
-
-
-@dataclass(frozen=True)
-class Targets:
-    """What a mixture is fitted to.
-
-    Parameters
-    ----------
-    sizes : tuple of int, length m
-    rows : float
-        Number of rows: public, or the estimate of all tables; at least 0.
-    strength : float
-        n / sigma of the two-way tables (root mean square of the cells), at most 1e4; 0 where there are none.
-    one_way : ndarray, shape (D,)
-        Shares of each attribute's codes, from all tables; non-negative, sum 1 over each attribute.
-    pairs : ndarray of float32, shape (D, D)
-        Y: noisy shares of pairs of codes of different attributes, symmetric; 0 where not measured.
-    pair_weights : ndarray of float32, shape (D, D)
-        S / max(strength^2, 1); 0 where not measured, and between codes of one attribute.
-    singles, single_weights : ndarray of float32, shape (D,)
-        y and s / max(strength^2, 1) of the one-way tables that were measured.
-
-    Notes
-    -----
-    Privacy: post-processing.
-    """
-
-    sizes: tuple[int, ...]
-    rows: float
-    strength: float
-    one_way: FloatArray
-    pairs: Float32
-    pair_weights: Float32
-    singles: Float32
-    single_weights: Float32
 
 
 @dataclass(frozen=True)
@@ -115,76 +72,16 @@ class Mixture:
 def pull_strength(attributes: int, columns: int, strength: float) -> float:
     """Return lambda for m attributes, D one-hot columns and n / sigma = `strength`.
 
-    The form follows from how the noise's pull on a class grows; the numbers were fitted to public tables of 10 to 100
+    The form follows from how the noise's pull on a class grows; the numbers were fitted to tables of 9 to 100
     attributes at several budgets. The error is flat around it: a factor of 1.4 costs about 2 %.
 
     Examples
     --------
     >>> round(pull_strength(15, 227, 540.0))
-    457
+    406
     """
-    return 0.216 * (attributes * columns) ** 0.4 * strength**0.7
-
-
-def targets(statistics: Statistics) -> Targets:
-    """Collect noisy tables of any order as one- and two-way shares with their precisions.
-
-    Parameters
-    ----------
-    statistics : Statistics
-        Larger tables are summed over all pairs of their attributes.
-
-    Returns
-    -------
-    Targets
-
-    Raises
-    ------
-    ArgumentError
-        If a table's shape contradicts the sizes.
-
-    Notes
-    -----
-    Privacy: post-processing.
-    """
-    sizes = tuple(statistics.sizes)
-    variances = _variances(statistics)
-    rows = _total(statistics, variances)
-    scale = max(rows, 1.0)
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
-    columns = int(starts[-1])
-    values, precisions = np.zeros((columns, columns)), np.zeros((columns, columns))
-    singles, single_precisions = np.zeros(columns), np.zeros(columns)
-    one_way = np.zeros((2, columns))
-    for clique, table in statistics.tables.items():
-        counts, precision = np.asarray(table, float), 1.0 / variances[clique]
-        for i, collapsed, share in _collapse(counts, clique, 1):
-            block = slice(starts[i[0]], starts[i[0] + 1])
-            one_way[:, block] += np.stack([precision * share * collapsed, np.full(collapsed.shape, precision * share)])
-            if len(clique) == 1:
-                singles[block] += precision * collapsed
-                single_precisions[block] += precision
-        for (i, j), collapsed, share in _collapse(counts, clique, 2):
-            block = np.s_[starts[i] : starts[i + 1], starts[j] : starts[j + 1]]
-            values[block] += precision * share * collapsed
-            precisions[block] += precision * share
-    values, precisions = values + values.T, precisions + precisions.T
-    shares = [_shares(one_way[:, starts[i] : starts[i + 1]], scale) for i in range(len(sizes))]
-    measured = precisions[precisions > 0.0]
-    strength = min(scale * math.sqrt(float(measured.mean())), _LARGEST_STRENGTH) if measured.size else 0.0
-    unit = max(strength, 1.0) ** 2
-    largest = _LARGEST_STRENGTH**2
-
-    def weights(precision: FloatArray) -> Float32:
-        return (np.minimum(scale**2 * precision, largest) / unit).astype(np.float32)
-
-    def share(total: FloatArray, precision: FloatArray) -> Float32:
-        return (total / np.maximum(precision, np.finfo(float).tiny) / scale).astype(np.float32)
-
-    return Targets(
-        sizes, rows, strength, np.concatenate(shares) if shares else np.zeros(0), share(values, precisions),
-        weights(precisions), share(singles, single_precisions), weights(single_precisions),
-    )  # fmt: skip
+    pull: float = 0.62 * attributes**0.7 * columns**0.15 * strength**0.6
+    return pull
 
 
 def fit_mixture(given: Targets, *, classes: int, steps: int, pull: float, seed: int) -> Mixture:
@@ -335,41 +232,3 @@ def _softmax(logits: npt.NDArray[Any]) -> npt.NDArray[Any]:
     raised = np.exp(logits - logits.max())
     shares: npt.NDArray[Any] = raised / raised.sum()
     return shares
-
-
-def _variances(statistics: Statistics) -> dict[Clique, float]:
-    found = {}
-    for clique, table in statistics.tables.items():
-        expected = tuple(statistics.sizes[i] for i in clique)
-        if np.shape(table) != expected:
-            raise ArgumentError(f"tables[{clique}]", np.shape(table), f"an array of shape {expected}")
-        found[clique] = max(noise_variance(statistics.scales[clique], statistics.mechanism), _SMALLEST_VARIANCE)
-    return found
-
-
-def _total(statistics: Statistics, variances: Mapping[Clique, float]) -> float:
-    """Return the public number of rows, or the precision-weighted mean of the tables' sums, at least 0."""
-    if statistics.total is not None:
-        return float(max(statistics.total, 0))
-    precisions = {clique: 1.0 / (variances[clique] * np.size(table)) for clique, table in statistics.tables.items()}
-    sums = [precisions[clique] * float(np.sum(table, dtype=float)) for clique, table in statistics.tables.items()]
-    return max(math.fsum(sums) / math.fsum(precisions.values()), 0.0) if sums else 0.0
-
-
-def _collapse(counts: FloatArray, clique: Clique, order: int) -> list[tuple[Clique, FloatArray, float]]:
-    """Return the sums of a table over all its attributes but `order`, and their precision relative to a cell's."""
-    found = []
-    picks = [(i,) for i in range(counts.ndim)] if order == 1 else [(i, j) for i in range(counts.ndim) for j in range(i + 1, counts.ndim)]
-    for kept in picks:
-        summed = counts.sum(axis=tuple(axis for axis in range(counts.ndim) if axis not in kept))
-        found.append((tuple(clique[axis] for axis in kept), summed, summed.size / counts.size))
-    return found
-
-
-def _shares(sums: FloatArray, rows: float) -> FloatArray:
-    """Return one attribute's shares from precision-weighted counts and precisions; uniform where nothing was measured."""
-    size = sums.shape[1]
-    if not sums[1].any():
-        return np.full(size, 1.0 / size)
-    estimate = sums[0] / sums[1]
-    return simplex_projection(estimate + (rows - estimate.sum()) / size, rows) / rows

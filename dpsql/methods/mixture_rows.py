@@ -100,7 +100,8 @@ def systematic(shares: FloatArray, total: int, rng: np.random.Generator) -> Inde
     """
     ends = np.floor(np.cumsum(shares) / shares.sum() * total + rng.random()).astype(np.intp)
     ends[-1] = total
-    return np.diff(np.minimum(ends, total), prepend=0)
+    parts: IndexArray = np.diff(np.minimum(ends, total), prepend=0)
+    return parts
 
 
 def class_rows(
@@ -175,7 +176,8 @@ def exchange(
             block = slice(starts[i], starts[i] + count[i])
             for part in range(_BATCHES):
                 _exchange_some(placed, excess, i, block, pairs[:, part::_BATCHES])
-    return placed - starts
+    exchanged: IndexArray = placed - starts
+    return exchanged
 
 
 def _exchange_some(placed: IndexArray, excess: Float32, i: int, block: slice, pairs: IndexArray) -> None:

@@ -32,7 +32,7 @@ class StableSelection(OpenValues):
     options: Mapping[str, Any] = MappingProxyType({})
     universe = False
 
-    def price(self, contract: Contract, epsilon: Fraction, delta: float, options: Mapping[str, Any], size: int) -> Price:
+    def price(self, contract: Contract, epsilon: Fraction, delta: Fraction, options: Mapping[str, Any], size: int) -> Price:
         """Return the event of a selection, the noise scale and the threshold.
 
         Raises
@@ -45,7 +45,7 @@ class StableSelection(OpenValues):
         Privacy: epsilon-DP but for an event of probability at most delta.
         """
         scale, threshold = stable_selection.parameters(epsilon, delta, contract.neighbors, contract.max_contributions)
-        event = SelectionEvent(epsilon, Fraction(delta))
+        event = SelectionEvent(epsilon, delta)
         notes = (f"values that fewer than about {threshold} units hold are likely left out",)
         return Price((event,), "stable_selection", scale, {"scale": str(scale), "threshold": threshold}, notes)
 

@@ -50,7 +50,7 @@ class WeakDomain(OpenValues):
     options: Mapping[str, Any] = MappingProxyType({"domain": None, "domain_size": None, "rho": 0.9, "separator": "-"})
     universe = True
 
-    def price(self, contract: Contract, epsilon: Fraction, delta: float, options: Mapping[str, Any], size: int) -> Price:
+    def price(self, contract: Contract, epsilon: Fraction, delta: Fraction, options: Mapping[str, Any], size: int) -> Price:
         """Return the event, the noise scale and the threshold of a release of this pure epsilon; delta is not used.
 
         Parameters

@@ -49,20 +49,20 @@ def declare(con: duckdb.DuckDBPyConnection, table: str, domain: dict[str, dict])
         dpsql.declare(con, table, column, nullable=False, **spec)
 
 
-def prepare(path: Path, data: Path, neighbors: str) -> duckdb.DuckDBPyConnection:
+def prepare(path: Path, data: Path, neighbors: str, attributes: int = 14) -> duckdb.DuckDBPyConnection:
     con = duckdb.connect(str(path))
     con.execute("CREATE TABLE adult AS FROM read_csv(?, header = true)", [str(data / "adult.csv")])
     dpsql.load(con)
     dpsql.protect(con, "adult", epsilon=1.0, delta=2.0**-30, neighbors=neighbors)
-    declare(con, "adult", json.loads((data / "adult_domain14.json").read_text()))
+    declare(con, "adult", json.loads((data / f"adult_domain{attributes}.json").read_text()))
     return con
 
 
-def one_run(data: Path, mode: str) -> tuple[dict[int, tuple[float, ...]], dict[str, float]]:
+def one_run(data: Path, mode: str, method: str, attributes: int) -> tuple[dict[int, tuple[float, ...]], dict[str, float]]:
     """Return the errors per k and the seconds per stage of one run."""
-    options = {"decoded": "", "published": f", options := {PUBLISHED_OPTIONS}"}[mode]
+    options = f", method := '{method}'" + {"decoded": "", "published": f", options := {PUBLISHED_OPTIONS}"}[mode]
     with tempfile.TemporaryDirectory() as folder:
-        con = prepare(Path(folder) / "adult.duckdb", data, "add_remove")
+        con = prepare(Path(folder) / "adult.duckdb", data, "add_remove", attributes)
         started = time.perf_counter()
         con.execute(f"CREATE TABLE synth AS FROM dp_synthesize('adult', epsilon := 1.0{options})")
         seconds = {"total": time.perf_counter() - started}
@@ -122,17 +122,19 @@ def table(results: list[dict[int, tuple[float, ...]]]) -> dict[int, list[float]]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--method", default="gaussian_copula")
+    parser.add_argument("--attributes", type=int, choices=[14, 15], default=14)
     parser.add_argument("--mode", choices=["decoded", "published"], default="decoded")
     chosen = parser.parse_args()
     data = shared_folder() / "data"
-    runs = [one_run(data, chosen.mode) for _ in range(chosen.runs)]
+    runs = [one_run(data, chosen.mode, chosen.method, chosen.attributes) for _ in range(chosen.runs)]
     medians = table([errors for errors, _ in runs])
-    print(f"Adult, 32,561 rows, 14 attributes, epsilon = 1, delta = 2^-30, {chosen.mode}, median of {chosen.runs} runs, DuckDB {duckdb.__version__}")
+    print(f"Adult, 32,561 rows, {chosen.attributes} attributes, epsilon = 1, delta = 2^-30, {chosen.method}, {chosen.mode}, median of {chosen.runs} runs, DuckDB {duckdb.__version__}")
     header = ("95 % ave", "max", "99 % ave", "max", "100 % ave", "max")
     print(f"{'':22}" + "".join(f"{name:>11}" for name in header) + f"{'TVD':>9}")
     for k, values in medians.items():
         print(f"{k}-way, dpsql".ljust(22) + "".join(f"{v:11.1f}" for v in values[:6]) + "".join(f"{v:9.4f}" for v in values[6:]))
-        for name, figures in PUBLISHED.items():
+        for name, figures in PUBLISHED.items() if chosen.attributes == 14 else ():
             print(f"{k}-way, {name}".ljust(22) + "".join(f"{'' if f is None else f:>11}" for f in figures[k]))
     print("seconds, median: " + ", ".join(f"{name} {median(s.get(name, 0.0) for _, s in runs):.2f}" for name in runs[0][1]))
     return 0

@@ -17,6 +17,7 @@ import pytest
 from sample_tables import DELTA, make_people
 
 import dpsql
+from dpsql.mechanisms import stable_selection, weak_domain
 
 CALLS = [
     "CALL dp_protect('people', epsilon := 2.0, delta := 1e-9)",
@@ -29,6 +30,12 @@ CALLS = [
     "FROM dp_synthesize('people', epsilon := 1.0)",
     "FROM dp_marginals('people', k := 2, epsilon := 0.3)",
     "FROM dp_marginals('SELECT region, sex FROM people WHERE age > 40', k := 1, epsilon := 0.3)",
+    "FROM dp_synthesize('people', method := 'laplace_sanitizer', columns := ['region'], epsilon := 0.05)",
+    "FROM dp_synthesize('people', method := 'dp_prior', columns := ['region'], epsilon := 0.05)",
+    "FROM dp_histogram('people', 'region', epsilon := 0.05, domain := ['north', 'the moon'])",
+    "FROM dp_histogram('people', 'region', epsilon := 0.05, release := 'open')",
+    "FROM dp_plan('people', columns := ['region'], method := 'stable_selection', epsilon := 0.05, release := 'open')",
+    "CALL dp_declare('people', 'region', discover := true, epsilon := 0.05)",
     "FROM dp_plan('people', epsilon := 0.5, release := 'later')",
     "FROM dp_synthesize('people', epsilon := 2.0, release := 'too much')",
     "FROM dp_synthesize('people', epsilon := 0.9)",
@@ -64,7 +71,7 @@ def observe(folder: Path, caplog: pytest.LogCaptureFixture, extra: str | None) -
     for file in sorted((folder / "people.duckdb.dpsql").rglob("*")):
         if file.is_file():
             content = re.sub(rb'"(created|hash)": "[^"]*"', b"", file.read_bytes())
-            seen[re.sub(r"\.[0-9a-f]{16}\.", ".charge.", file.name)] = content  # the hash of an entry holds its time
+            seen[re.sub(r"\.([0-9a-f]{16}|[0-9a-f]{24})\.", ".charge.", file.name)] = content  # the hash of an entry holds its time
     return seen
 
 
@@ -76,12 +83,16 @@ def test_nothing_but_the_noisy_counts_depends_on_a_row(tmp_path, caplog, monkeyp
         return np.arange(counts.size, dtype=np.int64).reshape(counts.shape) % 7
 
     monkeypatch.setattr(noise, "add_noise", blind)
+    for mechanism, name in ((weak_domain, "release"), (stable_selection, "select")):
+        monkeypatch.setattr(mechanism, name, lambda *_: [("north", 7), ("south", 5)])
     seen = []
     for folder, row in (("one", None), ("other", extra)):  # one line of code for both: DuckDB 1.x quotes it
         seen.append(observe(tmp_path / folder, caplog, row) | {"printed": str(capfd.readouterr())})
     one, other = seen
     assert one.keys() == other.keys()
     assert sum(name.endswith(".parquet") for name in one) >= 5
+    for operation in ("histogram", "discover", "synthesize-region"):
+        assert any(f"people-{operation}" in name for name in one), operation
     for name, value in one.items():
         assert scrub(value) == scrub(other[name]), name
 
