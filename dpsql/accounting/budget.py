@@ -22,7 +22,7 @@ from typing import NamedTuple
 from dpsql.accounting.composition import pure_epsilon
 from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, SelectionEvent
 from dpsql.accounting.exact import DELTA_PLACES, PLACES, as_decimal, round_down, round_up, subtract, total
-from dpsql.accounting.gaussian import gaussian_epsilon
+from dpsql.accounting.gaussian import gaussian_epsilon, gdp_of_pure
 from dpsql.accounting.rules import (
     Cost,
     allows,
@@ -328,7 +328,8 @@ def shortfall(budget: Budget, charges: Sequence[Charge], new: Charge) -> Shortfa
 
 
 def _without_gaussian(cost: Cost) -> Cost:
-    return cost._replace(rho=max(Decimal(0), subtract(cost.rho, cost.gaussian_rho)), gaussian_rho=Decimal(0))
+    rest = (max(Decimal(0), subtract(part, cost.gaussian_rho)) for part in (cost.rho, cost.gdp_rho))
+    return cost._replace(rho=next(rest), gaussian_rho=Decimal(0), gdp_rho=next(rest))
 
 
 @dataclass(frozen=True)
@@ -423,7 +424,7 @@ def _affordable_pure(budget: Budget, cost: Cost) -> float:
         return 0.0
     for text in _six_digits(float(left)):
         epsilon = Fraction(text)
-        more = Cost(round_up(rho_of_pure(epsilon)), Decimal(0), round_up(epsilon), Decimal(0))
+        more = Cost(round_up(rho_of_pure(epsilon)), Decimal(0), round_up(epsilon), Decimal(0), round_up(gdp_of_pure(epsilon)))
         if epsilon > 0 and allows(sum_of([cost, more]), budget.epsilon, budget.delta):
             return float(text)
     return 0.0

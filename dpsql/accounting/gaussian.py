@@ -45,6 +45,11 @@ is of the increment over the next mu_i^2 units of time of a Brownian motion with
 transcript is therefore a function of that motion up to time B^2, whose endpoint is sufficient: it is B-GDP (the same
 statement: Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2022). So sums of rho = mu^2/2 are a filter.
 
+**Pure mechanisms.** A mechanism that is epsilon-DP is mu-GDP for mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)), which is
+``gdp_of_pure``: its trade-off curve is above the polygon through (0, 1), (x, x) and (1, 0) with x = 1 / (1 + e^epsilon). The
+curve of mu-GDP goes through the same three points (at its fixed point x it is Phi(-mu / 2) = x) and is convex, so it is below
+the polygon. So the statement on adaptive choice holds for Gaussian and pure mechanisms together.
+
 **Rounding.** Every result is rounded against the caller: delta and epsilon up, mu down. The margin covers the
 rounding of floats.
 
@@ -61,7 +66,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr
+from scipy.special import erfcx, erfinv, log_ndtr, ndtri
 
 from dpsql.accounting.search import check_delta, check_nonnegative, exp_up, largest, smallest
 
@@ -103,6 +108,32 @@ def effective_variance(variance: Fraction) -> Fraction:
     if variance < MINIMUM_VARIANCE:
         raise ValueError(f"variance = {variance}: the discrete Gaussian is accounted for from 1/3 upwards")
     return variance - Fraction(1, 12) - 1 / (36 * variance)
+
+
+def gdp_of_pure(epsilon: Fraction) -> Fraction:
+    """Return mu^2 / 2 for the mu-GDP of an epsilon-DP mechanism, rounded up.
+
+    Parameters
+    ----------
+    epsilon : Fraction, >= 0
+
+    Notes
+    -----
+    Privacy: see the head of this file. About 0.785 epsilon^2 for a small epsilon.
+
+    Examples
+    --------
+    >>> f"{float(gdp_of_pure(Fraction(1, 100))):.6g}"
+    '7.85387e-05'
+    """
+    if epsilon > 700:
+        return epsilon**2  # mu < sqrt(2 epsilon) + 1
+    value = float(epsilon) * (1 + 1e-15)
+    if value < 1:
+        mu = 2 * _SQRT2 * float(erfinv(math.tanh(value / 2)))
+    else:
+        mu = -2 * float(ndtri(1 / (1 + math.exp(value))))
+    return Fraction(mu * (1 + 1e-12)) ** 2 / 2
 
 
 def _log_difference_of_mills(x: float, mu: float) -> float:

@@ -5,8 +5,9 @@ selections (epsilon-DP but for an event of a small probability, ``SelectionEvent
 0.99 (G), 0.004 (M), 0.003 (H, a fifteenth of it for each j) and 0.003 (S). The books fit the budget iff the deltas of
 the selections add up to at most the share S, and one of these holds:
 
-- (G) there are Gaussian events only, and their rho add up to at most the largest rho for which sqrt(2 rho)-GDP
-  implies (epsilon, share G), exactly (``gaussian_mu``);
+- (G) there are no selections, and the rho of the Gaussian events and the mu^2 / 2 of the others, mu as in
+  ``gdp_of_pure``, add up to at most the largest rho for which sqrt(2 rho)-GDP implies (epsilon, share G), exactly
+  (``gaussian_mu``); where there is no Gaussian event, (P) and (M) are asked instead;
 - (P) there is no Gaussian event, and the epsilons of all others add up to at most epsilon;
 - (M) the rho of all events add up to at most the largest rho for which rho-zCDP implies (epsilon, share M)
   (``zcdp_rho``); with selections in the books, (epsilon - s / (1 - s), share M), where s is the share S;
@@ -45,7 +46,7 @@ the pair is a GDP filter (see ``dpsql.accounting.gaussian``): P(E) <= e^((1 - j/
 e^(j/16 epsilon) Q(E) as in (P). The replacement is made on the side of Q: made on the side of P, it would multiply the
 share by e^(j/16 epsilon).
 
-(G) is the GDP filter itself. (M) Without selections: all events are zCDP with at most their rho (a Gaussian event's
+(G) is the GDP filter itself, of Gaussian and pure events together. (M) Without selections: all events are zCDP with at most their rho (a Gaussian event's
 rho is at least its zCDP parameter), so it is a zCDP filter (Feldman & Zrnic 2021). With selections: let K'_i and L'_i
 be K_i and L_i divided by their masses, which lie between 1 - delta_i and 1. They are laws that differ by factors of
 at most e^(epsilon_i) / (1 - delta_i), and log 1/(1 - delta_i) <= delta_i / (1 - delta_i): the rho of a selection is
@@ -74,7 +75,7 @@ from typing import NamedTuple
 
 from dpsql.accounting.events import Event, GaussianEvent, SelectionEvent
 from dpsql.accounting.exact import DELTA_PLACES, as_decimal, limit_down, round_down, round_up, subtract, total, whole
-from dpsql.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from dpsql.accounting.gaussian import gaussian_epsilon, gaussian_mu, gdp_of_pure
 from dpsql.accounting.search import largest
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_epsilon, zcdp_rho
 from dpsql.errors import ArgumentError
@@ -94,18 +95,27 @@ class Cost(NamedTuple):
     """What the rules add up, each rounded up.
 
     ``rho`` of all events (zCDP), ``gaussian_rho`` of the Gaussian ones alone, ``pure_epsilon``, the plain sum of the
-    epsilons of all others (infinite where the events are not known), and ``selection_delta``.
+    epsilons of all others (infinite where the events are not known), ``selection_delta``, and ``gdp_rho``, the mu^2 / 2 of
+    all events but selections (infinite where they are not known).
     """
 
     rho: Decimal
     gaussian_rho: Decimal
     pure_epsilon: Decimal
     selection_delta: Decimal
+    gdp_rho: Decimal = _UNKNOWN
 
     @property
     def gaussian_only(self) -> bool:
         """Whether there is nothing but Gaussian events."""
         return self.pure_epsilon == 0
+
+    @property
+    def gdp(self) -> Decimal:
+        """What rule G adds up; infinite where it is not asked: for selections, and for pure events alone."""
+        if self.gaussian_only:
+            return self.rho
+        return _UNKNOWN if self.selection_delta > 0 or self.pure_only else self.gdp_rho
 
     @property
     def pure_only(self) -> bool:
@@ -123,13 +133,15 @@ def cost_of(rho: Decimal, gaussian: bool, events: Sequence[Event]) -> Cost:
     Decimal('0.400000000000000000000000')
     """
     if gaussian:
-        return Cost(rho, rho, _NOTHING, _NOTHING)
+        return Cost(rho, rho, _NOTHING, _NOTHING, rho)
     if not events:
         return Cost(rho, rho, _UNKNOWN, _NOTHING)
     normal = sum((e.rho for e in events if isinstance(e, GaussianEvent)), Fraction(0))
     pure = sum((e.epsilon * e.count for e in events if not isinstance(e, GaussianEvent)), Fraction(0))
     selections = sum((e.delta * e.count for e in events if isinstance(e, SelectionEvent)), Fraction(0))
-    return Cost(rho, round_up(normal), round_up(pure), round_up(selections, DELTA_PLACES))
+    others = (e for e in events if not isinstance(e, GaussianEvent | SelectionEvent))
+    gdp = normal + sum((gdp_of_pure(e.epsilon) * e.count for e in others), Fraction(0))
+    return Cost(rho, round_up(normal), round_up(pure), round_up(selections, DELTA_PLACES), round_up(gdp))
 
 
 def sum_of(costs: Iterable[Cost]) -> Cost:
@@ -256,7 +268,7 @@ def allows(cost: Cost, epsilon: Decimal, delta: Decimal) -> bool:
     """
     if cost.selection_delta > selection_share(delta):
         return False
-    if cost.gaussian_only and cost.rho <= rho_limit(float(epsilon), float(delta), gaussian=True):
+    if cost.gdp.is_finite() and cost.gdp <= rho_limit(float(epsilon), float(delta), gaussian=True):
         return True
     if cost.pure_only and cost.pure_epsilon <= epsilon:
         return True
@@ -301,6 +313,8 @@ def least_epsilon(cost: Cost, delta: Decimal) -> float:
         return gaussian_epsilon(mu_of(cost.rho), parts.gaussian)
     reduction = float_up(_reduction(delta)) if cost.selection_delta > 0 else 0.0
     found = [math.nextafter(zcdp_epsilon(float_up(cost.rho), parts.mixed) + reduction, math.inf)]
+    if cost.gdp.is_finite():
+        found.append(gaussian_epsilon(mu_of(cost.gdp), parts.gaussian))
     if cost.pure_only:
         return min(float_up(cost.pure_epsilon), *found)
     if cost.pure_epsilon.is_finite():
@@ -315,7 +329,9 @@ def gaussian_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Decimal:
     if cost.selection_delta > selection_share(delta):
         return _NOTHING
     found = [_NOTHING, subtract(_mixed_limit(epsilon, delta, cost.selection_delta > 0), cost.rho)]
-    if cost.gaussian_only:
+    if cost.selection_delta == 0 and cost.gdp_rho.is_finite():
+        found.append(subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.gdp_rho))
+    elif cost.gaussian_only:
         found.append(subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.rho))
     part = _part(cost.pure_epsilon, epsilon)
     if part < PARTS:
@@ -329,6 +345,9 @@ def pure_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Fraction:
         return Fraction(0)
     rest = subtract(_mixed_limit(epsilon, delta, cost.selection_delta > 0), cost.rho)
     found = [pure_epsilon_for(Fraction(rest))] if rest > 0 else [Fraction(0)]
+    if cost.gdp.is_finite() and not cost.pure_only:
+        rest = subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.gdp)
+        found.append(_pure_epsilon_of_gdp(Fraction(rest)) if rest > 0 else Fraction(0))
     if cost.pure_epsilon.is_finite():
         spent = Fraction(cost.pure_epsilon)
         if cost.pure_only:
@@ -336,6 +355,12 @@ def pure_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Fraction:
         fitting = (j for j in range(PARTS - 1, 0, -1) if cost.gaussian_rho <= _split_limit(epsilon, delta, j))
         found.append(Fraction(epsilon) * next(fitting, 0) / PARTS - spent)
     return max(found)
+
+
+def _pure_epsilon_of_gdp(rho: Fraction) -> Fraction:
+    """Return an epsilon whose mechanism costs about ``rho`` under rule G, not more but for the last bits."""
+    found = largest(lambda u: gdp_of_pure(Fraction(math.exp(u))) <= rho, -80.0, 80.0)
+    return Fraction(0) if found is None else Fraction(math.exp(found))
 
 
 def pure_epsilon_for(rho: Fraction) -> Fraction:

@@ -24,7 +24,8 @@ import numpy.typing as npt
 from dpsql.consistency import simplex_projection
 from dpsql.methods.base import IntArray
 from dpsql.methods.blas import one_blas_thread
-from dpsql.methods.mixture_fit import Mixture, Targets, average, fit_mixture, pair_matrix, pull_strength
+from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pair_matrix, pull_strength
+from dpsql.methods.mixture_targets import Targets
 from dpsql.methods.tuple_index import TupleIndex
 
 FloatArray = npt.NDArray[np.float64]
@@ -80,10 +81,7 @@ def estimated_rows(levels: Sequence[Level], index: TupleIndex) -> float:
     for k, level in enumerate(levels, 1):
         first, behind = index.first_tables[k - 1], index.first_tables[k]
         columns = index.columns_of_attributes[level.attributes]
-        if k == 1:
-            table = columns[:, 0]
-        else:
-            table = index.tables_of(index.keys(level.attributes)) - first
+        table = columns[:, 0] if k == 1 else index.tables_of(index.keys(level.attributes)) - first
         cells = np.asarray([end - start for start, end in zip(index.starts[first:behind], index.ends[first:behind], strict=True)])
         found = np.bincount(table, minlength=behind - first)
         complete = found == cells
