@@ -140,7 +140,8 @@ def reported(context: Context, bought: Release) -> Path:
             plan = bought.plan
             method = cast("TupleMethod", methods.get(plan.method or ""))
             keys, counts = method.aggregates(bought.statistics(context.cursor), plan.options)
-            index = tuple_index(plan.domain.sizes, max(len(clique) for clique in plan.cliques))
+            wanted = method.tuples(plan.domain, plan.options)
+            index = tuple_index(wanted.sizes, wanted.length)
             decoding.write_tuples(context.cursor, keys, counts, index, plan.domain, path)
     return path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from dpsql import encoding, methods, noise, tuples, universes
 from dpsql.counting import count_moments, count_tables, count_values
 from dpsql.domain import Domain
 from dpsql.errors import ReleaseError
-from dpsql.methods.base import Counted, DrawnMethod, IntArray, OpenMethod, TupleMethod
+from dpsql.mechanisms.percentile import private_percentile
+from dpsql.methods.base import Counted, DrawnMethod, IntArray, OpenMethod, TupleMethod, TuplePlan
 from dpsql.methods.tuple_index import tuple_index
+from dpsql.methods.tuple_levels import level_scale
 from dpsql.progress import Progress
 from dpsql.protected import ProtectedSource
 from dpsql.relation import identifier
@@ -119,20 +122,51 @@ def _tuples(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: TupleMethod, 
     that nobody has too.
     """
     with progress.stage("count"):
-        total = _count(cursor, codes) if plan.public_total else None
-        index = tuple_index(plan.domain.sizes, max(len(clique) for clique in plan.cliques))
-        scales = [plan.scales[index.first_tables[k - 1]] for k in index.levels]
-        found = []
+        number = _count(cursor, codes)
+        wanted = method.tuples(plan.domain, plan.options)
+        index = tuple_index(wanted.sizes, wanted.length)
+        found, most = [], []
         kept = np.zeros(0, np.int64)
-        for k, scale, threshold in zip(index.levels, scales, method.thresholds(scales, plan.options), strict=True):
+        for k in index.levels:
             keys = tuples.candidates(cursor, index, k, kept)
-            exact = tuples.count_tuples(cursor, codes, index, keys)
+            exact, bound = _level(cursor, codes, plan, wanted, k, keys)
+            scale = plan.scales[index.first_tables[k - 1]]
+            if wanted.empty:
+                scale = level_scale(Fraction(plan.parameters["units"][k - 1]), bound)
             noisy = noise.add_noise(exact, plan.mechanism, scale)
+            kept = keys[noisy > method.threshold(k, scale, plan.options)]
             found.append((keys, noisy))
-            kept = keys[noisy > threshold]
+            most.append(bound)
     keys, flat = (np.concatenate(parts) for parts in zip(*found, strict=True))
     table = index.tables_of(keys)
-    return Measured(flat, [], total, np.stack([table, keys - index.starts[table]]))
+    places = np.stack([table, keys - index.starts[table]])
+    if wanted.empty:
+        rows = np.asarray([number], dtype=np.int64)
+        rows = rows if plan.public_total else noise.add_noise(rows, plan.mechanism, plan.scales[-1])
+        last = np.stack([np.full(1 + len(most), len(index.cliques)), np.arange(1 + len(most))])
+        flat, places = np.concatenate([flat, rows, most]), np.concatenate([places, last], axis=1)
+    return Measured(flat, [], number if plan.public_total else None, places)
+
+
+def _level(
+    cursor: duckdb.DuckDBPyConnection, codes: str, plan: Plan, wanted: TuplePlan, k: int, keys: IntArray
+) -> tuple[IntArray, int]:
+    """Return exact counts of one level's tuples, and the number of them that a row has at most.
+
+    Privacy: the bound is a private percentile, or public; the counts are secret.
+    """
+    index = tuple_index(wanted.sizes, wanted.length)
+    bound = math.comb(len(wanted.sizes), k)
+    if not wanted.empty or plan.parameters["share"] is None:
+        return tuples.count_tuples(cursor, codes, index, keys, wanted.empty), bound
+    name, histogram = tuples.widths(cursor, codes, index, k, keys, wanted.empty)
+    try:
+        share, epsilon, sensitivity = (Fraction(plan.parameters[p]) for p in ("share", "epsilon_percentile", "penalty_sensitivity"))
+        bound = private_percentile(histogram, share, epsilon, sensitivity)
+        salt = secrets.token_hex(16)
+        return tuples.count_bounded(cursor, codes, index, keys, wanted.empty, row_widths=name, most=bound, salt=salt), bound
+    finally:
+        cursor.execute(f"DROP TABLE IF EXISTS {name}")
 
 
 def _open(

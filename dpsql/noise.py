@@ -231,10 +231,10 @@ def geometric(scale: Fraction, count: int) -> IntArray:
     return result
 
 
-def _accepts(gamma: Fraction) -> bool:
+def accepts(gamma: Fraction) -> bool:
     """Return True with probability exp(-gamma), gamma >= 0, in Python integers (Canonne et al., Algorithm 1)."""
     while gamma > 1:
-        if not _accepts(Fraction(1)):
+        if not accepts(Fraction(1)):
             return False
         gamma -= 1
     k = 1
@@ -278,7 +278,7 @@ def _large_gaussian(variance: Fraction, count: int) -> tuple[IntArray, BoolArray
     accepted = _bernoulli_exp(numerators, 2 * variance.numerator)
     for position in far:  # once in 2^64 draws
         a, b = int(j[position]) << shift, int(r[position])
-        accepted[position] = _accepts(Fraction(2 * a * b + b * b) / (2 * variance))
+        accepted[position] = accepts(Fraction(2 * a * b + b * b) / (2 * variance))
     return (j << shift) + r, accepted
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpsql import arguments, methods, sqltypes, universes
-from dpsql.accounting import CALIBRATIONS, MECHANISMS, Calibration, GaussianEvent, calibrate, charge_for, sensitivities
+from dpsql import arguments, methods, sqltypes, tuple_pricing, universes
+from dpsql.accounting import CALIBRATIONS, MECHANISMS, Calibration, calibrate, charge_for, sensitivities
 from dpsql.accounting.rules import selection_delta
 from dpsql.domain import Domain, open_attribute
 from dpsql.errors import ArgumentError, DomainError
 from dpsql.methods.base import Contract, DrawnMethod, MeasurementPlan, Method, OpenMethod, Price, TupleMethod
+from dpsql.methods.tuple_index import tuple_index
 from dpsql.protected import ProtectedSource
 from dpsql.release import Plan
 from dpsql.session import Context
@@ -199,47 +199,30 @@ def _noisy_plan(
 def _tuple_plan(
     protected: ProtectedSource, method: TupleMethod, domain: Domain, measured: MeasurementPlan, parameters: Mapping[str, Any]
 ) -> Planned:
-    """Plan counts of tuples, level by level.
-
-    Privacy: a row is in one cell of every table, whichever cells of it are counted. So the events are those of complete tables, and
-    their noise is fixed here, before anything is released that chooses cells.
-    """
-    held, options = protected.protection, method_options(parameters)
-    contract = contract_of(protected, domain)
+    """Plan counts of tuples, level by level."""
     delta = release_delta(protected, parameters["delta"], "gaussian")
     if not delta:
         raise ArgumentError("delta", delta, "Gaussian noise needs a delta above 0, e.g. delta := 1e-10")
-    _, l2 = sensitivities(held.neighbors, held.max_contributions)
-    epsilon = exact_epsilon(parameters)
-    published = method.scales(domain, epsilon, delta, l2, options)
-    if published is None:
-        calibration = calibrate(
-            mechanism="gaussian",
-            tables=len(measured.cliques),
-            epsilon=parameters["epsilon"],
-            delta=delta,
-            neighbors=held.neighbors,
-            max_contributions=held.max_contributions,
-            accountant=held.budget.accountant,
-            weights=measured.weights,
-        )
-    else:
-        scales = tuple(published[len(clique) - 1] for clique in measured.cliques)
-        events = [GaussianEvent(scale, l2, count) for scale, count in sorted(Counter(scales).items())]
-        charge = charge_for(events, delta=delta, accountant=held.budget.accountant)
-        calibration = Calibration("gaussian", scales, charge, "published")
-    by_level = tuple({len(clique): scale for clique, scale in zip(measured.cliques, calibration.scales, strict=True)}.values())
+    held, options = protected.protection, method_options(parameters)
+    contract = contract_of(protected, domain)
+    wanted = method.tuples(domain, options, parameters["epsilon"], delta)
+    found = tuple_pricing.price(wanted, contract, parameters["epsilon"], delta, held.budget.accountant)
+    index = tuple_index(wanted.sizes, wanted.length)
+    scales = [found.scales[len(clique) - 1] for clique in index.cliques]
     plan = Plan(
         domain=domain,
         cliques=measured.cliques,
-        scales=calibration.scales,
+        scales=(*scales, found.rows_scale) if found.rows_scale is not None else tuple(scales),
         mechanism="gaussian",
         public_total=contract.public_total,
         method=method.name,
         options=options,
+        parameters=found.parameters,
         sparse=True,
     )
-    return plan, calibration, (*measured.notes, *method.notes(domain, by_level, epsilon, delta, l2, options))
+    _, l2 = sensitivities(held.neighbors, held.max_contributions)
+    notes = method.notes(domain, found.scales, parameters["epsilon"], delta, l2, options)
+    return plan, Calibration("gaussian", plan.scales, found.charge, found.calibration), (*measured.notes, *notes)
 
 
 def _drawn_plan(

@@ -17,9 +17,9 @@ from fractions import Fraction
 
 from dpsql.accounting.budget import Charge, charge_for, checked_accountant, checked_guarantee
 from dpsql.accounting.composition import advanced_epsilon_each, pure_epsilon_each
-from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, sensitivities
-from dpsql.accounting.exact import limit_down, whole
-from dpsql.accounting.gaussian import MINIMUM_VARIANCE, effective_variance, gaussian_mu
+from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, sensitivities
+from dpsql.accounting.exact import limit_down, round_up, subtract, whole
+from dpsql.accounting.gaussian import MINIMUM_VARIANCE, effective_variance, gaussian_mu, gdp_of_pure
 from dpsql.accounting.rules import pure_epsilon_for, rho_limit
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_rho
 from dpsql.errors import ArgumentError, CalibrationError
@@ -62,6 +62,7 @@ def calibrate(
     accountant: str = "zcdp",
     calibration: str | None = None,
     weights: Sequence[float] | None = None,
+    beside: Sequence[PureEvent] = (),
 ) -> Calibration:
     """Return the smallest noise for a release of (epsilon, delta), and its cost.
 
@@ -82,6 +83,8 @@ def calibrate(
         'basic' 'exact', which is 'basic' where delta = 0.
     weights : sequence of float, length ``tables``, optional
         Relative shares of rho; Gaussian noise only.
+    beside : sequence of PureEvent, optional
+        What else the release does to the data; Gaussian noise and the default calibration only.
 
     Returns
     -------
@@ -109,6 +112,8 @@ def calibrate(
     ('56.45', 'exact', True)
     """
     checked_mechanism(mechanism)
+    if beside and (mechanism != "gaussian" or calibration not in (None, "exact")):
+        raise ArgumentError("beside", "pure events", "they go beside Gaussian noise with calibration 'exact'")
     checked_accountant(accountant)
     count = whole("tables", tables, "must be a number of tables, at least 1")
     held_epsilon, held_delta = checked_guarantee(epsilon, delta, accountant)
@@ -117,8 +122,9 @@ def calibrate(
     method = methods[0]
     if mechanism == "gaussian":
         limit = _gaussian_limit(held_epsilon, held_delta, accountant, method)
+        limit = subtract(limit, round_up(sum((gdp_of_pure(event.epsilon) * event.count for event in beside), Fraction(0))))
         scales, times = _gaussian_scales(limit, l2, count, weights)
-        events: tuple[Event, ...] = tuple(GaussianEvent(scale, l2, times[scale]) for scale in sorted(times))
+        events: tuple[Event, ...] = (*beside, *(GaussianEvent(scale, l2, times[scale]) for scale in sorted(times)))
     else:
         if weights is not None:
             raise ArgumentError("weights", "a list", "shares of rho exist for mechanism = 'gaussian' only; leave them out")

@@ -93,7 +93,31 @@ def estimated_rows(levels: Sequence[Level], index: TupleIndex) -> float:
     return max(float(np.concatenate(sums) @ weight / weight.sum()), 0.0)
 
 
-def pair_targets(levels: Sequence[Level], index: TupleIndex, total: int | None) -> tuple[Targets, FloatArray]:
+@dataclass(frozen=True)
+class Empty:
+    """Columns with empty cells, which tuples do not show.
+
+    Parameters
+    ----------
+    columns : tuple of int
+    deviation : float
+        Standard deviation of the number of rows.
+    """
+
+    columns: tuple[int, ...] = ()
+    deviation: float = 0.0
+
+    def sizes(self, index: TupleIndex) -> tuple[int, ...]:
+        """Return the number of codes of every column: an empty cell is the last one."""
+        return tuple(size + (i in self.columns) for i, size in enumerate(index.sizes))
+
+
+_NO_EMPTY = Empty()
+
+
+def pair_targets(
+    levels: Sequence[Level], index: TupleIndex, total: int | None, empty: Empty = _NO_EMPTY
+) -> tuple[Targets, FloatArray]:
     """Return what the mixture is fitted to, and the standard errors of the pairs' counts, shape (D, D) (inf: not measured).
 
     Parameters
@@ -101,7 +125,9 @@ def pair_targets(levels: Sequence[Level], index: TupleIndex, total: int | None) 
     levels : sequence of Level
         k = 1, 2, ...; those beyond 3 are not used.
     total : int or None
-        Number of rows where it is public.
+        Number of rows where it is known.
+    empty : Empty
+        Its columns get one more code, for the empty cell; its counts are what is missing to the totals.
 
     Notes
     -----
@@ -116,11 +142,18 @@ def pair_targets(levels: Sequence[Level], index: TupleIndex, total: int | None) 
     single = levels[0].counts.astype(float)
     one_way = np.stack([precision_1 * single, np.full(columns, precision_1)])
     values, precisions = np.zeros((columns, columns)), np.zeros((columns, columns))
+    complete = ~np.isin(np.arange(sizes.size), empty.columns)
     if len(levels) > 1:
-        _add_pairs(levels[1], owner, sizes, values, precisions, one_way)
+        _add_pairs(levels[1], owner, sizes, complete, values, precisions, one_way)
     if len(levels) > 2:
-        _add_triples(levels[2], owner, sizes, values, precisions)
+        _add_triples(levels[2], owner, sizes, complete, values, precisions)
     values, precisions = values + values.T, precisions + precisions.T
+    if empty.columns:
+        one_way, values, precisions = _with_empty(one_way, values, precisions, index, rows, empty)
+        sizes = np.asarray(empty.sizes(index), dtype=np.int64)
+        single, precision = one_way[0] / one_way[1], one_way[1]
+    else:
+        precision = np.full(columns, precision_1)
     scale = max(rows, 1.0)
     measured = precisions[precisions > 0.0]
     strength = min(scale * math.sqrt(float(measured.mean())), _LARGEST_STRENGTH) if measured.size else 0.0
@@ -128,41 +161,87 @@ def pair_targets(levels: Sequence[Level], index: TupleIndex, total: int | None) 
     ends = np.cumsum(sizes)
     shares = [_shares(one_way[:, end - size : end], rows) for size, end in zip(sizes, ends, strict=True)]
     found = Targets(
-        sizes=index.sizes,
+        sizes=tuple(sizes.tolist()),
         rows=rows,
         strength=strength,
         one_way=np.concatenate(shares),
         pairs=(values / np.maximum(precisions, np.finfo(float).tiny) / scale).astype(np.float32),
         pair_weights=(np.minimum(scale**2 * precisions, largest) / unit).astype(np.float32),
         singles=(single / scale).astype(np.float32),
-        single_weights=np.full(columns, min(scale**2 * precision_1, largest) / unit, dtype=np.float32),
+        single_weights=(np.minimum(scale**2 * precision, largest) / unit).astype(np.float32),
     )
     with np.errstate(divide="ignore"):
         return found, 1.0 / np.sqrt(precisions)
 
 
+def _with_empty(
+    one_way: FloatArray, values: FloatArray, precisions: FloatArray, index: TupleIndex, rows: float, empty: Empty
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return single counts, pairs and precisions with an attribute for the empty cell of each such column.
+
+    Its count is the number of rows without those of the column's values; together with another attribute, that attribute's
+    count without those together with the column's values. Variances add up.
+    """
+    sizes = empty.sizes(index)
+    starts = np.cumsum([0, *sizes[:-1]])
+    owner = index.columns_of_attributes
+    old = starts[owner] + np.arange(owner.size) - index.first_attributes[owner]
+    total = sum(sizes)
+    single, variance = np.zeros(total), np.zeros(total)
+    single[old], variance[old] = one_way[0] / one_way[1], 1.0 / one_way[1]
+    pairs, spread = np.zeros((total, total)), np.full((total, total), np.inf)
+    known = precisions > 0.0
+    place = np.ix_(old, old)
+    pairs[place] = np.divide(values, precisions, out=np.zeros_like(values), where=known)
+    spread[place] = np.divide(1.0, precisions, out=np.full_like(values, np.inf), where=known)
+    for i in empty.columns:
+        block = slice(starts[i], starts[i] + sizes[i] - 1)
+        none = starts[i] + sizes[i] - 1
+        single[none] = rows - single[block].sum()
+        variance[none] = empty.deviation**2 + variance[block].sum()
+    for i in empty.columns:
+        block, none = slice(starts[i], starts[i] + sizes[i] - 1), starts[i] + sizes[i] - 1
+        others = np.ones(total, dtype=np.bool_)
+        others[starts[i] : none + 1] = False
+        pairs[others, none] = pairs[none, others] = single[others] - pairs[others, block].sum(axis=1)
+        spread[others, none] = spread[none, others] = variance[others] + spread[others, block].sum(axis=1)
+    precision = 1.0 / spread
+    shares = 1.0 / np.maximum(variance, _SMALLEST_VARIANCE)
+    return np.stack([shares * single, shares]), np.where(precision > 0.0, precision * pairs, 0.0), precision
+
+
 def _add_pairs(
-    level: Level, owner: IntArray, sizes: IntArray, values: FloatArray, precisions: FloatArray, one_way: FloatArray
+    level: Level,
+    owner: IntArray,
+    sizes: IntArray,
+    complete: BoolArray,
+    values: FloatArray,
+    precisions: FloatArray,
+    one_way: FloatArray,
 ) -> None:
-    """Add the measured pairs to the upper triangle, and their sums to the single counts."""
+    """Add the measured pairs to the upper triangle, and their sums over columns without empty cells to the single counts."""
     precision = 1.0 / max(level.scale**2, _SMALLEST_VARIANCE)
     a, b = level.attributes.T
     values[a, b] += precision * level.counts
     precisions[np.triu(owner[:, None] != owner[None, :])] += precision
     for one, other in ((a, b), (b, a)):
-        share = precision / sizes[owner[other]]
+        share = complete[owner[other]] * precision / sizes[owner[other]]
         one_way[0] += np.bincount(one, weights=share * level.counts, minlength=owner.size)
-        seen = np.unique(one * sizes.size + owner[other])
+        seen = np.unique((one * sizes.size + owner[other])[complete[owner[other]]])
         one_way[1] += np.bincount(seen // sizes.size, weights=precision / sizes[seen % sizes.size], minlength=owner.size)
 
 
-def _add_triples(level: Level, owner: IntArray, sizes: IntArray, values: FloatArray, precisions: FloatArray) -> None:
-    """Add the sums of measured triples over one of their columns to the upper triangle."""
+def _add_triples(
+    level: Level, owner: IntArray, sizes: IntArray, complete: BoolArray, values: FloatArray, precisions: FloatArray
+) -> None:
+    """Add the sums of measured triples over one of their columns, without empty cells, to the upper triangle."""
     precision = 1.0 / max(level.scale**2, _SMALLEST_VARIANCE)
     for i, j, summed in ((0, 1, 2), (0, 2, 1), (1, 2, 0)):
-        pair = level.attributes[:, i] * owner.size + level.attributes[:, j]
-        column = owner[level.attributes[:, summed]]
-        values += np.bincount(pair, weights=precision / sizes[column] * level.counts, minlength=values.size).reshape(values.shape)
+        usable = complete[owner[level.attributes[:, summed]]]
+        pair = (level.attributes[:, i] * owner.size + level.attributes[:, j])[usable]
+        column = owner[level.attributes[usable, summed]]
+        counts = precision / sizes[column] * level.counts[usable]
+        values += np.bincount(pair, weights=counts, minlength=values.size).reshape(values.shape)
         seen = np.unique(pair * sizes.size + column)
         weights = precision / sizes[seen % sizes.size]
         precisions += np.bincount(seen // sizes.size, weights=weights, minlength=values.size).reshape(values.shape)
@@ -189,9 +268,9 @@ def impossible_pairs(mixture: Mixture, given: Targets, errors: FloatArray) -> Bo
     return found
 
 
-def fit_seeded(levels: Sequence[Level], index: TupleIndex, total: int | None) -> Seeded:
+def fit_seeded(levels: Sequence[Level], index: TupleIndex, total: int | None, empty: Empty = _NO_EMPTY) -> Seeded:
     """Fit the model. Deterministic."""
-    given, errors = pair_targets(levels, index, total)
+    given, errors = pair_targets(levels, index, total, empty)
     columns = given.one_way.size
     nothing = np.zeros((columns, columns), dtype=np.bool_)
     if given.strength == 0.0 or given.rows < 1.0:

@@ -5,8 +5,9 @@ scale that was fixed beforehand. A tuple is kept if its noisy count is above a p
 kept tuples, their counts capped by those of their parts; what is *released* are all noisy counts, so that a sampler need not do
 without what a threshold hides.
 
-Privacy: every row is full (NULL is a value of its own), so the number of k-tuples of a row is C(d, k), which is public: no
-percentile of it has to be bought. Everything after the counts is post-processing.
+Privacy: where every row is full (NULL is a value of its own), the number of k-tuples of a row is C(d, k), which is public: no
+percentile of it has to be bought. Where NULL is an empty cell (`empty`), rows differ; then a private percentile bounds that number
+at every level. Everything after the counts is post-processing.
 
 References: [SDS]; [Durfee & Rogers 2019], arXiv:1905.04273.
 """
@@ -26,10 +27,10 @@ import numpy as np
 from dpsql.domain import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods import tuple_levels
-from dpsql.methods.aggregate_model import Level, Seeded, estimated_rows, fit_seeded, schedule
+from dpsql.methods.aggregate_model import Empty, Level, Seeded, estimated_rows, fit_seeded, schedule
 from dpsql.methods.aggregate_published import published_rows
 from dpsql.methods.aggregate_rows import seeded_rows
-from dpsql.methods.base import CodeArray, IntArray, MeasurementPlan, Statistics
+from dpsql.methods.base import CodeArray, IntArray, MeasurementPlan, Statistics, TuplePlan
 from dpsql.methods.mixture_rows import sweeps
 from dpsql.methods.tuple_index import TupleIndex, tuple_index
 
@@ -63,24 +64,30 @@ class AggregateModel:
         All measured counts.
     index : TupleIndex
     total : int or None
-        Number of rows where it is public.
+        Number of rows where it is public, or was measured.
+    missing : Empty
+        Columns with empty cells.
     thresholds : tuple of int
     options : mapping
     empty : tuple of int
         Code of an empty cell of each column in the output domain of the published sampler.
+    bounds : tuple of int
+        Tuples of each level that a row was counted in at most, where rows have empty cells.
     """
 
     levels: tuple[Level, ...]
     index: TupleIndex
     total: int | None
+    missing: Empty
     thresholds: tuple[int, ...]
     options: Mapping[str, Any]
     empty: tuple[int, ...]
+    bounds: tuple[int, ...] = ()
 
     @cached_property
     def seeded(self) -> Seeded:
         """The fitted mixture."""
-        return fit_seeded(self.levels, self.index, self.total)
+        return fit_seeded(self.levels, self.index, self.total, self.missing)
 
     @cached_property
     def reported(self) -> tuple[Aggregates, ...]:
@@ -127,7 +134,10 @@ class AggregateSeeded:
         fabrication_mode : where adaptive: 'uncontrolled', 'progressive', 'balanced', 'minimize', or a rate for each k = 2 ... R.
         sampler : 'dependence_preserving' or 'published'.
         weight_selection_percentile, use_synthetic_counts : of the published sampler.
-        percentile_epsilon_proportion, number_of_records_epsilon_proportion : what published accounting sets aside.
+        empty : where NULL is an empty cell, in no tuple: true for all nullable columns, or a list of them.
+        percentile_percentage : of the tuples that a row has, where cells can be empty; 100 bounds them by C(d, k), for free.
+        percentile_epsilon_proportion, number_of_records_epsilon_proportion : parts of the loss for percentiles and for the number
+        of rows, where cells can be empty; published accounting sets them aside in any case.
     """
 
     name = "aggregate_seeded"
@@ -141,6 +151,8 @@ class AggregateSeeded:
             "sampler": "dependence_preserving",
             "weight_selection_percentile": 95,
             "use_synthetic_counts": False,
+            "empty": False,
+            "percentile_percentage": 99,
             "percentile_epsilon_proportion": 0.01,
             "number_of_records_epsilon_proportion": 0.005,
         }
@@ -169,60 +181,59 @@ class AggregateSeeded:
                 f"there are {columns} columns with a domain, {list(domain.names)!r}, and a tuple has at most one value of each: "
                 f"at most {columns} is required",
             )
-        index = tuple_index(domain.sizes, length)
-        weights = tuple_levels.table_weights(tuple_levels.sigma_proportions(chosen["sigma_proportions"], length), columns)
-        each = tuple(weights[len(clique) - 1] for clique in index.cliques)
-        return MeasurementPlan(index.cliques, each)
+        wanted = self.tuples(domain, chosen)
+        cliques = tuple_index(wanted.sizes, length).cliques
+        return MeasurementPlan((*cliques, ()) if wanted.empty else cliques)
 
-    def scales(
-        self, domain: Domain, epsilon: Fraction, delta: float, l2_sensitivity: float, options: Mapping[str, Any]
-    ) -> tuple[Fraction, ...] | None:
-        """Return the published noise scale of each level, or None for the smallest that the accountant accepts."""
-        if self._checked(options)["accounting"] == "exact":
-            return None
-        return self._published(domain, float(epsilon), delta, l2_sensitivity, options)
-
-    def _published(
-        self, domain: Domain, epsilon: float, delta: float, l2_sensitivity: float, options: Mapping[str, Any]
-    ) -> tuple[Fraction, ...]:
+    def tuples(self, domain: Domain, options: Mapping[str, Any], epsilon: float | None = None, delta: float | None = None) -> TuplePlan:
+        """Return what is counted, and how the loss is split. Privacy: looks at the public domain and options alone."""
         chosen = self._checked(options)
-        split = tuple_levels.published_split(
-            epsilon,
-            delta,
-            tuple_levels.sigma_proportions(chosen["sigma_proportions"], chosen["reporting_length"]),
+        empty = _empty_columns(domain, chosen["empty"])
+        proportions = tuple_levels.sigma_proportions(chosen["sigma_proportions"], chosen["reporting_length"])
+        split = None
+        if chosen["accounting"] == "published" and epsilon is not None and delta is not None:
+            split = _split(epsilon, delta, chosen)
+        percentage = Fraction(str(chosen["percentile_percentage"]))
+        return TuplePlan(
+            sizes=tuple(size - (i in empty) for i, size in enumerate(domain.sizes)),
+            length=chosen["reporting_length"],
+            weights=tuple(p**-2 for p in proportions),
+            empty=empty,
+            percentile=percentage / 100 if empty and percentage < 100 else None,
             percentile_share=chosen["percentile_epsilon_proportion"],
-            records_share=chosen["number_of_records_epsilon_proportion"],
+            rows_share=chosen["number_of_records_epsilon_proportion"],
+            published=split,
         )
-        return tuple_levels.published_scales(split, len(domain.attributes), l2_sensitivity)
 
-    def thresholds(self, scales: Sequence[Fraction], options: Mapping[str, Any]) -> tuple[int, ...]:
-        """Return one threshold per level."""
-        return tuple_levels.thresholds(scales, self._checked(options))
+    def threshold(self, k: int, scale: Fraction, options: Mapping[str, Any]) -> int:
+        """Return the threshold of level k."""
+        return tuple_levels.threshold(k, scale, self._checked(options))
 
     def notes(
-        self,
-        domain: Domain,
-        scales: Sequence[Fraction],
-        epsilon: Fraction,
-        delta: float,
-        l2_sensitivity: float,
-        options: Mapping[str, Any],
+        self, domain: Domain, scales: Sequence[Fraction], epsilon: float, delta: float, l2_sensitivity: float, options: Mapping[str, Any]
     ) -> tuple[str, ...]:
         """Return what the user should know before buying: noise and thresholds of each level, and what published accounting has."""
         chosen = self._checked(options)
-        found = [f"noise of a count, k = 1 to {len(scales)}: sigma {_listed(scales)}"]
+        wanted = self.tuples(domain, chosen)
+        upto = "at most " if wanted.percentile is not None else ""
+        found = [f"noise of a count, k = 1 to {len(scales)}: sigma {upto}{_listed(scales)}"]
         if chosen["accounting"] == "exact":
-            other = self._published(domain, float(epsilon), delta, l2_sensitivity, options)
+            other = tuple_levels.published_scales(_split(epsilon, delta, chosen), len(domain.attributes), l2_sensitivity)
             factor = float(other[0] / scales[0])
             found[0] += f"; accounting := 'published' has {_listed(other)}, larger by a factor of {factor:.3g}"
-        limits = self.thresholds(scales, options)
-        index = tuple_index(domain.sizes, len(scales))
+        index = tuple_index(wanted.sizes, wanted.length)
         for k in range(2, len(scales) + 1):
             first, behind = index.level_keys(k)
-            share = tuple_levels.tail(scales[k - 1], limits[k - 1])
+            limit = self.threshold(k, scales[k - 1], chosen)
+            share = tuple_levels.tail(scales[k - 1], limit)
             found.append(
-                f"k = {k}: reported if above {limits[k - 1]}; of the tuples that are counted and that nobody has, {share:.3g} are "
+                f"k = {k}: reported if above {limit}; of the tuples that are counted and that nobody has, {share:.3g} are "
                 f"expected to be, so at most {share * (behind - first):.6g}"
+            )
+        if wanted.percentile is not None:
+            found.append(
+                f"NULL is an empty cell in {[domain.names[i] for i in wanted.empty]!r}: a row keeps as many of its tuples as a "
+                f"private percentile ({float(100 * wanted.percentile):g}) allows, and noise and thresholds fall with it"
             )
         return tuple(found)
 
@@ -235,12 +246,20 @@ class AggregateSeeded:
     def fit(self, statistics: Statistics, options: Mapping[str, Any]) -> AggregateModel:
         """Return the model of released counts; deterministic. Privacy: post-processing."""
         chosen = self._checked(options)
-        index = tuple_index(statistics.sizes, chosen["reporting_length"])
-        levels, exact = levels_of(statistics, index)
-        empty = statistics.sizes
-        if statistics.domain is not None:
-            empty = tuple(a.size if a.null_code is None else a.null_code for a in statistics.domain.attributes)
-        return AggregateModel(levels, index, statistics.total, self.thresholds(exact, chosen), chosen, empty)
+        domain = statistics.domain
+        wanted = self.tuples(domain, chosen) if domain is not None else TuplePlan(statistics.sizes, chosen["reporting_length"], ())
+        index = tuple_index(wanted.sizes, wanted.length)
+        levels, scales = levels_of(statistics, index)
+        limits = tuple(self.threshold(k, scale, chosen) for k, scale in enumerate(scales, 1))
+        null = statistics.sizes
+        if domain is not None:
+            null = tuple(a.size if a.null_code is None else a.null_code for a in domain.attributes)
+        total, missing = statistics.total, Empty()
+        if wanted.empty:
+            missing = Empty(wanted.empty, 0.0 if total is not None else statistics.scales[()])
+            total = int(_extra(statistics, index)[0]) if total is None else total
+        bounds = tuple(_extra(statistics, index)[1:].tolist()) if wanted.empty else ()
+        return AggregateModel(levels, index, total, missing, limits, chosen, null, bounds)
 
     def aggregates(self, statistics: Statistics, options: Mapping[str, Any]) -> tuple[IntArray, IntArray]:
         """Return keys and counts of the reported tuples, keys ascending. Privacy: post-processing."""
@@ -257,6 +276,8 @@ class AggregateSeeded:
                 share = tuple_levels.tail(Fraction(level.scale), threshold)
                 text += f"; at most {share * len(level.counts):.6g} of them are expected to be tuples that nobody has"
             found.append(text)
+        if model.bounds:
+            found.append(f"a row was counted in at most {', '.join(map(str, model.bounds))} tuples, k = 1 to {len(model.bounds)}")
         return found
 
     def total(self, model: AggregateModel) -> int:
@@ -290,7 +311,7 @@ class AggregateSeeded:
                 percentile=model.options["weight_selection_percentile"],
                 use_synthetic_counts=model.options["use_synthetic_counts"],
             )
-        return seeded_rows(model.seeded, model.index.sizes, rows, rng)
+        return seeded_rows(model.seeded, model.missing.sizes(model.index), rows, rng)
 
     def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in defaults; refuse unknown options and values."""
@@ -310,6 +331,7 @@ class AggregateSeeded:
                 raise ArgumentError(option, chosen[option], f"must be one of {', '.join(map(repr, allowed))}")
         for option, most in (
             ("weight_selection_percentile", 100.0),
+            ("percentile_percentage", 100.0),
             ("percentile_epsilon_proportion", 0.99),
             ("number_of_records_epsilon_proportion", 0.99),
         ):
@@ -322,14 +344,45 @@ class AggregateSeeded:
 def levels_of(statistics: Statistics, index: TupleIndex) -> tuple[tuple[Level, ...], tuple[Fraction, ...]]:
     """Return the measured counts of each level, and its noise scale, from a release (table, cell, count)."""
     table, cell, counts = statistics.blocks
-    keys = index.starts[table] + cell
+    tuples = table < len(index.cliques)
+    keys, counts = index.starts[table[tuples]] + cell[tuples], counts[tuples]
+    units, bounds = statistics.parameters.get("units"), _extra(statistics, index)
     levels, scales = [], []
     for k in index.levels:
         first, behind = np.searchsorted(keys, index.level_keys(k))
-        scale = statistics.scales[index.cliques[index.first_tables[k - 1]]]
-        levels.append(Level(index.attributes(keys[first:behind], k), counts[first:behind], scale))
-        scales.append(Fraction(scale))
+        scale = Fraction(statistics.scales[index.cliques[index.first_tables[k - 1]]])
+        if units is not None:
+            scale = tuple_levels.level_scale(Fraction(units[k - 1]), int(bounds[k]))
+        levels.append(Level(index.attributes(keys[first:behind], k), counts[first:behind], float(scale)))
+        scales.append(scale)
     return tuple(levels), tuple(scales)
+
+
+def _extra(statistics: Statistics, index: TupleIndex) -> IntArray:
+    """Return what is released of rows with empty cells: their number, and the bound of each level."""
+    table, _, counts = statistics.blocks
+    return counts[table == len(index.cliques)]
+
+
+def _empty_columns(domain: Domain, given: object) -> tuple[int, ...]:
+    """Return the positions of the columns whose NULL is an empty cell."""
+    nullable = {a.name.casefold(): i for i, a in enumerate(domain.attributes) if a.nullable}
+    if given is False or given is True:
+        return tuple(nullable.values()) if given else ()
+    if not isinstance(given, (list, tuple)) or not all(isinstance(name, str) and name.casefold() in nullable for name in given):
+        names = [a.name for a in domain.attributes if a.nullable]
+        raise ArgumentError("empty", given, f"must be true, false or a list of nullable columns; there are {names!r}")
+    return tuple(sorted({nullable[name.casefold()] for name in given}))
+
+
+def _split(epsilon: float, delta: float, chosen: Mapping[str, Any]) -> tuple_levels.PublishedSplit:
+    return tuple_levels.published_split(
+        epsilon,
+        delta,
+        tuple_levels.sigma_proportions(chosen["sigma_proportions"], chosen["reporting_length"]),
+        percentile_share=chosen["percentile_epsilon_proportion"],
+        records_share=chosen["number_of_records_epsilon_proportion"],
+    )
 
 
 def _listed(scales: Sequence[Fraction]) -> str:

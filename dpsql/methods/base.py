@@ -247,39 +247,55 @@ class DrawnMethod(Method, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class TuplePlan:
+    """Which tuples of a domain are counted, and how the loss is split.
+
+    Parameters
+    ----------
+    sizes : tuple of int, length d
+        Number of values of each column that tuples are made of.
+    length : int
+        R.
+    weights : tuple of float, length R
+        Share of rho of each level as a whole.
+    empty : tuple of int
+        Positions of columns whose NULL is an empty cell: in no tuple. Rows then differ in their number of tuples.
+    percentile : Fraction or None
+        The private percentile of that number which bounds it, or None where it is bounded by C(d, k).
+    percentile_share, rows_share : float
+        Parts of the loss for percentiles and for the number of rows, where rows have empty cells.
+    published : PublishedSplit or None
+        The published split instead of the weights.
+    """
+
+    sizes: tuple[int, ...]
+    length: int
+    weights: tuple[float, ...]
+    empty: tuple[int, ...] = ()
+    percentile: Fraction | None = None
+    percentile_share: float = 0.0
+    rows_share: float = 0.0
+    published: Any = None
+
+
 class TupleMethod(Method, Protocol):
     """A synthesizer from counts of k-tuples, k = 1 ... R: which tuples are measured is decided level by level.
 
-    Its ``plan`` names all tables of 1 ... R columns, in the order of `dpsql.methods.tuple_index`, every table of a level with the
-    same weight.
+    Its ``plan`` names all tables of 1 ... R columns, in the order of `dpsql.methods.tuple_index`; where rows can have empty cells,
+    the empty table last, which stands for the number of rows and the bounds of each level.
     """
 
-    def scales(
-        self, domain: Domain, epsilon: Fraction, delta: float, l2_sensitivity: float, options: Mapping[str, Any]
-    ) -> tuple[Fraction, ...] | None:
-        """Return the noise scale of each level, or None where the accountant is to find the smallest.
-
-        Parameters
-        ----------
-        epsilon, delta
-            What the release may cost.
-        l2_sensitivity : float
-            Of one table.
-        """
+    def tuples(self, domain: Domain, options: Mapping[str, Any], epsilon: float | None = None, delta: float | None = None) -> TuplePlan:
+        """Return what is counted; with epsilon and delta also the published split, where it was asked for."""
         ...
 
-    def thresholds(self, scales: Sequence[Fraction], options: Mapping[str, Any]) -> tuple[int, ...]:
-        """Return one number per level: a tuple is extended at the next level if its noisy count is above."""
+    def threshold(self, k: int, scale: Fraction, options: Mapping[str, Any]) -> int:
+        """Return the number that a noisy count of level k has to be above for its tuple to be extended."""
         ...
 
     def notes(
-        self,
-        domain: Domain,
-        scales: Sequence[Fraction],
-        epsilon: Fraction,
-        delta: float,
-        l2_sensitivity: float,
-        options: Mapping[str, Any],
+        self, domain: Domain, scales: Sequence[Fraction], epsilon: float, delta: float, l2_sensitivity: float, options: Mapping[str, Any]
     ) -> tuple[str, ...]:
         """Return what ``dp_plan`` says about noise and thresholds of each level."""
         ...

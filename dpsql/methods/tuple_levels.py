@@ -238,6 +238,29 @@ def published_scales(split: PublishedSplit, columns: int, l2_sensitivity: float)
     return tuple(scale_grid(max(scale, smallest)) for scale in needed)
 
 
+def level_scale(unit: Fraction, tuples: int) -> Fraction:
+    """Return the noise scale of a level's counts where a row has at most so many tuples: at least unit sqrt(tuples), on the grid.
+
+    Notes
+    -----
+    Privacy: with sigma >= unit sqrt(D) the level costs no more than one count of noise ``unit``: effective_variance(D v) is at
+    least D effective_variance(v) for D >= 1.
+
+    Examples
+    --------
+    >>> level_scale(Fraction(3), 4) - 6 < Fraction(1, 10**4)
+    True
+    """
+    root = Fraction(math.isqrt(max(tuples, 1) << 80) + 1, 1 << 40)
+    return scale_grid(unit * root)
+
+
+def published_units(split: PublishedSplit, l2_sensitivity: float) -> tuple[Fraction, ...]:
+    """Return the noise of each level per root of the number of tuples, on the sampler's grid."""
+    smallest = math.sqrt(MINIMUM_VARIANCE) * (1 + 1e-9)
+    return tuple(scale_grid(max(sigma * l2_sensitivity, smallest)) for sigma in split.sigmas)
+
+
 @lru_cache(maxsize=256)
 def adaptive_threshold(scale: Fraction, rate: float) -> int:
     """Return the smallest t >= 0 for which integer noise is above t with a chance of at most eta / 2.
@@ -282,23 +305,26 @@ def tail(scale: Fraction, threshold: int) -> float:
     return float(Fraction(sum(highs[threshold + 1 :]) + beyond, whole))
 
 
-def thresholds(scales: Sequence[Fraction], options: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return t_1 ... t_R: a tuple is kept if its noisy count is above.
+def threshold(k: int, scale: Fraction, options: Mapping[str, Any]) -> int:
+    """Return t_k: a tuple is kept if its noisy count is above.
 
     Parameters
     ----------
-    scales : sequence of Fraction, length R
+    k : int
+        The level, 1 ... R.
+    scale : Fraction
+        Of its noise.
     options : mapping
-        ``thresholds`` and ``fabrication_mode``.
+        ``reporting_length``, ``thresholds`` and ``fabrication_mode``.
 
     Notes
     -----
     t_1 = 0: the names of single attributes come from a declared domain, so nothing has to be hidden. Privacy:
     post-processing.
     """
-    length = len(scales)
-    fixed = fixed_thresholds(options["thresholds"], length)
+    if k == 1:
+        return 0
+    fixed = fixed_thresholds(options["thresholds"], options["reporting_length"])
     if fixed is not None:
-        return (0, *fixed)
-    rates = fabrication_rates(options["fabrication_mode"], length)
-    return (0, *(adaptive_threshold(scale, rate) for scale, rate in zip(scales[1:], rates, strict=True)))
+        return fixed[k - 2]
+    return adaptive_threshold(scale, fabrication_rates(options["fabrication_mode"], options["reporting_length"])[k - 2])

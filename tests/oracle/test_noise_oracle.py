@@ -154,7 +154,7 @@ def test_alternating_series() -> None:
         p = math.exp(-gamma)
         assert abs(share - p) <= 4.9 * math.sqrt(p * (1 - p) / 50_000)
     for gamma in (Fraction(0), Fraction(1, 7), Fraction(1), Fraction(5, 2)):
-        share = np.mean([noise._accepts(gamma) for _ in range(4000)])
+        share = np.mean([noise.accepts(gamma) for _ in range(4000)])
         p = math.exp(-gamma)
         assert abs(share - p) <= 4.9 * math.sqrt(p * (1 - p) / 4000)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -209,7 +208,8 @@ def test_the_plan_weighs_levels_and_refuses_nonsense():
     domain = Domain(tuple(Attribute(f"c{i}", "VARCHAR", "categorical", tuple("abcd"[:s]), nullable=False) for i, s in enumerate(SIZES)))
     plan = METHOD.plan(domain, {"reporting_length": 2})
     assert plan.cliques == ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2))
-    assert plan.weights == pytest.approx((1 / 3,) * 3 + (4 / 3,) * 3)
+    weights = METHOD.tuples(domain, {"reporting_length": 2}).weights
+    assert weights == pytest.approx((1, 4))
     for options, match in (
         ({"reporting_length": 4}, "3 columns"),
         ({"reporting_length": 0}, "reporting_length"),
@@ -225,10 +225,9 @@ def test_the_plan_weighs_levels_and_refuses_nonsense():
     ):
         with pytest.raises(ArgumentError, match=match):
             METHOD.plan(domain, options)
-    published_noise = METHOD.scales(domain, Fraction(1), 1e-6, 1.0, {"reporting_length": 2, "accounting": "published"})
-    assert METHOD.scales(domain, Fraction(1), 1e-6, 1.0, {"reporting_length": 2}) is None
-    # sigma_k sqrt(C(3, k)), p = 1, 1/2
-    assert float(published_noise[0] / published_noise[1]) == pytest.approx(2.0, rel=1e-5)
+    split = METHOD.tuples(domain, {"reporting_length": 2, "accounting": "published"}, 1.0, 1e-6).published
+    assert METHOD.tuples(domain, {"reporting_length": 2}, 1.0, 1e-6).published is None
+    assert split.sigmas[0] / split.sigmas[1] == pytest.approx(2.0)
 
 
 def test_a_column_of_one_value():

@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 from scipy.stats import norm
 
+from dpsql.accounting import effective_variance
 from dpsql.errors import ArgumentError
 from dpsql.methods import tuple_levels as levels
 
@@ -104,10 +105,19 @@ def test_integer_thresholds_are_near_the_published_ones():
 
 def test_thresholds_of_a_release():
     scales = (Fraction(30), Fraction(40), Fraction(50))
-    options = {"thresholds": "adaptive", "fabrication_mode": "minimize"}
-    assert levels.thresholds(scales, options) == (0, 103, 129)
-    assert levels.thresholds(scales, {**options, "thresholds": [7, 9]}) == (0, 7, 9)
-    assert levels.thresholds(scales[:1], options) == (0,)
+    options = {"reporting_length": 3, "thresholds": "adaptive", "fabrication_mode": "minimize"}
+    assert [levels.threshold(k, scale, options) for k, scale in enumerate(scales, 1)] == [0, 103, 129]
+    fixed = {**options, "thresholds": [7, 9]}
+    assert [levels.threshold(k, scale, fixed) for k, scale in enumerate(scales, 1)] == [0, 7, 9]
+
+
+def test_a_level_costs_no_more_than_its_unit():
+    """sigma for D tuples: rho = D / (2 effective_variance(sigma^2)) at most 1 / (2 effective_variance(unit^2)), exactly."""
+    for unit in (Fraction(58, 100), Fraction(1), Fraction(6061, 500)):
+        for tuples in (0, 1, 2, 45, 161_700):
+            scale = levels.level_scale(unit, tuples)
+            assert max(tuples, 1) / effective_variance(scale**2) <= 1 / effective_variance(unit**2)
+            assert scale <= unit * Fraction(math.sqrt(max(tuples, 1))) * (1 + Fraction(1, 10**5))
 
 
 def test_weights_give_each_level_its_share():

@@ -1,0 +1,108 @@
+r"""A private percentile over a public range, by the exponential mechanism, drawn exactly.
+
+Every row has a whole number s between 0 and a public bound. With q the wanted share and n rows, the penalty of t is the
+distance of q n from the interval between #{s < t} and #{s <= t}:
+
+    u(t) = max(q n - #{s <= t}, #{s < t} - q n, 0).
+
+It is 0 exactly where t is a q-quantile, ties or not. One row more or fewer changes each of the two counts by 0 or 1 in the
+direction of n, so q n - #{s <= t} moves by q or by q - 1, and the other one likewise: u moves by at most max(q, 1 - q). One row
+exchanged for another moves it by at most 1 (q from one row, 1 - q from the other).
+
+The published scoring [SDS] measures distance from the exact *position* of the percentile, which one row can move by the size of a
+group of ties.
+
+References: McSherry & Talwar (2007) for the mechanism.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from dpsql.entropy import uniform_below
+from dpsql.errors import ArgumentError
+from dpsql.methods.base import IntArray
+from dpsql.noise import accepts
+
+_DRAWS = 64
+
+
+def penalty_sensitivity(share: Fraction, neighbors: str, max_contributions: int) -> Fraction:
+    """Return how far the penalty moves between neighbours.
+
+    Parameters
+    ----------
+    share : Fraction, in [0, 1]
+        q.
+    neighbors : {'add_remove', 'replace_one'}
+    max_contributions : int
+        C, the rows of one unit at most.
+
+    Returns
+    -------
+    Fraction
+        C max(q, 1 - q), or C: a unit takes at most C rows away and brings at most C others, a of them removed and b added move the
+        penalty by at most max(a, b) (q + 1 - q).
+
+    Examples
+    --------
+    >>> penalty_sensitivity(Fraction(99, 100), "add_remove", 2), penalty_sensitivity(Fraction(99, 100), "replace_one", 2)
+    (Fraction(99, 50), Fraction(2, 1))
+    """
+    if neighbors not in ("add_remove", "replace_one"):
+        raise ArgumentError("neighbors", neighbors, "must be 'add_remove' or 'replace_one'")
+    return max_contributions * (max(share, 1 - share) if neighbors == "add_remove" else Fraction(1))
+
+
+def penalties(histogram: IntArray, share: Fraction) -> tuple[IntArray, int]:
+    """Return the penalty of 0, 1, ... times the denominator of the share, and that denominator.
+
+    Parameters
+    ----------
+    histogram : int64 array
+        How many rows have s = 0, 1, ..., bound.
+
+    Examples
+    --------
+    >>> penalties(np.array([0, 3, 0, 1]), Fraction(1, 2))  # q n = 2; one half of the rows have at most 1
+    (array([4, 0, 2, 2]), 2)
+    """
+    upto = np.cumsum(histogram)
+    wanted = share.numerator * int(upto[-1])
+    below = upto - histogram
+    found: IntArray = np.maximum(np.maximum(wanted - share.denominator * upto, share.denominator * below - wanted), 0)
+    return found, share.denominator
+
+
+def private_percentile(histogram: IntArray, share: Fraction, epsilon: Fraction, sensitivity: Fraction) -> int:
+    """Return a private q-quantile of whole numbers in a public range.
+
+    Parameters
+    ----------
+    histogram : int64 array, shape (bound + 1,)
+        How many rows have s = 0, 1, ..., bound; secret.
+    share : Fraction, in [0, 1]
+        q.
+    epsilon : Fraction, > 0
+    sensitivity : Fraction
+        `penalty_sensitivity`.
+
+    Returns
+    -------
+    int
+        t with probability proportional to exp(-epsilon u(t) / (2 sensitivity)).
+
+    Notes
+    -----
+    Privacy: epsilon-DP. Exact: candidates are drawn uniformly and accepted with probability exp(-gamma), decided in integers
+    with entropy from the operating system. The best penalty is taken off all of them, which changes no probability.
+    """
+    penalty, denominator = penalties(histogram, share)
+    penalty = penalty - penalty.min()
+    factor = epsilon / (2 * sensitivity * denominator)
+    while True:
+        for t in uniform_below(histogram.size, _DRAWS).tolist():
+            if accepts(factor * int(penalty[t])):
+                return int(t)
