@@ -110,7 +110,7 @@ class Plan:
         }  # fmt: skip
         return {
             **drawn,
-            **({"sparse": True} if self.sparse else {}),
+            **({"sparse": True, "parameters": dict(self.parameters)} if self.sparse else {}),
             "domain": self.domain.to_json(),
             "tables": _short(self.cliques, len(self.domain.attributes)),
             "scales": runs,

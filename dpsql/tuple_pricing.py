@@ -1,9 +1,9 @@
 """What counts of tuples cost: events and noise scales of every level, fixed before a row is read.
 
-Privacy: which tuples a level counts is a function of what was released before it. Whichever they are, a row is in at most C(d, k) of
-level k's counts, once in each; or in at most Delta_k where rows with empty cells are bounded by a private percentile. So with L2
-sensitivity l2 of one table (C rows a unit; sqrt 2 more under replace_one) a level's is l2 times the root of that number, and noise in
-proportion to it has the same cost whatever Delta_k turns out to be.
+Privacy: which tuples a level counts is a function of what was released before it. Whichever they are, a row is in at most
+C(d, k) of level k's counts, once in each; or in at most Delta_k where rows with empty cells are bounded by a private
+percentile. So with L2 sensitivity l2 of one table (C rows a unit; sqrt 2 more under replace_one) a level's is l2 times the root
+of that number, and noise in proportion to it has the same cost whatever Delta_k turns out to be.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpsql.accounting import Charge, GaussianEvent, PureEvent, calibrate, charge_for, gaussian_mu, sensitivities
+from dpsql.accounting import Charge, Event, GaussianEvent, PureEvent, calibrate, charge_for, gaussian_mu, sensitivities
 from dpsql.mechanisms.percentile import penalty_sensitivity
 from dpsql.methods import tuple_levels
 from dpsql.methods.base import Contract, TuplePlan
@@ -52,7 +52,8 @@ def price(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, a
     ArgumentError, CalibrationError
         No noise of the samplers' range has that guarantee.
     """
-    return _sparse(wanted, contract, epsilon, delta, accountant) if wanted.empty else _full(wanted, contract, epsilon, delta, accountant)
+    priced = _sparse if wanted.empty else _full
+    return priced(wanted, contract, epsilon, delta, accountant)
 
 
 def _full(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str) -> TuplePrice:
@@ -87,7 +88,7 @@ def _sparse(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float,
         units = list(tuple_levels.published_units(published, l2))
         if with_rows:
             units.append(scale_grid(max(l2 * math.sqrt(2.0) / max(published.epsilon_records, 1e-6), 1.0)))
-        events = [*beside, *(GaussianEvent(unit, l2, 1) for unit in units)]
+        events: list[Event] = [*beside, *(GaussianEvent(unit, l2, 1) for unit in units)]
         charge, name = charge_for(events, delta=delta, accountant=accountant), "published"
     else:
         weights = list(wanted.weights)

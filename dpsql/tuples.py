@@ -193,7 +193,7 @@ def _row_keys(codes_table: str, index: TupleIndex, table: int, empty: Collection
     cell = exp.Add(this=cell_index(columns, [index.sizes[i] for i in clique]), expression=start)
     query = exp.select(exp.alias_(exp.column("rowid"), "r"), exp.alias_(cell, "cell"))
     query = query.from_(exp.to_table(exp.to_identifier(codes_table, quoted=True)))
-    return query.where(*_has_values(index, clique, empty)).sql(dialect="duckdb")
+    return str(query.where(*_has_values(index, clique, empty)).sql(dialect="duckdb"))
 
 
 def count_bounded(
@@ -225,8 +225,8 @@ def count_bounded(
     Notes
     -----
     Privacy: exact, secret counts. A row's tuples are kept by the order of a salted hash of (row, tuple): uniformly, without
-    replacement, and whatever other rows there are. So a row is in at most ``most`` counts, once in each: their L2 sensitivity to one
-    row is the root of ``most``.
+    replacement, and whatever other rows there are. So a row is in at most ``most`` counts, once in each: their L2 sensitivity to
+    one row is the root of ``most``.
     """
     token = uuid.uuid4().hex
     narrow = f"__dp_narrow_{token}"
@@ -245,7 +245,8 @@ def count_bounded(
         return counts
     with _registered(cursor, pd.DataFrame({"cell": keys.astype(np.uint64), "place": np.arange(keys.size)})) as known:
         order = f"md5_number_lower(concat_ws(',', '{salt}', r, cell)), cell"
-        ranked = f"SELECT place, row_number() OVER (PARTITION BY r ORDER BY {order}) AS rank FROM ({rows}) JOIN {known} USING (cell)"  # noqa: S608
+        rank = f"row_number() OVER (PARTITION BY r ORDER BY {order}) AS rank"
+        ranked = f"SELECT place, {rank} FROM ({rows}) JOIN {known} USING (cell)"  # noqa: S608
         text = f"SELECT place, count(*) AS n FROM ({ranked}) WHERE rank <= {int(most)} GROUP BY place"  # noqa: S608
         found = guarded(cursor, text).fetchnumpy()
     counts[np.asarray(found["place"], dtype=np.int64)] += np.asarray(found["n"], dtype=np.int64)

@@ -129,10 +129,9 @@ def gdp_of_pure(epsilon: Fraction) -> Fraction:
     if epsilon > 700:
         return epsilon**2  # mu < sqrt(2 epsilon) + 1
     value = float(epsilon) * (1 + 1e-15)
-    if value < 1:
-        mu = 2 * _SQRT2 * float(erfinv(math.tanh(value / 2)))
-    else:
-        mu = -2 * float(ndtri(1 / (1 + math.exp(value))))
+    # Each form where it keeps its digits: 2 Phi(mu/2) - 1 = tanh(epsilon/2), Phi(-mu/2) = 1 / (1 + e^epsilon).
+    small = 2 * _SQRT2 * float(erfinv(math.tanh(min(value, 1.0) / 2)))
+    mu = small if value < 1 else -2 * float(ndtri(1 / (1 + math.exp(value))))
     return Fraction(mu * (1 + 1e-12)) ** 2 / 2
 
 

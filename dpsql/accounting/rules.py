@@ -47,7 +47,8 @@ e^(j/16 epsilon) Q(E) as in (P). The replacement is made on the side of Q: made 
 share by e^(j/16 epsilon).
 
 (G) is the GDP filter itself, of Gaussian and pure events together; that it is not asked for pure events alone only refuses
-more. (M) Without selections: all events are zCDP with at most their rho (a Gaussian event's rho is at least its zCDP parameter), so it is a zCDP filter (Feldman & Zrnic 2021). With selections: let K'_i and L'_i
+more. (M) Without selections: all events are zCDP with at most their rho (a Gaussian event's rho is at least its zCDP
+parameter), so it is a zCDP filter (Feldman & Zrnic 2021). With selections: let K'_i and L'_i
 be K_i and L_i divided by their masses, which lie between 1 - delta_i and 1. They are laws that differ by factors of
 at most e^(epsilon_i) / (1 - delta_i), and log 1/(1 - delta_i) <= delta_i / (1 - delta_i): the rho of a selection is
 that of a pure event of epsilon_i + delta_i / (1 - delta_i). Let P' and Q' be the interactions with K'_i and L'_i. The

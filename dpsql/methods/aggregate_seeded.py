@@ -185,7 +185,9 @@ class AggregateSeeded:
         cliques = tuple_index(wanted.sizes, length).cliques
         return MeasurementPlan((*cliques, ()) if wanted.empty else cliques)
 
-    def tuples(self, domain: Domain, options: Mapping[str, Any], epsilon: float | None = None, delta: float | None = None) -> TuplePlan:
+    def tuples(
+        self, domain: Domain, options: Mapping[str, Any], epsilon: float | None = None, delta: float | None = None
+    ) -> TuplePlan:
         """Return what is counted, and how the loss is split. Privacy: looks at the public domain and options alone."""
         chosen = self._checked(options)
         empty = _empty_columns(domain, chosen["empty"])
@@ -210,7 +212,13 @@ class AggregateSeeded:
         return tuple_levels.threshold(k, scale, self._checked(options))
 
     def notes(
-        self, domain: Domain, scales: Sequence[Fraction], epsilon: float, delta: float, l2_sensitivity: float, options: Mapping[str, Any]
+        self,
+        domain: Domain,
+        scales: Sequence[Fraction],
+        epsilon: float,
+        delta: float,
+        l2_sensitivity: float,
+        options: Mapping[str, Any],
     ) -> tuple[str, ...]:
         """Return what the user should know before buying: noise and thresholds of each level, and what published accounting has."""
         chosen = self._checked(options)
@@ -361,7 +369,8 @@ def levels_of(statistics: Statistics, index: TupleIndex) -> tuple[tuple[Level, .
 def _extra(statistics: Statistics, index: TupleIndex) -> IntArray:
     """Return what is released of rows with empty cells: their number, and the bound of each level."""
     table, _, counts = statistics.blocks
-    return counts[table == len(index.cliques)]
+    found: IntArray = counts[table == len(index.cliques)]
+    return found
 
 
 def _empty_columns(domain: Domain, given: object) -> tuple[int, ...]:

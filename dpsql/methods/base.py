@@ -286,7 +286,9 @@ class TupleMethod(Method, Protocol):
     the empty table last, which stands for the number of rows and the bounds of each level.
     """
 
-    def tuples(self, domain: Domain, options: Mapping[str, Any], epsilon: float | None = None, delta: float | None = None) -> TuplePlan:
+    def tuples(
+        self, domain: Domain, options: Mapping[str, Any], epsilon: float | None = None, delta: float | None = None
+    ) -> TuplePlan:
         """Return what is counted; with epsilon and delta also the published split, where it was asked for."""
         ...
 
@@ -295,7 +297,13 @@ class TupleMethod(Method, Protocol):
         ...
 
     def notes(
-        self, domain: Domain, scales: Sequence[Fraction], epsilon: float, delta: float, l2_sensitivity: float, options: Mapping[str, Any]
+        self,
+        domain: Domain,
+        scales: Sequence[Fraction],
+        epsilon: float,
+        delta: float,
+        l2_sensitivity: float,
+        options: Mapping[str, Any],
     ) -> tuple[str, ...]:
         """Return what ``dp_plan`` says about noise and thresholds of each level."""
         ...
