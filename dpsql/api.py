@@ -199,10 +199,17 @@ def releases(con: duckdb.DuckDBPyConnection, source: str | None = None) -> duckd
 
 
 def evaluate(
-    con: duckdb.DuckDBPyConnection, source: str, synthetic: str, *, max_k: int = 3, queries: int | None = None, seed: int = 7
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    synthetic: str,
+    *,
+    max_k: int = 3,
+    queries: int | None = None,
+    seed: int = 7,
+    report: str = "tables",
 ) -> duckdb.DuckDBPyRelation:
     """Compare a synthetic table with the raw one (``dp_evaluate``). Privacy: NOT PRIVATE, for the custodian only."""
-    return _run(con, "evaluate", source=source, synthetic=synthetic, max_k=max_k, queries=queries, seed=seed)
+    return _run(con, "evaluate", source=source, synthetic=synthetic, max_k=max_k, queries=queries, seed=seed, report=report)
 
 
 def export_release(con: duckdb.DuckDBPyConnection, release: str, path: str) -> duckdb.DuckDBPyRelation:

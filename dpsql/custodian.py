@@ -16,6 +16,8 @@ from dpsql.domain import OUTSIDE, Attribute
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
 from dpsql.evaluate import COLUMNS as EVALUATION_COLUMNS
 from dpsql.evaluate import evaluate as compare
+from dpsql.evaluate_tuples import COLUMNS as TUPLE_COLUMNS
+from dpsql.evaluate_tuples import evaluate_tuples
 from dpsql.ledger import Protection
 from dpsql.planning import select
 from dpsql.protected import ProtectedSource, key_of, ledger_of, resolve
@@ -23,6 +25,7 @@ from dpsql.relation import inline
 from dpsql.session import Context
 from dpsql.source import OutputColumn, find_table, relation_columns
 
+REPORTS = ("tables", "tuples")
 ATTRIBUTE_COLUMNS = {
     "column_name": "VARCHAR",
     "type": "VARCHAR",
@@ -192,13 +195,18 @@ def evaluate(context: Context, given: Mapping[str, Any]) -> str:
     wanted = [a.name for a in domain_.attributes if a.name.casefold() in present]
     if not wanted:
         raise ArgumentError("synthetic", name, f"has none of the declared columns {list(domain_.names)!r}")
+    report = arguments.choice({"report": "tables", **_stated(given)}, "report", REPORTS)
+    longest = arguments.integer({"max_k": 3, **given}, "max_k", 1, 3) or 3
     try:
+        if report == "tuples":
+            found = evaluate_tuples(context.cursor, protected.source.sql, synthetic, domain_.select(wanted), longest)
+            return inline(TUPLE_COLUMNS, found)
         rows = compare(
             context.cursor,
             protected.source.sql,
             synthetic,
             domain_.select(wanted),
-            max_k=arguments.integer({"max_k": 3, **given}, "max_k", 1, 3) or 3,
+            max_k=longest,
             queries=arguments.integer(given, "queries", 1, 10_000_000),
             seed=arguments.integer({"seed": 7, **given}, "seed", 0, 2**62) or 0,
         )
@@ -206,6 +214,10 @@ def evaluate(context: Context, given: Mapping[str, Any]) -> str:
         name = type(error).__name__
         raise DpsqlError(f"dp_evaluate failed ({name}); the text is withheld because it could show a value") from None
     return inline(EVALUATION_COLUMNS, rows)
+
+
+def _stated(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _synthetic(context: Context, name: str) -> tuple[str, set[str]]:

@@ -87,10 +87,10 @@ def evaluate(
     Privacy: NOT PRIVATE. Errors come from raw counts.
     """
     _check(max_k, queries, seed)
-    similar = _synthetic_domain(column_types(cursor, synthetic_sql), domain)
-    name = _both(cursor, source_sql, synthetic_sql, domain, similar)
+    similar = comparable_domain(cursor, synthetic_sql, domain)
+    name = materialise(cursor, source_sql, synthetic_sql, domain, similar)
     try:
-        totals = _fetch(cursor, _pairs(name, ()))
+        totals = fetch_pairs(cursor, pairs_query(name, ()))
         original, synthetic = (int(total[0]) for total in totals[:2])
         rows = []
         for k in range(1, min(max_k, len(domain.sizes)) + 1):
@@ -125,8 +125,9 @@ def chosen_cliques(attributes: int, k: int, queries: int | None, seed: int) -> l
     return [cliques[i] for i in picked]
 
 
-def _synthetic_domain(types: dict[str, str], domain: Domain) -> Domain:
+def comparable_domain(cursor: duckdb.DuckDBPyConnection, synthetic_sql: str, domain: Domain) -> Domain:
     """Return the domain for the synthetic columns, whose types may be close relatives of the original ones."""
+    types = column_types(cursor, synthetic_sql)
     by_name = {name.casefold(): kind for name, kind in types.items()}
     found = []
     for attribute in domain.attributes:
@@ -154,7 +155,7 @@ def _comparable(attribute: Attribute, kind: str) -> bool:
     return attribute.kind == "numeric" and families <= {"integer", "decimal", "float"}
 
 
-def _both(cursor: duckdb.DuckDBPyConnection, source_sql: str, synthetic_sql: str, domain: Domain, similar: Domain) -> str:
+def materialise(cursor: duckdb.DuckDBPyConnection, source_sql: str, synthetic_sql: str, domain: Domain, similar: Domain) -> str:
     """Materialise the codes of both relations in one TEMP table, with a column that is NULL for the original's rows."""
     names: list[str] = []
     both = f"__dp_both_{secrets.token_hex(8)}"
@@ -177,18 +178,19 @@ def _table(name: str) -> exp.Table:
     return exp.to_table(exp.to_identifier(name, quoted=True))
 
 
-def _pairs(name: str, clique: Clique) -> exp.Select:
+def pairs_query(name: str, clique: Clique, where: Sequence[exp.Expression] = ()) -> exp.Select:
     """Return (original, synthetic, cells): how many non-empty cells of one table have this pair of counts."""
     codes = [exp.column(f"c{position}", quoted=True) for position in clique]
     synthetic = exp.Count(this=exp.column(_SYNTHETIC))
     original = exp.Sub(this=exp.Count(this=exp.Star()), expression=synthetic.copy())
     counts = exp.select(exp.alias_(original, "original"), exp.alias_(synthetic, "synthetic"))
-    counts = counts.from_(_table(name)).group_by(*codes)
+    counts = counts.from_(_table(name)).where(*where).group_by(*codes)
     pairs = exp.select("original", "synthetic", exp.alias_(exp.Count(this=exp.Star()), "cells"))
     return pairs.from_(counts.subquery("counts")).group_by("original", "synthetic")
 
 
-def _fetch(cursor: duckdb.DuckDBPyConnection, query: exp.Query) -> list[npt.NDArray[np.int64]]:
+def fetch_pairs(cursor: duckdb.DuckDBPyConnection, query: exp.Query) -> list[npt.NDArray[np.int64]]:
+    """Return the three columns of `pairs_query`. Privacy: exact, secret."""
     fetched = guarded(cursor, query.sql(dialect="duckdb")).fetchnumpy()
     return [np.asarray(fetched[column], dtype=np.int64) for column in ("original", "synthetic", "cells")]
 
@@ -199,9 +201,9 @@ def _row(
     """Return the error row of all tables over these cliques."""
     parts = []
     for start in range(0, len(cliques), _BATCH):
-        queries = [_pairs(name, clique) for clique in cliques[start : start + _BATCH]]
+        queries = [pairs_query(name, clique) for clique in cliques[start : start + _BATCH]]
         union = exp.union(*queries, distinct=False, copy=False) if len(queries) > 1 else queries[0]
-        parts.append(_fetch(cursor, union))
+        parts.append(fetch_pairs(cursor, union))
     a, b, multiplicity = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     scale = original / synthetic if synthetic else 0.0
     errors = np.abs(a - scale * b)

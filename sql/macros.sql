@@ -89,10 +89,11 @@ CREATE OR REPLACE MACRO dp_releases(source := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('releases', to_json({'__database': current_database(), '__schema': current_schema(),
     'source': source})::VARCHAR));
 
--- dp_evaluate: error tables of a synthetic table against the raw one. Privacy status: NOT PRIVATE, for the custodian only.
-CREATE OR REPLACE MACRO dp_evaluate(source, synthetic, max_k := 3, queries := NULL, seed := 7) AS TABLE
+-- dp_evaluate: error tables of a synthetic table against the raw one; report := 'tuples': how well combinations of values are
+-- kept, by their count (bucket, preservation, errors, suppressed, fabricated, leaked). Privacy status: NOT PRIVATE, for the custodian only.
+CREATE OR REPLACE MACRO dp_evaluate(source, synthetic, max_k := 3, queries := NULL, seed := 7, report := 'tables') AS TABLE
 FROM query('FROM ' || __dp_call('evaluate', to_json({'__database': current_database(), '__schema': current_schema(),
-    'source': source, 'synthetic': synthetic, 'max_k': max_k, 'queries': queries, 'seed': seed})::VARCHAR));
+    'source': source, 'synthetic': synthetic, 'max_k': max_k, 'queries': queries, 'seed': seed, 'report': report})::VARCHAR));
 
 -- dp_export: copies a release (noisy statistics and provenance only) to a file that opens on another machine. Free.
 CREATE OR REPLACE MACRO dp_export(release, path) AS TABLE
