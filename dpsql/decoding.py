@@ -285,7 +285,13 @@ def write_cells(cursor: duckdb.DuckDBPyConnection, tables: Mapping[Clique, IntAr
 
 
 def write_tuples(
-    cursor: duckdb.DuckDBPyConnection, keys: IntArray, counts: IntArray, index: TupleIndex, domain: Domain, path: Path
+    cursor: duckdb.DuckDBPyConnection,
+    keys: IntArray,
+    counts: IntArray,
+    index: TupleIndex,
+    domain: Domain,
+    names: Sequence[str],
+    path: Path,
 ) -> None:
     """Write counts of tuples as (columns VARCHAR[], values VARCHAR[], n BIGINT) to one Parquet file.
 
@@ -294,22 +300,29 @@ def write_tuples(
     keys : int64 array
         Ascending.
     index : TupleIndex
-        Over the domain's sizes.
+        Over the domain's values.
+    names : sequence of str
+        What each column is called; a name may come several times.
 
     Notes
     -----
     Privacy: None: post-processing of released counts. Names and values are those of the public domain.
     """
-    _write(cursor, _labelled(_tuple_codes(keys, counts, index), domain, index.length), _labelled_columns(index.length), path)
+    blocks = _labelled(_tuple_codes(keys, counts, index), domain, index.length, names)
+    _write(cursor, blocks, _labelled_columns(index.length), path)
 
 
 def _labelled_columns(order: int) -> list[exp.Expression]:
     return [*(_list_column(p, order, a) for p, a in (("a", "columns"), ("v", "values"))), exp.column("n")]
 
 
-def _labelled(blocks: Iterable[IntArray], domain: Domain, order: int) -> Iterator[pd.DataFrame]:
+def _labelled(
+    blocks: Iterable[IntArray], domain: Domain, order: int, shown_names: Sequence[str] | None = None
+) -> Iterator[pd.DataFrame]:
     """Yield frames of k, n and names a0, ... and labels v0, ..., from blocks (k, n, attribute 0 ..., code 0 ...)."""
-    names = pd.CategoricalDtype(pd.Index(domain.names, dtype=object))
+    called = domain.names if shown_names is None else shown_names
+    names = pd.CategoricalDtype(pd.Index(list(dict.fromkeys(called)), dtype=object))
+    place_of = np.asarray([*(names.categories.get_loc(name) for name in called), -1], dtype=np.int64)
     labels = [attribute.labels() for attribute in domain.attributes]
     texts = list(dict.fromkeys(label for some in labels for label in some if label is not None))
     position = {label: i for i, label in enumerate(texts)}
@@ -321,7 +334,7 @@ def _labelled(blocks: Iterable[IntArray], domain: Domain, order: int) -> Iterato
         for i in range(order):
             column, code = piece[:, 2 + i], piece[:, 2 + order + i]
             shown = np.where(column >= 0, lookup[np.where(column >= 0, starts[column] + code, 0)], -1) if len(lookup) else column
-            arrays[f"a{i}"] = pd.Categorical.from_codes(column, dtype=names)
+            arrays[f"a{i}"] = pd.Categorical.from_codes(place_of[column], dtype=names)
             arrays[f"v{i}"] = pd.Categorical.from_codes(shown, dtype=values)
         yield pd.DataFrame(arrays, copy=False)
 

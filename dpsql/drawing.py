@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import duckdb
 import numpy as np
 
-from dpsql import decoding, methods, release
+from dpsql import decoding, methods, multi_value, release
 from dpsql.books import SCHEMA, Books
 from dpsql.domain import Domain
 from dpsql.errors import ArgumentError, ReleaseError
@@ -106,7 +106,8 @@ def relation(bought: Release, path: Path) -> str:
     """Return the drawn rows in the types of the source, some of which (ENUM, HUGEINT, TIMESTAMP_S) Parquet does not have."""
     if bought.plan.options.get("output") == "one_hot":
         return parquet(path)
-    return f"({decoding.rows_sql(output_domain(bought.plan), path)})"
+    domain = output_domain(bought.plan)
+    return f"({multi_value.joined_sql(decoding.rows_sql(domain, path), domain, bought.plan.options)})"
 
 
 def _name(bought: Release, count: int, seed: int | None) -> str:
@@ -142,7 +143,8 @@ def reported(context: Context, bought: Release) -> Path:
             keys, counts = method.aggregates(bought.statistics(context.cursor), plan.options)
             wanted = method.tuples(plan.domain, plan.options)
             index = tuple_index(wanted.sizes, wanted.length)
-            decoding.write_tuples(context.cursor, keys, counts, index, plan.domain, path)
+            names = multi_value.origins(plan.domain, plan.options)
+            decoding.write_tuples(context.cursor, keys, counts, index, plan.domain, names, path)
     return path
 
 

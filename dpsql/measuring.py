@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from dpsql import encoding, methods, noise, tuples, universes
+from dpsql import encoding, methods, multi_value, noise, tuples, universes
 from dpsql.counting import count_moments, count_tables, count_values
 from dpsql.domain import Domain
 from dpsql.errors import ReleaseError
@@ -45,7 +45,12 @@ class Measured:
 
 def statement(protected: ProtectedSource, plan: Plan) -> str:
     """Return the SELECT that will read the protected rows, to be bound before anything is charged."""
-    return encoding.encode_sql(protected.source.sql, _coded(plan), **_bounding(protected), **_columns(plan))
+    return encoding.encode_sql(_source_sql(protected, plan), _coded(plan), **_bounding(protected), **_columns(plan))
+
+
+def _source_sql(protected: ProtectedSource, plan: Plan) -> str:
+    """Return the source, with columns of several values split."""
+    return multi_value.split_sql(protected.source.sql, plan.domain, plan.options)
 
 
 def _coded(plan: Plan) -> Domain:
@@ -82,7 +87,7 @@ def measure(context: Context, protected: ProtectedSource, plan: Plan, progress: 
     if plan.open:
         encoding.check_types(encoding.column_types(cursor, protected.source.sql), plan.domain)
     with progress.stage("encode"):
-        codes = encoding.encode(cursor, protected.source.sql, _coded(plan), **_bounding(protected), **_columns(plan))
+        codes = encoding.encode(cursor, _source_sql(protected, plan), _coded(plan), **_bounding(protected), **_columns(plan))
     try:
         if methods.is_open(method):
             return _open(context, protected, plan, method, codes, progress)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpsql import arguments, methods, sqltypes, tuple_pricing, universes
+from dpsql import arguments, methods, multi_value, sqltypes, tuple_pricing, universes
 from dpsql.accounting import CALIBRATIONS, MECHANISMS, Calibration, calibrate, charge_for, sensitivities
 from dpsql.accounting.rules import selection_delta
 from dpsql.domain import Domain, open_attribute
@@ -142,6 +142,8 @@ def request(context: Context, protected: ProtectedSource, operation: str, given:
         return Request(operation, release_name(given), parameters, plan, calibration, (), notes)
     declared, left_out = protected.attributes()
     domain = select(declared, parameters["columns"])
+    if methods.counts_tuples(method):
+        domain = multi_value.expanded(domain, method_options(parameters))
     measured = _measurement(method, domain, parameters)
     if not methods.counts_tuples(method) and sum(domain.cells(clique) for clique in measured.cliques) > MAX_CELLS:
         raise DomainError(

@@ -21,9 +21,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.entropy import uniform_below
+from dpsql.entropy import IntArray, uniform_below
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import IntArray
 from dpsql.noise import accepts
 
 _DRAWS = 64

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsql import multi_value
 from dpsql.domain import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods import tuple_levels
@@ -135,6 +136,7 @@ class AggregateSeeded:
         sampler : 'dependence_preserving' or 'published'.
         weight_selection_percentile, use_synthetic_counts : of the published sampler.
         empty : where NULL is an empty cell, in no tuple: true for all nullable columns, or a list of them.
+        multi_value_columns : columns of several values and their delimiters; each value is an attribute, present or empty.
         percentile_percentage : of the tuples that a row has, where cells can be empty; 100 bounds them by C(d, k), for free.
         percentile_epsilon_proportion, number_of_records_epsilon_proportion : parts of the loss for percentiles and for the number
         of rows, where cells can be empty; published accounting sets them aside in any case.
@@ -152,6 +154,7 @@ class AggregateSeeded:
             "weight_selection_percentile": 95,
             "use_synthetic_counts": False,
             "empty": False,
+            "multi_value_columns": None,
             "percentile_percentage": 99,
             "percentile_epsilon_proportion": 0.01,
             "number_of_records_epsilon_proportion": 0.005,
@@ -190,7 +193,7 @@ class AggregateSeeded:
     ) -> TuplePlan:
         """Return what is counted, and how the loss is split. Privacy: looks at the public domain and options alone."""
         chosen = self._checked(options)
-        empty = _empty_columns(domain, chosen["empty"])
+        empty = _empty_columns(domain, chosen)
         proportions = tuple_levels.sigma_proportions(chosen["sigma_proportions"], chosen["reporting_length"])
         split = None
         if chosen["accounting"] == "published" and epsilon is not None and delta is not None:
@@ -373,15 +376,16 @@ def _extra(statistics: Statistics, index: TupleIndex) -> IntArray:
     return found
 
 
-def _empty_columns(domain: Domain, given: object) -> tuple[int, ...]:
-    """Return the positions of the columns whose NULL is an empty cell."""
+def _empty_columns(domain: Domain, chosen: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the positions of the columns whose NULL is an empty cell, those of split columns among them."""
+    given, parts = chosen["empty"], set(multi_value.split(domain, chosen))
     nullable = {a.name.casefold(): i for i, a in enumerate(domain.attributes) if a.nullable}
     if given is False or given is True:
-        return tuple(nullable.values()) if given else ()
+        return tuple(nullable.values()) if given else tuple(sorted(parts))
     if not isinstance(given, (list, tuple)) or not all(isinstance(name, str) and name.casefold() in nullable for name in given):
         names = [a.name for a in domain.attributes if a.nullable]
         raise ArgumentError("empty", given, f"must be true, false or a list of nullable columns; there are {names!r}")
-    return tuple(sorted({nullable[name.casefold()] for name in given}))
+    return tuple(sorted({nullable[name.casefold()] for name in given} | parts))
 
 
 def _split(epsilon: float, delta: float, chosen: Mapping[str, Any]) -> tuple_levels.PublishedSplit:

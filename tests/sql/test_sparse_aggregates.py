@@ -70,7 +70,7 @@ def test_the_percentile_sees_the_number_of_tuples_of_every_row(con, monkeypatch)
     monkeypatch.setattr(measuring, "private_percentile", spy)
     got(con, OPTIONS)
     width = np.asarray([sum(v is not None for v in row) for row in con.execute("FROM t").fetchall()])
-    for k, (histogram, share, epsilon, sensitivity) in enumerate(seen, 1):
+    for k, (histogram, share, _, sensitivity) in enumerate(seen, 1):
         each = np.asarray([len(list(itertools.combinations(range(w), k))) for w in width])
         assert (histogram == np.bincount(each, minlength=histogram.size)).all()
         assert float(share) == 0.99
@@ -165,3 +165,59 @@ def test_what_is_refused(con):
     ):
         with pytest.raises(duckdb.Error, match=match):
             con.execute(f"FROM dp_aggregates('t', reporting_length := 2, epsilon := 1, options := {{{options}}})")
+
+
+@pytest.fixture
+def offences():
+    """Rows with none, one or several values in a text, some not declared; 'fraud' never comes with 'arson'."""
+    connection = duckdb.connect()
+    dpsql.load(connection)
+    connection.execute(
+        """CREATE TABLE offences AS SELECT ['x', 'y'][1 + i % 2] AS region, CASE WHEN i % 7 > 0 THEN concat_ws(';', CASE WHEN i % 3 = 0 THEN 'theft' END,
+        CASE WHEN i % 4 = 0 THEN 'fraud' END, CASE WHEN i % 4 = 1 THEN 'arson' END, CASE WHEN i = 9 THEN 'Zaphod 77' END) END AS kinds FROM range(4000) t(i)"""
+    )
+    connection.execute("CALL dp_protect('offences', epsilon := 100, delta := 1e-6)")
+    connection.execute("CALL dp_declare('offences', 'region', categories := ['x', 'y'], nullable := false)")
+    connection.execute("CALL dp_declare('offences', 'kinds', categories := ['theft', 'fraud', 'arson', 'none yet'])")
+    yield connection
+    connection.close()
+
+
+def test_values_of_a_text_are_attributes_of_their_own(offences, monkeypatch):
+    monkeypatch.setattr(noise, "add_noise", lambda flat, mechanism, scale: flat.copy())
+    options = "{'multi_value_columns': {'Kinds': ';'}, 'thresholds': [0], 'percentile_percentage': 100}"
+    got = offences.execute(f"FROM dp_aggregates('offences', reporting_length := 2, epsilon := 1, options := {options})").fetchall()
+    wanted: Counter = Counter()
+    for region, kinds in offences.execute("FROM offences").fetchall():
+        held = [k for k in ("theft", "fraud", "arson") if k in (kinds or "").split(";")]
+        wanted[("region",), (region,)] += 1
+        for kind in held:
+            wanted[("kinds",), (kind,)] += 1
+            wanted[("region", "kinds"), (region, kind)] += 1
+        for pair in itertools.combinations(held, 2):
+            wanted[("kinds", "kinds"), pair] += 1
+    assert {(tuple(c), tuple(v)): n for c, v, n in got} == dict(wanted)
+
+
+def test_rows_hold_several_values_in_a_text_again(offences):
+    call = "dp_synthesize('offences', method := 'aggregate_seeded', epsilon := 30, options := {'reporting_length': 2, 'multi_value_columns': {'kinds': ';'}})"
+    offences.execute(f"CREATE TABLE s AS FROM {call}")
+    shown = offences.execute("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = 's' ORDER BY column_index").fetchall()
+    assert shown == [("region", "VARCHAR"), ("kinds", "VARCHAR")]
+    counts = [dict(offences.execute(f"SELECT coalesce(kinds, ''), count(*) FROM {table} GROUP BY 1").fetchall()) for table in ("offences", "s")]
+    assert set(counts[1]) <= set(counts[0]) | {"none yet", "theft;none yet"}
+    for kinds in ("", "theft", "fraud", "theft;arson", "theft;fraud"):
+        assert abs(counts[0].get(kinds, 0) - counts[1].get(kinds, 0)) < 90, kinds
+    assert "Zaphod 77" not in str(counts[1])
+
+
+def test_what_is_refused_of_several_values(offences):
+    for options, match in (
+        ("{'multi_value_columns': {'kind': ';'}}", "not a column"),
+        ("{'multi_value_columns': {'kinds': ''}}", "delimiter"),
+        ("{'multi_value_columns': 'kinds'}", "delimiter"),
+        ("{'multi_value_columns': {'kinds': ' '}}", "holds the delimiter"),
+    ):
+        with pytest.raises(duckdb.Error, match=match):
+            offences.execute(f"FROM dp_aggregates('offences', reporting_length := 2, epsilon := 1, options := {options})")
+    assert offences.execute("SELECT count(*) FROM dp_ledger() WHERE action = 'charge'").fetchone() == (0,)
