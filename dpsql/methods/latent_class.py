@@ -36,6 +36,9 @@ _FEWEST_STEPS, _MOST_STEPS = 300, 1000
 _ONE_WAY_SHARE = 20.0
 """Two-way tables get at most this many times the privacy loss of the one-way tables."""
 
+_MANY_PAIRS = 1000
+"""Two-way tables from which the plan says what spreading the budget means."""
+
 
 @dataclass(frozen=True)
 class LatentClassModel:
@@ -103,7 +106,13 @@ class LatentClass:
         weights = (1.0,) if m == 1 else tuple(weight for weight in given if weight > 0.0)
         singles = [(i,) for i in range(len(weights))]
         pairs = [(i, j) for i in range(m) for j in range(i + 1, m)]
-        return MeasurementPlan((*singles, *pairs), (*weights, *(1.0,) * len(pairs)))
+        notes: tuple[str, ...] = ()
+        if len(pairs) >= _MANY_PAIRS:
+            notes = (
+                f"{len(pairs)} two-way tables share the budget: dependence that is weak against the noise is left out, and such "
+                "columns come out independent of each other; naming fewer columns gives more accurate ones",
+            )
+        return MeasurementPlan((*singles, *pairs), (*weights, *(1.0,) * len(pairs)), notes)
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
         """Return the measured domain: rows have its columns."""

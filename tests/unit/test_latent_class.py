@@ -81,6 +81,16 @@ def test_one_way_tables_get_one_part_in_21_of_the_privacy_loss():
     assert singles / sum(plan.weights) == pytest.approx(1 / 21)
 
 
+def test_plan_of_many_attributes_says_what_to_expect():
+    assert METHOD.plan(domain_of([2] * 45), {}).notes == ()
+    assert "1035 two-way tables share the budget" in METHOD.plan(domain_of([2] * 46), {}).notes[0]
+
+
+def test_large_attributes_get_more_for_their_one_way_tables():
+    plan = METHOD.plan(domain_of([200, 200, 200, 4]), {})
+    assert plan.weights[:4] == pytest.approx((1 - 2 / 200 - 1 / 4,) * 3 + (1 - 3 / 200,))
+
+
 def test_plan_of_one_attribute_measures_it_whatever_the_weight():
     for weight in (0, 0.0, 2, "auto"):
         plan = METHOD.plan(domain_of([4]), {"one_way_weight": weight})
