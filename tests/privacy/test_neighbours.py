@@ -17,6 +17,7 @@ import pytest
 from sample_tables import DELTA, make_people
 
 import dpsql
+from dpsql import measuring
 from dpsql.mechanisms import stable_selection, weak_domain
 
 CALLS = [
@@ -32,6 +33,10 @@ CALLS = [
     "FROM dp_marginals('SELECT region, sex FROM people WHERE age > 40', k := 1, epsilon := 0.3)",
     "FROM dp_synthesize('people', method := 'laplace_sanitizer', columns := ['region'], epsilon := 0.05)",
     "FROM dp_synthesize('people', method := 'dp_prior', columns := ['region'], epsilon := 0.05)",
+    "FROM dp_aggregates('people', reporting_length := 3, epsilon := 0.05)",
+    "FROM dp_aggregates('people', reporting_length := 2, epsilon := 0.05, options := {'empty': true}, release := 'sparse')",
+    "FROM dp_aggregates('people', reporting_length := 2, epsilon := 0.05, options := {'multi_value_columns': {'region': ';'}}, release := 'split')",
+    "FROM dp_sample('sparse', rows := 50)",
     "FROM dp_histogram('people', 'region', epsilon := 0.05, domain := ['north', 'the moon'])",
     "FROM dp_histogram('people', 'region', epsilon := 0.05, release := 'open')",
     "FROM dp_plan('people', columns := ['region'], method := 'stable_selection', epsilon := 0.05, release := 'open')",
@@ -83,6 +88,7 @@ def test_nothing_but_the_noisy_counts_depends_on_a_row(tmp_path, caplog, monkeyp
         return np.arange(counts.size, dtype=np.int64).reshape(counts.shape) % 7
 
     monkeypatch.setattr(noise, "add_noise", blind)
+    monkeypatch.setattr(measuring, "private_percentile", lambda histogram, *_: 2)
     for mechanism, name in ((weak_domain, "release"), (stable_selection, "select")):
         monkeypatch.setattr(mechanism, name, lambda *_: [("north", 7), ("south", 5)])
     seen = []
@@ -91,7 +97,7 @@ def test_nothing_but_the_noisy_counts_depends_on_a_row(tmp_path, caplog, monkeyp
     one, other = seen
     assert one.keys() == other.keys()
     assert sum(name.endswith(".parquet") for name in one) >= 5
-    for operation in ("histogram", "discover", "synthesize-region"):
+    for operation in ("histogram", "discover", "synthesize-region", "aggregates-default", "aggregates-sparse", "aggregates-split"):
         assert any(f"people-{operation}" in name for name in one), operation
     for name, value in one.items():
         assert scrub(value) == scrub(other[name]), name
