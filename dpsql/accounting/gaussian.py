@@ -124,7 +124,7 @@ def gdp_of_pure(epsilon: Fraction) -> Fraction:
     Examples
     --------
     >>> f"{float(gdp_of_pure(Fraction(1, 100))):.6g}"
-    '7.85387e-05'
+    '7.85395e-05'
     """
     if epsilon > 700:
         return epsilon**2  # mu < sqrt(2 epsilon) + 1
