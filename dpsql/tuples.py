@@ -58,7 +58,7 @@ def candidates(cursor: duckdb.DuckDBPyConnection, index: TupleIndex, k: int, kep
         number = int(row[0]) if row else 0
         if number > MAX_CANDIDATES:
             raise DpsqlError(
-                f"level {k} has {number} tuples to count, at most {MAX_CANDIDATES} can be; buy another release with a smaller "
+                f"level {k} has more than {MAX_CANDIDATES} tuples to count; buy another release with a smaller "
                 "reporting_length, fewer columns, or fabrication 'minimize'"
             )
         found = cursor.execute(joined).fetchnumpy()
