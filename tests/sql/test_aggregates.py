@@ -272,3 +272,20 @@ def test_five_columns_and_long_tuples(monkeypatch):
     assert {(tuple(int(c[1:]) for c in columns), tuple(map(int, values))): n for columns, values, n in got} == kept
     assert {len(columns) for columns, _ in kept} == {1, 2, 3, 4, 5}
     con.close()
+
+
+def test_a_list_column_is_prepared_in_a_view(tmp_path):
+    con = duckdb.connect(str(tmp_path / "lists.duckdb"))
+    con.execute("CREATE TABLE cases AS SELECT i AS id, i % 2 = 0 AS adult, CASE WHEN i % 4 > 0 THEN [['home'], ['home', 'street'], ['work']][1 + i % 3] END AS places FROM range(6000) t(i)")
+    places = ", ".join(f"CASE WHEN list_contains(places, '{p}') THEN '{p}' END AS {p}" for p in ("home", "street", "work"))
+    con.execute(f"CREATE VIEW prepared AS SELECT adult, {places} FROM cases")
+    dpsql.load(con)
+    con.execute("CALL dp_protect('cases', epsilon := 8, delta := 1e-9)")
+    for place in ("home", "street", "work"):
+        con.execute(f"CALL dp_declare('prepared', '{place}', categories := ['{place}'])")
+    call = "dp_aggregates('prepared', columns := ['home', 'street', 'work'], reporting_length := 2, epsilon := 2.0, options := {'empty': true})"
+    found = {tuple(values): n for _, values, n in con.execute(f"FROM {call}").fetchall()}
+    assert abs(found["home",] - 3000) < 120
+    assert abs(found["home", "street"] - 1500) < 120
+    assert ("home", "work") not in found or found["home", "work"] < 120
+    con.close()
