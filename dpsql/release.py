@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import os
 import re
 import uuid
@@ -32,7 +33,8 @@ import pandas as pd
 from dpsql import sqltypes
 from dpsql.domain import Domain
 from dpsql.errors import ReleaseError
-from dpsql.methods.base import Clique, IntArray, Statistics
+from dpsql.methods import coarse
+from dpsql.methods.base import Clique, CoarseTables, IntArray, Statistics
 from dpsql.relation import literal, parquet
 
 FORMAT = 1
@@ -50,7 +52,7 @@ class Plan:
     cliques : tuple of cliques
         Positions of attributes, ascending.
     scales : tuple of Fraction
-        Noise scale of each table: sigma of the discrete Gaussian, or b of the discrete Laplace.
+        Noise scale of each table, then of each coarse table: sigma of the discrete Gaussian, or b of the discrete Laplace.
     mechanism : str
         'gaussian' or 'laplace' noise on the tables, or what a method that draws its release itself calls its mechanism.
     public_total : bool
@@ -66,6 +68,8 @@ class Plan:
     open : bool
         Whether the released values are part of the release, because no domain lists them. The domain then has one column
         without categories.
+    coarse : tuple of cliques
+        Pairs among `cliques` whose coarse tables are released after the tables, see `dpsql.methods.coarse`.
     """
 
     domain: Domain
@@ -78,14 +82,20 @@ class Plan:
     blocks: tuple[int, ...] | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     open: bool = False
+    coarse: tuple[Clique, ...] = ()
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Length of each table or block; none is known beforehand for an open domain."""
+        """Length of each table, then each coarse table, or of each block; none is known beforehand for an open domain."""
         if self.open:
             return ()
         if self.blocks is not None:
             return self.blocks
+        return (*self.table_lengths, *(math.prod(coarse.shape(self.domain, pair)) for pair in self.coarse))
+
+    @property
+    def table_lengths(self) -> tuple[int, ...]:
+        """Length of each noisy table of the first round."""
         return tuple(self.domain.cells(clique) for clique in self.cliques)
 
     @property
@@ -101,6 +111,7 @@ class Plan:
         }  # fmt: skip
         return {
             **drawn,
+            **({"coarse": [list(pair) for pair in self.coarse]} if self.coarse else {}),
             "domain": self.domain.to_json(),
             "tables": _short(self.cliques, len(self.domain.attributes)),
             "scales": runs,
@@ -125,6 +136,7 @@ class Plan:
             blocks=None if item.get("blocks") is None else tuple(item["blocks"]),
             parameters=item.get("parameters", {}),
             open=item.get("open", False),
+            coarse=tuple(tuple(pair) for pair in item.get("coarse", ())),
         )
 
 
@@ -209,22 +221,38 @@ def fingerprint(flat: IntArray, values: Sequence[str] = ()) -> str:
 
 
 def as_statistics(plan: Plan, flat: IntArray, total: int | None, values: tuple[str, ...] = ()) -> Statistics:
-    """Cut the flat integers of a plan into its tables or blocks."""
+    """Cut the flat integers of a plan into its tables (with the coarse ones) or blocks."""
     pieces = (flat,) if plan.open else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
     drawn = plan.open or plan.blocks is not None
-    tables = {} if drawn else {
-        clique: piece.reshape([plan.domain.sizes[i] for i in clique]) for clique, piece in zip(plan.cliques, pieces, strict=True)
-    }  # fmt: skip
+    count = len(plan.cliques)
+    tables = {} if drawn else shaped(plan, pieces[:count])
     return Statistics(
         sizes=plan.domain.sizes,
         tables=tables,
-        scales={clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales, strict=not drawn)},
+        scales={clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales[:count], strict=not drawn)},
         mechanism=plan.mechanism,
         total=total,
         blocks=pieces if drawn else (),
         domain=plan.domain,
         parameters=plan.parameters,
         values=values,
+        coarse=CoarseTables() if drawn or not plan.coarse else _coarse(plan, tables, pieces[count:]),
+    )
+
+
+def shaped(plan: Plan, pieces: Sequence[IntArray]) -> dict[Clique, IntArray]:
+    """Return the tables of a plan from their flat counts."""
+    return {
+        clique: piece.reshape([plan.domain.sizes[i] for i in clique]) for clique, piece in zip(plan.cliques, pieces, strict=True)
+    }
+
+
+def _coarse(plan: Plan, tables: Mapping[Clique, IntArray], pieces: Sequence[IntArray]) -> CoarseTables:
+    """Give the coarse tables their groups again, which the released tables determine."""
+    return CoarseTables(
+        coarse.groups(plan.domain, tables, itertools.chain.from_iterable(plan.coarse)),
+        {pair: piece.reshape(coarse.shape(plan.domain, pair)) for pair, piece in zip(plan.coarse, pieces, strict=True)},
+        {pair: float(scale) for pair, scale in zip(plan.coarse, plan.scales[len(plan.cliques) :], strict=True)},
     )
 
 
@@ -370,6 +398,7 @@ def check_plan(found: Release) -> None:
             for a in plan.domain.attributes
         )
         good = good and all(0 <= i < len(plan.domain.attributes) for clique in plan.cliques for i in clique)
+        good = good and all(len(pair) == 2 and pair in plan.cliques for pair in plan.coarse)
         good = good and isinstance(found.manifest["charge"]["hash"], str)
     except (KeyError, TypeError, ValueError, AttributeError):
         good = False

@@ -11,9 +11,11 @@ noisy counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
@@ -21,8 +23,9 @@ import numpy as np
 
 from dpsql.domain import Domain
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
+from dpsql.methods.base import Clique, CodeArray, MeasurementPlan, Statistics
 from dpsql.methods.blas import one_blas_thread
+from dpsql.methods.coarse import ordered, shape
 from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pull_strength
 from dpsql.methods.mixture_rows import mixture_rows, sweeps
 from dpsql.methods.mixture_targets import Targets, targets
@@ -35,6 +38,12 @@ _FEWEST_CLASSES, _LARGEST_FEWEST, _USUAL_CLASSES, _MOST_CLASSES = 64, 256, 128, 
 _FEWEST_STEPS, _MOST_STEPS = 300, 1000
 _ONE_WAY_SHARE = 20.0
 """Two-way tables get at most this many times the privacy loss of the one-way tables."""
+
+_COARSE_WEIGHT, _COARSE_SHARE = 0.2, 0.05
+"""Privacy loss of a coarse table relative to a two-way table, and at most of all of them relative to all two-way tables."""
+
+_FINE_CELLS = 8
+"""A pair gets a coarse table where its table has at least this many times the cells of it."""
 
 _MANY_PAIRS = 1000
 """Two-way tables from which the plan says what spreading the budget means."""
@@ -112,7 +121,9 @@ class LatentClass:
                 f"{len(pairs)} two-way tables share the budget: dependence that is weak against the noise is left out, and such "
                 "columns come out independent of each other; naming fewer columns gives more accurate ones",
             )
-        return MeasurementPlan((*singles, *pairs), (*weights, *(1.0,) * len(pairs)), notes)
+        coarse = _coarse_pairs(domain)
+        share = min(_COARSE_WEIGHT, _COARSE_SHARE * len(pairs) / max(len(coarse), 1))
+        return MeasurementPlan((*singles, *pairs), (*weights, *(1.0,) * len(pairs)), notes, coarse, (share,) * len(coarse))
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
         """Return the measured domain: rows have its columns."""
@@ -221,6 +232,14 @@ def _one_way_weights(sizes: Sequence[int]) -> tuple[float, ...]:
     least = (len(sizes) - 1) / 2.0 / _ONE_WAY_SHARE
     known = sum(1.0 / size for size in sizes)
     return tuple(max(least, 1.0 - (known - 1.0 / size)) for size in sizes)
+
+
+def _coarse_pairs(domain: Domain) -> tuple[Clique, ...]:
+    """Return the pairs of ordered attributes whose two-way table is so fine that a coarse one tells more of their trend."""
+    positions = [i for i, attribute in enumerate(domain.attributes) if ordered(attribute)]
+    return tuple(
+        pair for pair in combinations(positions, 2) if domain.cells(pair) >= _FINE_CELLS * math.prod(shape(domain, pair))
+    )
 
 
 def _schedule(sizes: Sequence[int], strength: float, chosen: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -135,7 +135,7 @@ class _Descent:
         self.given, self.steps = given, steps
         self.counts = np.asarray(given.sizes, np.intp)
         self.starts = (np.cumsum(self.counts) - self.counts).astype(np.intp)
-        self.target = given.pairs.copy()
+        self.target, self.coarse = given.pairs.copy(), given.coarse.copy()
         floor = np.maximum(given.one_way, _SMALLEST_SHARE)
         anchor = floor / self._spread(np.add.reduceat(floor, self.starts))
         self.anchor: Float32 = np.log(anchor).astype(np.float32)[:, None]
@@ -183,10 +183,12 @@ class _Descent:
         weighted = values * shares
         residual = weighted @ values.T
         if correct:
-            self._restore(residual)
+            self._restore(residual, self.target, given.pair_weights)
         residual -= self.target
         residual *= given.pair_weights
         slope: Float32 = residual @ values
+        if given.groups.size:
+            slope += self._coarse_slope(values, shares, correct)
         single = given.single_weights * (weighted.sum(1) - given.singles)
         slope += single[:, None]
         share_slope = 0.5 * (np.einsum("dk,dk->k", values, slope) + single @ values)
@@ -201,6 +203,17 @@ class _Descent:
         slope *= shares
         return slope, shares * (share_slope - shares @ share_slope)
 
+    def _coarse_slope(self, values: Float32, shares: Float32, correct: bool) -> Float32:
+        """Return what the coarse tables add to the slope: their model is C M C^T, two thin products."""
+        grouped = self.given.groups @ values
+        residual: Float32 = (grouped * shares) @ grouped.T
+        if correct:
+            self._restore(residual, self.coarse, self.given.coarse_weights)
+        residual -= self.coarse
+        residual *= self.given.coarse_weights
+        slope: Float32 = self.given.groups.T @ (residual @ grouped)
+        return slope
+
     def _reweight(self, weighted: Float32, against: Float32) -> None:
         """Set the relative pull on each attribute from what its codes tell about the class."""
         told = np.maximum(np.add.reduceat(np.einsum("dk,dk->d", weighted, against), self.starts), 0.0)
@@ -208,13 +221,12 @@ class _Descent:
         relative *= max(float(told.sum()), _TINY) / max(float(told @ relative), _TINY)
         self.relative = self._spread(relative).astype(np.float32)[:, None]
 
-    def _restore(self, model: Float32) -> None:
-        """Add to the target what the model misses by more than the noise explains, see the module."""
+    def _restore(self, model: Float32, target: Float32, weights: Float32) -> None:
+        """Add to a target, in place, what the model misses by more than the noise explains, see the module."""
         unit = np.float32(max(self.given.strength, 1.0))
-        weights = self.given.pair_weights
         limit = np.divide(_RESIDUAL_FROM / unit, np.sqrt(weights), out=np.full_like(weights, np.inf), where=weights > 0.0)
-        missed = self.target - model
-        self.target += np.sign(missed) * np.maximum(np.abs(missed) - limit, np.float32(0.0))
+        missed = target - model
+        target += np.sign(missed) * np.maximum(np.abs(missed) - limit, np.float32(0.0))
 
     @staticmethod
     def _move(parameter: Float32, gradient: Float32, first: Float32, second: Float32, step: int, rate: float) -> None:

@@ -48,6 +48,10 @@ class Targets:
         S / max(strength^2, 1); 0 where not measured, and between codes of one attribute.
     singles, single_weights : ndarray of float32, shape (D,)
         y and s / max(strength^2, 1) of the one-way tables that were measured.
+    groups : ndarray of float32, shape (G, D)
+        C: 1 where a code is in a group of a coarse table, else 0; G = 0 where there is no coarse table.
+    coarse, coarse_weights : ndarray of float32, shape (G, G)
+        Noisy shares of pairs of groups, symmetric, and their precisions / max(strength^2, 1); 0 where not measured.
 
     Notes
     -----
@@ -62,6 +66,9 @@ class Targets:
     pair_weights: Float32
     singles: Float32
     single_weights: Float32
+    groups: Float32
+    coarse: Float32
+    coarse_weights: Float32
 
 
 def targets(statistics: Statistics) -> Targets:
@@ -108,7 +115,29 @@ def targets(statistics: Statistics) -> Targets:
         sizes, rows, strength, np.concatenate([np.zeros(0), *one_way]),
         (pairs.means() / scale).astype(np.float32), _relative(pairs.precisions, scale, strength),
         (singles.means() / scale).astype(np.float32), _relative(singles.precisions, scale, strength),
+        *_coarse(statistics, scale, strength),
     )  # fmt: skip
+
+
+def _coarse(statistics: Statistics, scale: float, strength: float) -> tuple[Float32, Float32, Float32]:
+    """Return the groups of codes, and the noisy shares of pairs of groups with their relative precisions."""
+    given, ends = statistics.coarse, np.cumsum((0, *statistics.sizes))
+    if not given.tables:
+        return np.zeros((0, int(ends[-1])), np.float32), np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32)
+    counts = {i: table.shape[pair.index(i)] for pair, table in given.tables.items() for i in pair}
+    starts, blocks = 0, {}
+    for i in sorted(counts):
+        blocks[i] = slice(starts, starts + counts[i])
+        starts += counts[i]
+    groups = np.zeros((starts, int(ends[-1])), np.float32)
+    for i, block in blocks.items():
+        groups[block.start + np.asarray(given.groups[i]), np.arange(ends[i], ends[i + 1])] = 1.0
+    pairs = _Means((starts, starts))
+    for (i, j), table in given.tables.items():
+        variance = max(noise_variance(given.scales[i, j], statistics.mechanism), _SMALLEST_VARIANCE)
+        pairs.add((blocks[i], blocks[j]), np.asarray(table, float), 1.0 / variance)
+    pairs = pairs.symmetric()
+    return groups, (pairs.means() / scale).astype(np.float32), _relative(pairs.precisions, scale, strength)
 
 
 class _Means:
