@@ -9,10 +9,9 @@ each, and where the rows lie is private. So there are two rounds:
    pair tables are summed over these groups (`coarsened`) and get noise of their own.
 
 **Privacy.** Let the tables of the first round have the noisy value y. For every fixed y the groups are a fixed partition
-of codes, so a coarse table is a contingency table: adding a row adds 1 to one of its cells, as in any other one,
-whatever the partition (neighbours differ in a coarse table by the sums of what they differ in the fine one: no entry
-grows beyond its sum, so the sensitivities are those that `dpsql.accounting.events.sensitivities` states). Its noise scale
-is in the plan, before a row is read. So this is an adaptive composition of Gaussian mechanisms of which only the queries,
+of codes, so a coarse table is a contingency table: every row is in exactly one of its cells, whatever the partition, and its
+sensitivities are those that `dpsql.accounting.events.sensitivities` states for any contingency table. Its noise scale is
+in the plan, before a row is read. So this is an adaptive composition of Gaussian mechanisms of which only the queries,
 not the parameters, depend on earlier answers, and it costs what the same tables would cost if they were fixed
 beforehand: "Adaptive choice" in `dpsql.accounting.gaussian`. The shape of a coarse table is public too (`shape`): a group may
 be without a code, but it is not left out. Nothing in this module draws noise; `coarsened` alone is given exact counts, by

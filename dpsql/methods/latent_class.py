@@ -1,11 +1,13 @@
 """Latent classes: the most accurate synthetic table from noisy two-way tables.
 
-1. Measure every one-way and two-way table with Gaussian noise; nothing is selected.
+1. Measure every one-way and two-way table with Gaussian noise; nothing is selected. Then, for pairs of numeric or temporal
+   attributes with many bins, a table of few groups of bins each (`dpsql.methods.coarse`), for the sake of their rank
+   correlation.
 2. Fit a mixture of products of one-way tables to the noisy tables as they are (`dpsql.methods.mixture_fit`).
 3. Write rows whose tables are the model's almost exactly (`dpsql.methods.mixture_rows`).
 
-Privacy: the tables are the only use of protected rows: one Gaussian release, composed exactly. Everything here is
-post-processing, and every number that steers it is fixed, a function of public sizes, the public noise scale or released
+Privacy: the tables are the only use of protected rows: one Gaussian release, composed exactly; the groups of the coarse
+tables are chosen from the tables released before them, which adaptive composition covers. Everything here is post-processing, and every number that steers it is fixed, a function of public sizes, the public noise scale or released
 noisy counts.
 """
 
@@ -30,7 +32,7 @@ from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pull_streng
 from dpsql.methods.mixture_rows import mixture_rows, sweeps
 from dpsql.methods.mixture_targets import Targets, targets
 
-_RESTARTS, _THREADS = 4, 2
+_RESTARTS, _THREADS = 8, 2
 _WORK = 2.2e11
 """Floating-point operations that all restarts may take before fewer are made, with fewer classes: some five seconds."""
 
@@ -39,7 +41,7 @@ _FEWEST_STEPS, _MOST_STEPS = 300, 1000
 _ONE_WAY_SHARE = 20.0
 """Two-way tables get at most this many times the privacy loss of the one-way tables."""
 
-_COARSE_WEIGHT, _COARSE_SHARE = 0.2, 0.05
+_COARSE_WEIGHT, _COARSE_SHARE = 0.4, 0.06
 """Privacy loss of a coarse table relative to a two-way table, and at most of all of them relative to all two-way tables."""
 
 _FINE_CELLS = 8
@@ -85,7 +87,7 @@ class LatentClass:
     options: Mapping[str, Any] = MappingProxyType({"classes": "auto", "steps": "auto", "pull": 1.0, "one_way_weight": "auto"})
 
     def plan(self, domain: Domain, options: Mapping[str, Any]) -> MeasurementPlan:
-        """Return all one-way and two-way tables.
+        """Return all one-way and two-way tables, and pairs of numeric attributes for coarse ones.
 
         Parameters
         ----------

@@ -9,7 +9,8 @@ The fit minimises the penalised squared error in units of the noise,
     1/4 sum_ab S_ab (M_ab - Y_ab)^2 + 1/2 sum_a s_a (m_a - y_a)^2 + lambda sum_k pi_k sum_i r_i KL(theta_ki || p_i),
 
 where Y and y are the noisy tables as shares, S and s their precisions (n / sigma)^2, m the model's one-way table, p the
-best estimate of the one-way tables from all released tables and i runs over attributes. The last sum is what the class
+best estimate of the one-way tables from all released tables and i runs over attributes. (Coarse tables, where there are some, add
+the same with C M C^T in the place of M, where C sums the codes of a group.) The last sum is what the class
 of a row tells about the row: the fit pays lambda for every nat of it, so that noise is not worth explaining. Three
 rules, functions of public sizes and released numbers alone, set everything:
 
@@ -135,7 +136,7 @@ class _Descent:
         self.given, self.steps = given, steps
         self.counts = np.asarray(given.sizes, np.intp)
         self.starts = (np.cumsum(self.counts) - self.counts).astype(np.intp)
-        self.target, self.coarse = given.pairs.copy(), given.coarse.copy()
+        self.target = given.pairs.copy()
         floor = np.maximum(given.one_way, _SMALLEST_SHARE)
         anchor = floor / self._spread(np.add.reduceat(floor, self.starts))
         self.anchor: Float32 = np.log(anchor).astype(np.float32)[:, None]
@@ -188,7 +189,7 @@ class _Descent:
         residual *= given.pair_weights
         slope: Float32 = residual @ values
         if given.groups.size:
-            slope += self._coarse_slope(values, shares, correct)
+            slope += self._coarse_slope(values, shares)
         single = given.single_weights * (weighted.sum(1) - given.singles)
         slope += single[:, None]
         share_slope = 0.5 * (np.einsum("dk,dk->k", values, slope) + single @ values)
@@ -203,13 +204,11 @@ class _Descent:
         slope *= shares
         return slope, shares * (share_slope - shares @ share_slope)
 
-    def _coarse_slope(self, values: Float32, shares: Float32, correct: bool) -> Float32:
+    def _coarse_slope(self, values: Float32, shares: Float32) -> Float32:
         """Return what the coarse tables add to the slope: their model is C M C^T, two thin products."""
         grouped = self.given.groups @ values
         residual: Float32 = (grouped * shares) @ grouped.T
-        if correct:
-            self._restore(residual, self.coarse, self.given.coarse_weights)
-        residual -= self.coarse
+        residual -= self.given.coarse
         residual *= self.given.coarse_weights
         slope: Float32 = self.given.groups.T @ (residual @ grouped)
         return slope

@@ -25,6 +25,10 @@ Float32 = npt.NDArray[np.float32]
 LARGEST_STRENGTH = 1e4
 """Of n / sigma: beyond it the error of the model itself is larger than the noise, and float32 ends."""
 
+EMPHASIS = np.float32(50.0)
+"""The weight of coarse tables relative to their precision. The pull, which is set for the noise of the fine tables, would
+hold weak trends down; a coarse table has so few cells that to fit its noise costs little."""
+
 _SMALLEST_VARIANCE = 1e-6
 """Stands for the variance of a table without noise."""
 
@@ -51,7 +55,8 @@ class Targets:
     groups : ndarray of float32, shape (G, D)
         C: 1 where a code is in a group of a coarse table, else 0; G = 0 where there is no coarse table.
     coarse, coarse_weights : ndarray of float32, shape (G, G)
-        Noisy shares of pairs of groups, symmetric, and their precisions / max(strength^2, 1); 0 where not measured.
+        Noisy shares of pairs of groups, symmetric, and `EMPHASIS` times their precisions / max(strength^2, 1); 0 where not
+        measured.
 
     Notes
     -----
@@ -122,22 +127,19 @@ def targets(statistics: Statistics) -> Targets:
 def _coarse(statistics: Statistics, scale: float, strength: float) -> tuple[Float32, Float32, Float32]:
     """Return the groups of codes, and the noisy shares of pairs of groups with their relative precisions."""
     given, ends = statistics.coarse, np.cumsum((0, *statistics.sizes))
-    if not given.tables:
-        return np.zeros((0, int(ends[-1])), np.float32), np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32)
-    counts = {i: table.shape[pair.index(i)] for pair, table in given.tables.items() for i in pair}
-    starts, blocks = 0, {}
-    for i in sorted(counts):
-        blocks[i] = slice(starts, starts + counts[i])
-        starts += counts[i]
-    groups = np.zeros((starts, int(ends[-1])), np.float32)
-    for i, block in blocks.items():
+    lengths = {i: table.shape[pair.index(i)] for pair, table in given.tables.items() for i in pair}
+    rows, start = {}, 0
+    for i in sorted(lengths):
+        rows[i] = slice(start, start + lengths[i])
+        start += lengths[i]
+    groups, pairs = np.zeros((start, int(ends[-1])), np.float32), _Means((start, start))
+    for i, block in rows.items():
         groups[block.start + np.asarray(given.groups[i]), np.arange(ends[i], ends[i + 1])] = 1.0
-    pairs = _Means((starts, starts))
     for (i, j), table in given.tables.items():
         variance = max(noise_variance(given.scales[i, j], statistics.mechanism), _SMALLEST_VARIANCE)
-        pairs.add((blocks[i], blocks[j]), np.asarray(table, float), 1.0 / variance)
+        pairs.add((rows[i], rows[j]), np.asarray(table, float), 1.0 / variance)
     pairs = pairs.symmetric()
-    return groups, (pairs.means() / scale).astype(np.float32), _relative(pairs.precisions, scale, strength)
+    return groups, (pairs.means() / scale).astype(np.float32), EMPHASIS * _relative(pairs.precisions, scale, strength)
 
 
 class _Means:

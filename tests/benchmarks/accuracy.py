@@ -31,8 +31,8 @@ from scipy.stats import rankdata
 
 from dpsql.accounting import calibrate
 from dpsql.consistency import consistent_tables
-from dpsql.domain import Attribute, Domain
 from dpsql.decoding import Decoder
+from dpsql.domain import Attribute, Domain
 from dpsql.measuring import released
 from dpsql.methods.base import MeasurementPlan, Statistics
 from dpsql.methods.gaussian_copula import GaussianCopula
