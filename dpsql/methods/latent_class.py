@@ -7,7 +7,8 @@
 3. Write rows whose tables are the model's almost exactly (`dpsql.methods.mixture_rows`).
 
 Privacy: the tables are the only use of protected rows: one Gaussian release, composed exactly; the groups of the coarse
-tables are chosen from the tables released before them, which adaptive composition covers. Everything here is post-processing, and every number that steers it is fixed, a function of public sizes, the public noise scale or released
+tables are chosen from the tables released before them, which adaptive composition covers. Everything here is
+post-processing, and every number that steers it is fixed, a function of public sizes, the public noise scale or released
 noisy counts.
 """
 
@@ -41,10 +42,10 @@ _FEWEST_STEPS, _MOST_STEPS = 300, 1000
 _ONE_WAY_SHARE = 20.0
 """Two-way tables get at most this many times the privacy loss of the one-way tables."""
 
-_COARSE_WEIGHT, _COARSE_SHARE = 0.4, 0.06
+_COARSE_WEIGHT, _COARSE_SHARE = 0.2, 0.06
 """Privacy loss of a coarse table relative to a two-way table, and at most of all of them relative to all two-way tables."""
 
-_FINE_CELLS = 8
+_FINE_CELLS = 16
 """A pair gets a coarse table where its table has at least this many times the cells of it."""
 
 _MANY_PAIRS = 1000

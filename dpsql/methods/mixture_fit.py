@@ -9,8 +9,7 @@ The fit minimises the penalised squared error in units of the noise,
     1/4 sum_ab S_ab (M_ab - Y_ab)^2 + 1/2 sum_a s_a (m_a - y_a)^2 + lambda sum_k pi_k sum_i r_i KL(theta_ki || p_i),
 
 where Y and y are the noisy tables as shares, S and s their precisions (n / sigma)^2, m the model's one-way table, p the
-best estimate of the one-way tables from all released tables and i runs over attributes. (Coarse tables, where there are some, add
-the same with C M C^T in the place of M, where C sums the codes of a group.) The last sum is what the class
+best estimate of the one-way tables from all released tables and i runs over attributes. The last sum is what the class
 of a row tells about the row: the fit pays lambda for every nat of it, so that noise is not worth explaining. Three
 rules, functions of public sizes and released numbers alone, set everything:
 
@@ -21,6 +20,9 @@ rules, functions of public sizes and released numbers alone, set everything:
   left alone.
 * The penalty biases strong dependence towards independence. Where a cell of the model misses the noisy one by more than
   2 sigma, what exceeds 2 sigma is added to the target, once during the fit.
+
+Coarse tables, where there are some, add 1/4 sum_gh T_gh (C (M - m m^T) C^T - Z)_gh^2, where C sums the codes of a group and Z
+is a noisy coarse table less the product of the one-way tables: covariances of groups, which say nothing of the one-way tables.
 
 Adam in float32, rate falling as a cosine. The average of fits from different fixed starts is itself a mixture.
 
@@ -188,11 +190,12 @@ class _Descent:
         residual -= self.target
         residual *= given.pair_weights
         slope: Float32 = residual @ values
-        if given.groups.size:
-            slope += self._coarse_slope(values, shares)
         single = given.single_weights * (weighted.sum(1) - given.singles)
         slope += single[:, None]
         share_slope = 0.5 * (np.einsum("dk,dk->k", values, slope) + single @ values)
+        if given.groups.size:
+            for total, part in zip((slope, share_slope), self._coarse_slopes(values, shares), strict=True):
+                total += part
         if self.pull > 0.0:
             if step >= _REWEIGHT_FROM * self.steps and step % _REWEIGHT_EVERY == 0:
                 self._reweight(weighted, against)
@@ -204,14 +207,17 @@ class _Descent:
         slope *= shares
         return slope, shares * (share_slope - shares @ share_slope)
 
-    def _coarse_slope(self, values: Float32, shares: Float32) -> Float32:
-        """Return what the coarse tables add to the slope: their model is C M C^T, two thin products."""
-        grouped = self.given.groups @ values
+    def _coarse_slopes(self, values: Float32, shares: Float32) -> tuple[Float32, Float32]:
+        """Return what the covariances of groups add to the slopes: two thin products each."""
+        given = self.given
+        grouped: Float32 = given.groups @ values
+        grouped -= (grouped @ shares)[:, None]
         residual: Float32 = (grouped * shares) @ grouped.T
-        residual -= self.given.coarse
-        residual *= self.given.coarse_weights
-        slope: Float32 = self.given.groups.T @ (residual @ grouped)
-        return slope
+        residual -= given.coarse
+        residual *= given.coarse_weights
+        pulled: Float32 = residual @ grouped
+        slope: Float32 = given.groups.T @ pulled
+        return slope, np.float32(0.5) * np.einsum("gk,gk->k", grouped, pulled)
 
     def _reweight(self, weighted: Float32, against: Float32) -> None:
         """Set the relative pull on each attribute from what its codes tell about the class."""
