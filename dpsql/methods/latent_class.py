@@ -42,7 +42,7 @@ _FEWEST_STEPS, _MOST_STEPS = 300, 1000
 _ONE_WAY_SHARE = 20.0
 """Two-way tables get at most this many times the privacy loss of the one-way tables."""
 
-_COARSE_WEIGHT, _COARSE_SHARE = 0.2, 0.06
+_COARSE_WEIGHT, _COARSE_SHARE = 0.3, 0.06
 """Privacy loss of a coarse table relative to a two-way table, and at most of all of them relative to all two-way tables."""
 
 _FINE_CELLS = 16

@@ -194,8 +194,9 @@ class _Descent:
         slope += single[:, None]
         share_slope = 0.5 * (np.einsum("dk,dk->k", values, slope) + single @ values)
         if given.groups.size:
-            for total, part in zip((slope, share_slope), self._coarse_slopes(values, shares), strict=True):
-                total += part
+            coarse, coarse_shares = self._coarse_slopes(values, shares)
+            slope += coarse
+            share_slope += coarse_shares
         if self.pull > 0.0:
             if step >= _REWEIGHT_FROM * self.steps and step % _REWEIGHT_EVERY == 0:
                 self._reweight(weighted, against)
@@ -212,12 +213,15 @@ class _Descent:
         given = self.given
         grouped: Float32 = given.groups @ values
         grouped -= (grouped @ shares)[:, None]
-        residual: Float32 = (grouped * shares) @ grouped.T
+        weighted: Float32 = grouped * shares
+        residual: Float32 = weighted @ grouped.T
         residual -= given.coarse
         residual *= given.coarse_weights
         pulled: Float32 = residual @ grouped
         slope: Float32 = given.groups.T @ pulled
-        return slope, np.float32(0.5) * np.einsum("gk,gk->k", grouped, pulled)
+        share_slope: Float32 = np.einsum("gk,gk->k", grouped, pulled)
+        share_slope *= np.float32(0.5)
+        return slope, share_slope
 
     def _reweight(self, weighted: Float32, against: Float32) -> None:
         """Set the relative pull on each attribute from what its codes tell about the class."""

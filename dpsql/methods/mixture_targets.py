@@ -52,8 +52,8 @@ class Targets:
     groups : ndarray of float32, shape (G, D)
         C: 1 where a code is in a group of a coarse table, else 0; G = 0 where there is no coarse table.
     coarse, coarse_weights : ndarray of float32, shape (G, G)
-        Z: noisy shares of pairs of groups less the product of the groups' shares, symmetric, and `emphasis` times their precisions /
-        max(strength^2, 1); 0 where not measured.
+        Z: noisy shares of pairs of groups less the product of the groups' shares, symmetric, and `emphasis` times their
+        precisions / max(strength^2, 1); 0 where not measured.
 
     Notes
     -----

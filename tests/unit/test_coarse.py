@@ -104,7 +104,7 @@ def test_coarse_tables_get_at_most_a_small_share():
         plan = METHOD.plan(domain, {})
         assert 0 < sum(plan.coarse_weights) <= 0.06 * sum(plan.weights)
     many = METHOD.plan(Domain((*(bins(20, f"x{i}") for i in range(2)), *(words(2, f"w{i}") for i in range(10)))), {})
-    assert many.coarse_weights == (0.2,)
+    assert many.coarse_weights == (0.3,)
 
 
 def planned(domain):
