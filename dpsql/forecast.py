@@ -42,7 +42,7 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
     shown: dict[str, Any] = {
         "operation": operation,
         "method": wanted.plan.method,
-        "tables": len(wanted.plan.cliques),
+        "tables": len(wanted.plan.cliques) + len(wanted.plan.coarse),
         "cells": None if wanted.plan.open else wanted.plan.cells,
         "mechanism": wanted.plan.mechanism,
         "noise_scale": float(max(wanted.plan.scales)) if wanted.plan.scales else None,
@@ -104,7 +104,7 @@ def expected_error(plan: Plan, k: int) -> float | None:
     errors = []
     if plan.open or not plan.scales:
         return None
-    for clique, scale in zip(plan.cliques, plan.scales, strict=True):
+    for clique, scale in zip(plan.cliques, plan.scales[: len(plan.cliques)], strict=True):
         if len(clique) < k:
             continue
         one = expected_absolute_error(plan.mechanism, scale)

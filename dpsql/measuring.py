@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,12 +14,13 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from dpsql import encoding, methods, multi_value, noise, tuples, universes
+from dpsql import encoding, methods, multi_value, noise, release, tuples, universes
 from dpsql.counting import count_moments, count_tables, count_values
 from dpsql.domain import Domain
 from dpsql.errors import ReleaseError
 from dpsql.mechanisms.percentile import private_percentile
-from dpsql.methods.base import Counted, DrawnMethod, IntArray, OpenMethod, TupleMethod, TuplePlan
+from dpsql.methods import coarse
+from dpsql.methods.base import Clique, Counted, DrawnMethod, IntArray, OpenMethod, TupleMethod, TuplePlan
 from dpsql.methods.tuple_index import tuple_index
 from dpsql.methods.tuple_levels import level_scale
 from dpsql.progress import Progress
@@ -101,7 +103,7 @@ def measure(context: Context, protected: ProtectedSource, plan: Plan, progress: 
     finally:
         cursor.execute(f"DROP TABLE IF EXISTS {identifier(codes)}")
     with progress.stage("noise"):
-        return Measured(add_noise(plan, np.concatenate([tables[clique].ravel() for clique in plan.cliques])), [], total)
+        return Measured(released(plan, tables), [], total)
 
 
 def _drawn(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: DrawnMethod, codes: str, progress: Progress) -> Measured:
@@ -198,15 +200,32 @@ def _count(cursor: duckdb.DuckDBPyConnection, table: str) -> int:
     return int(row[0]) if row else 0
 
 
-def add_noise(plan: Plan, flat: IntArray) -> IntArray:
-    """Add the plan's noise to every cell of its tables, the empty ones too."""
-    lengths = plan.lengths
-    scales = np.repeat(np.arange(len(lengths)), lengths)
+def released(plan: Plan, tables: Mapping[Clique, IntArray]) -> IntArray:
+    """Return what a plan releases of exact tables: the tables with noise, then the coarse tables with noise, flat.
+
+    Privacy: the second round sees the first one as it is released: its groups are made from noisy counts alone, and its scales are
+    in the plan (`dpsql.methods.coarse`).
+    """
+    count, lengths = len(plan.cliques), plan.table_lengths
+    exact = np.concatenate([tables[clique].ravel() for clique in plan.cliques])
+    first = add_noise(exact, lengths, plan.scales[:count], plan.mechanism)
+    if not plan.coarse:
+        return first
+    noisy = release.shaped(plan, np.split(first, np.cumsum(lengths)[:-1]))
+    groups = coarse.groups(plan.domain, noisy, itertools.chain.from_iterable(plan.coarse))
+    summed = [coarse.coarsened(tables[pair], pair, groups, coarse.shape(plan.domain, pair)) for pair in plan.coarse]
+    flat = np.concatenate([table.ravel() for table in summed])
+    return np.concatenate([first, add_noise(flat, [table.size for table in summed], plan.scales[count:], plan.mechanism)])
+
+
+def add_noise(flat: IntArray, lengths: Sequence[int], scales: Sequence[Fraction], mechanism: str) -> IntArray:
+    """Add each table's noise to every one of its cells, the empty ones too."""
+    cells = np.repeat(np.arange(len(lengths)), lengths)
     noisy = np.empty_like(flat)
     by_scale: dict[Fraction, list[int]] = {}
-    for position, scale in enumerate(plan.scales):
+    for position, scale in enumerate(scales):
         by_scale.setdefault(scale, []).append(position)
     for scale, positions in by_scale.items():
-        chosen = np.isin(scales, positions) if len(by_scale) > 1 else slice(None)
-        noisy[chosen] = noise.add_noise(flat[chosen], plan.mechanism, scale)
+        chosen = np.isin(cells, positions) if len(by_scale) > 1 else slice(None)
+        noisy[chosen] = noise.add_noise(flat[chosen], mechanism, scale)
     return noisy

@@ -175,16 +175,18 @@ def _noisy_plan(
     options = parameters.get("options", {})
     mechanism = parameters.get("mechanism") or options["mechanism"]
     protection = protected.protection
+    coarse = measured.coarse if mechanism == "gaussian" else ()
+    weights = (*(measured.weights or (1.0,) * len(measured.cliques)), *measured.coarse_weights)
     calibration = calibrate(
         mechanism=mechanism,
-        tables=len(measured.cliques),
+        tables=len(measured.cliques) + len(coarse),
         epsilon=parameters["epsilon"],
         delta=release_delta(protected, parameters["delta"], mechanism),
         neighbors=protection.neighbors,
         max_contributions=protection.max_contributions,
         accountant=protection.budget.accountant,
         calibration=options.get("accountant"),
-        weights=measured.weights if mechanism == "gaussian" and len(set(measured.weights)) > 1 else None,
+        weights=weights if mechanism == "gaussian" and len(set(weights)) > 1 else None,
     )
     plan = Plan(
         domain=domain,
@@ -194,6 +196,7 @@ def _noisy_plan(
         public_total=total_is_public(protected, domain),
         method=parameters.get("method"),
         options=method_options(parameters),
+        coarse=coarse,
     )
     return plan, calibration, measured.notes
 

@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import os
 import re
 import uuid
@@ -33,7 +34,8 @@ import pandas as pd
 from dpsql import sqltypes
 from dpsql.domain import Domain
 from dpsql.errors import ReleaseError
-from dpsql.methods.base import Clique, IntArray, Statistics
+from dpsql.methods import coarse
+from dpsql.methods.base import Clique, CoarseTables, IntArray, Statistics
 from dpsql.relation import literal, parquet
 
 FORMAT = 1
@@ -51,7 +53,7 @@ class Plan:
     cliques : tuple of cliques
         Positions of attributes, ascending.
     scales : tuple of Fraction
-        Noise scale of each table: sigma of the discrete Gaussian, or b of the discrete Laplace.
+        Noise scale of each table, then of each coarse table: sigma of the discrete Gaussian, or b of the discrete Laplace.
     mechanism : str
         'gaussian' or 'laplace' noise on the tables, or what a method that draws its release itself calls its mechanism.
     public_total : bool
@@ -69,6 +71,8 @@ class Plan:
         without categories.
     sparse : bool
         Whether only some cells of the tables are released: which ones was decided by what was released before them.
+    coarse : tuple of cliques
+        Pairs among `cliques` whose coarse tables are released after the tables, see `dpsql.methods.coarse`.
     """
 
     domain: Domain
@@ -82,6 +86,7 @@ class Plan:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     open: bool = False
     sparse: bool = False
+    coarse: tuple[Clique, ...] = ()
 
     @property
     def listed(self) -> bool:
@@ -90,11 +95,16 @@ class Plan:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Length of each table or block; none is known beforehand where a release lists what it holds."""
+        """Length of each table, then each coarse table, or of each block; none is known beforehand where a release lists them."""
         if self.listed:
             return ()
         if self.blocks is not None:
             return self.blocks
+        return (*self.table_lengths, *(math.prod(coarse.shape(self.domain, pair)) for pair in self.coarse))
+
+    @property
+    def table_lengths(self) -> tuple[int, ...]:
+        """Length of each noisy table of the first round."""
         return tuple(self.domain.cells(clique) for clique in self.cliques)
 
     @property
@@ -111,6 +121,7 @@ class Plan:
         return {
             **drawn,
             **({"sparse": True, "parameters": dict(self.parameters)} if self.sparse else {}),
+            **({"coarse": [list(pair) for pair in self.coarse]} if self.coarse else {}),
             "domain": self.domain.to_json(),
             "tables": _short(self.cliques, len(self.domain.attributes)),
             "scales": runs,
@@ -136,6 +147,7 @@ class Plan:
             parameters=item.get("parameters", {}),
             open=item.get("open", False),
             sparse=item.get("sparse", False),
+            coarse=tuple(tuple(pair) for pair in item.get("coarse", ())),
         )
 
 
@@ -226,24 +238,40 @@ def fingerprint(flat: IntArray, values: Sequence[str] = (), places: IntArray | N
 def as_statistics(
     plan: Plan, flat: IntArray, total: int | None, values: tuple[str, ...] = (), places: IntArray | None = None
 ) -> Statistics:
-    """Cut the flat integers of a plan into its tables or blocks; of sparse tables the blocks are table, cell and count."""
+    """Cut the flat integers of a plan into its tables (with the coarse ones) or blocks; of sparse tables: table, cell, count."""
     pieces = (flat,) if plan.open else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
     if places is not None:
         pieces = (places[0], places[1], flat)
     drawn = plan.listed or plan.blocks is not None
-    tables = {} if drawn else {
-        clique: piece.reshape([plan.domain.sizes[i] for i in clique]) for clique, piece in zip(plan.cliques, pieces, strict=True)
-    }  # fmt: skip
+    count = len(plan.cliques)
+    tables = {} if drawn else shaped(plan, pieces[:count])
     return Statistics(
         sizes=plan.domain.sizes,
         tables=tables,
-        scales={clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales, strict=not drawn)},
+        scales={clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales[:count], strict=not drawn)},
         mechanism=plan.mechanism,
         total=total,
         blocks=pieces if drawn else (),
         domain=plan.domain,
         parameters=plan.parameters,
         values=values,
+        coarse=CoarseTables() if drawn or not plan.coarse else _coarse(plan, tables, pieces[count:]),
+    )
+
+
+def shaped(plan: Plan, pieces: Sequence[IntArray]) -> dict[Clique, IntArray]:
+    """Return the tables of a plan from their flat counts."""
+    return {
+        clique: piece.reshape([plan.domain.sizes[i] for i in clique]) for clique, piece in zip(plan.cliques, pieces, strict=True)
+    }
+
+
+def _coarse(plan: Plan, tables: Mapping[Clique, IntArray], pieces: Sequence[IntArray]) -> CoarseTables:
+    """Give the coarse tables their groups again, which the released tables determine."""
+    return CoarseTables(
+        coarse.groups(plan.domain, tables, itertools.chain.from_iterable(plan.coarse)),
+        {pair: piece.reshape(coarse.shape(plan.domain, pair)) for pair, piece in zip(plan.coarse, pieces, strict=True)},
+        {pair: float(scale) for pair, scale in zip(plan.coarse, plan.scales[len(plan.cliques) :], strict=True)},
     )
 
 
@@ -388,6 +416,7 @@ def check_plan(found: Release) -> None:
             for a in plan.domain.attributes
         )
         good = good and all(0 <= i < len(plan.domain.attributes) for clique in plan.cliques for i in clique)
+        good = good and all(len(pair) == 2 and pair in plan.cliques for pair in plan.coarse)
         good = good and isinstance(found.manifest["charge"]["hash"], str)
         good = good and not (plan.sparse and (plan.open or plan.blocks is not None))
     except (KeyError, TypeError, ValueError, AttributeError):

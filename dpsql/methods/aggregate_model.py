@@ -169,6 +169,9 @@ def pair_targets(
         pair_weights=(np.minimum(scale**2 * precisions, largest) / unit).astype(np.float32),
         singles=(single / scale).astype(np.float32),
         single_weights=(np.minimum(scale**2 * precision, largest) / unit).astype(np.float32),
+        groups=np.zeros((0, single.size), np.float32),  # no coarse tables
+        coarse=np.zeros((0, 0), np.float32),
+        coarse_weights=np.zeros((0, 0), np.float32),
     )
     with np.errstate(divide="ignore"):
         return found, 1.0 / np.sqrt(precisions)

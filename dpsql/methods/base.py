@@ -26,6 +26,29 @@ FINE = 1 << 16
 
 
 @dataclass(frozen=True)
+class CoarseTables:
+    """Noisy two-way tables of groups of neighbouring codes, released after the tables; see `dpsql.methods.coarse`.
+
+    Parameters
+    ----------
+    groups : mapping from attribute position to int64 array, shape (codes,)
+        Group of each code. A function of released tables.
+    tables : mapping from (i, j), i < j, to int64 array
+        Noisy counts, one axis per attribute and one entry per group; a group may have no code.
+    scales : mapping from (i, j) to float
+        Noise scale of each table, as in `Statistics`.
+
+    Notes
+    -----
+    Privacy: released.
+    """
+
+    groups: Mapping[int, IntArray] = field(default_factory=dict)
+    tables: Mapping[Clique, IntArray] = field(default_factory=dict)
+    scales: Mapping[Clique, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Statistics:
     """What was released: noisy contingency tables, or the blocks that a `DrawnMethod` has drawn.
 
@@ -51,6 +74,8 @@ class Statistics:
         `Price.parameters`.
     values : tuple of str
         The released values, one per integer of the only block, where no declared domain lists them; else ().
+    coarse : CoarseTables
+        What was released in a second round; empty for methods that ask for none.
 
     Notes
     -----
@@ -66,6 +91,7 @@ class Statistics:
     domain: Domain | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     values: tuple[str, ...] = ()
+    coarse: CoarseTables = field(default_factory=CoarseTables)
 
 
 @dataclass(frozen=True)
@@ -80,11 +106,18 @@ class MeasurementPlan:
         Relative share of the privacy loss (rho) of each table; equal by default. Not used by a `DrawnMethod`.
     notes : tuple of str
         What the user should know (shown by ``dp_plan``).
+    coarse : tuple of cliques
+        Pairs among `cliques` whose tables are measured a second time with few groups of codes, see `dpsql.methods.coarse`;
+        under Laplace noise, which knows no weights, they are left out.
+    coarse_weights : tuple of float, same length as coarse
+        Relative share of rho of each of them, in the unit of `weights`.
     """
 
     cliques: tuple[Clique, ...]
     weights: tuple[float, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    coarse: tuple[Clique, ...] = ()
+    coarse_weights: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

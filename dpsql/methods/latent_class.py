@@ -1,19 +1,24 @@
 """Latent classes: the most accurate synthetic table from noisy two-way tables.
 
-1. Measure every one-way and two-way table with Gaussian noise; nothing is selected.
+1. Measure every one-way and two-way table with Gaussian noise; nothing is selected. Then, for pairs of numeric or temporal
+   attributes with many bins, a table of few groups of bins each (`dpsql.methods.coarse`), for the sake of their rank
+   correlation.
 2. Fit a mixture of products of one-way tables to the noisy tables as they are (`dpsql.methods.mixture_fit`).
 3. Write rows whose tables are the model's almost exactly (`dpsql.methods.mixture_rows`).
 
-Privacy: the tables are the only use of protected rows: one Gaussian release, composed exactly. Everything here is
+Privacy: the tables are the only use of protected rows: one Gaussian release, composed exactly; the groups of the coarse
+tables are chosen from the tables released before them, which adaptive composition covers. Everything here is
 post-processing, and every number that steers it is fixed, a function of public sizes, the public noise scale or released
 noisy counts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
@@ -21,13 +26,14 @@ import numpy as np
 
 from dpsql.domain import Domain
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
+from dpsql.methods.base import Clique, CodeArray, MeasurementPlan, Statistics
 from dpsql.methods.blas import one_blas_thread
+from dpsql.methods.coarse import ordered, shape
 from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pull_strength
 from dpsql.methods.mixture_rows import mixture_rows, sweeps
 from dpsql.methods.mixture_targets import Targets, targets
 
-_RESTARTS, _THREADS = 4, 2
+_RESTARTS, _THREADS = 8, 2
 _WORK = 2.2e11
 """Floating-point operations that all restarts may take before fewer are made, with fewer classes: some five seconds."""
 
@@ -35,6 +41,12 @@ _FEWEST_CLASSES, _LARGEST_FEWEST, _USUAL_CLASSES, _MOST_CLASSES = 64, 256, 128, 
 _FEWEST_STEPS, _MOST_STEPS = 300, 1000
 _ONE_WAY_SHARE = 20.0
 """Two-way tables get at most this many times the privacy loss of the one-way tables."""
+
+_COARSE_WEIGHT, _COARSE_SHARE = 0.3, 0.06
+"""Privacy loss of a coarse table relative to a two-way table, and at most of all of them relative to all two-way tables."""
+
+_FINE_CELLS = 16
+"""A pair gets a coarse table where its table has at least this many times the cells of it."""
 
 _MANY_PAIRS = 1000
 """Two-way tables from which the plan says what spreading the budget means."""
@@ -76,7 +88,7 @@ class LatentClass:
     options: Mapping[str, Any] = MappingProxyType({"classes": "auto", "steps": "auto", "pull": 1.0, "one_way_weight": "auto"})
 
     def plan(self, domain: Domain, options: Mapping[str, Any]) -> MeasurementPlan:
-        """Return all one-way and two-way tables.
+        """Return all one-way and two-way tables, and pairs of numeric attributes for coarse ones.
 
         Parameters
         ----------
@@ -112,7 +124,9 @@ class LatentClass:
                 f"{len(pairs)} two-way tables share the budget: dependence that is weak against the noise is left out, and such "
                 "columns come out independent of each other; naming fewer columns gives more accurate ones",
             )
-        return MeasurementPlan((*singles, *pairs), (*weights, *(1.0,) * len(pairs)), notes)
+        coarse = _coarse_pairs(domain)
+        share = min(_COARSE_WEIGHT, _COARSE_SHARE * len(pairs) / max(len(coarse), 1))
+        return MeasurementPlan((*singles, *pairs), (*weights, *(1.0,) * len(pairs)), notes, coarse, (share,) * len(coarse))
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
         """Return the measured domain: rows have its columns."""
@@ -221,6 +235,14 @@ def _one_way_weights(sizes: Sequence[int]) -> tuple[float, ...]:
     least = (len(sizes) - 1) / 2.0 / _ONE_WAY_SHARE
     known = sum(1.0 / size for size in sizes)
     return tuple(max(least, 1.0 - (known - 1.0 / size)) for size in sizes)
+
+
+def _coarse_pairs(domain: Domain) -> tuple[Clique, ...]:
+    """Return the pairs of ordered attributes whose two-way table is so fine that a coarse one tells more of their trend."""
+    positions = [i for i, attribute in enumerate(domain.attributes) if ordered(attribute)]
+    return tuple(
+        pair for pair in combinations(positions, 2) if domain.cells(pair) >= _FINE_CELLS * math.prod(shape(domain, pair))
+    )
 
 
 def _schedule(sizes: Sequence[int], strength: float, chosen: Mapping[str, Any]) -> tuple[int, int, int]:

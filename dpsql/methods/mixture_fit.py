@@ -21,6 +21,9 @@ rules, functions of public sizes and released numbers alone, set everything:
 * The penalty biases strong dependence towards independence. Where a cell of the model misses the noisy one by more than
   2 sigma, what exceeds 2 sigma is added to the target, once during the fit.
 
+Coarse tables, where there are some, add 1/4 sum_gh T_gh (C (M - m m^T) C^T - Z)_gh^2, where C sums the codes of a group and Z
+is a noisy coarse table less the product of the one-way tables: covariances of groups, which say nothing of the one-way tables.
+
 Adam in float32, rate falling as a cosine. The average of fits from different fixed starts is itself a mixture.
 
 Privacy: post-processing of released statistics.
@@ -183,13 +186,17 @@ class _Descent:
         weighted = values * shares
         residual = weighted @ values.T
         if correct:
-            self._restore(residual)
+            self._restore(residual, self.target, given.pair_weights)
         residual -= self.target
         residual *= given.pair_weights
         slope: Float32 = residual @ values
         single = given.single_weights * (weighted.sum(1) - given.singles)
         slope += single[:, None]
         share_slope = 0.5 * (np.einsum("dk,dk->k", values, slope) + single @ values)
+        if given.groups.size:
+            coarse, coarse_shares = self._coarse_slopes(values, shares)
+            slope += coarse
+            share_slope += coarse_shares
         if self.pull > 0.0:
             if step >= _REWEIGHT_FROM * self.steps and step % _REWEIGHT_EVERY == 0:
                 self._reweight(weighted, against)
@@ -201,6 +208,21 @@ class _Descent:
         slope *= shares
         return slope, shares * (share_slope - shares @ share_slope)
 
+    def _coarse_slopes(self, values: Float32, shares: Float32) -> tuple[Float32, Float32]:
+        """Return what the covariances of groups add to the slopes: two thin products each."""
+        given = self.given
+        grouped: Float32 = given.groups @ values
+        grouped -= (grouped @ shares)[:, None]
+        weighted: Float32 = grouped * shares
+        residual: Float32 = weighted @ grouped.T
+        residual -= given.coarse
+        residual *= given.coarse_weights
+        pulled: Float32 = residual @ grouped
+        slope: Float32 = given.groups.T @ pulled
+        share_slope: Float32 = np.einsum("gk,gk->k", grouped, pulled)
+        share_slope *= np.float32(0.5)
+        return slope, share_slope
+
     def _reweight(self, weighted: Float32, against: Float32) -> None:
         """Set the relative pull on each attribute from what its codes tell about the class."""
         told = np.maximum(np.add.reduceat(np.einsum("dk,dk->d", weighted, against), self.starts), 0.0)
@@ -208,13 +230,12 @@ class _Descent:
         relative *= max(float(told.sum()), _TINY) / max(float(told @ relative), _TINY)
         self.relative = self._spread(relative).astype(np.float32)[:, None]
 
-    def _restore(self, model: Float32) -> None:
-        """Add to the target what the model misses by more than the noise explains, see the module."""
+    def _restore(self, model: Float32, target: Float32, weights: Float32) -> None:
+        """Add to a target, in place, what the model misses by more than the noise explains, see the module."""
         unit = np.float32(max(self.given.strength, 1.0))
-        weights = self.given.pair_weights
         limit = np.divide(_RESIDUAL_FROM / unit, np.sqrt(weights), out=np.full_like(weights, np.inf), where=weights > 0.0)
-        missed = self.target - model
-        self.target += np.sign(missed) * np.maximum(np.abs(missed) - limit, np.float32(0.0))
+        missed = target - model
+        target += np.sign(missed) * np.maximum(np.abs(missed) - limit, np.float32(0.0))
 
     @staticmethod
     def _move(parameter: Float32, gradient: Float32, first: Float32, second: Float32, step: int, rate: float) -> None:

@@ -4,7 +4,9 @@
         [--methods latent_class gaussian_copula independent resampling]
 
 Prints medians over the seeds: wall and CPU seconds (noise, fit and rows; counting is left out), total variation distance of one-,
-two- and three-way tables (at most 200 triples), and average and maximum of the absolute count errors of one- and two-way tables.
+two- and three-way tables (at most 200 triples), average and maximum of the absolute count errors of one- and two-way tables, and
+deviations of the rank correlation (Spearman) of two numeric columns, of the values as written from those as read: `ranks` is the
+largest over the pairs of each pair's median over the seeds, `worst` the median over the seeds of the largest over the pairs.
 Rows are scored as written. The noise is the real one: other figures every run, seeds are those of the rows.
 
 The data are not part of the project: the folder `shared` next to the project's, or the one DPSQL_SHARED names. `wide` is made here:
@@ -21,18 +23,22 @@ import os
 import resource
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
 
-from dpsql import noise
 from dpsql.accounting import calibrate
 from dpsql.consistency import consistent_tables
+from dpsql.decoding import Decoder
 from dpsql.domain import Attribute, Domain
-from dpsql.methods.base import Statistics
+from dpsql.measuring import released
+from dpsql.methods.base import MeasurementPlan, Statistics
 from dpsql.methods.gaussian_copula import GaussianCopula
 from dpsql.methods.latent_class import LatentClass
+from dpsql.release import Plan, as_statistics
 
 METHODS = {"latent_class": LatentClass(), "gaussian_copula": GaussianCopula()}
 DELTAS = {"sim50k": 1.9e-6, "hospital": 1.9e-6}
@@ -77,26 +83,49 @@ def binned(values: np.ndarray, edges: list[float]) -> np.ndarray:
     return np.clip(np.searchsorted(np.asarray(edges, float), values.astype(float), side="right") - 1, 0, len(edges) - 2)
 
 
-def adult15() -> tuple[np.ndarray, list[int]]:
+@dataclass(frozen=True)
+class Data:
+    """A table: codes, number of codes of each attribute, and for numeric ones the bins' edges and the values as they were read."""
+
+    codes: np.ndarray
+    sizes: list[int]
+    edges: dict[int, list[float]] = field(default_factory=dict)
+    raw: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def domain(self) -> Domain:
+        found = []
+        for i, size in enumerate(self.sizes):
+            if i in self.edges:
+                edges = tuple(map(float, self.edges[i]))
+                found.append(Attribute(f"a{i}", "BIGINT", "numeric", edges=edges, nullable=size >= len(edges)))
+            else:
+                found.append(Attribute(f"a{i}", "VARCHAR", "categorical", tuple(map(str, range(size))), nullable=False))
+        return Domain(tuple(found))
+
+
+def adult15() -> Data:
     folder = shared_folder() / "data"
     frame = pd.read_csv(folder / "adult.csv", keep_default_na=False)
-    columns, sizes = [], []
+    columns, sizes, bins, raw = [], [], {}, {}
     for column, spec in json.loads((folder / "adult_domain15.json").read_text()).items():
         if "categories" in spec:
             columns.append(frame[column].map({v: i for i, v in enumerate(spec["categories"])}).to_numpy(int))
             sizes.append(len(spec["categories"]))
             continue
         edges = spec.get("edges") or list(np.linspace(spec["lower"], spec["upper"], spec["bins"] + 1))
+        bins[len(columns)], raw[len(columns)] = edges, frame[column].to_numpy(float)
         columns.append(binned(frame[column].to_numpy(), edges))
         sizes.append(len(edges) - 1)
-    return np.stack(columns, 1), sizes
+    return Data(np.stack(columns, 1), sizes, bins, raw)
 
 
-def acs(names: list[str] | None = None) -> tuple[np.ndarray, list[int]]:
+def acs(names: list[str] | None = None) -> Data:
     """Return the Massachusetts excerpt: the values of its schema, numbers in the bins of ACS_EDGES."""
     folder = shared_folder() / "data"
     frame = pd.read_csv(folder / "acs_ma2018.csv", keep_default_na=False, dtype=str)
     schema, columns, sizes = json.loads((folder / "acs_ma2018.json").read_text())["schema"], [], []
+    bins: dict[int, list[float]] = {}
+    raw: dict[int, np.ndarray] = {}
     for column, spec in schema.items():
         if names is not None and column not in names:
             continue
@@ -104,22 +133,23 @@ def acs(names: list[str] | None = None) -> tuple[np.ndarray, list[int]]:
             edges, missing = ACS_EDGES[column], (frame[column] == spec.get("null_value", "~")).to_numpy()
             codes = np.full(len(frame), len(edges) - 1)
             codes[~missing] = binned(frame[column].to_numpy()[~missing], edges)
+            bins[len(columns)], raw[len(columns)] = edges, np.where(missing, np.nan, frame[column].where(~missing, "0").to_numpy(float))
             sizes.append(len(edges) - 1 + bool(spec.get("has_null")))
         else:
             codes = frame[column].map({str(v): i for i, v in enumerate(spec["values"])}).to_numpy(int)
             sizes.append(len(spec["values"]))
         columns.append(codes)
-    return np.stack(columns, 1), sizes
+    return Data(np.stack(columns, 1), sizes, bins, raw)
 
 
-def occurring(name: str) -> tuple[np.ndarray, list[int]]:
+def occurring(name: str) -> Data:
     """Return a table whose values are taken as its domain."""
     frame = pd.read_csv(shared_folder() / "data" / f"{name}.csv", keep_default_na=False, dtype=str)
     parts = [pd.factorize(frame[column], sort=True) for column in frame]
-    return np.stack([codes for codes, _ in parts], 1), [len(values) for _, values in parts]
+    return Data(np.stack([codes for codes, _ in parts], 1), [len(values) for _, values in parts])
 
 
-def wide(attributes: int = 100, rows: int = 30_000) -> tuple[np.ndarray, list[int]]:
+def wide(attributes: int = 100, rows: int = 30_000) -> Data:
     """Return a table whose attributes depend, to different degrees, on six normals; half of them in no order."""
     rng = np.random.default_rng(5)
     sizes, factors, columns = rng.integers(2, 11, attributes).tolist(), rng.standard_normal((rows, 6)), []
@@ -129,7 +159,7 @@ def wide(attributes: int = 100, rows: int = 30_000) -> tuple[np.ndarray, list[in
         edges = np.quantile(latent, np.cumsum(rng.dirichlet(np.full(size, 1.5)))[:-1])
         codes = np.searchsorted(edges, latent)
         columns.append(rng.permutation(size)[codes] if rng.random() < 0.5 else codes)
-    return np.stack(columns, 1), sizes
+    return Data(np.stack(columns, 1), sizes)
 
 
 DATA = {
@@ -146,8 +176,10 @@ def table(codes: np.ndarray, clique: tuple[int, ...], sizes: list[int]) -> np.nd
 class Score:
     """Distances and count errors of rows, as the reference scorer computes them."""
 
-    def __init__(self, codes: np.ndarray, sizes: list[int]) -> None:
-        self.rows, self.sizes = len(codes), sizes
+    def __init__(self, data: Data) -> None:
+        codes, sizes = data.codes, data.sizes
+        self.rows, self.sizes, self.domain = len(codes), sizes, data.domain()
+        self.ranks = rank_correlations(data.raw)
         self.exact = []
         for k in (1, 2, 3):
             cliques = list(itertools.combinations(range(len(sizes)), k))
@@ -158,28 +190,49 @@ class Score:
             self.exact.append({clique: table(codes, clique, sizes) for clique in cliques})
 
     def __call__(self, codes: np.ndarray) -> list[float]:
-        """Return TVD of one-, two-, three-way tables and average and maximum error of one- and two-way tables."""
+        """Return TVD of 1-, 2-, 3-way tables, average and maximum error of 1- and 2-way tables, largest deviation of a rank correlation,
+        then every pair's deviation.
+        """
         distances, errors = [], []
         for exact in self.exact:
             found = [np.abs(t - table(codes, c, self.sizes) * (self.rows / len(codes))) for c, t in exact.items()]
             distances.append(float(np.mean([e.sum() / 2 / self.rows for e in found])) if found else float("nan"))
             cells = np.concatenate([e.ravel() for e in found]) if found else np.array([np.nan])
             errors += [float(cells.mean()), float(cells.max())]
-        return [*distances, *errors[:4]]
+        deviations = [abs(deviation) for deviation in self.deviations(codes).values()]
+        return [*distances, *errors[:4], max(deviations, default=float("nan")), *deviations]
+
+    def deviations(self, codes: np.ndarray) -> dict[tuple[int, int], float]:
+        """Return by how much rank correlations of the values as they would be written differ from those that were read."""
+        values, rng = {}, np.random.default_rng(TRIPLE_SEED)
+        for i in sorted({i for pair in self.ranks for i in pair}):
+            attribute = self.domain.attributes[i]
+            written = Decoder(attribute, "v").arrays(codes[:, i], rng)["v"]
+            values[i] = np.where(codes[:, i] < attribute.values, np.asarray(written, float), np.nan)
+        found = rank_correlations(values)
+        return {pair: found[pair] - exact for pair, exact in self.ranks.items()}
 
 
-def measure(codes: np.ndarray, sizes: list[int], cliques, weights, epsilon: float, delta: float) -> tuple[Statistics, float]:
-    """Count, add the noise that a release of these tables pays for; return the seconds of the noise too."""
-    exact = {clique: table(codes, clique, sizes).astype(np.int64) for clique in cliques}
+def rank_correlations(values: dict[int, np.ndarray]) -> dict[tuple[int, int], float]:
+    """Return Spearman's correlation of every two columns, over the rows that have both values."""
+    found = {}
+    for i, j in itertools.combinations(sorted(values), 2):
+        both = ~(np.isnan(values[i]) | np.isnan(values[j]))
+        found[i, j] = float(np.corrcoef(rankdata(values[i][both]), rankdata(values[j][both]))[0, 1])
+    return found
+
+
+def measure(data: Data, plan: MeasurementPlan, epsilon: float, delta: float) -> tuple[Statistics, float]:
+    """Count, and release what a plan of this price releases; return the seconds of the noise too."""
+    exact = {clique: table(data.codes, clique, data.sizes).astype(np.int64) for clique in plan.cliques}
     start = time.perf_counter()
-    unequal = list(weights) if len(set(weights)) > 1 else None
+    weights = [*plan.weights, *plan.coarse_weights]
     found = calibrate(
-        mechanism="gaussian", tables=len(cliques), epsilon=epsilon, delta=delta, neighbors="add_remove", weights=unequal
-    )
-    scales = dict(zip(cliques, found.scales if unequal else found.scales * len(cliques), strict=False))
-    noisy = {clique: noise.add_noise(counts, "gaussian", scales[clique]) for clique, counts in exact.items()}
-    statistics = Statistics(tuple(sizes), noisy, {c: float(s) for c, s in scales.items()}, "gaussian", None)
-    return statistics, time.perf_counter() - start
+        mechanism="gaussian", tables=len(weights), epsilon=epsilon, delta=delta, neighbors="add_remove",
+        weights=weights if len(set(weights)) > 1 else None,
+    )  # fmt: skip
+    planned = Plan(data.domain(), plan.cliques, found.scales, "gaussian", False, None, {}, coarse=plan.coarse)
+    return as_statistics(planned, released(planned, exact), None), time.perf_counter() - start
 
 
 def independent(statistics: Statistics, rng: np.random.Generator) -> np.ndarray:
@@ -188,33 +241,30 @@ def independent(statistics: Statistics, rng: np.random.Generator) -> np.ndarray:
     return np.stack([rng.choice(p.size, max(round(tables.total), 1), p=p) for p in tables.one_way], 1)
 
 
-def one_run(name: str, codes: np.ndarray, sizes: list[int], epsilon: float, delta: float, seed: int) -> tuple[np.ndarray, float, float]:
+def one_run(name: str, data: Data, epsilon: float, delta: float, seed: int) -> tuple[np.ndarray, float, float]:
     """Return rows, wall seconds and CPU seconds."""
-    rng = np.random.default_rng(seed)
+    rng, codes = np.random.default_rng(seed), data.codes
     if name == "resampling":
         return codes[rng.integers(0, len(codes), len(codes))], float("nan"), float("nan")
-    singles = tuple((i,) for i in range(len(sizes)))
     if name == "independent":
-        statistics, _ = measure(codes, sizes, singles, (1.0,) * len(singles), epsilon, delta)
+        singles = tuple((i,) for i in range(len(data.sizes)))
+        statistics, _ = measure(data, MeasurementPlan(singles, (1.0,) * len(singles)), epsilon, delta)
         return independent(statistics, rng), float("nan"), float("nan")
     method = METHODS[name]
-    domain = Domain(
-        tuple(Attribute(f"a{i}", "VARCHAR", "categorical", tuple(map(str, range(n))), nullable=False) for i, n in enumerate(sizes))
-    )
-    plan = method.plan(domain, {})
-    statistics, seconds = measure(codes, sizes, plan.cliques, plan.weights, epsilon, delta)
+    statistics, seconds = measure(data, method.plan(data.domain(), {}), epsilon, delta)
     wall, cpu = time.perf_counter(), time.process_time()
     model = method.fit(statistics, {})
     rows = np.concatenate(list(method.sample(model, max(method.total(model), 1), rng)))
     return rows, time.perf_counter() - wall + seconds, time.process_time() - cpu + seconds
 
 
-HEAD = f"{'':36s}{'wall s':>8s}{'CPU s':>8s}{'1-way':>8s}{'2-way':>8s}{'3-way':>8s}{'1: ave':>8s}{'max':>7s}{'2: ave':>8s}{'max':>7s}"
+HEAD = f"{'':36s}{'wall s':>8s}{'CPU s':>8s}{'1-way':>8s}{'2-way':>8s}{'3-way':>8s}{'1: ave':>8s}{'max':>7s}{'2: ave':>8s}{'max':>7s}{'ranks':>8s}{'worst':>8s}"
 
 
 def line(name: str, figures) -> str:
-    wall, cpu, one, two, three, a, b, c, d = figures
-    text = f"{name:36s}{wall:8.1f}{cpu:8.1f}{one:8.4f}{two:8.4f}{three:8.4f}{a:8.1f}{b:7.0f}{c:8.2f}{d:7.0f}"
+    wall, cpu, one, two, three, a, b, c, d, worst, *pairs = figures
+    ranks = max(pairs, default=float("nan"))
+    text = f"{name:36s}{wall:8.1f}{cpu:8.1f}{one:8.4f}{two:8.4f}{three:8.4f}{a:8.1f}{b:7.0f}{c:8.2f}{d:7.0f}{ranks:8.3f}{worst:8.3f}"
     return text.replace("nan", "  -")
 
 
@@ -227,15 +277,16 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=every, default=every)
     arguments = parser.parse_args()
     for data in arguments.data:
-        codes, sizes = DATA[data]()
-        score, delta = Score(codes, sizes), DELTAS.get(data, DELTA)
+        given = DATA[data]()
+        codes, sizes = given.codes, given.sizes
+        score, delta = Score(given), DELTAS.get(data, DELTA)
         for epsilon in arguments.epsilon:
             print(f"\n{data}: {len(codes)} rows, {len(sizes)} attributes, {sum(sizes)} columns; epsilon {epsilon:g}, delta {delta:.2g}")
             print(HEAD)
             for name in arguments.methods:
                 runs = []
                 for seed in range(arguments.seeds):
-                    rows, wall, cpu = one_run(name, codes, sizes, epsilon, delta, seed)
+                    rows, wall, cpu = one_run(name, given, epsilon, delta, seed)
                     runs.append([wall, cpu, *score(rows)])
                 middle = np.median(runs, axis=0)
                 nist = f"   k-marginal {1000 * (1 - middle[3]):.0f}" if data == "nist" else ""
@@ -246,7 +297,7 @@ def main() -> None:
                 print(line("40 % subsample, no privacy", middle) + f"   k-marginal {1000 * (1 - middle[3]):.0f}")
             if data == "adult15" and epsilon == 1.0:
                 for name, figures in PUBLISHED.items():
-                    print(line(name, figures))
+                    print(line(name, (*figures, _NAN, 0.03 if name == "target" else _NAN)))
     print(f"\npeak memory of the whole run: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 
