@@ -45,7 +45,7 @@ _ONE_WAY_SHARE = 20.0
 _COARSE_WEIGHT, _COARSE_SHARE = 0.3, 0.06
 """Privacy loss of a coarse table relative to a two-way table, and at most of all of them relative to all two-way tables."""
 
-_FINE_CELLS = 16
+_FINE_CELLS = 4
 """A pair gets a coarse table where its table has at least this many times the cells of it."""
 
 _MANY_PAIRS = 1000
@@ -238,7 +238,7 @@ def _one_way_weights(sizes: Sequence[int]) -> tuple[float, ...]:
 
 
 def _coarse_pairs(domain: Domain) -> tuple[Clique, ...]:
-    """Return the pairs of ordered attributes whose two-way table is so fine that a coarse one tells more of their trend."""
+    """Return the pairs of ordered attributes whose two-way table is so fine that a coarse one helps to tell their trend."""
     positions = [i for i, attribute in enumerate(domain.attributes) if ordered(attribute)]
     return tuple(
         pair for pair in combinations(positions, 2) if domain.cells(pair) >= _FINE_CELLS * math.prod(shape(domain, pair))

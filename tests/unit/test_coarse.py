@@ -86,17 +86,20 @@ def test_groups_and_shapes_hold_whatever_is_released():
 
 
 def fine_domain():
-    return Domain((bins(30, "a"), words(3), bins(20, "b", nullable=True), bins(3, "c"), bins(24, "d")))
+    return Domain((bins(30, "a"), words(3), bins(20, "b", nullable=True), words(3, "c"), bins(24, "d")))
 
 
 def test_plan_names_pairs_of_fine_bins():
     plan = METHOD.plan(fine_domain(), {})
-    assert plan.coarse == ((0, 2), (0, 4), (2, 4))  # not c: its tables have few cells as they are
+    assert plan.coarse == ((0, 2), (0, 4), (2, 4))
     assert plan.coarse_weights == pytest.approx((0.06 * 10 / 3,) * 3)
     assert set(plan.coarse) < set(plan.cliques)
     assert METHOD.plan(Domain((words(30), words(30))), {}).coarse == ()
     assert METHOD.plan(Domain((bins(30), words(30))), {}).coarse == ()
     assert METHOD.plan(Domain((bins(30),)), {}).coarse == ()
+    assert METHOD.plan(Domain((bins(5, "a"), bins(7, "b"))), {}).coarse == ()  # nine cells of 35 would tell little more
+    assert METHOD.plan(Domain((bins(6, "a"), bins(6, "b"))), {}).coarse == ((0, 1),)
+    assert METHOD.plan(Domain((bins(30, "a"), bins(1, "b"))), {}).coarse == ()
 
 
 def test_coarse_tables_get_at_most_a_small_share():
@@ -234,7 +237,9 @@ def trend(rows=20_000, strength=0.25, seed=2):
 
 
 @pytest.mark.parametrize("strength", [0.15, -0.15])
-def test_rows_keep_a_weak_trend_that_fine_tables_lose(strength):
+def test_rows_keep_a_weak_trend_that_fine_tables_lose(strength, monkeypatch):
+    rng = np.random.default_rng(11)
+    monkeypatch.setattr(noise, "add_noise", lambda counts, _, scale: counts + rng.normal(0, float(scale), counts.shape).round().astype(int))
     domain, codes = Domain((bins(30, "a"), bins(25, "b"), words(2, "c"), words(4, "d"))), trend(strength=strength)
     plan = METHOD.plan(domain, {})
     scales = (Fraction(80),) * len(plan.cliques) + (Fraction(80),) * len(plan.coarse)
@@ -242,11 +247,11 @@ def test_rows_keep_a_weak_trend_that_fine_tables_lose(strength):
     flat = measuring.released(full, exact_tables(codes, full))
     wanted, missed = spearmanr(codes[:, 0], codes[:, 1])[0], []
     for statistics in (release.as_statistics(full, flat, None), without(release.as_statistics(full, flat, None))):
-        model = METHOD.fit(statistics, {"classes": 40, "steps": 300})
+        model = METHOD.fit(statistics, {"classes": 40, "steps": 600})
         rows = np.concatenate(list(METHOD.sample(model, 20_000, np.random.default_rng(0))))
         missed.append(abs(spearmanr(rows[:, 0], rows[:, 1])[0] - wanted))
-    assert missed[0] < 0.06  # five standard deviations of the coarse table's noise
-    assert missed[0] < missed[1]
+    assert missed[0] < 0.04
+    assert missed[0] < 0.7 * missed[1]
 
 
 def without(statistics):
