@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,7 +46,7 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
         "tables": len(wanted.plan.cliques) + len(wanted.plan.coarse),
         "cells": None if wanted.plan.open else wanted.plan.cells,
         "mechanism": wanted.plan.mechanism,
-        "noise_scale": float(max(wanted.plan.scales)) if wanted.plan.scales else None,
+        "noise_scale": usual_scale(wanted.plan),
         "epsilon": at_most(float(charge.epsilon)),
         "delta": float(charge.delta),
         "rho": at_most(float(charge.rho)),
@@ -74,7 +75,7 @@ def _as_called(operation: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _notes(protected: ProtectedSource, wanted: Request, affordable: bool) -> list[str]:
-    notes = list(wanted.notes)
+    notes = [*wanted.notes, *_scales(wanted.plan)]
     if wanted.left_out:
         notes.append(f"left out, since no domain is declared: {', '.join(wanted.left_out)}")
     if not affordable:
@@ -94,6 +95,26 @@ def _taken(wanted: Request, purchase: Purchase | None, other: list[str]) -> list
     if Plan.from_json(purchase.plan).domain != wanted.plan.domain:
         return ["domains were declared since: the call gives back the stored release, over the domains of then"]
     return []
+
+
+def usual_scale(plan: Plan) -> float | None:
+    """Return the noise scale that most tables have, the largest of equally many; None where there is no such noise."""
+    if not plan.scales:
+        return None
+    times = Counter(plan.scales)
+    return float(max(times, key=lambda scale: (times[scale], scale)))
+
+
+def _scales(plan: Plan) -> list[str]:
+    """Return a note that says every kind of table's noise, where it is not all the same."""
+    if len(set(plan.scales)) < 2 or plan.sparse or plan.blocks is not None:
+        return []
+    kinds = [f"{len(clique)}-way tables" for clique in plan.cliques] + ["coarse tables"] * len(plan.coarse)
+    found: dict[str, list[float]] = {}
+    for kind, scale in zip(kinds, plan.scales, strict=True):
+        found.setdefault(kind, []).append(float(scale))
+    parts = [f"{kind} {min(s):.4g}" + (f" to {max(s):.4g}" if max(s) > min(s) else "") for kind, s in found.items()]
+    return [f"noise scales: {', '.join(parts)}"]
 
 
 def expected_error(plan: Plan, k: int) -> float | None:
