@@ -85,9 +85,8 @@ def coarsened(table: IntArray, clique: Clique, grouped: Mapping[int, IntArray], 
 
     Examples
     --------
-    >>> coarsened(np.array([[1, 2, 3], [4, 5, 6]]), (0, 1), {0: np.array([0, 1]), 1: np.array([0, 0, 2])}, (2, 3))
-    array([[ 3,  0,  3],
-           [ 9,  0,  6]])
+    >>> coarsened(np.array([[1, 2, 3], [4, 5, 6]]), (0, 1), {0: np.array([0, 1]), 1: np.array([0, 0, 2])}, (2, 3)).tolist()
+    [[3, 0, 3], [9, 0, 6]]
     """
     summed = np.zeros(wanted, np.int64)
     np.add.at(summed, np.ix_(*(grouped[i] for i in clique)), table)
