@@ -196,7 +196,7 @@ def check_unchanged(protected: ProtectedSource, plan: Plan, name: str) -> None:
 
 def _notes(plan: Plan, measured: measuring.Measured) -> list[str]:
     """Return what the method reports about the released statistics: post-processing."""
-    method = methods.get(plan.method) if plan.method else None
+    method = methods.of(plan.method)
     if not methods.reports(method):
         return []
     statistics = release.as_statistics(plan, measured.flat, measured.total, tuple(measured.values), measured.places)

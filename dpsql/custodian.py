@@ -13,7 +13,7 @@ from dpsql.accounting import ACCOUNTANTS, NEIGHBORS, Budget
 from dpsql.declare import MAX_VALUES, self_declared
 from dpsql.declare import declare as build_attribute
 from dpsql.domain import OUTSIDE, Attribute
-from dpsql.errors import ArgumentError, DomainError, DpsqlError
+from dpsql.errors import ArgumentError, DomainError, DpsqlError, first_line
 from dpsql.evaluate import COLUMNS as EVALUATION_COLUMNS
 from dpsql.evaluate import evaluate as compare
 from dpsql.evaluate_tuples import COLUMNS as TUPLE_COLUMNS
@@ -227,7 +227,7 @@ def _synthetic(context: Context, name: str) -> tuple[str, set[str]]:
     try:
         rows = context.cursor.execute(f"DESCRIBE {text}").fetchall()
     except duckdb.Error as error:
-        raise DomainError(f"synthetic = {name!r}: {str(error).splitlines()[0]}") from None
+        raise DomainError(f"synthetic = {name!r}: {first_line(error)}") from None
     return text, {row[0].casefold() for row in rows}
 
 

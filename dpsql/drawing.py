@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -16,7 +17,7 @@ import numpy as np
 from dpsql import decoding, methods, multi_value, release
 from dpsql.books import SCHEMA, Books
 from dpsql.domain import Domain
-from dpsql.errors import ArgumentError, ReleaseError
+from dpsql.errors import ArgumentError, ReleaseError, first_line
 from dpsql.methods.base import OneHotMethod, TupleMethod
 from dpsql.methods.tuple_index import tuple_index
 from dpsql.progress import Progress
@@ -121,30 +122,36 @@ def _mark(bought: Release) -> str:
 
 def cells(context: Context, bought: Release) -> Path:
     """Return a Parquet file with every noisy cell of a release: columns, values, n."""
-    folder = bought.path.parent / "drawn"
-    path = folder / f"{bought.identifier}.{_mark(bought)}.cells.parquet"
-    with context.instance.lock(f"draw {bought.path}"):
-        if not path.is_file():
-            folder.mkdir(parents=True, exist_ok=True)
-            statistics = bought.statistics(context.cursor)
-            decoding.write_cells(context.cursor, statistics.tables, bought.plan.domain, path)
-    return path
+
+    def write(path: Path) -> None:
+        decoding.write_cells(context.cursor, bought.statistics(context.cursor).tables, bought.plan.domain, path)
+
+    return _once(context, bought, "cells", write)
 
 
 def reported(context: Context, bought: Release) -> Path:
     """Return a Parquet file with the reported tuples of a release: columns, values, n."""
+
+    def write(path: Path) -> None:
+        plan = bought.plan
+        method = cast("TupleMethod", methods.get(plan.method or ""))
+        keys, counts = method.aggregates(bought.statistics(context.cursor), plan.options)
+        wanted = method.tuples(plan.domain, plan.options)
+        index = tuple_index(wanted.sizes, wanted.length)
+        names = multi_value.origins(plan.domain, plan.options)
+        decoding.write_tuples(context.cursor, keys, counts, index, plan.domain, names, path)
+
+    return _once(context, bought, "reported", write)
+
+
+def _once(context: Context, bought: Release, kind: str, write: Callable[[Path], None]) -> Path:
+    """Return a file that is made of this very release, making it unless it is stored."""
     folder = bought.path.parent / "drawn"
-    path = folder / f"{bought.identifier}.{str(bought.manifest['sha256'])[:8]}.reported.parquet"
+    path = folder / f"{bought.identifier}.{_mark(bought)}.{kind}.parquet"
     with context.instance.lock(f"draw {bought.path}"):
         if not path.is_file():
             folder.mkdir(parents=True, exist_ok=True)
-            plan = bought.plan
-            method = cast("TupleMethod", methods.get(plan.method or ""))
-            keys, counts = method.aggregates(bought.statistics(context.cursor), plan.options)
-            wanted = method.tuples(plan.domain, plan.options)
-            index = tuple_index(wanted.sizes, wanted.length)
-            names = multi_value.origins(plan.domain, plan.options)
-            decoding.write_tuples(context.cursor, keys, counts, index, plan.domain, names, path)
+            write(path)
     return path
 
 
@@ -168,7 +175,7 @@ def into(context: Context, path: Path, bought: Release, name: str) -> None:
     except duckdb.Error as error:
         with contextlib.suppress(duckdb.Error):  # a failed COMMIT has ended the transaction already
             context.cursor.execute("ROLLBACK")
-        raise ArgumentError("into", name, f"the table cannot be created: {str(error).splitlines()[0]}") from None
+        raise ArgumentError("into", name, f"the table cannot be created: {first_line(error)}") from None
 
 
 def check_target(context: Context, name: str) -> str:

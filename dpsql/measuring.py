@@ -66,7 +66,7 @@ def _bounding(protected: ProtectedSource) -> dict[str, Any]:
 
 def _columns(plan: Plan) -> dict[str, Any]:
     """Return the columns beyond codes that a method counts or sums, and whether a unit's equal rows count once."""
-    method = methods.get(plan.method) if plan.method else None
+    method = methods.of(plan.method)
     extra: Mapping[str, exp.Expression] = {}
     if plan.open:
         extra = {VALUE: encoding.value_text(plan.domain.attributes[0])}
@@ -85,7 +85,7 @@ def measure(context: Context, protected: ProtectedSource, plan: Plan, progress: 
     the method draws at ``plan.parameters``.
     """
     cursor = context.cursor
-    method = methods.get(plan.method) if plan.method else None
+    method = methods.of(plan.method)
     if plan.open:
         encoding.check_types(encoding.column_types(cursor, protected.source.sql), plan.domain)
     with progress.stage("encode"):

@@ -33,7 +33,7 @@ import pandas as pd
 
 from dpsql import sqltypes
 from dpsql.domain import Domain
-from dpsql.errors import ReleaseError
+from dpsql.errors import ReleaseError, first_line
 from dpsql.methods import coarse
 from dpsql.methods.base import Clique, CoarseTables, IntArray, Statistics
 from dpsql.relation import literal, parquet
@@ -301,7 +301,7 @@ def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
         cursor.execute(f"SELECT probe FROM {parquet(probe)}").fetchall()  # noqa: S608
     except (OSError, duckdb.Error) as error:
         raise ReleaseError(
-            f"the release store {store} cannot be used ({str(error).splitlines()[0]}); no row was read and nothing "
+            f"the release store {store} cannot be used ({first_line(error)}); no row was read and nothing "
             "more was charged. Give another one with dpsql.load(con, store='folder')"
         ) from None
     finally:
@@ -391,7 +391,7 @@ def read(cursor: duckdb.DuckDBPyConnection, path: Path, contents: str | None = N
             f"SELECT decode(value) FROM parquet_kv_metadata({literal(str(path))}) WHERE decode(key) = 'dpsql'"  # noqa: S608
         ).fetchall()
     except duckdb.PermissionException as error:
-        raise ReleaseError(f"{path} may not be read by this session: {str(error).splitlines()[0]}") from None
+        raise ReleaseError(f"{path} may not be read by this session: {first_line(error)}") from None
     except duckdb.Error:
         rows = []
     manifest = json.loads(rows[0][0]) if rows else {}

@@ -59,6 +59,11 @@ def get(name: str) -> Method:
     return _REGISTERED[name]
 
 
+def of(name: str | None) -> Method | None:
+    """Return the method of a plan; None for plain tables, which have none."""
+    return None if name is None else get(name)
+
+
 def is_drawn(method: Method | None) -> TypeGuard[DrawnMethod]:
     """Return whether a method draws its private output itself, from the counts of a declared domain."""
     return hasattr(method, "draw")

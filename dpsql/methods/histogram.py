@@ -10,6 +10,7 @@ of multiple imputation`_; together they cost what was asked for, so each has eps
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -58,7 +59,7 @@ class HistogramModel:
     counts: IntArray | None
 
 
-class HistogramMethod:
+class HistogramMethod(ABC):
     """Base of the histogram methods; a method says what it costs, and how it draws one set.
 
     Attributes
@@ -260,13 +261,13 @@ class HistogramMethod:
                 codes[:, len(model.sizes) :] = number
                 yield codes
 
+    @abstractmethod
     def _price(self, cells: int, contract: Contract, epsilon: Fraction, sets: int) -> Price:
         """Return the price of ``sets`` mechanisms of this epsilon each."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _draw(self, counts: IntArray, epsilon: Fraction, parameters: Mapping[str, Any], sets: int) -> list[IntArray]:
         """Return the blocks of all sets, each of this epsilon."""
-        raise NotImplementedError
 
     def _sets(self, options: Mapping[str, Any]) -> int:
         """Check the options and return the number of sets."""
