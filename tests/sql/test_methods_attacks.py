@@ -159,3 +159,16 @@ def test_messages_name_the_argument(con, given, text):
     with pytest.raises(duckdb.Error, match=text):
         con.execute(f"FROM dp_synthesize('m', columns := ['job'], {given}{epsilon})")
     assert charges(con) == 0
+
+
+def test_an_old_folder_of_reported_tuples_does_not_answer_for_a_new_database(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpsql.noise.add_noise", lambda counts, mechanism, scale: counts)  # equal counts in both
+    for value in ("x", "p"):
+        (tmp_path / "r.duckdb").unlink(missing_ok=True)
+        con = duckdb.connect(str(tmp_path / "r.duckdb"))
+        dpsql.load(con)
+        protected(con, "a", f"SELECT '{value}' AS race FROM range(300)")
+        con.execute(f"CALL dp_declare('a', 'race', categories := ['{value}', '{value}2'], nullable := false)")
+        found = con.execute("SELECT \"values\" FROM dp_aggregates('a', reporting_length := 1, epsilon := 1)").fetchall()
+        assert found == [([value],)]
+        con.close()
