@@ -205,7 +205,9 @@ def test_rows_hold_several_values_in_a_text_again(offences):
     shown = offences.execute("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = 's' ORDER BY column_index").fetchall()
     assert shown == [("region", "VARCHAR"), ("kinds", "VARCHAR")]
     counts = [dict(offences.execute(f"SELECT coalesce(kinds, ''), count(*) FROM {table} GROUP BY 1").fetchall()) for table in ("offences", "s")]
-    assert set(counts[1]) <= set(counts[0]) | {"none yet", "theft;none yet"}
+    # Noise on tuples that nobody has may add some rows with them; in 60 runs at most 2.
+    assert sum(n for kinds, n in counts[1].items() if kinds not in counts[0]) <= 20
+    assert {kind for kinds in counts[1] for kind in kinds.split(";")} <= {"", "theft", "fraud", "arson", "none yet"}
     for kinds in ("", "theft", "fraud", "theft;arson", "theft;fraud"):
         assert abs(counts[0].get(kinds, 0) - counts[1].get(kinds, 0)) < 90, kinds
     assert "Zaphod 77" not in str(counts[1])
