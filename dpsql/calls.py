@@ -89,7 +89,7 @@ def synthesize(context: Context, given: Mapping[str, Any]) -> str:
         path = drawing.rows(context, bought, rows, seed, progress)
         if target is not None:
             drawing.into(context, path, bought, target)
-    context.instance.last_seconds = dict(progress.seconds)
+    context.instance.last_seconds, context.instance.last_peak_mb = dict(progress.seconds), dict(progress.peak_mb)
     return drawing.relation(bought, path)
 
 

@@ -35,6 +35,7 @@ class Instance:
     connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = field(default_factory=list)
     temporary: Path | None = None
     last_seconds: dict[str, float] = field(default_factory=dict)  # stages of the last dp_synthesize, for benchmarks
+    last_peak_mb: dict[str, float] = field(default_factory=dict)  # largest resident memory up to the end of each stage
     functions: tuple[Callable[..., Any], ...] = ()  # the UDFs, kept alive for as long as the process
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
