@@ -37,6 +37,7 @@ class Instance:
     last_seconds: dict[str, float] = field(default_factory=dict)  # stages of the last dp_synthesize, for benchmarks
     last_peak_mb: dict[str, float] = field(default_factory=dict)  # largest resident memory up to the end of each stage
     functions: tuple[Callable[..., Any], ...] = ()  # the UDFs, kept alive for as long as the process
+    working: list[duckdb.DuckDBPyConnection] = field(default_factory=list)  # cursors of the calls that run
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -58,6 +59,12 @@ class Instance:
             with suppress(ValueError):  # another thread has removed it
                 self.connections.remove(reference)
         raise DpsqlError("every connection that dpsql.load was called on is closed; call dpsql.load(con) on this connection")
+
+    def interrupt(self) -> None:
+        """Interrupt the statements that running calls have sent to DuckDB; from another thread, since the caller's own waits."""
+        for cursor in list(self.working):
+            with suppress(duckdb.Error):  # it has just been closed
+                cursor.interrupt()
 
     def add(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Remember a connection, without keeping it alive."""
@@ -135,6 +142,8 @@ def open_context(instance: Instance, database: str, schema: str) -> Iterator[Con
     cursor = instance.cursor()
     try:
         cursor.execute("SET SESSION default_collation = ''")  # a global one would count different texts, and units, together
+        instance.working.append(cursor)
         yield Context(instance, cursor, database, schema)
     finally:
+        instance.working[:] = [other for other in instance.working if other is not cursor]
         cursor.close()

@@ -45,7 +45,7 @@ from collections.abc import Callable, Sequence
 
 import duckdb
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source_catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
@@ -200,9 +200,16 @@ def _named(catalog: Catalog, text: str, database: str, schema: str) -> TableId |
         return None
     entry = _entry(catalog, text, database, schema)
     named = entry.table if entry is not None else _file(text)
-    if named is None and (_parts(text) or not found):
+    if named is None and (_parts(text) or not found or _is_words(found)):
         raise _missing(text, database, schema)
     return named
+
+
+def _is_words(found: Sequence[Token]) -> bool:
+    """Whether a text is words none of which begins a query: a table name with blanks, then, and not a statement."""
+    return all(token.text.isidentifier() and token.token_type not in QUERY for token in found) and (
+        found[0].token_type in (TokenType.VAR, TokenType.IDENTIFIER)  # no statement begins with one
+    )
 
 
 def _missing(text: str, database: str, schema: str) -> ArgumentError:

@@ -1,0 +1,66 @@
+"""The books for people who don't write SQL: budget, ledger, releases, a plan, a report. Nothing here reads a protected row."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import duckdb
+
+import dpsql
+from dpsql import sql
+from dpsql.cli.messages import message
+from dpsql.cli.session import Failed, Session
+from dpsql.relation import literal
+
+FOR_PROGRAMS = ("csv", "json", "jsonlines")
+"""Modes that get the columns of the dp_* call as they are, with all digits."""
+
+
+def show(session: Session, view: str, call: str) -> None:
+    """Print a call through its view for people, or as it is for programs."""
+    text = f"FROM {call}"
+    if session.look.mode not in FOR_PROGRAMS:
+        text = sql.text(f"show_{view}").replace("{call}", call)
+        session.look.null, session.look.types = "", False
+    session.look.rows = 0
+    session.statement(text)
+
+
+def books(session: Session, view: str, source: str | None) -> None:
+    """Print budget, ledger or releases of one table, or of all."""
+    if not protected(session):
+        sys.stderr.write(f"{session.path}: no table is protected yet: CALL dp_protect('table', epsilon := ..., delta := ...)\n")
+    show(session, view, f"dp_{view}({'' if source is None else literal(source)})")
+
+
+def protected(session: Session) -> bool:
+    """Whether the database has books."""
+    with session.guarded():
+        found = session.con.execute(
+            "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'dpsql' AND table_name = 'ledger'"
+        ).fetchone()
+    return found is not None and found[0] > 0
+
+
+def plan(session: Session, source: str, *, epsilon: float, delta: float | None, method: str | None, k: int | None) -> None:
+    """Print what a purchase would measure and cost."""
+    given = {"epsilon": epsilon, "delta": delta, "method": method, "k": k}
+    named = "".join(f", {name} := {literal(value)}" for name, value in given.items() if value is not None)
+    show(session, "plan", f"dp_plan({literal(source)}{named})")
+
+
+def report(session: Session, release: str, path: str | None, *, compare: bool) -> None:
+    """Write the page about a release, and print where it is."""
+    write = getattr(dpsql, "report", None)
+    if not callable(write):
+        raise Failed("Error: this installation has no reports: pip install 'dpsql[report]'")
+    target = Path(path if path is not None else f"{release}.html")
+    with session.guarded():
+        try:
+            write(session.con, release, path=target, compare=compare).fetchall()
+        except ImportError as error:
+            raise Failed(f"Error: reports need {error.name}: pip install 'dpsql[report]'") from None
+        except (duckdb.Error, dpsql.DpsqlError) as error:
+            raise Failed(message(error)) from None
+    sys.stdout.write(f"{target}\n")

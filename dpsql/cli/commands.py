@@ -1,0 +1,190 @@
+"""The commands and their arguments."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import duckdb
+
+from dpsql.cli import books
+from dpsql.cli.demonstration import run_demo
+from dpsql.cli.messages import message
+from dpsql.cli.printing import ALIASES, MODES, Look
+from dpsql.cli.session import MEMORY, Failed, Interrupted, Leave, Session
+from dpsql.errors import DpsqlError
+
+DONE, FAILED, WRONG, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+"""Exit codes: done, a statement failed, the arguments are wrong, Ctrl-C, nobody reads the output any more."""
+
+EXAMPLES = """examples:
+  dpsql shell census.duckdb                          a SQL prompt
+  dpsql -c "FROM dp_budget()" census.duckdb          one statement
+  dpsql -m csv -c "FROM adult_synth" census.duckdb   its rows, for a program
+  dpsql run publish.sql --database census.duckdb     a file of statements
+  dpsql budget census.duckdb                         what was spent, what is left
+
+exit codes: 0 done, 1 a statement failed, 2 the arguments are wrong, 130 interrupted"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; return its exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given and given[0].startswith("-") and given[0] not in ("-h", "--help", "--version"):
+        given.insert(0, "shell")  # dpsql -c "..." FILE, as in other database shells
+    chosen = _parser().parse_args(given)
+    try:
+        code = _run(chosen)
+        sys.stdout.flush()
+        return code
+    except (Failed, DpsqlError, duckdb.Error, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it closes it
+            return PIPE_CLOSED
+        sys.stdout.flush()
+        sys.stderr.write(f"{error if isinstance(error, Failed) else message(error)}\n")
+        return FAILED
+    except (Interrupted, KeyboardInterrupt):
+        sys.stderr.write("Interrupted\n")
+        return INTERRUPTED
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    """Open the database, run the command in it, and close it."""
+    wrong = _missing(chosen)
+    if wrong:
+        sys.stderr.write(f"Error: {wrong}\n")
+        return WRONG
+    text = _read(chosen.file) if chosen.command == "run" else None
+    look = Look(mode=ALIASES.get(chosen.mode, chosen.mode))
+    session = Session(chosen.database, read_only=chosen.readonly, store=chosen.store, look=look)
+    try:
+        if text is not None:
+            session.script(text, chosen.file)
+            return DONE
+        return int(chosen.run(session, chosen) or DONE)
+    except Leave as leave:
+        return leave.code
+    finally:
+        session.close()
+
+
+def _missing(chosen: argparse.Namespace) -> str | None:
+    """Return what is wrong with the files that were named."""
+    if chosen.readonly and chosen.database != MEMORY and not Path(chosen.database).is_file():
+        return f"{chosen.database}: no such database file"
+    if chosen.command == "run" and chosen.file != "-" and not Path(chosen.file).is_file():
+        return f"{chosen.file}: no such file"
+    return None
+
+
+def _read(file: str) -> str:
+    """Return the text of a SQL file, or of standard input."""
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise Failed(f"Error: {file} is not text in UTF-8") from None
+
+
+def _shell(session: Session, chosen: argparse.Namespace) -> int:
+    """Run what -c gives, or what standard input holds, or ask a person."""
+    if chosen.statements:
+        for text in chosen.statements:
+            session.script(text, None)
+        return DONE
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        session.script(_read("-"), "<stdin>")
+        return DONE
+    try:
+        from dpsql.cli.shell import interact
+    except ModuleNotFoundError as error:
+        raise Failed(f"Error: the shell needs {error.name}: pip install 'dpsql[shell]' (dpsql run and dpsql -c work without)") from None
+    return interact(session, _version())
+
+
+def _version() -> str:
+    try:
+        return version("dpsql")
+    except PackageNotFoundError:  # a checkout that was not installed
+        return "(not installed)"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dpsql",
+        description="Differentially private statistics and synthetic tables in DuckDB.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"dpsql {_version()}, DuckDB {duckdb.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[Session, argparse.Namespace], int | None], told: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
+        made.set_defaults(run=run, readonly=False)
+        made.add_argument("-m", "--mode", default="box", choices=[*MODES, *ALIASES], metavar="MODE", help=f"one of {', '.join(MODES)}")
+        made.add_argument("--store", metavar="FOLDER", help="where releases are kept (default: FILE.dpsql)")
+        return made
+
+    _writing(command)
+    _reading(command)
+    return parser
+
+
+Adder = Callable[[str, Callable[[Session, argparse.Namespace], int | None], str], argparse.ArgumentParser]
+
+
+def _writing(command: Adder) -> None:
+    """Add the commands that run statements."""
+    shell = command("shell", _shell, "a SQL prompt with the dp_* calls; runs standard input where that is not a terminal")
+    shell.add_argument("database", nargs="?", default=MEMORY, metavar="FILE", help="DuckDB file (default: in memory)")
+    shell.add_argument("-c", dest="statements", action="append", metavar="SQL", help="run these statements and leave (may be repeated)")
+    shell.add_argument("--readonly", action="store_true", help="open the file for reading only")
+    run = command("run", lambda session, chosen: None, "run a SQL file and print what its queries return")
+    run.add_argument("file", metavar="FILE.sql", help="SQL file, - for standard input")
+    run.add_argument("--database", default=MEMORY, metavar="FILE", help="DuckDB file (default: in memory)")
+    run.add_argument("--readonly", action="store_true", help="open the database for reading only")
+    demo = command("demo", lambda s, a: run_demo(s, a.rows, a.epsilon), "make a sample table, synthesize it, show accuracy and ledger")
+    demo.add_argument("--database", default=MEMORY, metavar="FILE", help="DuckDB file to create (default: in memory)")
+    demo.add_argument("--rows", type=int, default=20_000, help="rows of the sample table (default: 20000)")
+    demo.add_argument("--epsilon", type=float, default=1.0, help="privacy loss of the synthetic table (default: 1.0)")
+
+
+def _reading(command: Adder) -> None:
+    """Add the commands that read the books; they open the file for reading only."""
+    told = {
+        "budget": "what each protected table may spend, has spent and has left",
+        "ledger": "every entry of the books: budgets, purchases",
+        "releases": "what was bought, and under which names",
+    }
+    for name, text in told.items():
+        made = command(name, lambda session, chosen: books.books(session, chosen.command, chosen.source), text)
+        made.add_argument("database", metavar="FILE", help="DuckDB file")
+        made.add_argument("source", nargs="?", metavar="TABLE", help="protected table (default: all)")
+        made.set_defaults(readonly=True)
+    plan = command("plan", _plan, "what a synthetic table (with --k: noisy tables) would measure and cost; buys nothing")
+    plan.add_argument("database", metavar="FILE", help="DuckDB file")
+    plan.add_argument("source", metavar="SOURCE", help="protected table, or a SELECT over one")
+    plan.add_argument("--epsilon", type=float, required=True, help="privacy loss to spend")
+    plan.add_argument("--delta", type=float, help="default: the budget's")
+    plan.add_argument("--method", help="how rows are made (default: latent_class)")
+    plan.add_argument("--k", type=int, help="plan dp_marginals of this many columns instead")
+    plan.set_defaults(readonly=True, mode="line")
+    report = command("report", _report, "write a page about a release, to be opened in a browser")
+    report.add_argument("database", metavar="FILE", help="DuckDB file")
+    report.add_argument("release", metavar="RELEASE", help="its name: dpsql releases FILE")
+    report.add_argument("-o", "--output", metavar="PAGE.html", help="default: RELEASE.html in this folder")
+    report.add_argument("--compare", action="store_true", help="compare with the raw table: NOT PRIVATE, for the custodian only")
+    report.set_defaults(readonly=True)
+
+
+def _plan(session: Session, chosen: argparse.Namespace) -> None:
+    books.plan(session, chosen.source, epsilon=chosen.epsilon, delta=chosen.delta, method=chosen.method, k=chosen.k)
+
+
+def _report(session: Session, chosen: argparse.Namespace) -> None:
+    books.report(session, chosen.release, chosen.output, compare=chosen.compare)

@@ -1,0 +1,64 @@
+"""`dpsql demo`: the main job on a made-up table."""
+
+from __future__ import annotations
+
+import time
+
+import dpsql
+from dpsql import demo as sample
+from dpsql.cli.session import Session
+
+
+def run_demo(session: Session, rows: int, epsilon: float) -> None:
+    """Protect, declare, plan, synthesize, evaluate, and show the books.
+
+    Raises
+    ------
+    ArgumentError
+        ``rows`` is out of range.
+    """
+    if not 1 <= rows <= 100_000_000:
+        raise dpsql.ArgumentError("--rows", rows, "must be from 1 to 100,000,000")
+    with session.guarded():
+        sample.create_people(session.con, rows)
+    _say(session, f"-- A made-up table of {rows:,} people: mixed types, NULLs, dates, skew, dependence")
+    _show(session, "FROM people LIMIT 5")
+    _say(session, "\n-- The custodian protects it and declares what values are possible (ENUM and BOOLEAN declare themselves)")
+    for statement in (sample.PROTECT, *sample.DECLARE):
+        _say(session, f"{statement};")
+        with session.guarded():
+            session.con.execute(statement)
+    _say(session, "\n-- Before spending: what would it cost?")
+    _show(
+        session,
+        "SELECT tables, cells, mechanism, round(noise_scale, 2) AS noise_scale, epsilon, epsilon_left_after "  # noqa: S608
+        f"FROM dp_plan('people', epsilon := {epsilon})",
+    )
+    _say(session, "\n-- Spend: one statement from the raw table to a synthetic one")
+    started = time.perf_counter()
+    _show(session, f"CREATE OR REPLACE TABLE people_synth AS FROM dp_synthesize('people', epsilon := {epsilon})")
+    _say(session, f"   ({time.perf_counter() - started:.1f} s)")
+    _show(session, "FROM people_synth LIMIT 8")
+    _say(session, "\n-- How accurate is it? (compares with the raw table: for the custodian, not for publication)")
+    _show(
+        session,
+        "SELECT k, queries, cells, round(tvd, 4) AS tvd, round(average_95, 1) AS average_95, "
+        "round(average_100, 1) AS average_100, round(maximum_100) AS maximum_100 FROM dp_evaluate('people', 'people_synth')",
+    )
+    _say(session, "\n-- The books: what was spent")
+    _show(
+        session,
+        "SELECT entry, written_at, action, release, round(epsilon, 4) AS epsilon, round(rho, 6) AS rho, chain_holds "
+        "FROM dp_ledger('people')",
+    )
+    _show(session, "SELECT source, epsilon, delta, epsilon_spent, epsilon_left, releases FROM dp_budget('people')")
+
+
+def _say(session: Session, text: str) -> None:
+    session.out.write(f"{text}\n")
+    session.out.flush()
+
+
+def _show(session: Session, query: str) -> None:
+    _say(session, f"{query};")
+    session.statement(query)

@@ -1,0 +1,13 @@
+-- What was bought, for people who don't write SQL. Privacy status: free, from the books alone.
+-- {call}: the dp_releases call.
+SELECT
+    release,
+    source AS "table",
+    coalesce(parameters ->> '$.method', operation) AS what,
+    coalesce(array_to_string((parameters -> '$.columns')::VARCHAR[], ', '), 'all declared') AS "columns",
+    epsilon,
+    delta,
+    status,
+    strftime(charged_at, '%Y-%m-%d %H:%M:%S') AS "when (UTC)"
+FROM {call}
+ORDER BY charged_at, release
