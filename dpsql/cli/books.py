@@ -5,11 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import duckdb
-
 import dpsql
 from dpsql import sql
-from dpsql.cli.messages import message
 from dpsql.cli.session import Failed, Session
 from dpsql.relation import literal
 
@@ -36,10 +33,8 @@ def books(session: Session, view: str, source: str | None) -> None:
 
 def protected(session: Session) -> bool:
     """Whether the database has books."""
-    with session.guarded():
-        found = session.con.execute(
-            "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'dpsql' AND table_name = 'ledger'"
-        ).fetchone()
+    query = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'dpsql' AND table_name = 'ledger'"
+    found = session.guarded(lambda: session.con.execute(query).fetchone())
     return found is not None and found[0] > 0
 
 
@@ -56,11 +51,5 @@ def report(session: Session, release: str, path: str | None, *, compare: bool) -
     if not callable(write):
         raise Failed("Error: this installation has no reports: pip install 'dpsql[report]'")
     target = Path(path if path is not None else f"{release}.html")
-    with session.guarded():
-        try:
-            write(session.con, release, path=target, compare=compare).fetchall()
-        except ImportError as error:
-            raise Failed(f"Error: reports need {error.name}: pip install 'dpsql[report]'") from None
-        except (duckdb.Error, dpsql.DpsqlError) as error:
-            raise Failed(message(error)) from None
+    session.guarded(lambda: write(session.con, release, path=target, compare=compare).fetchall())
     sys.stdout.write(f"{target}\n")

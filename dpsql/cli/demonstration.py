@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import dpsql
 from dpsql import demo as sample
@@ -19,15 +20,13 @@ def run_demo(session: Session, rows: int, epsilon: float) -> None:
     """
     if not 1 <= rows <= 100_000_000:
         raise dpsql.ArgumentError("--rows", rows, "must be from 1 to 100,000,000")
-    with session.guarded():
-        sample.create_people(session.con, rows)
+    session.guarded(lambda: sample.create_people(session.con, rows))
     _say(session, f"-- A made-up table of {rows:,} people: mixed types, NULLs, dates, skew, dependence")
     _show(session, "FROM people LIMIT 5")
     _say(session, "\n-- The custodian protects it and declares what values are possible (ENUM and BOOLEAN declare themselves)")
     for statement in (sample.PROTECT, *sample.DECLARE):
         _say(session, f"{statement};")
-        with session.guarded():
-            session.con.execute(statement)
+        session.guarded(partial(session.con.execute, statement))
     _say(session, "\n-- Before spending: what would it cost?")
     _show(
         session,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 import duckdb
@@ -57,20 +56,27 @@ def _help(session: Session, arguments: list[str]) -> None:
 
 
 def _tables(session: Session, arguments: list[str]) -> None:
-    budgets: dict[str, float] = {}
-    with session.guarded():
-        found = session.con.execute(sql.text("shell_tables"), [arguments[0] if arguments else None]).fetchall()
-        with suppress(duckdb.CatalogException):  # no table is protected yet
-            budgets = {key: float(epsilon) for key, epsilon in session.con.execute("SELECT source, epsilon FROM dpsql.budgets").fetchall()}
+    found = session.guarded(lambda: session.con.execute(sql.text("shell_tables"), _pattern(arguments)).fetchall())
+    budgets = session.guarded(lambda: _budgets(session.con))
     rows = [(*row, budgets.get(key_of(TableId("", row[0], row[1])))) for row in found]
     columns = {"schema": "VARCHAR", "name": "VARCHAR", "kind": "VARCHAR", "columns": "BIGINT", "budget (epsilon)": "DOUBLE"}
     session.statement(f"FROM {inline(columns, rows)}")
 
 
+def _budgets(con: duckdb.DuckDBPyConnection) -> dict[str, float]:
+    try:
+        return {key: float(epsilon) for key, epsilon in con.execute("SELECT source, epsilon FROM dpsql.budgets").fetchall()}
+    except duckdb.CatalogException:  # no table is protected yet
+        return {}
+
+
 def _schema(session: Session, arguments: list[str]) -> None:
-    with session.guarded():
-        rows = session.con.execute(sql.text("shell_schema"), [arguments[0] if arguments else None]).fetchall()
-        session.out.writelines(f"{statement.rstrip(';')};\n" for (statement,) in rows)
+    rows = session.guarded(lambda: session.con.execute(sql.text("shell_schema"), _pattern(arguments)).fetchall())
+    session.out.writelines(f"{statement.rstrip(';')};\n" for (statement,) in rows)
+
+
+def _pattern(arguments: list[str]) -> list[str | None]:
+    return [arguments[0] if arguments else None]
 
 
 def _databases(session: Session, arguments: list[str]) -> None:

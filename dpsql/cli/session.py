@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 import duckdb
 
@@ -22,6 +22,7 @@ from dpsql.errors import DpsqlError
 from dpsql.session import Instance
 from dpsql.udfs import instance_of, load
 
+T = TypeVar("T")
 MEMORY = ":memory:"
 _DEEPEST = 20
 
@@ -177,33 +178,34 @@ class Session:
         started = time.perf_counter()
         on_screen = self.out is sys.stdout and sys.stdout.isatty()
         self.look.width = self.fixed_width or (shutil.get_terminal_size().columns if on_screen else None)
-        with self.guarded(text, line):
-            result = results.run(self.con, text, objects=self.look.objects)
-            if result is not None:
-                try:
-                    write(result, self.look, self.out)
-                finally:
-                    result.close()
-            self.out.flush()
+        self.guarded(lambda: self._print(text), text, line)
         if self.timer:
             told = sys.stdout if self.interactive else sys.stderr
             told.write(f"Run Time: {time.perf_counter() - started:.3f} s\n")
             told.flush()
 
-    @contextmanager
-    def guarded(self, text: str = "", line: int = 1) -> Iterator[None]:
-        """Let Ctrl-C stop what runs within, and turn errors into one line.
+    def _print(self, text: str) -> None:
+        result = results.run(self.con, text, objects=self.look.objects)
+        if result is not None:
+            try:
+                write(result, self.look, self.out)
+            finally:
+                result.close()
+        self.out.flush()
+
+    def guarded(self, job: Callable[[], T], text: str = "", line: int = 1) -> T:
+        """Do a job that Ctrl-C stops, and turn its errors into one line.
 
         Raises
         ------
         Failed, Interrupted
         """
         failure: Exception | None = None
-        work = Interruptible(self._stop)
-        with work:
+        done: list[T] = []
+        with Interruptible(self._stop) as work:
             try:
                 try:
-                    yield
+                    done.append(job())
                 except (BrokenPipeError, Failed, Leave):
                     raise
                 except Exception as error:  # noqa: BLE001 -- of DuckDB, of dpsql, or of a module that DuckDB wants
@@ -215,6 +217,7 @@ class Session:
             raise Interrupted
         if failure is not None:
             raise Failed(self._told(failure, text, line)) from None
+        return done[0]
 
     @staticmethod
     def _told(error: Exception, text: str, line: int) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,7 +40,7 @@ def interact(session: Session, version: str) -> int:
             session.script(text, None)
         except Failed as failure:
             _say(str(failure))
-        except Interrupted:
+        except (Interrupted, KeyboardInterrupt):
             _say("Interrupted")
         except Leave as leave:
             return leave.code
@@ -47,7 +49,8 @@ def interact(session: Session, version: str) -> int:
 
 def _say(text: str) -> None:
     sys.stdout.flush()
-    sys.stderr.write(f"{text}\n")
+    width = shutil.get_terminal_size().columns
+    sys.stderr.write(f"{textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)}\n")
     sys.stderr.flush()
 
 
