@@ -85,16 +85,17 @@ def lines(result: Result, *, most: int, width: int | None, null: str = "NULL", t
 
 
 def width_of(text: str) -> int:
-    """Return how many places a text takes on a terminal.
+    r"""Return how many places a text takes on a terminal.
 
     Examples
     --------
-    >>> width_of("abc"), width_of("你好"), width_of("e\\u0301")
+    >>> width_of("abc"), width_of("你好"), width_of("e\u0301")
     (3, 4, 1)
     """
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(c) or c in "\u200d\ufe0f" else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
+    spacing = (c for c in text if not unicodedata.combining(c) and c not in "\u200d\ufe0f")
+    return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in spacing)
 
 
 def is_number(kind: str) -> bool:
@@ -151,10 +152,10 @@ class _Table:
     def of(cls, result: Result, shown: Head, null: str, *, types: bool) -> _Table:
         """Lay out the rows that are shown."""
         rows = [*shown.first, *shown.last]
-        cells = [
-            [visible(name), visible(type_name(kind)) if types else "", *(null if row[i] is None else visible(str(row[i])) for row in rows)]
-            for i, (name, kind) in enumerate(zip(result.names, result.types, strict=True))
-        ]
+        cells = []
+        for i, (name, kind) in enumerate(zip(result.names, result.types, strict=True)):
+            values = (null if row[i] is None else visible(str(row[i])) for row in rows)
+            cells.append([visible(name), visible(type_name(kind)) if types else "", *values])
         return cls(cells, [is_number(kind) for kind in result.types])
 
     def fit(self, width: int | None) -> None:

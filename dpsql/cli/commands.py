@@ -102,7 +102,8 @@ def _shell(session: Session, chosen: argparse.Namespace) -> int:
     try:
         from dpsql.cli.shell import interact
     except ModuleNotFoundError as error:
-        raise Failed(f"Error: the shell needs {error.name}: pip install 'dpsql[shell]' (dpsql run and dpsql -c work without)") from None
+        told = f"the shell needs {error.name}: pip install 'dpsql[shell]' (dpsql run and dpsql -c work without)"
+        raise Failed(f"Error: {told}") from None
     return interact(session, _version())
 
 
@@ -126,7 +127,8 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, run: Callable[[Session, argparse.Namespace], int | None], told: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
         made.set_defaults(run=run, readonly=False)
-        made.add_argument("-m", "--mode", default="box", choices=[*MODES, *ALIASES], metavar="MODE", help=f"one of {', '.join(MODES)}")
+        modes = f"print results as one of {', '.join(MODES)}"
+        made.add_argument("-m", "--mode", default="box", choices=[*MODES, *ALIASES], metavar="MODE", help=modes)
         made.add_argument("--store", metavar="FOLDER", help="where releases are kept (default: FILE.dpsql)")
         return made
 
@@ -142,13 +144,14 @@ def _writing(command: Adder) -> None:
     """Add the commands that run statements."""
     shell = command("shell", _shell, "a SQL prompt with the dp_* calls; runs standard input where that is not a terminal")
     shell.add_argument("database", nargs="?", default=MEMORY, metavar="FILE", help="DuckDB file (default: in memory)")
-    shell.add_argument("-c", dest="statements", action="append", metavar="SQL", help="run these statements and leave (may be repeated)")
+    shell.add_argument("-c", dest="statements", action="append", metavar="SQL", help="run statements and leave (repeatable)")
     shell.add_argument("--readonly", action="store_true", help="open the file for reading only")
     run = command("run", lambda session, chosen: None, "run a SQL file and print what its queries return")
     run.add_argument("file", metavar="FILE.sql", help="SQL file, - for standard input")
     run.add_argument("--database", default=MEMORY, metavar="FILE", help="DuckDB file (default: in memory)")
     run.add_argument("--readonly", action="store_true", help="open the database for reading only")
-    demo = command("demo", lambda s, a: run_demo(s, a.rows, a.epsilon), "make a sample table, synthesize it, show accuracy and ledger")
+    told = "make a sample table, synthesize it, show accuracy and ledger"
+    demo = command("demo", lambda session, chosen: run_demo(session, chosen.rows, chosen.epsilon), told)
     demo.add_argument("--database", default=MEMORY, metavar="FILE", help="DuckDB file to create (default: in memory)")
     demo.add_argument("--rows", type=int, default=20_000, help="rows of the sample table (default: 20000)")
     demo.add_argument("--epsilon", type=float, default=1.0, help="privacy loss of the synthetic table (default: 1.0)")

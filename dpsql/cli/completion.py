@@ -10,7 +10,7 @@ import duckdb
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
-from dpsql import methods
+from dpsql import methods, sql
 from dpsql.cli.dot import COMMANDS
 from dpsql.cli.printing import MODES
 from dpsql.relation import identifier
@@ -53,31 +53,16 @@ class Names:
         """Read the catalogs again if a statement has run since."""
         if not self.fresh:
             con = self.con()
-            self.calls = {name: list(parameters) for name, parameters in con.execute(_CALLS).fetchall()}
+            calls, columns, functions, keywords = (con.execute(query).fetchall() for query in sql.statements("completion"))
+            self.calls = {name: list(parameters) for name, parameters in calls}
             self.tables = {}
-            for table, column in con.execute(_COLUMNS).fetchall():
+            for table, column in columns:
                 self.tables.setdefault(table, []).append(column)
-            if not self.keywords:
-                self.keywords = [word.upper() for (word,) in con.execute(_KEYWORDS).fetchall()]
-            self.functions = [name for (name,) in con.execute(_FUNCTIONS).fetchall()]
+            self.functions = [name for (name,) in functions]
+            self.keywords = [word.upper() for (word,) in keywords]
             self.releases = _releases(con)
             self.fresh = True
         return self
-
-
-_CALLS = (
-    "SELECT function_name, arg_max(parameters, len(parameters)) FROM duckdb_functions() WHERE function_name LIKE 'dp\\_%' ESCAPE '\\' "
-    "GROUP BY 1 ORDER BY 1"
-)
-_COLUMNS = (
-    "SELECT CASE WHEN schema_name IN ('main', 'temp') THEN table_name ELSE schema_name || '.' || table_name END, column_name "
-    "FROM duckdb_columns() WHERE NOT internal AND database_name IN (current_database(), 'temp') ORDER BY table_oid, column_index"
-)
-_KEYWORDS = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'type_function', 'unreserved') ORDER BY 1"
-_FUNCTIONS = (
-    "SELECT DISTINCT function_name FROM duckdb_functions() WHERE regexp_full_match(function_name, '[a-z][a-z0-9_]*') "
-    "AND NOT starts_with(function_name, 'dp_') ORDER BY 1"
-)
 
 
 def _releases(con: duckdb.DuckDBPyConnection) -> list[str]:

@@ -19,7 +19,7 @@ def message(error: BaseException) -> str:
 
     Examples
     --------
-    >>> message(ValueError("Invalid Input Error: Python exception occurred while executing the UDF: DomainError: no bins\n\nLINE 1: F"))
+    >>> message(ValueError("Invalid Input Error: Python exception occurred while executing the UDF: DomainError: no bins"))
     'Error: no bins'
     >>> message(ValueError("Catalog Error: Table with name a does not exist!\nDid you mean \"b\"?\n\nLINE 1: FROM a\n        ^"))
     'Catalog Error: Table with name a does not exist! Did you mean "b"?'

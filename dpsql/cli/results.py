@@ -156,12 +156,12 @@ def _returns_rows(con: duckdb.DuckDBPyConnection, statement: duckdb.Statement, t
 
 
 def text_of(value: Any) -> str | None:
-    """Return a Python value as DuckDB would write it: for the few statements that cannot be wrapped.
+    r"""Return a Python value as DuckDB would write it: for the few statements that cannot be wrapped.
 
     Examples
     --------
-    >>> text_of([1, None, {"a": True}]), text_of(None), text_of(b"a\\xff")
-    ("[1, NULL, {'a': true}]", None, 'a\\\\xFF')
+    >>> text_of([1, None, {"a": True}]), text_of(None), text_of(b"a\xff")
+    ("[1, NULL, {'a': true}]", None, 'a\\xFF')
     """
     if value is None or isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""Where statements begin and end in a text: DuckDB's own lexer finds the semicolons, so quotes, dollar quotes and comments hold theirs."""
+"""Where statements begin and end in a text: DuckDB's own lexer finds the semicolons, so quotes and comments keep theirs."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class Piece:
 
 
 def pieces(text: str) -> Iterator[Piece]:
-    """Yield the statements and dot commands of a text, in order.
+    r"""Yield the statements and dot commands of a text, in order.
 
     A dot command begins with a dot where a statement could begin, and ends with its line.
 
     Examples
     --------
-    >>> [p.text for p in pieces("SELECT ';'; .mode csv\\nFROM t -- the end;")]
+    >>> [p.text for p in pieces("SELECT ';'; .mode csv\nFROM t -- the end;")]
     ["SELECT ';'", '.mode csv', 'FROM t -- the end;']
-    >>> [(p.line, p.closed) for p in pieces("SELECT\\n1;\\n\\n/* ; */ SELECT $$;$$")]
+    >>> [(p.line, p.closed) for p in pieces("SELECT\n1;\n\n/* ; */ SELECT $$;$$")]
     [(1, True), (4, False)]
     """
     data = text.encode("utf-8", "surrogatepass")
