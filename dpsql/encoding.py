@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 
 import duckdb
@@ -39,8 +40,15 @@ def guarded(cursor: duckdb.DuckDBPyConnection, statement: str, parameters: objec
     -----
     Privacy: whether a read fails at all may depend on the data, so sources should use TRY_CAST; the text says so.
     """
-    try:
+    with withheld():
         return cursor.execute(statement, parameters) if parameters is not None else cursor.execute(statement)
+
+
+@contextmanager
+def withheld() -> Iterator[None]:
+    """Replace an error of DuckDB by one without its text; see `guarded`."""
+    try:
+        yield
     except duckdb.InterruptException:
         raise
     except duckdb.Error:
