@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql import counting_gram
 from dpsql.counting_fold import Fold, Part
@@ -27,11 +28,11 @@ _BUDGETS = (1, 16, 40, 256, 4096)  # cells of a group of attributes; 1: no group
 _THRESHOLDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)  # largest attributes that get one-hot columns
 _JOINT_MEMORY = 2**25  # cells of all joint tables, beyond what is asked for
 
-_ENCODE, _FETCH = 4.0, 5.0  # a value
+_ENCODE, _FETCH = 3.0, 4.5  # a value
 _PLACE, _TABLE, _DIGIT = 0.4, 1.4, 0.5  # cell numbers of a part, a joint table, each more part of it
 _FAR = ((2**16, 1.0), (2**19, 3.0), (2**23, 8.0))  # more for tables that no cache holds
 _SUM = 15e-6  # seconds for a table that is summed from another one
-_HOT, _PRODUCT, _FIRST_PRODUCT = 0.4, 0.0125, 0.0125 * 256  # a one-hot column, a pair of them, a tile's part below the diagonal
+_HOT, _PRODUCT, _FIRST_PRODUCT = 0.4, 0.0065, 0.0065 * 300  # a one-hot column, a pair of them, a tile's part below the diagonal
 _SQL_TABLE, _SQL_STATEMENT = 9.0, 2e-3
 
 
@@ -46,7 +47,7 @@ class Work:
 
     road: str
     gram: tuple[int, ...]
-    in_gram: IntArray
+    in_gram: npt.NDArray[np.bool_]
     budget: int
     alone: float
     shared: float
@@ -77,7 +78,7 @@ class Cliques:
             found[order] = places, flat[starts[places][:, None] + np.arange(order)]
         return cls(len(cliques), found)
 
-    def without(self, gone: IntArray) -> Cliques:
+    def without(self, gone: npt.NDArray[np.bool_]) -> Cliques:
         """Return those that are not marked."""
         kept = {order: (places[~gone[places]], rows[~gone[places]]) for order, (places, rows) in self.by_order.items()}
         return Cliques(self.count, {order: pair for order, pair in kept.items() if len(pair[0])})
@@ -96,8 +97,9 @@ def check_cliques(sizes: Sequence[int], cliques: Iterable[Clique]) -> None:
     listed = list(cliques)
     lengths = np.asarray(sizes, dtype=np.float64)
     for places, rows in Cliques.of(listed).by_order.values():
-        ordered = np.sort(rows, axis=1)
-        bad = ((rows < 0) | (rows >= len(sizes))).any(axis=1) | (np.diff(ordered, axis=1) == 0).any(axis=1)
+        bad = ((rows < 0) | (rows >= len(sizes))).any(axis=1)
+        for a, b in itertools.combinations(range(rows.shape[1]), 2):
+            bad |= rows[:, a] == rows[:, b]
         if bad.any():
             clique = listed[places[int(np.argmax(bad))]]
             raise ArgumentError("cliques", clique, f"distinct positions from 0 to {len(sizes) - 1} are required")
@@ -143,23 +145,48 @@ def groups(sizes: Sequence[int], budget: int) -> tuple[IntArray, list[Part]]:
     return number, [tuple(part) for part in parts]
 
 
-def _joints(cliques: Cliques, number: IntArray, parts: list[Part], sizes: Sequence[int]) -> list[tuple[IntArray, ...]]:
-    """Return, for each order: the sets of groups that hold its cliques, their cells, the set of each clique, how many each has."""
-    lengths = np.asarray([float(math.prod(sizes[position] for position in part)) for part in parts])
+@dataclass(frozen=True)
+class _Joints:
+    """Sets of groups that hold cliques of one order.
+
+    ``sets``: groups, -1 where there are fewer, shape (n, k). ``cells``: of each set. ``which``: the set of each clique.
+    ``count``: cliques of each set.
+    """
+
+    sets: IntArray
+    cells: npt.NDArray[np.float64]
+    which: IntArray
+    count: IntArray
+
+
+def _joints(cliques: Cliques, number: IntArray, parts: list[Part], sizes: Sequence[int]) -> list[_Joints]:
+    """Return the sets of groups for each order."""
+    lengths = np.asarray([float(math.prod(sizes[position] for position in part)) for part in parts] + [1.0])
     found = []
-    for _, rows in cliques.by_order.values():
-        touched = np.sort(number[rows], axis=1)
-        touched[:, 1:][np.diff(touched, axis=1) == 0] = -1  # a group that is there twice
-        touched = np.sort(touched, axis=1)
-        if touched.shape[1] <= 2:  # much faster than rows
-            key = (touched + 1) @ (len(parts) + 1) ** np.arange(touched.shape[1])[::-1]
-            _, first, inverse, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
-            sets = touched[first]
+    for order, (_, rows) in cliques.by_order.items():
+        if order == 2:  # much faster than sorting; there may be millions
+            a, b = number[rows[:, 0]], number[rows[:, 1]]
+            key = np.maximum(a, b) + np.minimum(a, b) * len(parts)
+            present, which, count = _counted(key, len(parts) ** 2)
+            low, high = np.divmod(present, len(parts))
+            sets = np.stack([np.where(low == high, -1, low), high], axis=1)
         else:
-            sets, inverse, count = np.unique(touched, axis=0, return_inverse=True, return_counts=True)
-        cells = np.where(sets >= 0, lengths[sets], 1.0).prod(axis=1)
-        found.append((sets, cells, inverse.ravel(), count))
+            touched = np.sort(number[rows], axis=1)
+            touched[:, 1:][np.diff(touched, axis=1) == 0] = -1  # a group that is there twice
+            sets, which, count = np.unique(np.sort(touched, axis=1), axis=0, return_inverse=True, return_counts=True)
+        found.append(_Joints(sets, lengths[sets].prod(axis=1), which.ravel(), count))
     return found
+
+
+def _counted(key: IntArray, limit: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the distinct keys, the place of each key among them, how often each is there."""
+    if limit > 2**22:
+        present, which, count = np.unique(key, return_inverse=True, return_counts=True)
+        return present, which, count
+    times = np.bincount(key, minlength=limit)
+    present = np.flatnonzero(times)
+    places = np.cumsum(times > 0) - 1
+    return present, places[key], times[present]
 
 
 def folds(sizes: Sequence[int], cliques: Cliques, asked: Sequence[Clique], budget: int) -> list[Fold]:
@@ -168,12 +195,12 @@ def folds(sizes: Sequence[int], cliques: Cliques, asked: Sequence[Clique], budge
     joint: dict[frozenset[int], list[int]] = {}
     direct: list[int] = []
     found = _joints(cliques, number, parts, sizes)
-    for (places, _), (sets, cells, inverse, count) in zip(cliques.by_order.values(), found, strict=True):
-        shared = (cells <= _JOINT_CELLS) & (count > 1)
-        direct += places[~shared[inverse]].tolist()
-        chosen = shared[inverse]
-        for which, place in zip(inverse[chosen].tolist(), places[chosen].tolist(), strict=True):
-            joint.setdefault(frozenset(g for g in sets[which].tolist() if g >= 0), []).append(place)
+    for (places, _), joints in zip(cliques.by_order.values(), found, strict=True):
+        shared = ((joints.cells <= _JOINT_CELLS) & (joints.count > 1))[joints.which]
+        direct += places[~shared].tolist()
+        held = [frozenset(group for group in groups if group >= 0) for groups in joints.sets.tolist()]
+        for which, place in zip(joints.which[shared].tolist(), places[shared].tolist(), strict=True):
+            joint.setdefault(held[which], []).append(place)
     _merge(joint)
     more = _absorbed(joint, number, direct, asked)
     made = [Fold(tuple(parts[g] for g in sorted(held)), tuple(wanted)) for held, wanted in joint.items()]
@@ -211,7 +238,7 @@ def _absorbed(joint: dict[frozenset[int], list[int]], number: IntArray, direct: 
     return left
 
 
-def _far(cells: IntArray) -> float:
+def _far(cells: npt.NDArray[np.float64]) -> float:
     """Return what tables of these sizes cost beyond one that a cache holds, together."""
     return float(sum(more * np.count_nonzero(cells > limit) for limit, more in _FAR))
 
@@ -221,15 +248,13 @@ def _fold_cost(sizes: Sequence[int], cliques: Cliques, budget: int) -> tuple[flo
     number, parts = groups(sizes, budget)
     lengths = np.asarray(sizes, dtype=np.float64)
     row, fixed, extra = _PLACE * len(sizes) if cliques.by_order else 0.0, 0.0, 0.0
-    for (_, rows), (_, cells, inverse, count) in zip(
-        cliques.by_order.values(), _joints(cliques, number, parts, sizes), strict=True
-    ):
+    for (_, rows), joints in zip(cliques.by_order.values(), _joints(cliques, number, parts, sizes), strict=True):
         each = _TABLE + _DIGIT * max(rows.shape[1] - 1, 0)
-        shared = (cells <= _JOINT_CELLS) & (count > 1)
-        alone = lengths[rows[~shared[inverse]]].prod(axis=1)
-        row += each * (np.count_nonzero(shared) + len(alone)) + _far(cells[shared]) + _far(alone)
-        fixed += _SUM * float(count[shared].sum()) + 2e-9 * float((cells * count)[shared].sum())
-        extra += float(cells[shared].sum())
+        shared = (joints.cells <= _JOINT_CELLS) & (joints.count > 1)
+        alone = lengths[rows[~shared[joints.which]]].prod(axis=1)
+        row += each * (np.count_nonzero(shared) + len(alone)) + _far(joints.cells[shared]) + _far(alone)
+        fixed += _SUM * float(joints.count[shared].sum()) + 2e-9 * float((joints.cells * joints.count)[shared].sum())
+        extra += float(joints.cells[shared].sum())
     return row, fixed, extra
 
 
