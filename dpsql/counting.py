@@ -13,16 +13,15 @@ import numpy as np
 from sqlglot import exp
 
 from dpsql import progress
+from dpsql.codes import code_type
 from dpsql.counting_fold import Codes, FoldCounter
 from dpsql.counting_gram import GramCounter
-from dpsql.counting_plan import MAX_CELLS, Cliques, Work, check_cliques, choose, folds
-from dpsql.encoding import code_type, guarded, withheld
+from dpsql.counting_plan import Cliques, Work, check_cliques, choose, folds
+from dpsql.encoding import guarded, withheld
 from dpsql.errors import DpsqlError
 from dpsql.methods.base import Clique, IntArray
-from dpsql.methods.flat_tables import FlatTables
+from dpsql.methods.flat_tables import FlatTables, table_lengths
 from dpsql.relation import identifier
-
-__all__ = ["MAX_CELLS", "cell_index", "check_cliques", "count_moments", "count_select", "count_tables", "count_values", "table_query"]
 
 # One statement for this many tables: planning costs less per table, and DuckDB runs the parts side by side. On 1.4, 1.5 and
 # 2.0 this beats one statement a table at any size, and GROUPING SETS except on 2.0 with a million rows.
@@ -33,7 +32,7 @@ _NUMPY = {"UTINYINT": np.uint8, "USMALLINT": np.uint16, "UINTEGER": np.uint32}
 
 
 def cell_index(codes: Sequence[exp.Expression], sizes: Sequence[int]) -> exp.Expression:
-    """Return the row-major index of a cell as UBIGINT, which holds every index below ``MAX_CELLS`` ** 2.
+    """Return the row-major index of a cell as UBIGINT, which holds every index below 2^56.
 
     Examples
     --------
@@ -89,7 +88,7 @@ def count_tables(
     used = sorted(set().union(*distinct)) if distinct else []
     place = {position: i for i, position in enumerate(used)}
     columns = [exp.column(f"c{position}", quoted=True).as_(f"c{i}", quoted=True) for position, i in place.items()]
-    query = exp.select(*(columns or [exp.Literal.number(1).as_("c0")])).from_(exp.to_table(identifier(codes_table), dialect="duckdb"))
+    query = exp.select(*(columns or [exp.Literal.number(1).as_("c0")])).from_(exp.to_identifier(codes_table, quoted=True))
     within = distinct if len(used) == len(sizes) else [tuple(place[position] for position in clique) for clique in distinct]
     tables, _ = count_select(cursor, query.sql(dialect="duckdb"), [sizes[position] for position in used], within, road=road)
     return FlatTables(sizes, distinct, tables.flat)
@@ -127,7 +126,7 @@ def count_select(
     # The number of rows is the sum of any table; where there is none it is counted as the table of no attributes.
     asked = distinct or [()]
     work = choose(sizes, asked, road)
-    tables = FlatTables(sizes, asked, np.zeros(sum(math.prod(sizes[i] for i in clique) for clique in asked), dtype=np.int64))
+    tables = FlatTables(sizes, asked, np.zeros(int(table_lengths(sizes, asked).sum()), dtype=np.int64))
     if work.road == "sql":
         _group(cursor, select, tables)
     else:

@@ -164,15 +164,13 @@ class GramCounter:
             found[position] = np.concatenate([[self.rows - others.sum()], others]).astype(np.int64)
         return found
 
-    def _pairs(
-        self, pairs: IntArray, places: IntArray, margins: dict[int, IntArray], flat: IntArray, offsets: IntArray
-    ) -> None:
+    def _pairs(self, pairs: IntArray, places: IntArray, margins: dict[int, IntArray], flat: IntArray, offsets: IntArray) -> None:
         """Write the two-way tables, those of one shape together."""
-        sizes = np.asarray(self._sizes, dtype=np.int64)
-        shapes, kind = np.unique(sizes[pairs], axis=0, return_inverse=True)
-        order = np.argsort(kind.ravel(), kind="stable")
-        ends = np.cumsum(np.bincount(kind.ravel(), minlength=len(shapes)))
-        for (a, b), chosen in zip(shapes.tolist(), np.split(order, ends[:-1]), strict=True):
+        sizes = np.asarray(self._sizes, dtype=np.int64)[pairs]
+        shape = sizes[:, 0] << 32 | sizes[:, 1]
+        for kind in np.unique(shape).tolist():
+            a, b = kind >> 32, kind & 0xFFFFFFFF
+            chosen = np.flatnonzero(shape == kind)
             step = max(1, _CELLS // (a * b))
             for start in range(0, len(chosen), step):
                 some = chosen[start : start + step]

@@ -121,6 +121,7 @@ def _drawn(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: DrawnMethod, c
         total = _count(cursor, codes)
         summed = [f"z{i}" for i in method.values(plan.domain, plan.options)]
         sums = products = None
+        tables: Mapping[Clique, IntArray]
         if summed:
             table, sums, products = count_moments(cursor, codes, plan.domain.sizes, plan.cliques[0], summed)
             tables = {plan.cliques[0]: table}
@@ -185,9 +186,7 @@ def _level(
         cursor.execute(f"DROP TABLE IF EXISTS {name}")
 
 
-def _open(
-    context: Context, protected: ProtectedSource, plan: Plan, method: OpenMethod, codes: str, progress: Progress
-) -> Measured:
+def _open(context: Context, protected: ProtectedSource, plan: Plan, method: OpenMethod, codes: str, progress: Progress) -> Measured:
     """Count the values that occur, and let the method choose which of them, and of the others, are released."""
     with progress.stage("count"):
         universe = None
