@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
+from types import TracebackType
 from typing import Any
 
 import duckdb
@@ -139,19 +141,21 @@ def _group(cursor: duckdb.DuckDBPyConnection, select: str, tables: FlatTables) -
     """Count with GROUP BY: one table straight from the SELECT, more of them from a TEMP table of its rows."""
     if len(tables) == 1:
         query = table_query("codes", tables.sizes, tables.cliques[0], 0).sql(dialect="duckdb")
-        return _take(tables, guarded(cursor, f"WITH codes AS ({select}) {query}").fetchnumpy())  # noqa: S608
+        with _Background(cursor) as background:
+            _take(tables, background.numpy(f"WITH codes AS ({select}) {query}"))  # noqa: S608
+        return
     name = f"__dp_codes_{secrets.token_hex(8)}"
     try:
-        guarded(cursor, f"CREATE TEMP TABLE {identifier(name)} AS {select}")
-        for start in range(0, len(tables), _BATCH):
-            batch = range(start, min(start + _BATCH, len(tables)))
-            parts = [table_query(name, tables.sizes, tables.cliques[i], int(tables.offsets[i])) for i in batch]
-            query = (parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)).sql(dialect="duckdb")
-            _take(tables, guarded(cursor, query).fetchnumpy())
-            progress.advance((start + _BATCH) / len(tables))
+        with _Background(cursor) as background:
+            background.numpy(f"CREATE TEMP TABLE {identifier(name)} AS {select}")
+            for start in range(0, len(tables), _BATCH):
+                batch = range(start, min(start + _BATCH, len(tables)))
+                parts = [table_query(name, tables.sizes, tables.cliques[i], int(tables.offsets[i])) for i in batch]
+                query = (parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)).sql(dialect="duckdb")
+                _take(tables, background.numpy(query))
+                progress.advance((start + _BATCH) / len(tables))
     finally:
         cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
-    return None
 
 
 def _take(tables: FlatTables, fetched: dict[str, Any]) -> None:
@@ -164,36 +168,83 @@ def _stream(cursor: duckdb.DuckDBPyConnection, select: str, work: Work, tables: 
     rest = Cliques.of(cliques).without(work.in_gram)
     with ExitStack() as stack:
         counters: list[FoldCounter | GramCounter] = []
-        gram = stack.enter_context(GramCounter(sizes, work.gram)) if work.gram else None
-        if gram is not None:
+        if work.gram:
+            gram = stack.enter_context(GramCounter(sizes, work.gram, np.flatnonzero(work.in_gram), tables))
             counters.append(gram)
-        fold = None
         if rest.by_order:
-            fold = FoldCounter(sizes, cliques, folds(sizes, rest, cliques, work.budget), tables.flat, tables.offsets)
-            counters.append(fold)
-        for codes in _blocks(cursor, select, sizes):
+            counters.append(FoldCounter(tables, folds(sizes, rest, cliques, work.budget)))
+        for codes in _blocks(stack.enter_context(_Background(cursor)), select, sizes):
             for counter in counters:
                 counter.add(codes)
-        if gram is not None:
-            gram.finish(cliques, np.flatnonzero(work.in_gram), tables.flat, tables.offsets)
-        if fold is not None:
-            fold.finish()
+        for counter in counters:
+            counter.finish()
 
 
-def _blocks(cursor: duckdb.DuckDBPyConnection, select: str, sizes: Sequence[int]) -> Iterator[Codes]:
-    """Yield blocks of rows, an array of codes for each attribute."""
+def _blocks(background: _Background, select: str, sizes: Sequence[int]) -> Iterator[Codes]:
+    """Yield blocks of rows, an array of codes for each attribute, and read one ahead."""
     width = sum(np.dtype(_NUMPY[code_type(size)]).itemsize for size in sizes)
     vectors = max(1, min(64, _CHUNK_BYTES // (_VECTOR * max(width, 1))))
-    result = guarded(cursor, select)
+    background.begin(select)
+    waiting = background.chunk(vectors)
     while True:
-        with withheld():
-            frame = result.fetch_df_chunk(vectors)
+        frame = background.result(waiting)
         if not len(frame):
             return
-        codes = [frame.iloc[:, i].to_numpy() for i in range(frame.shape[1])]
+        waiting = background.chunk(vectors)
+        codes = [column.to_numpy() for _, column in frame.items()]
         if any(column.dtype.kind != "u" for column in codes[: len(sizes)]):
             raise DpsqlError("source: a code is missing or no code; this is a defect of dpsql, please report it")
         yield codes
+
+
+class _Background:
+    """Statements on a cursor in another thread, so that Ctrl-C ends the wait and then the statement; a context manager.
+
+    DuckDB itself looks for Ctrl-C in some waits only: not while it sorts, or makes a table. Nothing else may use the cursor
+    meanwhile: DuckDB 2.0 refuses, others wait.
+    """
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="dpsql-read")
+        self._running: Future[Any] | None = None
+
+    def __enter__(self) -> _Background:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        while self._running is not None and not self._running.done():
+            self._cursor.interrupt()
+            wait([self._running], timeout=0.05)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def numpy(self, statement: str) -> dict[str, Any]:
+        """Execute a statement and return its whole result."""
+        found: dict[str, Any] = self.result(self._submit(lambda: guarded(self._cursor, statement).fetchnumpy()))
+        return found
+
+    def begin(self, statement: str) -> None:
+        """Begin a statement whose result is read in chunks."""
+        self.result(self._submit(lambda: guarded(self._cursor, statement)))
+
+    def chunk(self, vectors: int) -> Future[Any]:
+        """Begin to read the next rows as a frame; there are none left where it is empty."""
+
+        def read() -> Any:
+            with withheld():
+                return self._cursor.fetch_df_chunk(vectors)
+
+        return self._submit(read)
+
+    def result(self, waiting: Future[Any]) -> Any:
+        """Wait for what was begun."""
+        while not waiting.done():
+            wait([waiting], timeout=0.2)
+        return waiting.result()
+
+    def _submit(self, call: Callable[[], Any]) -> Future[Any]:
+        self._running = self._pool.submit(call)
+        return self._running
 
 
 def table_query(codes_table: str, sizes: Sequence[int], clique: Clique, offset: int) -> exp.Select:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.methods.flat_tables import Clique, IntArray
+from dpsql.methods.flat_tables import Clique, FlatTables, IntArray
 
 Part = tuple[int, ...]
 Codes = Sequence[npt.NDArray[np.unsignedinteger]]
@@ -48,27 +48,21 @@ class FoldCounter:
 
     Parameters
     ----------
-    sizes : sequence of int, length m
-    cliques : sequence of tuples of int
-        What was asked for.
+    tables : FlatTables
+        Where the counts go; tables of no fold are not touched.
     folds : sequence of Fold
-    flat : int64 array
-        Where the tables go, one after the other; those of no fold are not touched.
-    offsets : int64 array
-        Where each clique's table begins.
 
     Notes
     -----
     Privacy: exact, secret counts.
     """
 
-    def __init__(
-        self, sizes: Sequence[int], cliques: Sequence[Clique], folds: Sequence[Fold], flat: IntArray, offsets: IntArray
-    ) -> None:
-        self._sizes, self._cliques, self._folds, self._flat, self._offsets = sizes, cliques, folds, flat, offsets
+    def __init__(self, tables: FlatTables, folds: Sequence[Fold]) -> None:
+        self._sizes, self._cliques, self._folds = tables.sizes, tables.cliques, folds
+        self._flat, self._offsets = tables.flat, tables.offsets
         self._tables = [self._table(fold) for fold in folds]
         self._parts = list(dict.fromkeys(part for fold in folds for part in fold.parts))
-        self._lengths = {part: math.prod(sizes[position] for position in part) for part in self._parts}
+        self._lengths = {part: math.prod(self._sizes[position] for position in part) for part in self._parts}
         self._rows = int(np.clip(MEGABYTES * 2**20 // (8 * max(len(self._parts), 1)), 2**10, 2**14))
 
     def _table(self, fold: Fold) -> IntArray:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dpsql.counting_fold import Codes
 from dpsql.methods.blas import one_blas_thread
-from dpsql.methods.flat_tables import Clique, IntArray
+from dpsql.methods.flat_tables import FlatTables, IntArray
 
 Floats = npt.NDArray[np.float32]
 
@@ -48,13 +48,18 @@ class GramCounter:
     sizes : sequence of int, length m
     attributes : sequence of int
         Those that have one-hot columns, increasing.
+    wanted : int64 array
+        Positions of the tables that are counted, of at most two of the attributes each.
+    tables : FlatTables
+        Where they go.
 
     Notes
     -----
     Privacy: exact, secret counts. Whole numbers throughout, so the order of the threads does not matter.
     """
 
-    def __init__(self, sizes: Sequence[int], attributes: Sequence[int]) -> None:
+    def __init__(self, sizes: Sequence[int], attributes: Sequence[int], wanted: IntArray, tables: FlatTables) -> None:
+        self._wanted, self._cliques, self._flat, self._offsets = wanted, tables.cliques, tables.flat, tables.offsets
         self._sizes, self._attributes = sizes, list(attributes)
         self.count = columns(sizes, attributes)
         self.rows = 0
@@ -139,20 +144,20 @@ class GramCounter:
                 row += 1
         hot[row:] = 0
 
-    def finish(self, cliques: Sequence[Clique], wanted: IntArray, flat: IntArray, offsets: IntArray) -> None:
-        """Write the tables of the cliques at positions ``wanted``, of at most two attributes each, into ``flat``."""
+    def finish(self) -> None:
+        """Write the tables."""
         self._wait(0)
-        by_order: dict[int, list[int]] = {}
-        for place in wanted.tolist():
-            by_order.setdefault(len(cliques[place]), []).append(place)
-        for place in by_order.get(0, []):
-            flat[offsets[place]] = self.rows
         margins = self._margins()
-        for place in by_order.get(1, []):
-            flat[offsets[place] : offsets[place + 1]] = margins[cliques[place][0]]
-        if 2 in by_order:
-            places = np.asarray(by_order[2], dtype=np.int64)
-            self._pairs(np.asarray([cliques[place] for place in by_order[2]], dtype=np.int64), places, margins, flat, offsets)
+        pairs = []
+        for place in self._wanted.tolist():
+            clique = self._cliques[place]
+            if len(clique) == 2:
+                pairs.append(place)
+            else:
+                self._flat[self._offsets[place] : self._offsets[place + 1]] = margins[clique[0]] if clique else self.rows
+        if pairs:
+            attributes = np.asarray([self._cliques[place] for place in pairs], dtype=np.int64)
+            self._pairs(attributes, np.asarray(pairs, dtype=np.int64), margins)
 
     def _margins(self) -> dict[int, IntArray]:
         """Return the one-way table of each attribute."""
@@ -164,7 +169,7 @@ class GramCounter:
             found[position] = np.concatenate([[self.rows - others.sum()], others]).astype(np.int64)
         return found
 
-    def _pairs(self, pairs: IntArray, places: IntArray, margins: dict[int, IntArray], flat: IntArray, offsets: IntArray) -> None:
+    def _pairs(self, pairs: IntArray, places: IntArray, margins: dict[int, IntArray]) -> None:
         """Write the two-way tables, those of one shape together."""
         sizes = np.asarray(self._sizes, dtype=np.int64)[pairs]
         shape = sizes[:, 0] << 32 | sizes[:, 1]
@@ -175,7 +180,7 @@ class GramCounter:
             for start in range(0, len(chosen), step):
                 some = chosen[start : start + step]
                 tables = self._gathered(pairs[some], a, b, margins)
-                flat[offsets[places[some]][:, None] + np.arange(a * b)] = tables.reshape(len(some), a * b)
+                self._flat[self._offsets[places[some]][:, None] + np.arange(a * b)] = tables.reshape(len(some), a * b)
 
     def _gathered(self, pairs: IntArray, a: int, b: int, margins: dict[int, IntArray]) -> IntArray:
         """Return two-way tables of one shape, shape (n, a, b)."""
