@@ -15,7 +15,7 @@ import numpy as np
 from sqlglot import exp
 
 from dpsql import encoding, methods, multi_value, noise, release, tuples, universes
-from dpsql.counting import count_moments, count_tables, count_values
+from dpsql.counting import count_moments, count_select, count_tables, count_values
 from dpsql.domain import Domain
 from dpsql.errors import ReleaseError
 from dpsql.mechanisms.percentile import private_percentile
@@ -88,6 +88,8 @@ def measure(context: Context, protected: ProtectedSource, plan: Plan, progress: 
     method = methods.of(plan.method)
     if plan.open:
         encoding.check_types(encoding.column_types(cursor, protected.source.sql), plan.domain)
+    if methods.measures_tables(method):
+        return _tables(cursor, protected, plan, progress)
     with progress.stage("encode"):
         codes = encoding.encode(cursor, _source_sql(protected, plan), _coded(plan), **_bounding(protected), **_columns(plan))
     try:
@@ -97,13 +99,20 @@ def measure(context: Context, protected: ProtectedSource, plan: Plan, progress: 
             return _drawn(cursor, plan, method, codes, progress)
         if methods.counts_tuples(method):
             return _tuples(cursor, plan, method, codes, progress)
-        with progress.stage("count"):
-            total = _count(cursor, codes) if plan.public_total else None
-            tables = count_tables(cursor, codes, plan.domain.sizes, plan.cliques)
+        raise ReleaseError(f"method {plan.method!r} says nothing of what it measures")
     finally:
         cursor.execute(f"DROP TABLE IF EXISTS {identifier(codes)}")
+
+
+def _tables(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: Plan, progress: Progress) -> Measured:
+    """Encode and count contingency tables, in one pass where that is less work, and add noise to every cell."""
+    with progress.stage("encode"):
+        encoding.check_types(encoding.column_types(cursor, _source_sql(protected, plan)), plan.domain)
+        select = statement(protected, plan)
+    with progress.stage("count"):
+        tables, rows = count_select(cursor, select, plan.domain.sizes, plan.cliques)
     with progress.stage("noise"):
-        return Measured(released(plan, tables), [], total)
+        return Measured(released(plan, tables), [], rows if plan.public_total else None)
 
 
 def _drawn(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: DrawnMethod, codes: str, progress: Progress) -> Measured:
@@ -112,6 +121,7 @@ def _drawn(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: DrawnMethod, c
         total = _count(cursor, codes)
         summed = [f"z{i}" for i in method.values(plan.domain, plan.options)]
         sums = products = None
+        tables: Mapping[Clique, IntArray]
         if summed:
             table, sums, products = count_moments(cursor, codes, plan.domain.sizes, plan.cliques[0], summed)
             tables = {plan.cliques[0]: table}
@@ -176,9 +186,7 @@ def _level(
         cursor.execute(f"DROP TABLE IF EXISTS {name}")
 
 
-def _open(
-    context: Context, protected: ProtectedSource, plan: Plan, method: OpenMethod, codes: str, progress: Progress
-) -> Measured:
+def _open(context: Context, protected: ProtectedSource, plan: Plan, method: OpenMethod, codes: str, progress: Progress) -> Measured:
     """Count the values that occur, and let the method choose which of them, and of the others, are released."""
     with progress.stage("count"):
         universe = None

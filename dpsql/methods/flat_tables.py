@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -11,6 +11,23 @@ import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
 Clique = tuple[int, ...]
+
+
+def table_lengths(sizes: Sequence[int], cliques: Sequence[Clique]) -> IntArray:
+    """Return the number of cells of each table.
+
+    Examples
+    --------
+    >>> table_lengths([2, 3], [(0, 1), (), (1,)]).tolist()
+    [6, 1, 3]
+    """
+    orders = np.fromiter(map(len, cliques), dtype=np.int64, count=len(cliques))
+    flat = np.fromiter(itertools.chain.from_iterable(cliques), dtype=np.int64, count=int(orders.sum()))
+    found = np.ones(len(cliques), dtype=np.int64)
+    if flat.size:
+        factors = np.asarray(sizes, dtype=np.int64)[flat]
+        found[orders > 0] = np.multiply.reduceat(factors, (np.cumsum(orders) - orders)[orders > 0])
+    return found
 
 
 class FlatTables(Mapping[Clique, IntArray]):
@@ -41,7 +58,7 @@ class FlatTables(Mapping[Clique, IntArray]):
         self.cliques = cliques
         self.flat = flat
         self.offsets = np.zeros(len(cliques) + 1, dtype=np.int64)
-        np.cumsum([math.prod(self.sizes[i] for i in clique) for clique in cliques], out=self.offsets[1:])
+        np.cumsum(table_lengths(self.sizes, cliques), out=self.offsets[1:])
         if self.offsets[-1] != flat.size:
             raise ValueError(f"{flat.size} counts for tables of {self.offsets[-1]} cells")
 
