@@ -15,6 +15,7 @@ from dpsql.accounting.rules import selection_delta
 from dpsql.domain import Domain, open_attribute
 from dpsql.errors import ArgumentError, DomainError
 from dpsql.methods.base import Contract, DrawnMethod, MeasurementPlan, Method, OpenMethod, Price, TupleMethod
+from dpsql.methods.flat_tables import cell_counts
 from dpsql.methods.tuple_index import tuple_index
 from dpsql.protected import ProtectedSource
 from dpsql.release import Plan
@@ -145,7 +146,7 @@ def request(context: Context, protected: ProtectedSource, operation: str, given:
     if methods.counts_tuples(method):
         domain = multi_value.expanded(domain, method_options(parameters))
     measured = _measurement(method, domain, parameters)
-    if not methods.counts_tuples(method) and sum(domain.cells(clique) for clique in measured.cliques) > MAX_CELLS:
+    if not methods.counts_tuples(method) and int(cell_counts(domain.sizes, measured.cliques).sum()) > MAX_CELLS:
         raise DomainError(
             f"the tables over columns {list(domain.names)!r} have more than {MAX_CELLS} cells; "
             "choose fewer columns, a smaller k, or coarser bins"

@@ -20,6 +20,7 @@ References: Asghar et al. (2019), arXiv:1902.01499.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -147,9 +148,9 @@ class GaussianCopula:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
         weight = float(chosen["one_way_weight"])
         singles = [(i,) for i in range(m)] if weight > 0.0 or m == 1 else []
-        pairs = [(i, j) for i in range(m) for j in range(i + 1, m)]
-        weights = (weight or 1.0,) * len(singles) + (1.0,) * len(pairs)
-        return MeasurementPlan((*singles, *pairs), weights, self._notes(chosen))
+        cliques = (*singles, *itertools.combinations(range(m), 2))
+        weights = (weight or 1.0,) * len(singles) + (1.0,) * (len(cliques) - len(singles))
+        return MeasurementPlan(cliques, weights, self._notes(chosen))
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
         """Return the measured domain: rows have its columns."""
