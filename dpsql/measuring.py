@@ -240,7 +240,7 @@ def add_noise(flat: IntArray, lengths: Sequence[int] | IntArray, scales: Sequenc
     by_scale: dict[Fraction, list[slice]] = {}
     first = 0
     for scale, run in itertools.groupby(scales):
-        last = first + sum(1 for _ in run)
+        last = first + len(list(run))
         by_scale.setdefault(scale, []).append(slice(int(ends[first]), int(ends[last])))
         first = last
     noisy = np.empty_like(flat)

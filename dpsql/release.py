@@ -37,7 +37,7 @@ from dpsql.domain import Domain
 from dpsql.errors import ReleaseError, first_line
 from dpsql.methods import coarse
 from dpsql.methods.base import Clique, CoarseTables, IntArray, Statistics
-from dpsql.methods.flat_tables import FlatScales, FlatTables, FloatArray, by_order, cell_counts
+from dpsql.methods.flat_tables import AllCliques, FlatScales, FlatTables, FloatArray, by_order, cell_counts
 from dpsql.relation import literal, parquet
 
 FORMAT = 1
@@ -53,7 +53,7 @@ class Plan:
     ----------
     domain : Domain
         The public domain of the measured columns, in column order.
-    cliques : tuple of cliques
+    cliques : sequence of cliques
         Positions of attributes, ascending.
     scales : tuple of Fraction
         Noise scale of each table, then of each coarse table: sigma of the discrete Gaussian, or b of the discrete Laplace.
@@ -79,7 +79,7 @@ class Plan:
     """
 
     domain: Domain
-    cliques: tuple[Clique, ...]
+    cliques: Sequence[Clique]
     scales: tuple[Fraction, ...]
     mechanism: str
     public_total: bool
@@ -124,7 +124,7 @@ class Plan:
     @cached_property
     def scale_runs(self) -> list[tuple[Fraction, int]]:
         """Equal scales that follow each other, written once, with their number."""
-        return [(scale, sum(1 for _ in run)) for scale, run in itertools.groupby(self.scales)]
+        return [(scale, len(list(run))) for scale, run in itertools.groupby(self.scales)]
 
     @property
     def scale_numbers(self) -> FloatArray:
@@ -170,22 +170,20 @@ class Plan:
         )
 
 
-def _full(orders: Sequence[int], attributes: int) -> tuple[Clique, ...]:
-    return tuple(itertools.chain.from_iterable(itertools.combinations(range(attributes), k) for k in orders))
-
-
-def _short(cliques: tuple[Clique, ...], attributes: int) -> dict[str, Any]:
-    orders = sorted(set(map(len, cliques)))
-    if len(cliques) == sum(math.comb(attributes, k) for k in orders) and cliques == _full(orders, attributes):
+def _short(cliques: Sequence[Clique], attributes: int) -> dict[str, Any]:
+    given = isinstance(cliques, AllCliques) and cliques.attributes == attributes
+    orders = sorted(set(cliques.orders if isinstance(cliques, AllCliques) and given else map(len, cliques)))
+    if AllCliques(attributes, orders) == cliques:
         return {"all_of_order": orders}
     return {"cliques": [list(clique) for clique in cliques]}
 
 
-def _long(item: Mapping[str, Any], attributes: int) -> tuple[Clique, ...]:
+def _long(item: Mapping[str, Any], attributes: int) -> Sequence[Clique]:
     if "all_of_order" in item:
-        if sum(math.comb(attributes, k) for k in item["all_of_order"]) > MAX_TABLES:
+        found = AllCliques(attributes, item["all_of_order"])
+        if len(found) > MAX_TABLES:
             raise ValueError("more tables than were ever measured")
-        return _full(item["all_of_order"], attributes)
+        return found
     return tuple(tuple(clique) for clique in item["cliques"])
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import eq
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +17,96 @@ FloatArray = npt.NDArray[np.float64]
 Clique = tuple[int, ...]
 
 _LARGEST = 1 << 40
+
+
+class AllCliques(Sequence[Clique]):
+    """All sets of k of m attributes, for some k: a sequence of tuples that are made when they are asked for.
+
+    Parameters
+    ----------
+    attributes : int
+        m.
+    orders : sequence of int
+        The values of k, in this order; the sets of one k are in lexicographic order.
+
+    Examples
+    --------
+    >>> found = AllCliques(3, (1, 2))
+    >>> len(found), found[4], found == ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2))
+    (6, (0, 2), True)
+    """
+
+    def __init__(self, attributes: int, orders: Sequence[int]) -> None:
+        self.attributes = attributes
+        self.orders = tuple(orders)
+        self._length = sum(math.comb(attributes, k) for k in self.orders)
+
+    def __len__(self) -> int:
+        """Return the number of sets."""
+        return self._length
+
+    def __iter__(self) -> Iterator[Clique]:
+        """Iterate over the sets in order."""
+        return itertools.chain.from_iterable(itertools.combinations(range(self.attributes), k) for k in self.orders)
+
+    @overload
+    def __getitem__(self, place: int) -> Clique: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Clique, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Clique | tuple[Clique, ...]:
+        """Return one set, or a tuple of sets."""
+        if isinstance(place, slice):
+            return tuple(self[one] for one in range(*place.indices(len(self))))
+        left = range(len(self))[place]
+        for k in self.orders:
+            if left < math.comb(self.attributes, k):
+                return _combination(left, self.attributes, k)
+            left -= math.comb(self.attributes, k)
+        raise IndexError(place)  # pragma: no cover -- range has refused it
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another sequence holds the same sets in the same order."""
+        if isinstance(other, AllCliques):
+            return (self.attributes, self.orders) == (other.attributes, other.orders) or (
+                len(self) == len(other) and all(map(eq, self, other))
+            )
+        return isinstance(other, tuple | list) and len(self) == len(other) and all(map(eq, self, other))
+
+    def __hash__(self) -> int:
+        """Return the hash of the tuple of all sets."""
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        """Return how it is made."""
+        return f"AllCliques({self.attributes}, {self.orders})"
+
+    def arrays(self) -> list[tuple[IntArray, IntArray]]:
+        """Return what `by_order` does."""
+        found, start = [], 0
+        for k in self.orders:
+            count = math.comb(self.attributes, k)
+            if k == 2:
+                sets = np.stack(np.triu_indices(self.attributes, 1), axis=1).astype(np.int64)
+            else:
+                flat = itertools.chain.from_iterable(itertools.combinations(range(self.attributes), k))
+                sets = np.fromiter(flat, np.int64, count * k).reshape(count, k)
+            found.append((np.arange(start, start + count), sets))
+            start += count
+        return [item for item in sorted(found, key=lambda item: item[1].shape[1]) if len(item[0])]
+
+
+def _combination(place: int, attributes: int, k: int) -> Clique:
+    """Return the set of k attributes at this place of the lexicographic order."""
+    chosen, first = [], 0
+    for left in range(k - 1, -1, -1):
+        while place >= (passed := math.comb(attributes - first - 1, left)):
+            place -= passed
+            first += 1
+        chosen.append(first)
+        first += 1
+    return tuple(chosen)
 
 
 def by_order(cliques: Sequence[Clique]) -> list[tuple[IntArray, IntArray]]:
@@ -29,6 +122,8 @@ def by_order(cliques: Sequence[Clique]) -> list[tuple[IntArray, IntArray]]:
     >>> [(places.tolist(), found.tolist()) for places, found in by_order([(0,), (0, 1), (1,)])]
     [([0, 2], [[0], [1]]), ([1], [[0, 1]])]
     """
+    if isinstance(cliques, AllCliques) and len(set(cliques.orders)) == len(cliques.orders):
+        return cliques.arrays()
     lengths = np.fromiter(map(len, cliques), np.int64, len(cliques))
     flat = np.fromiter(itertools.chain.from_iterable(cliques), np.int64, int(lengths.sum()))
     starts, found = np.cumsum(lengths) - lengths, []
@@ -54,6 +149,25 @@ def cell_counts(sizes: Sequence[int], cliques: Sequence[Clique]) -> IntArray:
             cells = np.minimum(cells * known[column], _LARGEST)
         found[places] = cells
     return found
+
+
+def total_cells(sizes: Sequence[int], cliques: Sequence[Clique]) -> int:
+    """Return the number of cells of all tables together; 2^40 stands for all larger tables.
+
+    Of all sets of k attributes without listing them: the elementary symmetric polynomial of the sizes.
+
+    Examples
+    --------
+    >>> total_cells([2, 3, 5], [(0, 1), (0, 2), (1, 2)]), total_cells([2, 3, 5], AllCliques(3, [2]))
+    (31, 31)
+    """
+    if not isinstance(cliques, AllCliques) or cliques.attributes != len(sizes):
+        return int(cell_counts(sizes, cliques).sum())
+    sums = [1] + [0] * max(cliques.orders, default=0)
+    for size in sizes:
+        for k in range(len(sums) - 1, 0, -1):
+            sums[k] += sums[k - 1] * size
+    return sum(sums[k] for k in cliques.orders)
 
 
 class _Keyed:

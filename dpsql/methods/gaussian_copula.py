@@ -20,7 +20,6 @@ References: Asghar et al. (2019), arXiv:1902.01499.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from dpsql.domain import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
 from dpsql.methods.blas import one_blas_thread
+from dpsql.methods.flat_tables import AllCliques
 from dpsql.methods.latent_fit import Float32, Schedule, block_starts, calibrate
 from dpsql.methods.latent_sampling import sample_codes, sample_thresholded
 from dpsql.nearest_correlation import lift_spectrum, nearest_correlation
@@ -147,9 +147,9 @@ class GaussianCopula:
         if not m:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
         weight = float(chosen["one_way_weight"])
-        singles = [(i,) for i in range(m)] if weight > 0.0 or m == 1 else []
-        cliques = (*singles, *itertools.combinations(range(m), 2))
-        weights = (weight or 1.0,) * len(singles) + (1.0,) * (len(cliques) - len(singles))
+        singles = m if weight > 0.0 or m == 1 else 0
+        cliques = AllCliques(m, [k for k, wanted in ((1, singles), (2, m > 1)) if wanted])
+        weights = (weight or 1.0,) * singles + (1.0,) * (len(cliques) - singles)
         return MeasurementPlan(cliques, weights, self._notes(chosen))
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:

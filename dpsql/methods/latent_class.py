@@ -29,6 +29,7 @@ from dpsql.errors import ArgumentError
 from dpsql.methods.base import Clique, CodeArray, MeasurementPlan, Statistics
 from dpsql.methods.blas import one_blas_thread
 from dpsql.methods.coarse import ordered, shape
+from dpsql.methods.flat_tables import AllCliques
 from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pull_strength
 from dpsql.methods.mixture_rows import mixture_rows, sweeps
 from dpsql.methods.mixture_targets import Targets, targets
@@ -117,7 +118,7 @@ class LatentClass:
         given = _one_way_weights(domain.sizes) if chosen["one_way_weight"] == "auto" else (float(chosen["one_way_weight"]),) * m
         weights = (1.0,) if m == 1 else tuple(weight for weight in given if weight > 0.0)
         pairs = math.comb(m, 2)
-        cliques = (*((i,) for i in range(len(weights))), *combinations(range(m), 2))
+        cliques = AllCliques(m, [k for k, wanted in ((1, weights), (2, pairs)) if wanted])
         notes: tuple[str, ...] = ()
         if pairs >= _MANY_PAIRS:
             notes = (
