@@ -261,7 +261,7 @@ def _sums(given: _Given) -> tuple[float, FloatArray, FloatArray]:
 
 
 def _one_way(given: _Given, weighted: FloatArray, precisions: FloatArray, rows: float, least_squares: bool) -> FloatArray:
-    """Estimate the counts of all codes, shape (D,): all tables' sums by precision, then the simplex of `rows` for each attribute."""
+    """Estimate the counts of all codes, shape (D,): tables' sums by precision, then the simplex of `rows` for each attribute."""
     found = np.empty(sum(given.sizes))
     alone = {}
     if not least_squares:

@@ -116,7 +116,10 @@ def _scales(plan: Plan) -> list[str]:
     kinds = [(places[0], f"{attributes.shape[1]}-way tables", scales[places]) for places, attributes in plan.orders]
     if plan.coarse:
         kinds.append((len(plan.cliques), "coarse tables", scales[len(plan.cliques) :]))
-    parts = [f"{kind} {s.min():.4g}" + (f" to {s.max():.4g}" if s.max() > s.min() else "") for _, kind, s in sorted(kinds, key=itemgetter(0))]
+    parts = []
+    for _, kind, found in sorted(kinds, key=itemgetter(0)):
+        least, most = found.min(), found.max()
+        parts.append(f"{kind} {least:.4g}" + (f" to {most:.4g}" if most > least else ""))
     return [f"noise scales: {', '.join(parts)}"]
 
 

@@ -246,8 +246,10 @@ class FlatTables(_Keyed, Mapping[Clique, IntArray]):
         """Return the tables at these places, all of this shape, as one array (T, *shape); a view where they are neighbours."""
         starts, cells = self.offsets[places], int(np.prod(shape, dtype=np.int64))
         if starts.size and (np.diff(starts) == cells).all():
-            return self.flat[int(starts[0]) : int(starts[-1]) + cells].reshape(-1, *shape)
-        return self.flat[starts[:, None] + np.arange(cells)].reshape(-1, *shape)
+            found = self.flat[int(starts[0]) : int(starts[-1]) + cells]
+        else:
+            found = self.flat[starts[:, None] + np.arange(cells)]
+        return found.reshape(starts.size, *shape)
 
 
 def _alike(keys: IntArray) -> list[IntArray]:
