@@ -22,7 +22,7 @@ from dpsql.counting_plan import Cliques, Work, check_cliques, choose, folds
 from dpsql.encoding import guarded, withheld
 from dpsql.errors import DpsqlError
 from dpsql.methods.base import Clique, IntArray
-from dpsql.methods.flat_tables import FlatTables, table_lengths
+from dpsql.methods.flat_tables import FlatTables, cell_counts
 from dpsql.relation import identifier
 
 # One statement for this many tables: planning costs less per table, and DuckDB runs the parts side by side. On 1.4, 1.5 and
@@ -128,7 +128,7 @@ def count_select(
     # The number of rows is the sum of any table; where there is none it is counted as the table of no attributes.
     asked = distinct or [()]
     work = choose(sizes, asked, road)
-    tables = FlatTables(sizes, asked, np.zeros(int(table_lengths(sizes, asked).sum()), dtype=np.int64))
+    tables = FlatTables(sizes, asked, np.zeros(int(cell_counts(sizes, asked).sum()), dtype=np.int64))
     if work.road == "sql":
         _group(cursor, select, tables)
     else:

@@ -17,6 +17,7 @@ from sqlglot import exp
 from dpsql import sqltypes
 from dpsql.domain import OTHER_LABEL, Attribute, Domain
 from dpsql.methods.base import Clique, CodeArray, IntArray
+from dpsql.methods.flat_tables import FlatTables, by_order
 from dpsql.methods.tuple_index import TupleIndex
 from dpsql.relation import identifier, literal
 from dpsql.sqltypes import SqlType
@@ -349,16 +350,25 @@ def _list_column(prefix: str, order: int, alias: str) -> exp.Expression:
 
 def _cell_codes(tables: Mapping[Clique, IntArray], sizes: Sequence[int], order: int) -> Iterator[IntArray]:
     """Yield cells as rows (k, n, attribute 0.., code 0..), at most ``_PART_ROWS`` at once."""
-    for clique, table in tables.items():
-        flat, k = table.ravel(), len(clique)
-        for start in range(0, len(flat), _PART_ROWS):
-            some = flat[start : start + _PART_ROWS]
-            rows = np.full((len(some), 2 * order + 2), -1, dtype=np.int64)
-            rows[:, 0], rows[:, 1] = k, some
-            index = np.unravel_index(np.arange(start, start + len(some)), [sizes[i] for i in clique]) if k else ()
-            for axis, (attribute, codes) in enumerate(zip(clique, index, strict=True)):
-                rows[:, 2 + axis], rows[:, 2 + order + axis] = attribute, codes
-            yield rows
+    if not isinstance(tables, FlatTables):
+        counts = np.concatenate([np.zeros(0, np.int64), *(table.ravel() for table in tables.values())])
+        tables = FlatTables(sizes, tuple(tables), counts)
+    lengths, attributes = np.zeros(len(tables), np.int64), np.full((len(tables), order), -1, np.int64)
+    for places, cliques in by_order(tables.cliques):
+        lengths[places] = cliques.shape[1]
+        attributes[places, : cliques.shape[1]] = cliques
+    shapes = np.append(np.asarray(sizes, np.int64), 1)[attributes]  # 1 where there is no attribute
+    for start in range(0, tables.flat.size, _PART_ROWS):
+        some = tables.flat[start : start + _PART_ROWS]
+        cell = np.arange(start, start + some.size)
+        table = np.searchsorted(tables.offsets, cell, side="right") - 1
+        cell -= tables.offsets[table]
+        rows = np.empty((some.size, 2 * order + 2), np.int64)
+        rows[:, 0], rows[:, 1], rows[:, 2 : 2 + order] = lengths[table], some, attributes[table]
+        for axis in range(order - 1, -1, -1):
+            cell, code = np.divmod(cell, shapes[table, axis])
+            rows[:, 2 + order + axis] = np.where(rows[:, 2 + axis] >= 0, code, -1)
+        yield rows
 
 
 def _tuple_codes(keys: IntArray, counts: IntArray, index: TupleIndex) -> Iterator[IntArray]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
+from fractions import Fraction
+from operator import itemgetter
 from typing import Any
+
+import numpy as np
 
 from dpsql import arguments, methods, release
 from dpsql.accounting import expected_absolute_error, fits, remaining
@@ -99,21 +102,24 @@ def _taken(wanted: Request, purchase: Purchase | None, other: list[str]) -> list
 
 def usual_scale(plan: Plan) -> float | None:
     """Return the noise scale that most tables have, the largest of equally many; None where there is no such noise."""
-    if not plan.scales:
-        return None
-    times = Counter(plan.scales)
-    return float(max(times, key=lambda scale: (times[scale], scale)))
+    times: dict[Fraction, int] = {}
+    for scale, count in plan.scale_runs:
+        times[scale] = times.get(scale, 0) + count
+    return float(max(times, key=lambda scale: (times[scale], scale))) if times else None
 
 
 def _scales(plan: Plan) -> list[str]:
     """Return a note that says every kind of table's noise, where it is not all the same."""
-    if len(set(plan.scales)) < 2 or plan.sparse or plan.blocks is not None:
+    if len(plan.scale_runs) < 2 or plan.sparse or plan.blocks is not None:
         return []
-    kinds = [f"{len(clique)}-way tables" for clique in plan.cliques] + ["coarse tables"] * len(plan.coarse)
-    found: dict[str, list[float]] = {}
-    for kind, scale in zip(kinds, plan.scales, strict=True):
-        found.setdefault(kind, []).append(float(scale))
-    parts = [f"{kind} {min(s):.4g}" + (f" to {max(s):.4g}" if max(s) > min(s) else "") for kind, s in found.items()]
+    scales = plan.scale_numbers
+    kinds = [(places[0], f"{attributes.shape[1]}-way tables", scales[places]) for places, attributes in plan.orders]
+    if plan.coarse:
+        kinds.append((len(plan.cliques), "coarse tables", scales[len(plan.cliques) :]))
+    parts = []
+    for _, kind, found in sorted(kinds, key=itemgetter(0)):
+        least, most = found.min(), found.max()
+        parts.append(f"{kind} {least:.4g}" + (f" to {most:.4g}" if most > least else ""))
     return [f"noise scales: {', '.join(parts)}"]
 
 
@@ -122,20 +128,16 @@ def expected_error(plan: Plan, k: int) -> float | None:
 
     A k-way count that was not measured is summed from the smallest table that holds it; None where no table does.
     """
-    errors = []
     if plan.open or not plan.scales:
         return None
-    for clique, scale in zip(plan.cliques, plan.scales[: len(plan.cliques)], strict=True):
-        if len(clique) < k:
-            continue
-        one = expected_absolute_error(plan.mechanism, scale)
-        kept = sorted((plan.domain.sizes[i] for i in clique), reverse=True)[:k]
-        errors.append((len(clique), one * math.sqrt(plan.domain.cells(clique) / math.prod(kept))))
-    if not errors:
+    wide = [(places, attributes) for places, attributes in plan.orders if attributes.shape[1] >= k]
+    if not wide:
         return None
-    order = min(size for size, _ in errors)
-    chosen = [error for size, error in errors if size == order]
-    return math.fsum(chosen) / len(chosen)
+    places, attributes = wide[0]
+    runs = [expected_absolute_error(plan.mechanism, scale) for scale, _ in plan.scale_runs]
+    one = np.repeat(runs, [count for _, count in plan.scale_runs])[places]
+    summed = np.sort(np.asarray(plan.domain.sizes)[attributes], axis=1)[:, : attributes.shape[1] - k].prod(axis=1, dtype=np.float64)
+    return math.fsum((one * np.sqrt(summed)).tolist()) / places.size
 
 
 def estimate(plan: Plan, rows: int | None) -> dict[str, float]:

@@ -21,6 +21,7 @@ from dpsql.errors import ReleaseError
 from dpsql.mechanisms.percentile import private_percentile
 from dpsql.methods import coarse
 from dpsql.methods.base import Clique, Counted, DrawnMethod, IntArray, OpenMethod, TupleMethod, TuplePlan
+from dpsql.methods.flat_tables import FlatTables
 from dpsql.methods.tuple_index import tuple_index
 from dpsql.methods.tuple_levels import level_scale
 from dpsql.progress import Progress
@@ -215,25 +216,46 @@ def released(plan: Plan, tables: Mapping[Clique, IntArray]) -> IntArray:
     in the plan (`dpsql.methods.coarse`).
     """
     count, lengths = len(plan.cliques), plan.table_lengths
-    exact = np.concatenate([tables[clique].ravel() for clique in plan.cliques])
+    exact = _flat(plan, tables)
     first = add_noise(exact, lengths, plan.scales[:count], plan.mechanism)
     if not plan.coarse:
         return first
-    noisy = release.shaped(plan, np.split(first, np.cumsum(lengths)[:-1]))
+    noisy = release.shaped(plan, first)
     groups = coarse.groups(plan.domain, noisy, itertools.chain.from_iterable(plan.coarse))
     summed = [coarse.coarsened(tables[pair], pair, groups, coarse.shape(plan.domain, pair)) for pair in plan.coarse]
     flat = np.concatenate([table.ravel() for table in summed])
     return np.concatenate([first, add_noise(flat, [table.size for table in summed], plan.scales[count:], plan.mechanism)])
 
 
-def add_noise(flat: IntArray, lengths: Sequence[int], scales: Sequence[Fraction], mechanism: str) -> IntArray:
-    """Add each table's noise to every one of its cells, the empty ones too."""
-    cells = np.repeat(np.arange(len(lengths)), lengths)
+def _flat(plan: Plan, tables: Mapping[Clique, IntArray]) -> IntArray:
+    """Return the counts of all tables in the order of the plan."""
+    if isinstance(tables, FlatTables) and tables.sizes == plan.domain.sizes and tables.cliques == plan.cliques:
+        return tables.flat
+    return np.concatenate([tables[clique].ravel() for clique in plan.cliques])
+
+
+def add_noise(flat: IntArray, lengths: Sequence[int] | IntArray, scales: Sequence[Fraction], mechanism: str) -> IntArray:
+    """Add each table's noise to every one of its cells, the empty ones too.
+
+    Raises
+    ------
+    ValueError
+        There is not one scale for each table, or the tables are not all of the counts.
+    """
+    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    if len(scales) != len(lengths) or ends[-1] != flat.size:
+        raise ValueError(f"{len(scales)} scales for {len(lengths)} tables of {ends[-1]} cells, {flat.size} counts")
+    by_scale: dict[Fraction, list[slice]] = {}
+    first = 0
+    for scale, run in itertools.groupby(scales):
+        last = first + len(list(run))
+        by_scale.setdefault(scale, []).append(slice(int(ends[first]), int(ends[last])))
+        first = last
     noisy = np.empty_like(flat)
-    by_scale: dict[Fraction, list[int]] = {}
-    for position, scale in enumerate(scales):
-        by_scale.setdefault(scale, []).append(position)
-    for scale, positions in by_scale.items():
-        chosen = np.isin(cells, positions) if len(by_scale) > 1 else slice(None)
-        noisy[chosen] = noise.add_noise(flat[chosen], mechanism, scale)
+    for scale, parts in by_scale.items():
+        drawn = noise.add_noise(np.concatenate([flat[part] for part in parts]), mechanism, scale)
+        start = 0
+        for part in parts:
+            noisy[part] = drawn[start : start + part.stop - part.start]
+            start += part.stop - part.start
     return noisy

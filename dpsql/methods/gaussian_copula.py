@@ -36,6 +36,7 @@ from dpsql.domain import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
 from dpsql.methods.blas import one_blas_thread
+from dpsql.methods.flat_tables import AllCliques
 from dpsql.methods.latent_fit import Float32, Schedule, block_starts, calibrate
 from dpsql.methods.latent_sampling import sample_codes, sample_thresholded
 from dpsql.nearest_correlation import lift_spectrum, nearest_correlation
@@ -146,10 +147,10 @@ class GaussianCopula:
         if not m:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
         weight = float(chosen["one_way_weight"])
-        singles = [(i,) for i in range(m)] if weight > 0.0 or m == 1 else []
-        pairs = [(i, j) for i in range(m) for j in range(i + 1, m)]
-        weights = (weight or 1.0,) * len(singles) + (1.0,) * len(pairs)
-        return MeasurementPlan((*singles, *pairs), weights, self._notes(chosen))
+        singles = m if weight > 0.0 or m == 1 else 0
+        cliques = AllCliques(m, [k for k, wanted in ((1, singles), (2, m > 1)) if wanted])
+        weights = (weight or 1.0,) * singles + (1.0,) * (len(cliques) - singles)
+        return MeasurementPlan(cliques, weights, self._notes(chosen))
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
         """Return the measured domain: rows have its columns."""
