@@ -16,9 +16,10 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql import arguments, measuring, methods, release
+from dpsql import arguments, interruption, measuring, methods, release
+from dpsql.books import Books
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError, first_line
-from dpsql.ledger import Purchase
+from dpsql.ledger import Ledger, Purchase
 from dpsql.planning import Request, canonical_parameters, release_name, request, spelled, total_is_public
 from dpsql.progress import Progress
 from dpsql.protected import ProtectedSource, resolve
@@ -60,6 +61,7 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
     protected = resolve(context, arguments.text(given, "source"))
     given = spelled(protected, given)
     identifier_ = release.release_id(protected.key, operation, protected.query, release_name(given))
+    interruption.about(lambda: _interrupted(context, protected, identifier_))
     with context.instance.lock(identifier_):
         store = context.store(protected.books.database)
         purchase = protected.ledger.purchase(identifier_)
@@ -75,6 +77,20 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
         if not path.is_file():
             release.publish(release.draft_of(path, str(purchase.contents)), path)
         return release.read(context.cursor, path, purchase.contents)
+
+
+def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str:
+    """Return what to know after an interruption: the books are asked on a new cursor, whatever the call's own was doing."""
+    cursor = context.instance.cursor()
+    try:
+        purchase = Ledger(Books(cursor, protected.books.database), protected.key, context.user).purchase(name)
+    finally:
+        cursor.close()
+    if purchase is None:
+        return "interrupted before anything was charged"
+    if purchase.status == "charged":
+        return f"interrupted; release {name!r} is charged and not finished: the same call finishes it without another charge"
+    return f"interrupted; release {name!r} is bought: the same call goes on from it without another charge"
 
 
 def check_same(protected: ProtectedSource, purchase: Purchase, operation: str, given: Mapping[str, Any]) -> None:

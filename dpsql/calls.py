@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 
-from dpsql import arguments, buying, custodian, drawing, forecast, release, reports
+from dpsql import arguments, buying, custodian, drawing, forecast, interruption, release, reports
 from dpsql.declare import MAX_VALUES
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, ReleaseError
 from dpsql.progress import Progress
@@ -172,4 +173,9 @@ def run(instance: Instance, name: str, given: Mapping[str, Any], *, database: st
             f"dp_{name} is not known to this dpsql: the file's macros are newer; update dpsql, or call dpsql.load(con) again"
         )
     with open_context(instance, database, schema) as context:
-        return CALLS[name](context, given)
+        running = interruption.Running(context.cursor)
+        try:
+            with instance.listed(running), interruption.call(running):
+                return CALLS[name](context, given)
+        except interruption.Stopped as stopped:
+            raise duckdb.InterruptException(str(stopped)) from None

@@ -11,6 +11,8 @@ from types import TracebackType
 
 from tqdm import tqdm
 
+from dpsql import interruption
+
 if sys.platform != "win32":
     import resource
 
@@ -23,6 +25,7 @@ def stage(name: str) -> Iterator[None]:
 
     A stage within another one is taken out of the outer one's time.
     """
+    interruption.check()
     progress = _current.get()
     if progress is None:
         yield
@@ -33,6 +36,7 @@ def stage(name: str) -> Iterator[None]:
 
 def advance(done: float) -> None:
     """Say how much of the innermost running stage is done, from 0 to 1. To be called from the thread that began the stage."""
+    interruption.check()
     progress = _current.get()
     if progress is not None:
         progress.advance(done)

@@ -21,6 +21,7 @@ from typing import Any
 import duckdb
 
 from dpsql.errors import DpsqlError
+from dpsql.interruption import Running
 
 _instances: dict[str, Instance] = {}
 
@@ -37,6 +38,7 @@ class Instance:
     last_seconds: dict[str, float] = field(default_factory=dict)  # stages of the last dp_synthesize, for benchmarks
     last_peak_mb: dict[str, float] = field(default_factory=dict)  # largest resident memory up to the end of each stage
     functions: tuple[Callable[..., Any], ...] = ()  # the UDFs, kept alive for as long as the process
+    running: list[Running] = field(default_factory=list)  # calls, in any thread
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -71,6 +73,15 @@ class Instance:
             lock = self._locks.setdefault(name, threading.Lock())
         with lock:
             yield
+
+    @contextmanager
+    def listed(self, running: Running) -> Iterator[None]:
+        """Let `dpsql.interrupt` find a call while the block runs."""
+        self.running.append(running)
+        try:
+            yield
+        finally:
+            self.running.remove(running)
 
     def temporary_store(self) -> Path:
         """Return the folder for releases of an in-memory database; it goes when the process ends."""

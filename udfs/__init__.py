@@ -95,7 +95,7 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
         database, schema = arguments.pop("__database"), arguments.pop("__schema")
         try:
             return calls.run(find_instance(key), name, arguments, database=database, schema=schema)
-        except DpsqlError as error:
+        except (DpsqlError, KeyboardInterrupt, duckdb.InterruptException) as error:
             raise error.with_traceback(None) from None  # DuckDB 1.x appends the trace to the text that SQL users read
 
     def instance_key() -> str:
@@ -114,6 +114,25 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
     special: Any = "special"  # NULL reaches the function; the stubs know the enumeration alone, which moved between versions
     con.create_function(COMBINE, combined, ["DOUBLE[]", "DOUBLE[]", "DOUBLE"], COMBINED, null_handling=special)
     return instance
+
+
+def interrupt(con: duckdb.DuckDBPyConnection) -> int:
+    """Stop every dpsql call that is running on the database of a connection, from any thread.
+
+    A call in another thread ends with duckdb.InterruptException within a second or two (``con.execute`` wraps it in its own
+    error), and the books stay true. ``con.interrupt()`` of DuckDB stops a statement only once its dpsql call is over, because
+    DuckDB does not tell a running function of it.
+
+    Returns
+    -------
+    int
+        Number of calls that were told to stop.
+    """
+    instance = instance_of(con)
+    running = list(instance.running) if instance else []
+    for call in running:
+        call.stop()
+    return len(running)
 
 
 def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
