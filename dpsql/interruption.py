@@ -43,7 +43,8 @@ class Interrupted(KeyboardInterrupt):
 class Running:
     """One call, its cursors, and whether it was asked to stop."""
 
-    def __init__(self, cursor: Interruptible) -> None:
+    def __init__(self, cursor: Interruptible, text: str = _NOTHING) -> None:
+        self._text = text
         self.cursors: list[Interruptible] = [cursor]
         self.stopped = False  # by another thread
         self.signalled = False  # by Ctrl-C
@@ -69,7 +70,7 @@ class Running:
     def text(self) -> str:
         """Return what the books know of the release that the call was about."""
         if self.books is None:
-            return _NOTHING
+            return self._text
         try:
             return self.books()
         except Exception:  # the database may be closing
@@ -125,14 +126,22 @@ def call(running: Running) -> Iterator[None]:
             yield
     except BaseException as error:
         if running.interrupted or isinstance(error, KeyboardInterrupt):
-            raise Interrupted(running.text()).with_traceback(None) from None
+            raise _told(running) from None
         if running.stopped and isinstance(error, Exception):
             raise Stopped(running.text()) from None
         raise
     finally:
         _current.reset(token)
     if running.interrupted:  # swallowed below; what was done is done, and the caller wants to stop
-        raise Interrupted(running.text())
+        raise _told(running)
+
+
+def _told(running: Running) -> Interrupted:
+    """Return what the user reads; a call around this one says the same."""
+    text = running.text()
+    if running.outer is not None:
+        running.outer.books = lambda: text
+    return Interrupted(text)
 
 
 @contextmanager

@@ -33,6 +33,7 @@ class Instance:
     key: str
     user: str
     store: Path | None = None
+    progress: bool | None = None  # whether calls show a bar; None: on a terminal and in a notebook
     connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = field(default_factory=list)
     temporary: Path | None = None
     last_seconds: dict[str, float] = field(default_factory=dict)  # stages of the last dp_synthesize, for benchmarks
@@ -116,6 +117,7 @@ class Context:
     cursor: duckdb.DuckDBPyConnection
     database: str
     schema: str
+    progress: bool | None = None
 
     @property
     def user(self) -> str:
@@ -141,11 +143,12 @@ class Context:
 
 
 @contextmanager
-def open_context(instance: Instance, database: str, schema: str) -> Iterator[Context]:
-    """Open a cursor for one call and close it afterwards."""
+def open_context(instance: Instance, database: str, schema: str, progress: bool | None = None) -> Iterator[Context]:
+    """Open a cursor for one call and close it afterwards; ``progress`` is what the session asks for, over ``load``'s."""
     cursor = instance.cursor()
     try:
         cursor.execute("SET SESSION default_collation = ''")  # a global one would count different texts, and units, together
-        yield Context(instance, cursor, database, schema)
+        cursor.execute("SET SESSION enable_progress_bar = false")  # DuckDB's would write to the same line
+        yield Context(instance, cursor, database, schema, instance.progress if progress is None else progress)
     finally:
         cursor.close()

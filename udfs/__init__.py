@@ -26,7 +26,13 @@ COMBINED = (
 _loading = threading.Lock()
 
 
-def load(con: duckdb.DuckDBPyConnection, *, store: str | Path | None = None, user: str | None = None) -> None:
+def load(
+    con: duckdb.DuckDBPyConnection,
+    *,
+    store: str | Path | None = None,
+    user: str | None = None,
+    progress: bool | None = None,
+) -> None:
     """Register dpsql's functions and macros on a connection. Safe to repeat.
 
     Parameters
@@ -38,6 +44,10 @@ def load(con: duckdb.DuckDBPyConnection, *, store: str | Path | None = None, use
         an in-memory database.
     user : str, optional
         Who is asking, for the ledger. Default: the login name.
+    progress : bool, optional
+        Whether a call that takes longer than a second shows a bar on standard error: stage, share done, time left. Default: on
+        a terminal and in a notebook. ``SET VARIABLE dpsql_progress = false`` decides for one session and comes first; the
+        environment variable DPSQL_PROGRESS (0 or 1) decides where neither does.
 
     Raises
     ------
@@ -64,6 +74,8 @@ def load(con: duckdb.DuckDBPyConnection, *, store: str | Path | None = None, use
         instance.store = Path(store).expanduser().absolute()
     if user is not None:
         instance.user = user
+    if progress is not None:
+        instance.progress = progress
     _create_macros(con)
 
 
@@ -93,8 +105,9 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
     def call(name: str, given: str) -> str:
         arguments = json.loads(given)
         database, schema = arguments.pop("__database"), arguments.pop("__schema")
+        shown = arguments.pop("__progress", None)  # macros of an older dpsql in the file do not send it
         try:
-            return calls.run(find_instance(key), name, arguments, database=database, schema=schema)
+            return calls.run(find_instance(key), name, arguments, database=database, schema=schema, progress=shown)
         except (DpsqlError, KeyboardInterrupt, duckdb.InterruptException) as error:
             raise error.with_traceback(None) from None  # DuckDB 1.x appends the trace to the text that SQL users read
 
