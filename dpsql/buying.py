@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql import arguments, interruption, measuring, methods, release
+from dpsql import arguments, forecast, interruption, measuring, methods, release
 from dpsql.books import Books
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError, first_line
 from dpsql.ledger import Ledger, Purchase
@@ -70,13 +70,22 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
         if purchase is None or purchase.status == "charged":
             release.check_store(context.cursor, store)
         if purchase is None:
-            purchase = _charge(context, protected, store, identifier_, request(context, protected, operation, given))
+            wanted = request(context, protected, operation, given)
+            forecast.check_memory(wanted.plan, _rows(given))
+            purchase = _charge(context, protected, store, identifier_, wanted)
+        if purchase.status == "charged":
+            progress.expect(forecast.stage_seconds(Plan.from_json(purchase.plan), _rows(given)))
         path = release.path_of(store, identifier_, purchase.charge["hash"])
         if purchase.status == "charged":
             purchase = measure(context, protected, purchase, path, progress)
         if not path.is_file():
             release.publish(release.draft_of(path, str(purchase.contents)), path)
         return release.read(context.cursor, path, purchase.contents)
+
+
+def _rows(given: Mapping[str, Any]) -> int | None:
+    """Return the number of synthetic rows that a call asks for: all that is publicly known of the number of rows."""
+    return arguments.integer(given, "rows", 0, 10**12)
 
 
 def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str:

@@ -86,6 +86,7 @@ def synthesize(context: Context, given: Mapping[str, Any]) -> str:
         drawing.check_target(context, arguments.text(given, "into"))
     with Progress("dp_synthesize", show=context.progress) as progress:
         bought = buying.buy(context, "synthesize", given, progress)
+        progress.expect(forecast.stage_seconds(bought.plan, rows))
         path = drawing.rows(context, bought, rows, seed, progress)
         if target is not None:
             drawing.into(context, path, bought, target)
@@ -98,6 +99,7 @@ def sample(context: Context, given: Mapping[str, Any]) -> str:
     rows, seed = _draw(given)
     bought = drawing.find(context, arguments.text(given, "release"))
     with Progress("dp_sample", show=context.progress) as progress:
+        progress.expect(forecast.stage_seconds(bought.plan, rows))
         return drawing.relation(bought, drawing.rows(context, bought, rows, seed, progress))
 
 

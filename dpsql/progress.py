@@ -71,6 +71,7 @@ class Progress:
     def __init__(self, label: str, stages: int = 0, show: bool | None = None) -> None:
         self.seconds: dict[str, float] = {}
         self.peak_mb: dict[str, float] = {}
+        self._spent: dict[str, float] = {}  # as `seconds`, by the stages of the forecast
         self._label = label
         self._expected: dict[str, float] = {}
         self._running: list[str] = []
@@ -106,14 +107,20 @@ class Progress:
         if self._running:
             name = self._running[-1]
             self.seconds[name] = self.seconds.get(name, 0.0) + now - self._since
+            self._credit(self._spent, self._running, now - self._since)
             self.peak_mb[name] = max(self.peak_mb.get(name, 0.0), _peak_mb())
         self._since = now
 
+    def _credit(self, spent: dict[str, float], running: list[str], seconds: float) -> None:
+        """Count time for the innermost running stage that the forecast knows."""
+        known = next((name for name in reversed(running) if name in self._expected), running[-1])
+        spent[known] = spent.get(known, 0.0) + seconds
+
     def _state(self) -> State:
         """Return what there is to show; called by the thread of the bar."""
-        now, running, spent = time.perf_counter(), list(self._running), dict(self.seconds)
+        now, running, spent = time.perf_counter(), list(self._running), dict(self._spent)
         if running:
-            spent[running[-1]] = spent.get(running[-1], 0.0) + now - self._since
+            self._credit(spent, running, now - self._since)
         return State(self._label, self._expected, spent, running, self._done, now - self._began)
 
     def __enter__(self) -> Progress:

@@ -13,14 +13,13 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tqdm import tqdm
 
 VARIABLE = "DPSQL_PROGRESS"
 _DELAY = 1.0  # seconds before a bar appears
 _EVERY = 0.5  # seconds between two looks
-_SHAPE = "{desc}: {percentage:3.0f}% |{bar}|{postfix}"
 _NO = frozenset({"0", "false", "no", "off"})
 
 
@@ -66,7 +65,8 @@ def remaining(state: State) -> float | None:
     names = list(state.expected)
     reached = max((place for place, name in enumerate(names) if name in state.spent or name in state.running), default=-1)
     over = [name for name in names[: reached + 1] if name not in state.running]
-    took, planned = (sum(times.get(name, 0.0) for name in over) for times in (state.spent, state.expected))
+    ran = [name for name in over if name in state.spent]  # others were not needed: the release was there already
+    took, planned = (sum(times[name] for name in ran) for times in (state.spent, state.expected))
     pace = min(max((took + 0.5) / (planned + 0.5), 0.2), 5.0)  # half a second counts as having run on time
     left = 0.0
     for name in names:
@@ -124,22 +124,29 @@ def in_notebook() -> bool:
     return hasattr(shell, "kernel")
 
 
-def _bar_class() -> Any:
-    """Return tqdm's bar for a notebook where its widgets are installed, else the one of text."""
-    if in_notebook() and importlib.util.find_spec("ipywidgets") is not None:
-        from tqdm.notebook import tqdm as widgets  # noqa: PLC0415 -- imports IPython
+class _Text(tqdm):  # type: ignore[type-arg]
+    monitor_interval = 0  # no thread of tqdm's, which would outlive the call
 
-        return widgets
-    return tqdm
+
+def _new_bar(text: str) -> Any:
+    """Return tqdm's bar for a notebook where its widgets are installed, else the one of text."""
+    cls: Any = _Text
+    if in_notebook() and importlib.util.find_spec("ipywidgets") is not None:
+        from tqdm.notebook import tqdm as cls  # noqa: PLC0415 -- imports IPython
+    return cls(total=100, desc=text, leave=False, dynamic_ncols=True, bar_format="{desc}", file=sys.stderr)
 
 
 class Bar:
-    """A thread that shows the state of a call."""
+    """A thread that shows the state of a call. Of several calls at once the oldest is shown, on one line."""
+
+    _screen = threading.Lock()
+    _waiting: ClassVar[list[Bar]] = []
 
     def __init__(self, state: Callable[[], State]) -> None:
         self._state = state
         self._ended = threading.Event()
         self._furthest = 0.0
+        self._bar: Any = None
         context = contextvars.copy_context()  # a kernel finds the cell to write to in there
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="dpsql-progress", daemon=True)
 
@@ -148,31 +155,46 @@ class Bar:
         self._thread.start()
 
     def end(self) -> None:
-        """Remove the bar."""
+        """Remove the bar, and clear the line for what the caller prints next."""
         self._ended.set()
         self._thread.join()
 
     def _run(self) -> None:
         if self._ended.wait(_DELAY):
             return
-        cls = type("Bar", (_bar_class(),), {"monitor_interval": 0})  # no thread of tqdm's that outlives the call
-        bar = cls(total=100, leave=False, dynamic_ncols=True, bar_format=_SHAPE, file=sys.stderr)
+        with self._screen:
+            self._waiting.append(self)
         try:
             while True:
-                self._draw(bar)
+                with self._screen:
+                    if self._waiting[0] is self:
+                        self._draw()
                 if self._ended.wait(_EVERY):
                     return
         finally:
-            bar.close()
+            with self._screen:
+                first = self._waiting[0]
+                self._waiting.remove(self)
+                if first._bar is not None:
+                    first._bar.clear()
+                if self._bar is not None:
+                    self._bar.close()
 
-    def _draw(self, bar: Any) -> None:
+    def _draw(self) -> None:
         state = self._state()
         left = remaining(state)
-        if left is not None:
-            self._furthest = max(self._furthest, state.elapsed / (state.elapsed + left + 1e-9))
-        bar.n = min(99, int(100 * self._furthest))
         stage = state.running[-1] if state.running else "start"
-        known = f" {100 * state.done:.0f}%" if left is None and state.done is not None else ""
-        bar.set_description_str(f"{state.label}, {stage}{known}", refresh=False)
-        bar.set_postfix_str(f"{state.elapsed:.0f} s" if left is None else phrase(left), refresh=False)
-        bar.refresh()
+        if left is None:
+            known = f" {100 * state.done:.0f}%" if state.done is not None else ""
+            text, shape = f"{state.label}, {stage}{known}, {state.elapsed:.0f} s", "{desc}"
+        else:
+            self._furthest = max(self._furthest, state.elapsed / (state.elapsed + left + 1e-9))
+            text, shape = f"{state.label}, {stage}", f"{{desc}}: {{percentage:3.0f}}% |{{bar}}| {phrase(left)}"
+        more = len(self._waiting) - 1
+        shape += f" (and {more} more)" if more else ""
+        if self._bar is None:
+            self._bar = _new_bar(text)
+        self._bar.bar_format = shape
+        self._bar.n = min(99, int(100 * self._furthest))
+        self._bar.set_description_str(text, refresh=False)
+        self._bar.refresh()
