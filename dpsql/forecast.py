@@ -236,7 +236,7 @@ def too_large(plan: Plan, rows: int | None) -> str | None:
         return None
     return (
         f"needs about {needed / 1e3:,.1f} GB of memory, and there are {there / 1e3:,.1f} GB: name fewer columns, or declare "
-        f"coarser bins or fewer categories. To try it anyway, set the environment variable {VARIABLE} to the megabytes that it may use"
+        f"coarser bins or fewer categories. To try it anyway, set the environment variable {VARIABLE} to the megabytes it may use"
     )
 
 
