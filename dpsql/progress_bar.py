@@ -133,7 +133,15 @@ def _new_bar(text: str) -> Any:
     cls: Any = _Text
     if in_notebook() and importlib.util.find_spec("ipywidgets") is not None:
         from tqdm.notebook import tqdm as cls  # noqa: PLC0415 -- imports IPython
-    return cls(total=100, desc=text, leave=False, dynamic_ncols=True, bar_format="{desc}", file=sys.stderr)
+    return cls(total=100, desc=text, leave=False, ncols=_width(), nrows=20, bar_format="{desc}", file=sys.stderr)
+
+
+def _width() -> int:
+    """Return the columns of the terminal now; some say none, and a notebook has no terminal."""
+    try:
+        return min(os.get_terminal_size(sys.stderr.fileno()).columns, 120) or 80
+    except (OSError, ValueError, AttributeError):
+        return 80
 
 
 class Bar:
@@ -183,18 +191,18 @@ class Bar:
     def _draw(self) -> None:
         state = self._state()
         left = remaining(state)
-        stage = state.running[-1] if state.running else "start"
+        name = ", ".join([state.label, *state.running[-1:]])
         if left is None:
             known = f" {100 * state.done:.0f}%" if state.done is not None else ""
-            text, shape = f"{state.label}, {stage}{known}, {state.elapsed:.0f} s", "{desc}"
+            text, shape = f"{name}{known}, {state.elapsed:.0f} s", "{desc}"
         else:
             self._furthest = max(self._furthest, state.elapsed / (state.elapsed + left + 1e-9))
-            text, shape = f"{state.label}, {stage}", f"{{desc}}: {{percentage:3.0f}}% |{{bar}}| {phrase(left)}"
+            text, shape = name, f"{{desc}}: {{percentage:3.0f}}% |{{bar}}| {phrase(left)}"
         more = len(self._waiting) - 1
         shape += f" (and {more} more)" if more else ""
         if self._bar is None:
             self._bar = _new_bar(text)
-        self._bar.bar_format = shape
+        self._bar.ncols, self._bar.bar_format = _width(), shape
         self._bar.n = min(99, int(100 * self._furthest))
         self._bar.set_description_str(text, refresh=False)
         self._bar.refresh()

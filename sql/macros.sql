@@ -32,7 +32,8 @@ FROM query('FROM ' || __dp_call('domain', to_json({'__database': current_databas
     'source': source})::VARCHAR));
 
 -- dp_plan: what a dp_synthesize or dp_marginals call would measure and cost. Privacy status: free; no row is read.
--- Gives one row: operation, method, columns, left_out, tables, cells, mechanism, noise_scale, expected errors, cost, what is left after.
+-- Gives one row: operation, method, columns, left_out, tables, cells, mechanism, noise_scale, expected errors, cost, what is left after,
+-- estimated seconds (estimated_stages: a MAP by stage) and memory for two cores and `rows` rows (100,000 where none are given).
 CREATE OR REPLACE MACRO dp_plan(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, k := NULL,
     mechanism := NULL, rows := NULL, options := NULL, release := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('plan', to_json({'__database': current_database(), '__schema': current_schema(),
