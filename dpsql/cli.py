@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 
 import dpsql
 from dpsql import demo as sample
+from dpsql import interruption
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit code: 0 done, 1 a statement failed, 2 the arguments are wrong."""
+    """Run a command; return its exit code: 0 done, 1 a statement failed, 2 the arguments are wrong, 130 stopped by Ctrl-C."""
     parser = argparse.ArgumentParser(prog="dpsql", description="Differentially private statistics and synthetic tables in DuckDB.")
     commands = parser.add_subparsers(dest="command", required=True)
     demo = commands.add_parser("demo", help="make a sample table, synthesize it, show accuracy and ledger")
@@ -34,7 +36,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (dpsql.DpsqlError, duckdb.Error, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt as stopped:
+        print(str(stopped) or "interrupted", file=sys.stderr)
+        return 130
     return 0
+
+
+@contextmanager
+def interruptible(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let Ctrl-C stop whatever statement runs, DuckDB's own too, as a KeyboardInterrupt that says what was bought."""
+    with interruption.call(interruption.Running(con, "interrupted")):
+        yield
 
 
 def run_demo(database: str, rows: int, epsilon: float) -> None:
@@ -82,17 +94,19 @@ def run_file(database: str, file: Path) -> None:
     with duckdb.connect(database) as con:
         dpsql.load(con)
         for statement in con.extract_statements(text):
-            result = con.execute(statement)
-            if statement.expected_result_type == [duckdb.ExpectedResultType.QUERY_RESULT]:
-                print_table(result)
+            with interruptible(con):
+                result = con.execute(statement)
+                if statement.expected_result_type == [duckdb.ExpectedResultType.QUERY_RESULT]:
+                    print_table(result)
 
 
 def show(con: duckdb.DuckDBPyConnection, query: str, *, result: bool = True) -> None:
     """Print a statement and, run once, what it returns."""
     print(f"{query};")
-    done = con.execute(query)
-    if result:
-        print_table(done)
+    with interruptible(con):
+        done = con.execute(query)
+        if result:
+            print_table(done)
 
 
 def print_table(result: duckdb.DuckDBPyConnection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from operator import itemgetter
 from typing import Any
@@ -12,7 +13,9 @@ import numpy as np
 
 from dpsql import arguments, methods, release
 from dpsql.accounting import expected_absolute_error, fits, remaining
+from dpsql.errors import ArgumentError
 from dpsql.ledger import Purchase
+from dpsql.machine import VARIABLE, memory_mb
 from dpsql.planning import Request, request, spelled
 from dpsql.protected import ProtectedSource, resolve
 from dpsql.relation import at_least, at_most, inline
@@ -24,10 +27,12 @@ PLAN_COLUMNS = {
     "noise_scale": "DOUBLE", "epsilon": "DOUBLE", "delta": "DOUBLE", "rho": "DOUBLE", "affordable": "BOOLEAN", "bought": "BOOLEAN",
     "epsilon_left_after": "DOUBLE", "delta_left_after": "DOUBLE", "rho_left_after": "DOUBLE",
     "expected_error_1way": "DOUBLE", "expected_error_2way": "DOUBLE", "expected_error_3way": "DOUBLE",
-    "estimated_seconds": "DOUBLE", "estimated_memory_mb": "DOUBLE", "estimated_for_rows": "BIGINT", "calibration": "VARCHAR",
+    "estimated_seconds": "DOUBLE", "estimated_stages": "MAP(VARCHAR, DOUBLE)", "estimated_memory_mb": "DOUBLE",
+    "estimated_for_rows": "BIGINT", "calibration": "VARCHAR",
     "columns": "VARCHAR[]", "left_out": "VARCHAR[]", "notes": "VARCHAR[]", "release": "VARCHAR",
 }  # fmt: skip
 ASSUMED_ROWS = 100_000
+BASE_MB = 150.0  # of the process with its libraries, before anything is read
 
 
 def plan(context: Context, given: Mapping[str, Any]) -> str:
@@ -43,6 +48,7 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
     budget, charge = protected.protection.budget, wanted.calibration.charge
     affordable = bought or fits(budget, charges, charge)
     after = remaining(budget, charges if bought or not affordable else [*charges, charge])
+    rows = arguments.integer(given, "rows", 0, 10**12)
     shown: dict[str, Any] = {
         "operation": operation,
         "method": wanted.plan.method,
@@ -59,11 +65,11 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
         "delta_left_after": after.delta_left,
         "rho_left_after": None if after.rho_left is None else at_least(after.rho_left),
         **{f"expected_error_{k}way": expected_error(wanted.plan, k) for k in (1, 2, 3)},
-        **estimate(wanted.plan, arguments.integer(given, "rows", 0, 10**12)),
+        **estimate(wanted.plan, rows, duckdb_limit_mb(context)),
         "calibration": wanted.calibration.method,
         "columns": list(wanted.plan.domain.names),
         "left_out": list(wanted.left_out),
-        "notes": [*_notes(protected, wanted, affordable), *_taken(wanted, purchase, other)],
+        "notes": [*_notes(protected, wanted, affordable, rows), *_taken(wanted, purchase, other)],
         "release": name,
     }
     return inline(PLAN_COLUMNS, [[shown[column] for column in PLAN_COLUMNS]])
@@ -77,12 +83,15 @@ def _as_called(operation: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "options": {**arguments.options(given), "mechanism": given["mechanism"]}}
 
 
-def _notes(protected: ProtectedSource, wanted: Request, affordable: bool) -> list[str]:
+def _notes(protected: ProtectedSource, wanted: Request, affordable: bool, rows: int | None) -> list[str]:
     notes = [*wanted.notes, *_scales(wanted.plan)]
     if wanted.left_out:
         notes.append(f"left out, since no domain is declared: {', '.join(wanted.left_out)}")
     if not affordable:
         notes.append("the budget does not cover this call")
+    large = too_large(wanted.plan, rows)
+    if large is not None:
+        notes.append(f"this call would be refused: it {large}")
     if protected.protection.max_contributions > 1:
         notes.append(f"noise covers {protected.protection.max_contributions} rows per {protected.protection.privacy_unit}")
     return notes
@@ -140,16 +149,116 @@ def expected_error(plan: Plan, k: int) -> float | None:
     return math.fsum((one * np.sqrt(summed)).tolist()) / places.size
 
 
-def estimate(plan: Plan, rows: int | None) -> dict[str, float]:
-    """Return a rough forecast of seconds and megabytes on two cores, for a table of ``rows`` rows.
+@dataclass(frozen=True)
+class Part:
+    """What one stage takes on two cores.
 
-    The costs per unit were fitted to runs of the benchmarks; within a factor of three there. The number of rows of the
-    source may be private, so without ``rows`` a round number is assumed, and said.
+    Parameters
+    ----------
+    seconds : float
+    megabytes : float
+        Memory of arrays, which has to be there.
+    table_mb : float
+        Size of a table inside DuckDB, which spills to disk beyond its memory_limit. The codes stay until the counts are stored.
+    """
+
+    seconds: float
+    megabytes: float = 0.0
+    table_mb: float = 0.0
+
+
+def measuring(plan: Plan, rows: int) -> dict[str, Part]:
+    """Return what the stages up to the stored release take. Costs per row, cell and table were fitted to runs."""
+    cells, tables, columns = plan.cells, len(plan.cliques), len(plan.domain.sizes)
+    return {
+        "encode": Part(0.2 + 1e-8 * rows * columns, table_mb=1e-6 * rows * columns),
+        "count": Part(4e-9 * rows * tables + 1e-7 * cells + 2e-5 * tables, 2e-5 * cells + 1e-3 * tables),
+        "noise": Part(2e-7 * cells, 4e-5 * cells),
+        "store": Part(0.05 + 2e-7 * cells + 2e-6 * tables, 4e-5 * cells + 1e-3 * tables),
+    }
+
+
+def drawing(plan: Plan, rows: int) -> dict[str, Part]:
+    """Return what reading a stored release, fitting its method and drawing ``rows`` rows take."""
+    if plan.method is None:
+        return {}
+    method = methods.get(plan.method)
+    sizes = plan.domain.sizes
+    seconds, megabytes = method.forecast(sizes, 0, plan.options)
+    more_seconds, more_megabytes = method.forecast(sizes, rows, plan.options)
+    read = 2e-7 * plan.cells + 5e-6 * len(plan.cliques)
+    return {
+        "fit": Part(read + seconds, megabytes + 4e-5 * plan.cells),
+        "sample and write": Part(0.05 + more_seconds - seconds, more_megabytes),
+    }
+
+
+def parts(plan: Plan, rows: int | None) -> dict[str, Part]:
+    """Return what every stage takes, in order, for a table of ``rows`` rows and as many synthetic ones.
+
+    Notes
+    -----
+    Privacy: a function of public sizes and of the caller's guess of the rows alone.
     """
     rows = ASSUMED_ROWS if rows is None else rows
-    seconds = 0.3 + 4e-9 * rows * len(plan.cliques) + 1e-6 * plan.cells
-    megabytes = 150 + 1e-6 * (plan.cells * 40 + rows * len(plan.domain.sizes) * 2)
-    if plan.method is not None:
-        more = methods.get(plan.method).forecast(plan.domain.sizes, rows, plan.options)
-        seconds, megabytes = seconds + more[0], megabytes + more[1]
-    return {"estimated_seconds": round(seconds, 2), "estimated_memory_mb": round(megabytes), "estimated_for_rows": rows}
+    return {**measuring(plan, rows), **drawing(plan, rows)}
+
+
+def stage_seconds(plan: Plan, rows: int | None) -> dict[str, float]:
+    """Return the seconds of every stage, in order, for the bar of a running call."""
+    return {name: part.seconds for name, part in parts(plan, rows).items()}
+
+
+def estimate(plan: Plan, rows: int | None, duckdb_mb: float = math.inf) -> dict[str, Any]:
+    """Return a forecast of seconds and megabytes on two cores, for a table of ``rows`` rows.
+
+    The number of rows of the source may be private, so without ``rows`` a round number is assumed, and said. DuckDB's own tables
+    take at most ``duckdb_mb``, its memory_limit.
+    """
+    found = parts(plan, rows)
+    table = min(sum(part.table_mb for part in found.values()), duckdb_mb)
+    stages = {name: float(f"{part.seconds:.3g}") for name, part in found.items()}
+    return {
+        "estimated_seconds": round(sum(part.seconds for part in found.values()), 2),
+        "estimated_stages": "{" + ", ".join(f"{name}={seconds}" for name, seconds in stages.items()) + "}",
+        "estimated_memory_mb": round(arrays_mb(plan, rows) + table),
+        "estimated_for_rows": ASSUMED_ROWS if rows is None else rows,
+    }
+
+
+def arrays_mb(plan: Plan, rows: int | None) -> float:
+    """Return the memory that a call needs outside DuckDB's tables, which cannot spill: the largest stage's, in megabytes."""
+    return BASE_MB + max(part.megabytes for part in parts(plan, rows).values())
+
+
+def too_large(plan: Plan, rows: int | None) -> str | None:
+    """Return why a call cannot run on this machine, and the way out; None where it can as far as public sizes tell."""
+    needed, there = arrays_mb(plan, rows), memory_mb()
+    if there is None or needed <= there:
+        return None
+    return (
+        f"needs about {needed / 1e3:,.1f} GB of memory, and there are {there / 1e3:,.1f} GB: name fewer columns, or declare "
+        f"coarser bins or fewer categories. To try it anyway, set the environment variable {VARIABLE} to the megabytes it may use"
+    )
+
+
+def check_memory(plan: Plan, rows: int | None) -> None:
+    """Refuse a call that cannot fit, before anything is charged.
+
+    Raises
+    ------
+    ArgumentError
+        Its arrays need more memory than this machine has.
+    """
+    why = too_large(plan, rows)
+    if why is not None:
+        columns = f"{len(plan.domain.sizes):,} columns, {len(plan.cliques):,} tables, {plan.cells:,} cells"
+        raise ArgumentError("columns", columns, f"the call {why}. Nothing was charged")
+
+
+def duckdb_limit_mb(context: Context) -> float:
+    """Return DuckDB's memory_limit in megabytes."""
+    row = context.cursor.execute("SELECT current_setting('memory_limit')").fetchone()
+    number, unit = (str(row[0]).split() + [""])[:2] if row else ("", "")
+    scale = {"bytes": 1e-6, "KiB": 2**10 / 1e6, "MiB": 2**20 / 1e6, "GiB": 2**30 / 1e6, "TiB": 2**40 / 1e6}.get(unit)
+    return float(number) * scale if scale else math.inf
