@@ -50,6 +50,7 @@ class Progress:
         self.seconds: dict[str, float] = {}
         self.peak_mb: dict[str, float] = {}
         self._running: list[str] = []
+        self._shown: set[str] = set()
         self._since = 0.0
         shape = "{desc} {bar} {postfix} {elapsed}"
         self._bar = tqdm(total=stages, desc=label, delay=1, disable=disable, leave=False, bar_format=shape)
@@ -65,7 +66,9 @@ class Progress:
         finally:
             self._book()
             self._running.pop()
-            self._bar.update()
+            if name not in self._shown:  # one that comes again and again, as blocks do, is one step of the bar
+                self._shown.add(name)
+                self._bar.update()
 
     def advance(self, done: float) -> None:
         """Say how much of the innermost running stage is done, from 0 to 1."""
