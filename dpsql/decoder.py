@@ -97,7 +97,8 @@ class Decoder:
 
     def _looked_up(self, codes: npt.NDArray[np.integer]) -> Columns:
         """Return values that follow from the code alone, in a type as small as they are."""
-        table, found = self._table, {}
+        table = self._table
+        found: Columns = {}
         if table is None:
             raise ValueError(f"{self.attribute.name}: its values do not follow from the codes")
         if self.attribute.size > table.size:

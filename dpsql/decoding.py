@@ -207,7 +207,7 @@ def one_hot_names(domain: Domain) -> list[str]:
 
 def write_one_hot(
     cursor: duckdb.DuckDBPyConnection,
-    blocks: Iterable[npt.NDArray[np.uint8]],
+    blocks: Iterable[Codes],
     domain: Domain,
     path: Path,
     total: int | None = None,
@@ -216,7 +216,7 @@ def write_one_hot(
 
     Parameters
     ----------
-    blocks : iterable of uint8 arrays, shape (rows, D)
+    blocks : iterable of integer arrays of 0 and 1, shape (rows, D)
         D is the sum of the domain's sizes, columns in the order of `one_hot_names`.
     path : Path
         The file or folder appears there when it is complete.
@@ -233,7 +233,7 @@ def write_one_hot(
 
 def put_one_hot(
     cursor: duckdb.DuckDBPyConnection,
-    blocks: Iterable[npt.NDArray[np.uint8]],
+    blocks: Iterable[Codes],
     domain: Domain,
     sink: Sink,
     total: int | None = None,

@@ -230,11 +230,12 @@ def _choose(utilities: Float32, targets: FloatArray, rng: np.random.Generator, c
     count, length = weights.shape
     part = weights[:, :_SHORTEST_BLOCK] / weights[:, :_SHORTEST_BLOCK].sum(0)
     slopes = np.maximum(length * (part * (1.0 - part)).mean(1, dtype=np.float64), 1.0)
-    uniform = rng.random(length, dtype=np.float32)
+    uniform: Float32 = rng.random(length, dtype=np.float32)
     offset, best_miss, least = np.zeros(count), np.inf, _tolerance(length)
     for _ in range(_ROUNDS if length < _LONG else _ROUNDS // 2):
         stop.check()
-        found = _chosen(weights, np.exp(offset).astype(np.float32), uniform, codes.dtype)
+        factors: Float32 = np.exp(offset, dtype=np.float64).astype(np.float32)
+        found = _chosen(weights, factors, uniform, codes.dtype)
         miss = targets - np.bincount(found, minlength=count)
         size = float(np.abs(miss).sum())
         if size < best_miss:
@@ -248,12 +249,11 @@ def _choose(utilities: Float32, targets: FloatArray, rng: np.random.Generator, c
 def _chosen(weights: Float32, factors: Float32, uniform: Float32, kind: npt.DTypeLike) -> AnyCodes:
     """Return the code that each uniform number falls on, among the cumulative weights times factors."""
     found = np.zeros(uniform.size, kind)
-    running, bound, step = np.empty((3, _WIDE_STRIP), np.float32)
-    beyond = np.empty(_WIDE_STRIP, np.bool_)
+    memory, truths = np.empty((3, _WIDE_STRIP), np.float32), np.empty(_WIDE_STRIP, np.bool_)
     for first in range(0, uniform.size, _WIDE_STRIP):
         some, place = weights[:, first : first + _WIDE_STRIP], found[first : first + _WIDE_STRIP]
-        if place.size < _WIDE_STRIP:
-            running, bound, step, beyond = (array[: place.size] for array in (running, bound, step, beyond))
+        running, bound, step = memory[:, : place.size]
+        beyond = truths[: place.size]
         np.matmul(factors, some, out=bound)
         bound *= uniform[first : first + _WIDE_STRIP]
         np.multiply(some[0], factors[0], out=running)
@@ -302,4 +302,4 @@ def sample_thresholded(
         return found.view(np.uint8).T
 
     lengths = block_lengths([1] * thresholds.size, factor.shape[1], rows)
-    return (block.astype(np.uint8, copy=False) for block in _blocks(draw, lengths, rng))
+    yield from (block.astype(np.uint8, copy=False) for block in _blocks(draw, lengths, rng))
