@@ -28,6 +28,7 @@ _MOST_GROUPS = 8
 _BLOCKS = 1 << 40
 
 Codes = npt.NDArray[np.integer]
+_NOTHING: Codes = np.empty((0, 0), np.uint8)
 
 
 def write_rows(
@@ -111,7 +112,7 @@ def _decoded(blocks: Iterable[Codes], decoders: Sequence[Decoder], rng: np.rando
 
     own = generators(rng, _BLOCKS)
     for batch in _batches(blocks, len(decoders), sum(decoder.width for decoder in decoders)):
-        yield list(drawn([_task(frame, block, next(own)) for block in batch]))
+        yield list(drawn([_task(frame, block, next(own)) for block in _taken(batch)]))
 
 
 def _task(
@@ -129,11 +130,18 @@ def _batches(blocks: Iterable[Codes], width: int, row_bytes: int) -> Iterator[li
     batch: list[Codes] = []
     for group in _groups(blocks, width, rows):
         batch.append(group)
+        del group
         if len(batch) == together:
-            yield batch
-            batch = []
+            yield _taken(batch)
     if batch:
-        yield batch
+        yield _taken(batch)
+
+
+def _taken(batch: list[Codes]) -> list[Codes]:
+    """Empty a list and return what it held: a generator that waits must not keep the rows that it gave away."""
+    taken = batch.copy()
+    batch.clear()
+    return taken
 
 
 def _groups(blocks: Iterable[Codes], width: int, rows: int) -> Iterator[Codes]:
@@ -143,16 +151,19 @@ def _groups(blocks: Iterable[Codes], width: int, rows: int) -> Iterator[Codes]:
     for block in blocks:
         if block.ndim != 2 or block.shape[1] != width:
             raise ValueError(f"block of shape {block.shape}: (rows, {width}) is required")
-        start = 0
-        while start < len(block):
-            piece = block[start : start + rows - held]
+        rest = block
+        del block
+        while len(rest):
+            piece, rest = rest[: rows - held], rest[rows - held :]
+            held += len(piece)
             waiting.append(piece)
-            start, held = start + len(piece), held + len(piece)
+            rest = rest if len(rest) else _NOTHING
+            del piece
             if held == rows:
-                yield _joined(waiting, width)
-                waiting, held, yielded = [], 0, True
+                held, yielded = 0, True
+                yield _joined(_taken(waiting), width)
     if waiting or not yielded:
-        yield _joined(waiting, width)
+        yield _joined(_taken(waiting), width)
 
 
 def _joined(pieces: Sequence[Codes], width: int) -> Codes:
@@ -244,7 +255,7 @@ def put_one_hot(
 
     def frames() -> Iterator[list[pd.DataFrame]]:
         for batch in _batches((block.astype(np.uint8, copy=False) for block in blocks), len(names), len(names)):
-            yield [pd.DataFrame({f"v{i}": block[:, i] for i in range(len(names))}, copy=False) for block in batch]
+            yield [pd.DataFrame({f"v{i}": block[:, i] for i in range(len(names))}, copy=False) for block in _taken(batch)]
 
     write(cursor, frames(), select_of(columns), sink, total)
 
