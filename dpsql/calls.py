@@ -17,22 +17,23 @@ from dpsql.declare import MAX_VALUES
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, ReleaseError
 from dpsql.progress import Progress
 from dpsql.progress_bar import switch
-from dpsql.relation import inline, parquet
+from dpsql.relation import identifier, inline, parquet
 from dpsql.session import Context, Instance, open_context
+from dpsql.writing import parquet_files
 
 
 def marginals(context: Context, given: Mapping[str, Any]) -> str:
     """Return noisy contingency tables, buying them at the first call."""
     with Progress("dp_marginals", show=context.progress) as progress:
         bought = buying.buy(context, "marginals", given, progress)
-        return f"(SELECT columns, values, n FROM {parquet(drawing.cells(context, bought))})"  # noqa: S608
+        return f"(SELECT columns, values, n FROM {parquet_files(drawing.cells(context, bought))})"  # noqa: S608
 
 
 def aggregates(context: Context, given: Mapping[str, Any]) -> str:
     """Return the reported counts of tuples, buying them at the first call."""
     with Progress("dp_aggregates", show=context.progress) as progress:
         bought = buying.buy(context, "aggregates", given, progress)
-        return f"(SELECT columns, values, n FROM {parquet(drawing.reported(context, bought))})"  # noqa: S608
+        return f"(SELECT columns, values, n FROM {parquet_files(drawing.reported(context, bought))})"  # noqa: S608
 
 
 def histogram(context: Context, given: Mapping[str, Any]) -> str:
@@ -79,7 +80,7 @@ def _as_open(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def synthesize(context: Context, given: Mapping[str, Any]) -> str:
-    """Return synthetic rows, buying the release at the first call."""
+    """Return synthetic rows, or where they were put (``into``), buying the release at the first call."""
     rows, seed = _draw(given)
     target = given.get("into")
     if target is not None:
@@ -87,11 +88,15 @@ def synthesize(context: Context, given: Mapping[str, Any]) -> str:
     with Progress("dp_synthesize", show=context.progress) as progress:
         bought = buying.buy(context, "synthesize", given, progress)
         progress.expect(forecast.stage_seconds(bought.plan, rows))
-        path = drawing.rows(context, bought, rows, seed, progress)
-        if target is not None:
-            drawing.into(context, path, bought, target)
+        if target is None:
+            answer = drawing.relation(bought, drawing.rows(context, bought, rows, seed, progress))
+        else:
+            # The statement that calls cannot see the table yet: it began before the table was there.
+            made = drawing.into(context, bought, rows, seed, target, progress)
+            columns = {"table_name": "VARCHAR", "rows": "BIGINT", "release": "VARCHAR"}
+            answer = inline(columns, [(identifier(*drawing.table_name(context, target)), made, bought.identifier)])
     context.instance.last_seconds, context.instance.last_peak_mb = dict(progress.seconds), dict(progress.peak_mb)
-    return drawing.relation(bought, path)
+    return answer
 
 
 def sample(context: Context, given: Mapping[str, Any]) -> str:

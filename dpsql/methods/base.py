@@ -18,7 +18,7 @@ from dpsql.accounting.events import Event
 from dpsql.domain import Attribute, Domain
 
 IntArray = npt.NDArray[np.int64]
-CodeArray = npt.NDArray[np.int32]
+CodeArray = npt.NDArray[np.integer]
 Clique = tuple[int, ...]
 
 FINE = 1 << 16

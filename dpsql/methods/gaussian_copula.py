@@ -230,7 +230,7 @@ class GaussianCopula:
 
         Yields
         ------
-        ndarray of int32, shape (b, m)
+        ndarray of the smallest unsigned type, shape (b, m)
 
         Raises
         ------

@@ -193,7 +193,7 @@ class LatentClass:
 
         Yields
         ------
-        ndarray of int32, shape (b, m)
+        ndarray of the smallest unsigned type, shape (b, m)
 
         Raises
         ------

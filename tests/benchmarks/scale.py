@@ -28,9 +28,9 @@ from pathlib import Path
 
 import duckdb
 import shapes
+from dpsql.udfs import instance_of
 
 import dpsql
-from dpsql.udfs import instance_of
 
 PUBLISHED = {"adult": 407.0, "survey": 9000.0, "hospital": 2760.0, "binary1000": 20580.0, "binary2000": 66720.0}
 TARGETS = {"adult": 3.0, "hospital": 28.0, "survey": 90.0, "binary1000": 210.0, "binary2000": 660.0}
