@@ -12,7 +12,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from dpsql import sqltypes
-from dpsql.domain import Attribute
+from dpsql.domain import Attribute, Domain
 from dpsql.sqltypes import SqlType
 
 _WHOLE = 2**31  # places between these are differences of INTEGERs
@@ -75,6 +75,26 @@ def _boolean_code(attribute: Attribute, column: exp.Expression) -> exp.Expressio
     if null is None or null < 2:
         return code
     return exp.Coalesce(this=code, expressions=[exp.cast(exp.Literal.number(null), small.copy())])
+
+
+def nanoseconds(domain: Domain) -> float:
+    """Return what encoding a row takes of one core, about: for forecasts.
+
+    Notes
+    -----
+    Privacy: a function of the public domain alone.
+    """
+    found = 0.0
+    for attribute in domain.attributes:
+        parsed = sqltypes.parse(attribute.sql_type)
+        if attribute.sql_type == "BOOLEAN" and attribute.values == 2:
+            found += 3
+        elif attribute.kind == "categorical":
+            found += 10 if _first_of_run(attribute) is not None else 30 if parsed.family in ("text", "enum") else 50
+        else:
+            even = _even_places(attribute, parsed, exp.column("x")) is not None
+            found += 15 if even else 5 + 6 * attribute.values.bit_length() + 0.6 * attribute.values
+    return found
 
 
 def _number(value: int | None) -> exp.Expression:

@@ -190,6 +190,7 @@ def _blocks(background: _Background, select: str, sizes: Sequence[int]) -> Itera
         frame = background.result(waiting)
         if not len(frame):
             return
+        background.advance()
         waiting = background.chunk(vectors)
         codes = [column.to_numpy() for _, column in frame.items()]
         if any(column.dtype.kind != "u" for column in codes[: len(sizes)]):
@@ -225,6 +226,8 @@ class _Background:
 
     def begin(self, statement: str) -> None:
         """Begin a statement whose result is read in chunks."""
+        for setting in ("enable_progress_bar = true", "enable_progress_bar_print = false"):  # what `advance` asks for
+            self._cursor.execute(f"SET SESSION {setting}")
         self.result(self._submit(lambda: guarded(self._cursor, statement)))
 
     def chunk(self, vectors: int) -> Future[Any]:
@@ -235,6 +238,12 @@ class _Background:
                 return self._cursor.fetch_df_chunk(vectors)
 
         return self._submit(read)
+
+    def advance(self) -> None:
+        """Show how far the statement is, where DuckDB knows; not while it is running."""
+        percent = self._cursor.query_progress()
+        if percent >= 0:
+            progress.advance(percent / 100)
 
     def result(self, waiting: Future[Any]) -> Any:
         """Wait for what was begun."""

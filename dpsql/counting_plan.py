@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dpsql import counting_gram
 from dpsql.counting_fold import Fold, Part
 from dpsql.errors import ArgumentError, DomainError
-from dpsql.methods.flat_tables import Clique, IntArray
+from dpsql.methods.flat_tables import Clique, IntArray, table_lengths
 
 MAX_CELLS = 2**28
 NOMINAL_ROWS = 1_000_000
@@ -319,22 +319,25 @@ def _streams(sizes: Sequence[int], cliques: Cliques, attributes: tuple[int, ...]
     return found
 
 
-def estimate(sizes: Sequence[int], cliques: Sequence[Clique], rows: int) -> tuple[float, float]:
+def estimate(sizes: Sequence[int], cliques: Sequence[Clique], rows: int, *, encode: float | None = None) -> tuple[float, float]:
     """Return a forecast of what encoding and counting take: seconds of two free cores, megabytes beyond the database's own.
 
     Parameters
     ----------
     rows : int
         As the caller supposes; it does not change the road.
+    encode : float, optional
+        Nanoseconds of one core that encoding a row takes (`dpsql.codes.nanoseconds`); that of Boolean columns otherwise.
 
     Notes
     -----
     Privacy: a function of public numbers alone.
     """
     work = choose(sizes, list(dict.fromkeys(cliques)))
-    lengths = np.asarray(sizes, dtype=np.float64)
-    asked = sum(float(lengths[places].prod(axis=1).sum()) for _, places in Cliques.of(cliques).by_order.values())
+    if encode is not None:
+        work = replace(work, shared=work.shared + encode - _ENCODE * len(sizes))
+    asked = 8.0 * float(table_lengths(sizes, cliques).sum())
     threads = counting_gram.workers() if work.gram else 0
     hot = threads * 6.0 * min(counting_gram.ROWS * counting_gram.columns(sizes, work.gram), 2**24)
-    megabytes = 1e-6 * (8 * (asked + work.cells) + 50 * len(cliques) + hot) + (300 if work.road == "stream" else 50)
-    return work.seconds(rows), megabytes
+    megabytes = 1e-6 * (asked + 8 * work.cells + 50 * len(cliques) + hot) + (150 if work.road == "stream" else 50)
+    return float(work.seconds(rows)), megabytes
