@@ -6,9 +6,9 @@ tables are the fitted ones. Each row alone still follows the model (up to terms 
 length).
 
 Given the latent normals u, an attribute takes code a with probability softmax(z)_a, z = A u + o, which is what the
-largest of z plus Gumbel noise gives. Here one uniform number of 24 bits an attribute and row chooses among the
-cumulative probabilities, instead of one Gumbel variable a code. For two codes that is one exponential a value:
-code 1 where (1 + exp(z_0 - z_1)) v < 1.
+largest of z plus Gumbel noise gives, or of exp(z) over exponential noise. For two codes one uniform number v of 32 bits
+does: code 1 where exp(z_0 - z_1) v / (1 - v) < 1. (One number would do for many codes too, falling among cumulative
+probabilities; but then the adjustment of one code's offset moves all others, and the shares are not met.)
 
 Privacy: post-processing of released statistics throughout.
 """
@@ -230,12 +230,12 @@ def _choose(utilities: Float32, targets: FloatArray, rng: np.random.Generator, c
     count, length = weights.shape
     part = weights[:, :_SHORTEST_BLOCK] / weights[:, :_SHORTEST_BLOCK].sum(0)
     slopes = np.maximum(length * (part * (1.0 - part)).mean(1, dtype=np.float64), 1.0)
-    uniform: Float32 = rng.random(length, dtype=np.float32)
+    scores = _against_noise(weights, rng)
     offset, best_miss, least = np.zeros(count), np.inf, _tolerance(length)
     for _ in range(_ROUNDS if length < _LONG else _ROUNDS // 2):
         stop.check()
         factors: Float32 = np.exp(offset, dtype=np.float64).astype(np.float32)
-        found = _chosen(weights, factors, uniform, codes.dtype)
+        found = _largest(scores, factors, codes.dtype)
         miss = targets - np.bincount(found, minlength=count)
         size = float(np.abs(miss).sum())
         if size < best_miss:
@@ -246,23 +246,32 @@ def _choose(utilities: Float32, targets: FloatArray, rng: np.random.Generator, c
         offset += np.clip((1.0 - 1.0 / count) * large / slopes, -_LARGEST_MOVE, _LARGEST_MOVE)
 
 
-def _chosen(weights: Float32, factors: Float32, uniform: Float32, kind: npt.DTypeLike) -> AnyCodes:
-    """Return the code that each uniform number falls on, among the cumulative weights times factors."""
-    found = np.zeros(uniform.size, kind)
-    memory, truths = np.empty((3, _WIDE_STRIP), np.float32), np.empty(_WIDE_STRIP, np.bool_)
-    for first in range(0, uniform.size, _WIDE_STRIP):
-        some, place = weights[:, first : first + _WIDE_STRIP], found[first : first + _WIDE_STRIP]
-        running, bound, step = memory[:, : place.size]
-        beyond = truths[: place.size]
-        np.matmul(factors, some, out=bound)
-        bound *= uniform[first : first + _WIDE_STRIP]
-        np.multiply(some[0], factors[0], out=running)
-        ones = beyond.view(np.uint8)
+def _against_noise(weights: Float32, rng: np.random.Generator) -> Float32:
+    """Divide weights by standard exponential numbers, in place: the largest of a column is each code with its probability."""
+    for row in weights:
+        noise = rng.integers(0, 2**64, row.size // 2 + 1, dtype=np.uint64).view(np.uint32)[: row.size].astype(np.float32)
+        noise += np.float32(0.5)
+        noise *= np.float32(2.0**-32)
+        np.log(noise, out=noise)
+        np.minimum(noise, np.float32(-1e-9), out=noise)
+        row /= noise
+    return np.negative(weights, out=weights)
+
+
+def _largest(scores: Float32, factors: Float32, kind: npt.DTypeLike) -> AnyCodes:
+    """Return the row in which each column of scores times factors is largest."""
+    found = np.zeros(scores.shape[1], kind)
+    memory, truths = np.empty((2, _WIDE_STRIP), np.float32), np.empty(_WIDE_STRIP, np.bool_)
+    for first in range(0, found.size, _WIDE_STRIP):
+        some, place = scores[:, first : first + _WIDE_STRIP], found[first : first + _WIDE_STRIP]
+        best, step = memory[:, : place.size]
+        larger = truths[: place.size]
+        np.multiply(some[0], factors[0], out=best)
         for code in range(1, len(some)):
-            np.greater_equal(bound, running, out=beyond)
-            np.add(place, ones, out=place)
             np.multiply(some[code], factors[code], out=step)
-            np.add(running, step, out=running)
+            np.greater(step, best, out=larger)
+            np.copyto(place, code, where=larger, casting="unsafe")
+            np.maximum(best, step, out=best)
     return found
 
 

@@ -60,7 +60,7 @@ def test_workers_stop_when_the_caller_does(error):
         assert next(results) == 1
         results.throw(error)
     assert len(stopped) == 2
-    assert time.perf_counter() - began < 1.0
+    assert time.perf_counter() - began < 5.0
 
 
 def test_an_error_of_a_worker_is_the_caller_s():
