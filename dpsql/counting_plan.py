@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dpsql import counting_gram
 from dpsql.counting_fold import Fold, Part
 from dpsql.errors import ArgumentError, DomainError
-from dpsql.methods.flat_tables import Clique, IntArray, table_lengths
+from dpsql.methods.flat_tables import Clique, IntArray, cell_counts
 
 MAX_CELLS = 2**28
 NOMINAL_ROWS = 1_000_000
@@ -336,7 +336,7 @@ def estimate(sizes: Sequence[int], cliques: Sequence[Clique], rows: int, *, enco
     work = choose(sizes, list(dict.fromkeys(cliques)))
     if encode is not None:
         work = replace(work, shared=work.shared + encode - _ENCODE * len(sizes))
-    asked = 8.0 * float(table_lengths(sizes, cliques).sum())
+    asked = 8.0 * float(cell_counts(sizes, cliques).sum())
     threads = counting_gram.workers() if work.gram else 0
     hot = threads * 6.0 * min(counting_gram.ROWS * counting_gram.columns(sizes, work.gram), 2**24)
     megabytes = 1e-6 * (asked + 8 * work.cells + 50 * len(cliques) + hot) + (150 if work.road == "stream" else 50)
