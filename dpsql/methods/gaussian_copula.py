@@ -30,17 +30,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, special
 
+from dpsql import progress
 from dpsql.bivariate_normal import latent_correlation
 from dpsql.consistency import ADJUSTMENTS, SHRINKAGES, ConsistentTables, consistent_tables
 from dpsql.domain import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
 from dpsql.methods.blas import one_blas_thread
-from dpsql.methods.latent_fit import Float32, Schedule, block_starts, calibrate
+from dpsql.methods.latent_fit import Float32, FreeColumns, Schedule, block_starts, calibrate, targets
 from dpsql.methods.latent_sampling import sample_codes, sample_thresholded
 from dpsql.nearest_correlation import lift_spectrum, nearest_correlation
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 OUTPUTS = ("decoded", "one_hot")
 
@@ -48,6 +50,7 @@ _FLOOR = 1e-6
 """Smallest eigenvalue of the latent correlation matrix."""
 
 _GUMBEL_DEVIATION = math.pi / math.sqrt(6.0)
+_LOGISTIC_DEVIATION = math.pi / math.sqrt(3.0)
 _LARGEST_SCALE = 100.0
 """Of a latent standard deviation in units of the Gumbel noise: what follows wholly from another attribute."""
 
@@ -189,16 +192,22 @@ class GaussianCopula:
             factor, thresholds = _published(tables)
             no_offsets = np.zeros(shares.size, np.float32)
             return CopulaModel(tables.sizes, rows, shares, thresholds, factor, no_offsets, "one_hot")
-        steps = _steps(chosen["calibration_steps"], sum(tables.sizes))
-        root, thresholds, scale = _initial(tables)
+        free = FreeColumns.of(tables.sizes)
+        steps = _steps(chosen["calibration_steps"], free.columns.size)
+        root, thresholds, scale = _initial(tables, free)
         scale *= 1.0 if steps else _PLAIN
         loadings = (scale[:, None] * root[:, : _RANK if steps else None]).astype(np.float32)
         offsets = (-scale * thresholds).astype(np.float32)
         schedule = Schedule(steps=steps, draws=_DRAWS, rate=_RATE)
-        loadings, offsets = calibrate(
-            loadings, offsets, tables.sizes, tables.one_way, tables.unbiased, tables.deviation, schedule
-        )
-        return CopulaModel(tables.sizes, rows, shares, thresholds, loadings, offsets, "decoded")
+        with progress.stage("calibration"):
+            given = targets(free, tables.one_way, _measured(tables))
+            loadings, offsets = calibrate(loadings, offsets, free, given, schedule)
+        every = np.zeros((shares.size, loadings.shape[1]), np.float32)
+        every[free.columns] = loadings
+        every_offset = np.zeros(shares.size, np.float32)
+        every_offset[free.columns] = offsets
+        thresholds = -special.ndtri(np.clip(shares, _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE))
+        return CopulaModel(tables.sizes, rows, shares, thresholds, every, every_offset, "decoded")
 
     def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that fitting and drawing take on two cores.
@@ -308,44 +317,63 @@ def _check_request(model: CopulaModel, rows: int, output: str) -> None:
         raise ArgumentError("output", model.output, f"this sample needs a model fitted with output := '{output}'")
 
 
-def _pair_correlations(tables: ConsistentTables, within: float) -> FloatArray:
-    """Latent correlation of every pair of columns; `within` between columns of one attribute, 0 where unmeasured."""
-    starts, columns = block_starts(tables.sizes), sum(tables.sizes)
-    matrix = np.zeros((columns, columns))
-    blocks = [slice(s, s + c) for s, c in zip(starts, tables.sizes, strict=True)]
-    for (i, j), both in tables.two_way.items():
-        a, b = (np.clip(tables.one_way[x], 0.0, 1.0) for x in (i, j))
-        found = latent_correlation(a[:, None], b[None, :], both)
-        matrix[blocks[i], blocks[j]], matrix[blocks[j], blocks[i]] = found, found.T
-    for i, block in enumerate(blocks):
-        present = (tables.one_way[i] > 0.0) & (tables.one_way[i] < 1.0)
-        matrix[block, block] = within * np.outer(present, present)
-    matrix[np.diag_indices(columns)] = 1.0
+def _measured(tables: ConsistentTables) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
+    """Yield pairs, unbiased tables and deviations of their cells, by shape."""
+    for pairs, stack in tables.unbiased.by_shape():
+        yield pairs, stack, tables.deviation.of(pairs)
+
+
+def _pair_correlations(tables: ConsistentTables, free: FreeColumns) -> FloatArray:
+    """Latent correlation of every pair of free columns; 0 between columns of one attribute and where unmeasured."""
+    matrix = np.eye(free.columns.size)
+    for pairs, stack in tables.two_way.by_shape():
+        if min(stack.shape[1:]) < 2:
+            continue
+        skip_i, skip_j = (int(free.skipped[pairs[0, side]]) for side in (0, 1))
+        a, b = (np.clip(margin, 0.0, 1.0) for margin in tables.margins(pairs))
+        cells = stack[:, skip_i:, skip_j:]
+        found = latent_correlation(a[:, skip_i:, None], b[:, None, skip_j:], cells)
+        free.scatter(matrix, pairs, np.pad(found, ((0, 0), (skip_i, 0), (skip_j, 0))))
     return matrix
 
 
 def _published(tables: ConsistentTables) -> tuple[Float32, FloatArray]:
     """Root of the latent correlation matrix with structural zeros, and the thresholds, as published."""
-    correlation = lift_spectrum(nearest_correlation(_pair_correlations(tables, within=-1.0)), floor=_FLOOR)
+    free = FreeColumns.of(tables.sizes)
+    with progress.stage("correlations"):
+        found = _pair_correlations(tables, free)
+        for start, count in zip(free.starts, free.counts, strict=True):
+            block, shares = slice(start, start + count), np.concatenate(tables.one_way)[free.columns[start : start + count]]
+            present = (shares > 0.0) & (shares < 1.0)
+            found[block, block] = -1.0 * np.outer(present, present)
+        found[np.diag_indices_from(found)] = 1.0
+    with progress.stage("nearest correlation"):
+        correlation = lift_spectrum(nearest_correlation(found), floor=_FLOOR)
+        root = np.linalg.cholesky(correlation).astype(np.float32)
     shares = np.clip(np.concatenate(tables.one_way), 0.0, 1.0)
-    return np.linalg.cholesky(correlation).astype(np.float32), -special.ndtri(shares)
+    return root, -special.ndtri(shares)
 
 
-def _initial(tables: ConsistentTables) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _initial(tables: ConsistentTables, free: FreeColumns) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return root, thresholds and scale of the plain copula, columns of one attribute being uncorrelated.
 
     The Gumbel noise of the decoded utilities stands for what other attributes don't explain. So an attribute's
     latent normals are scaled until that part of them, 1 minus the largest squared correlation, is as large as the
     noise.
     """
-    pairs = _pair_correlations(tables, within=0.0)
-    values, vectors = linalg.eigh(nearest_correlation(pairs), driver="evd", check_finite=False)
+    with progress.stage("correlations"):
+        pairs = _pair_correlations(tables, free)
+    with progress.stage("nearest correlation"):
+        values, vectors = linalg.eigh(nearest_correlation(pairs), driver="evd", check_finite=False)
     kept = values > _FLOOR
     root = vectors[:, kept] * np.sqrt(values[kept])
-    shares = np.clip(np.concatenate(tables.one_way), _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)
+    shares = np.clip(np.concatenate(tables.one_way), _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)[free.columns]
     pairs[np.diag_indices_from(pairs)] = 0.0
     explained, weight = np.square(pairs).max(1), shares * (1.0 - shares)
-    starts = block_starts(tables.sizes)
-    typical = np.add.reduceat(weight * explained, starts) / np.add.reduceat(weight, starts)
-    scale = np.minimum(_GUMBEL_DEVIATION / np.sqrt(np.maximum(1.0 - typical, 1e-9)), _LARGEST_SCALE)
-    return root[:, ::-1], -special.ndtri(shares), np.repeat(scale, tables.sizes)
+    typical = explained.copy()
+    for start, count in zip(free.starts, free.counts, strict=True):
+        block = slice(start, start + count)
+        typical[block] = (weight[block] @ explained[block]) / weight[block].sum()
+    noise = np.where(np.arange(shares.size) < free.binary, _LOGISTIC_DEVIATION, _GUMBEL_DEVIATION)
+    scale = np.minimum(noise / np.sqrt(np.maximum(1.0 - typical, 1e-9)), _LARGEST_SCALE)
+    return root[:, ::-1], -special.ndtri(shares), scale
