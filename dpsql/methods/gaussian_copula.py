@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -40,6 +41,7 @@ from dpsql.methods.blas import one_blas_thread
 from dpsql.methods.latent_fit import Float32, FreeColumns, Schedule, block_starts, calibrate, targets
 from dpsql.methods.latent_sampling import sample_codes, sample_thresholded
 from dpsql.nearest_correlation import lift_spectrum, nearest_correlation
+from dpsql.parallel import Workers
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -50,17 +52,31 @@ _FLOOR = 1e-6
 """Smallest eigenvalue of the latent correlation matrix."""
 
 _GUMBEL_DEVIATION = math.pi / math.sqrt(6.0)
-_LOGISTIC_DEVIATION = math.pi / math.sqrt(3.0)
+_LOGISTIC_SCALE = 1.7
+"""Of the normal that a logistic variable is nearest to in distribution (the difference of two Gumbel variables)."""
+
 _LARGEST_SCALE = 100.0
 """Of a latent standard deviation in units of the Gumbel noise: what follows wholly from another attribute."""
 
 _PLAIN = 3.0
 """How much further the noise is pushed back where no calibration follows that could make up for it."""
 
-_RANK = 64
-"""Latent factors that calibration works with: beyond it neither error nor speed gained."""
+_FEWEST_FACTORS, _MOST_FACTORS = 8, 64
+_COMMON = 1.5
+"""Latent factors that calibration works with: as many as eigenvalues above this, within bounds. A factor too many costs
+accuracy, for its loadings follow the random gradient; beyond 64 nothing was gained on any table."""
 
-_DRAWS, _RATE = 2048, 0.1
+_DRAWS, _RATE, _BINARY_RATE = 2048, 0.1, 0.03
+"""Draws and step sizes of calibration. The factors of binary attributes begin so near the answer that small steps do."""
+
+_SHORTEST, _LONGEST, _WORK = 100, 600, 40_000
+"""Bounds of the steps of calibration, and steps times free columns."""
+
+_FACTOR_ROUNDS, _MOST_EXPLAINED = 20, 0.999
+"""Of the search for common factors: rounds, and largest share of a column's variance that they explain."""
+
+_TOLERANCE = 1e-8
+"""Of the diagonal of the nearest correlation matrix."""
 
 _SMALLEST_SHARE = 1e-6
 
@@ -105,7 +121,8 @@ class GaussianCopula:
         consistency : 'least_squares', or 'none' (published: one-way shares from the one-way tables alone).
         shrinkage : 'empirical_bayes' (deviations from independence shrink as far as they look like noise), or 'none'.
         calibration_steps : gradient steps of the calibration of decoded rows, 0 to 100,000; 0 leaves the plain copula;
-        'auto' takes 40,000 over the number of one-hot columns, between 150 and 600.
+        'auto' takes 40,000 over the number of one-hot columns (one of a binary attribute), at most 600, at least 150, or
+        100 where most columns are binary.
         one_way_weight : privacy loss (rho) of a one-way table relative to a two-way table, 0 to 1000; 0 measures none
         (where there are two attributes or more: their sums tell).
     """
@@ -193,21 +210,12 @@ class GaussianCopula:
             no_offsets = np.zeros(shares.size, np.float32)
             return CopulaModel(tables.sizes, rows, shares, thresholds, factor, no_offsets, "one_hot")
         free = FreeColumns.of(tables.sizes)
-        steps = _steps(chosen["calibration_steps"], free.columns.size)
-        root, thresholds, scale = _initial(tables, free)
-        scale *= 1.0 if steps else _PLAIN
-        loadings = (scale[:, None] * root[:, : _RANK if steps else None]).astype(np.float32)
-        offsets = (-scale * thresholds).astype(np.float32)
-        schedule = Schedule(steps=steps, draws=_DRAWS, rate=_RATE)
-        with progress.stage("calibration"):
-            given = targets(free, tables.one_way, _measured(tables))
-            loadings, offsets = calibrate(loadings, offsets, free, given, schedule)
+        bounded = np.clip(shares, _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)
+        loadings, offsets = _calibrated(tables, free, bounded[free.columns], _schedule(chosen["calibration_steps"], tables.sizes))
         every = np.zeros((shares.size, loadings.shape[1]), np.float32)
-        every[free.columns] = loadings
         every_offset = np.zeros(shares.size, np.float32)
-        every_offset[free.columns] = offsets
-        thresholds = -special.ndtri(np.clip(shares, _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE))
-        return CopulaModel(tables.sizes, rows, shares, thresholds, every, every_offset, "decoded")
+        every[free.columns], every_offset[free.columns] = loadings, offsets
+        return CopulaModel(tables.sizes, rows, shares, -special.ndtri(bounded), every, every_offset, "decoded")
 
     def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that fitting and drawing take on two cores.
@@ -215,7 +223,7 @@ class GaussianCopula:
         Fitted to runs on Adult (194 one-hot columns) and a hospital table (1,273). Post-processing of public sizes.
         """
         columns = sum(sizes)
-        steps = _steps({**self.options, **options}["calibration_steps"], columns)
+        steps = _schedule({**self.options, **options}["calibration_steps"], sizes).steps
         fit = 0.4 + steps * (4.5e-5 * columns + 8.8e-8 * columns**2) + 3e-9 * columns**3
         draw = rows * (4e-8 * columns + 3e-7 * len(sizes))
         return fit + draw, 1e-6 * (80.0 * columns**2 + 300_000.0 * columns)
@@ -305,9 +313,18 @@ class GaussianCopula:
         return ()
 
 
-def _steps(wanted: int | str, columns: int) -> int:
-    """Return the number of calibration steps: small tables can afford more for the same time."""
-    return min(max(40_000 // columns, 150), 600) if isinstance(wanted, str) else wanted
+def _rank(values: FloatArray) -> int:
+    """Return the number of common factors that eigenvalues of a correlation matrix speak for."""
+    return int(min(max(np.count_nonzero(values > _COMMON), _FEWEST_FACTORS), _MOST_FACTORS, values.size))
+
+
+def _schedule(wanted: int | str, sizes: Sequence[int]) -> Schedule:
+    """Return how to calibrate: small tables can afford more steps for the same time, binary attributes need fewer."""
+    binary = sum(size == 2 for size in sizes)
+    columns = sum(size for size in sizes if size > 2) + binary
+    fewest = _SHORTEST if 2 * binary > columns else _SHORTEST + 50
+    steps = min(max(_WORK // max(columns, 1), fewest), _LONGEST) if isinstance(wanted, str) else wanted
+    return Schedule(steps, _DRAWS, _BINARY_RATE if 2 * binary > columns else _RATE)
 
 
 def _check_request(model: CopulaModel, rows: int, output: str) -> None:
@@ -338,42 +355,116 @@ def _pair_correlations(tables: ConsistentTables, free: FreeColumns) -> FloatArra
 
 
 def _published(tables: ConsistentTables) -> tuple[Float32, FloatArray]:
-    """Root of the latent correlation matrix with structural zeros, and the thresholds, as published."""
+    """Root of the latent correlation matrix with structural zeros, and the thresholds, as published.
+
+    The two columns of a binary attribute have one normal, with opposite signs: what the structural zero, correlation
+    -1, asks for, and the only structural zeros that normals can have.
+    """
     free = FreeColumns.of(tables.sizes)
+    shares = np.clip(np.concatenate(tables.one_way), 0.0, 1.0)
     with progress.stage("correlations"):
         found = _pair_correlations(tables, free)
         for start, count in zip(free.starts, free.counts, strict=True):
-            block, shares = slice(start, start + count), np.concatenate(tables.one_way)[free.columns[start : start + count]]
-            present = (shares > 0.0) & (shares < 1.0)
+            block = slice(start, start + count)
+            own = shares[free.columns[block]]
+            present = (own > 0.0) & (own < 1.0)
             found[block, block] = -1.0 * np.outer(present, present)
         found[np.diag_indices_from(found)] = 1.0
-    with progress.stage("nearest correlation"):
-        correlation = lift_spectrum(nearest_correlation(found), floor=_FLOOR)
-        root = np.linalg.cholesky(correlation).astype(np.float32)
-    shares = np.clip(np.concatenate(tables.one_way), 0.0, 1.0)
-    return root, -special.ndtri(shares)
+    if not free.columns.size:
+        return np.eye(shares.size, dtype=np.float32), -special.ndtri(shares)
+    with progress.stage("nearest correlation"), Workers(1) as worker:
+        correlation = lift_spectrum(nearest_correlation(found, tolerance=_TOLERANCE), floor=_FLOOR)
+        root = worker.run(np.linalg.cholesky, correlation).astype(np.float32)
+    alone = np.flatnonzero(np.repeat(np.asarray(tables.sizes) == 1, tables.sizes))
+    every = np.zeros((shares.size, len(root) + alone.size), np.float32)
+    every[free.columns, : len(root)] = root
+    every[free.columns[: free.binary] - 1, : len(root)] = -root[: free.binary]
+    every[alone, len(root) + np.arange(alone.size)] = 1.0
+    return every, -special.ndtri(shares)
 
 
-def _initial(tables: ConsistentTables, free: FreeColumns) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return root, thresholds and scale of the plain copula, columns of one attribute being uncorrelated.
+@dataclass(frozen=True)
+class _Latent:
+    """The plain copula of the free columns, columns of one attribute being uncorrelated.
+
+    Parameters
+    ----------
+    pairs : ndarray, shape (F, F)
+        Latent correlations found pair by pair.
+    correlation : ndarray, shape (F, F)
+        The nearest correlation matrix, here with eigenvalues and eigenvectors, descending.
+    """
+
+    pairs: FloatArray
+    correlation: FloatArray
+    values: FloatArray
+    vectors: FloatArray
+
+
+def _latent(tables: ConsistentTables, free: FreeColumns) -> _Latent:
+    with progress.stage("correlations"):
+        pairs = _pair_correlations(tables, free)
+    with progress.stage("nearest correlation"), Workers(1) as worker:
+        correlation = nearest_correlation(pairs, tolerance=_TOLERANCE)
+        values, vectors = worker.run(partial(linalg.eigh, correlation, driver="evd", check_finite=False))
+    return _Latent(pairs, correlation, values[::-1], vectors[:, ::-1])
+
+
+def _plain(latent: _Latent, shares: FloatArray, free: FreeColumns) -> tuple[FloatArray, FloatArray]:
+    """Return loadings and scale of the plain copula in full rank.
 
     The Gumbel noise of the decoded utilities stands for what other attributes don't explain. So an attribute's
     latent normals are scaled until that part of them, 1 minus the largest squared correlation, is as large as the
     noise.
     """
-    with progress.stage("correlations"):
-        pairs = _pair_correlations(tables, free)
-    with progress.stage("nearest correlation"):
-        values, vectors = linalg.eigh(nearest_correlation(pairs), driver="evd", check_finite=False)
-    kept = values > _FLOOR
-    root = vectors[:, kept] * np.sqrt(values[kept])
-    shares = np.clip(np.concatenate(tables.one_way), _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)[free.columns]
-    pairs[np.diag_indices_from(pairs)] = 0.0
-    explained, weight = np.square(pairs).max(1), shares * (1.0 - shares)
-    typical = explained.copy()
+    kept = latent.values > _FLOOR
+    root = latent.vectors[:, kept] * np.sqrt(latent.values[kept])
+    others = np.square(latent.pairs)
+    others[np.diag_indices_from(others)] = 0.0
+    return root, _PLAIN * _scale(others.max(1), shares, free)
+
+
+def _scale(explained: FloatArray, shares: FloatArray, free: FreeColumns) -> FloatArray:
+    """Return the scale of each column's utility that makes its unexplained part as large as the noise of its attribute."""
+    typical, weight = explained.copy(), shares * (1.0 - shares)
     for start, count in zip(free.starts, free.counts, strict=True):
         block = slice(start, start + count)
         typical[block] = (weight[block] @ explained[block]) / weight[block].sum()
-    noise = np.where(np.arange(shares.size) < free.binary, _LOGISTIC_DEVIATION, _GUMBEL_DEVIATION)
-    scale = np.minimum(noise / np.sqrt(np.maximum(1.0 - typical, 1e-9)), _LARGEST_SCALE)
-    return root[:, ::-1], -special.ndtri(shares), scale
+    noise = np.where(np.arange(shares.size) < free.binary, _LOGISTIC_SCALE, _GUMBEL_DEVIATION)
+    return np.minimum(noise / np.sqrt(np.maximum(1.0 - typical, 1e-9)), _LARGEST_SCALE)
+
+
+def _calibrated(
+    tables: ConsistentTables, free: FreeColumns, shares: FloatArray, schedule: Schedule
+) -> tuple[Float32, Float32]:
+    """Return loadings and offsets of the utilities of the free columns."""
+    if not free.columns.size:
+        return np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
+    latent = _latent(tables, free)
+    if schedule.steps:
+        root, explained = _factors(latent, _rank(latent.values))
+        scale = _scale(explained, shares, free)
+    else:
+        root, scale = _plain(latent, shares, free)
+    loadings, offsets = (scale[:, None] * root).astype(np.float32), (scale * special.ndtri(shares)).astype(np.float32)
+    with progress.stage("calibration"):
+        return calibrate(loadings, offsets, free, targets(free, tables.one_way, _measured(tables)), schedule)
+
+
+def _factors(latent: _Latent, rank: int) -> tuple[FloatArray, FloatArray]:
+    """Return loadings of `rank` common factors, shape (F, rank), and how much of each column they explain.
+
+    Principal factors: the diagonal is what the factors explain, found by iterating. The shift by 1 makes the matrix
+    positive semidefinite, so that orthogonal iteration finds its largest eigenvalues.
+    """
+    basis = latent.vectors[:, :rank]
+    explained = np.square(latent.pairs - np.diag(np.diag(latent.pairs))).max(1)
+    unshifted = latent.correlation - np.eye(len(latent.correlation))
+    for _ in range(_FACTOR_ROUNDS):
+        basis, _ = np.linalg.qr(unshifted @ basis + (1.0 + explained)[:, None] * basis)
+        inner = basis.T @ (unshifted @ basis) + (basis.T * explained) @ basis
+        values, turn = np.linalg.eigh(0.5 * (inner + inner.T))
+        basis = basis @ turn[:, ::-1]
+        loadings = basis * np.sqrt(np.maximum(values[::-1], 0.0))
+        explained = np.minimum(np.square(loadings).sum(1), _MOST_EXPLAINED)
+    return loadings, explained

@@ -32,7 +32,6 @@ IntArray = npt.NDArray[np.int64]
 _SEED = 20190208
 _MOMENTUM, _SQUARES = 0.9, 0.98
 _HALVES = 2
-_EMA = 0.8
 
 
 @dataclass(frozen=True)
@@ -259,20 +258,17 @@ class _Half:
 
     def __init__(self, rng: np.random.Generator, free: FreeColumns, given: Targets) -> None:
         self._rng, self._free, self._given = rng, free, given
-        self.tables = np.empty_like(given.tables)
+        self._tables = np.empty_like(given.tables)
 
-    def observe(self, loadings: Float32, offsets: Float32, draws: int) -> None:
-        """Draw, and estimate the model's tables."""
-        self._draws = even_normals(loadings.shape[1], draws, self._rng)
-        utilities = loadings @ self._draws
+    def gradient(self, loadings: Float32, offsets: Float32, size: int) -> tuple[Float32, Float32]:
+        """Return the gradient in loadings and offsets, over new draws."""
+        draws = even_normals(loadings.shape[1], size, self._rng)
+        utilities = loadings @ draws
         utilities += offsets[:, None]
-        self._choice = self._free.choice(utilities)
-        np.matmul(self._choice, self._choice.T, out=self.tables)
-
-    def gradient(self, other: Float32) -> tuple[Float32, Float32]:
-        """Return the gradient in loadings and offsets, given the tables (overwritten) of the other half."""
-        pull = utility_pull(other, self._choice, self._given, self._free)
-        return pull @ self._draws.T, pull.sum(1)
+        choice = self._free.choice(utilities)
+        np.matmul(choice, choice.T, out=self._tables)
+        pull = utility_pull(self._tables, choice, self._given, self._free)
+        return pull @ draws.T, pull.sum(1)
 
 
 def utility_pull(tables: Float32, choice: Float32, given: Targets, free: FreeColumns) -> Float32:
@@ -281,8 +277,8 @@ def utility_pull(tables: Float32, choice: Float32, given: Targets, free: FreeCol
     Parameters
     ----------
     tables : ndarray, shape (F, F)
-        The model's tables times the number of draws, from draws of their own: with the tables of the same draws, the
-        fit would also reduce the variance of the estimate, by weaker dependence. Overwritten.
+        Their sum over the draws, choice @ choice.T. (Tables from other draws would make the gradient unbiased, but with
+        far more noise: these ones share theirs with it.) Overwritten.
     choice : ndarray, shape (F, b)
         Probabilities given the draws.
     given : Targets
@@ -293,6 +289,9 @@ def utility_pull(tables: Float32, choice: Float32, given: Targets, free: FreeCol
     ndarray, shape (F, b)
         Not divided by the number of draws.
     """
+    tables *= np.float32(1.0 / choice.shape[1])
+    tables -= given.tables
+    tables *= given.weights
     pull: Float32 = np.matmul(tables, choice)
     pull += (choice.mean(1, dtype=np.float32) - given.shares)[:, None]
     return free.utility_gradient(pull, choice)
@@ -325,27 +324,16 @@ def calibrate(
     moving, offset = _Adam(loadings), _Adam(offsets)
     with Workers(_HALVES) as workers:
         for step in range(schedule.steps):
-            rate, weight, draws = _pace(step, schedule)
-
-            def observe(half: _Half, draws: int = draws) -> None:
-                half.observe(moving.value, offset.value, draws)
-
-            workers.map(observe, halves)
-            halves[0].tables += halves[1].tables
-            halves[0].tables *= np.float32(0.5)
-            if step == 0: ema = halves[0].tables.copy()/np.float32(draws)
-            beta = min(_EMA, step/(step+1.0))
-            ema *= np.float32(beta); ema += halves[0].tables*np.float32((1-beta)/draws)
-            miss = ema - given.tables; miss *= given.weights
-            found = workers.map(lambda i: halves[i].gradient(miss), range(_HALVES))
+            rate, weight = _pace(step, schedule)
+            found = workers.map(lambda half: half.gradient(moving.value, offset.value, schedule.draws // _HALVES), halves)
             moving.move(found[0][0] + found[1][0], rate, weight)
             offset.move(found[0][1] + found[1][1], rate, weight)
             progress.advance((step + 1) / schedule.steps)
     return moving.mean, offset.mean
 
 
-def _pace(step: int, schedule: Schedule) -> tuple[float, float, int]:
-    """Learning rate, averaging weight and draws of a half: constant, then falling; averaged over the last third."""
+def _pace(step: int, schedule: Schedule) -> tuple[float, float]:
+    """Learning rate and averaging weight of a step: constant, then falling; averaged over the last third."""
     done = (step + 1) / schedule.steps
     rate = schedule.rate * min(1.0, 2.0 * (1.0 - done) + 0.05)
-    return rate, 1.0 if done > 0.67 or step == schedule.steps - 1 else 0.0, schedule.draws // _HALVES
+    return rate, 1.0 if done > 0.67 or step == schedule.steps - 1 else 0.0
