@@ -257,8 +257,9 @@ def _invert(a: FloatArray, b: FloatArray, both: FloatArray, tolerance: float) ->
 
 
 def _start(h: FloatArray, k: FloatArray, surplus: FloatArray, below: FloatArray, above: FloatArray) -> FloatArray:
-    """Return the angle to start from: two terms of the expansion about independence, or far from it, the place between
-    independence and the Frechet bound.
+    """Return the angle to start from.
+
+    Two terms of the expansion about independence; far from it, the place between independence and the Frechet bound.
     """
     far = 0.5 * math.pi * surplus / np.maximum(np.where(surplus >= 0.0, above, below), _TINY)
     near = surplus * (2.0 * math.pi) * np.exp(np.minimum(0.5 * (h * h + k * k), 600.0))

@@ -10,8 +10,10 @@
    (`dpsql.methods.latent_fit`).
 
 Between columns of one attribute the published method has structural zeros, correlation -1: no set of more than two
-normals can have that, and the nearest matrix pays for it everywhere else. Decoding makes the columns of one attribute
-exclude each other anyway, so these correlations start at 0 and are calibrated.
+normals can have that, and the nearest matrix pays for it everywhere else. Two normals can: an attribute of two values
+has one normal, in both outputs, and the other column is its opposite. Decoding makes the columns of one attribute
+exclude each other anyway, so of larger attributes these correlations start at 0 and are calibrated. Calibration begins
+at the common factors of the nearest correlation matrix, as many as its spectrum speaks for.
 
 Privacy: `fit` and `sample` are post-processing of released statistics.
 
@@ -38,7 +40,7 @@ from dpsql.domain import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
 from dpsql.methods.blas import one_blas_thread
-from dpsql.methods.latent_fit import Float32, FreeColumns, Schedule, block_starts, calibrate, targets
+from dpsql.methods.latent_fit import Float32, FreeColumns, Schedule, calibrate, targets
 from dpsql.methods.latent_sampling import sample_codes, sample_thresholded
 from dpsql.nearest_correlation import lift_spectrum, nearest_correlation
 from dpsql.parallel import Workers
@@ -95,9 +97,11 @@ class CopulaModel:
     thresholds : ndarray, shape (D,)
         t_a; infinite for columns of share 0 (one_hot only).
     loadings : ndarray of float32, shape (D, r)
-        Root of the latent correlation matrix (one_hot), or calibrated utilities (decoded).
+        Root of the latent correlation matrix (one_hot), or calibrated utilities (decoded). Decoded: 0 for the first code
+        of an attribute of two values (and the only code of one), so that the second one's row is the difference.
+        One-hot: of an attribute of two values one row is the negative of the other.
     offsets : ndarray of float32, shape (D,)
-        Of the utilities (decoded); zeros for one_hot.
+        Of the utilities (decoded), 0 where loadings are; zeros for one_hot.
     output : {'decoded', 'one_hot'}
     """
 
@@ -220,13 +224,11 @@ class GaussianCopula:
     def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that fitting and drawing take on two cores.
 
-        Fitted to runs on Adult (194 one-hot columns) and a hospital table (1,273). Post-processing of public sizes.
+        Post-processing of public sizes.
         """
-        columns = sum(sizes)
-        steps = _schedule({**self.options, **options}["calibration_steps"], sizes).steps
-        fit = 0.4 + steps * (4.5e-5 * columns + 8.8e-8 * columns**2) + 3e-9 * columns**3
-        draw = rows * (4e-8 * columns + 3e-7 * len(sizes))
-        return fit + draw, 1e-6 * (80.0 * columns**2 + 300_000.0 * columns)
+        fit_seconds, fit_megabytes = fit_forecast(sizes, {**self.options, **options})
+        draw_seconds, draw_megabytes = draw_forecast(sizes, rows)
+        return fit_seconds + draw_seconds, max(fit_megabytes, draw_megabytes)
 
     def total(self, model: CopulaModel) -> int:
         """Return the number of rows that the statistics suggest, at least 0."""
@@ -276,7 +278,9 @@ class GaussianCopula:
         Yields
         ------
         ndarray of uint8, shape (b, D)
-            Columns: the codes of the first attribute, then the second's, and so on.
+            Columns: the codes of the first attribute, then the second's, and so on. The two columns of a binary attribute
+            come from one normal with opposite signs, so where their shares add up to 1 (`consistency := 'least_squares'`)
+            a row has exactly one of the two.
 
         Raises
         ------
@@ -315,7 +319,7 @@ class GaussianCopula:
 
 def _rank(values: FloatArray) -> int:
     """Return the number of common factors that eigenvalues of a correlation matrix speak for."""
-    return int(min(max(np.count_nonzero(values > _COMMON), _FEWEST_FACTORS), _MOST_FACTORS, values.size))
+    return min(max(int((values > _COMMON).sum()), _FEWEST_FACTORS), _MOST_FACTORS, values.size)
 
 
 def _schedule(wanted: int | str, sizes: Sequence[int]) -> Schedule:
@@ -325,6 +329,27 @@ def _schedule(wanted: int | str, sizes: Sequence[int]) -> Schedule:
     fewest = _SHORTEST if 2 * binary > columns else _SHORTEST + 50
     steps = min(max(_WORK // max(columns, 1), fewest), _LONGEST) if isinstance(wanted, str) else wanted
     return Schedule(steps, _DRAWS, _BINARY_RATE if 2 * binary > columns else _RATE)
+
+
+def fit_forecast(sizes: Sequence[int], chosen: Mapping[str, Any]) -> tuple[float, float]:
+    """Return roughly the seconds and megabytes of a fit, from runs on tables of 227 to 2,000 free columns.
+
+    In this order: fixed costs, tables and cells (consistency and correlations), decompositions, calibration.
+    """
+    free = sum(size for size in sizes if size > 2) + sum(size == 2 for size in sizes)
+    tables = len(sizes) * (len(sizes) - 1) // 2
+    cells = (sum(sizes) ** 2 - sum(size * size for size in sizes)) // 2
+    schedule = _schedule(chosen["calibration_steps"], sizes)
+    steps = schedule.steps if chosen["output"] == "decoded" else 0
+    step = schedule.draws * free * (1.9e-11 * free + 6e-9)
+    seconds = 0.3 + 3e-6 * tables + 1.2e-6 * cells + 1.7e-9 * free**3 + steps * step
+    return seconds, 40.0 + 1e-6 * (45.0 * cells + 90.0 * free**2 + 12.0 * schedule.draws * free)
+
+
+def draw_forecast(sizes: Sequence[int], rows: int) -> tuple[float, float]:
+    """Return roughly the seconds and megabytes of drawing decoded rows."""
+    columns = sum(sizes)
+    return rows * (4e-8 * columns + 3e-7 * len(sizes)), 200.0 + 1e-6 * 12_000.0 * columns
 
 
 def _check_request(model: CopulaModel, rows: int, output: str) -> None:

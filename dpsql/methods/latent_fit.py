@@ -92,7 +92,7 @@ class FreeColumns:
         counts, all_starts = np.asarray(sizes, np.intp), block_starts(sizes)
         two, more = np.flatnonzero(counts == 2), np.flatnonzero(counts > 2)
         parts = [all_starts[two] + 1, *(np.arange(all_starts[i], all_starts[i] + counts[i]) for i in more)]
-        starts = two.size + block_starts(counts[more]) if more.size else np.zeros(0, np.intp)
+        starts = two.size + block_starts(counts[more].tolist()) if more.size else np.zeros(0, np.intp)
         firsts = np.full(counts.size, -1, np.intp)
         firsts[two], firsts[more] = np.arange(two.size), starts
         return cls(np.concatenate(parts), firsts, (counts == 2).astype(np.intp), two.size, starts, counts[more])
@@ -176,7 +176,7 @@ def targets(
         stands = float((1 + free.skipped[pairs[0, 0]]) * (1 + free.skipped[pairs[0, 1]]))
         precise = stands / np.square(np.asarray(deviations, float))
         free.scatter(weights, pairs, np.broadcast_to(precise[:, None, None], stack.shape))
-    weights /= max(float(weights.max(initial=0.0)), np.finfo(np.float32).tiny)
+    weights /= np.float32(max(float(weights.max(initial=0.0)), 1e-30))
     return Targets(tables, weights, np.concatenate([np.zeros(0), *one_way])[free.columns].astype(np.float32))
 
 
