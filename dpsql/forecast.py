@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsql import arguments, methods, release
+from dpsql import arguments, codes, counting_plan, methods, release
 from dpsql.accounting import expected_absolute_error, fits, remaining
 from dpsql.errors import ArgumentError
 from dpsql.ledger import Purchase
@@ -170,11 +170,16 @@ class Part:
 def measuring(plan: Plan, rows: int) -> dict[str, Part]:
     """Return what the stages up to the stored release take. Costs per row, cell and table were fitted to runs."""
     cells, tables, columns = plan.cells, len(plan.cliques), len(plan.domain.sizes)
+    encode = Part(0.2 + 1e-8 * rows * columns, table_mb=1e-6 * rows * columns)
+    count = Part(4e-9 * rows * tables + 1e-7 * cells + 2e-5 * tables, 2e-5 * cells + 1e-3 * tables)
+    if not plan.listed and plan.blocks is None:  # streamed: what is encoded is counted at once
+        encode = Part(0.1 + 1e-4 * columns)
+        count = Part(*counting_plan.estimate(plan.domain.sizes, plan.cliques, rows, encode=codes.nanoseconds(plan.domain)))
     return {
-        "encode": Part(0.2 + 1e-8 * rows * columns, table_mb=1e-6 * rows * columns),
-        "count": Part(4e-9 * rows * tables + 1e-7 * cells + 2e-5 * tables, 2e-5 * cells + 1e-3 * tables),
+        "encode": encode,
+        "count": count,
         "noise": Part(2e-7 * cells, 4e-5 * cells),
-        "store": Part(0.05 + 2e-7 * cells + 2e-6 * tables, 4e-5 * cells + 1e-3 * tables),
+        "store": Part(0.05 + 2e-7 * cells, 4e-5 * cells),
     }
 
 
@@ -186,10 +191,9 @@ def drawing(plan: Plan, rows: int) -> dict[str, Part]:
     sizes = plan.domain.sizes
     seconds, megabytes = method.forecast(sizes, 0, plan.options)
     more_seconds, more_megabytes = method.forecast(sizes, rows, plan.options)
-    read = 2e-7 * plan.cells + 5e-6 * len(plan.cliques)
     return {
-        "fit": Part(read + seconds, megabytes + 4e-5 * plan.cells),
-        "sample and write": Part(0.05 + more_seconds - seconds, more_megabytes),
+        "fit": Part(2e-7 * plan.cells + seconds, megabytes + 4e-5 * plan.cells),
+        "sampling and writing": Part(more_seconds - seconds, more_megabytes),
     }
 
 
