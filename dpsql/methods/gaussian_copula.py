@@ -65,7 +65,7 @@ _PLAIN = 3.0
 """How much further the noise is pushed back where no calibration follows that could make up for it."""
 
 _FEWEST_FACTORS, _MOST_FACTORS = 8, 64
-_COMMON = 1.5
+_COMMON = 1.1
 """Latent factors that calibration works with: as many as eigenvalues above this, within bounds. A factor too many costs
 accuracy, for its loadings follow the random gradient; beyond 64 nothing was gained on any table."""
 
