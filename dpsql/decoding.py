@@ -184,6 +184,7 @@ def rows_sql(domain: Domain, path: Path) -> str:
 
     Examples
     --------
+    >>> from dpsql.domain import Attribute
     >>> rows_sql(Domain((Attribute("a", "HUGEINT", "numeric", edges=(0.0, 9.0)),)), Path("s.parquet"))
     'SELECT CAST("a" AS HUGEINT) AS "a" FROM read_parquet(\'s.parquet\')'
     """
@@ -200,6 +201,7 @@ def one_hot_names(domain: Domain) -> list[str]:
 
     Examples
     --------
+    >>> from dpsql.domain import Attribute
     >>> one_hot_names(Domain((Attribute("a", "VARCHAR", "categorical", categories=("x", "X")),)))
     ['a=x', 'a=X (2)', 'a=NULL']
     """

@@ -41,22 +41,24 @@ def run(cursor: duckdb.DuckDBPyConnection, statement: str) -> None:
     after every 2,048 rows.
     """
     failed: list[BaseException] = []
+    ended = threading.Event()  # a join that Ctrl-C interrupts takes the thread for ended (Python before 3.13)
 
     def work() -> None:
         try:
             cursor.execute(statement)
         except BaseException as error:  # noqa: BLE001 -- raised again in the calling thread
             failed.append(error)
+        finally:
+            ended.set()
 
-    worker = threading.Thread(target=work, name="dpsql-write", daemon=True)
-    worker.start()
+    threading.Thread(target=work, name="dpsql-write", daemon=True).start()
     try:
-        while worker.is_alive():
-            worker.join(_LOOK_EVERY)
+        while not ended.wait(_LOOK_EVERY):
+            pass
     except BaseException:
-        while worker.is_alive():
+        while not ended.is_set():
             cursor.interrupt()
-            worker.join(_LOOK_EVERY)
+            ended.wait(_LOOK_EVERY)
         raise
     if failed:
         raise failed[0]

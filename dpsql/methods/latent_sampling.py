@@ -294,7 +294,7 @@ def draw_cost(sizes: Sequence[int], rows: int, rank: int, output: str = "decoded
     Examples
     --------
     >>> [round(draw_cost([2] * m, 5_240_260, 64)[0]) for m in (1000, 2000)], round(draw_cost([14] * 14, 32_561, 64)[0], 1)
-    ([112, 225], 0.2)
+    ([114, 227], 0.2)
     """
     hot = output == "one_hot"
     binary = sum(1 for size in sizes if size == 2) if not hot else sum(sizes)

@@ -29,7 +29,7 @@ def test_a_table_holds_what_a_file_would(con, charges, monkeypatch, more, method
     monkeypatch.setattr(decoding, "_ROW_GROUP", 1000)  # several frames and statements
     call = f"FROM dp_synthesize('people', method := '{method}', epsilon := 1.0, rows := 21_000, seed := 5{more}"
     answer = rows_of(con, f"{call}, into_table := 'made')")
-    assert [(name, rows) for name, rows, _ in answer] == [('"memory"."main"."made"', 21_000)]
+    assert [(name, rows) for name, rows, _ in answer] == [('"people"."main"."made"', 21_000)]
     file = rows_of(con, f"{call})")
     assert len(file) == 21_000
     assert rows_of(con, "FROM made") == file
