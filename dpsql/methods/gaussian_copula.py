@@ -42,7 +42,7 @@ from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
 from dpsql.methods.blas import one_blas_thread
 from dpsql.methods.flat_tables import AllCliques
 from dpsql.methods.latent_fit import Float32, FreeColumns, Schedule, calibrate, targets
-from dpsql.methods.latent_sampling import sample_codes, sample_thresholded
+from dpsql.methods.latent_sampling import forecast_draw, sample_codes, sample_thresholded
 from dpsql.nearest_correlation import lift_spectrum, nearest_correlation
 from dpsql.parallel import Workers
 
@@ -228,7 +228,7 @@ class GaussianCopula:
         Post-processing of public sizes.
         """
         fit_seconds, fit_megabytes = fit_forecast(sizes, {**self.options, **options})
-        draw_seconds, draw_megabytes = draw_forecast(sizes, rows)
+        draw_seconds, draw_megabytes = forecast_draw(sizes, rows, {**self.options, **options}["output"])
         return fit_seconds + draw_seconds, max(fit_megabytes, draw_megabytes)
 
     def total(self, model: CopulaModel) -> int:
@@ -345,12 +345,6 @@ def fit_forecast(sizes: Sequence[int], chosen: Mapping[str, Any]) -> tuple[float
     step = schedule.draws * free * (1.9e-11 * free + 6e-9)
     seconds = 0.3 + 3e-6 * tables + 1.2e-6 * cells + 1.7e-9 * free**3 + steps * step
     return seconds, 40.0 + 1e-6 * (45.0 * cells + 90.0 * free**2 + 12.0 * schedule.draws * free)
-
-
-def draw_forecast(sizes: Sequence[int], rows: int) -> tuple[float, float]:
-    """Return roughly the seconds and megabytes of drawing decoded rows."""
-    columns = sum(sizes)
-    return rows * (4e-8 * columns + 3e-7 * len(sizes)), 200.0 + 1e-6 * 12_000.0 * columns
 
 
 def _check_request(model: CopulaModel, rows: int, output: str) -> None:

@@ -31,7 +31,7 @@ from dpsql.methods.blas import one_blas_thread
 from dpsql.methods.coarse import ordered, shape
 from dpsql.methods.flat_tables import AllCliques
 from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pull_strength
-from dpsql.methods.mixture_rows import mixture_rows, sweeps
+from dpsql.methods.mixture_rows import forecast_draw, mixture_rows
 from dpsql.methods.mixture_targets import Targets, targets
 
 _RESTARTS, _THREADS = 8, 2
@@ -177,8 +177,8 @@ class LatentClass:
         classes, steps, restarts = _schedule(sizes, 1000.0, chosen)
         step = 4e-11 * columns**2 * classes + 8e-9 * columns**2 + 1.5e-8 * columns * classes
         fit = steps * -(-restarts // _THREADS) * step
-        draw = rows * m * 3e-7 + rows * sweeps(rows, m) * m**2 * 1.2e-8
-        return fit + draw, 1e-6 * (80.0 * columns**2 + 60.0 * columns * classes) + 1e-6 * min(rows, 1 << 16) * m * 100
+        draw, drawn = forecast_draw(sizes, rows)
+        return fit + draw, max(1e-6 * (80.0 * columns**2 + 60.0 * columns * classes), drawn)
 
     def sample(self, model: LatentClassModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
         """Yield blocks of rows.
