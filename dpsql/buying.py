@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql import arguments, forecast, interruption, measuring, methods, release
+from dpsql import arguments, costs, interruption, measuring, methods, release
 from dpsql.books import Books
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError, first_line
 from dpsql.ledger import Ledger, Purchase
@@ -71,10 +71,10 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
             release.check_store(context.cursor, store)
         if purchase is None:
             wanted = request(context, protected, operation, given)
-            forecast.check_memory(wanted.plan, _rows(given))
+            costs.check_memory(wanted.plan, _rows(given))
             purchase = _charge(context, protected, store, identifier_, wanted)
         if purchase.status == "charged":
-            progress.expect(forecast.stage_seconds(Plan.from_json(purchase.plan), _rows(given)))
+            progress.expect(costs.stage_seconds(Plan.from_json(purchase.plan), _rows(given)))
         path = release.path_of(store, identifier_, purchase.charge["hash"])
         if purchase.status == "charged":
             purchase = measure(context, protected, purchase, path, progress)

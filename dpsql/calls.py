@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql import arguments, buying, custodian, drawing, forecast, interruption, release, reports
+from dpsql import arguments, buying, costs, custodian, drawing, forecast, interruption, release, reports
 from dpsql.declare import MAX_VALUES
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, ReleaseError
 from dpsql.progress import Progress
@@ -87,7 +87,7 @@ def synthesize(context: Context, given: Mapping[str, Any]) -> str:
         drawing.check_target(context, arguments.text(given, "into"))
     with Progress("dp_synthesize", show=context.progress) as progress:
         bought = buying.buy(context, "synthesize", given, progress)
-        progress.expect(forecast.stage_seconds(bought.plan, rows))
+        progress.expect(costs.stage_seconds(bought.plan, rows))
         if target is None:
             answer = drawing.relation(bought, drawing.rows(context, bought, rows, seed, progress))
         else:
@@ -104,7 +104,7 @@ def sample(context: Context, given: Mapping[str, Any]) -> str:
     rows, seed = _draw(given)
     bought = drawing.find(context, arguments.text(given, "release"))
     with Progress("dp_sample", show=context.progress) as progress:
-        progress.expect(forecast.stage_seconds(bought.plan, rows))
+        progress.expect(costs.stage_seconds(bought.plan, rows))
         return drawing.relation(bought, drawing.rows(context, bought, rows, seed, progress))
 
 

@@ -173,7 +173,7 @@ class LatentClass:
         public sizes.
         """
         chosen = {**self.options, **options}
-        columns, m = sum(sizes), len(sizes)
+        columns = sum(sizes)
         classes, steps, restarts = _schedule(sizes, 1000.0, chosen)
         step = 4e-11 * columns**2 * classes + 8e-9 * columns**2 + 1.5e-8 * columns * classes
         fit = steps * -(-restarts // _THREADS) * step
