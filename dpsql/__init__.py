@@ -36,7 +36,8 @@ from dpsql.errors import (  # noqa: E402
     ReleaseError,
     UnsupportedQuery,
 )
-from dpsql.udfs import load  # noqa: E402
+from dpsql.interruption import Interrupted  # noqa: E402
+from dpsql.udfs import interrupt, load  # noqa: E402
 
 __all__ = [
     "ArgumentError",
@@ -45,6 +46,7 @@ __all__ = [
     "Combined",
     "DomainError",
     "DpsqlError",
+    "Interrupted",
     "LedgerError",
     "NotProtected",
     "ReleaseError",
@@ -58,6 +60,7 @@ __all__ = [
     "export_release",
     "histogram",
     "import_release",
+    "interrupt",
     "ledger",
     "load",
     "marginals",

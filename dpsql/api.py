@@ -19,8 +19,9 @@ def _run(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.Duck
         instance = instance_of(con)
     if instance is None:  # pragma: no cover -- load has just registered it
         raise DpsqlError("dpsql could not be loaded on this connection")
-    ((database, schema),) = con.execute("SELECT current_database(), current_schema()").fetchall()
-    return con.sql(f"FROM {calls.run(instance, name, given, database=database, schema=schema)}")
+    asked = "SELECT current_database(), current_schema(), getvariable('dpsql_progress')::VARCHAR"
+    ((database, schema, shown),) = con.execute(asked).fetchall()
+    return con.sql(f"FROM {calls.run(instance, name, given, database=database, schema=schema, progress=shown)}")
 
 
 def protect(

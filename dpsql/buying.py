@@ -16,9 +16,10 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql import arguments, measuring, methods, release
+from dpsql import arguments, costs, interruption, measuring, methods, release
+from dpsql.books import Books
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError, first_line
-from dpsql.ledger import Purchase
+from dpsql.ledger import Ledger, Purchase
 from dpsql.planning import Request, canonical_parameters, release_name, request, spelled, total_is_public
 from dpsql.progress import Progress
 from dpsql.protected import ProtectedSource, resolve
@@ -60,6 +61,7 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
     protected = resolve(context, arguments.text(given, "source"))
     given = spelled(protected, given)
     identifier_ = release.release_id(protected.key, operation, protected.query, release_name(given))
+    interruption.about(lambda: _interrupted(context, protected, identifier_))
     with context.instance.lock(identifier_):
         store = context.store(protected.books.database)
         purchase = protected.ledger.purchase(identifier_)
@@ -68,13 +70,36 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
         if purchase is None or purchase.status == "charged":
             release.check_store(context.cursor, store)
         if purchase is None:
-            purchase = _charge(context, protected, store, identifier_, request(context, protected, operation, given))
+            wanted = request(context, protected, operation, given)
+            costs.check_memory(wanted.plan, _rows(given))
+            purchase = _charge(context, protected, store, identifier_, wanted)
+        if purchase.status == "charged":
+            progress.expect(costs.stage_seconds(Plan.from_json(purchase.plan), _rows(given)))
         path = release.path_of(store, identifier_, purchase.charge["hash"])
         if purchase.status == "charged":
             purchase = measure(context, protected, purchase, path, progress)
         if not path.is_file():
             release.publish(release.draft_of(path, str(purchase.contents)), path)
         return release.read(context.cursor, path, purchase.contents)
+
+
+def _rows(given: Mapping[str, Any]) -> int | None:
+    """Return the number of synthetic rows that a call asks for: all that is publicly known of the number of rows."""
+    return arguments.integer(given, "rows", 0, 10**12)
+
+
+def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str:
+    """Return what to know after an interruption: the books are asked on a new cursor, whatever the call's own was doing."""
+    cursor = context.instance.cursor()
+    try:
+        purchase = Ledger(Books(cursor, protected.books.database), protected.key, context.user).purchase(name)
+    finally:
+        cursor.close()
+    if purchase is None:
+        return "interrupted before anything was charged"
+    if purchase.status == "charged":
+        return f"interrupted; release {name!r} is charged and not finished: the same call finishes it without another charge"
+    return f"interrupted; release {name!r} is bought: the same call goes on from it without another charge"
 
 
 def check_same(protected: ProtectedSource, purchase: Purchase, operation: str, given: Mapping[str, Any]) -> None:

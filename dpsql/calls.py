@@ -9,35 +9,36 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 
-from dpsql import arguments, buying, custodian, drawing, forecast, release, reports
+from dpsql import arguments, buying, costs, custodian, drawing, forecast, interruption, release, reports
 from dpsql.declare import MAX_VALUES
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, ReleaseError
 from dpsql.progress import Progress
-from dpsql.relation import inline, parquet
+from dpsql.progress_bar import switch
+from dpsql.relation import identifier, inline, parquet
 from dpsql.session import Context, Instance, open_context
-
-STAGES = 7  # encode, count, noise, store, fit, sample and write, and the table of `into`
+from dpsql.writing import parquet_files
 
 
 def marginals(context: Context, given: Mapping[str, Any]) -> str:
     """Return noisy contingency tables, buying them at the first call."""
-    with Progress("dp_marginals", STAGES) as progress:
+    with Progress("dp_marginals", show=context.progress) as progress:
         bought = buying.buy(context, "marginals", given, progress)
-        return f"(SELECT columns, values, n FROM {parquet(drawing.cells(context, bought))})"  # noqa: S608
+        return f"(SELECT columns, values, n FROM {parquet_files(drawing.cells(context, bought))})"  # noqa: S608
 
 
 def aggregates(context: Context, given: Mapping[str, Any]) -> str:
     """Return the reported counts of tuples, buying them at the first call."""
-    with Progress("dp_aggregates", STAGES) as progress:
+    with Progress("dp_aggregates", show=context.progress) as progress:
         bought = buying.buy(context, "aggregates", given, progress)
-        return f"(SELECT columns, values, n FROM {parquet(drawing.reported(context, bought))})"  # noqa: S608
+        return f"(SELECT columns, values, n FROM {parquet_files(drawing.reported(context, bought))})"  # noqa: S608
 
 
 def histogram(context: Context, given: Mapping[str, Any]) -> str:
     """Return the released values of one column and their noisy counts, buying them at the first call."""
-    with Progress("dp_histogram", STAGES) as progress:
+    with Progress("dp_histogram", show=context.progress) as progress:
         bought = buying.buy(context, "histogram", _as_open(given), progress)
         return f"(SELECT value, n FROM {parquet(bought.path)} ORDER BY n DESC, value)"  # noqa: S608
 
@@ -50,7 +51,7 @@ def declare(context: Context, given: Mapping[str, Any]) -> str:
             raise ArgumentError(named[0], given[named[0]], "a declaration costs nothing; it belongs to discover := true")
         return custodian.declare(context, given)
     custodian.check_discoverable(context, given)
-    with Progress("dp_declare", STAGES) as progress:
+    with Progress("dp_declare", show=context.progress) as progress:
         bought = buying.buy(context, "discover", _as_open(given), progress)
     released = bought.statistics(context.cursor)
     most = sorted(np.argsort(-released.blocks[0], kind="stable")[:MAX_VALUES].tolist())
@@ -79,25 +80,31 @@ def _as_open(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def synthesize(context: Context, given: Mapping[str, Any]) -> str:
-    """Return synthetic rows, buying the release at the first call."""
+    """Return synthetic rows, or where they were put (``into``), buying the release at the first call."""
     rows, seed = _draw(given)
     target = given.get("into")
     if target is not None:
         drawing.check_target(context, arguments.text(given, "into"))
-    with Progress("dp_synthesize", STAGES) as progress:
+    with Progress("dp_synthesize", show=context.progress) as progress:
         bought = buying.buy(context, "synthesize", given, progress)
-        path = drawing.rows(context, bought, rows, seed, progress)
-        if target is not None:
-            drawing.into(context, path, bought, target)
+        progress.expect(costs.stage_seconds(bought.plan, rows))
+        if target is None:
+            answer = drawing.relation(bought, drawing.rows(context, bought, rows, seed, progress))
+        else:
+            # The statement that calls cannot see the table yet: it began before the table was there.
+            made = drawing.into(context, bought, rows, seed, target, progress)
+            columns = {"table_name": "VARCHAR", "rows": "BIGINT", "release": "VARCHAR"}
+            answer = inline(columns, [(identifier(*drawing.table_name(context, target)), made, bought.identifier)])
     context.instance.last_seconds, context.instance.last_peak_mb = dict(progress.seconds), dict(progress.peak_mb)
-    return drawing.relation(bought, path)
+    return answer
 
 
 def sample(context: Context, given: Mapping[str, Any]) -> str:
     """Return other rows of a stored release."""
     rows, seed = _draw(given)
     bought = drawing.find(context, arguments.text(given, "release"))
-    with Progress("dp_sample", STAGES) as progress:
+    with Progress("dp_sample", show=context.progress) as progress:
+        progress.expect(costs.stage_seconds(bought.plan, rows))
         return drawing.relation(bought, drawing.rows(context, bought, rows, seed, progress))
 
 
@@ -165,11 +172,29 @@ CALLS: dict[str, Callable[[Context, Mapping[str, Any]], str]] = {
 }
 
 
-def run(instance: Instance, name: str, given: Mapping[str, Any], *, database: str, schema: str) -> str:
-    """Run a call and return the text of the relation that answers it."""
+def run(instance: Instance, name: str, given: Mapping[str, Any], *, database: str, schema: str, progress: object = None) -> str:
+    """Run a call and return the text of the relation that answers it.
+
+    Parameters
+    ----------
+    progress : object
+        What the session's variable ``dpsql_progress`` says, None where it is not set.
+
+    Raises
+    ------
+    Interrupted
+        Ctrl-C stopped it; a KeyboardInterrupt.
+    duckdb.InterruptException
+        `dpsql.interrupt` stopped it.
+    """
     if name not in CALLS:
         raise DpsqlError(
             f"dp_{name} is not known to this dpsql: the file's macros are newer; update dpsql, or call dpsql.load(con) again"
         )
-    with open_context(instance, database, schema) as context:
-        return CALLS[name](context, given)
+    with open_context(instance, database, schema, switch(progress)) as context:
+        running = interruption.Running(context.cursor)
+        try:
+            with instance.listed(running), interruption.call(running):
+                return CALLS[name](context, given)
+        except interruption.Stopped as stopped:
+            raise duckdb.InterruptException(str(stopped)) from None

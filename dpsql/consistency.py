@@ -4,24 +4,32 @@ Noisy tables disagree: cells are negative, totals differ, the one-way table of a
 two-way tables. Every one of these contradictions is information about the noise. What comes out here has one total,
 no negative cell, and two-way tables whose sums are the one-way tables.
 
+There may be millions of tables. All tables of one shape are worked on together, in chunks of bounded memory.
+
 Privacy: post-processing throughout; the inputs are released statistics, public sizes and public noise scales.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsql import progress
 from dpsql.errors import ArgumentError
+from dpsql.margins import fit_margins, fit_margins_linearly, shrink_to_independence, simplex_projection
+from dpsql.pair_tables import Pairs, PairTables, PairValues, cell_by_cell, empty_stack
 
 if TYPE_CHECKING:  # dpsql.methods imports this module
-    from dpsql.methods.base import Clique, Statistics
+    from dpsql.methods.base import Statistics
+    from dpsql.methods.flat_tables import FlatTables
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 ADJUSTMENTS = ("least_squares", "none")
 SHRINKAGES = ("empirical_bayes", "none")
@@ -29,12 +37,8 @@ SHRINKAGES = ("empirical_bayes", "none")
 _SMALLEST_VARIANCE = 1e-6
 """Stands for the variance of a table without noise, so that precisions stay finite."""
 
-_FITTING_ROUNDS = 100
-_FITTING_TOLERANCE = 1e-9
-_NEGLIGIBLE = 1e-7
-"""A share of the rows far below one row of any table that fits in memory."""
-
-_PRIOR_SCALES = np.logspace(-6.0, 6.0, 73)
+_CHUNK = 1 << 17
+"""Cells of tables that are worked on together; a larger table is a chunk of its own."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +53,35 @@ class ConsistentTables:
         Number of rows: the public one, or an estimate; at least 0.
     one_way : tuple of ndarray
         Shares of each attribute's codes; non-negative, sum 1.
-    two_way : mapping from (i, j), i < j, to ndarray of shape (c_i, c_j)
-        Non-negative shares; sums are the one-way tables. Only pairs that were measured (within some table).
-    unbiased : mapping like two_way
+    two_way : PairTables, a mapping from (i, j), i < j, to ndarray of shape (c_i, c_j)
+        Non-negative shares; sums are the one-way tables. Only pairs that were measured (within some table). `by_shape`
+        gives all tables of a shape in one array.
+    unbiased : PairTables like two_way
         Least squares estimates before anything was shrunk or clipped: cells may be negative, sums are the one-way
         tables. A model that is fitted to them does its own smoothing.
-    deviation : mapping from (i, j) to float
+    deviation : PairValues, a mapping from (i, j) to float
         Standard deviation of the noise of one cell of `unbiased`, as a share.
     """
 
     sizes: tuple[int, ...]
     total: float
     one_way: tuple[FloatArray, ...]
-    two_way: Mapping[Clique, FloatArray]
-    unbiased: Mapping[Clique, FloatArray]
-    deviation: Mapping[Clique, float]
+    two_way: PairTables
+    unbiased: PairTables
+    deviation: PairValues
+
+    def margins(self, pairs: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Return the one-way shares of both attributes of pairs whose tables have one shape.
+
+        Parameters
+        ----------
+        pairs : array_like of int, shape (T, 2)
+
+        Returns
+        -------
+        ndarrays, shapes (T, c_i) and (T, c_j)
+        """
+        return _margins(np.concatenate(self.one_way), self.sizes, np.asarray(pairs, np.int64).reshape(-1, 2))
 
 
 def noise_variance(scale: float, mechanism: str) -> float:
@@ -101,51 +119,6 @@ def noise_variance(scale: float, mechanism: str) -> float:
     return float(scale) ** 2 * (2.0 if mechanism == "laplace" else 1.0)
 
 
-def simplex_projection(values: npt.ArrayLike, total: float = 1.0) -> FloatArray:
-    """Return the nearest point (least squares) with non-negative entries and the given sum.
-
-    Parameters
-    ----------
-    values : array_like, shape (c,)
-        Finite, c >= 1.
-    total : float
-        Sum of the result, > 0.
-
-    Returns
-    -------
-    ndarray, shape (c,)
-
-    Raises
-    ------
-    ArgumentError
-        If there is no entry, one is not finite, or the total is not positive.
-
-    Notes
-    -----
-    Privacy: none; post-processing.
-
-    References
-    ----------
-    Duchi et al. (2008), *Efficient Projections onto the l1-Ball*.
-
-    Examples
-    --------
-    >>> simplex_projection([0.7, 0.6, -0.5]).round(3)
-    array([0.55, 0.45, 0.  ])
-    """
-    given = np.asarray(values, float)
-    if given.ndim != 1 or given.size == 0 or not np.isfinite(given).all():
-        raise ArgumentError("values", given.shape, "a vector of at least one finite number")
-    if not total > 0.0:
-        raise ArgumentError("total", total, "a positive number")
-    falling = np.sort(given)[::-1]
-    cut = (np.cumsum(falling) - total) / np.arange(1, given.size + 1)
-    last = int(np.flatnonzero(falling > cut)[-1])
-    projected = np.maximum(given - cut[last], 0.0)
-    scaled: FloatArray = projected * (total / projected.sum())
-    return scaled
-
-
 def consistent_tables(
     statistics: Statistics, *, adjustment: str = "least_squares", shrinkage: str = "empirical_bayes"
 ) -> ConsistentTables:
@@ -180,216 +153,200 @@ def consistent_tables(
         raise ArgumentError("consistency", adjustment, f"one of {', '.join(map(repr, ADJUSTMENTS))}")
     if shrinkage not in SHRINKAGES:
         raise ArgumentError("shrinkage", shrinkage, f"one of {', '.join(map(repr, SHRINKAGES))}")
-    variances = _variances(statistics)
-    total = _total(statistics, variances)
-    rows = max(total, 1.0)
-    least_squares = adjustment == "least_squares"
-    counts = tuple(_one_way(statistics, variances, i, rows, least_squares) for i in range(len(statistics.sizes)))
-    two_way: dict[Clique, FloatArray] = {}
-    unbiased: dict[Clique, FloatArray] = {}
-    deviation: dict[Clique, float] = {}
-    for pair, (table, variance) in _pairs(statistics, variances).items():
-        a, b = counts[pair[0]], counts[pair[1]]
-        moved = fit_margins_linearly(table, a, b) if least_squares else table
-        unbiased[pair], deviation[pair] = moved / rows, variance**0.5 / rows
-        if shrinkage == "empirical_bayes":
-            moved = shrink_to_independence(moved, a, b, variance)
-        two_way[pair] = (fit_margins(moved, a, b) if least_squares else np.maximum(moved, 0.0)) / rows
-    shares = tuple(c / rows for c in counts)
-    return ConsistentTables(tuple(statistics.sizes), total, shares, two_way, unbiased, deviation)
+    with progress.stage("consistency"):
+        given = _given(statistics)
+        total, weighted, precisions = _sums(given)
+        total = float(max(statistics.total, 0)) if statistics.total is not None else total
+        rows = max(total, 1.0)
+        least_squares = adjustment == "least_squares"
+        counts = _one_way(given, weighted, precisions, rows, least_squares)
+        unbiased, variance = _pairs(given)
+        two_way = [_empty_like(stack) for stack in unbiased.stacks]
+        for done, (members, here) in _chunks(unbiased.index, unbiased.stacks):
+            stack = unbiased.stacks[here[0]][here[1]]
+            a, b = _margins(counts, given.sizes, unbiased.pairs[members])
+            moved = fit_margins_linearly(stack, a, b) if least_squares else stack
+            shrunk = shrink_to_independence(moved, a, b, variance[members]) if shrinkage == "empirical_bayes" else moved
+            fitted = fit_margins(shrunk, a, b) if least_squares else np.maximum(shrunk, 0.0)
+            np.divide(fitted, rows, out=two_way[here[0]][here[1]])
+            np.divide(moved, rows, out=stack)
+            progress.advance(0.3 + 0.7 * done)
+        shares = tuple(np.split(counts / rows, np.cumsum(given.sizes)[:-1])) if given.sizes else ()
+        deviation = PairValues(unbiased.index, np.sqrt(variance) / rows)
+        return ConsistentTables(given.sizes, total, shares, PairTables(unbiased.index, two_way), unbiased, deviation)
 
 
-def _variances(statistics: Statistics) -> dict[Clique, float]:
-    """Variance of one cell of each table; refuse tables whose shape is not the domain's."""
-    variances = {}
-    for clique, table in statistics.tables.items():
-        expected = tuple(statistics.sizes[i] for i in clique)
-        if np.shape(table) != expected:
-            raise ArgumentError(f"tables[{clique}]", np.shape(table), f"an array of shape {expected}")
-        variance = noise_variance(statistics.scales[clique], statistics.mechanism)
-        variances[clique] = max(variance, _SMALLEST_VARIANCE)
-    return variances
+@dataclass(frozen=True)
+class _Given:
+    """Tables in one array, the variance of one cell of each, and the tables of every shape: places, cliques (T, k), shape."""
+
+    sizes: tuple[int, ...]
+    tables: FlatTables
+    variances: FloatArray
+    groups: list[tuple[IntArray, IntArray, tuple[int, ...]]]
+
+    @property
+    def starts(self) -> IntArray:
+        """Position of each attribute's first code among all codes."""
+        return (np.cumsum(self.sizes) - self.sizes).astype(np.int64)
+
+    def chunks(self) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
+        """Yield places, cliques (n, k) and counts (n, *shape) of a few tables of one shape at a time."""
+        done, whole = 0, max(self.tables.flat.size, 1)
+        for places, cliques, shape in self.groups:
+            cells = int(np.prod(shape, dtype=np.int64))
+            for part in _slices(len(places), cells):
+                counts = self.tables.stack(places[part], shape)
+                done += counts.size
+                progress.advance(0.15 * done / whole)
+                small = len(shape) == 2 and cell_by_cell((shape[0], shape[1]))
+                ordered = np.ascontiguousarray(np.moveaxis(counts, 0, -1), dtype=np.float64) if small else counts.astype(np.float64)
+                yield places[part], cliques[part], np.moveaxis(ordered, -1, 0) if small else ordered
 
 
-def _total(statistics: Statistics, variances: Mapping[Clique, float]) -> float:
-    """Return the public number of rows, or the precision-weighted mean of the tables' sums, at least 0."""
-    if statistics.total is not None:
-        return float(max(statistics.total, 0))
-    sums = precisions = 0.0
-    for clique, table in statistics.tables.items():
-        precision = 1.0 / (variances[clique] * np.size(table))
-        sums += precision * float(np.sum(table, dtype=np.float64))
-        precisions += precision
-    return max(sums / precisions, 0.0) if precisions else 0.0
+def _given(statistics: Statistics) -> _Given:
+    """Lay the tables out in one array; refuse tables whose shape is not the domain's."""
+    from dpsql.methods.flat_tables import FlatScales, FlatTables
+
+    sizes, tables, scales = tuple(statistics.sizes), statistics.tables, statistics.scales
+    if not isinstance(tables, FlatTables) or tables.sizes != sizes:
+        for clique, table in tables.items():
+            expected = tuple(sizes[i] for i in clique)
+            if np.shape(table) != expected:
+                raise ArgumentError(f"tables[{clique}]", np.shape(table), f"an array of shape {expected}")
+        flat: Any = np.concatenate([np.zeros(0, np.int64), *(np.ravel(table) for table in tables.values())])
+        tables = FlatTables(sizes, tuple(tables), flat)
+    if isinstance(scales, FlatScales) and (scales.cliques is tables.cliques or scales.cliques == tables.cliques):
+        numbers = scales.numbers
+    else:
+        numbers = np.asarray([scales[clique] for clique in tables.cliques], dtype=np.float64)
+    distinct, which = np.unique(numbers, return_inverse=True)
+    variances = np.asarray([max(noise_variance(scale, statistics.mechanism), _SMALLEST_VARIANCE) for scale in distinct.tolist()])
+    return _Given(sizes, tables, variances[which], list(tables.by_shape()))
 
 
-def _one_way(
-    statistics: Statistics, variances: Mapping[Clique, float], i: int, rows: float, least_squares: bool
-) -> FloatArray:
-    """Estimate the counts of attribute i's codes: all tables' sums by precision, then the simplex of `rows`."""
-    size = statistics.sizes[i]
-    covering = [c for c in statistics.tables if i in c]
-    if not least_squares and (i,) in statistics.tables:
-        clipped: FloatArray = np.clip(np.asarray(statistics.tables[(i,)], float), 0.0, rows)
-        return clipped
-    if not covering:
-        return np.full(size, rows / size)
-    weighted, precisions = np.zeros(size), 0.0
-    for clique in covering:
-        table = np.asarray(statistics.tables[clique], float)
-        others = tuple(axis for axis, attribute in enumerate(clique) if attribute != i)
-        precision = 1.0 / (variances[clique] * (table.size // size))
-        weighted += precision * table.sum(axis=others)
-        precisions += precision
-    estimate = weighted / precisions
-    return simplex_projection(estimate + (rows - estimate.sum()) / size, rows)
+def _slices(tables: int, cells: int) -> Iterator[slice]:
+    step = max(_CHUNK // max(cells, 1), 1)
+    for start in range(0, tables, step):
+        yield slice(start, min(start + step, tables))
 
 
-def _pairs(statistics: Statistics, variances: Mapping[Clique, float]) -> dict[Clique, tuple[FloatArray, float]]:
-    """Return two-way tables, the precision-weighted mean of all tables that contain the pair, and their variance."""
-    sums: dict[Clique, FloatArray] = {}
-    precisions: dict[Clique, float] = {}
-    for clique, table in statistics.tables.items():
-        counts = np.asarray(table, float)
-        for first in range(len(clique)):
-            for second in range(first + 1, len(clique)):
-                pair = (clique[first], clique[second])
-                others = tuple(axis for axis in range(len(clique)) if axis not in (first, second))
-                collapsed = counts.sum(axis=others)
-                precision = collapsed.size / (variances[clique] * counts.size)
-                sums[pair] = sums.get(pair, np.zeros_like(collapsed)) + precision * collapsed
-                precisions[pair] = precisions.get(pair, 0.0) + precision
-    return {pair: (sums[pair] / precisions[pair], 1.0 / precisions[pair]) for pair in sorted(sums)}
-
-
-def fit_margins_linearly(table: npt.ArrayLike, rows: npt.ArrayLike, columns: npt.ArrayLike) -> FloatArray:
-    """Return the nearest table (least squares) with the given row and column sums; cells may be negative.
-
-    Parameters
-    ----------
-    table : array_like, shape (c_i, c_j)
-    rows, columns : array_like, shapes (c_i,) and (c_j,)
-        With equal sums.
+def _sums(given: _Given) -> tuple[float, FloatArray, FloatArray]:
+    """Sum up what all tables say, weighted by precision.
 
     Returns
     -------
-    ndarray, shape (c_i, c_j)
-
-    Notes
-    -----
-    Privacy: none; post-processing.
-
-    Examples
-    --------
-    >>> fit_margins_linearly([[4.0, 1.0], [0.0, 3.0]], [6.0, 4.0], [5.0, 5.0])
-    array([[4.5, 1.5],
-           [0.5, 3.5]])
+    total : float
+        Precision-weighted mean of the tables' sums, at least 0.
+    weighted : ndarray, shape (D,)
+        Precision times counts of each code, summed over all tables with its attribute.
+    precisions : ndarray, shape (m,)
+        Sum of those precisions.
     """
-    given = np.asarray(table, float)
-    missing_rows = np.asarray(rows, float) - given.sum(1)
-    missing_columns = np.asarray(columns, float) - given.sum(0)
-    height, width = given.shape
-    shared = missing_rows.sum() / (height * width)
-    moved: FloatArray = given + missing_rows[:, None] / width + missing_columns[None, :] / height - shared
-    return moved
+    m, codes, starts = len(given.sizes), sum(given.sizes), given.starts
+    weighted, precisions = np.zeros(codes), np.zeros(m)
+    sums = weights = 0.0
+    for places, cliques, counts in given.chunks():
+        axes, cells = tuple(range(1, counts.ndim)), counts[0].size
+        weight = 1.0 / (given.variances[places] * cells)
+        sums += float(weight @ counts.sum(axis=axes))
+        weights += float(weight.sum())
+        for axis in axes:
+            summed, size = counts.sum(axis=tuple(other for other in axes if other != axis)), counts.shape[axis]
+            precision = weight * size
+            code = starts[cliques[:, axis - 1]][:, None] + np.arange(size)
+            weighted += np.bincount(code.ravel(), (precision[:, None] * summed).ravel(), codes)
+            precisions += np.bincount(cliques[:, axis - 1], precision, m)
+    return max(sums / weights, 0.0) if weights else 0.0, weighted, precisions
 
 
-def shrink_to_independence(
-    table: npt.ArrayLike, rows: npt.ArrayLike, columns: npt.ArrayLike, variance: float
-) -> FloatArray:
-    """Shrink a two-way table's deviations from independence by as much as they look like noise.
-
-    Cell (a, b) deviates from e_ab = rows_a columns_b / n by a normal with variance t e_ab before noise: rare cells can
-    deviate but little. The t of the table maximises the likelihood of what was observed, and each deviation is
-    multiplied by t e_ab / (t e_ab + variance). Nothing is tuned: a table of noise gives t near 0, an exact one t
-    large.
-
-    Parameters
-    ----------
-    table : array_like, shape (c_i, c_j)
-        Counts with the given sums, noisy.
-    rows, columns : array_like
-        Non-negative counts with equal, positive sums.
-    variance : float
-        Of one cell's noise, > 0.
-
-    Returns
-    -------
-    ndarray, shape (c_i, c_j)
-        Same sums up to the shrinkage's own unevenness; cells may be negative.
-
-    Notes
-    -----
-    Privacy: none; post-processing: the noise's variance is public.
-
-    References
-    ----------
-    Robbins (1956), empirical Bayes; James & Stein (1961).
-    """
-    given, a, b = np.asarray(table, float), np.asarray(rows, float), np.asarray(columns, float)
-    independent = np.outer(a, b) / a.sum()
-    deviation = given - independent
-    height, width = given.shape
-    # What fitting the sums has taken out of the noise of a cell.
-    noise = variance * max(1.0 - 1.0 / height, 0.25) * max(1.0 - 1.0 / width, 0.25)
-    prior = independent / max(float(independent.max()), np.finfo(float).tiny)
-    observed = deviation * deviation / noise
-    losses = []
-    for scale in _PRIOR_SCALES:  # one at a time: the table may have millions of cells
-        spread = scale * prior + 1.0
-        losses.append(float((np.log(spread) + observed / spread).sum()))
-    scaled = _PRIOR_SCALES[int(np.argmin(losses))] * prior
-    shrunk: FloatArray = independent + deviation * (scaled / (scaled + 1.0))
-    return shrunk
+def _one_way(given: _Given, weighted: FloatArray, precisions: FloatArray, rows: float, least_squares: bool) -> FloatArray:
+    """Estimate the counts of all codes, shape (D,): tables' sums by precision, then the simplex of `rows` for each attribute."""
+    found = np.empty(sum(given.sizes))
+    alone = {}
+    if not least_squares:
+        alone = {i: place for places, cliques, shape in given.groups if len(shape) == 1
+                 for place, (i,) in zip(places.tolist(), cliques.tolist(), strict=True)}  # fmt: skip
+    for i, (start, size) in enumerate(zip(given.starts.tolist(), given.sizes, strict=True)):
+        codes = slice(start, start + size)
+        if i in alone:
+            first = given.tables.offsets[alone[i]]
+            found[codes] = np.clip(given.tables.flat[first : first + size].astype(np.float64), 0.0, rows)
+        elif precisions[i] == 0.0:
+            found[codes] = rows / size
+        else:
+            estimate = weighted[codes] / precisions[i]
+            found[codes] = simplex_projection(estimate + (rows - estimate.sum()) / size, rows)
+    return found
 
 
-def fit_margins(table: npt.ArrayLike, rows: npt.ArrayLike, columns: npt.ArrayLike) -> FloatArray:
-    """Return a non-negative table near the given one with the given row and column sums.
+def _pairs(given: _Given) -> tuple[PairTables, FloatArray]:
+    """Return two-way tables, the precision-weighted mean of all tables that contain the pair, and their variances."""
+    m, wide = len(given.sizes), [cliques for _, cliques, shape in given.groups if len(shape) > 1]
+    keys = [c[:, a] * m + c[:, b] for c in wide for a, b in itertools.combinations(range(c.shape[1]), 2)]
+    ordered = np.sort(np.concatenate([np.zeros(0, np.int64), *keys]))
+    distinct = ordered[np.diff(ordered, prepend=-1) > 0]
+    index = Pairs(given.sizes, np.stack(np.divmod(distinct, max(m, 1)), axis=1))
+    stacks = [empty_stack(members.size, shape) for members, shape in zip(index.members, index.shapes, strict=True)]
+    for stack in stacks:
+        stack[...] = 0.0
+    precisions = np.zeros(len(index))
+    for places, cliques, counts in given.chunks():
+        cells = counts[0].size
+        for a, b in itertools.combinations(range(cliques.shape[1]), 2):
+            others = tuple(axis for axis in range(1, counts.ndim) if axis not in (a + 1, b + 1))
+            collapsed = counts.sum(axis=others) if others else counts
+            precision = collapsed[0].size / (given.variances[places] * cells)
+            positions = index.positions(cliques[:, (a, b)])
+            precisions += np.bincount(positions, precision, len(index)) if others else 0.0
+            if not others:  # tables over distinct pairs
+                precisions[positions] += precision
+            collapsed = precision[:, None, None] * collapsed
+            _add(stacks[int(index.shape_of[positions[0]])], index.rank[positions], collapsed)
+    for members, stack in zip(index.members, stacks, strict=True):
+        stack /= precisions[members][:, None, None]
+    return PairTables(index, stacks), 1.0 / precisions
 
-    Projections on the sums and on the non-negative tables in turn lead close to their intersection; scaling rows and
-    columns in turn then makes it exact without leaving the non-negative tables.
 
-    Parameters
-    ----------
-    table : array_like, shape (c_i, c_j)
-        May have negative cells.
-    rows, columns : array_like
-        Non-negative, equal sums, positive.
+def _add(stack: FloatArray, rows: IntArray, tables: FloatArray) -> None:
+    """Add tables to those of a stack, some of them perhaps to the same."""
+    steps = np.diff(rows)
+    if (steps == 1).all():
+        stack[int(rows[0]) : int(rows[0]) + rows.size] += tables
+        return
+    order = np.argsort(rows, kind="stable")
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(rows[order]) > 0]))
+    stack[rows[order][starts]] += np.add.reduceat(tables[order], starts, axis=0) if starts.size < rows.size else tables[order]
 
-    Returns
-    -------
-    ndarray, shape (c_i, c_j)
-        Non-negative; column sums exact, row sums to about 1e-6 of the total.
 
-    Notes
-    -----
-    Privacy: none; post-processing.
+def _chunks(index: Pairs, stacks: Sequence[FloatArray]) -> Iterator[tuple[float, tuple[IntArray, tuple[int, slice]]]]:
+    """Yield the share of cells that are done with this chunk, its pairs' positions, and where its tables are: stack, slice."""
+    done, whole = 0, max(sum(stack.size for stack in stacks), 1)
+    for number, (members, stack) in enumerate(zip(index.members, stacks, strict=True)):
+        cells = stack[0].size
+        for part in _slices(len(stack), cells):
+            done += (part.stop - part.start) * cells
+            yield done / whole, (members[part], (number, part))
 
-    References
-    ----------
-    von Neumann's alternating projections; Deming & Stephan (1940), iterative proportional fitting.
 
-    Examples
-    --------
-    >>> fit_margins([[1.0, 1.0], [1.0, 1.0]], [3.0, 1.0], [2.0, 2.0])
-    array([[1.5, 1.5],
-           [0.5, 0.5]])
-    """
-    a, b = np.asarray(rows, float), np.asarray(columns, float)
-    total = float(a.sum())
-    fitted = np.maximum(np.asarray(table, float), 0.0)
-    for _ in range(_FITTING_ROUNDS):
-        fitted = fit_margins_linearly(fitted, a, b)
-        if float(fitted.min()) >= -_NEGLIGIBLE * total:
-            break
-        fitted = np.maximum(fitted, 0.0)
-    # A trace of independence keeps every sum reachable where zeros would forbid it.
-    fitted = np.maximum(fitted, 0.0) + _NEGLIGIBLE * np.outer(a, b) / total
-    tiny = np.finfo(float).tiny
-    for _ in range(_FITTING_ROUNDS):
-        fitted = fitted * (a / np.maximum(fitted.sum(1), tiny))[:, None]
-        fitted = fitted * (b / np.maximum(fitted.sum(0), tiny))[None, :]
-        if float(np.abs(fitted.sum(1) - a).max()) <= _FITTING_TOLERANCE * total:
-            break
-    balanced: FloatArray = fitted
-    return balanced
+def _empty_like(stack: FloatArray) -> FloatArray:
+    return empty_stack(len(stack), (stack.shape[1], stack.shape[2]))
+
+
+def _margins(counts: FloatArray, sizes: Sequence[int], pairs: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return the counts of the codes of both attributes, shapes (T, c_i) and (T, c_j), in the memory order of stacks of tables."""
+    starts = np.cumsum(sizes) - sizes
+    if not len(pairs):
+        return np.zeros((0, 0)), np.zeros((0, 0))
+    shape = (sizes[int(pairs[0, 0])], sizes[int(pairs[0, 1])])
+    if cell_by_cell(shape):
+        a, b = (counts[np.arange(size)[:, None] + starts[column]].T for size, column in zip(shape, pairs.T, strict=True))
+    else:
+        a, b = (counts[starts[column][:, None] + np.arange(size)] for size, column in zip(shape, pairs.T, strict=True))
+    return a, b
+
+
+__all__ = [
+    "ADJUSTMENTS", "SHRINKAGES", "ConsistentTables", "consistent_tables", "fit_margins", "fit_margins_linearly", "noise_variance",
+    "shrink_to_independence", "simplex_projection",
+]  # fmt: skip

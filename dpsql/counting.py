@@ -1,26 +1,40 @@
-"""Contingency tables of encoded rows, counted in SQL: exact, every cell of the public domain, the empty ones too."""
+"""Contingency tables of encoded rows: exact, every cell of the public domain, the empty ones too."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
 
 import duckdb
 import numpy as np
 from sqlglot import exp
 
-from dpsql.encoding import guarded
-from dpsql.errors import ArgumentError, DomainError
+from dpsql import progress
+from dpsql.codes import code_type
+from dpsql.counting_fold import Codes, FoldCounter
+from dpsql.counting_gram import GramCounter
+from dpsql.counting_plan import Cliques, Work, check_cliques, choose, folds
+from dpsql.encoding import guarded, withheld
+from dpsql.errors import DpsqlError
 from dpsql.methods.base import Clique, IntArray
+from dpsql.methods.flat_tables import FlatTables, cell_counts
+from dpsql.relation import identifier
 
-MAX_CELLS = 2**28
 # One statement for this many tables: planning costs less per table, and DuckDB runs the parts side by side. On 1.4, 1.5 and
 # 2.0 this beats one statement a table at any size, and GROUPING SETS except on 2.0 with a million rows.
 _BATCH = 32
+_VECTOR = 2048  # rows that DuckDB hands over together
+_CHUNK_BYTES = 1 << 25  # larger ones are slower: they leave the caches
+_NUMPY = {"UTINYINT": np.uint8, "USMALLINT": np.uint16, "UINTEGER": np.uint32}
 
 
 def cell_index(codes: Sequence[exp.Expression], sizes: Sequence[int]) -> exp.Expression:
-    """Return the row-major index of a cell as UBIGINT, which holds every index below ``MAX_CELLS`` ** 2.
+    """Return the row-major index of a cell as UBIGINT, which holds every index below 2^56.
 
     Examples
     --------
@@ -36,31 +50,10 @@ def cell_index(codes: Sequence[exp.Expression], sizes: Sequence[int]) -> exp.Exp
     return index
 
 
-def check_cliques(sizes: Sequence[int], cliques: Iterable[Clique]) -> None:
-    """Refuse cliques that do not name attributes, name one twice, or have too many cells to count.
-
-    Raises
-    ------
-    ArgumentError
-        A position is not between 0 and the number of attributes, or is repeated.
-    DomainError
-        A table has more than ``MAX_CELLS`` cells.
-    """
-    for clique in cliques:
-        if len(set(clique)) < len(clique) or not all(0 <= position < len(sizes) for position in clique):
-            raise ArgumentError("cliques", clique, f"distinct positions from 0 to {len(sizes) - 1} are required")
-        cells = math.prod(sizes[position] for position in clique)
-        if cells > MAX_CELLS:
-            raise DomainError(
-                f"the table over attributes {clique} has {cells} cells, at most {MAX_CELLS} can be counted; "
-                "choose fewer columns or coarser bins"
-            )
-
-
 def count_tables(
-    cursor: duckdb.DuckDBPyConnection, codes_table: str, sizes: Sequence[int], cliques: Sequence[Clique]
-) -> dict[Clique, IntArray]:
-    """Count contingency tables.
+    cursor: duckdb.DuckDBPyConnection, codes_table: str, sizes: Sequence[int], cliques: Sequence[Clique], *, road: str | None = None
+) -> FlatTables:
+    """Count contingency tables of a table of codes.
 
     Parameters
     ----------
@@ -72,11 +65,14 @@ def count_tables(
         Number of codes of each attribute.
     cliques : sequence of tuples of int
         Attribute positions. The empty tuple counts all rows.
+    road : {'sql', 'fold', 'gram'}, optional
+        How, for tests; chosen by `dpsql.counting_plan.choose` otherwise.
 
     Returns
     -------
-    dict of clique to int64 array of shape (sizes[i] for i in clique)
-        Exact counts; each table sums to the number of rows.
+    FlatTables
+        Clique to int64 array of shape (sizes[i] for i in clique), in the order given, repeated cliques once. Exact counts; each
+        table sums to the number of rows.
 
     Raises
     ------
@@ -89,21 +85,175 @@ def count_tables(
     -----
     Privacy: exact, secret counts. They must not leave the process without noise on every cell.
     """
-    check_cliques(sizes, cliques)
-    found: dict[Clique, IntArray] = {}
     distinct = list(dict.fromkeys(cliques))
-    for start in range(0, len(distinct), _BATCH):
-        batch = distinct[start : start + _BATCH]
-        lengths = [math.prod(sizes[position] for position in clique) for clique in batch]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        parts = [table_query(codes_table, sizes, clique, int(o)) for clique, o in zip(batch, offsets[:-1], strict=True)]
-        query = parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)
-        fetched = guarded(cursor, query.sql(dialect="duckdb")).fetchnumpy()
-        flat = np.zeros(int(offsets[-1]), dtype=np.int64)
-        flat[np.asarray(fetched["cell"], dtype=np.int64)] = np.asarray(fetched["n"], dtype=np.int64)
-        for clique, a, b in zip(batch, offsets[:-1], offsets[1:], strict=True):
-            found[clique] = flat[a:b].reshape([sizes[position] for position in clique])
-    return found
+    check_cliques(sizes, distinct)
+    used = sorted(set().union(*distinct)) if distinct else []
+    place = {position: i for i, position in enumerate(used)}
+    columns = [exp.column(f"c{position}", quoted=True).as_(f"c{i}", quoted=True) for position, i in place.items()]
+    query = exp.select(*(columns or [exp.Literal.number(1).as_("c0")])).from_(exp.to_identifier(codes_table, quoted=True))
+    within = distinct if len(used) == len(sizes) else [tuple(place[position] for position in clique) for clique in distinct]
+    tables, _ = count_select(cursor, query.sql(dialect="duckdb"), [sizes[position] for position in used], within, road=road)
+    return FlatTables(sizes, distinct, tables.flat)
+
+
+def count_select(
+    cursor: duckdb.DuckDBPyConnection, select: str, sizes: Sequence[int], cliques: Sequence[Clique], *, road: str | None = None
+) -> tuple[FlatTables, int]:
+    """Count contingency tables of what a SELECT yields, without keeping its rows where one pass over them is enough.
+
+    Parameters
+    ----------
+    select : str
+        A SELECT of codes as in `dpsql.encoding.encode_sql`: columns c0, c1, ..., in this order.
+    sizes, cliques, road
+        As in `count_tables`.
+
+    Returns
+    -------
+    tables : FlatTables
+    total : int
+        Number of rows.
+
+    Raises
+    ------
+    ArgumentError, DomainError, DpsqlError
+        As in `count_tables`.
+
+    Notes
+    -----
+    Privacy: exact, secret counts. The road is chosen from the sizes and cliques alone. Memory does not grow with the rows.
+    """
+    distinct = list(dict.fromkeys(cliques))
+    check_cliques(sizes, distinct)
+    # The number of rows is the sum of any table; where there is none it is counted as the table of no attributes.
+    asked = distinct or [()]
+    work = choose(sizes, asked, road)
+    tables = FlatTables(sizes, asked, np.zeros(int(cell_counts(sizes, asked).sum()), dtype=np.int64))
+    if work.road == "sql":
+        _group(cursor, select, tables)
+    else:
+        _stream(cursor, select, work, tables)
+    total = int(tables.flat[: tables.offsets[1]].sum())
+    return (tables if distinct else FlatTables(sizes, [], np.zeros(0, dtype=np.int64))), total
+
+
+def _group(cursor: duckdb.DuckDBPyConnection, select: str, tables: FlatTables) -> None:
+    """Count with GROUP BY: one table straight from the SELECT, more of them from a TEMP table of its rows."""
+    if len(tables) == 1:
+        query = table_query("codes", tables.sizes, tables.cliques[0], 0).sql(dialect="duckdb")
+        with _Background(cursor) as background:
+            _take(tables, background.numpy(f"WITH codes AS ({select}) {query}"))  # noqa: S608
+        return
+    name = f"__dp_codes_{secrets.token_hex(8)}"
+    try:
+        with _Background(cursor) as background:
+            background.numpy(f"CREATE TEMP TABLE {identifier(name)} AS {select}")
+            for start in range(0, len(tables), _BATCH):
+                batch = range(start, min(start + _BATCH, len(tables)))
+                parts = [table_query(name, tables.sizes, tables.cliques[i], int(tables.offsets[i])) for i in batch]
+                query = (parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)).sql(dialect="duckdb")
+                _take(tables, background.numpy(query))
+                progress.advance((start + _BATCH) / len(tables))
+    finally:
+        cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
+
+
+def _take(tables: FlatTables, fetched: dict[str, Any]) -> None:
+    tables.flat[np.asarray(fetched["cell"], dtype=np.int64)] = np.asarray(fetched["n"], dtype=np.int64)
+
+
+def _stream(cursor: duckdb.DuckDBPyConnection, select: str, work: Work, tables: FlatTables) -> None:
+    """Count in one pass over blocks of rows: DuckDB makes the next one while the last ones are counted."""
+    sizes, cliques = tables.sizes, tables.cliques
+    rest = Cliques.of(cliques).without(work.in_gram)
+    with ExitStack() as stack:
+        counters: list[FoldCounter | GramCounter] = []
+        if work.gram:
+            gram = stack.enter_context(GramCounter(sizes, work.gram, np.flatnonzero(work.in_gram), tables))
+            counters.append(gram)
+        if rest.by_order:
+            counters.append(FoldCounter(tables, folds(sizes, rest, cliques, work.budget)))
+        for codes in _blocks(stack.enter_context(_Background(cursor)), select, sizes):
+            for counter in counters:
+                counter.add(codes)
+        for counter in counters:
+            counter.finish()
+
+
+def _blocks(background: _Background, select: str, sizes: Sequence[int]) -> Iterator[Codes]:
+    """Yield blocks of rows, an array of codes for each attribute, and read one ahead."""
+    width = sum(np.dtype(_NUMPY[code_type(size)]).itemsize for size in sizes)
+    vectors = max(1, min(64, _CHUNK_BYTES // (_VECTOR * max(width, 1))))
+    background.begin(select)
+    waiting = background.chunk(vectors)
+    while True:
+        frame = background.result(waiting)
+        if not len(frame):
+            return
+        background.advance()
+        waiting = background.chunk(vectors)
+        codes = [column.to_numpy() for _, column in frame.items()]
+        if any(column.dtype.kind != "u" for column in codes[: len(sizes)]):
+            raise DpsqlError("source: a code is missing or no code; this is a defect of dpsql, please report it")
+        yield codes
+
+
+class _Background:
+    """Statements on a cursor in another thread, so that Ctrl-C ends the wait and then the statement; a context manager.
+
+    DuckDB itself looks for Ctrl-C in some waits only: not while it sorts, or makes a table. Nothing else may use the cursor
+    meanwhile: DuckDB 2.0 refuses, others wait.
+    """
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="dpsql-read")
+        self._running: Future[Any] | None = None
+
+    def __enter__(self) -> _Background:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        while self._running is not None and not self._running.done():
+            self._cursor.interrupt()
+            wait([self._running], timeout=0.05)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def numpy(self, statement: str) -> dict[str, Any]:
+        """Execute a statement and return its whole result."""
+        found: dict[str, Any] = self.result(self._submit(lambda: guarded(self._cursor, statement).fetchnumpy()))
+        return found
+
+    def begin(self, statement: str) -> None:
+        """Begin a statement whose result is read in chunks."""
+        for setting in ("enable_progress_bar = true", "enable_progress_bar_print = false"):  # what `advance` asks for
+            self._cursor.execute(f"SET SESSION {setting}")
+        self.result(self._submit(lambda: guarded(self._cursor, statement)))
+
+    def chunk(self, vectors: int) -> Future[Any]:
+        """Begin to read the next rows as a frame; there are none left where it is empty."""
+
+        def read() -> Any:
+            with withheld():
+                return self._cursor.fetch_df_chunk(vectors)
+
+        return self._submit(read)
+
+    def advance(self) -> None:
+        """Show how far the statement is, where DuckDB knows; not while it is running."""
+        percent = self._cursor.query_progress()
+        if percent >= 0:
+            progress.advance(percent / 100)
+
+    def result(self, waiting: Future[Any]) -> Any:
+        """Wait for what was begun."""
+        while not waiting.done():
+            wait([waiting], timeout=0.2)
+        return waiting.result()
+
+    def _submit(self, call: Callable[[], Any]) -> Future[Any]:
+        self._running = self._pool.submit(call)
+        return self._running
 
 
 def table_query(codes_table: str, sizes: Sequence[int], clique: Clique, offset: int) -> exp.Select:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from dpsql.errors import DomainError
@@ -94,7 +95,7 @@ class Domain:
 
     attributes: tuple[Attribute, ...]
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of codes of each attribute."""
         return tuple(a.size for a in self.attributes)
@@ -106,7 +107,7 @@ class Domain:
 
     def cells(self, clique: Iterable[int]) -> int:
         """Return the number of cells of the contingency table over the attributes at these positions."""
-        return math.prod(self.attributes[i].size for i in clique)
+        return math.prod(self.sizes[i] for i in clique)
 
     def select(self, names: Sequence[str]) -> Domain:
         """Return the domain of these columns, in the order given."""

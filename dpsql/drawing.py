@@ -6,13 +6,14 @@ import contextlib
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 
 from dpsql import decoding, methods, multi_value, release
 from dpsql.books import SCHEMA, Books
@@ -21,9 +22,10 @@ from dpsql.errors import ArgumentError, ReleaseError, first_line
 from dpsql.methods.base import OneHotMethod, TupleMethod
 from dpsql.methods.tuple_index import tuple_index
 from dpsql.progress import Progress
-from dpsql.relation import identifier, literal, parquet, split_name
+from dpsql.relation import identifier, literal, split_name
 from dpsql.release import Plan, Release
 from dpsql.session import Context
+from dpsql.writing import TableSink, parquet_files, run
 
 MAX_ROWS = 10_000_000_000
 _MADE = "dpsql: synthetic rows of "  # how the comment of a table of `into` begins
@@ -64,7 +66,7 @@ def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
 
 
 def rows(context: Context, bought: Release, count: int | None, seed: int | None, progress: Progress) -> Path:
-    """Return a Parquet file of synthetic rows, drawing them unless the same draw is stored.
+    """Return a Parquet file, or a folder of them, of synthetic rows, drawing them unless the same draw is stored.
 
     Parameters
     ----------
@@ -73,46 +75,59 @@ def rows(context: Context, bought: Release, count: int | None, seed: int | None,
     seed : int or None
         The same seed gives the same rows; None is a fixed seed of the release.
     """
-    plan = bought.plan
-    if plan.method is None:
+    _check_model(bought)
+    with context.instance.lock(f"draw {bought.path}"):
+        if count is not None:
+            path = _path(bought, count, seed)
+            if path.exists():
+                return path
+        model, wanted = _model_and_rows(context, bought, count, progress)
+        path = _path(bought, wanted, seed)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rng, blocks = _blocks(bought, model, wanted, seed)
+            if bought.plan.options.get("output") == "one_hot":
+                decoding.write_one_hot(context.cursor, blocks, model.domain, path, wanted)
+            else:
+                decoding.write_rows(context.cursor, blocks, model.domain, rng, path, wanted)
+        return path
+
+
+def _check_model(bought: Release) -> None:
+    if bought.plan.method is None:
         raise ReleaseError(
             f"release {bought.identifier!r} holds tables, not a model: rows are drawn from releases of dp_synthesize; "
             "read it with the dp_marginals call that bought it"
         )
-    folder = bought.path.parent / "drawn"
-    with context.instance.lock(f"draw {bought.path}"):
-        if count is not None:
-            path = folder / _name(bought, count, seed)
-            if path.is_file():
-                return path
-        with progress.stage("fit"):
-            model, domain = fitted(context.cursor, bought)
-        method = methods.get(plan.method)
-        wanted = method.total(model) if count is None else count
-        path = folder / _name(bought, wanted, seed)
-        if path.is_file():
-            return path
-        folder.mkdir(parents=True, exist_ok=True)
-        rng = np.random.default_rng([seed or 0, int(hashlib.sha256(bought.identifier.encode()).hexdigest()[:16], 16)])
-        with progress.stage("sample and write"):
-            if plan.options.get("output") == "one_hot":
-                blocks = cast("OneHotMethod", method).sample_one_hot(model, wanted, rng)
-                decoding.write_one_hot(context.cursor, blocks, domain, path)
-            else:
-                decoding.write_rows(context.cursor, method.sample(model, wanted, rng), domain, rng, path)
-        return path
+
+
+def _model_and_rows(context: Context, bought: Release, count: int | None, progress: Progress) -> tuple[Fitted, int]:
+    with progress.stage("fit"):
+        found = fitted(context.cursor, bought)
+    return found, methods.get(bought.plan.method or "").total(found.model) if count is None else count
+
+
+def _blocks(
+    bought: Release, found: Fitted, wanted: int, seed: int | None
+) -> tuple[np.random.Generator, Iterator[npt.NDArray[np.integer]]]:
+    """Return the generator of a draw, and its blocks of codes or of one-hot rows."""
+    rng = np.random.default_rng([seed or 0, int(hashlib.sha256(bought.identifier.encode()).hexdigest()[:16], 16)])
+    method = methods.get(bought.plan.method or "")
+    if bought.plan.options.get("output") == "one_hot":
+        return rng, cast("OneHotMethod", method).sample_one_hot(found.model, wanted, rng)
+    return rng, method.sample(found.model, wanted, rng)
 
 
 def relation(bought: Release, path: Path) -> str:
     """Return the drawn rows in the types of the source, some of which (ENUM, HUGEINT, TIMESTAMP_S) Parquet does not have."""
     if bought.plan.options.get("output") == "one_hot":
-        return parquet(path)
+        return parquet_files(path)
     domain = output_domain(bought.plan)
     return f"({multi_value.joined_sql(decoding.rows_sql(domain, path), domain, bought.plan.options)})"
 
 
-def _name(bought: Release, count: int, seed: int | None) -> str:
-    return f"{bought.identifier}.{_mark(bought)}.{count}-rows.seed-{seed or 0}.parquet"
+def _path(bought: Release, count: int, seed: int | None) -> Path:
+    return bought.path.parent / "drawn" / f"{bought.identifier}.{_mark(bought)}.{count}-rows.seed-{seed or 0}.parquet"
 
 
 def _mark(bought: Release) -> str:
@@ -149,33 +164,70 @@ def _once(context: Context, bought: Release, kind: str, write: Callable[[Path], 
     folder = bought.path.parent / "drawn"
     path = folder / f"{bought.identifier}.{_mark(bought)}.{kind}.parquet"
     with context.instance.lock(f"draw {bought.path}"):
-        if not path.is_file():
+        if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
             write(path)
     return path
 
 
-def into(context: Context, path: Path, bought: Release, name: str) -> None:
-    """Create the table ``name`` from drawn rows; a table that an earlier call with the same name made is replaced.
+def into(context: Context, bought: Release, count: int | None, seed: int | None, name: str, progress: Progress) -> int:
+    """Draw synthetic rows straight into the table ``name``, in one transaction, and return how many.
+
+    A table that an earlier call with the same name made is replaced, unless it holds this very draw. Parameters as in `rows`;
+    the rows are the same.
 
     Raises
     ------
     ArgumentError
         See `check_target`.
     """
-    quoted = identifier(*table_name(context, name))
-    marker = f"{_MADE}{bought.identifier}, {path.name}"
-    if check_target(context, name) == marker:
-        return
-    try:
-        context.cursor.execute("BEGIN")
-        context.cursor.execute(f"CREATE OR REPLACE TABLE {quoted} AS FROM {relation(bought, path)}")
-        context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(marker)}")
-        context.cursor.execute("COMMIT")
-    except duckdb.Error as error:
-        with contextlib.suppress(duckdb.Error):  # a failed COMMIT has ended the transaction already
-            context.cursor.execute("ROLLBACK")
-        raise ArgumentError("into", name, f"the table cannot be created: {first_line(error)}") from None
+    _check_model(bought)
+    with context.instance.lock(f"draw {bought.path}"):
+        if count is not None and check_target(context, name) == _marker(bought, count, seed):
+            return count
+        found, wanted = _model_and_rows(context, bought, count, progress)
+        if check_target(context, name) == _marker(bought, wanted, seed):
+            return wanted
+        try:
+            context.cursor.execute("BEGIN")
+            _fill(context, bought, found, wanted, seed, identifier(*table_name(context, name)))
+            with progress.stage("writing"):
+                run(context.cursor, "COMMIT")
+        except duckdb.Error as error:
+            _roll_back(context)
+            raise ArgumentError("into", name, f"the table cannot be created: {first_line(error)}") from None
+        except BaseException:
+            _roll_back(context)
+            raise
+        return wanted
+
+
+def _marker(bought: Release, count: int, seed: int | None) -> str:
+    """Return the comment of a table that holds a draw."""
+    return f"{_MADE}{bought.identifier}, {_path(bought, count, seed).name}"
+
+
+def _fill(context: Context, bought: Release, found: Fitted, wanted: int, seed: int | None, quoted: str) -> None:
+    """Create the table with the rows of a draw, from its file where that is there already."""
+    path, sink = _path(bought, wanted, seed), TableSink(quoted)
+    if path.exists():
+        sink.add(context.cursor, f"FROM {relation(bought, path)}")
+    else:
+        rng, blocks = _blocks(bought, found, wanted, seed)
+        if bought.plan.options.get("output") == "one_hot":
+            decoding.put_one_hot(context.cursor, blocks, found.domain, sink, wanted)
+        else:
+            # What the store's reader gets, see `relation`; the values of an open domain are in the model's domain alone.
+            domain, options = found.domain, bought.plan.options
+            decoding.put_rows(
+                context.cursor, blocks, domain, rng, sink, lambda query: multi_value.joined_sql(query, domain, options), wanted
+            )
+    context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(_marker(bought, wanted, seed))}")
+
+
+def _roll_back(context: Context) -> None:
+    with contextlib.suppress(duckdb.Error):  # a failed COMMIT has ended the transaction already
+        context.cursor.execute("ROLLBACK")
 
 
 def check_target(context: Context, name: str) -> str:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 
 import duckdb
 from sqlglot import exp
 
 from dpsql import sqltypes
+from dpsql.codes import code_expression, comparable, either
 from dpsql.declare import category_text
 from dpsql.domain import Attribute, Domain
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
@@ -39,8 +43,15 @@ def guarded(cursor: duckdb.DuckDBPyConnection, statement: str, parameters: objec
     -----
     Privacy: whether a read fails at all may depend on the data, so sources should use TRY_CAST; the text says so.
     """
-    try:
+    with withheld():
         return cursor.execute(statement, parameters) if parameters is not None else cursor.execute(statement)
+
+
+@contextmanager
+def withheld() -> Iterator[None]:
+    """Replace an error of DuckDB by one without its text; see `guarded`."""
+    try:
+        yield
     except duckdb.InterruptException:
         raise
     except duckdb.Error:
@@ -51,135 +62,18 @@ def guarded(cursor: duckdb.DuckDBPyConnection, statement: str, parameters: objec
         ) from None
 
 
-def code_type(size: int) -> str:
-    """Return the smallest unsigned type that holds the codes 0 to size - 1.
-
-    Examples
-    --------
-    >>> code_type(256), code_type(257)
-    ('UTINYINT', 'USMALLINT')
-    """
-    return "UTINYINT" if size <= 2**8 else "USMALLINT" if size <= 2**16 else "UINTEGER"
+def code_text(attribute: Attribute) -> str:
+    """Return `code_expression` of a column of the source, as text: thousands of columns of a few kinds are written at once."""
+    before = _code_template(replace(attribute, name=""))
+    return identifier(SOURCE_NAME, attribute.name).join(before)
 
 
-def code_expression(attribute: Attribute, column: exp.Expression) -> exp.Expression:
-    """Return the code of a value as a SQL expression; NULL where the row is to be dropped.
-
-    Parameters
-    ----------
-    attribute : Attribute
-        The column's public domain.
-    column : sqlglot expression
-        The column, of type ``attribute.sql_type``.
-
-    Returns
-    -------
-    sqlglot expression
-        Of the type ``code_type(attribute.size)``. It never fails, whatever the value.
-
-    Notes
-    -----
-    Privacy: a function of one value alone. Numbers fall into bins as numpy.searchsorted(edges, value, side='right') - 1
-    puts them, and the last bin includes its right edge.
-    """
-    parsed = sqltypes.parse(attribute.sql_type)
-    outside, null = _outside_code(attribute), _null_code(attribute)
-    missing: exp.Expression = column.copy().is_(exp.null())
-    if parsed.family == "float":
-        missing = exp.or_(missing, exp.func("isnan", column.copy()))
-    if attribute.kind == "categorical":
-        found: exp.Expression = exp.Coalesce(this=_category_code(attribute, column), expressions=[outside.copy()])
-    else:
-        found = _bin_code(attribute, parsed, column, outside)
-    whole = _either(missing, null, found)
-    return exp.Cast(this=whole, to=exp.DataType.build(code_type(attribute.size), dialect="duckdb"))
-
-
-def _number(value: int | None) -> exp.Expression:
-    return exp.null() if value is None else exp.Literal.number(value)
-
-
-def _either(test: exp.Expression, then: exp.Expression, otherwise: exp.Expression) -> exp.Expression:
-    """Return CASE WHEN test THEN then ELSE otherwise END without the copies that when() and else_() make at every level."""
-    return exp.Case(ifs=[exp.If(this=test, true=then)], default=otherwise)
-
-
-def _outside_code(attribute: Attribute) -> exp.Expression:
-    """Code of a value that has no nearest value in the domain."""
-    if attribute.outside == "clamp":
-        return _number(attribute.null_code if attribute.nullable else 0)
-    return _number(attribute.other_code)
-
-
-def _null_code(attribute: Attribute) -> exp.Expression:
-    return _number(attribute.null_code) if attribute.nullable else _outside_code(attribute)
-
-
-def _comparable(attribute: Attribute, column: exp.Expression) -> exp.Expression:
-    """Return the value such that equal numbers have one text: minus zero is zero."""
-    if sqltypes.parse(attribute.sql_type).family != "float":
-        return column.copy()
-    return exp.Add(this=column.copy(), expression=exp.cast(exp.Literal.number(0), attribute.sql_type, dialect="duckdb"))
-
-
-def _category_code(attribute: Attribute, column: exp.Expression) -> exp.Expression:
-    """Position of the value in the list, NULL if it is not there: a hash lookup in an ENUM of the categories."""
-    value = _comparable(attribute, column)
-    categories = [exp.Literal.string(text) for text in attribute.categories]
-    listed = exp.DataType(this=exp.DataType.Type.ENUM, expressions=categories)
-    text = exp.cast(value, exp.DataType.build("VARCHAR", dialect="duckdb"))
-    code = exp.Anonymous(this="enum_code", expressions=[exp.TryCast(this=text, to=listed)])
-    return exp.cast(code, exp.DataType.build("UINTEGER", dialect="duckdb"))
-
-
-def _bin_code(attribute: Attribute, parsed: SqlType, column: exp.Expression, outside: exp.Expression) -> exp.Expression:
-    """Bin of a value that is neither NULL nor NaN: a balanced tree of comparisons with the inner edges."""
-    below, low, high = _comparisons(attribute, parsed, column)
-
-    def tree(first: int, last: int) -> exp.Expression:
-        if first == last:
-            return exp.Literal.number(first)
-        middle = (first + last + 1) // 2
-        return _either(below(middle), tree(first, middle - 1), tree(middle, last))
-
-    found = tree(0, attribute.values - 1)
-    if attribute.outside == "clamp":
-        return found
-    return _either(exp.or_(low, high), outside.copy(), found)
-
-
-def _comparisons(
-    attribute: Attribute, parsed: SqlType, column: exp.Expression
-) -> tuple[Callable[[int], exp.Expression], exp.Expression, exp.Expression]:
-    """Return the test for values below the start of bin i, and those for values below the first and above the last bin."""
-    target = exp.DataType.build("DOUBLE" if parsed.family == "float" else attribute.sql_type, dialect="duckdb")
-    value = exp.cast(column.copy(), target) if attribute.sql_type == "FLOAT" else column
-
-    def typed(text: str) -> exp.Expression:
-        if parsed.family == "float":
-            # With an exponent a literal is a DOUBLE and exact; without one it would be a DECIMAL, rounded in between.
-            return exp.Literal.number(f"{float(text):.16e}")
-        if parsed.family == "integer" and abs(int(text)) < 2**31:
-            return exp.Literal.number(text)
-        return exp.Cast(this=exp.Literal.string(text), to=target.copy())
-
-    bounds = sqltypes.grid(parsed, attribute.edges)
-    if bounds is None or parsed.family == "temporal":
-        ends = [edge if isinstance(edge, str) else repr(edge) for edge in attribute.edges]
-        above = exp.GT(this=value.copy(), expression=typed(ends[-1]))
-        return (lambda i: _below(value, typed(ends[i]))), _below(value, typed(ends[0])), above
-
-    def below(i: int) -> exp.Expression:
-        # At the ends of the type's range the answer is known, and the bound may be no value of the type.
-        if bounds[i] > parsed.high or bounds[i] <= parsed.low:
-            return exp.true() if bounds[i] > parsed.high else exp.false()
-        return _below(value, typed(sqltypes.unit_text(parsed, bounds[i])))
-
-    return below, below(0), exp.Not(this=exp.Paren(this=below(len(bounds) - 1)))
-
-
-def _below(value: exp.Expression, bound: exp.Expression) -> exp.Expression:
-    return exp.LT(this=value.copy(), expression=bound)
+@lru_cache(maxsize=256)
+def _code_template(attribute: Attribute) -> tuple[str, ...]:
+    """Return the text around every place where the column's name goes."""
+    mark = exp.column(f"__dp_value_{secrets.token_hex(16)}", SOURCE_NAME, quoted=True)  # no text in a domain can be this one
+    whole = code_expression(attribute, mark).sql(dialect="duckdb")
+    return tuple(whole.split(mark.sql(dialect="duckdb")))
 
 
 def value_text(attribute: Attribute) -> exp.Expression:
@@ -192,12 +86,12 @@ def value_text(attribute: Attribute) -> exp.Expression:
     Privacy: a function of one value alone; it never fails. Bytes, because a collation would count texts together that are
     not equal, and show the spelling of one of them.
     """
-    value = _comparable(attribute, exp.column(attribute.name, SOURCE_NAME, quoted=True))
+    value = comparable(attribute, exp.column(attribute.name, SOURCE_NAME, quoted=True))
     text = exp.cast(value, exp.DataType.build("VARCHAR", dialect="duckdb"))
     bad: exp.Expression = exp.func("contains", text.copy(), exp.func("chr", exp.Literal.number(0)))
     if sqltypes.parse(attribute.sql_type).family == "float":
         bad = exp.or_(exp.func("isnan", value.copy()), exp.func("isinf", value.copy()))
-    return _either(bad, exp.null(), exp.Anonymous(this="encode", expressions=[text]))
+    return either(bad, exp.null(), exp.Anonymous(this="encode", expressions=[text]))
 
 
 def fixed_point(attribute: Attribute) -> exp.Expression:
@@ -214,7 +108,7 @@ def fixed_point(attribute: Attribute) -> exp.Expression:
     double = exp.DataType.build("DOUBLE", dialect="duckdb")
     lower, upper, factor = (exp.Literal.number(f"{number:.16e}") for number in (low, high, FINE / (high - low)))
     number = exp.cast(exp.column(attribute.name, SOURCE_NAME, quoted=True), double)
-    value = _either(exp.func("isnan", number.copy()), exp.null(), number)
+    value = either(exp.func("isnan", number.copy()), exp.null(), number)
     inside = exp.func("least", exp.func("greatest", exp.Coalesce(this=value, expressions=[lower.copy()]), lower.copy()), upper)
     place = exp.func("floor", exp.Mul(this=exp.Paren(this=exp.Sub(this=inside, expression=lower)), expression=factor))
     top = exp.func("least", place, exp.Literal.number(FINE - 1))
@@ -266,22 +160,15 @@ def encode_sql(
     more = extra or {}
     codes = [f"c{i}" for i in range(len(domain.attributes))]
     columns = [*codes, *more]
-    coded = exp.select(
-        *(
-            exp.alias_(
-                code_expression(attribute, exp.column(attribute.name, SOURCE_NAME, quoted=True)), name, quoted=True, copy=False
-            )
-            for attribute, name in zip(domain.attributes, codes, strict=True)
-        ),
-        *(exp.alias_(expression, name, quoted=True) for name, expression in more.items()),
-        copy=False,
-    ).from_(exp.to_table(SOURCE_NAME), copy=False)
-    if unit:
-        coded = coded.select(exp.column(UNIT_COLUMN, quoted=True), copy=False)
+    listed = [f"{code_text(attribute)} AS {identifier(name)}" for attribute, name in zip(domain.attributes, codes, strict=True)]
+    listed += [f"{expression.sql(dialect='duckdb')} AS {identifier(name)}" for name, expression in more.items()]
+    listed += [identifier(UNIT_COLUMN)] if unit else []
+    coded = exp.Var(this=f"SELECT {', '.join(listed)} FROM {SOURCE_NAME}")  # noqa: S608
     dropping = [name for name, a in zip(codes, domain.attributes, strict=True) if a.outside == "drop"] + list(more)
-    kept = exp.select("*").from_(coded.subquery("coded", copy=False), copy=False)
+    inner = exp.Subquery(this=coded, alias=exp.TableAlias(this=exp.to_identifier("coded")))
+    kept = exp.select("*").from_(inner, copy=False)
     if dropping:
-        kept = kept.where(*(exp.column(name, quoted=True).is_(exp.null()).not_() for name in dropping))
+        kept = kept.where(*(exp.column(name, quoted=True).is_(exp.null()).not_() for name in dropping), copy=False)
     if unit and distinct:
         kept = kept.distinct(copy=False)
     if unit:
@@ -330,6 +217,8 @@ def encode(
     distinct: bool = False,
 ) -> str:
     """Materialise the codes of a source as a TEMP table and return its name; the caller drops it.
+
+    `dpsql.counting.count_select` counts `encode_sql` without a table, which is less work where one pass is enough.
 
     Parameters
     ----------

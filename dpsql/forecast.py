@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
+from fractions import Fraction
+from operator import itemgetter
 from typing import Any
 
-from dpsql import arguments, methods, release
+import numpy as np
+
+from dpsql import arguments, release
 from dpsql.accounting import expected_absolute_error, fits, remaining
+from dpsql.costs import estimate, too_large
 from dpsql.ledger import Purchase
 from dpsql.planning import Request, request, spelled
 from dpsql.protected import ProtectedSource, resolve
@@ -21,10 +25,10 @@ PLAN_COLUMNS = {
     "noise_scale": "DOUBLE", "epsilon": "DOUBLE", "delta": "DOUBLE", "rho": "DOUBLE", "affordable": "BOOLEAN", "bought": "BOOLEAN",
     "epsilon_left_after": "DOUBLE", "delta_left_after": "DOUBLE", "rho_left_after": "DOUBLE",
     "expected_error_1way": "DOUBLE", "expected_error_2way": "DOUBLE", "expected_error_3way": "DOUBLE",
-    "estimated_seconds": "DOUBLE", "estimated_memory_mb": "DOUBLE", "estimated_for_rows": "BIGINT", "calibration": "VARCHAR",
+    "estimated_seconds": "DOUBLE", "estimated_stages": "MAP(VARCHAR, DOUBLE)", "estimated_memory_mb": "DOUBLE",
+    "estimated_for_rows": "BIGINT", "calibration": "VARCHAR",
     "columns": "VARCHAR[]", "left_out": "VARCHAR[]", "notes": "VARCHAR[]", "release": "VARCHAR",
 }  # fmt: skip
-ASSUMED_ROWS = 100_000
 
 
 def plan(context: Context, given: Mapping[str, Any]) -> str:
@@ -40,6 +44,7 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
     budget, charge = protected.protection.budget, wanted.calibration.charge
     affordable = bought or fits(budget, charges, charge)
     after = remaining(budget, charges if bought or not affordable else [*charges, charge])
+    rows = arguments.integer(given, "rows", 0, 10**12)
     shown: dict[str, Any] = {
         "operation": operation,
         "method": wanted.plan.method,
@@ -56,11 +61,11 @@ def plan(context: Context, given: Mapping[str, Any]) -> str:
         "delta_left_after": after.delta_left,
         "rho_left_after": None if after.rho_left is None else at_least(after.rho_left),
         **{f"expected_error_{k}way": expected_error(wanted.plan, k) for k in (1, 2, 3)},
-        **estimate(wanted.plan, arguments.integer(given, "rows", 0, 10**12)),
+        **estimate(wanted.plan, rows, duckdb_limit_mb(context)),
         "calibration": wanted.calibration.method,
         "columns": list(wanted.plan.domain.names),
         "left_out": list(wanted.left_out),
-        "notes": [*_notes(protected, wanted, affordable), *_taken(wanted, purchase, other)],
+        "notes": [*_notes(protected, wanted, affordable, rows), *_taken(wanted, purchase, other)],
         "release": name,
     }
     return inline(PLAN_COLUMNS, [[shown[column] for column in PLAN_COLUMNS]])
@@ -74,12 +79,15 @@ def _as_called(operation: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "options": {**arguments.options(given), "mechanism": given["mechanism"]}}
 
 
-def _notes(protected: ProtectedSource, wanted: Request, affordable: bool) -> list[str]:
+def _notes(protected: ProtectedSource, wanted: Request, affordable: bool, rows: int | None) -> list[str]:
     notes = [*wanted.notes, *_scales(wanted.plan)]
     if wanted.left_out:
         notes.append(f"left out, since no domain is declared: {', '.join(wanted.left_out)}")
     if not affordable:
         notes.append("the budget does not cover this call")
+    large = too_large(wanted.plan, rows)
+    if large is not None:
+        notes.append(f"this call would be refused: it {large}")
     if protected.protection.max_contributions > 1:
         notes.append(f"noise covers {protected.protection.max_contributions} rows per {protected.protection.privacy_unit}")
     return notes
@@ -99,21 +107,24 @@ def _taken(wanted: Request, purchase: Purchase | None, other: list[str]) -> list
 
 def usual_scale(plan: Plan) -> float | None:
     """Return the noise scale that most tables have, the largest of equally many; None where there is no such noise."""
-    if not plan.scales:
-        return None
-    times = Counter(plan.scales)
-    return float(max(times, key=lambda scale: (times[scale], scale)))
+    times: dict[Fraction, int] = {}
+    for scale, count in plan.scale_runs:
+        times[scale] = times.get(scale, 0) + count
+    return float(max(times, key=lambda scale: (times[scale], scale))) if times else None
 
 
 def _scales(plan: Plan) -> list[str]:
     """Return a note that says every kind of table's noise, where it is not all the same."""
-    if len(set(plan.scales)) < 2 or plan.sparse or plan.blocks is not None:
+    if len(plan.scale_runs) < 2 or plan.sparse or plan.blocks is not None:
         return []
-    kinds = [f"{len(clique)}-way tables" for clique in plan.cliques] + ["coarse tables"] * len(plan.coarse)
-    found: dict[str, list[float]] = {}
-    for kind, scale in zip(kinds, plan.scales, strict=True):
-        found.setdefault(kind, []).append(float(scale))
-    parts = [f"{kind} {min(s):.4g}" + (f" to {max(s):.4g}" if max(s) > min(s) else "") for kind, s in found.items()]
+    scales = plan.scale_numbers
+    kinds = [(places[0], f"{attributes.shape[1]}-way tables", scales[places]) for places, attributes in plan.orders]
+    if plan.coarse:
+        kinds.append((len(plan.cliques), "coarse tables", scales[len(plan.cliques) :]))
+    parts = []
+    for _, kind, found in sorted(kinds, key=itemgetter(0)):
+        least, most = found.min(), found.max()
+        parts.append(f"{kind} {least:.4g}" + (f" to {most:.4g}" if most > least else ""))
     return [f"noise scales: {', '.join(parts)}"]
 
 
@@ -122,32 +133,21 @@ def expected_error(plan: Plan, k: int) -> float | None:
 
     A k-way count that was not measured is summed from the smallest table that holds it; None where no table does.
     """
-    errors = []
     if plan.open or not plan.scales:
         return None
-    for clique, scale in zip(plan.cliques, plan.scales[: len(plan.cliques)], strict=True):
-        if len(clique) < k:
-            continue
-        one = expected_absolute_error(plan.mechanism, scale)
-        kept = sorted((plan.domain.sizes[i] for i in clique), reverse=True)[:k]
-        errors.append((len(clique), one * math.sqrt(plan.domain.cells(clique) / math.prod(kept))))
-    if not errors:
+    wide = [(places, attributes) for places, attributes in plan.orders if attributes.shape[1] >= k]
+    if not wide:
         return None
-    order = min(size for size, _ in errors)
-    chosen = [error for size, error in errors if size == order]
-    return math.fsum(chosen) / len(chosen)
+    places, attributes = wide[0]
+    runs = [expected_absolute_error(plan.mechanism, scale) for scale, _ in plan.scale_runs]
+    one = np.repeat(runs, [count for _, count in plan.scale_runs])[places]
+    summed = np.sort(np.asarray(plan.domain.sizes)[attributes], axis=1)[:, : attributes.shape[1] - k].prod(axis=1, dtype=np.float64)
+    return math.fsum((one * np.sqrt(summed)).tolist()) / places.size
 
 
-def estimate(plan: Plan, rows: int | None) -> dict[str, float]:
-    """Return a rough forecast of seconds and megabytes on two cores, for a table of ``rows`` rows.
-
-    The costs per unit were fitted to runs of the benchmarks; within a factor of three there. The number of rows of the
-    source may be private, so without ``rows`` a round number is assumed, and said.
-    """
-    rows = ASSUMED_ROWS if rows is None else rows
-    seconds = 0.3 + 4e-9 * rows * len(plan.cliques) + 1e-6 * plan.cells
-    megabytes = 150 + 1e-6 * (plan.cells * 40 + rows * len(plan.domain.sizes) * 2)
-    if plan.method is not None:
-        more = methods.get(plan.method).forecast(plan.domain.sizes, rows, plan.options)
-        seconds, megabytes = seconds + more[0], megabytes + more[1]
-    return {"estimated_seconds": round(seconds, 2), "estimated_memory_mb": round(megabytes), "estimated_for_rows": rows}
+def duckdb_limit_mb(context: Context) -> float:
+    """Return DuckDB's memory_limit in megabytes."""
+    row = context.cursor.execute("SELECT current_setting('memory_limit')").fetchone()
+    number, unit = (str(row[0]).split() + [""])[:2] if row else ("", "")
+    scale = {"bytes": 1e-6, "KiB": 2**10 / 1e6, "MiB": 2**20 / 1e6, "GiB": 2**30 / 1e6, "TiB": 2**40 / 1e6}.get(unit)
+    return float(number) * scale if scale else math.inf

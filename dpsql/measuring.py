@@ -15,12 +15,13 @@ import numpy as np
 from sqlglot import exp
 
 from dpsql import encoding, methods, multi_value, noise, release, tuples, universes
-from dpsql.counting import count_moments, count_tables, count_values
+from dpsql.counting import count_moments, count_select, count_tables, count_values
 from dpsql.domain import Domain
 from dpsql.errors import ReleaseError
 from dpsql.mechanisms.percentile import private_percentile
 from dpsql.methods import coarse
 from dpsql.methods.base import Clique, Counted, DrawnMethod, IntArray, OpenMethod, TupleMethod, TuplePlan
+from dpsql.methods.flat_tables import FlatTables
 from dpsql.methods.tuple_index import tuple_index
 from dpsql.methods.tuple_levels import level_scale
 from dpsql.progress import Progress
@@ -88,6 +89,8 @@ def measure(context: Context, protected: ProtectedSource, plan: Plan, progress: 
     method = methods.of(plan.method)
     if plan.open:
         encoding.check_types(encoding.column_types(cursor, protected.source.sql), plan.domain)
+    if methods.measures_tables(method):
+        return _tables(cursor, protected, plan, progress)
     with progress.stage("encode"):
         codes = encoding.encode(cursor, _source_sql(protected, plan), _coded(plan), **_bounding(protected), **_columns(plan))
     try:
@@ -97,13 +100,20 @@ def measure(context: Context, protected: ProtectedSource, plan: Plan, progress: 
             return _drawn(cursor, plan, method, codes, progress)
         if methods.counts_tuples(method):
             return _tuples(cursor, plan, method, codes, progress)
-        with progress.stage("count"):
-            total = _count(cursor, codes) if plan.public_total else None
-            tables = count_tables(cursor, codes, plan.domain.sizes, plan.cliques)
+        raise ReleaseError(f"method {plan.method!r} says nothing of what it measures")
     finally:
         cursor.execute(f"DROP TABLE IF EXISTS {identifier(codes)}")
+
+
+def _tables(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: Plan, progress: Progress) -> Measured:
+    """Encode and count contingency tables, in one pass where that is less work, and add noise to every cell."""
+    with progress.stage("encode"):
+        encoding.check_types(encoding.column_types(cursor, _source_sql(protected, plan)), plan.domain)
+        select = statement(protected, plan)
+    with progress.stage("count"):
+        tables, rows = count_select(cursor, select, plan.domain.sizes, plan.cliques)
     with progress.stage("noise"):
-        return Measured(released(plan, tables), [], total)
+        return Measured(released(plan, tables), [], rows if plan.public_total else None)
 
 
 def _drawn(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: DrawnMethod, codes: str, progress: Progress) -> Measured:
@@ -112,6 +122,7 @@ def _drawn(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: DrawnMethod, c
         total = _count(cursor, codes)
         summed = [f"z{i}" for i in method.values(plan.domain, plan.options)]
         sums = products = None
+        tables: Mapping[Clique, IntArray]
         if summed:
             table, sums, products = count_moments(cursor, codes, plan.domain.sizes, plan.cliques[0], summed)
             tables = {plan.cliques[0]: table}
@@ -176,9 +187,7 @@ def _level(
         cursor.execute(f"DROP TABLE IF EXISTS {name}")
 
 
-def _open(
-    context: Context, protected: ProtectedSource, plan: Plan, method: OpenMethod, codes: str, progress: Progress
-) -> Measured:
+def _open(context: Context, protected: ProtectedSource, plan: Plan, method: OpenMethod, codes: str, progress: Progress) -> Measured:
     """Count the values that occur, and let the method choose which of them, and of the others, are released."""
     with progress.stage("count"):
         universe = None
@@ -207,25 +216,46 @@ def released(plan: Plan, tables: Mapping[Clique, IntArray]) -> IntArray:
     in the plan (`dpsql.methods.coarse`).
     """
     count, lengths = len(plan.cliques), plan.table_lengths
-    exact = np.concatenate([tables[clique].ravel() for clique in plan.cliques])
+    exact = _flat(plan, tables)
     first = add_noise(exact, lengths, plan.scales[:count], plan.mechanism)
     if not plan.coarse:
         return first
-    noisy = release.shaped(plan, np.split(first, np.cumsum(lengths)[:-1]))
+    noisy = release.shaped(plan, first)
     groups = coarse.groups(plan.domain, noisy, itertools.chain.from_iterable(plan.coarse))
     summed = [coarse.coarsened(tables[pair], pair, groups, coarse.shape(plan.domain, pair)) for pair in plan.coarse]
     flat = np.concatenate([table.ravel() for table in summed])
     return np.concatenate([first, add_noise(flat, [table.size for table in summed], plan.scales[count:], plan.mechanism)])
 
 
-def add_noise(flat: IntArray, lengths: Sequence[int], scales: Sequence[Fraction], mechanism: str) -> IntArray:
-    """Add each table's noise to every one of its cells, the empty ones too."""
-    cells = np.repeat(np.arange(len(lengths)), lengths)
+def _flat(plan: Plan, tables: Mapping[Clique, IntArray]) -> IntArray:
+    """Return the counts of all tables in the order of the plan."""
+    if isinstance(tables, FlatTables) and tables.sizes == plan.domain.sizes and tables.cliques == plan.cliques:
+        return tables.flat
+    return np.concatenate([tables[clique].ravel() for clique in plan.cliques])
+
+
+def add_noise(flat: IntArray, lengths: Sequence[int] | IntArray, scales: Sequence[Fraction], mechanism: str) -> IntArray:
+    """Add each table's noise to every one of its cells, the empty ones too.
+
+    Raises
+    ------
+    ValueError
+        There is not one scale for each table, or the tables are not all of the counts.
+    """
+    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    if len(scales) != len(lengths) or ends[-1] != flat.size:
+        raise ValueError(f"{len(scales)} scales for {len(lengths)} tables of {ends[-1]} cells, {flat.size} counts")
+    by_scale: dict[Fraction, list[slice]] = {}
+    first = 0
+    for scale, run in itertools.groupby(scales):
+        last = first + len(list(run))
+        by_scale.setdefault(scale, []).append(slice(int(ends[first]), int(ends[last])))
+        first = last
     noisy = np.empty_like(flat)
-    by_scale: dict[Fraction, list[int]] = {}
-    for position, scale in enumerate(scales):
-        by_scale.setdefault(scale, []).append(position)
-    for scale, positions in by_scale.items():
-        chosen = np.isin(cells, positions) if len(by_scale) > 1 else slice(None)
-        noisy[chosen] = noise.add_noise(flat[chosen], mechanism, scale)
+    for scale, parts in by_scale.items():
+        drawn = noise.add_noise(np.concatenate([flat[part] for part in parts]), mechanism, scale)
+        start = 0
+        for part in parts:
+            noisy[part] = drawn[start : start + part.stop - part.start]
+            start += part.stop - part.start
     return noisy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from dpsql.accounting.rules import selection_delta
 from dpsql.domain import Domain, open_attribute
 from dpsql.errors import ArgumentError, DomainError
 from dpsql.methods.base import Contract, DrawnMethod, MeasurementPlan, Method, OpenMethod, Price, TupleMethod
+from dpsql.methods.flat_tables import AllCliques, total_cells
 from dpsql.methods.tuple_index import tuple_index
 from dpsql.protected import ProtectedSource
 from dpsql.release import Plan
@@ -145,7 +145,7 @@ def request(context: Context, protected: ProtectedSource, operation: str, given:
     if methods.counts_tuples(method):
         domain = multi_value.expanded(domain, method_options(parameters))
     measured = _measurement(method, domain, parameters)
-    if not methods.counts_tuples(method) and sum(domain.cells(clique) for clique in measured.cliques) > MAX_CELLS:
+    if not methods.counts_tuples(method) and total_cells(domain.sizes, measured.cliques) > MAX_CELLS:
         raise DomainError(
             f"the tables over columns {list(domain.names)!r} have more than {MAX_CELLS} cells; "
             "choose fewer columns, a smaller k, or coarser bins"
@@ -351,7 +351,7 @@ def _measurement(method: Method | None, domain: Domain, parameters: Mapping[str,
     k, m = parameters["k"], len(domain.attributes)
     if k > m:
         raise ArgumentError("k", k, f"there are only {m} columns with a domain: {list(domain.names)!r}")
-    return MeasurementPlan(tuple(itertools.combinations(range(m), k)))
+    return MeasurementPlan(AllCliques(m, [k]))
 
 
 def release_delta(protected: ProtectedSource, given: float | None, mechanism: str) -> float:

@@ -24,6 +24,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,13 @@ from dpsql.domain import Domain
 from dpsql.errors import ReleaseError, first_line
 from dpsql.methods import coarse
 from dpsql.methods.base import Clique, CoarseTables, IntArray, Statistics
+from dpsql.methods.flat_tables import AllCliques, FlatScales, FlatTables, FloatArray, by_order, cell_counts
 from dpsql.relation import literal, parquet
 
 FORMAT = 1
 SUFFIX = ".release.parquet"
+MAX_TABLES = 100_000_000
+_HASHED = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Plan:
     ----------
     domain : Domain
         The public domain of the measured columns, in column order.
-    cliques : tuple of cliques
+    cliques : sequence of cliques
         Positions of attributes, ascending.
     scales : tuple of Fraction
         Noise scale of each table, then of each coarse table: sigma of the discrete Gaussian, or b of the discrete Laplace.
@@ -76,7 +80,7 @@ class Plan:
     """
 
     domain: Domain
-    cliques: tuple[Clique, ...]
+    cliques: Sequence[Clique]
     scales: tuple[Fraction, ...]
     mechanism: str
     public_total: bool
@@ -93,28 +97,44 @@ class Plan:
         """Whether a release lists what it holds, since that is not known beforehand."""
         return self.open or self.sparse
 
-    @property
-    def lengths(self) -> tuple[int, ...]:
+    @cached_property
+    def lengths(self) -> IntArray:
         """Length of each table, then each coarse table, or of each block; none is known beforehand where a release lists them."""
         if self.listed:
-            return ()
+            return np.zeros(0, np.int64)
         if self.blocks is not None:
-            return self.blocks
-        return (*self.table_lengths, *(math.prod(coarse.shape(self.domain, pair)) for pair in self.coarse))
+            return np.asarray(self.blocks, np.int64)
+        groups = np.asarray([math.prod(coarse.shape(self.domain, pair)) for pair in self.coarse], np.int64)
+        return np.concatenate([self.table_lengths, groups])
 
-    @property
-    def table_lengths(self) -> tuple[int, ...]:
+    @cached_property
+    def orders(self) -> list[tuple[IntArray, IntArray]]:
+        """The cliques of each length: places among all, and an array of them."""
+        return by_order(self.cliques)
+
+    @cached_property
+    def table_lengths(self) -> IntArray:
         """Length of each noisy table of the first round."""
-        return tuple(self.domain.cells(clique) for clique in self.cliques)
+        return cell_counts(self.domain.sizes, self.cliques)
 
     @property
     def cells(self) -> int:
         """Number of released integers over all tables or blocks; of sparse tables the most that there can be."""
-        return sum(self.domain.cells(clique) for clique in self.cliques) if self.sparse else sum(self.lengths)
+        return sum(self.domain.cells(clique) for clique in self.cliques) if self.sparse else int(self.lengths.sum())
+
+    @cached_property
+    def scale_runs(self) -> list[tuple[Fraction, int]]:
+        """Equal scales that follow each other, written once, with their number."""
+        return [(scale, len(list(run))) for scale, run in itertools.groupby(self.scales)]
+
+    @property
+    def scale_numbers(self) -> FloatArray:
+        """The scales as floats."""
+        return np.repeat([float(scale) for scale, _ in self.scale_runs], [count for _, count in self.scale_runs])
 
     def to_json(self) -> dict[str, Any]:
         """Return plain lists and dicts; runs of equal scales and full sets of tables are written short."""
-        runs = [[str(scale), len(list(run))] for scale, run in itertools.groupby(self.scales)]
+        runs = [[str(scale), count] for scale, count in self.scale_runs]
         drawn = {} if self.blocks is None and not self.open else {
             "blocks": None if self.blocks is None else list(self.blocks), "parameters": dict(self.parameters), "open": self.open,
         }  # fmt: skip
@@ -138,7 +158,7 @@ class Plan:
         return cls(
             domain=domain,
             cliques=_long(item["tables"], len(domain.attributes)),
-            scales=tuple(Fraction(text) for text, count in item["scales"] for _ in range(count)),
+            scales=tuple(itertools.chain.from_iterable(itertools.repeat(Fraction(text), count) for text, count in item["scales"])),
             mechanism=item["mechanism"],
             public_total=item["public_total"],
             method=item["method"],
@@ -151,20 +171,20 @@ class Plan:
         )
 
 
-def _full(orders: Sequence[int], attributes: int) -> tuple[Clique, ...]:
-    return tuple(itertools.chain.from_iterable(itertools.combinations(range(attributes), k) for k in orders))
-
-
-def _short(cliques: tuple[Clique, ...], attributes: int) -> dict[str, Any]:
-    orders = sorted({len(clique) for clique in cliques})
-    if cliques == _full(orders, attributes):
+def _short(cliques: Sequence[Clique], attributes: int) -> dict[str, Any]:
+    given = isinstance(cliques, AllCliques) and cliques.attributes == attributes
+    orders = sorted(set(cliques.orders if isinstance(cliques, AllCliques) and given else map(len, cliques)))
+    if AllCliques(attributes, orders) == cliques:
         return {"all_of_order": orders}
     return {"cliques": [list(clique) for clique in cliques]}
 
 
-def _long(item: Mapping[str, Any], attributes: int) -> tuple[Clique, ...]:
+def _long(item: Mapping[str, Any], attributes: int) -> Sequence[Clique]:
     if "all_of_order" in item:
-        return _full(item["all_of_order"], attributes)
+        found = AllCliques(attributes, item["all_of_order"])
+        if len(found) > MAX_TABLES:
+            raise ValueError("more tables than were ever measured")
+        return found
     return tuple(tuple(clique) for clique in item["cliques"])
 
 
@@ -206,9 +226,9 @@ class Release:
         """Return the identifier under which it was bought."""
         return str(self.manifest["release"])
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
-        """Return what was measured."""
+        """What was measured."""
         return Plan.from_json(self.manifest["plan"])
 
     def statistics(self, cursor: duckdb.DuckDBPyConnection) -> Statistics:
@@ -227,7 +247,9 @@ class Release:
 
 def fingerprint(flat: IntArray, values: Sequence[str] = (), places: IntArray | None = None) -> str:
     """Return the SHA-256 of what a release holds; ``places``: table and cell of each count, where they are part of it."""
-    digest = hashlib.sha256(flat.tobytes())
+    digest = hashlib.sha256()
+    for start in range(0, flat.size, _HASHED):  # an interrupt waits for one of them
+        digest.update(flat[start : start + _HASHED].tobytes())
     if places is not None:
         digest.update(places.tobytes())
     if values:
@@ -239,35 +261,30 @@ def as_statistics(
     plan: Plan, flat: IntArray, total: int | None, values: tuple[str, ...] = (), places: IntArray | None = None
 ) -> Statistics:
     """Cut the flat integers of a plan into its tables (with the coarse ones) or blocks; of sparse tables: table, cell, count."""
-    pieces = (flat,) if plan.open else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
-    if places is not None:
-        pieces = (places[0], places[1], flat)
-    drawn = plan.listed or plan.blocks is not None
     count = len(plan.cliques)
-    tables = {} if drawn else shaped(plan, pieces[:count])
-    return Statistics(
-        sizes=plan.domain.sizes,
-        tables=tables,
-        scales={clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales[:count], strict=not drawn)},
-        mechanism=plan.mechanism,
-        total=total,
-        blocks=pieces if drawn else (),
-        domain=plan.domain,
-        parameters=plan.parameters,
-        values=values,
-        coarse=CoarseTables() if drawn or not plan.coarse else _coarse(plan, tables, pieces[count:]),
-    )
+    common: dict[str, Any] = {
+        "sizes": plan.domain.sizes, "mechanism": plan.mechanism, "total": total, "domain": plan.domain,
+        "parameters": plan.parameters, "values": values,
+    }  # fmt: skip
+    if plan.listed or plan.blocks is not None:
+        pieces = (flat,) if plan.open else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
+        blocks = pieces if places is None else (places[0], places[1], flat)
+        scales = {clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales[:count], strict=False)}
+        return Statistics(tables={}, scales=scales, blocks=blocks, **common)
+    first = int(plan.table_lengths.sum())
+    tables = shaped(plan, flat[:first])
+    second = _coarse(plan, tables, flat[first:]) if plan.coarse else CoarseTables()
+    return Statistics(tables=tables, scales=FlatScales(plan.cliques, plan.scale_numbers[:count]), coarse=second, **common)
 
 
-def shaped(plan: Plan, pieces: Sequence[IntArray]) -> dict[Clique, IntArray]:
+def shaped(plan: Plan, flat: IntArray) -> FlatTables:
     """Return the tables of a plan from their flat counts."""
-    return {
-        clique: piece.reshape([plan.domain.sizes[i] for i in clique]) for clique, piece in zip(plan.cliques, pieces, strict=True)
-    }
+    return FlatTables(plan.domain.sizes, plan.cliques, flat)
 
 
-def _coarse(plan: Plan, tables: Mapping[Clique, IntArray], pieces: Sequence[IntArray]) -> CoarseTables:
+def _coarse(plan: Plan, tables: Mapping[Clique, IntArray], flat: IntArray) -> CoarseTables:
     """Give the coarse tables their groups again, which the released tables determine."""
+    pieces = np.split(flat, np.cumsum(plan.lengths[len(plan.cliques) :])[:-1])
     return CoarseTables(
         coarse.groups(plan.domain, tables, itertools.chain.from_iterable(plan.coarse)),
         {pair: piece.reshape(coarse.shape(plan.domain, pair)) for pair, piece in zip(plan.coarse, pieces, strict=True)},
@@ -322,9 +339,9 @@ def write(
 
     `publish` shows it, once the ledger knows this hash.
     """
-    lengths = [flat.size] if plan.open else list(plan.lengths)
+    lengths = np.asarray([flat.size], np.int64) if plan.open else plan.lengths
     table = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    cell = np.concatenate([np.arange(n, dtype=np.int64) for n in lengths] or [np.zeros(0, np.int64)])
+    cell = np.arange(len(table)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     if places is not None:
         table, cell = places[0].astype(np.int32), places[1]
     frame = pd.DataFrame({"tbl": table, "cell": cell, "n": flat})
@@ -415,8 +432,10 @@ def check_plan(found: Release) -> None:
             sqltypes.parse(a.sql_type).family != "other" and a.kind in ("categorical", "numeric", "temporal")
             for a in plan.domain.attributes
         )
-        good = good and all(0 <= i < len(plan.domain.attributes) for clique in plan.cliques for i in clique)
-        good = good and all(len(pair) == 2 and pair in plan.cliques for pair in plan.coarse)
+        listed = () if "all_of_order" in found.manifest["plan"]["tables"] else plan.cliques
+        good = good and all(0 <= i < len(plan.domain.attributes) for clique in listed for i in clique)
+        measured = set(plan.cliques) if plan.coarse else set()
+        good = good and all(len(pair) == 2 and pair in measured for pair in plan.coarse)
         good = good and isinstance(found.manifest["charge"]["hash"], str)
         good = good and not (plan.sparse and (plan.open or plan.blocks is not None))
     except (KeyError, TypeError, ValueError, AttributeError):

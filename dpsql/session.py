@@ -21,6 +21,7 @@ from typing import Any
 import duckdb
 
 from dpsql.errors import DpsqlError
+from dpsql.interruption import Running
 
 _instances: dict[str, Instance] = {}
 
@@ -32,12 +33,13 @@ class Instance:
     key: str
     user: str
     store: Path | None = None
+    progress: bool | None = None  # whether calls show a bar; None: on a terminal and in a notebook
     connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = field(default_factory=list)
     temporary: Path | None = None
     last_seconds: dict[str, float] = field(default_factory=dict)  # stages of the last dp_synthesize, for benchmarks
     last_peak_mb: dict[str, float] = field(default_factory=dict)  # largest resident memory up to the end of each stage
     functions: tuple[Callable[..., Any], ...] = ()  # the UDFs, kept alive for as long as the process
-    working: list[duckdb.DuckDBPyConnection] = field(default_factory=list)  # cursors of the calls that run
+    running: list[Running] = field(default_factory=list)  # calls, in any thread
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -60,12 +62,6 @@ class Instance:
                 self.connections.remove(reference)
         raise DpsqlError("every connection that dpsql.load was called on is closed; call dpsql.load(con) on this connection")
 
-    def interrupt(self) -> None:
-        """Interrupt the statements that running calls have sent to DuckDB; from another thread, since the caller's own waits."""
-        for cursor in list(self.working):
-            with suppress(duckdb.Error):  # it has just been closed
-                cursor.interrupt()
-
     def add(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Remember a connection, without keeping it alive."""
         if all(reference() is not connection for reference in self.connections):
@@ -78,6 +74,15 @@ class Instance:
             lock = self._locks.setdefault(name, threading.Lock())
         with lock:
             yield
+
+    @contextmanager
+    def listed(self, running: Running) -> Iterator[None]:
+        """Let `dpsql.interrupt` find a call while the block runs."""
+        self.running.append(running)
+        try:
+            yield
+        finally:
+            self.running.remove(running)
 
     def temporary_store(self) -> Path:
         """Return the folder for releases of an in-memory database; it goes when the process ends."""
@@ -112,6 +117,7 @@ class Context:
     cursor: duckdb.DuckDBPyConnection
     database: str
     schema: str
+    progress: bool | None = None
 
     @property
     def user(self) -> str:
@@ -137,13 +143,12 @@ class Context:
 
 
 @contextmanager
-def open_context(instance: Instance, database: str, schema: str) -> Iterator[Context]:
-    """Open a cursor for one call and close it afterwards."""
+def open_context(instance: Instance, database: str, schema: str, progress: bool | None = None) -> Iterator[Context]:
+    """Open a cursor for one call and close it afterwards; ``progress`` is what the session asks for, over ``load``'s."""
     cursor = instance.cursor()
     try:
         cursor.execute("SET SESSION default_collation = ''")  # a global one would count different texts, and units, together
-        instance.working.append(cursor)
-        yield Context(instance, cursor, database, schema)
+        cursor.execute("SET SESSION enable_progress_bar = false")  # DuckDB's would write to the same line
+        yield Context(instance, cursor, database, schema, instance.progress if progress is None else progress)
     finally:
-        instance.working[:] = [other for other in instance.working if other is not cursor]
         cursor.close()

@@ -8,6 +8,7 @@
 CREATE OR REPLACE MACRO dp_protect(source, epsilon := NULL, delta := NULL, neighbors := NULL, privacy_unit := NULL,
     max_contributions := NULL, accountant := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('protect', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'source': source, 'epsilon': epsilon, 'delta': delta, 'neighbors': neighbors, 'privacy_unit': privacy_unit,
     'max_contributions': max_contributions, 'accountant': accountant})::VARCHAR));
 
@@ -18,6 +19,7 @@ CREATE OR REPLACE MACRO dp_declare(source, "column", lower := NULL, upper := NUL
     categories := NULL, categories_from := NULL, nullable := NULL, outside := NULL, discover := false, epsilon := NULL,
     delta := NULL, release := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('declare', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'source': source, 'column': "column", 'lower': lower, 'upper': upper, 'bins': bins, 'edges': edges,
     'categories': categories, 'categories_from': categories_from, 'nullable': nullable, 'outside': outside,
     'discover': discover, 'epsilon': epsilon, 'delta': delta, 'release': release})::VARCHAR));
@@ -26,13 +28,16 @@ FROM query('FROM ' || __dp_call('declare', to_json({'__database': current_databa
 -- Gives column_name, type, kind, codes, labels, nullable, outside, status. Privacy status: free.
 CREATE OR REPLACE MACRO dp_domain(source) AS TABLE
 FROM query('FROM ' || __dp_call('domain', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'source': source})::VARCHAR));
 
 -- dp_plan: what a dp_synthesize or dp_marginals call would measure and cost. Privacy status: free; no row is read.
--- Gives one row: operation, method, columns, left_out, tables, cells, mechanism, noise_scale, expected errors, cost, what is left after.
+-- Gives one row: operation, method, columns, left_out, tables, cells, mechanism, noise_scale, expected errors, cost, what is left after,
+-- estimated seconds (estimated_stages: a MAP by stage) and memory for two cores and `rows` rows (100,000 where none are given).
 CREATE OR REPLACE MACRO dp_plan(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, k := NULL,
     mechanism := NULL, rows := NULL, options := NULL, release := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('plan', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'source': source, 'method': method, 'epsilon': epsilon, 'delta': delta, 'columns': columns, 'k': k,
     'mechanism': mechanism, 'rows': rows, 'options': options, 'release': release})::VARCHAR));
 
@@ -41,6 +46,7 @@ FROM query('FROM ' || __dp_call('plan', to_json({'__database': current_database(
 CREATE OR REPLACE MACRO dp_marginals(source, columns := NULL, k := 1, epsilon := NULL, delta := NULL,
     mechanism := 'gaussian', release := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('marginals', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'source': source, 'columns': columns, 'k': k, 'epsilon': epsilon, 'delta': delta, 'mechanism': mechanism,
     'release': release})::VARCHAR));
 
@@ -49,6 +55,7 @@ FROM query('FROM ' || __dp_call('marginals', to_json({'__database': current_data
 CREATE OR REPLACE MACRO dp_aggregates(source, reporting_length := NULL, epsilon := NULL, delta := NULL, columns := NULL,
     fabrication := NULL, release := NULL, options := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('aggregates', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'source': source, 'reporting_length': reporting_length, 'epsilon': epsilon, 'delta': delta, 'columns': columns,
     'fabrication': fabrication, 'release': release, 'options': options})::VARCHAR));
 
@@ -58,6 +65,7 @@ FROM query('FROM ' || __dp_call('aggregates', to_json({'__database': current_dat
 CREATE OR REPLACE MACRO dp_histogram(source, "column", epsilon := NULL, delta := NULL, domain := NULL, domain_size := NULL,
     rho := NULL, separator := NULL, release := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('histogram', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'source': source, 'column': "column", 'epsilon': epsilon, 'delta': delta, 'domain': domain, 'domain_size': domain_size,
     'rho': rho, 'separator': separator, 'release': release})::VARCHAR));
 
@@ -66,43 +74,51 @@ FROM query('FROM ' || __dp_call('histogram', to_json({'__database': current_data
 CREATE OR REPLACE MACRO dp_synthesize(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, rows := NULL,
     seed := NULL, options := NULL, release := NULL, "into" := NULL, into_table := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('synthesize', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'source': source, 'method': method, 'epsilon': epsilon, 'delta': delta, 'columns': columns, 'rows': rows,
     'seed': seed, 'options': options, 'release': release, 'into': coalesce("into", into_table)})::VARCHAR));
 
 -- dp_sample: more rows of a stored release, by its identifier (dp_releases lists them). Privacy status: free.
 CREATE OR REPLACE MACRO dp_sample(release, rows := NULL, seed := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('sample', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'release': release, 'rows': rows, 'seed': seed})::VARCHAR));
 
 -- dp_ledger: every entry of the books, and whether the chain of hashes holds. Privacy status: free.
 CREATE OR REPLACE MACRO dp_ledger(source := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('ledger', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'source': source})::VARCHAR));
 
 -- dp_budget: limit, spent and left per source. Privacy status: free.
 CREATE OR REPLACE MACRO dp_budget(source := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('budget', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'source': source})::VARCHAR));
 
 -- dp_releases: what was bought, with which parameters and at what cost. Privacy status: free.
 CREATE OR REPLACE MACRO dp_releases(source := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('releases', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'source': source})::VARCHAR));
 
 -- dp_evaluate: error tables of a synthetic table against the raw one; report := 'tuples': how well combinations of values are
 -- kept, by their count (bucket, preservation, errors, suppressed, fabricated, leaked). Privacy status: NOT PRIVATE, for the custodian only.
 CREATE OR REPLACE MACRO dp_evaluate(source, synthetic, max_k := 3, queries := NULL, seed := 7, report := 'tables') AS TABLE
 FROM query('FROM ' || __dp_call('evaluate', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'source': source, 'synthetic': synthetic, 'max_k': max_k, 'queries': queries, 'seed': seed, 'report': report})::VARCHAR));
 
 -- dp_export: copies a release (noisy statistics and provenance only) to a file that opens on another machine. Free.
 CREATE OR REPLACE MACRO dp_export(release, path) AS TABLE
 FROM query('FROM ' || __dp_call('export', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'release': release, 'path': path})::VARCHAR));
 
 -- dp_import: opens an exported release; dp_sample then draws from it. Free.
 CREATE OR REPLACE MACRO dp_import(path) AS TABLE
 FROM query('FROM ' || __dp_call('import', to_json({'__database': current_database(), '__schema': current_schema(),
+    '__progress': getvariable('dpsql_progress')::VARCHAR,
     'path': path})::VARCHAR));
 
 -- dp_combine: one estimate and its interval from the same analysis of several synthetic tables (Reiter 2003). Free.

@@ -26,7 +26,13 @@ COMBINED = (
 _loading = threading.Lock()
 
 
-def load(con: duckdb.DuckDBPyConnection, *, store: str | Path | None = None, user: str | None = None) -> None:
+def load(
+    con: duckdb.DuckDBPyConnection,
+    *,
+    store: str | Path | None = None,
+    user: str | None = None,
+    progress: bool | None = None,
+) -> None:
     """Register dpsql's functions and macros on a connection. Safe to repeat.
 
     Parameters
@@ -38,6 +44,10 @@ def load(con: duckdb.DuckDBPyConnection, *, store: str | Path | None = None, use
         an in-memory database.
     user : str, optional
         Who is asking, for the ledger. Default: the login name.
+    progress : bool, optional
+        Whether a call that takes longer than a second shows a bar on standard error: stage, share done, time left. Default: on
+        a terminal and in a notebook. ``SET VARIABLE dpsql_progress = false`` decides for one session and comes first; the
+        environment variable DPSQL_PROGRESS (0 or 1) decides where neither does.
 
     Raises
     ------
@@ -64,6 +74,8 @@ def load(con: duckdb.DuckDBPyConnection, *, store: str | Path | None = None, use
         instance.store = Path(store).expanduser().absolute()
     if user is not None:
         instance.user = user
+    if progress is not None:
+        instance.progress = progress
     _create_macros(con)
 
 
@@ -93,9 +105,10 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
     def call(name: str, given: str) -> str:
         arguments = json.loads(given)
         database, schema = arguments.pop("__database"), arguments.pop("__schema")
+        shown = arguments.pop("__progress", None)  # macros of an older dpsql in the file do not send it
         try:
-            return calls.run(find_instance(key), name, arguments, database=database, schema=schema)
-        except DpsqlError as error:
+            return calls.run(find_instance(key), name, arguments, database=database, schema=schema, progress=shown)
+        except (DpsqlError, KeyboardInterrupt, duckdb.InterruptException) as error:
             raise error.with_traceback(None) from None  # DuckDB 1.x appends the trace to the text that SQL users read
 
     def instance_key() -> str:
@@ -114,6 +127,25 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
     special: Any = "special"  # NULL reaches the function; the stubs know the enumeration alone, which moved between versions
     con.create_function(COMBINE, combined, ["DOUBLE[]", "DOUBLE[]", "DOUBLE"], COMBINED, null_handling=special)
     return instance
+
+
+def interrupt(con: duckdb.DuckDBPyConnection) -> int:
+    """Stop every dpsql call that is running on the database of a connection, from any thread.
+
+    A call in another thread ends with duckdb.InterruptException within a second or two (``con.execute`` wraps it in its own
+    error), and the books stay true. ``con.interrupt()`` of DuckDB stops a statement only once its dpsql call is over, because
+    DuckDB does not tell a running function of it.
+
+    Returns
+    -------
+    int
+        Number of calls that were told to stop.
+    """
+    instance = instance_of(con)
+    running = list(instance.running) if instance else []
+    for call in running:
+        call.stop()
+    return len(running)
 
 
 def _create_macros(con: duckdb.DuckDBPyConnection) -> None:

@@ -48,8 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         sys.stderr.write(f"{error if isinstance(error, Failed) else message(error)}\n")
         return FAILED
-    except (Interrupted, KeyboardInterrupt):
-        sys.stderr.write("Interrupted\n")
+    except (Interrupted, KeyboardInterrupt) as told:
+        sys.stderr.write(f"{told}\n" if str(told) else "Interrupted\n")
         return INTERRUPTED
 
 

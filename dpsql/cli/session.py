@@ -6,21 +6,19 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO, TypeVar
 
 import duckdb
 
+from dpsql import interruption
 from dpsql.cli import results
-from dpsql.cli.interrupts import Interruptible
-from dpsql.cli.messages import cannot_open, message, place
+from dpsql.cli.messages import cannot_open, message, one_line, place
 from dpsql.cli.printing import Look, write
 from dpsql.cli.statements import Piece, pieces
 from dpsql.errors import DpsqlError
-from dpsql.session import Instance
-from dpsql.udfs import instance_of, load
+from dpsql.udfs import load
 
 T = TypeVar("T")
 MEMORY = ":memory:"
@@ -32,7 +30,7 @@ class Failed(Exception):
 
 
 class Interrupted(Exception):
-    """Ctrl-C ended a statement."""
+    """Ctrl-C ended a statement; the text says what the books know of a purchase."""
 
 
 class Leave(Exception):
@@ -79,7 +77,6 @@ class Session:
     fixed_width: int | None = None  # of boxes; None: the terminal's
     con: duckdb.DuckDBPyConnection = field(init=False)
     out: TextIO = field(init=False)
-    _instance: Instance | None = field(init=False)
     depth: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +86,6 @@ class Session:
 
     def _connect(self, path: str) -> None:
         self.con = connect(path, read_only=self.read_only, store=self.store)
-        self._instance = instance_of(self.con)
 
     def reopen(self, path: str) -> None:
         """Close this database and open another one; where that fails, this one is opened again."""
@@ -200,34 +196,18 @@ class Session:
         ------
         Failed, Interrupted
         """
-        failure: Exception | None = None
-        done: list[T] = []
-        with Interruptible(self._stop) as work:
-            try:
-                try:
-                    done.append(job())
-                except (BrokenPipeError, Failed, Leave):
-                    raise
-                except Exception as error:  # noqa: BLE001 -- of DuckDB, of dpsql, or of a module that DuckDB wants
-                    failure = error
-                work.disarm()
-            except KeyboardInterrupt:  # it may come up while another error is on its way
-                work.disarm()
-        if work.hit:
-            raise Interrupted
-        if failure is not None:
-            raise Failed(self._told(failure, text, line)) from None
-        return done[0]
+        try:
+            with interruption.call(interruption.Running(self.con, "Interrupted")):
+                return job()
+        except KeyboardInterrupt as stopped:
+            raise Interrupted(one_line(str(stopped)) or "Interrupted") from None
+        except (BrokenPipeError, Failed, Leave):
+            raise
+        except Exception as error:  # of DuckDB, of dpsql, or of a module that DuckDB wants
+            raise Failed(self._told(error, text, line)) from None
 
     @staticmethod
     def _told(error: Exception, text: str, line: int) -> str:
         """Return an error as one line, with the place where a long statement has it."""
         found = place(error)
         return message(error) if found is None or "\n" not in text else f"{message(error)} (line {line + found - 1})"
-
-    def _stop(self) -> None:
-        """Interrupt the statement that runs, and those of the dp_* call within it."""
-        with suppress(duckdb.Error):
-            self.con.interrupt()
-        if self._instance is not None:
-            self._instance.interrupt()

@@ -38,10 +38,8 @@ def interact(session: Session, version: str) -> int:
             return 0
         try:
             session.script(text, None)
-        except Failed as failure:
-            _say(str(failure))
-        except (Interrupted, KeyboardInterrupt):
-            _say("Interrupted")
+        except (Failed, Interrupted, KeyboardInterrupt) as told:
+            _say(str(told) or "Interrupted")
         except Leave as leave:
             return leave.code
         names.fresh = False

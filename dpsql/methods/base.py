@@ -18,7 +18,7 @@ from dpsql.accounting.events import Event
 from dpsql.domain import Attribute, Domain
 
 IntArray = npt.NDArray[np.int64]
-CodeArray = npt.NDArray[np.int32]
+CodeArray = npt.NDArray[np.integer]
 Clique = tuple[int, ...]
 
 FINE = 1 << 16
@@ -100,8 +100,8 @@ class MeasurementPlan:
 
     Parameters
     ----------
-    cliques : tuple of cliques
-        Attribute positions in ascending order, no repetition.
+    cliques : sequence of cliques
+        Attribute positions in ascending order, no repetition; `dpsql.methods.flat_tables.AllCliques` where there are very many.
     weights : tuple of float, same length
         Relative share of the privacy loss (rho) of each table; equal by default. Not used by a `DrawnMethod`.
     notes : tuple of str
@@ -113,7 +113,7 @@ class MeasurementPlan:
         Relative share of rho of each of them, in the unit of `weights`.
     """
 
-    cliques: tuple[Clique, ...]
+    cliques: Sequence[Clique]
     weights: tuple[float, ...] = ()
     notes: tuple[str, ...] = field(default=())
     coarse: tuple[Clique, ...] = ()

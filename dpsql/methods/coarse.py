@@ -23,7 +23,8 @@ is part of the release format: a different one needs another format.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -75,7 +76,9 @@ def groups(domain: Domain, released: Mapping[Clique, IntArray], attributes: Iter
     -----
     Privacy: post-processing of released counts.
     """
-    return {i: _groups(domain.attributes[i], _counts(released, i)) for i in sorted(set(attributes))}
+    wanted = sorted(set(attributes))
+    smallest = _smallest(domain.sizes, released, set(wanted))
+    return {i: _groups(domain.attributes[i], _counts(released, smallest[i], i)) for i in wanted}
 
 
 def coarsened(table: IntArray, clique: Clique, grouped: Mapping[int, IntArray], wanted: tuple[int, ...]) -> IntArray:
@@ -93,9 +96,19 @@ def coarsened(table: IntArray, clique: Clique, grouped: Mapping[int, IntArray], 
     return summed
 
 
-def _counts(released: Mapping[Clique, IntArray], i: int) -> IntArray:
-    """Return the noisy one-way counts of an attribute, from the smallest table that holds it."""
-    clique = min((clique for clique in released if i in clique), key=lambda held: (released[held].size, held))
+def _smallest(sizes: Sequence[int], released: Mapping[Clique, IntArray], wanted: set[int]) -> dict[int, Clique]:
+    """Return the clique of the smallest table that holds each attribute; of equal ones the first."""
+    found: dict[int, tuple[int, Clique]] = {}
+    for clique in released:
+        for i in wanted.intersection(clique):
+            key = math.prod(sizes[other] for other in clique), clique
+            if i not in found or key < found[i]:
+                found[i] = key
+    return {i: clique for i, (_, clique) in found.items()}
+
+
+def _counts(released: Mapping[Clique, IntArray], clique: Clique, i: int) -> IntArray:
+    """Return the noisy one-way counts of an attribute, from one table that holds it."""
     kept = clique.index(i)
     counts: IntArray = released[clique].sum(axis=tuple(axis for axis in range(len(clique)) if axis != kept), dtype=np.int64)
     return counts

@@ -10,8 +10,10 @@
    (`dpsql.methods.latent_fit`).
 
 Between columns of one attribute the published method has structural zeros, correlation -1: no set of more than two
-normals can have that, and the nearest matrix pays for it everywhere else. Decoding makes the columns of one attribute
-exclude each other anyway, so these correlations start at 0 and are calibrated.
+normals can have that, and the nearest matrix pays for it everywhere else. Two normals can: an attribute of two values
+has one normal, in both outputs, and the other column is its opposite. Decoding makes the columns of one attribute
+exclude each other anyway, so of larger attributes these correlations start at 0 and are calibrated. Calibration begins
+at the common factors of the nearest correlation matrix, as many as its spectrum speaks for.
 
 Privacy: `fit` and `sample` are post-processing of released statistics.
 
@@ -23,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -30,17 +33,21 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, special
 
+from dpsql import progress
 from dpsql.bivariate_normal import latent_correlation
 from dpsql.consistency import ADJUSTMENTS, SHRINKAGES, ConsistentTables, consistent_tables
 from dpsql.domain import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
 from dpsql.methods.blas import one_blas_thread
-from dpsql.methods.latent_fit import Float32, Schedule, block_starts, calibrate
-from dpsql.methods.latent_sampling import sample_codes, sample_thresholded
+from dpsql.methods.flat_tables import AllCliques
+from dpsql.methods.latent_fit import Float32, FreeColumns, Schedule, calibrate, targets
+from dpsql.methods.latent_sampling import forecast_draw, sample_codes, sample_thresholded
 from dpsql.nearest_correlation import lift_spectrum, nearest_correlation
+from dpsql.parallel import Workers
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 OUTPUTS = ("decoded", "one_hot")
 
@@ -48,16 +55,31 @@ _FLOOR = 1e-6
 """Smallest eigenvalue of the latent correlation matrix."""
 
 _GUMBEL_DEVIATION = math.pi / math.sqrt(6.0)
+_LOGISTIC_SCALE = 1.7
+"""Of the normal that a logistic variable is nearest to in distribution (the difference of two Gumbel variables)."""
+
 _LARGEST_SCALE = 100.0
 """Of a latent standard deviation in units of the Gumbel noise: what follows wholly from another attribute."""
 
 _PLAIN = 3.0
 """How much further the noise is pushed back where no calibration follows that could make up for it."""
 
-_RANK = 64
-"""Latent factors that calibration works with: beyond it neither error nor speed gained."""
+_FEWEST_FACTORS, _MOST_FACTORS = 8, 64
+_COMMON = 1.1
+"""Latent factors that calibration works with: as many as eigenvalues above this, within bounds. A factor too many costs
+accuracy, for its loadings follow the random gradient; beyond 64 nothing was gained on any table."""
 
-_DRAWS, _RATE = 2048, 0.1
+_DRAWS, _RATE, _BINARY_RATE = 2048, 0.1, 0.03
+"""Draws and step sizes of calibration. The factors of binary attributes begin so near the answer that small steps do."""
+
+_SHORTEST, _LONGEST, _WORK = 100, 600, 40_000
+"""Bounds of the steps of calibration, and steps times free columns."""
+
+_FACTOR_ROUNDS, _MOST_EXPLAINED = 20, 0.999
+"""Of the search for common factors: rounds, and largest share of a column's variance that they explain."""
+
+_TOLERANCE = 1e-8
+"""Of the diagonal of the nearest correlation matrix."""
 
 _SMALLEST_SHARE = 1e-6
 
@@ -76,9 +98,11 @@ class CopulaModel:
     thresholds : ndarray, shape (D,)
         t_a; infinite for columns of share 0 (one_hot only).
     loadings : ndarray of float32, shape (D, r)
-        Root of the latent correlation matrix (one_hot), or calibrated utilities (decoded).
+        Root of the latent correlation matrix (one_hot), or calibrated utilities (decoded). Decoded: 0 for the first code
+        of an attribute of two values (and the only code of one), so that the second one's row is the difference.
+        One-hot: of an attribute of two values one row is the negative of the other.
     offsets : ndarray of float32, shape (D,)
-        Of the utilities (decoded); zeros for one_hot.
+        Of the utilities (decoded), 0 where loadings are; zeros for one_hot.
     output : {'decoded', 'one_hot'}
     """
 
@@ -102,7 +126,8 @@ class GaussianCopula:
         consistency : 'least_squares', or 'none' (published: one-way shares from the one-way tables alone).
         shrinkage : 'empirical_bayes' (deviations from independence shrink as far as they look like noise), or 'none'.
         calibration_steps : gradient steps of the calibration of decoded rows, 0 to 100,000; 0 leaves the plain copula;
-        'auto' takes 40,000 over the number of one-hot columns, between 150 and 600.
+        'auto' takes 40,000 over the number of one-hot columns (one of a binary attribute), at most 600, at least 150, or
+        100 where most columns are binary.
         one_way_weight : privacy loss (rho) of a one-way table relative to a two-way table, 0 to 1000; 0 measures none
         (where there are two attributes or more: their sums tell).
     """
@@ -146,10 +171,10 @@ class GaussianCopula:
         if not m:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
         weight = float(chosen["one_way_weight"])
-        singles = [(i,) for i in range(m)] if weight > 0.0 or m == 1 else []
-        pairs = [(i, j) for i in range(m) for j in range(i + 1, m)]
-        weights = (weight or 1.0,) * len(singles) + (1.0,) * len(pairs)
-        return MeasurementPlan((*singles, *pairs), weights, self._notes(chosen))
+        singles = m if weight > 0.0 or m == 1 else 0
+        cliques = AllCliques(m, [k for k, wanted in ((1, singles), (2, m > 1)) if wanted])
+        weights = (weight or 1.0,) * singles + (1.0,) * (len(cliques) - singles)
+        return MeasurementPlan(cliques, weights, self._notes(chosen))
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
         """Return the measured domain: rows have its columns."""
@@ -189,27 +214,22 @@ class GaussianCopula:
             factor, thresholds = _published(tables)
             no_offsets = np.zeros(shares.size, np.float32)
             return CopulaModel(tables.sizes, rows, shares, thresholds, factor, no_offsets, "one_hot")
-        steps = _steps(chosen["calibration_steps"], sum(tables.sizes))
-        root, thresholds, scale = _initial(tables)
-        scale *= 1.0 if steps else _PLAIN
-        loadings = (scale[:, None] * root[:, : _RANK if steps else None]).astype(np.float32)
-        offsets = (-scale * thresholds).astype(np.float32)
-        schedule = Schedule(steps=steps, draws=_DRAWS, rate=_RATE)
-        loadings, offsets = calibrate(
-            loadings, offsets, tables.sizes, tables.one_way, tables.unbiased, tables.deviation, schedule
-        )
-        return CopulaModel(tables.sizes, rows, shares, thresholds, loadings, offsets, "decoded")
+        free = FreeColumns.of(tables.sizes)
+        bounded = np.clip(shares, _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)
+        loadings, offsets = _calibrated(tables, free, bounded[free.columns], _schedule(chosen["calibration_steps"], tables.sizes))
+        every = np.zeros((shares.size, loadings.shape[1]), np.float32)
+        every_offset = np.zeros(shares.size, np.float32)
+        every[free.columns], every_offset[free.columns] = loadings, offsets
+        return CopulaModel(tables.sizes, rows, shares, -special.ndtri(bounded), every, every_offset, "decoded")
 
     def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that fitting and drawing take on two cores.
 
-        Fitted to runs on Adult (194 one-hot columns) and a hospital table (1,273). Post-processing of public sizes.
+        Post-processing of public sizes.
         """
-        columns = sum(sizes)
-        steps = _steps({**self.options, **options}["calibration_steps"], columns)
-        fit = 0.4 + steps * (4.5e-5 * columns + 8.8e-8 * columns**2) + 3e-9 * columns**3
-        draw = rows * (4e-8 * columns + 3e-7 * len(sizes))
-        return fit + draw, 1e-6 * (80.0 * columns**2 + 300_000.0 * columns)
+        fit_seconds, fit_megabytes = fit_forecast(sizes, {**self.options, **options})
+        draw_seconds, draw_megabytes = forecast_draw(sizes, rows, {**self.options, **options}["output"])
+        return fit_seconds + draw_seconds, max(fit_megabytes, draw_megabytes)
 
     def total(self, model: CopulaModel) -> int:
         """Return the number of rows that the statistics suggest, at least 0."""
@@ -229,7 +249,7 @@ class GaussianCopula:
 
         Yields
         ------
-        ndarray of int32, shape (b, m)
+        ndarray of the smallest unsigned type, shape (b, m)
 
         Raises
         ------
@@ -259,7 +279,9 @@ class GaussianCopula:
         Yields
         ------
         ndarray of uint8, shape (b, D)
-            Columns: the codes of the first attribute, then the second's, and so on.
+            Columns: the codes of the first attribute, then the second's, and so on. The two columns of a binary attribute
+            come from one normal with opposite signs, so where their shares add up to 1 (`consistency := 'least_squares'`)
+            a row has exactly one of the two.
 
         Raises
         ------
@@ -296,9 +318,33 @@ class GaussianCopula:
         return ()
 
 
-def _steps(wanted: int | str, columns: int) -> int:
-    """Return the number of calibration steps: small tables can afford more for the same time."""
-    return min(max(40_000 // columns, 150), 600) if isinstance(wanted, str) else wanted
+def _rank(values: FloatArray) -> int:
+    """Return the number of common factors that eigenvalues of a correlation matrix speak for."""
+    return min(max(int((values > _COMMON).sum()), _FEWEST_FACTORS), _MOST_FACTORS, values.size)
+
+
+def _schedule(wanted: int | str, sizes: Sequence[int]) -> Schedule:
+    """Return how to calibrate: small tables can afford more steps for the same time, binary attributes need fewer."""
+    binary = sum(size == 2 for size in sizes)
+    columns = sum(size for size in sizes if size > 2) + binary
+    fewest = _SHORTEST if 2 * binary > columns else _SHORTEST + 50
+    steps = min(max(_WORK // max(columns, 1), fewest), _LONGEST) if isinstance(wanted, str) else wanted
+    return Schedule(steps, _DRAWS, _BINARY_RATE if 2 * binary > columns else _RATE)
+
+
+def fit_forecast(sizes: Sequence[int], chosen: Mapping[str, Any]) -> tuple[float, float]:
+    """Return roughly the seconds and megabytes of a fit, from runs on tables of 227 to 2,000 free columns.
+
+    In this order: fixed costs, tables and cells (consistency and correlations), decompositions, calibration.
+    """
+    free = sum(size for size in sizes if size > 2) + sum(size == 2 for size in sizes)
+    tables = len(sizes) * (len(sizes) - 1) // 2
+    cells = (sum(sizes) ** 2 - sum(size * size for size in sizes)) // 2
+    schedule = _schedule(chosen["calibration_steps"], sizes)
+    steps = schedule.steps if chosen["output"] == "decoded" else 0
+    step = schedule.draws * free * (1.9e-11 * free + 6e-9)
+    seconds = 0.3 + 3e-6 * tables + 1.2e-6 * cells + 1.7e-9 * free**3 + steps * step
+    return seconds, 40.0 + 1e-6 * (45.0 * cells + 90.0 * free**2 + 12.0 * schedule.draws * free)
 
 
 def _check_request(model: CopulaModel, rows: int, output: str) -> None:
@@ -308,44 +354,137 @@ def _check_request(model: CopulaModel, rows: int, output: str) -> None:
         raise ArgumentError("output", model.output, f"this sample needs a model fitted with output := '{output}'")
 
 
-def _pair_correlations(tables: ConsistentTables, within: float) -> FloatArray:
-    """Latent correlation of every pair of columns; `within` between columns of one attribute, 0 where unmeasured."""
-    starts, columns = block_starts(tables.sizes), sum(tables.sizes)
-    matrix = np.zeros((columns, columns))
-    blocks = [slice(s, s + c) for s, c in zip(starts, tables.sizes, strict=True)]
-    for (i, j), both in tables.two_way.items():
-        a, b = (np.clip(tables.one_way[x], 0.0, 1.0) for x in (i, j))
-        found = latent_correlation(a[:, None], b[None, :], both)
-        matrix[blocks[i], blocks[j]], matrix[blocks[j], blocks[i]] = found, found.T
-    for i, block in enumerate(blocks):
-        present = (tables.one_way[i] > 0.0) & (tables.one_way[i] < 1.0)
-        matrix[block, block] = within * np.outer(present, present)
-    matrix[np.diag_indices(columns)] = 1.0
+def _measured(tables: ConsistentTables) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
+    """Yield pairs, unbiased tables and deviations of their cells, by shape."""
+    for pairs, stack in tables.unbiased.by_shape():
+        yield pairs, stack, tables.deviation.of(pairs)
+
+
+def _pair_correlations(tables: ConsistentTables, free: FreeColumns) -> FloatArray:
+    """Latent correlation of every pair of free columns; 0 between columns of one attribute and where unmeasured."""
+    matrix = np.eye(free.columns.size)
+    for pairs, stack in tables.two_way.by_shape():
+        if min(stack.shape[1:]) < 2:
+            continue
+        skip_i, skip_j = (int(free.skipped[pairs[0, side]]) for side in (0, 1))
+        a, b = (np.clip(margin, 0.0, 1.0) for margin in tables.margins(pairs))
+        cells = stack[:, skip_i:, skip_j:]
+        found = latent_correlation(a[:, skip_i:, None], b[:, None, skip_j:], cells)
+        free.scatter(matrix, pairs, np.pad(found, ((0, 0), (skip_i, 0), (skip_j, 0))))
     return matrix
 
 
 def _published(tables: ConsistentTables) -> tuple[Float32, FloatArray]:
-    """Root of the latent correlation matrix with structural zeros, and the thresholds, as published."""
-    correlation = lift_spectrum(nearest_correlation(_pair_correlations(tables, within=-1.0)), floor=_FLOOR)
+    """Root of the latent correlation matrix with structural zeros, and the thresholds, as published.
+
+    The two columns of a binary attribute have one normal, with opposite signs: what the structural zero, correlation
+    -1, asks for, and the only structural zeros that normals can have.
+    """
+    free = FreeColumns.of(tables.sizes)
     shares = np.clip(np.concatenate(tables.one_way), 0.0, 1.0)
-    return np.linalg.cholesky(correlation).astype(np.float32), -special.ndtri(shares)
+    with progress.stage("correlations"):
+        found = _pair_correlations(tables, free)
+        for start, count in zip(free.starts, free.counts, strict=True):
+            block = slice(start, start + count)
+            own = shares[free.columns[block]]
+            present = (own > 0.0) & (own < 1.0)
+            found[block, block] = -1.0 * np.outer(present, present)
+        found[np.diag_indices_from(found)] = 1.0
+    if not free.columns.size:
+        return np.eye(shares.size, dtype=np.float32), -special.ndtri(shares)
+    with progress.stage("nearest correlation"), Workers(1) as worker:
+        correlation = lift_spectrum(nearest_correlation(found, tolerance=_TOLERANCE), floor=_FLOOR)
+        root = worker.run(np.linalg.cholesky, correlation).astype(np.float32)
+    alone = np.flatnonzero(np.repeat(np.asarray(tables.sizes) == 1, tables.sizes))
+    every = np.zeros((shares.size, len(root) + alone.size), np.float32)
+    every[free.columns, : len(root)] = root
+    every[free.columns[: free.binary] - 1, : len(root)] = -root[: free.binary]
+    every[alone, len(root) + np.arange(alone.size)] = 1.0
+    return every, -special.ndtri(shares)
 
 
-def _initial(tables: ConsistentTables) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return root, thresholds and scale of the plain copula, columns of one attribute being uncorrelated.
+@dataclass(frozen=True)
+class _Latent:
+    """The plain copula of the free columns, columns of one attribute being uncorrelated.
+
+    Parameters
+    ----------
+    pairs : ndarray, shape (F, F)
+        Latent correlations found pair by pair.
+    correlation : ndarray, shape (F, F)
+        The nearest correlation matrix, here with eigenvalues and eigenvectors, descending.
+    """
+
+    pairs: FloatArray
+    correlation: FloatArray
+    values: FloatArray
+    vectors: FloatArray
+
+
+def _latent(tables: ConsistentTables, free: FreeColumns) -> _Latent:
+    with progress.stage("correlations"):
+        pairs = _pair_correlations(tables, free)
+    with progress.stage("nearest correlation"), Workers(1) as worker:
+        correlation = nearest_correlation(pairs, tolerance=_TOLERANCE)
+        values, vectors = worker.run(partial(linalg.eigh, correlation, driver="evd", check_finite=False))
+    return _Latent(pairs, correlation, values[::-1], vectors[:, ::-1])
+
+
+def _plain(latent: _Latent, shares: FloatArray, free: FreeColumns) -> tuple[FloatArray, FloatArray]:
+    """Return loadings and scale of the plain copula in full rank.
 
     The Gumbel noise of the decoded utilities stands for what other attributes don't explain. So an attribute's
     latent normals are scaled until that part of them, 1 minus the largest squared correlation, is as large as the
     noise.
     """
-    pairs = _pair_correlations(tables, within=0.0)
-    values, vectors = linalg.eigh(nearest_correlation(pairs), driver="evd", check_finite=False)
-    kept = values > _FLOOR
-    root = vectors[:, kept] * np.sqrt(values[kept])
-    shares = np.clip(np.concatenate(tables.one_way), _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)
-    pairs[np.diag_indices_from(pairs)] = 0.0
-    explained, weight = np.square(pairs).max(1), shares * (1.0 - shares)
-    starts = block_starts(tables.sizes)
-    typical = np.add.reduceat(weight * explained, starts) / np.add.reduceat(weight, starts)
-    scale = np.minimum(_GUMBEL_DEVIATION / np.sqrt(np.maximum(1.0 - typical, 1e-9)), _LARGEST_SCALE)
-    return root[:, ::-1], -special.ndtri(shares), np.repeat(scale, tables.sizes)
+    kept = latent.values > _FLOOR
+    root = latent.vectors[:, kept] * np.sqrt(latent.values[kept])
+    others = np.square(latent.pairs)
+    others[np.diag_indices_from(others)] = 0.0
+    return root, _PLAIN * _scale(others.max(1), shares, free)
+
+
+def _scale(explained: FloatArray, shares: FloatArray, free: FreeColumns) -> FloatArray:
+    """Return the scale of each column's utility that makes its unexplained part as large as the noise of its attribute."""
+    typical, weight = explained.copy(), shares * (1.0 - shares)
+    for start, count in zip(free.starts, free.counts, strict=True):
+        block = slice(start, start + count)
+        typical[block] = (weight[block] @ explained[block]) / weight[block].sum()
+    noise = np.where(np.arange(shares.size) < free.binary, _LOGISTIC_SCALE, _GUMBEL_DEVIATION)
+    return np.minimum(noise / np.sqrt(np.maximum(1.0 - typical, 1e-9)), _LARGEST_SCALE)
+
+
+def _calibrated(
+    tables: ConsistentTables, free: FreeColumns, shares: FloatArray, schedule: Schedule
+) -> tuple[Float32, Float32]:
+    """Return loadings and offsets of the utilities of the free columns."""
+    if not free.columns.size:
+        return np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
+    latent = _latent(tables, free)
+    if schedule.steps:
+        root, explained = _factors(latent, _rank(latent.values))
+        scale = _scale(explained, shares, free)
+    else:
+        root, scale = _plain(latent, shares, free)
+    loadings, offsets = (scale[:, None] * root).astype(np.float32), (scale * special.ndtri(shares)).astype(np.float32)
+    with progress.stage("calibration"):
+        return calibrate(loadings, offsets, free, targets(free, tables.one_way, _measured(tables)), schedule)
+
+
+def _factors(latent: _Latent, rank: int) -> tuple[FloatArray, FloatArray]:
+    """Return loadings of `rank` common factors, shape (F, rank), and how much of each column they explain.
+
+    Principal factors: the diagonal is what the factors explain, found by iterating. The shift by 1 makes the matrix
+    positive semidefinite, so that orthogonal iteration finds its largest eigenvalues.
+    """
+    basis = latent.vectors[:, :rank]
+    explained = np.square(latent.pairs - np.diag(np.diag(latent.pairs))).max(1)
+    unshifted = latent.correlation - np.eye(len(latent.correlation))
+    for _ in range(_FACTOR_ROUNDS):
+        basis, _ = np.linalg.qr(unshifted @ basis + (1.0 + explained)[:, None] * basis)
+        inner = basis.T @ (unshifted @ basis) + (basis.T * explained) @ basis
+        values, turn = np.linalg.eigh(0.5 * (inner + inner.T))
+        basis = basis @ turn[:, ::-1]
+        loadings = basis * np.sqrt(np.maximum(values[::-1], 0.0))
+        explained = np.minimum(np.square(loadings).sum(1), _MOST_EXPLAINED)
+    return loadings, explained

@@ -29,8 +29,9 @@ from dpsql.errors import ArgumentError
 from dpsql.methods.base import Clique, CodeArray, MeasurementPlan, Statistics
 from dpsql.methods.blas import one_blas_thread
 from dpsql.methods.coarse import ordered, shape
+from dpsql.methods.flat_tables import AllCliques
 from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pull_strength
-from dpsql.methods.mixture_rows import mixture_rows, sweeps
+from dpsql.methods.mixture_rows import forecast_draw, mixture_rows
 from dpsql.methods.mixture_targets import Targets, targets
 
 _RESTARTS, _THREADS = 8, 2
@@ -116,17 +117,17 @@ class LatentClass:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
         given = _one_way_weights(domain.sizes) if chosen["one_way_weight"] == "auto" else (float(chosen["one_way_weight"]),) * m
         weights = (1.0,) if m == 1 else tuple(weight for weight in given if weight > 0.0)
-        singles = [(i,) for i in range(len(weights))]
-        pairs = [(i, j) for i in range(m) for j in range(i + 1, m)]
+        pairs = math.comb(m, 2)
+        cliques = AllCliques(m, [k for k, wanted in ((1, weights), (2, pairs)) if wanted])
         notes: tuple[str, ...] = ()
-        if len(pairs) >= _MANY_PAIRS:
+        if pairs >= _MANY_PAIRS:
             notes = (
-                f"{len(pairs)} two-way tables share the budget: dependence that is weak against the noise is left out, and such "
+                f"{pairs} two-way tables share the budget: dependence that is weak against the noise is left out, and such "
                 "columns come out independent of each other; naming fewer columns gives more accurate ones",
             )
         coarse = _coarse_pairs(domain)
-        share = min(_COARSE_WEIGHT, _COARSE_SHARE * len(pairs) / max(len(coarse), 1))
-        return MeasurementPlan((*singles, *pairs), (*weights, *(1.0,) * len(pairs)), notes, coarse, (share,) * len(coarse))
+        share = min(_COARSE_WEIGHT, _COARSE_SHARE * pairs / max(len(coarse), 1))
+        return MeasurementPlan(cliques, (*weights, *(1.0,) * pairs), notes, coarse, (share,) * len(coarse))
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
         """Return the measured domain: rows have its columns."""
@@ -172,12 +173,12 @@ class LatentClass:
         public sizes.
         """
         chosen = {**self.options, **options}
-        columns, m = sum(sizes), len(sizes)
+        columns = sum(sizes)
         classes, steps, restarts = _schedule(sizes, 1000.0, chosen)
         step = 4e-11 * columns**2 * classes + 8e-9 * columns**2 + 1.5e-8 * columns * classes
         fit = steps * -(-restarts // _THREADS) * step
-        draw = rows * m * 3e-7 + rows * sweeps(rows, m) * m**2 * 1.2e-8
-        return fit + draw, 1e-6 * (80.0 * columns**2 + 60.0 * columns * classes) + 1e-6 * min(rows, 1 << 16) * m * 100
+        draw, drawn = forecast_draw(sizes, rows)
+        return fit + draw, max(1e-6 * (80.0 * columns**2 + 60.0 * columns * classes), drawn)
 
     def sample(self, model: LatentClassModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
         """Yield blocks of rows.
@@ -192,7 +193,7 @@ class LatentClass:
 
         Yields
         ------
-        ndarray of int32, shape (b, m)
+        ndarray of the smallest unsigned type, shape (b, m)
 
         Raises
         ------

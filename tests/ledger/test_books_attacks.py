@@ -203,7 +203,7 @@ def test_any_failure_after_reading_withholds_its_text(con, monkeypatch):
     def fail(*_: object) -> Any:
         raise ValueError("index 17 is out of bounds, at value 'north'")
 
-    monkeypatch.setattr(measuring, "count_tables", fail)
+    monkeypatch.setattr(measuring, "count_select", fail)
     with pytest.raises(duckdb.Error, match="the text is withheld") as caught:
         con.execute(CALL)
     assert "north" not in str(caught.value)

@@ -61,6 +61,32 @@ def test_inverse_of_tiny_margins() -> None:
         assert abs(float(latent_correlation(1e-6, 1e-6, both)) - correlation) < 1e-8
 
 
+@pytest.mark.parametrize("share", [1e-9, 1e-12, 3e-15])
+@pytest.mark.parametrize("other", [None, 0.3])
+def test_inverse_of_margins_below_one_row_in_a_billion(share: float, other: float | None) -> None:
+    a, b = share, share if other is None else other
+    h, k = float(special.ndtri(a)), float(special.ndtri(b))
+    for correlation in (-0.15, -1e-3, 1e-4, 0.05, 0.3, 0.7, 0.95):
+        both = float(exact(h, k, correlation))
+        if not max(0.0, a + b - 1.0) < both < min(a, b) * (1.0 - 1e-9):
+            continue  # rounded to a Frechet bound
+        assert abs(float(latent_correlation(a, b, both)) - correlation) < 1e-8, (share, other, correlation)
+    assert float(latent_correlation(a, b, min(a, b))) == 1.0
+    assert float(latent_correlation(a, b, 0.0)) == -1.0
+
+
+def test_weak_dependence_by_few_nodes_equals_the_40_digit_integral() -> None:
+    rng = np.random.default_rng(7)
+    for h, k in rng.uniform(-7, 2, (25, 2)):
+        # Both sides of the limit up to which few nodes are used.
+        limit = min(0.5, 2.0 / (1.0 + h * h + k * k))
+        for theta in (-1.01, -0.99, 0.2, 0.99, 1.01):
+            correlation = float(np.sin(theta * limit))
+            value, found = exact(h, k, correlation), float(normal_cdf2(h, k, correlation))
+            assert float(abs(value - found)) < 1e-15
+            assert correlation < 0 or float(abs(value - found) / value) < 1e-10
+
+
 def test_chunks_agree_with_single_pairs() -> None:
     rng = np.random.default_rng(5)
     a, b = rng.uniform(0, 1, 150_000), rng.uniform(0, 1, 150_000) ** 4

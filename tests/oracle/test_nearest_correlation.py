@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpsql.nearest_correlation import nearest_correlation
+from dpsql.nearest_correlation import nearest_correlation, optimality_residual
 
 
 def by_alternating_projections(matrix: np.ndarray, rounds: int = 20_000) -> np.ndarray:
@@ -53,3 +53,32 @@ def test_highams_example() -> None:
     # Higham (2002), section 4: the tridiagonal matrix of ones.
     found = nearest_correlation([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
     assert np.round(found[0], 4).tolist() == [1.0, 0.7607, 0.1573]
+
+
+def noisy_factors(d: int, noise: float) -> np.ndarray:
+    """Latent correlations of a few factors with the errors of noisy tables, as wide tables give them."""
+    rng = np.random.default_rng(d)
+    loadings = rng.normal(size=(6, d)) * rng.choice([0.15, 0.5, 1.0], size=d)
+    loadings /= np.sqrt(1.0 + np.square(loadings).sum(0))
+    upper = np.triu(loadings.T @ loadings + rng.normal(0.0, noise, (d, d)), 1)
+    found = np.clip(upper + upper.T, -1.0, 1.0)
+    np.fill_diagonal(found, 1.0)
+    return found
+
+
+def test_large_matrix_begun_in_single_precision_agrees_with_alternating_projections() -> None:
+    matrix = noisy_factors(320, 0.08)
+    assert np.linalg.eigvalsh(matrix)[0] < -0.5
+    fast, slow = nearest_correlation(matrix), by_alternating_projections(matrix, 400)
+    assert np.linalg.norm(fast - slow) < 1e-8
+    assert optimality_residual(matrix, fast) < 1e-8
+    assert np.array_equal(fast, nearest_correlation(matrix))
+
+
+def test_optimality_residual_tells_the_nearest_matrix_from_others() -> None:
+    matrix = noisy_factors(40, 0.3)
+    nearest = nearest_correlation(matrix)
+    assert optimality_residual(matrix, nearest) < 1e-9
+    assert optimality_residual(matrix, 0.999 * nearest + 0.001 * np.eye(40)) > 1e-4
+    assert optimality_residual(matrix, matrix) > 0.1
+    assert optimality_residual(matrix, 1.01 * nearest) > 0.0099

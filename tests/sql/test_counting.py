@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from sqlglot import exp
 
-from dpsql.counting import MAX_CELLS, cell_index, check_cliques, count_tables
+from dpsql.counting import cell_index, count_tables
+from dpsql.counting_plan import MAX_CELLS, check_cliques
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
 
 

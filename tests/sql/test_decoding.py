@@ -12,6 +12,7 @@ from dpsql import decoding
 from dpsql.declare import declare
 from dpsql.decoding import one_hot_names, rows_sql, write_cells, write_one_hot, write_rows
 from dpsql.domain import Attribute, Domain
+from dpsql.writing import parquet_files
 
 DOMAIN = Domain(
     (
@@ -74,7 +75,7 @@ def test_the_same_generator_state_gives_the_same_rows_however_they_are_blocked(c
 
 def test_many_parts_become_one_file_in_order(connection, tmp_path, monkeypatch):
     codes = some_codes(1000)
-    monkeypatch.setattr(decoding, "_PART_ROWS", 50)
+    monkeypatch.setattr(decoding, "_ROW_GROUP", 50)
     write_rows(connection, [codes[:10], codes[10:700], codes[700:]], DOMAIN, np.random.default_rng(3), tmp_path / "x")
     rows, _ = read(connection, tmp_path / "x")
     labels = {"x": 0, "y": 1, None: 2}
@@ -166,8 +167,8 @@ def test_every_cell_is_written(connection, tmp_path, monkeypatch, part):
         for index in itertools.product(*(range(len(some)) for some in labels)):
             values = [some[i] for some, i in zip(labels, index, strict=True)]
             expected.append(([DOMAIN.names[i] for i in clique], values, int(tables[clique][index])))
-    assert connection.execute(f"FROM read_parquet('{tmp_path / 'x'}')").fetchall() == expected
-    described = connection.execute(f"DESCRIBE FROM read_parquet('{tmp_path / 'x'}')").fetchall()
+    assert connection.execute(f"FROM {parquet_files(tmp_path / 'x')}").fetchall() == expected
+    described = connection.execute(f"DESCRIBE FROM {parquet_files(tmp_path / 'x')}").fetchall()
     assert [row[:2] for row in described] == [("columns", "VARCHAR[]"), ("values", "VARCHAR[]"), ("n", "BIGINT")]
 
 

@@ -1,8 +1,10 @@
 import itertools
+import math
 
 import numpy as np
 import pytest
 
+from dpsql import consistency
 from dpsql.consistency import (
     consistent_tables,
     fit_margins,
@@ -13,6 +15,8 @@ from dpsql.consistency import (
 )
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import Statistics
+from dpsql.methods.flat_tables import FlatScales, FlatTables
+from dpsql.progress import Progress
 
 
 def statistics(joint, scale=0.0, *, cliques=None, seed=0, mechanism="gaussian", total=None):
@@ -190,3 +194,139 @@ def test_refusals_name_the_argument() -> None:
         simplex_projection([1.0], 0.0)
     with pytest.raises(ArgumentError, match="values"):
         simplex_projection([])
+
+
+def plain(given: Statistics, adjustment: str, shrinkage: str) -> tuple[float, list[np.ndarray], dict, dict, dict]:
+    """`consistent_tables`, one table after the other, written from its description."""
+    m, variance = len(given.sizes), {c: max(noise_variance(s, given.mechanism), 1e-6) for c, s in given.scales.items()}
+    weights = {c: 1.0 / (variance[c] * t.size) for c, t in given.tables.items()}
+    total = sum(weights[c] * t.sum() for c, t in given.tables.items()) / sum(weights.values())
+    total = max(float(total if given.total is None else given.total), 0.0)
+    rows, one_way, ratio = max(total, 1.0), [], np.logspace(-6.0, 6.0, 73)
+    for i in range(m):
+        if adjustment == "none" and (i,) in given.tables:
+            one_way.append(np.clip(given.tables[(i,)], 0.0, rows))
+            continue
+        known = [(given.sizes[i] * weights[c], t.sum(axis=tuple(a for a, x in enumerate(c) if x != i)))
+                 for c, t in given.tables.items() if i in c]  # fmt: skip
+        mean = sum(w * t for w, t in known) / sum(w for w, _ in known)
+        one_way.append(simplex_projection(mean + (rows - mean.sum()) / mean.size, rows))
+    two_way, unbiased, deviation = {}, {}, {}
+    for i, j in itertools.combinations(range(m), 2):
+        size = given.sizes[i] * given.sizes[j]
+        known = [(size * weights[c], t.sum(axis=tuple(a for a, x in enumerate(c) if x not in (i, j))))
+                 for c, t in given.tables.items() if i in c and j in c]  # fmt: skip
+        if not known:
+            continue
+        precision = sum(w for w, _ in known)
+        table, a, b = sum(w * t for w, t in known) / precision, one_way[i], one_way[j]
+        if adjustment == "least_squares":
+            constraints = np.concatenate((np.kron(np.eye(a.size), np.ones(b.size)), np.kron(np.ones(a.size), np.eye(b.size))))
+            wrong = np.concatenate((a, b)) - constraints @ table.ravel()
+            table = table + (np.linalg.pinv(constraints, rcond=1e-10) @ wrong).reshape(table.shape)
+        unbiased[i, j], deviation[i, j] = table / rows, precision**-0.5 / rows
+        if shrinkage == "empirical_bayes":
+            expected = np.outer(a, b) / a.sum()
+            noise = np.prod([max(1.0 - 1.0 / side, 0.25) for side in table.shape]) / precision
+            spread = ratio[:, None, None] * expected / expected.max() + 1.0
+            best = np.argmin((np.log(spread) + (table - expected) ** 2 / noise / spread).sum((1, 2)))
+            table = expected + (table - expected) * (1.0 - 1.0 / spread[best])
+        two_way[i, j] = (fitted_alone(table, a, b) if adjustment == "least_squares" else np.maximum(table, 0.0)) / rows
+    return total, [counts / rows for counts in one_way], two_way, unbiased, deviation
+
+
+def fitted_alone(table: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """`fit_margins` of one table, cell by cell in loops over rows and columns."""
+    total, table = a.sum(), np.maximum(table, 0.0)
+    for _ in range(100):
+        missing, others = a - table.sum(1), b - table.sum(0)
+        table = np.array([[cell + missing[x] / b.size + others[y] / a.size - missing.sum() / table.size
+                           for y, cell in enumerate(row)] for x, row in enumerate(table)])  # fmt: skip
+        if table.min() >= -1e-7 * total:
+            break
+        table = np.maximum(table, 0.0)
+    table = np.maximum(table, 0.0) + 1e-7 * np.outer(a, b) / total
+    for _ in range(100):
+        table = np.array([row * a[x] / max(row.sum(), 1e-300) for x, row in enumerate(table)])
+        table = np.array([column * b[y] / max(column.sum(), 1e-300) for y, column in enumerate(table.T)]).T
+        if np.abs(table.sum(1) - a).max() <= 1e-9 * total:
+            break
+    return table
+
+
+SHAPES = {
+    "alike": ((2,) * 9, (1, 2)),
+    "mixed": ((2, 3, 1, 3, 2, 4, 1, 2), (1, 2)),
+    "of three": ((2, 3, 2, 2, 3), (3,)),
+    "of all orders": ((2, 3, 2, 2, 3), (1, 2, 3)),
+    "pairs alone": ((3, 3, 3, 2), (2,)),
+    "large": ((2, 30, 2, 20), (1, 2)),
+    "one": ((3,), (1,)),
+}
+
+
+@pytest.mark.parametrize("adjustment", ["least_squares", "none"])
+@pytest.mark.parametrize("shrinkage", ["empirical_bayes", "none"])
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("name", SHAPES)
+def test_stacks_give_what_one_table_after_the_other_gives(
+    name: str, flat: bool, shrinkage: str, adjustment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consistency, "_CHUNK", 40)  # several chunks of a shape
+    sizes, orders = SHAPES[name]
+    rng = np.random.default_rng(5)
+    cliques = tuple(c for k in orders for c in itertools.combinations(range(len(sizes)), k) if k < 3 or rng.random() < 0.8)
+    codes = (rng.normal(size=(2000, 1)) + rng.normal(size=(2000, len(sizes))) > 0.5) * rng.integers(0, sizes, (2000, len(sizes)))
+    tables = {}
+    for clique in cliques:
+        shape = [sizes[i] for i in clique]
+        counts = np.bincount(np.ravel_multi_index(codes[:, clique].T, shape), minlength=math.prod(shape)).reshape(shape)
+        tables[clique] = counts + rng.normal(0.0, 30.0, shape).round().astype(np.int64)
+    scales = {clique: 20.0 + 10.0 * len(clique) for clique in cliques}
+    given = Statistics(sizes, tables, scales)
+    total, one_way, two_way, unbiased, deviation = plain(given, adjustment, shrinkage)
+    if flat:
+        together = FlatTables(sizes, cliques, np.concatenate([tables[c].ravel() for c in cliques]))
+        given = Statistics(sizes, together, FlatScales(cliques, np.array([scales[c] for c in cliques])))
+    found = consistent_tables(given, adjustment=adjustment, shrinkage=shrinkage)
+    assert found.total == pytest.approx(total, rel=1e-12)
+    for mine, other in zip(found.one_way, one_way, strict=True):
+        assert np.allclose(mine, other, rtol=0, atol=1e-9)
+    assert list(found.two_way) == list(two_way)
+    for pair in two_way:
+        assert np.allclose(found.two_way[pair], two_way[pair], rtol=0, atol=1e-9)
+        assert np.allclose(found.unbiased[pair], unbiased[pair], rtol=0, atol=1e-9)
+        assert found.deviation[pair] == pytest.approx(deviation[pair], rel=1e-12)
+    for pairs, _ in found.two_way.by_shape():
+        for (i, j), a, b in zip(pairs.tolist(), *found.margins(pairs), strict=True):
+            assert a.tolist() == found.one_way[i].tolist()
+            assert b.tolist() == found.one_way[j].tolist()
+
+
+def test_stacks_in_either_memory_order_are_tables_alone() -> None:
+    rng = np.random.default_rng(1)
+    for shape in ((2, 2), (3, 5), (9, 20)):
+        tables = rng.normal(10.0, 9.0, (12, *shape))
+        a, b = (rng.dirichlet(np.ones(side), 12) * 1000.0 for side in shape)
+        variances = rng.uniform(1.0, 300.0, 12)
+        by_cell = np.moveaxis(np.ascontiguousarray(np.moveaxis(tables, 0, -1)), -1, 0)
+        for stack in (tables, by_cell):
+            shrunk, fitted = shrink_to_independence(stack, a, b, variances), fit_margins(stack, a, b)
+            for i in range(12):
+                assert np.allclose(shrunk[i], shrink_to_independence(tables[i], a[i], b[i], float(variances[i])), atol=1e-9)
+                assert np.allclose(fitted[i], fit_margins(tables[i], a[i], b[i]), atol=1e-7)
+                assert np.allclose(fitted[i], fitted_alone(tables[i], a[i], b[i]), atol=1e-7)
+        assert np.array_equal(tables, by_cell)  # nothing was written into what was given
+
+
+def test_nothing_but_negative_counts_without_adjustment() -> None:
+    tables = {(0,): np.array([-3, -1]), (1,): np.array([-2, -2]), (0, 1): np.full((2, 2), -5)}
+    found = consistent_tables(Statistics((2, 2), tables, dict.fromkeys(tables, 2.0)), adjustment="none")
+    assert found.total == 0.0
+    assert np.isfinite(found.two_way[0, 1]).all()
+
+
+def test_the_stage_is_timed() -> None:
+    with Progress("test", 1, show=False) as progress:
+        consistent_tables(statistics(JOINT, 5.0))
+    assert list(progress.seconds) == ["consistency"]

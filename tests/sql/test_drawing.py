@@ -1,0 +1,102 @@
+"""Rows drawn straight into a table: the same as from a file, all or nothing, and stopped by Ctrl-C."""
+
+import _thread
+import threading
+import time
+
+import duckdb
+import pytest
+
+from dpsql import decoding, writing
+from dpsql.methods import blocks
+
+COPULA = "FROM dp_synthesize('people', method := 'gaussian_copula', epsilon := 1.0, rows := {rows}, seed := {seed}{more})"
+
+
+def rows_of(con, query):
+    return con.execute(query).fetchall()
+
+
+def tables(con):
+    return rows_of(con, "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' ORDER BY 1")
+
+
+@pytest.mark.parametrize("more", ["", ", options := {'output': 'one_hot'}"])
+@pytest.mark.parametrize("method", ["gaussian_copula", "latent_class"])
+def test_a_table_holds_what_a_file_would(con, charges, monkeypatch, more, method):
+    if more and method == "latent_class":
+        more = ", options := {'classes': 3}"
+    monkeypatch.setattr(decoding, "_ROW_GROUP", 1000)  # several frames and statements
+    call = f"FROM dp_synthesize('people', method := '{method}', epsilon := 1.0, rows := 21_000, seed := 5{more}"
+    answer = rows_of(con, f"{call}, into_table := 'made')")
+    assert [(name, rows) for name, rows, _ in answer] == [('"people"."main"."made"', 21_000)]
+    file = rows_of(con, f"{call})")
+    assert len(file) == 21_000
+    assert rows_of(con, "FROM made") == file
+    described = rows_of(con, f"DESCRIBE {call})")
+    assert [column[:2] for column in rows_of(con, "DESCRIBE made")] == [column[:2] for column in described]
+    assert rows_of(con, f"{call}, into_table := 'again')")  # from the file
+    assert rows_of(con, "FROM again") == file
+    assert charges() == 1
+
+
+def test_rows_do_not_depend_on_threads(con, monkeypatch):
+    monkeypatch.setattr(decoding, "_ROW_GROUP", 1000)
+    for width in (1, 3):
+        for module in (blocks, decoding):
+            monkeypatch.setattr(module, "threads", lambda width=width: width)
+        rows_of(con, COPULA.format(rows=9000, seed=1, more=f", into_table := 'made{width}'"))
+    assert rows_of(con, "FROM made1") == rows_of(con, "FROM made3")
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_hardly_any_rows(con, rows):
+    assert rows_of(con, COPULA.format(rows=rows, seed=1, more=', "into" := \'few\''))[0][1] == rows
+    assert rows_of(con, "SELECT count(*) FROM few") == [(rows,)]
+
+
+def test_the_same_call_does_not_draw_again(con, charges, monkeypatch):
+    call = COPULA.format(rows=50, seed=1, more=", into_table := 'made'")
+    assert len(rows_of(con, f"SELECT * FROM ({call}) AS one, ({call}) AS two")) == 1
+    con.execute(f"PREPARE again AS {call}")
+    monkeypatch.setattr(writing.TableSink, "add", None)
+    assert rows_of(con, "EXECUTE again") == rows_of(con, call)
+    assert charges() == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, duckdb.IOException])
+def test_a_failure_leaves_what_was_there(con, charges, monkeypatch, error):
+    rows_of(con, COPULA.format(rows=50, seed=1, more=", into_table := 'made'"))
+    before, there = rows_of(con, "FROM made"), tables(con)
+    monkeypatch.setattr(decoding, "_ROW_GROUP", 1000)
+    real, calls = writing.run, []
+
+    def fails_later(cursor, statement):
+        calls.append(1)
+        if len(calls) == 2:
+            raise error("stopped")
+        real(cursor, statement)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "run", fails_later)
+        for name in ("made", "other"):
+            calls.clear()
+            with pytest.raises((duckdb.Error, KeyboardInterrupt, RuntimeError, MemoryError)):
+                rows_of(con, COPULA.format(rows=30_000, seed=2, more=f", into_table := '{name}'"))
+            assert len(calls) == 2
+    assert tables(con) == there
+    assert rows_of(con, "FROM made") == before
+    rows_of(con, COPULA.format(rows=30_000, seed=2, more=", into_table := 'made'"))
+    assert rows_of(con, "SELECT count(*) FROM made") == [(30_000,)]
+    assert charges() == 1
+
+
+def test_ctrl_c_ends_a_statement_soon():
+    with duckdb.connect() as con:
+        timer = threading.Timer(0.5, _thread.interrupt_main)
+        began = time.perf_counter()
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            writing.run(con, "CREATE TABLE t AS SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b")
+        assert time.perf_counter() - began < 10.0
+        assert con.execute("SELECT 1").fetchone() == (1,)
