@@ -19,7 +19,7 @@ def show(session: Session, view: str, call: str) -> None:
     text = f"FROM {call}"
     if session.look.mode not in FOR_PROGRAMS:
         text = sql.text(f"show_{view}").replace("{call}", call)
-        session.look.null, session.look.types = "", False
+        session.look.null, session.look.plain = "", True
     session.look.rows = 0
     session.statement(text)
 

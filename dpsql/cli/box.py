@@ -63,7 +63,7 @@ def head(result: Result, most: int) -> Head:
     return Head(start, [], read) if read <= most else Head(start[:kept], list(last), read)
 
 
-def lines(result: Result, *, most: int, width: int | None, null: str = "NULL", types: bool = True) -> Iterator[str]:
+def lines(result: Result, *, most: int, width: int | None, null: str = "NULL", plain: bool = False) -> Iterator[str]:
     """Yield the lines of a table.
 
     Parameters
@@ -75,13 +75,27 @@ def lines(result: Result, *, most: int, width: int | None, null: str = "NULL", t
         Of the terminal; None: no limit.
     null : str
         How NULL is shown.
-    types : bool
-        Whether the types stand below the names.
+    plain : bool
+        For people who don't know SQL: without types, and a line a value where columns would be hidden.
     """
     shown = head(result, most)
-    table = _Table.of(result, shown, null, types=types)
+    table = _Table.of(result, shown, null, types=not plain)
     table.fit(width)
-    yield from table.lines(shown)
+    if plain and table.hidden:
+        yield from upright(result.names, shown.first, null)
+    else:
+        yield from table.lines(shown)
+
+
+def upright(names: Sequence[str], rows: Iterable[Row], null: str) -> Iterator[str]:
+    """Yield a line a value, and an empty line between rows."""
+    titles = [visible(name) for name in names]
+    width = max(map(width_of, titles), default=0)
+    for number, row in enumerate(rows):
+        if number:
+            yield ""
+        for title, value in zip(titles, row, strict=True):
+            yield f"{' ' * (width - width_of(title))}{title} = {null if value is None else visible(value)}"
 
 
 def width_of(text: str) -> int:

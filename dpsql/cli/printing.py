@@ -26,15 +26,15 @@ class Look:
         Of a box; None: no limit.
     null : str
         How NULL is shown to people; CSV and JSON have their own.
-    types : bool
-        Whether a box has a line of types.
+    plain : bool
+        Whether a box is for people who don't know SQL: no types, nothing hidden.
     """
 
     mode: str = "box"
     rows: int = 40
     width: int | None = None
     null: str = "NULL"
-    types: bool = True
+    plain: bool = False
 
     @property
     def objects(self) -> bool:
@@ -53,7 +53,7 @@ def write(result: Result, look: Look, out: TextIO) -> None:
 
 
 def _box(result: Result, look: Look) -> Iterator[str]:
-    yield from box.lines(result, most=look.rows, width=look.width, null=look.null, types=look.types)
+    yield from box.lines(result, most=look.rows, width=look.width, null=look.null, plain=look.plain)
 
 
 def _csv(result: Result, look: Look) -> Iterator[str]:
@@ -90,13 +90,7 @@ def _json(result: Objects, look: Look, out: TextIO) -> None:
 
 
 def _line(result: Result, look: Look) -> Iterator[str]:
-    names = [visible(name) for name in result.names]
-    width = max(map(box.width_of, names), default=0)
-    for number, row in enumerate(result.rows()):
-        if number:
-            yield ""
-        for name, value in zip(names, row, strict=True):
-            yield f"{' ' * (width - box.width_of(name))}{name} = {look.null if value is None else visible(value)}"
+    return box.upright(result.names, result.rows(), look.null)
 
 
 def _markdown(result: Result, look: Look) -> Iterator[str]:

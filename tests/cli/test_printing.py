@@ -165,3 +165,10 @@ def test_markdown_and_lines(con):
         "| a\\|b |    1.5 | NULL    |",
     ]
     assert printed(con, query, mode="line") == "   text = a|b\n number = 1.5\nnothing = NULL\n"
+
+
+def test_the_books_hide_nothing(con):
+    query = "SELECT 'main.people' AS a_rather_long_name, 1.5 AS another_name, NULL AS b, repeat('x', 30) AS c"
+    assert printed(con, query, plain=True, null="", width=120).splitlines()[2].startswith("├")
+    narrow = printed(con, query, plain=True, null="", width=50).splitlines()
+    assert narrow == ["a_rather_long_name = main.people", "      another_name = 1.5", "                 b = ", "                 c = " + "x" * 30]
