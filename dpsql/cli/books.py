@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import dpsql
@@ -38,9 +39,8 @@ def protected(session: Session) -> bool:
     return found is not None and found[0] > 0
 
 
-def plan(session: Session, source: str, *, epsilon: float, delta: float | None, method: str | None, k: int | None) -> None:
-    """Print what a purchase would measure and cost."""
-    given = {"epsilon": epsilon, "delta": delta, "method": method, "k": k}
+def plan(session: Session, source: str, given: Mapping[str, float | str | None]) -> None:
+    """Print what a purchase with these arguments would measure and cost."""
     named = "".join(f", {name} := {literal(value)}" for name, value in given.items() if value is not None)
     show(session, "plan", f"dp_plan({literal(source)}{named})")
 

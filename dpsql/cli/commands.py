@@ -176,6 +176,7 @@ def _reading(command: Adder) -> None:
     plan.add_argument("--delta", type=float, help="default: the budget's")
     plan.add_argument("--method", help="how rows are made (default: latent_class)")
     plan.add_argument("--k", type=int, help="plan dp_marginals of this many columns instead")
+    plan.add_argument("--release", metavar="NAME", help="name of a further release of the same")
     plan.set_defaults(readonly=True, mode="line")
     report = command("report", _report, "write a page about a release, to be opened in a browser")
     report.add_argument("database", metavar="FILE", help="DuckDB file")
@@ -186,7 +187,8 @@ def _reading(command: Adder) -> None:
 
 
 def _plan(session: Session, chosen: argparse.Namespace) -> None:
-    books.plan(session, chosen.source, epsilon=chosen.epsilon, delta=chosen.delta, method=chosen.method, k=chosen.k)
+    given = {name: getattr(chosen, name) for name in ("epsilon", "delta", "method", "k", "release")}
+    books.plan(session, chosen.source, given)
 
 
 def _report(session: Session, chosen: argparse.Namespace) -> None:
