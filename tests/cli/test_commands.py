@@ -243,12 +243,10 @@ def test_ctrl_c_in_a_purchase_leaves_the_books_true(tmp_path):
         except Interrupted:
             struck += 1
         timer.join()
-        charged = session.con.execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge' AND release LIKE ?", [f"%-r{number}-%"]).fetchone()
-        assert charged[0] <= 1
         session.statement(call.format(f"r{number}"))
     assert struck >= 2
-    (charges, releases) = session.con.execute("SELECT count(*), count(DISTINCT release) FROM dpsql.ledger WHERE action = 'charge'").fetchone()
-    assert (charges, releases) == (6, 6)
+    count = "SELECT count(*) FILTER (action = 'charge') - count(*) FILTER (action = 'refund'), count(DISTINCT release) FROM dpsql.ledger"
+    assert session.con.execute(count).fetchone() == (6, 6)  # a charge that is given back was stopped before a row was read
     assert session.con.execute("SELECT bool_and(chain_holds) FROM dp_ledger()").fetchone() == (True,)
     assert session.con.execute("SELECT count(*) FROM dpsql.releases WHERE status <> 'stored'").fetchone() == (0,)
     session.close()
