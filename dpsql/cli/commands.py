@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error if isinstance(error, Failed) else message(error)}\n")
         return FAILED
     except (Interrupted, KeyboardInterrupt) as told:
-        sys.stderr.write(f"{told}\n" if str(told) else "Interrupted\n")
+        sys.stderr.write(f"{told}\n" if str(told) else "interrupted\n")
         return INTERRUPTED
 
 

@@ -197,10 +197,10 @@ class Session:
         Failed, Interrupted
         """
         try:
-            with interruption.call(interruption.Running(self.con, "Interrupted")):
+            with interruption.call(interruption.Running(self.con, "interrupted")):
                 return job()
         except KeyboardInterrupt as stopped:
-            raise Interrupted(one_line(str(stopped)) or "Interrupted") from None
+            raise Interrupted(one_line(str(stopped)) or "interrupted") from None
         except (BrokenPipeError, Failed, Leave):
             raise
         except Exception as error:  # of DuckDB, of dpsql, or of a module that DuckDB wants

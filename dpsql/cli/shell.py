@@ -39,7 +39,7 @@ def interact(session: Session, version: str) -> int:
         try:
             session.script(text, None)
         except (Failed, Interrupted, KeyboardInterrupt) as told:
-            _say(str(told) or "Interrupted")
+            _say(str(told) or "interrupted")
         except Leave as leave:
             return leave.code
         names.fresh = False

@@ -63,7 +63,7 @@ def test_a_session(tmp_path):
     shell.type("SELECT nothing at all", "all")
     shell.type(CTRL_C, "dpsql>")
     shell.type("SELECT sum(a.range) FROM range(1000000) a, range(1000000) b WHERE (a.range * b.range) % 7 > 6;\r", "6;.*\n", 1)
-    shell.type(CTRL_C, "Interrupted")
+    shell.type(CTRL_C, "interrupted")
     assert "│     7 │" in shell.type("SELECT 7 AS here;\r", "└[─┴]*┘")
     assert "main" in shell.type(".tables\r", "└[─┴]*┘")
     shell.type(".timer on\r", "dpsql>")
