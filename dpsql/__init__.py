@@ -21,6 +21,7 @@ from dpsql.api import (  # noqa: E402
     plan,
     protect,
     releases,
+    report,
     sample,
     synthesize,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "plan",
     "protect",
     "releases",
+    "report",
     "sample",
     "synthesize",
 ]

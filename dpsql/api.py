@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -220,6 +221,13 @@ def export_release(con: duckdb.DuckDBPyConnection, release: str, path: str) -> d
 def import_release(con: duckdb.DuckDBPyConnection, path: str) -> duckdb.DuckDBPyRelation:
     """Open an exported release (``dp_import``). Privacy: free."""
     return _run(con, "import", path=str(path))
+
+
+def report(
+    con: duckdb.DuckDBPyConnection, release: str, *, path: str | Path | None = None, compare: bool = False
+) -> duckdb.DuckDBPyRelation:
+    """Write one HTML page about a release (``dp_report``). Privacy: free; with ``compare`` NOT PRIVATE, for the custodian only."""
+    return _run(con, "report", release=release, path=None if path is None else str(path), compare=compare)
 
 
 def _plain(value: Any) -> Any:

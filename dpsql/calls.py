@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsql import arguments, buying, custodian, drawing, forecast, release, reports
+from dpsql import arguments, buying, custodian, drawing, forecast, release, reporting, reports
 from dpsql.declare import MAX_VALUES
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, ReleaseError
 from dpsql.progress import Progress
@@ -159,6 +159,7 @@ CALLS: dict[str, Callable[[Context, Mapping[str, Any]], str]] = {
     "sample": sample,
     "export": export,
     "import": import_release,
+    "report": reporting.report,
     "ledger": reports.ledger,
     "budget": reports.budget,
     "releases": reports.releases,
