@@ -37,6 +37,7 @@ from dpsql.errors import (  # noqa: E402
     ReleaseError,
     UnsupportedQuery,
 )
+from dpsql.notebook import show  # noqa: E402
 from dpsql.udfs import load  # noqa: E402
 
 __all__ = [
@@ -67,5 +68,6 @@ __all__ = [
     "releases",
     "report",
     "sample",
+    "show",
     "synthesize",
 ]

@@ -9,11 +9,13 @@ from typing import Any
 import duckdb
 
 from dpsql import calls
+from dpsql.clients import connection_of
 from dpsql.errors import DpsqlError
 from dpsql.udfs import instance_of, load
 
 
 def _run(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.DuckDBPyRelation:
+    con = connection_of(con)
     instance = instance_of(con)
     if instance is None:
         load(con)
