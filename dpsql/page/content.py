@@ -32,6 +32,11 @@ class Maps:
     below_noise: int = 0
     pairs: int = 0
 
+    @property
+    def which(self) -> str:
+        """Say which columns are shown where not all are."""
+        return "that depend most on others" if self.released is not None else "that come first"
+
 
 @dataclass(frozen=True)
 class Comparison:

@@ -197,9 +197,8 @@ class _Sections:
         more = ""
         if left:
             shown = ", ".join(left[:40]) + (f" and {len(left) - 40} more" if len(left) > 40 else "")
-            more = paragraphs(
-                f"Shown are the {len(columns)} columns that depend most on others; {len(left)} are left out: {shown}."
-            )
+            which = "that come first" if self.content.maps is None else self.content.maps.which
+            more = paragraphs(f"Shown are the {len(columns)} columns {which}; {len(left)} are left out: {shown}.")
         about = ""
         if self.content.sets > 1:
             about = paragraphs(f"The release has {self.content.sets} synthetic tables; their mean is shown.")
@@ -301,7 +300,7 @@ def _maps(maps: Maps) -> str:
         few = f"{maps.below_noise} of {maps.pairs} released pairs"
         said += f"{few} cannot be told from independent columns under this noise, and are shown as 0. "
     if maps.left_out:
-        said += f"Shown are the {len(maps.names)} most dependent columns; {maps.left_out} are left out."
+        said += f"Shown are the {len(maps.names)} columns {maps.which}; {maps.left_out} are left out."
     drawn = []
     for title, values in (
         ("Released tables", maps.released),

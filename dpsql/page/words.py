@@ -88,6 +88,7 @@ def assumed() -> list[str]:
     return [
         "What was declared of the table is public knowledge and was not read off the data: possible values, bounds and bins, "
         "keys of joined tables, whose rows belong together, the joined public tables themselves.",
+        "The operating system gives random numbers that nobody can predict, and nobody but the custodian has the database.",
         "The protected data have no copy with a budget of its own that the same persons are in.",
     ]
 

@@ -228,7 +228,12 @@ def test_a_wide_table_gives_a_small_page(con, tmp_path):
     text, page = report(con, "wide", tmp_path / "w.html")
     assert len(text) < 1_000_000
     assert "7 are left out" in text and "23 are left out" in text
+    assert "columns that depend most on others" in text
     assert text.count("<figure>") == 41
+    names = [f"c{j}" for j in range(44)]
+    con.execute(f"FROM dp_marginals('wide', columns := {names}, k := 1, epsilon := 0.5, release := 'singles')").fetchall()
+    text, _ = report(con, "singles", tmp_path / "s.html")
+    assert "columns that come first; 4 are left out: c40, c41, c42, c43." in text
 
 
 def test_an_imported_release_has_a_page_without_the_books(tables, tmp_path):
