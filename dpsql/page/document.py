@@ -177,8 +177,7 @@ class _Sections:
             "above says how far a "
             "released count is from the true one on average, and in 95 of 100 cases. In the charts these are the vertical "
             "or horizontal lines. "
-            "A column's total is more exact than one cell's share in a small group: the same noise is on large counts and "
-            "small ones."
+            "The same noise is on large counts and small ones, so large ones are relatively more exact."
         )
         if not banded:
             said = (
