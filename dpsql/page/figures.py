@@ -88,7 +88,7 @@ def deviation_of(mechanism: str, scale: float) -> float | None:
 
     Examples
     --------
-    >>> deviation_of("gaussian", 50.0), deviation_of("multinomial", 1.0)
+    >>> round(deviation_of("gaussian", 50.0), 6), deviation_of("multinomial", 1.0)
     (50.0, None)
     """
     if mechanism not in ("gaussian", "laplace") or scale <= 0:
