@@ -210,7 +210,8 @@ def _missing(text: str, database: str, schema: str) -> ArgumentError:
         "source",
         text,
         f"no such table or view in {database}.{schema}. If it was created in a transaction that is still open, COMMIT first; a "
-        "TEMP table belongs to one connection and can't be used; in another schema write schema.table; a file must be Parquet",
+        "TEMP table belongs to one connection and can't be used; in another schema write schema.table; a file must be Parquet; a "
+        "DataFrame or Arrow table (also a registered one) becomes a table first: CREATE TABLE t AS FROM df",
     )
 
 
