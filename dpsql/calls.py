@@ -172,4 +172,6 @@ def run(instance: Instance, name: str, given: Mapping[str, Any], *, database: st
             f"dp_{name} is not known to this dpsql: the file's macros are newer; update dpsql, or call dpsql.load(con) again"
         )
     with open_context(instance, database, schema) as context:
+        if instance.prepare is not None:
+            instance.prepare(context)
         return CALLS[name](context, given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Any
 
@@ -161,17 +161,16 @@ def domain(context: Context, given: Mapping[str, Any]) -> str:
     """List the declared attributes of a source, and the columns that are left out. Free: no row is read."""
     protected = resolve(context, arguments.text(given, "source"))
     declared, left_out = protected.attributes()
-    own = protected.books.declared(protected.query).keys() | protected.books.declared(protected.key).keys()
-    by_name = {a.name: _shown(a, _status(protected, a, own)) for a in declared.attributes}
+    own = protected.declarations().keys()
+    by_name = {a.name: _shown(a, _status(a, own)) for a in declared.attributes}
     for column in left_out:
         by_name[column.name] = (column.name, column.sql_type, None, None, None, None, None, "left out: no domain declared")
     return inline(ATTRIBUTE_COLUMNS, [by_name[c.name] for c in protected.source.columns])
 
 
-def _status(protected: ProtectedSource, attribute: Attribute, own: set[str]) -> str:
-    origin = {c.name: c.origin for c in protected.source.columns}[attribute.name]
+def _status(attribute: Attribute, own: Set[str]) -> str:
     by_type = self_declared(attribute.name, attribute.sql_type, attribute.nullable)
-    return "declared" if by_type is None or attribute.name in own or origin in own else "by its type"
+    return "declared" if by_type is None or attribute.name in own else "by its type"
 
 
 def _shown(attribute: Attribute, status: str) -> tuple[Any, ...]:
