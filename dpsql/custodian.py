@@ -23,7 +23,8 @@ from dpsql.planning import select
 from dpsql.protected import ProtectedSource, key_of, ledger_of, resolve
 from dpsql.relation import inline
 from dpsql.session import Context
-from dpsql.source import OutputColumn, find_table, relation_columns
+from dpsql.source import OutputColumn, TableId, find_table, relation_columns
+from dpsql.source_catalog import Catalog
 
 REPORTS = ("tables", "tuples")
 ATTRIBUTE_COLUMNS = {
@@ -231,7 +232,14 @@ def _synthetic(context: Context, name: str) -> tuple[str, set[str]]:
 
 
 def describe_key(context: Context, text: str) -> tuple[str, str]:
-    """Return the database and the key in its books of a table named by the user, for the reports."""
-    table = find_table(context.cursor, text, database=context.database, schema=context.schema)
-    ledger = ledger_of(context, table)
-    return ledger.books.database, key_of(table)
+    """Return the database and the key in its books of a table named by the user, for the reports; of a view: of its table."""
+    table = find_table(context.cursor, text, database=context.database, schema=context.schema, views=True)
+    if not table.is_file and _is_view(context, table):
+        protected = resolve(context, text)
+        return protected.books.database, protected.key
+    return ledger_of(context, table).books.database, key_of(table)
+
+
+def _is_view(context: Context, table: TableId) -> bool:
+    entry = Catalog(context.cursor).find(table.database, table.schema, table.name)
+    return entry is not None and entry.is_view
