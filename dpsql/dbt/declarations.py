@@ -65,7 +65,8 @@ class Declarations:
             new = [(node, shape) for node, shape in present if self.done.get(node.label) != shape]
             for node, _ in new:
                 _protect(context, node)
-            notices: list[str] = []
+            there = {node.label for node, _ in present}
+            notices = [f"{node.label}: there is no {node.relation}" for node in self.nodes if node.is_source and node.label not in there]
             for node, shape in new:
                 waiting = _declare(context, node)
                 notices += waiting
