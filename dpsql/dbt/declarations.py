@@ -66,7 +66,8 @@ class Declarations:
             for node, _ in new:
                 _protect(context, node)
             there = {node.label for node, _ in present}
-            notices = [f"{node.label}: there is no {node.relation}" for node in self.nodes if node.is_source and node.label not in there]
+            absent = [node for node in self.nodes if node.is_source and node.label not in there]
+            notices = [f"{node.label}: there is no {node.relation}" for node in absent]
             for node, shape in new:
                 waiting = _declare(context, node)
                 notices += waiting

@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -18,7 +19,8 @@ from dbt.cli.main import dbtRunner
 def main(commands: list[list[str]]) -> None:
     runner, found = dbtRunner(), []
     for command in commands:
-        found.append(sql(command[1]) if command[0] == "sql" else invoke(runner, command))
+        own = {"sql": sql, "write": lambda name, text: Path(name).write_text(text)}
+        found.append(own[command[0]](*command[1:]) if command[0] in own else invoke(runner, command))
     sys.stdout.write("\nRESULT " + json.dumps(found, default=str) + "\n")
 
 
