@@ -196,6 +196,8 @@ def run(instance: Instance, name: str, given: Mapping[str, Any], *, database: st
         running = interruption.Running(context.cursor)
         try:
             with instance.listed(running), interruption.call(running):
+                if instance.prepare is not None:
+                    instance.prepare(context)
                 return CALLS[name](context, given)
         except interruption.Stopped as stopped:
             raise duckdb.InterruptException(str(stopped)) from None

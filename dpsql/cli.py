@@ -27,10 +27,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     run = commands.add_parser("run", help="run a SQL file with the dp_* macros loaded and print what its queries return")
     run.add_argument("file", type=Path, help="SQL file")
     run.add_argument("--database", default=":memory:", help="DuckDB file (default: in memory)")
+    dbt = commands.add_parser("dbt", help="use dpsql in a dbt project").add_subparsers(dest="dbt_command", required=True)
+    init = dbt.add_parser("init", help="copy the dbt package into a dbt project and name it in packages.yml; then run `dbt deps`")
+    init.add_argument("project", nargs="?", type=Path, default=Path(), help="folder of the project (default: this one)")
     chosen = parser.parse_args(argv)
     try:
         if chosen.command == "demo":
             run_demo(chosen.database, chosen.rows, chosen.epsilon)
+        elif chosen.command == "dbt":
+            init_dbt(chosen.project)
         else:
             run_file(chosen.database, chosen.file)
     except (dpsql.DpsqlError, duckdb.Error, OSError) as error:
@@ -86,6 +91,17 @@ def run_demo(database: str, rows: int, epsilon: float) -> None:
             "FROM dp_ledger('people')",
         )
         show(con, "SELECT source, epsilon, delta, epsilon_spent, epsilon_left, releases FROM dp_budget('people')")
+
+
+def init_dbt(project: Path) -> None:
+    """Copy the dbt package into a project."""
+    try:
+        from dpsql.dbt.project import init
+    except ImportError as missing:
+        raise dpsql.DpsqlError(str(missing)) from None
+    for line in init(project):
+        print(line)
+    print("next: dbt deps")
 
 
 def run_file(database: str, file: Path) -> None:
