@@ -21,6 +21,7 @@ from dpsql.api import (  # noqa: E402
     plan,
     protect,
     releases,
+    report,
     sample,
     synthesize,
 )
@@ -37,6 +38,7 @@ from dpsql.errors import (  # noqa: E402
     UnsupportedQuery,
 )
 from dpsql.interruption import Interrupted  # noqa: E402
+from dpsql.notebook import show  # noqa: E402
 from dpsql.udfs import interrupt, load  # noqa: E402
 
 __all__ = [
@@ -67,6 +69,8 @@ __all__ = [
     "plan",
     "protect",
     "releases",
+    "report",
     "sample",
+    "show",
     "synthesize",
 ]

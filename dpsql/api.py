@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from dpsql import calls
+from dpsql.clients import connection_of
 from dpsql.errors import DpsqlError
 from dpsql.udfs import instance_of, load
 
 
 def _run(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.DuckDBPyRelation:
+    con = connection_of(con)
     instance = instance_of(con)
     if instance is None:
         load(con)
@@ -221,6 +224,13 @@ def export_release(con: duckdb.DuckDBPyConnection, release: str, path: str) -> d
 def import_release(con: duckdb.DuckDBPyConnection, path: str) -> duckdb.DuckDBPyRelation:
     """Open an exported release (``dp_import``). Privacy: free."""
     return _run(con, "import", path=str(path))
+
+
+def report(
+    con: duckdb.DuckDBPyConnection, release: str, *, path: str | Path | None = None, compare: bool = False
+) -> duckdb.DuckDBPyRelation:
+    """Write one HTML page about a release (``dp_report``). Privacy: free; with ``compare`` NOT PRIVATE, for the custodian only."""
+    return _run(con, "report", release=release, path=None if path is None else str(path), compare=compare)
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql import arguments, buying, costs, custodian, drawing, forecast, interruption, release, reports
+from dpsql import arguments, buying, costs, custodian, drawing, forecast, interruption, release, reporting, reports
 from dpsql.declare import MAX_VALUES
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, ReleaseError
 from dpsql.progress import Progress
@@ -166,6 +166,7 @@ CALLS: dict[str, Callable[[Context, Mapping[str, Any]], str]] = {
     "sample": sample,
     "export": export,
     "import": import_release,
+    "report": reporting.report,
     "ledger": reports.ledger,
     "budget": reports.budget,
     "releases": reports.releases,
@@ -195,6 +196,8 @@ def run(instance: Instance, name: str, given: Mapping[str, Any], *, database: st
         running = interruption.Running(context.cursor)
         try:
             with instance.listed(running), interruption.call(running):
+                if instance.prepare is not None:
+                    instance.prepare(context)
                 return CALLS[name](context, given)
         except interruption.Stopped as stopped:
             raise duckdb.InterruptException(str(stopped)) from None

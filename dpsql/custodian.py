@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Any
 
@@ -23,7 +23,8 @@ from dpsql.planning import select
 from dpsql.protected import ProtectedSource, key_of, ledger_of, resolve
 from dpsql.relation import inline
 from dpsql.session import Context
-from dpsql.source import OutputColumn, find_table, relation_columns
+from dpsql.source import OutputColumn, TableId, find_table, relation_columns
+from dpsql.source_catalog import Catalog
 
 REPORTS = ("tables", "tuples")
 ATTRIBUTE_COLUMNS = {
@@ -161,17 +162,16 @@ def domain(context: Context, given: Mapping[str, Any]) -> str:
     """List the declared attributes of a source, and the columns that are left out. Free: no row is read."""
     protected = resolve(context, arguments.text(given, "source"))
     declared, left_out = protected.attributes()
-    own = protected.books.declared(protected.query).keys() | protected.books.declared(protected.key).keys()
-    by_name = {a.name: _shown(a, _status(protected, a, own)) for a in declared.attributes}
+    own = protected.declarations().keys()
+    by_name = {a.name: _shown(a, _status(a, own)) for a in declared.attributes}
     for column in left_out:
         by_name[column.name] = (column.name, column.sql_type, None, None, None, None, None, "left out: no domain declared")
     return inline(ATTRIBUTE_COLUMNS, [by_name[c.name] for c in protected.source.columns])
 
 
-def _status(protected: ProtectedSource, attribute: Attribute, own: set[str]) -> str:
-    origin = {c.name: c.origin for c in protected.source.columns}[attribute.name]
+def _status(attribute: Attribute, own: Set[str]) -> str:
     by_type = self_declared(attribute.name, attribute.sql_type, attribute.nullable)
-    return "declared" if by_type is None or attribute.name in own or origin in own else "by its type"
+    return "declared" if by_type is None or attribute.name in own else "by its type"
 
 
 def _shown(attribute: Attribute, status: str) -> tuple[Any, ...]:
@@ -232,7 +232,14 @@ def _synthetic(context: Context, name: str) -> tuple[str, set[str]]:
 
 
 def describe_key(context: Context, text: str) -> tuple[str, str]:
-    """Return the database and the key in its books of a table named by the user, for the reports."""
-    table = find_table(context.cursor, text, database=context.database, schema=context.schema)
-    ledger = ledger_of(context, table)
-    return ledger.books.database, key_of(table)
+    """Return the database and the key in its books of a table named by the user, for the reports; of a view: of its table."""
+    table = find_table(context.cursor, text, database=context.database, schema=context.schema, views=True)
+    if not table.is_file and _is_view(context, table):
+        protected = resolve(context, text)
+        return protected.books.database, protected.key
+    return ledger_of(context, table).books.database, key_of(table)
+
+
+def _is_view(context: Context, table: TableId) -> bool:
+    entry = Catalog(context.cursor).find(table.database, table.schema, table.name)
+    return entry is not None and entry.is_view

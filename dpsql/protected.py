@@ -82,20 +82,34 @@ class ProtectedSource:
         return found
 
     def declared(self) -> dict[str, Attribute]:
-        """Return what was declared for this source or for the protected table itself, by column name."""
-        return {**self.books.declared(self.key), **self.books.declared(self.query)}
+        """Return what was declared for this source, for views below it or for the protected table itself, by column name."""
+        return {**self.books.declared(self.key), **self.books.declared(self.query), **self.declarations()}
+
+    def declarations(self) -> dict[str, Attribute]:
+        """Return what was declared for each column of the source: for this query, for a view below it, or for the table."""
+        places = {place: self.books.declared(place) for place in {self.query, self.key, *self._views()}}
+        found: dict[str, Attribute] = {}
+        for column in self.source.columns:
+            copied = [(self.query, column.name), *reversed(column.views), (self.key, column.origin or "")]
+            attribute = next((places[place][name] for place, name in copied if name in places[place]), None)
+            if attribute is not None:
+                found[column.name] = attribute
+        return found
+
+    def _views(self) -> set[str]:
+        return {view for column in self.source.columns for view, _ in column.views}
 
     def attributes(self) -> tuple[Domain, list[OutputColumn]]:
         """Return the domain of the declared columns, in column order, and the columns that have none.
 
-        A declaration for this very view or query comes first, then the one of the protected table's column that an output
-        column copies, then what an ENUM or BOOLEAN column declares by its type.
+        A declaration for this very view or query comes first, then the one of the column that an output column copies: of
+        the outermost view that has one, or of the protected table; then what an ENUM or BOOLEAN column declares by its type.
         """
-        own, inherited = self.books.declared(self.query), self.books.declared(self.key)
         found: list[Attribute] = []
         left_out: list[OutputColumn] = []
+        declared = self.declarations()
         for column in self.source.columns:
-            attribute = own.get(column.name) or inherited.get(column.origin or "")
+            attribute = declared.get(column.name)
             if attribute is not None and attribute.sql_type != column.sql_type:
                 raise DomainError(
                     f"column {column.name!r} was declared as {attribute.sql_type} and is {column.sql_type} now; "

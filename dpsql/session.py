@@ -38,6 +38,7 @@ class Instance:
     temporary: Path | None = None
     last_seconds: dict[str, float] = field(default_factory=dict)  # stages of the last dp_synthesize, for benchmarks
     last_peak_mb: dict[str, float] = field(default_factory=dict)  # largest resident memory up to the end of each stage
+    prepare: Callable[[Context], None] | None = None  # what to do before each call: declarations of a dbt project
     functions: tuple[Callable[..., Any], ...] = ()  # the UDFs, kept alive for as long as the process
     running: list[Running] = field(default_factory=list)  # calls, in any thread
     _locks: dict[str, threading.Lock] = field(default_factory=dict)

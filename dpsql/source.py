@@ -49,7 +49,7 @@ from sqlglot.tokens import Token, TokenType
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source_catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
-from dpsql.source_model import UNIT, OutputColumn, Source, TableId, fold, identifier, quoted
+from dpsql.source_model import UNIT, Column, OutputColumn, Source, TableId, fold, identifier, quoted
 from dpsql.source_parse import QUERY, agree, parse, render, tokens
 from dpsql.source_plan import check
 from dpsql.source_relations import Analysis, View
@@ -136,7 +136,8 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
     check(catalog, sql, analysis.probe(relation.select), [table, *analysis.public])
     described = catalog.describe(sql)
     found = tuple(
-        OutputColumn(d.name, d.sql_type, c.origin, c.nullable) for d, c in zip(described, relation.columns, strict=False)
+        OutputColumn(d.name, d.sql_type, c.origin, c.nullable, _views(c, table.database))
+        for d, c in zip(described, relation.columns, strict=False)
     )
     return Source(
         text=text,
@@ -217,7 +218,8 @@ def _missing(text: str, database: str, schema: str) -> ArgumentError:
         "source",
         text,
         f"no such table or view in {database}.{schema}. If it was created in a transaction that is still open, COMMIT first; a "
-        "TEMP table belongs to one connection and can't be used; in another schema write schema.table; a file must be Parquet",
+        "TEMP table belongs to one connection and can't be used; in another schema write schema.table; a file must be Parquet; a "
+        "DataFrame or Arrow table (also a registered one) becomes a table first: CREATE TABLE t AS FROM df",
     )
 
 
@@ -262,6 +264,11 @@ def _reference(table: TableId) -> exp.Table:
     if table.is_file:
         return exp.Table(this=identifier(table.name))
     return exp.Table(this=identifier(table.name), db=identifier(table.schema), catalog=identifier(table.database))
+
+
+def _views(column: Column, database: str) -> tuple[tuple[str, str], ...]:
+    """Return the columns of views that a column copies, under the names that declarations for those views have."""
+    return tuple((_canonical_name(view, database), name) for view, name in column.views)
 
 
 def _canonical_name(named: TableId, database: str) -> str:

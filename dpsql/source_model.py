@@ -101,12 +101,15 @@ class OutputColumn:
         Column of the protected table that this is a plain copy of; None for an expression or a public column.
     nullable : bool
         False only for a plain copy of a column that is declared NOT NULL.
+    views : tuple of (str, str)
+        The columns of views that this is a plain copy of, the innermost first: the view as the books call it, and its column.
     """
 
     name: str
     sql_type: str
     origin: str | None
     nullable: bool = True
+    views: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,7 @@ class Column:
     sql_type: str
     origin: str | None
     nullable: bool = True
+    views: tuple[tuple[TableId, str], ...] = ()
 
 
 def place(node: exp.Expression | None) -> str:

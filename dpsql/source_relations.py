@@ -249,7 +249,9 @@ class Analysis:
             refuse(f"view {entry.table.text}", "its columns are not what its text says; create it again", node, view.where)
         inner.unnamed.clear()
         item = self._nested(inner, exp.Table(), node.alias_or_name, view)
-        columns = [replace(c, name=d.name) for c, d in zip(item.columns, described, strict=True)]
+        columns = [
+            replace(c, name=d.name, views=(*c.views, (entry.table, d.name))) for c, d in zip(item.columns, described, strict=True)
+        ]
         return replace(item, columns=self._renamed(node, columns, view), path=_path(node, entry.table))
 
     def _base(self, table: TableId, entry: Entry | None, node: exp.Table, view: View, *, public: bool) -> Item:

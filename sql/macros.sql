@@ -121,6 +121,12 @@ FROM query('FROM ' || __dp_call('import', to_json({'__database': current_databas
     '__progress': getvariable('dpsql_progress')::VARCHAR,
     'path': path})::VARCHAR));
 
+-- dp_report: writes one self-contained HTML page about a release: what was measured, its cost, the guarantee, charts, error bands.
+-- Gives release, path, publishable, note. Privacy status: free; with compare := true NOT PRIVATE, for the custodian only.
+CREATE OR REPLACE MACRO dp_report(release, path := NULL, compare := false) AS TABLE
+FROM query('FROM ' || __dp_call('report', to_json({'__database': current_database(), '__schema': current_schema(),
+    'release': release, 'path': path, 'compare': compare})::VARCHAR));
+
 -- dp_combine: one estimate and its interval from the same analysis of several synthetic tables (Reiter 2003). Free.
 -- As an aggregate: SELECT region, unnest(dp_combine(list(estimate), list(variance))) FROM estimates GROUP BY region.
 -- Gives estimate, variance, standard_error, df, lower, upper, between, within, sets.

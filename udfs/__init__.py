@@ -10,8 +10,9 @@ from typing import Any
 
 import duckdb
 
-from dpsql import calls, sql
+from dpsql import calls, notebook, sql
 from dpsql.books import current_user
+from dpsql.clients import connection_of, is_engine, load_engine
 from dpsql.combine import combine
 from dpsql.errors import ArgumentError, DpsqlError, first_line
 from dpsql.session import Instance, find_instance, new_instance
@@ -26,19 +27,14 @@ COMBINED = (
 _loading = threading.Lock()
 
 
-def load(
-    con: duckdb.DuckDBPyConnection,
-    *,
-    store: str | Path | None = None,
-    user: str | None = None,
-    progress: bool | None = None,
-) -> None:
+def load(con: Any, *, store: str | Path | None = None, user: str | None = None, progress: bool | None = None) -> None:
     """Register dpsql's functions and macros on a connection. Safe to repeat.
 
     Parameters
     ----------
-    con : duckdb.DuckDBPyConnection
-        Its cursors, and other connections of this process to the same database, can use the macros too.
+    con : duckdb.DuckDBPyConnection, ibis DuckDB backend, or SQLAlchemy Connection, Session or Engine (duckdb-engine)
+        Its cursors, and other connections of this process to the same database, can use the macros too. An engine has every
+        connection that it opens from now on loaded.
     store : path, optional
         Folder of the release files. Default: ``<database file>.dpsql`` next to the database; a temporary folder for
         an in-memory database.
@@ -65,8 +61,10 @@ def load(
     []
     >>> con.close()
     """
-    if not isinstance(con, duckdb.DuckDBPyConnection):
-        raise ArgumentError("con", con, "a connection is required: dpsql.load(duckdb.connect('file.duckdb'))")
+    if is_engine(con):
+        load_engine(con, lambda opened: load(opened, store=store, user=user))
+        return
+    con = connection_of(con)
     with _loading:
         instance = instance_of(con) or _register(con)
     instance.add(con)
@@ -77,6 +75,7 @@ def load(
     if progress is not None:
         instance.progress = progress
     _create_macros(con)
+    notebook.register()
 
 
 def _numbers(argument: str, values: list[float | None] | None) -> list[float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import dpsql
 from dpsql import sql
-from dpsql.cli.session import Failed, Session
+from dpsql.cli.session import Session
 from dpsql.relation import literal
 
 FOR_PROGRAMS = ("csv", "json", "jsonlines")
@@ -47,9 +47,6 @@ def plan(session: Session, source: str, given: Mapping[str, float | str | None])
 
 def report(session: Session, release: str, path: str | None, *, compare: bool) -> None:
     """Write the page about a release, and print where it is."""
-    write = getattr(dpsql, "report", None)
-    if not callable(write):
-        raise Failed("Error: this installation has no reports: pip install 'dpsql[report]'")
     target = Path(path if path is not None else f"{release}.html")
-    session.guarded(lambda: write(session.con, release, path=target, compare=compare).fetchall())
+    session.guarded(lambda: dpsql.report(session.con, release, path=target, compare=compare).fetchall())
     sys.stdout.write(f"{target}\n")

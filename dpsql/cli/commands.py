@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given.insert(0, "shell")  # dpsql -c "..." FILE, as in other database shells
     chosen = _parser().parse_args(given)
     try:
-        code = _run(chosen)
+        code = _init_dbt(chosen.project) if chosen.command == "dbt" else _run(chosen)
         sys.stdout.flush()
         return code
     except (Failed, DpsqlError, duckdb.Error, OSError) as error:
@@ -107,6 +107,16 @@ def _shell(session: Session, chosen: argparse.Namespace) -> int:
     return interact(session, _version())
 
 
+def _init_dbt(project: Path) -> int:
+    """Copy the dbt package into a project."""
+    try:
+        from dpsql.dbt.project import init
+    except ImportError as missing:
+        raise Failed(f"Error: {missing}") from None
+    sys.stdout.writelines(f"{line}\n" for line in (*init(project), "next: dbt deps"))
+    return DONE
+
+
 def _version() -> str:
     try:
         return version("dpsql")
@@ -134,6 +144,10 @@ def _parser() -> argparse.ArgumentParser:
 
     _writing(command)
     _reading(command)
+    told = "copy the dbt package into a dbt project and name it in packages.yml"
+    dbt = commands.add_parser("dbt", help="use dpsql in a dbt project").add_subparsers(dest="dbt_command", required=True)
+    init = dbt.add_parser("init", help=f"{told}; then run `dbt deps`")
+    init.add_argument("project", nargs="?", type=Path, default=Path(), help="folder of the project (default: this one)")
     return parser
 
 

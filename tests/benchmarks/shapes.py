@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import duckdb
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 ROWS = 5_240_260
-_BLOCK = 1 << 16
+_BLOCK = 122_880
 _FACTORS = 6
 # 27 attributes with 674 values together, as many as the paper's largest table with a survey's mixture of small and large lists.
 SURVEY = (2, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 8, 9, 10, 12, 15, 18, 20, 24, 30, 52, 60, 75, 90, 200)
@@ -62,16 +63,26 @@ def make(con: duckdb.DuckDBPyConnection, table: str, shape: Shape, seed: int = 1
     kind = "BOOLEAN" if shape.boolean else "UTINYINT"
     columns = ", ".join(f"{name} {kind}" for name in shape.names)
     con.execute(f"CREATE OR REPLACE TABLE {table} ({columns})")
-    for start in range(0, shape.rows, _BLOCK):
-        count = min(_BLOCK, shape.rows - start)
-        factors = rng.standard_normal((count, _FACTORS), dtype=np.float32)
-        frame = {}
+    starts = range(0, shape.rows, _BLOCK)
+    seeds = np.random.SeedSequence(seed).spawn(len(starts))
+
+    def frame(place: int) -> pd.DataFrame:
+        own = np.random.default_rng(seeds[place])
+        count = min(_BLOCK, shape.rows - starts[place])
+        factors = own.standard_normal((count, _FACTORS), dtype=np.float32)
+        columns = {}
         for i, name in enumerate(shape.names):
             latent = factors @ loadings[:, i]
-            latent += rng.standard_normal(count, dtype=np.float32)
-            codes = latent > cuts[i][0] if shape.boolean else np.searchsorted(cuts[i], latent).astype(np.uint8)
-            frame[name] = codes
-        block = pd.DataFrame(frame)
-        con.register("__block", block)
-        con.execute(f"INSERT INTO {table} FROM __block")
-        con.unregister("__block")
+            latent += own.standard_normal(count, dtype=np.float32)
+            columns[name] = latent > cuts[i][0] if shape.boolean else np.searchsorted(cuts[i], latent).astype(np.uint8)
+        return pd.DataFrame(columns, copy=False)
+
+    # Two frames of one row group each a statement: DuckDB stores them side by side.
+    with ThreadPoolExecutor(2) as pool:
+        for first in range(0, len(starts), 2):
+            frames = list(pool.map(frame, range(first, min(first + 2, len(starts)))))
+            for i, block in enumerate(frames):
+                con.register(f"__block{i}", block)
+            con.execute(f"INSERT INTO {table} " + " UNION ALL ".join(f"(FROM __block{i})" for i in range(len(frames))))
+            for i in range(len(frames)):
+                con.unregister(f"__block{i}")

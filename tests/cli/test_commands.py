@@ -123,23 +123,13 @@ def test_a_locked_file_is_said_to_be(capsys, census):
         holder.communicate()
 
 
-def test_the_report_is_called_or_its_extra_named(capsys, census, tmp_path, monkeypatch):
-    calls = []
-
-    class Answer:
-        def fetchall(self):
-            return []
-
-    def report(con, release, *, path, compare):
-        calls.append((release, Path(path).name, compare))
-        return Answer()
-
-    monkeypatch.setattr(dpsql, "report", report, raising=False)
-    assert run(capsys, "report", census, "r1", "-o", tmp_path / "page.html", "--compare") == f"{tmp_path / 'page.html'}\n"
-    assert run(capsys, "report", census, "r2") == "r2.html\n"
-    assert calls == [("r1", "page.html", True), ("r2", "r2.html", False)]
-    monkeypatch.setattr(dpsql, "report", None)
-    assert "pip install 'dpsql[report]'" in run(capsys, "report", census, "r1", code=1)[1]
+def test_a_report_of_a_release(capsys, census, tmp_path):
+    (release,) = {row["release"] for row in json.loads(run(capsys, "releases", census, "-m", "json"))}
+    page = tmp_path / "page.html"
+    assert run(capsys, "report", census, release, "-o", page) == f"{page}\n"
+    assert release in page.read_text(encoding="utf-8")
+    out, err = run(capsys, "report", census, "nothing", "-o", tmp_path / "other.html", code=1)
+    assert "no such release" in err and "UDF" not in err and not (tmp_path / "other.html").exists()
 
 
 def test_standard_input_is_a_script(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import tempfile
@@ -35,7 +36,7 @@ def run(text: str, folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):  # it writes files
         count = run(README.read_text(encoding="utf-8"), Path(name))
     sys.stdout.write(f"README: {count} statements ran\n")
     sys.exit(0 if count > 10 else 1)

@@ -16,6 +16,7 @@ MATHEMATICS = [
     "dpsql.methods",
     "dpsql.domain",
     "dpsql.declare",
+    "dpsql.page.document",
 ]
 
 

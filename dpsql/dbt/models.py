@@ -1,0 +1,204 @@
+"""What the dbt package asks about a model: may its release be bought, and how far is its table from what was released."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from dpsql import arguments, drawing, methods, release
+from dpsql.books import Books
+from dpsql.counting import count_tables
+from dpsql.dbt.declarations import arguments as declared_arguments
+from dpsql.dbt.declarations import declare_column
+from dpsql.encoding import encode
+from dpsql.errors import DomainError, DpsqlError, ReleaseError
+from dpsql.evaluate import comparable_domain, evaluate
+from dpsql.methods.base import Clique, IntArray, Statistics
+from dpsql.protected import ProtectedSource, resolve
+from dpsql.relation import identifier
+from dpsql.release import Release
+from dpsql.session import Context
+from dpsql.source import TableId, find_table
+
+MARK = "dpsql release: "
+"""How the comment of a table begins that the materialization has made; the identifier of the release follows."""
+
+
+def check(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check, before anything is bought, that a model gives what its SELECT says, under a name that is free or its own.
+
+    Parameters
+    ----------
+    given : mapping
+        ``source`` (the model's SQL), ``release``, ``method``, ``label`` of the model, ``columns``: what schema.yml declares for
+        columns of the model itself.
+
+    Returns
+    -------
+    dict
+        ``release``: the identifier, ``columns``: the argument that the call needs (for methods of open domains), or None.
+
+    Raises
+    ------
+    DomainError
+        A column of the SELECT has no domain: the synthetic table would lack it.
+    ReleaseError
+        The model's release was bought for other SQL.
+
+    Notes
+    -----
+    Privacy: free; no row is read.
+    """
+    if context.instance.prepare is not None:
+        context.instance.prepare(context)
+    source, label = arguments.text(given, "source"), str(given["label"])
+    protected = resolve(context, source)
+    for column, meta in given["columns"].items():
+        place = f"{label}, column {column}"
+        declare_column(context, place, protected, column, declared_arguments(place, meta))
+    columns = None
+    if given.get("method") is not None and methods.is_open(methods.get(arguments.text(given, "method"))):
+        columns = [column.name for column in protected.source.columns]
+    elif left_out := protected.attributes()[1]:
+        raise DomainError(
+            f"{label}: the column {left_out[0].name!r} has no declared domain, so the synthetic table would be without it. Declare "
+            "it in schema.yml under the source's or the model's columns (meta: {dpsql: {lower: ..., upper: ...}}, or categories), "
+            "or leave it out of the SELECT"
+        )
+    name = arguments.text(given, "release")
+    return {"release": _free(protected, label, name), "columns": columns}
+
+
+def _free(protected: ProtectedSource, label: str, name: str) -> str:
+    """Return the identifier of the release; refuse a name under which the books have another query."""
+    rows = protected.books.cursor.execute(
+        f"SELECT DISTINCT source, query, release FROM {protected.books.table('releases')} "  # noqa: S608 -- quoted by Books
+        "WHERE operation = 'synthesize' AND status <> 'refunded'"
+    ).fetchall()
+    for source, query, bought in rows:
+        other = (source, query) != (protected.key, protected.query)
+        if other and bought == release.release_id(source, "synthesize", query, name):
+            raise ReleaseError(
+                f"{label}: its release {bought!r} was bought for other SQL ({query}). A changed model is another release and costs "
+                "anew: give its config another release, or put the SQL back to use what was bought"
+            )
+    return release.release_id(protected.key, "synthesize", protected.query, name)
+
+
+def within_error(context: Context, given: Mapping[str, Any]) -> list[str]:
+    """Return why a synthetic table is not within an error; empty if it is.
+
+    Parameters
+    ----------
+    given : mapping
+        ``relation``, ``max_tvd``, ``k``; ``release``, or None: the one that the comment of the table names; ``against``:
+
+        - 'released': the noisy tables of up to k columns that the release holds. What is compared with ``max_tvd`` is an upper
+          bound for the distance from the raw table: the distance from the noisy table, plus what the known noise can
+          account for (exceeded with a probability below about 1 % a table).
+        - 'raw': the raw tables of k columns, in the mean.
+
+    Notes
+    -----
+    Privacy: 'released' is post-processing. 'raw' is NOT PRIVATE: one bit about raw counts, for the custodian; the text
+    has no number in it.
+    """
+    against = arguments.choice({"against": "released", **given}, "against", ("released", "raw"))
+    most = arguments.number(given, "max_tvd")
+    if most is None or not 0 < most <= 1:
+        raise ReleaseError(f"dp_within_error: max_tvd = {given.get('max_tvd')!r}: a number above 0, up to 1, is required")
+    k = arguments.integer({"k": 1, **given}, "k", 1, 3) or 1
+    table = find_table(
+        context.cursor, arguments.text(given, "relation"), database=context.database, schema=context.schema, views=True
+    )
+    bought = drawing.find(context, given.get("release") or _marked(context, table))
+    if against == "raw":
+        return _outside_of_raw(context, table, bought, k, most)
+    return _outside_of_released(context, table, bought, k, most)
+
+
+def _marked(context: Context, table: TableId) -> str:
+    """Return the release that the comment of a table names."""
+    rows = context.cursor.execute(
+        "SELECT comment FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
+        [table.database, table.schema, table.name],
+    ).fetchall()
+    marks = [line for (comment,) in rows for line in (comment or "").splitlines() if line.startswith(MARK)]
+    if not marks:
+        raise ReleaseError(
+            f"dp_within_error: {table.text} was not made by the materialization dp_synthetic; name its release: "
+            "dp_within_error: {arguments: {release: ..., max_tvd: ...}} (FROM dp_releases() lists them)"
+        )
+    return marks[-1].removeprefix(MARK).strip()
+
+
+def _outside_of_raw(context: Context, table: TableId, bought: Release, k: int, most: float) -> list[str]:
+    """Compare with the raw table. Privacy: NOT PRIVATE; one bit leaves."""
+    home = next(
+        (name for name in context.databases() if Books(context.cursor, name).charges_of(bought.identifier)), context.database
+    )
+    protected = resolve(dataclasses.replace(context, database=home, schema="main"), str(bought.manifest["query"]))
+    synthetic = f"SELECT * FROM {table.sql}"  # noqa: S608 -- quoted by TableId
+    try:
+        rows = evaluate(context.cursor, protected.source.sql, synthetic, bought.plan.domain, max_k=k)
+    except duckdb.Error as error:
+        raise DpsqlError(f"dp_within_error failed ({type(error).__name__}); the text is withheld: it could show a value") from None
+    if any(row[0] == k and row[3] > most for row in rows):
+        return [f"not private: {k}-way tables are farther from the raw ones than max_tvd = {most:g}"]
+    return []
+
+
+def _outside_of_released(context: Context, table: TableId, bought: Release, k: int, most: float) -> list[str]:
+    """Compare with the released noisy tables."""
+    statistics, domain = bought.statistics(context.cursor), bought.plan.domain
+    cliques = [clique for clique in statistics.tables if 1 <= len(clique) <= k]
+    if not cliques:
+        raise ReleaseError(
+            f"dp_within_error: release {bought.identifier!r} holds no noisy tables of up to {k} columns to compare with; "
+            "against: raw compares with the raw table (not private)"
+        )
+    query = f"SELECT * FROM {table.sql}"  # noqa: S608 -- quoted by TableId
+    codes = encode(context.cursor, query, comparable_domain(context.cursor, query, domain))
+    try:
+        counts = count_tables(context.cursor, codes, domain.sizes, cliques)
+    finally:
+        context.cursor.execute(f"DROP TABLE IF EXISTS {identifier(codes)}")
+    found = []
+    for clique in cliques:
+        distance, noise = bound(statistics, clique, counts[clique])
+        if distance + noise > most:
+            names = ", ".join(domain.names[position] for position in clique)
+            found.append(f"{names}: up to {distance + noise:.3f} (noise {noise:.3f}), max_tvd is {most:g}")
+    return found
+
+
+def bound(statistics: Statistics, clique: Clique, counts: IntArray) -> tuple[float, float]:
+    """Return the distance of counts from a noisy table, and how far noise can have taken that table from the raw one.
+
+    Both as total variation distance of shares. The sum of |noise| over m cells is at most its mean plus three standard
+    deviations, and so is the error of the number of rows, with a probability of about 99 %.
+
+    Examples
+    --------
+    >>> exact = Statistics((2,), {(0,): np.array([60, 40])}, {(0,): 0.0})
+    >>> bound(exact, (0,), np.array([5, 5]))
+    (0.1, 0.0)
+    """
+    noisy = statistics.tables[clique]
+    scale, cells = statistics.scales[clique], noisy.size
+    mean, deviation = scale, scale
+    spread = scale * math.sqrt(2)
+    if statistics.mechanism == "gaussian":
+        mean, deviation, spread = scale * math.sqrt(2 / math.pi), scale * math.sqrt(1 - 2 / math.pi), scale
+    total = statistics.total
+    size = max(float(noisy.sum()) if total is None else float(total), 1.0)
+    missed = 0.0 if total is not None else 3 * spread * math.sqrt(cells)
+    noise = (cells * mean + 3 * math.sqrt(cells) * deviation + missed) / (2 * size)
+    rows = int(counts.sum())
+    distance = float(np.abs(noisy / size - counts / rows).sum()) / 2 if rows else 1.0
+    return min(round(distance, 12), 1.0), min(noise, 1.0)

@@ -1,0 +1,90 @@
+"""What a report says, as plain values: gathered from a release and its books, written as HTML by `dpsql.page.document`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpsql.page.figures import Column, FloatArray
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table of the page: title, header, rows, and what to know about it."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    numeric: Sequence[int] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Dependence of pairs over the shown columns: matrices of V, NaN where a pair is not known."""
+
+    names: Sequence[str]
+    released: FloatArray | None = None
+    synthetic: FloatArray | None = None
+    raw: FloatArray | None = None
+    left_out: int = 0
+    below_noise: int = 0
+    pairs: int = 0
+
+    @property
+    def which(self) -> str:
+        """Say which columns are shown where not all are."""
+        return "that depend most on others" if self.released is not None else "that come first"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the custodian sees beside a release. NOT PRIVATE."""
+
+    listings: Sequence[Listing] = ()
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything on the page.
+
+    Parameters
+    ----------
+    manifest : mapping
+        Provenance of the release, as stored.
+    method : str or None
+    budget : (epsilon, delta) or None
+        In force for the whole table; None where the books are not here.
+    rows : float or None
+        Number of rows, as released or public.
+    synthetic_rows : int or None
+        Of the table it is compared with; None where there is none.
+    sets : int
+        Number of synthetic tables.
+    measured, domain, ledger, listings : tables
+    columns : charts; ``columns_left_out``: names of those without one
+    maps : Maps or None
+    notes : texts about the release
+    comparison : Comparison or None
+        NOT PRIVATE where given.
+    """
+
+    manifest: Mapping[str, Any]
+    method: str | None
+    budget: tuple[float, float] | None
+    rows: float | None
+    public_total: bool
+    measured: Listing
+    domain: Listing
+    ledger: Listing | None
+    chain_holds: bool | None = None
+    synthetic_rows: int | None = None
+    sets: int = 1
+    columns: Sequence[Column] = ()
+    columns_left_out: Sequence[str] = ()
+    listings: Sequence[Listing] = ()
+    maps: Maps | None = None
+    notes: Sequence[str] = field(default=())
+    comparison: Comparison | None = None

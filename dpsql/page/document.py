@@ -1,0 +1,327 @@
+"""The page: sections in the order in which a reader asks. Every section of a page with raw figures says so in its heading.
+
+Privacy: None without a comparison: post-processing. With one the whole page is NOT PRIVATE and is marked throughout.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from dpsql.page import svg, words
+from dpsql.page.content import Content, Listing, Maps
+from dpsql.page.figures import Column, FloatArray
+from dpsql.page.markup import details, facts, number, paragraphs, section, table, text
+from dpsql.page.style import CSS
+from dpsql.relation import at_most
+
+MARKER = "<!-- dpsql report of "
+WARNING = "Not private. Not for publication."
+_METHODS = {
+    "add_remove": "presence of a unit (add or remove)",
+    "replace_one": "contents of a unit (replace one; the number of rows is public)",
+}
+
+
+_MADE = {
+    "marginals": "Noisy tables",
+    "synthesize": "A synthetic table",
+    "aggregates": "Counts of combinations",
+    "histogram": "A histogram",
+    "discover": "A list of values",
+}
+
+
+def marker(identifier: str, *, compared: bool) -> str:
+    """Return the first line of a report, by which it is known and may be replaced by a newer one of the same kind."""
+    return f"{MARKER}{text(identifier)}{', with a comparison that is not private' if compared else ''} -->"
+
+
+def page(content: Content) -> str:
+    """Return the whole page as HTML that needs no other file.
+
+    Notes
+    -----
+    Privacy: None: post-processing, unless ``content.comparison`` is given: then NOT PRIVATE.
+    """
+    name = str(content.manifest["release"])
+    open_, compared = _Sections(content), content.comparison is not None
+    parts = [
+        open_.cost(), open_.guarantee(), open_.accuracy(), open_.distributions(), open_.dependence(), open_.lists(),
+        open_.comparison(), open_.provenance(),
+    ]  # fmt: skip
+    links = "".join(f'<a href="#{key}">{text(title)}</a>' for key, title, body in parts if body)
+    sections = "".join(section(title, body, key=key, private=not compared) for key, title, body in parts if body)
+    banner = (
+        f'<div class="banner" role="alert">{WARNING} This page shows figures of the protected table itself.</div>'
+        if compared
+        else ""
+    )
+    water = '<div class="watermark" aria-hidden="true"><span>NOT FOR PUBLICATION</span></div>' if compared else ""
+    title = f"{'NOT FOR PUBLICATION: ' if compared else ''}release {name}"
+    return (
+        f"{marker(name, compared=compared)}\n<!DOCTYPE html>\n"
+        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><meta name="robots" content="noindex">'
+        # Nothing may be fetched or run, whatever a name or value says.
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
+        f'<title>{text(title)}</title><link rel="icon" href="data:,"><style>{CSS}</style></head>'
+        f"<body{' class=not-private' if compared else ''}>{banner}{water}{_header(content)}"
+        f"<main>{_nav(links)}{sections}</main>{_footer(content)}</body></html>\n"
+    )
+
+
+def _nav(links: str) -> str:
+    return f'<nav aria-label="Sections">{links}</nav>'
+
+
+def _header(content: Content) -> str:
+    manifest, charge = content.manifest, content.manifest["charge"]
+    tiles = [
+        (number(at_most(float(charge["epsilon"])), 5), "epsilon of this release"),
+        (number(float(charge["delta"])), "delta"),
+        (
+            ("" if content.public_total else "≈ ") + number(content.rows) if content.rows is not None else "–",
+            "rows, " + ("public" if content.public_total else "as released"),
+        ),
+        (str(len(content.domain.rows)), "column" if len(content.domain.rows) == 1 else "columns"),
+    ]
+    shown = "".join(f'<div class="tile"><b>{text(value)}</b><span>{text(about)}</span></div>' for value, about in tiles)
+    made = _MADE.get(str(manifest["operation"]), str(manifest["operation"]))
+    how = f" by the method {content.method}" if content.method else ""
+    lead = f"{made}{how}, from {manifest['source']}, released {str(manifest['created'])[:10]}"
+    return (
+        f'<header><p class="kicker">Differentially private release</p><h1>{text(manifest["release"])}</h1>'
+        f'<p class="lead">{text(lead)}</p>'
+        f'<div class="tiles">{shown}</div></header>'
+    )
+
+
+def _footer(content: Content) -> str:
+    versions = content.manifest["versions"]
+    compared = content.comparison is not None
+    last = WARNING if compared else "Nothing on this page was computed from the protected table except the release itself."
+    made = f"Made by dpsql {versions['dpsql']}. {last}"
+    return f"<footer>{text(made)}</footer>"
+
+
+def _listing(listing: Listing) -> str:
+    title = f"<h3>{text(listing.title)}</h3>" if listing.title else ""
+    return title + table(listing.head, listing.rows, numeric=listing.numeric, label=listing.title) + paragraphs(listing.note)
+
+
+def _items(texts: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{text(t)}</li>" for t in texts) + "</ul>"
+
+
+class _Sections:
+    """The sections, each as (key, title, HTML); an empty text where a release has nothing to say."""
+
+    def __init__(self, content: Content) -> None:
+        self.content = content
+        self.manifest = content.manifest
+
+    def cost(self) -> tuple[str, str, str]:
+        """Say what was measured, and what it cost."""
+        manifest, charge = self.manifest, self.manifest["charge"]
+        unit, most, epsilon = manifest["privacy_unit"], manifest["max_contributions"], number(at_most(float(charge["epsilon"])), 5)
+        rows = [
+            ("Source", manifest["source"]),
+            ("Measured relation", manifest["query"]),
+            ("Privacy loss of this release", f"epsilon = {epsilon} at delta = {number(float(charge['delta']))}"),
+            ("The same as zero-concentrated loss", f"rho = {number(at_most(float(charge['rho'])), 5)}"),
+            ("Neighbouring tables differ in", _METHODS.get(str(manifest["neighbors"]), str(manifest["neighbors"]))),
+            ("Privacy unit", "one row" if unit is None else f"all rows of one value of {unit}, at most {most} of them measured"),
+            ("Accountant", manifest["accountant"]),
+        ]  # fmt: skip
+        body = facts(rows) + _listing(self.content.measured)
+        if self.content.notes:
+            body += "<h3>Notes</h3>" + _items(self.content.notes)
+        options = {k: v for k, v in manifest["parameters"].items() if v not in (None, {}, [])}
+        body += details("Parameters of the call", f"<p><code>{text(json.dumps(options, ensure_ascii=False))}</code></p>")
+        return (
+            "cost",
+            "What was measured, and what it cost",
+            body + details("Columns and their public domains", _listing(self.content.domain)),
+        )
+
+    def guarantee(self) -> tuple[str, str, str]:
+        """Say what is guaranteed."""
+        manifest, charge = self.manifest, self.manifest["charge"]
+        unit = words.unit_words(manifest["privacy_unit"], int(manifest["max_contributions"] or 1))
+        said = words.promise(float(charge["epsilon"]), float(charge["delta"]), str(manifest["neighbors"]), unit)
+        body = paragraphs(*said, words.over_all(self.content.budget))
+        if self.content.synthetic_rows is not None:
+            body += paragraphs(words.synthetic_rows())
+        body += (
+            "<h3>What it rests on</h3>"
+            + _items(words.assumed())
+            + "<h3>What it does not promise</h3>"
+            + _items(words.not_promised())
+        )
+        if self.content.comparison is not None:
+            body = (
+                paragraphs(
+                    "The guarantee is that of the release. It does not hold for this page, which also shows figures of the "
+                    "protected table."
+                )
+                + body
+            )
+        return "guarantee", "What is guaranteed", body
+
+    def accuracy(self) -> tuple[str, str, str]:
+        """Say how exact the numbers are."""
+        banded = [c for c in self.content.columns if c.half_width is not None]
+        said = (
+            "The noise was drawn from a known distribution, so its errors are known without looking at the data: the table "
+            "above says how far a "
+            "released count is from the true one on average, and in 95 of 100 cases. In the charts these are the vertical "
+            "or horizontal lines. "
+            "The same noise is on large counts and small ones, so large ones are relatively more exact."
+        )
+        if not banded:
+            said = (
+                "What was released here are not plain counts with noise of a known size on each, so the charts carry no "
+                "error bands. "
+                "What is known of the method's errors is said above, under measurements and notes."
+            )
+        return "accuracy", "How exact the numbers are", paragraphs(said)
+
+    def distributions(self) -> tuple[str, str, str]:
+        """Show one chart a column."""
+        columns = self.content.columns
+        if not columns:
+            return "columns", "Columns one by one", ""
+        left = self.content.columns_left_out
+        more = ""
+        if left:
+            shown = ", ".join(left[:40]) + (f" and {len(left) - 40} more" if len(left) > 40 else "")
+            which = "that come first" if self.content.maps is None else self.content.maps.which
+            more = paragraphs(f"Shown are the {len(columns)} columns {which}; {len(left)} are left out: {shown}.")
+        about = ""
+        if self.content.sets > 1:
+            about = paragraphs(f"The release has {self.content.sets} synthetic tables; their mean is shown.")
+        charts = "".join(_figure(column) for column in columns)
+        return "columns", "Columns one by one", _legend(columns) + about + more + f'<div class="charts">{charts}</div>'
+
+    def dependence(self) -> tuple[str, str, str]:
+        """Show maps of pairs."""
+        maps = self.content.maps
+        if maps is None or len(maps.names) < 2:
+            return "pairs", "Dependence of pairs", ""
+        return "pairs", "Dependence of pairs", _maps(maps)
+
+    def lists(self) -> tuple[str, str, str]:
+        """List released values or combinations."""
+        return "lists", "Most frequent released values", "".join(map(_listing, self.content.listings))
+
+    def comparison(self) -> tuple[str, str, str]:
+        """Show what only the custodian may see."""
+        found = self.content.comparison
+        if found is None:
+            return "comparison", "", ""
+        warning = f"<p><strong>{WARNING}</strong> Computed from the protected table, without noise.</p>"
+        return (
+            "comparison",
+            "Comparison with the protected table",
+            warning + paragraphs(*found.notes) + "".join(map(_listing, found.listings)),
+        )
+
+    def provenance(self) -> tuple[str, str, str]:
+        """Say where it can be checked."""
+        manifest, charge = self.manifest, self.manifest["charge"]
+        rows = [
+            ("Release", manifest["release"]),
+            ("Ledger entry of the charge (hash)", charge["hash"]),
+            ("Released numbers (SHA-256)", manifest["sha256"]),
+            ("Made", str(manifest["created"]).replace("T", " ").replace("+00:00", " UTC")),
+            ("Versions", ", ".join(f"{k} {v}" for k, v in manifest["versions"].items())),
+        ]
+        body = facts(rows)
+        if self.content.ledger is not None:
+            body += _listing(self.content.ledger)
+            holds = "holds" if self.content.chain_holds else "does NOT hold: the books were edited"
+            body += paragraphs(f"Every entry carries the hash of the one before it. The chain of this source {holds}.")
+        else:
+            body += paragraphs("The ledger that this release was charged on is not in the database that made this page.")
+        return "provenance", "Provenance", body
+
+
+def _legend(columns: Sequence[Column]) -> str:
+    items = []
+    if any(c.synthetic is not None for c in columns):
+        items.append(_key('<rect class="bar" x="4" y="1" width="14" height="12"/>') + "synthetic table")
+    if any(c.released is not None for c in columns):
+        both = any(c.synthetic is not None for c in columns)
+        mark = (
+            '<circle class="point" cx="11" cy="7" r="3.2"/>'
+            if both
+            else '<rect class="bar own" x="4" y="1" width="14" height="12"/>'
+        )
+        items.append(_key(mark) + "released count")
+    if any(c.half_width is not None for c in columns):
+        items.append(_key('<line class="band" x1="2" x2="20" y1="7" y2="7"/>') + "95 % band of the noise")
+    if any(c.raw is not None for c in columns):
+        items.append(_key('<line class="raw" x1="2" x2="20" y1="7" y2="7"/>') + "protected table (not private)")
+    return '<ul class="legend">' + "".join(f"<li>{item}</li>" for item in items) + "</ul>"
+
+
+def _key(mark: str) -> str:
+    return f'<svg viewBox="0 0 22 14" aria-hidden="true" class="chart">{mark}</svg>'
+
+
+def _figure(column: Column) -> str:
+    names, series = ["value"], []
+    for name, values in (
+        ("released", column.released),
+        ("± 95 %", column.half_width),
+        ("synthetic", column.synthetic),
+        ("raw, not private", column.raw),
+    ):
+        if values is not None:
+            names.append(name)
+            series.append([number(float(v)) for v in values])
+    rows = [(label, *(s[i] for s in series)) for i, label in enumerate(column.labels)]
+    numbers = details("Numbers", table(names, rows, numeric=range(1, len(names))))
+    return (
+        f"<figure><figcaption>{text(column.name)}<span>{text(column.about)}</span></figcaption>{svg.chart(column)}"
+        f"{paragraphs(column.note)}{numbers}</figure>"
+    )
+
+
+def _maps(maps: Maps) -> str:
+    said = (
+        "Cramér's V of every pair of columns: 0 where they are independent, 1 where one follows from the other. What the "
+        "noise adds on average is "
+        "subtracted. "
+    )
+    if maps.released is not None:
+        few = f"{maps.below_noise} of {maps.pairs} released pairs"
+        said += f"{few} cannot be told from independent columns under this noise, and are shown as 0. "
+    if maps.left_out:
+        said += f"Shown are the {len(maps.names)} columns {maps.which}; {maps.left_out} are left out."
+    drawn = []
+    for title, values in (
+        ("Released tables", maps.released),
+        ("Synthetic table", maps.synthetic),
+        ("Protected table, not private", maps.raw),
+    ):
+        if values is not None:
+            drawn.append(f"<figure><figcaption>{text(title)}</figcaption>{svg.heat_map(values, maps.names, title)}</figure>")
+    return (
+        paragraphs(said) + f'<div class="maps">{"".join(drawn)}</div>' + details("The strongest pairs in numbers", _strongest(maps))
+    )
+
+
+def _strongest(maps: Maps, most: int = 40) -> str:
+    shown: list[tuple[str, FloatArray]] = [
+        (title, values)
+        for title, values in (("released", maps.released), ("synthetic", maps.synthetic), ("raw, not private", maps.raw))
+        if values is not None
+    ]
+    count = len(maps.names)
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    first = shown[0][1]
+    pairs.sort(key=lambda pair: -first[pair] if first[pair] == first[pair] else 1.0)
+    rows = [(maps.names[i], maps.names[j], *(number(float(v[i, j]), 3) for _, v in shown)) for i, j in pairs[:most]]
+    return table(["column", "column", *(title for title, _ in shown)], rows, numeric=range(2, 2 + len(shown)))

@@ -1,0 +1,39 @@
+"""Each notebook runs from top to bottom without a word on stderr, asserts its own headline numbers, and is committed executed and small."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat")
+nbclient = pytest.importorskip("nbclient")
+pytest.importorskip("ipykernel")
+pytest.importorskip("matplotlib")
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples").glob("*.ipynb"))
+
+
+def test_there_are_four():
+    assert [path.stem for path in NOTEBOOKS] == ["choosing_epsilon", "comparing_methods", "quickstart", "sql_cells"]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the client's own libraries
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs(path, tmp_path, monkeypatch):
+    if path.stem == "sql_cells":
+        pytest.importorskip("sql", reason="jupysql")
+    monkeypatch.setenv("PLOOMBER_STATS_ENABLED", "false")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    book = nbformat.read(path, as_version=4)
+    committed = [cell.get("outputs") for cell in book.cells if cell.cell_type == "code"]
+    assert any(committed), "commit it executed"
+    assert path.stat().st_size < 200_000
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nbclient.NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert not [o.text for o in outputs if o.output_type == "stream" and o.name == "stderr"]
+    assert any("image/png" in o.get("data", {}) for o in outputs)
+    assert any('class="dpsql"' in o.get("data", {}).get("text/html", "") for o in outputs)

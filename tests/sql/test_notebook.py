@@ -1,0 +1,75 @@
+"""How answers show themselves in a notebook."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql import notebook
+
+
+@pytest.fixture
+def bought(con):
+    con.execute("FROM dp_marginals('people', columns := ['sex'], epsilon := 1)")
+    return con
+
+
+def test_the_budget_is_a_gauge_from_python_and_from_sql(bought):
+    shown = [notebook.html_of(r) for r in (dpsql.budget(bought), bought.sql("FROM dp_budget()"))]
+    assert shown[0] == shown[1]
+    spent, limit = bought.execute("SELECT rho_spent, rho_limit FROM dp_budget()").fetchone()
+    width, wide = (float(w) for w in re.findall(r'rect width="([\d.]+)"', shown[0])[::-1])
+    assert width / wide == pytest.approx(spent / limit, abs=0.002)
+    assert 'role="img"' in shown[0] and "1 releases" in shown[0]
+
+
+def test_ledger_plan_and_releases_are_cards(bought):
+    ledger = notebook.html_of(dpsql.ledger(bought))
+    assert ledger.count("<tr>") == 4 and "charge" in ledger and "store" in ledger
+    plan = notebook.html_of(dpsql.plan(bought, "people", epsilon=1.0))
+    assert "fits the budget" in plan and "nothing is charged" in plan
+    assert "does NOT fit" in notebook.html_of(dpsql.plan(bought, "people", epsilon=4.9))
+    assert "people-marginals-sex" in notebook.html_of(dpsql.releases(bought))
+    assert bought.execute("SELECT releases FROM dp_budget()").fetchone() == (1,)
+
+
+def test_relations_stay_relations_and_others_are_shown_as_before(bought):
+    assert isinstance(dpsql.budget(bought), duckdb.DuckDBPyRelation)
+    own = getattr(duckdb.DuckDBPyRelation, "_repr_html_", None)
+    relation = bought.sql("SELECT 1 AS a")
+    assert notebook.html_of(relation) == (None if own is None else own(relation))
+    shown = dpsql.show(dpsql.budget(bought))
+    assert "<svg" in shown._repr_html_() and "main.people" in repr(shown)
+    assert dpsql.show(relation)._repr_html_()
+
+
+def test_names_are_escaped(con):
+    con.execute('CREATE TABLE "<b>x" AS SELECT true AS a')
+    con.execute("CALL dp_protect('\"<b>x\"', epsilon := 1, delta := 1e-9)")
+    for answer in (dpsql.budget(con), dpsql.ledger(con)):
+        assert "<b>x" not in notebook.html_of(answer)
+
+
+def test_an_edited_ledger_is_shown_as_such(bought):
+    bought.execute("UPDATE dpsql.ledger SET epsilon = 0.1 WHERE action = 'charge'")
+    assert "the ledger was edited" in notebook.html_of(dpsql.budget(bought))
+    assert "NO" in notebook.html_of(dpsql.ledger(bought))
+
+
+def test_load_tells_a_running_ipython(monkeypatch):
+    told = {}
+    formatter = types.SimpleNamespace(for_type=told.__setitem__)
+    shell = types.SimpleNamespace(display_formatter=types.SimpleNamespace(formatters={"text/html": formatter}))
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    with duckdb.connect() as con:
+        dpsql.load(con)
+        assert "No table is protected yet" in told[duckdb.DuckDBPyRelation](dpsql.budget(con))
+    combined = dpsql.combine([1.0, 2.0], [0.1, 0.1])
+    assert "standard error" in told[type(combined)](combined)
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: None))
+    notebook.register()

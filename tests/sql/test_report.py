@@ -1,0 +1,273 @@
+"""The report: one file, well-formed, true to the release, marked where it is not private."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.errors import DpsqlError
+
+VOID = {"meta", "link", "line", "rect", "circle", "br"}
+
+
+class Page(HTMLParser):
+    """Parses strictly: every element is closed in order; collects headings, tables, attributes and texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.headings: list[str] = []
+        self.sections: list[str] = []
+        self.tables: list[list[list[str]]] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.elements: set[str] = set()
+        self.feed(text)
+        self.close()
+        assert self.open == [], self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.add(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "h2":
+            self.headings.append("")
+        if tag == "section":
+            self.sections.append(dict(attrs)["id"])
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.add(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        if "h2" in self.open:
+            self.headings[-1] += data
+        if self.open and self.open[-1] in ("td", "th"):
+            self.tables[-1][-1][-1] += data
+
+    def rows_of(self, *head: str) -> list[list[list[str]]]:
+        return [table[1:] for table in self.tables if table[0][: len(head)] == list(head)]
+
+
+def report(con, release, path: Path, **given) -> tuple[str, Page]:
+    dpsql.report(con, release, path=path, **given)
+    text = path.read_text(encoding="utf-8")
+    return text, Page(text)
+
+
+def check_self_contained(text: str, page: Page) -> None:
+    assert not page.elements & {"script", "iframe", "img", "object", "embed", "base", "form"}
+    for tag, name, value in page.attributes:
+        assert not name.startswith("on"), (tag, name)
+        if name in ("href", "src", "srcset", "action", "data", "xlink:href"):
+            assert value.startswith("#") or value == "data:,", value
+    assert not re.search(r"https?://|url\(|@import", text)
+
+
+@pytest.fixture
+def tables(con):
+    con.execute("FROM dp_marginals('people', k := 2, epsilon := 1, release := 'pairs')")
+    return con
+
+
+def test_the_numbers_of_the_page_are_those_of_the_release(con, tmp_path, charges):
+    released = con.execute("FROM dp_marginals('people', k := 1, epsilon := 1, mechanism := 'laplace', release := 'singles')").fetchall()
+    text, page = report(con, "singles", tmp_path / "r.html")
+    check_self_contained(text, page)
+    shown = [(value, int(n.replace(",", ""))) for rows in page.rows_of("value", "released") for value, n, *_ in rows]
+    assert shown == [("NULL" if values[0] is None else values[0], n) for _, values, n in released]
+    (scale,) = con.execute("SELECT noise_scale FROM dp_plan('people', k := 1, epsilon := 1, mechanism := 'laplace')").fetchone()
+    (measured,) = page.rows_of("What", "Tables")
+    assert float(measured[0][4]) == pytest.approx(scale, rel=1e-3)
+    assert float(measured[0][6]) == pytest.approx(scale * 2.9957, rel=1e-2)
+    entry, hash_ = con.execute("SELECT entry, hash FROM dpsql.ledger WHERE action = 'charge'").fetchone()
+    (ledger,) = page.rows_of("Entry", "Written")
+    assert (ledger[0][0], ledger[0][5]) == (str(entry), hash_)
+    assert charges() == 1
+
+
+def test_the_page_needs_no_table_and_is_the_same_each_time(con, tmp_path, charges):
+    con.execute("FROM dp_synthesize('people', epsilon := 1, columns := ['sex', 'region', 'member'], release := 'synth')").fetchall()
+    path = tmp_path / "r.html"
+    first, page = report(con, "synth", path)
+    assert page.sections == ["cost", "guarantee", "accuracy", "columns", "pairs", "provenance"]
+    con.execute("ALTER TABLE people RENAME TO hidden")
+    con.execute(f"EXPLAIN FROM dp_report('synth', path := '{path}')").fetchall()
+    row = con.execute(f"FROM dp_report('synth', path := '{path}')").fetchone()
+    assert row[1:3] == (str(path), True)
+    assert path.read_text(encoding="utf-8") == first
+    assert charges() == 1
+    with pytest.raises(duckdb.Error):
+        con.execute(f"FROM dp_report('synth', path := '{tmp_path / 'c.html'}', compare := true)")
+    assert not (tmp_path / "c.html").exists()
+
+
+def test_synthetic_counts_are_those_of_the_synthetic_table(con, tmp_path):
+    con.execute("CREATE TABLE s AS FROM dp_synthesize('people', epsilon := 1, columns := ['sex', 'age'], release := 'synth')")
+    _, page = report(con, "synth", tmp_path / "r.html")
+    shown = [dict((r[0], int(r[3].replace(",", ""))) for r in rows) for rows in page.rows_of("value", "released", "± 95 %", "synthetic")]
+    assert shown[1]["f"], shown[1]["m"] == con.execute("SELECT count(*) FILTER (sex = 'f'), count(*) FILTER (sex = 'm') FROM s").fetchone()
+    assert shown[0]["[18, 28)"] == con.execute("SELECT count(*) FROM s WHERE age < 28").fetchone()[0]
+
+
+def test_what_is_not_private_says_so_in_every_part(tables, tmp_path):
+    text, page = report(tables, "pairs", tmp_path / "c.html", compare=True)
+    check_self_contained(text, page)
+    assert page.headings and all(heading.endswith("not for publication") for heading in page.headings)
+    assert "comparison" in page.sections
+    assert "position:fixed" in text and "NOT FOR PUBLICATION</span>" in text and "<title>NOT FOR PUBLICATION" in text
+    rows = dict((r[0], r[-1]) for table in page.rows_of("value", "released") for r in table)
+    assert int(rows["north"]) == tables.execute("SELECT count(*) FROM people WHERE region = 'north'").fetchone()[0]
+    plain, other = report(tables, "pairs", tmp_path / "p.html")
+    assert not any("publication" in heading for heading in other.headings)
+    assert "comparison" not in other.sections and "raw, not private" not in plain
+    for here, kind in (("c.html", False), ("p.html", True)):
+        with pytest.raises(DpsqlError, match="do not replace each other"):
+            dpsql.report(tables, "pairs", path=tmp_path / here, compare=kind)
+
+
+def test_other_files_are_not_replaced(tables, tmp_path):
+    mine = tmp_path / "mine.html"
+    mine.write_text("mine")
+    with pytest.raises(DpsqlError, match="was not replaced"):
+        dpsql.report(tables, "pairs", path=mine)
+    assert mine.read_text() == "mine"
+    with pytest.raises(DpsqlError, match="folder does not exist"):
+        dpsql.report(tables, "pairs", path=tmp_path / "no" / "x.html")
+    with pytest.raises(DpsqlError, match="no such release"):
+        dpsql.report(tables, "nothing", path=tmp_path / "x.html")
+    assert sorted(p.name for p in tmp_path.glob("*.html")) == ["mine.html"]
+
+
+def test_names_and_values_are_escaped(con, tmp_path):
+    evil = "<script>alert('1')</script>\"&"
+    con.execute("CREATE TABLE odd AS SELECT ? AS \"<img src=x onerror=alert(1)>\", 'ж–語' AS \"b'\" FROM range(100)", [evil])
+    con.execute("CALL dp_protect('odd', epsilon := 9, delta := 1e-9)")
+    con.execute("CALL dp_declare('odd', '<img src=x onerror=alert(1)>', categories := [?, '</svg>'], nullable := false)", [evil])
+    con.execute("CALL dp_declare('odd', 'b''', categories := ['ж–語', '\u202eb'], nullable := false)")
+    con.execute("FROM dp_synthesize('odd', epsilon := 2, release := 'odd')").fetchall()
+    for compare in (False, True):
+        text, page = report(con, "odd", tmp_path / f"{compare}.html", compare=compare)
+        check_self_contained(text, page)
+        assert evil in {row[0] for rows in page.rows_of("value", "released") for row in rows}
+        assert "ж–語" in text and "\u202e" not in text
+
+
+KINDS = {
+    "latent_class": "dp_synthesize('people', columns := ['sex', 'region', 'age'], epsilon := 1, release := 'r')",
+    "copula": "dp_synthesize('people', columns := ['sex', 'region'], method := 'gaussian_copula', epsilon := 1, release := 'r')",
+    "one_hot": "dp_synthesize('people', columns := ['sex', 'region'], method := 'gaussian_copula', options := {'output': 'one_hot'}, "
+    "epsilon := 1, release := 'r')",
+    "triples": "dp_marginals('people', columns := ['sex', 'region', 'member'], k := 3, epsilon := 1, release := 'r')",
+    "query": "dp_marginals('SELECT region, sex FROM people WHERE age > 30', k := 2, epsilon := 1, release := 'r')",
+    "aggregates": "dp_aggregates('people', columns := ['sex', 'region', 'member'], reporting_length := 2, epsilon := 1, release := 'r')",
+    "sets": "dp_synthesize('people', columns := ['region', 'sex'], method := 'laplace_sanitizer', epsilon := 1, options := {'sets': 3}, release := 'r')",
+    "stable": "dp_histogram('people', 'region', epsilon := 1, release := 'r')",
+    "universe": "dp_histogram('people', 'region', epsilon := 1, domain := ['north', 'south', 'west'], release := 'r')",
+}
+DRAWN = ("multinomial_dirichlet", "dp_prior", "empirical_cdf", "modips", "smoothed_histogram")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("error")
+def test_every_kind_of_release_has_a_page(con, tmp_path, kind):
+    con.execute(f"FROM {KINDS[kind]}").fetchall()
+    for compare in (False, True):
+        text, page = report(con, "r", tmp_path / f"{compare}.html", compare=compare)
+        check_self_contained(text, page)
+        assert {"cost", "guarantee", "columns", "provenance"} <= set(page.sections)
+        assert ("lists" in page.sections) == (kind in ("aggregates", "stable", "universe"))
+        assert "nan" not in re.sub(r"[^\d.><=-]nan[a-z]", "", text.lower()).split("<main>")[1].replace("nance", "")
+    assert page.rows_of("value")
+
+
+@pytest.mark.parametrize("method", DRAWN)
+def test_methods_that_draw_their_release_have_a_page(con, tmp_path, method):
+    con.execute("CREATE TABLE answers AS SELECT ['a', 'b', 'c'][1 + (i * i) % 3] AS answer FROM range(300) t(i)")
+    con.execute("CALL dp_protect('answers', epsilon := 9, delta := 1e-9, neighbors := 'replace_one')")
+    con.execute("CALL dp_declare('answers', 'answer', categories := ['a', 'b', 'c'], nullable := false)")
+    con.execute(f"FROM dp_synthesize('answers', method := '{method}', epsilon := 2, release := 'r')").fetchall()
+    text, page = report(con, "r", tmp_path / "r.html", compare=True)
+    check_self_contained(text, page)
+    (rows,) = page.rows_of("value")
+    assert [row[0] for row in rows] == ["a", "b", "c"]
+    assert "carry no error bands" in text
+    assert "300" in text and "rows, public" in text
+
+
+def test_an_empty_list_of_values_has_a_page(con, tmp_path):
+    con.execute("CREATE TABLE few AS SELECT 'x' || i AS v FROM range(3) t(i)")
+    con.execute("CALL dp_protect('few', epsilon := 9, delta := 1e-9)")
+    con.execute("FROM dp_histogram('few', 'v', epsilon := 0.01, release := 'r')").fetchall()
+    for compare in (False, True):
+        report(con, "r", tmp_path / f"{compare}.html", compare=compare)
+
+
+def test_a_wide_table_gives_a_small_page(con, tmp_path):
+    columns = ", ".join(f"(i * {7 + j} % 5 < 2 + {j % 2})::BOOLEAN AS c{j}" for j in range(46))
+    con.execute(f"CREATE TABLE wide AS SELECT {columns}, i % 5 < 2 AS twin FROM range(500) t(i)")
+    con.execute("CALL dp_protect('wide', epsilon := 90, delta := 1e-9)")
+    con.execute("CALL dp_declare('wide', 'twin', categories := ['true', 'false'], nullable := false)")
+    con.execute("FROM dp_marginals('wide', k := 2, epsilon := 80, release := 'wide')").fetchall()
+    text, page = report(con, "wide", tmp_path / "w.html")
+    assert len(text) < 1_000_000
+    assert "7 are left out" in text and "23 are left out" in text
+    assert "columns that depend most on others" in text
+    assert text.count("<figure>") == 41
+    names = [f"c{j}" for j in range(44)]
+    con.execute(f"FROM dp_marginals('wide', columns := {names}, k := 1, epsilon := 0.5, release := 'singles')").fetchall()
+    text, _ = report(con, "singles", tmp_path / "s.html")
+    assert "columns that come first; 4 are left out: c40, c41, c42, c43." in text
+
+
+def test_an_imported_release_has_a_page_without_the_books(tables, tmp_path):
+    tables.execute(f"FROM dp_export('pairs', '{tmp_path / 'x.parquet'}')").fetchall()
+    with duckdb.connect() as other:
+        dpsql.load(other)
+        dpsql.import_release(other, str(tmp_path / "x.parquet"))
+        text, page = report(other, "pairs", tmp_path / "r.html")
+        check_self_contained(text, page)
+        assert "is not in the database" in text and "hard limit: a request" not in text
+        with pytest.raises(DpsqlError):
+            dpsql.report(other, "pairs", path=tmp_path / "c.html", compare=True)
+
+
+def test_the_file_is_named_after_the_release(tables, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (identifier,) = tables.execute("SELECT release FROM dp_releases()").fetchone()
+    assert dpsql.report(tables, "pairs").fetchall()[0][:3] == (identifier, str(tmp_path / f"{identifier}.html"), True)
+    assert dpsql.report(tables, "pairs", compare=True).fetchall()[0][1].endswith(f"{identifier}.not-for-publication.html")
+
+
+def test_a_browser_shows_it_and_prints_it(tables, tmp_path):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no Chromium here")
+    path = tmp_path / "r.html"
+    report(tables, "pairs", path, compare=True)
+    command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}"]
+    dumped = subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, check=False, timeout=60)
+    assert dumped.returncode == 0 and "<section" in dumped.stdout, dumped.stderr
+    pdf = tmp_path / "r.pdf"
+    subprocess.run([*command, f"--print-to-pdf={pdf}", path.as_uri()], capture_output=True, check=False, timeout=60)
+    assert pdf.read_bytes()[:4] == b"%PDF"
+    text = shutil.which("pdftotext")
+    if text is not None:
+        pages = subprocess.run([text, pdf, "-"], capture_output=True, text=True, check=True).stdout.split("\f")[:-1]
+        assert len(pages) > 1 and all("PUBLICATION" in page.upper() for page in pages)
