@@ -12,6 +12,7 @@ from dpsql.machine import VARIABLE, memory_mb
 from dpsql.release import Plan
 
 ASSUMED_ROWS = 100_000
+DRAWING = "sampling and writing"
 BASE_MB = 150.0  # of the process with its libraries, before anything is read
 
 
@@ -59,7 +60,7 @@ def drawing(plan: Plan, rows: int) -> dict[str, Part]:
     more_seconds, more_megabytes = method.forecast(sizes, rows, plan.options)
     return {
         "fit": Part(2e-7 * plan.cells + seconds, megabytes + 4e-5 * plan.cells),
-        "sampling and writing": Part(more_seconds - seconds, more_megabytes),
+        DRAWING: Part(more_seconds - seconds, more_megabytes),
     }
 
 

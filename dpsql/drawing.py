@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from dpsql import decoding, methods, multi_value, release
 from dpsql.books import SCHEMA, Books
+from dpsql.costs import DRAWING
 from dpsql.domain import Domain
 from dpsql.errors import ArgumentError, ReleaseError, first_line
 from dpsql.methods.base import OneHotMethod, TupleMethod
@@ -86,10 +87,11 @@ def rows(context: Context, bought: Release, count: int | None, seed: int | None,
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             rng, blocks = _blocks(bought, model, wanted, seed)
-            if bought.plan.options.get("output") == "one_hot":
-                decoding.write_one_hot(context.cursor, blocks, model.domain, path, wanted)
-            else:
-                decoding.write_rows(context.cursor, blocks, model.domain, rng, path, wanted)
+            with progress.stage(DRAWING):
+                if bought.plan.options.get("output") == "one_hot":
+                    decoding.write_one_hot(context.cursor, blocks, model.domain, path, wanted)
+                else:
+                    decoding.write_rows(context.cursor, blocks, model.domain, rng, path, wanted)
         return path
 
 
@@ -189,10 +191,11 @@ def into(context: Context, bought: Release, count: int | None, seed: int | None,
         if check_target(context, name) == _marker(bought, wanted, seed):
             return wanted
         try:
-            context.cursor.execute("BEGIN")
-            _fill(context, bought, found, wanted, seed, identifier(*table_name(context, name)))
-            with progress.stage("writing"):
-                run(context.cursor, "COMMIT")
+            with progress.stage(DRAWING):
+                context.cursor.execute("BEGIN")
+                _fill(context, bought, found, wanted, seed, identifier(*table_name(context, name)))
+                with progress.stage("writing"):
+                    run(context.cursor, "COMMIT")
         except duckdb.Error as error:
             _roll_back(context)
             raise ArgumentError("into", name, f"the table cannot be created: {first_line(error)}") from None

@@ -70,7 +70,8 @@ FROM query('FROM ' || __dp_call('histogram', to_json({'__database': current_data
     'rho': rho, 'separator': separator, 'release': release})::VARCHAR));
 
 -- dp_synthesize: a synthetic table with the source's column names and types. Privacy status: charged once per release.
--- "into" is a reserved word of SQL and must be quoted; into_table is the same parameter without quotes.
+-- "into" is a reserved word of SQL and must be quoted; into_table is the same parameter without quotes. With it the rows go straight into
+-- that table, and the answer is one row: table_name, rows, release.
 CREATE OR REPLACE MACRO dp_synthesize(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, rows := NULL,
     seed := NULL, options := NULL, release := NULL, "into" := NULL, into_table := NULL) AS TABLE
 FROM query('FROM ' || __dp_call('synthesize', to_json({'__database': current_database(), '__schema': current_schema(),

@@ -19,7 +19,7 @@ from sample_tables import make_people, protect_people
 import dpsql
 from dpsql import progress
 
-STAGES = ("encode", "count", "noise", "store", "fit", "sample and write")
+STAGES = ("encode", "count", "noise", "store", "fit", "sampling", "writing")
 # One process plays all cases of a kind. A stage is made long by an endless query on the call's own cursor, an endless loop of
 # Python, or a wait; half a second later the signal comes, as from a terminal.
 VICTIM = """
