@@ -3,7 +3,11 @@
 What was measured on wide 0/1 tables (DuckDB 2.0): a table takes some 28 million values a second and core, half of which
 goes into choosing a compression; Parquet takes 200. DuckDB scans a frame with one thread per 102,400 rows and stores
 122,880 rows together, and a row group that two threads fill is written a second time. So frames hold one row group
-each, and several of them are joined by UNION ALL: every thread then has its own row group.
+each, and several of them are joined by UNION ALL: every thread then has its own row group. To keep the order of rows
+DuckDB wants 4 MB a column and thread, and else takes one thread: where there are several frames it need not keep it.
+
+A frame that is registered inside a transaction stays in memory until its end. So frames are not registered, but found by
+DuckDB among the variables of the function that executes the statement.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -29,12 +33,32 @@ _LOOK_EVERY = 0.2
 class Sink(Protocol):
     """Where rows go."""
 
-    def add(self, cursor: duckdb.DuckDBPyConnection, statement: str) -> None:
-        """Take the rows of a query."""
+    def add(self, cursor: duckdb.DuckDBPyConnection, statement: str, frames: Frames = ()) -> None:
+        """Take the rows of a query, which reads these frames."""
         ...
 
 
-def run(cursor: duckdb.DuckDBPyConnection, statement: str) -> None:
+Frames = Sequence[pd.DataFrame]
+FRAMES = tuple(f"__dpsql_frame_{i}" for i in range(8))
+"""What statements call the frames that they read: the parameters of `_execute`."""
+
+
+def _execute(  # noqa: PLR0913 -- DuckDB looks the frames up among the variables of this function
+    cursor: duckdb.DuckDBPyConnection,
+    statement: str,
+    __dpsql_frame_0: pd.DataFrame | None = None,
+    __dpsql_frame_1: pd.DataFrame | None = None,
+    __dpsql_frame_2: pd.DataFrame | None = None,
+    __dpsql_frame_3: pd.DataFrame | None = None,
+    __dpsql_frame_4: pd.DataFrame | None = None,
+    __dpsql_frame_5: pd.DataFrame | None = None,
+    __dpsql_frame_6: pd.DataFrame | None = None,
+    __dpsql_frame_7: pd.DataFrame | None = None,
+) -> None:
+    cursor.execute(statement)
+
+
+def run(cursor: duckdb.DuckDBPyConnection, statement: str, frames: Frames = ()) -> None:
     """Execute a statement that may take long, so that Ctrl-C ends it within about a second.
 
     DuckDB looks for signals between tasks, and a task on a wide table may take several seconds; `interrupt` is looked at
@@ -45,7 +69,7 @@ def run(cursor: duckdb.DuckDBPyConnection, statement: str) -> None:
 
     def work() -> None:
         try:
-            cursor.execute(statement)
+            _execute(cursor, statement, *frames)
         except BaseException as error:  # noqa: BLE001 -- raised again in the calling thread
             failed.append(error)
         finally:
@@ -62,6 +86,18 @@ def run(cursor: duckdb.DuckDBPyConnection, statement: str) -> None:
         raise
     if failed:
         raise failed[0]
+
+
+@contextmanager
+def unordered(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let the cursor's statements, and no other's, write rows in any order; where settings are locked they keep it."""
+    with suppress(duckdb.Error):
+        cursor.execute("SET SESSION preserve_insertion_order = false")
+    try:
+        yield
+    finally:
+        with suppress(duckdb.Error):
+            cursor.execute("RESET SESSION preserve_insertion_order")
 
 
 def write(
@@ -82,7 +118,7 @@ def write(
     total : int, optional
         Number of rows, to show how far it is.
     """
-    token, done, waiting = secrets.token_hex(8), 0, iter(batches)
+    done, waiting = 0, iter(batches)
     while True:
         with progress.stage("sampling"):
             progress.advance(done / total if total else 0.0)
@@ -91,22 +127,23 @@ def write(
             return
         with progress.stage("writing"):
             progress.advance(done / total if total else 0.0)
-            names = [f"__dp_block_{token}_{i}" for i in range(len(frames))]
-            with _registered(cursor, names, frames):
-                sink.add(cursor, " UNION ALL ".join(f"({select(name)})" for name in names))
+            with _visible(cursor, frames):
+                sink.add(cursor, " UNION ALL ".join(f"({select(name)})" for name in FRAMES[: len(frames)]), frames)
             done += sum(map(len, frames))
             del frames
 
 
 @contextmanager
-def _registered(cursor: duckdb.DuckDBPyConnection, names: Sequence[str], frames: Sequence[pd.DataFrame]) -> Iterator[None]:
-    """Let the cursor's SQL read frames under names."""
-    for name, frame in zip(names, frames, strict=True):
+def _visible(cursor: duckdb.DuckDBPyConnection, frames: Frames) -> Iterator[None]:
+    """Register frames where the session does not let DuckDB find variables."""
+    found = cursor.execute("SELECT current_setting('python_enable_replacements')").fetchall()
+    named = [] if found[0][0] else list(zip(FRAMES, frames, strict=False))
+    for name, frame in named:
         cursor.register(name, frame)
     try:
         yield
     finally:
-        for name in names:
+        for name, _ in named:
             with suppress(duckdb.Error):
                 cursor.unregister(name)
 
@@ -125,12 +162,13 @@ class TableSink:
         self._made = False
         self.rows = 0
 
-    def add(self, cursor: duckdb.DuckDBPyConnection, statement: str) -> None:
-        """Insert rows; the first ones say what columns the table has."""
+    def add(self, cursor: duckdb.DuckDBPyConnection, statement: str, frames: Frames = ()) -> None:
+        """Insert rows; the first ones say what columns the table has. In no certain order where there are several frames."""
         if not self._made:
-            cursor.execute(f"CREATE OR REPLACE TABLE {self._quoted} AS ({statement}) WITH NO DATA")
+            _execute(cursor, f"CREATE OR REPLACE TABLE {self._quoted} AS ({statement}) WITH NO DATA", *frames)
             self._made = True
-        run(cursor, f"INSERT INTO {self._quoted} {statement}")
+        with unordered(cursor) if len(frames) > 1 else nullcontext():
+            run(cursor, f"INSERT INTO {self._quoted} {statement}", frames)
 
 
 class FileSink:
@@ -146,10 +184,10 @@ class FileSink:
         self._draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         self._parts = 0
 
-    def add(self, cursor: duckdb.DuckDBPyConnection, statement: str) -> None:
+    def add(self, cursor: duckdb.DuckDBPyConnection, statement: str, frames: Frames = ()) -> None:
         """Write one part."""
         part = self._draft / f"{self._parts:06d}.parquet"
-        run(cursor, f"COPY ({statement}) TO {literal(str(part))} (FORMAT parquet)")
+        run(cursor, f"COPY ({statement}) TO {literal(str(part))} (FORMAT parquet)", frames)
         self._parts += 1
 
     def __enter__(self) -> FileSink:

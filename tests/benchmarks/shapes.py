@@ -18,7 +18,7 @@ SURVEY = (2, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 8, 9, 10, 12, 15, 18, 20, 24, 3
 
 @dataclass(frozen=True)
 class Shape:
-    """Rows and number of values of every column; columns of two values are BOOLEAN where ``boolean``, all others UTINYINT codes."""
+    """Rows and number of values of every column; columns of two values are BOOLEAN NOT NULL where ``boolean``, all others UTINYINT codes."""
 
     rows: int
     sizes: tuple[int, ...]
@@ -60,7 +60,7 @@ def make(con: duckdb.DuckDBPyConnection, table: str, shape: Shape, seed: int = 1
         level = np.cumsum(shares / shares.sum())[:-1]
         sample = np.sort(rng.standard_normal(200_000)) * scale
         cuts.append(np.quantile(sample, level).astype(np.float32))
-    kind = "BOOLEAN" if shape.boolean else "UTINYINT"
+    kind = "BOOLEAN NOT NULL" if shape.boolean else "UTINYINT"
     columns = ", ".join(f"{name} {kind}" for name in shape.names)
     con.execute(f"CREATE OR REPLACE TABLE {table} ({columns})")
     starts = range(0, shape.rows, _BLOCK)
