@@ -277,7 +277,7 @@ class HistogramMethod(ABC):
         sets = options.get("sets", self.options["sets"])
         if isinstance(sets, bool) or not isinstance(sets, int) or not 1 <= sets <= MAXIMUM_SETS:
             raise ArgumentError("sets", sets, f"must be a whole number from 1 to {MAXIMUM_SETS}")
-        return sets
+        return int(sets)
 
     def _cells(self, domain: Domain, sets: int) -> int:
         """Check the columns and return the number of cells."""
