@@ -52,7 +52,7 @@ def code_expression(attribute: Attribute, column: exp.Expression) -> exp.Express
     if attribute.sql_type == "BOOLEAN" and attribute.values == 2:
         return _boolean_code(attribute, column)
     parsed = sqltypes.parse(attribute.sql_type)
-    outside, null = _outside_code(attribute), _null_code(attribute)
+    outside, null = _number(_outside_code(attribute)), _number(_null_code(attribute))
     missing: exp.Expression = column.copy().is_(exp.null())
     if parsed.family == "float":
         missing = exp.or_(missing, exp.func("isnan", column.copy()))
@@ -106,15 +106,15 @@ def either(test: exp.Expression, then: exp.Expression, otherwise: exp.Expression
     return exp.Case(ifs=[exp.If(this=test, true=then)], default=otherwise)
 
 
-def _outside_code(attribute: Attribute) -> exp.Expression:
-    """Code of a value that has no nearest value in the domain."""
+def _outside_code(attribute: Attribute) -> int | None:
+    """Return the code of a value that has no nearest value in the domain; None leaves the row out."""
     if attribute.outside == "clamp":
-        return _number(attribute.null_code if attribute.nullable else 0)
-    return _number(attribute.other_code)
+        return attribute.null_code if attribute.nullable else 0
+    return attribute.other_code
 
 
-def _null_code(attribute: Attribute) -> exp.Expression:
-    return _number(attribute.null_code) if attribute.nullable else _outside_code(attribute)
+def _null_code(attribute: Attribute) -> int | None:
+    return attribute.null_code if attribute.nullable else _outside_code(attribute)
 
 
 def comparable(attribute: Attribute, column: exp.Expression) -> exp.Expression:

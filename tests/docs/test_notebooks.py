@@ -25,6 +25,7 @@ def test_it_runs(path, tmp_path, monkeypatch):
     if path.stem == "sql_cells":
         pytest.importorskip("sql", reason="jupysql")
     monkeypatch.setenv("PLOOMBER_STATS_ENABLED", "false")
+    monkeypatch.setenv("DPSQL_PROGRESS", "0")  # shown to a reader, not kept in a file
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     book = nbformat.read(path, as_version=4)
     committed = [cell.get("outputs") for cell in book.cells if cell.cell_type == "code"]
