@@ -41,7 +41,8 @@ def measuring(plan: Plan, rows: int) -> dict[str, Part]:
     count = Part(4e-9 * rows * tables + 1e-7 * cells + 2e-5 * tables, 2e-5 * cells + 1e-3 * tables)
     if not plan.listed and plan.blocks is None:  # streamed: what is encoded is counted at once
         encode = Part(0.1 + 1e-4 * columns)
-        count = Part(*counting_plan.estimate(plan.domain.sizes, plan.cliques, rows, encode=codes.nanoseconds(plan.domain)))
+        seconds, megabytes = counting_plan.estimate(plan.domain.sizes, plan.cliques, rows, encode=codes.nanoseconds(plan.domain))
+        count = Part(seconds, megabytes, _stored_mb(plan, rows))
     return {
         "encode": encode,
         "count": count,
@@ -50,17 +51,22 @@ def measuring(plan: Plan, rows: int) -> dict[str, Part]:
     }
 
 
+def _stored_mb(plan: Plan, rows: int) -> float:
+    """Return what DuckDB keeps of a table that it reads or writes: its codes, packed to whole bits."""
+    return 1e-6 * rows * sum(max(size - 1, 1).bit_length() for size in plan.domain.sizes) / 8.0
+
+
 def drawing(plan: Plan, rows: int) -> dict[str, Part]:
     """Return what reading a stored release, fitting its method and drawing ``rows`` rows take."""
     if plan.method is None:
         return {}
     method = methods.get(plan.method)
     sizes = plan.domain.sizes
-    seconds, megabytes = method.forecast(sizes, 0, plan.options)
-    more_seconds, more_megabytes = method.forecast(sizes, rows, plan.options)
+    seconds, megabytes = method.forecast(sizes, 0, plan.options, rows)
+    more_seconds, more_megabytes = method.forecast(sizes, rows, plan.options, rows)
     return {
         "fit": Part(2e-7 * plan.cells + seconds, megabytes + 4e-5 * plan.cells),
-        DRAWING: Part(more_seconds - seconds, more_megabytes),
+        DRAWING: Part(more_seconds - seconds, more_megabytes, _stored_mb(plan, rows)),
     }
 
 

@@ -295,7 +295,7 @@ class AggregateSeeded:
         """Return the number of rows that the counts suggest, at least 0."""
         return model.rows
 
-    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
+    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any], measured: int = 0) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that fitting and drawing take on two cores. Post-processing of public sizes."""
         columns, m = sum(sizes), len(sizes)
         if self._checked(options)["sampler"] == "published":

@@ -230,8 +230,11 @@ class Method(Protocol):
         """Return the number of rows that the released statistics suggest (at least 0)."""
         ...
 
-    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
-        """Return roughly the seconds and megabytes that fitting and drawing take on two cores. No data is seen."""
+    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any], measured: int = 0) -> tuple[float, float]:
+        """Return roughly the seconds and megabytes that fitting and drawing ``rows`` rows take on two cores. No data is seen.
+
+        ``measured`` is what the caller supposes the source's number of rows to be, 0 where it supposes nothing.
+        """
         ...
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:

@@ -35,7 +35,7 @@ class EmpiricalCdf(HistogramMethod):
 
     name = "empirical_cdf"
 
-    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
+    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any], measured: int = 0) -> tuple[float, float]:
         """Return roughly seconds and megabytes for a source of `rows` rows. Post-processing of public sizes.
 
         How long the draw takes depends on epsilon, which is not known here; `price` says it.

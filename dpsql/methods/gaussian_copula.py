@@ -226,7 +226,7 @@ class GaussianCopula:
         every[free.columns], every_offset[free.columns] = loadings, offsets
         return CopulaModel(tables.sizes, rows, shares, -special.ndtri(bounded), every, every_offset, "decoded")
 
-    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
+    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any], measured: int = 0) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that fitting and drawing take on two cores.
 
         Post-processing of public sizes.

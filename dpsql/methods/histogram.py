@@ -198,7 +198,7 @@ class HistogramMethod(ABC):
         """Return the number of rows of all sets: as many in each as the source has, or seems to have."""
         return len(model.shares) * model.rows
 
-    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
+    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any], measured: int = 0) -> tuple[float, float]:
         """Return roughly seconds and megabytes for a source of `rows` rows, each set having as many.
 
         Fitted to runs on one core. Post-processing of public sizes.

@@ -166,15 +166,16 @@ class LatentClass:
         """Return the number of rows that the statistics suggest, at least 0."""
         return model.rows
 
-    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
+    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any], measured: int = 0) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that fitting and drawing take on two cores.
 
-        The noise is not known here: n / sigma = 1000 is assumed. Post-processing of
-        public sizes.
+        The noise is not known here: that of epsilon = 1 is assumed, about 5.5 times the root of the number of tables.
+        Post-processing of public sizes.
         """
         chosen = {**self.options, **options}
         columns = sum(sizes)
-        classes, steps, restarts = _schedule(sizes, 1000.0, chosen)
+        strength = measured / (5.5 * max(len(sizes) * (len(sizes) - 1) / 2.0, 1.0) ** 0.5) or 1000.0
+        classes, steps, restarts = _schedule(sizes, strength, chosen)
         step = 4e-11 * columns**2 * classes + 8e-9 * columns**2 + 1.5e-8 * columns * classes
         fit = steps * -(-restarts // _THREADS) * step
         draw, drawn = forecast_draw(sizes, rows)

@@ -230,7 +230,7 @@ class Modips:
         """Return n rows for every set."""
         return model.rows * model.sets
 
-    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
+    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any], measured: int = 0) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that fitting and drawing take. Post-processing of public sizes."""
         cells = math.prod(size for size in sizes if size < FINE)
         return 0.2 + 2e-7 * rows * len(sizes), 50.0 + 1e-6 * _BLOCK * 60 * len(sizes) + 1e-4 * min(cells, 1_000_000)

@@ -32,7 +32,7 @@ class OpenValues:
         """Return the sum of the weights."""
         return int(model.sum())
 
-    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any]) -> tuple[float, float]:
+    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any], measured: int = 0) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that drawing takes."""
         return 5e-8 * rows, 1e-5 * rows
 
