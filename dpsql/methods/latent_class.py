@@ -34,7 +34,7 @@ from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pull_streng
 from dpsql.methods.mixture_rows import forecast_draw, mixture_rows
 from dpsql.methods.mixture_targets import Targets, targets
 
-_RESTARTS, _THREADS = 8, 2
+_RESTARTS, _THREADS = 6, 2
 _WORK = 2.2e11
 """Floating-point operations that all restarts may take before fewer are made, with fewer classes: some five seconds."""
 
