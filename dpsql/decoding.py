@@ -263,11 +263,6 @@ def put_one_hot(
     write(cursor, frames(), select_of(columns), sink, total)
 
 
-def one_hot_sql(path: Path) -> str:
-    """Return a relation that reads what `write_one_hot` wrote."""
-    return parquet_files(path)
-
-
 def write_cells(cursor: duckdb.DuckDBPyConnection, tables: Mapping[Clique, IntArray], domain: Domain, path: Path) -> None:
     """Write every cell of noisy tables to one Parquet file: columns VARCHAR[], values VARCHAR[], n BIGINT.
 

@@ -92,14 +92,6 @@ def about(books: Callable[[], str]) -> None:
 
 
 @contextmanager
-def also(cursor: Interruptible) -> Iterator[None]:
-    """Let an interruption reach another cursor of the running call while the block runs."""
-    running = _current.get()
-    with _inside(running, cursor) if running is not None else contextlib.nullcontext():
-        yield
-
-
-@contextmanager
 def _inside(running: Running, cursor: Interruptible) -> Iterator[None]:
     running.cursors.append(cursor)
     try:
