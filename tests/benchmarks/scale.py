@@ -171,10 +171,11 @@ def draw(results: list[dict], by: str, path: Path) -> None:
 
     x = [r["rows"] if by == "rows" else int(re.findall(r"\d+", r["shape"])[0]) for r in results]
     figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    for stage in STAGES:
+    for place, stage in enumerate(STAGES):
         y = [r["seconds"].get(stage, 0.0) for r in results]
         if max(y) > 0.05:
-            axes.plot(x, [max(v, 1e-3) for v in y], marker="o", linewidth=1.2, label=stage)
+            line = "-" if place < 10 else "--"  # there are ten colours
+            axes.plot(x, [max(v, 1e-3) for v in y], line, marker="o", linewidth=1.2, color=f"C{place % 10}", label=stage)
     axes.plot(x, [r["total"] for r in results], color="black", linewidth=2.2, marker="s", label="total")
     axes.set(xscale="log", yscale="log", xlabel=by, ylabel="seconds, two cores", title="raw table to synthetic table")
     axes.grid(alpha=0.3)
