@@ -288,19 +288,19 @@ def draw_cost(sizes: Sequence[int], rows: int, rank: int, output: str = "decoded
 
     Notes
     -----
-    Per value and core, measured: a multiplication 0.035 ns and 5 ns besides for two codes, 6 ns for each code of longer
+    Per value and core, measured: a multiplication 0.035 ns and 5 ns besides for two codes, 14 ns for each code of longer
     lists, 36 ns for a value of a table.
 
     Examples
     --------
     >>> [round(draw_cost([2] * m, 5_240_260, 64)[0]) for m in (1000, 2000)], round(draw_cost([14] * 14, 32_561, 64)[0], 1)
-    ([114, 227], 0.2)
+    ([114, 227], 0.3)
     """
     hot = output == "one_hot"
     binary = sum(1 for size in sizes if size == 2) if not hot else sum(sizes)
     others = 0 if hot else sum(size for size in sizes if size > 2)
     columns = sum(sizes) if hot else len(sizes)
-    drawing = rows * (binary * (5.0 + 0.035 * rank) + others * (6.0 + 0.035 * rank) + 4.0 * rank) * 1e-9
+    drawing = rows * (binary * (5.0 + 0.035 * rank) + others * (14.0 + 0.035 * rank) + 4.0 * rank) * 1e-9
     length = block_lengths([1] * columns if hot else sizes, rank, max(rows, 1))[0]
     parts = min(2.0, max(rows / max(length, 1), 1.0))
     held = length * (6.0 * columns + 8.0 * (rank + max(_CHUNK, *sizes)))
