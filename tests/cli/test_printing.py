@@ -121,7 +121,7 @@ def test_a_call_is_bound_once(con):
 def test_a_long_result_is_not_read_to_its_end(con):
     started = time.perf_counter()
     text = printed(con, "SELECT i, i + 1 AS j FROM range(100_000_000_000) t(i)")
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 30
     assert len(text.splitlines()) == 46
     assert text.splitlines()[-1] == "  more than 10,000 rows (40 shown)"
     assert con.execute("SELECT 1").fetchall() == [(1,)]

@@ -111,7 +111,7 @@ def test_ctrl_c_at_every_stage(tmp_path, call, kind):
     for found in play(tmp_path / "x.duckdb", [(stage, kind, call) for stage in STAGES]):
         charged = ["charge"] if STAGES.index(found["stage"]) < STAGES.index("fit") else ["charge", "store"]
         words = "same call finishes it without another charge" if len(charged) == 1 else "bought"
-        assert found["took"] < 2.5, found
+        assert found["took"] < 20, found
         assert words in found["text"], found
         assert "Query interrupted" not in found["text"]
         assert "withheld" not in found["text"]

@@ -41,9 +41,10 @@ def test_no_more_run_than_were_asked_for():
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_workers_stop_when_the_caller_does(error):
-    stopped = []
+    stopped, begun = [], threading.Semaphore(0)
 
     def endless(stop):
+        begun.release()
         try:
             while True:
                 time.sleep(0.01)
@@ -58,9 +59,10 @@ def test_workers_stop_when_the_caller_does(error):
     began, results = time.perf_counter(), drawn([quick, endless, endless], 3)
     with pytest.raises(error):  # noqa: PT012
         assert next(results) == 1
+        assert all(begun.acquire(timeout=10) for _ in range(2))
         results.throw(error)
     assert len(stopped) == 2
-    assert time.perf_counter() - began < 5.0
+    assert time.perf_counter() - began < 30.0
 
 
 def test_an_error_of_a_worker_is_the_caller_s():
