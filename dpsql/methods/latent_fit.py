@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,11 +47,14 @@ class Schedule:
         Latent draws of a step, a multiple of 4.
     rate : float
         Step size of a loading, in units of the Gumbel noise.
+    early : int
+        Latent draws of a step in the first half of the steps, a multiple of 4; 0 for as many as later.
     """
 
     steps: int
     draws: int
     rate: float
+    early: int = 0
 
 
 def block_starts(sizes: Sequence[int]) -> IndexArray:
@@ -325,7 +329,8 @@ def calibrate(
     with Workers(_HALVES) as workers:
         for step in range(schedule.steps):
             rate, weight = _pace(step, schedule)
-            found = workers.map(lambda half: half.gradient(moving.value, offset.value, schedule.draws // _HALVES), halves)
+            draws = schedule.early if schedule.early and 2 * step < schedule.steps else schedule.draws
+            found = workers.map(partial(_Half.gradient, loadings=moving.value, offsets=offset.value, size=draws // _HALVES), halves)
             moving.move(found[0][0] + found[1][0], rate, weight)
             offset.move(found[0][1] + found[1][1], rate, weight)
             progress.advance((step + 1) / schedule.steps)
