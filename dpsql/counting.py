@@ -23,6 +23,7 @@ from dpsql.encoding import guarded, withheld
 from dpsql.errors import DpsqlError
 from dpsql.methods.base import Clique, IntArray
 from dpsql.methods.flat_tables import FlatTables, cell_counts
+from dpsql.parallel import waited
 from dpsql.relation import identifier
 
 # One statement for this many tables: planning costs less per table, and DuckDB runs the parts side by side. On 1.4, 1.5 and
@@ -247,9 +248,7 @@ class _Background:
 
     def result(self, waiting: Future[Any]) -> Any:
         """Wait for what was begun."""
-        while not waiting.done():
-            wait([waiting], timeout=0.2)
-        return waiting.result()
+        return waited(waiting)
 
     def _submit(self, call: Callable[[], Any]) -> Future[Any]:
         self._running = self._pool.submit(call)

@@ -8,16 +8,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
 
-Result = TypeVar("Result")
+from dpsql.parallel import waited
 
-_LOOK_EVERY = 0.2
-"""Seconds between two looks at whether the user has pressed Ctrl-C."""
+Result = TypeVar("Result")
 
 _MOST_THREADS = 4
 """Each thread holds a block in memory."""
@@ -95,17 +93,7 @@ def drawn(tasks: Sequence[Callable[[Stop], Result]], at_once: int | None = None)
             running = [pool.submit(task, stop) for task in tasks[first : first + width]]
             running.reverse()
             while running:
-                yield _waited(running.pop())
+                yield waited(running.pop())
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _waited(future: Future[Result]) -> Result:
-    """Return a result; a native wait without a timeout would hold back Ctrl-C on some systems."""
-    while True:
-        try:
-            return future.result(timeout=_LOOK_EVERY)
-        except NotYet:
-            if future.done():  # the task itself has raised such an error
-                return future.result()
