@@ -62,13 +62,11 @@ class Progress:
     ----------
     label : str
         What the bar begins with: the name of the call.
-    stages : int
-        Not used any more: `expect` says how long each stage will take.
     show : bool or None
         Whether to show a bar; None: on a terminal and in a notebook, see `dpsql.progress_bar.shown`.
     """
 
-    def __init__(self, label: str, stages: int = 0, show: bool | None = None) -> None:
+    def __init__(self, label: str, show: bool | None = None) -> None:
         self.seconds: dict[str, float] = {}
         self.peak_mb: dict[str, float] = {}
         self._spent: dict[str, float] = {}  # as `seconds`, by the stages of the forecast

@@ -24,7 +24,6 @@ from dpsql.release import Release
 from dpsql.report_figures import Synthetic
 from dpsql.session import Context
 
-STAGES = 4
 MOST_MAPPED = 24
 MOST_CHARTS = 40
 _NAMES_SHOWN = 400
@@ -47,7 +46,7 @@ def report(context: Context, given: Mapping[str, Any]) -> str:
     target = _target(given, bought.identifier, compare)
     first = document.marker(bought.identifier, compared=compare)
     _check_replaceable(target, first)
-    with Progress("dp_report", STAGES) as progress:
+    with Progress("dp_report", show=context.progress) as progress:
         written = document.page(gather(context, bought, compare, progress))
         _write(target, written, first)
     note = document.WARNING if compare else "computed from the release alone; may be published where the release may"

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +26,7 @@ from dpsql.methods.blas import one_blas_thread
 from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pair_matrix, pull_strength
 from dpsql.methods.mixture_targets import Targets
 from dpsql.methods.tuple_index import TupleIndex
+from dpsql.parallel import Workers
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -297,8 +297,8 @@ def _fitted(given: Targets) -> Mixture:
     def fit(seed: int) -> Mixture:
         return fit_mixture(given, classes=classes, steps=steps, pull=pull, seed=seed)
 
-    with ThreadPoolExecutor(_RESTARTS) as pool:
-        return average(list(pool.map(fit, range(_RESTARTS))))
+    with Workers(_RESTARTS) as workers:
+        return average(workers.map(fit, range(_RESTARTS)))
 
 
 def schedule(columns: int, strength: float) -> tuple[int, int]:

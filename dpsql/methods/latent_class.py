@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
 from types import MappingProxyType
@@ -33,6 +32,7 @@ from dpsql.methods.flat_tables import AllCliques
 from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pull_strength
 from dpsql.methods.mixture_rows import forecast_draw, mixture_rows
 from dpsql.methods.mixture_targets import Targets, targets
+from dpsql.parallel import Workers
 
 _RESTARTS, _THREADS = 6, 2
 _WORK = 2.2e11
@@ -272,5 +272,5 @@ def _fitted(given: Targets, chosen: Mapping[str, Any]) -> Mixture:
     def fit(seed: int) -> Mixture:
         return fit_mixture(given, classes=classes, steps=steps, pull=pull, seed=seed)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return average(list(pool.map(fit, range(restarts))))
+    with Workers(_THREADS) as workers:
+        return average(workers.map(fit, range(restarts)))

@@ -327,6 +327,6 @@ def test_nothing_but_negative_counts_without_adjustment() -> None:
 
 
 def test_the_stage_is_timed() -> None:
-    with Progress("test", 1, show=False) as progress:
+    with Progress("test", show=False) as progress:
         consistent_tables(statistics(JOINT, 5.0))
     assert list(progress.seconds) == ["consistency"]
