@@ -10,6 +10,7 @@ if (_root / "udfs" / "__init__.py").is_file() and (_root / "sql" / "schema.sql")
 from dpsql.api import (  # noqa: E402
     aggregates,
     budget,
+    contributions,
     declare,
     domain,
     evaluate,
@@ -60,6 +61,7 @@ __all__ = [
     "domain",
     "evaluate",
     "export_release",
+    "contributions",
     "histogram",
     "import_release",
     "interrupt",

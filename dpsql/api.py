@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ def _run(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.Duck
         instance = instance_of(con)
     if instance is None:  # pragma: no cover -- load has just registered it
         raise DpsqlError("dpsql could not be loaded on this connection")
-    asked = "SELECT current_database(), current_schema(), getvariable('dpsql_progress')::VARCHAR"
+    own = "system.main."  # on the caller's connection a macro of the database would come before DuckDB's function
+    asked = f"SELECT {own}current_database(), {own}current_schema(), {own}getvariable('dpsql_progress')::VARCHAR"
     ((database, schema, shown),) = con.execute(asked).fetchall()
     return con.sql(f"FROM {calls.run(instance, name, given, database=database, schema=schema, progress=shown)}")
 
@@ -37,14 +40,20 @@ def protect(
     privacy_unit: str | None = None,
     max_contributions: int | None = None,
     accountant: str | None = None,
+    anchor: str | Path | None = None,
+    resume: bool | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Give a table a privacy budget, or change it (``dp_protect``). Privacy: free; no row is read.
 
-    What is left out stays as it is; at first neighbors 'add_remove', max_contributions 1, accountant 'zcdp'.
+    What is left out stays as it is; at first neighbors 'add_remove', accountant 'zcdp'. A privacy unit needs max_contributions:
+    at most that many rows of each unit are kept (`contributions` helps to choose).
+    ``anchor`` names a file outside the database that every entry of the ledger is noted in (`dpsql.anchor`). ``resume`` stands
+    alone: after a reading failed, sources beyond plain ones may be bought again.
     """
     return _run(
         con, "protect", source=source, epsilon=epsilon, delta=delta, neighbors=neighbors, privacy_unit=privacy_unit,
-        max_contributions=max_contributions, accountant=accountant,
+        max_contributions=max_contributions, accountant=accountant, resume=resume,
+        anchor=_path(anchor),
     )  # fmt: skip
 
 
@@ -95,11 +104,15 @@ def plan(
     rows: int | None = None,
     options: Mapping[str, Any] | None = None,
     release: str | None = None,
+    operation: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Show what ``synthesize`` (or, with ``k``, ``marginals``) would measure and cost (``dp_plan``). Privacy: free."""
+    """Show what ``synthesize`` (or, with ``k``, ``marginals``) would measure and cost (``dp_plan``). Privacy: free.
+
+    ``operation`` names the call: 'synthesize', 'marginals' or 'contributions'.
+    """
     return _run(
         con, "plan", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, k=k, mechanism=mechanism,
-        rows=rows, options=options, release=release,
+        rows=rows, options=options, release=release, operation=operation,
     )  # fmt: skip
 
 
@@ -110,14 +123,21 @@ def marginals(
     epsilon: float | None = None,
     delta: float | None = None,
     columns: Sequence[str] | None = None,
-    k: int = 1,
+    k: int | None = None,
     mechanism: str = "gaussian",
     release: str | None = None,
+    shape: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Buy noisy contingency tables (``dp_marginals``). Privacy: charged once per release."""
+    """Buy noisy contingency tables (``dp_marginals``). Privacy: charged once per release.
+
+    Without ``k``: one table of the named columns where they are up to three, else all one-way tables. One table of named columns is
+    wide, a column per attribute in its own type, then n, n_low, n_high; otherwise, and with shape 'long': columns, values, n.
+    Counts are noisy and may be negative.
+    """
     return _run(
-        con, "marginals", source=source, columns=columns, k=k, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release
-    )
+        con, "marginals", source=source, columns=columns, k=k, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release,
+        shape=shape,
+    )  # fmt: skip
 
 
 def aggregates(
@@ -159,6 +179,22 @@ def histogram(
     )  # fmt: skip
 
 
+def contributions(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mechanism: str = "gaussian",
+    release: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Buy a noisy histogram of the number of rows per privacy unit (``dp_contributions``), to choose ``max_contributions`` by.
+
+    Privacy: charged once per release. Every unit is counted once, in one bucket; counts are noisy and may be negative.
+    """
+    return _run(con, "contributions", source=source, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release)
+
+
 def synthesize(
     con: duckdb.DuckDBPyConnection,
     source: str,
@@ -193,7 +229,11 @@ def ledger(con: duckdb.DuckDBPyConnection, source: str | None = None) -> duckdb.
 
 
 def budget(con: duckdb.DuckDBPyConnection, source: str | None = None) -> duckdb.DuckDBPyRelation:
-    """Show limit, spent and left (``dp_budget``). Privacy: free."""
+    """Show limit, spent and left (``dp_budget``). Privacy: free.
+
+    ``epsilon_spent`` is what the releases so far would guarantee together if their number and noise had been fixed beforehand;
+    the limit, ``epsilon``, is what is guaranteed however they were chosen.
+    """
     return _run(con, "budget", source=source)
 
 
@@ -218,19 +258,24 @@ def evaluate(
 
 def export_release(con: duckdb.DuckDBPyConnection, release: str, path: str) -> duckdb.DuckDBPyRelation:
     """Copy a release to a file that opens on another machine (``dp_export``). Privacy: free."""
-    return _run(con, "export", release=release, path=str(path))
+    return _run(con, "export", release=release, path=_path(path))
 
 
 def import_release(con: duckdb.DuckDBPyConnection, path: str) -> duckdb.DuckDBPyRelation:
     """Open an exported release (``dp_import``). Privacy: free."""
-    return _run(con, "import", path=str(path))
+    return _run(con, "import", path=_path(path))
 
 
 def report(
     con: duckdb.DuckDBPyConnection, release: str, *, path: str | Path | None = None, compare: bool = False
 ) -> duckdb.DuckDBPyRelation:
     """Write one HTML page about a release (``dp_report``). Privacy: free; with ``compare`` NOT PRIVATE, for the custodian only."""
-    return _run(con, "report", release=release, path=None if path is None else str(path), compare=compare)
+    return _run(con, "report", release=release, path=_path(path), compare=compare)
+
+
+def _path(value: Any) -> Any:
+    """Return a path as text; anything else is refused where it is read."""
+    return str(value) if isinstance(value, Path) else value
 
 
 def _plain(value: Any) -> Any:
@@ -241,4 +286,6 @@ def _plain(value: Any) -> Any:
         return _plain(value.tolist())
     if isinstance(value, Sequence):
         return [_plain(item) for item in value]
-    return float(value) if hasattr(value, "as_integer_ratio") else str(value)
+    if isinstance(value, (dt.date, dt.time, uuid.UUID)):
+        return str(value)
+    return float(value) if hasattr(value, "as_integer_ratio") else value  # an object of another kind is refused where it is read

@@ -6,22 +6,30 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpsql.errors import ArgumentError
+from dpsql.errors import ArgumentError, OnlyType
+from dpsql.names import fold
+
+
+def _scalar(value: object) -> object:
+    """Return what an error may show where a single value is wanted: of anything else (a list of rows?) its type."""
+    return value if value is None or isinstance(value, (str, bool, int, float)) else OnlyType(value)
+
+MOST_CROSSED = 3
 
 
 def text(arguments: Mapping[str, Any], name: str) -> str:
     """Return a required, non-empty text."""
     value = arguments.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise ArgumentError(name, value, "a non-empty text is required")
+        raise ArgumentError(name, _scalar(value), "a non-empty text is required")
     return value
 
 
 def choice(arguments: Mapping[str, Any], name: str, allowed: Sequence[str]) -> str:
     """Return a text that is one of ``allowed``."""
     value = arguments.get(name)
-    if value not in allowed:
-        raise ArgumentError(name, value, f"must be one of {', '.join(map(repr, allowed))}")
+    if not isinstance(value, str) or value not in allowed:
+        raise ArgumentError(name, _scalar(value), f"must be one of {', '.join(map(repr, allowed))}")
     return str(value)
 
 
@@ -53,7 +61,7 @@ def number(arguments: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ArgumentError(name, value, "a finite number is required")
+        raise ArgumentError(name, _scalar(value), "a finite number is required")
     return float(value)
 
 
@@ -65,7 +73,7 @@ def integer(arguments: Mapping[str, Any], name: str, low: int, high: int) -> int
     whole = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and int(value) == value
     if not whole or not low <= value <= high:
         shown = high if high < 10**19 else f"{high:.0e}"
-        raise ArgumentError(name, value, f"a whole number from {low} to {shown} is required")
+        raise ArgumentError(name, _scalar(value), f"a whole number from {low} to {shown} is required")
     return int(value)
 
 
@@ -74,7 +82,7 @@ def boolean(arguments: Mapping[str, Any], name: str) -> bool | None:
     value = arguments.get(name)
     if value is None or isinstance(value, bool):
         return value
-    raise ArgumentError(name, value, "true or false is required")
+    raise ArgumentError(name, _scalar(value), "true or false is required")
 
 
 def names(arguments: Mapping[str, Any], name: str) -> list[str] | None:
@@ -84,9 +92,20 @@ def names(arguments: Mapping[str, Any], name: str) -> list[str] | None:
         return None
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value) or not value:
         raise ArgumentError(name, value, "a non-empty list of names is required, e.g. ['sex', 'race']")
-    if len({item.casefold() for item in value}) < len(value):
+    if len({fold(item) for item in value}) < len(value):
         raise ArgumentError(name, value, "a name is repeated")
     return list(value)
+
+
+def usual_k(named: Sequence[str] | None) -> int:
+    """Return the k of a dp_marginals call without one: the table of the columns that it names, else all one-way tables.
+
+    Examples
+    --------
+    >>> usual_k(["ward", "month"]), usual_k(None), usual_k(["a", "b", "c", "d"])
+    (2, 1, 1)
+    """
+    return len(named) if named is not None and len(named) <= MOST_CROSSED else 1
 
 
 def options(arguments: Mapping[str, Any]) -> dict[str, Any]:

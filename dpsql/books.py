@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import getpass
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
 import duckdb
 
 from dpsql import sql
+from dpsql.bounds import load
 from dpsql.domain import Attribute, Domain
+from dpsql.entries import reading
 from dpsql.errors import LedgerError, first_line
 from dpsql.relation import identifier
 
@@ -49,23 +52,39 @@ class Books:
         """Return the SELECT that checks the hashes of the ledger: shipped text, so a book cannot bring its own check."""
         return sql.text("chain").format(books=self.schema, hash=sql.text("entry_hash"))
 
+    def releases(self) -> str:
+        """Return the SELECT of what was bought: shipped text, whatever view a book has."""
+        return sql.text("releases").format(books=self.schema)
+
     def exist(self) -> bool:
         """Return whether this database has books."""
-        query = "SELECT count(*) FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'ledger'"
+        query = (
+            "SELECT system.main.count_star() FROM system.main.duckdb_tables() "
+            "WHERE database_name = ? AND schema_name = ? AND table_name = 'ledger'"
+        )
+        row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()
+        return bool(row and row[0])
+
+    def _current(self) -> bool:
+        """Return whether the views are this version's: those of an older one do not know what became of a release."""
+        query = (
+            "SELECT system.main.count_star() FROM system.main.duckdb_views() WHERE database_name = ? AND schema_name = ? "
+            "AND view_name = 'releases' AND system.main.contains(sql, 'failed')"
+        )
         row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()
         return bool(row and row[0])
 
     def open(self) -> None:
-        """Create the books if there are none.
+        """Create the books if there are none, and the views for readers without dpsql if they are an older version's.
 
         Raises
         ------
         LedgerError
             The database is read-only, or another session holds it.
         """
-        if self.exist():
+        if self.exist() and self._current():
             return
-        values = {"books": self.schema, "chain": self.chain()}
+        values = {"books": self.schema, "chain": self.chain(), "releases": self.releases()}
         try:
             self.cursor.execute("BEGIN")
             for statement in sql.statements("schema"):
@@ -98,23 +117,40 @@ class Books:
         """Return the declared attributes of a source by column name."""
         if not self.exist():
             return {}
+        with reading(source):
+            return self._declared(source)
+
+    def _declared(self, source: str) -> dict[str, Attribute]:
         rows = self.cursor.execute(
-            f'SELECT attribute FROM {self.table("domains")} WHERE source = ? ORDER BY "column"',  # noqa: S608
+            f'SELECT attribute FROM {self.table("domains")} WHERE source = ? ORDER BY "column" ASC',  # noqa: S608
             [source],
         ).fetchall()
-        attributes = Domain.from_json(json.loads(text) for (text,) in rows).attributes
+        attributes = Domain.from_json(load(text) for (text,) in rows).attributes
         return {attribute.name: attribute for attribute in attributes}
 
-
-    def charges_of(self, release: str) -> list[str]:
-        """Return the hashes of the ledger entries that charged for a release, the newest first."""
+    def sources_of(self, release: str) -> list[str]:
+        """Return the sources on whose ledgers a release was charged; one, but for an edited book."""
         if not self.exist():
             return []
-        rows = self.cursor.execute(
-            f"SELECT hash FROM {self.table('ledger')} WHERE release = ? AND action = 'charge' ORDER BY written_at DESC",  # noqa: S608
-            [release],
-        ).fetchall()
-        return [str(found) for (found,) in rows]
+        table = self.table("ledger")
+        query = f"SELECT DISTINCT source FROM {table} WHERE release = ? AND action = 'charge' ORDER BY source ASC"  # noqa: S608
+        return self._texts(query, [release])
+
+    def failed(self, source: str, entry: int) -> list[str]:
+        """Return the release whose reading failed, as an entry says."""
+        query = f"SELECT release FROM {self.table('ledger')} WHERE source = ? AND entry = ? AND action = 'fail'"  # noqa: S608
+        return self._texts(query, [source, entry])
+
+    def sold(self) -> list[str]:
+        """Return the identifiers of all releases that were ever charged for here."""
+        if not self.exist():
+            return []
+        query = f"SELECT DISTINCT release FROM {self.table('ledger')} WHERE action = 'charge' ORDER BY release ASC"  # noqa: S608
+        return self._texts(query)
+
+    def _texts(self, query: str, values: Sequence[object] = ()) -> list[str]:
+        with reading(f"database {self.database}"):
+            return [str(text) for (text,) in self.cursor.execute(query, list(values)).fetchall()]
 
 
 def rollback(cursor: duckdb.DuckDBPyConnection) -> None:

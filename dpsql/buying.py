@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,19 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql import arguments, costs, interruption, measuring, methods, release
+from dpsql import arguments, costs, failures, interruption, measuring, methods, release
 from dpsql.books import Books
-from dpsql.errors import DpsqlError, LedgerError, ReleaseError, first_line
-from dpsql.ledger import Ledger, Purchase
-from dpsql.planning import Request, canonical_parameters, release_name, request, spelled, total_is_public
+from dpsql.columns import spelled
+from dpsql.entries import Purchase, failure
+from dpsql.errors import DpsqlError, LedgerError, ReleaseError
+from dpsql.ledger import Ledger
+from dpsql.planning import Request, canonical_parameters, release_name, request, total_is_public
 from dpsql.progress import Progress
 from dpsql.protected import ProtectedSource, resolve
-from dpsql.release import Plan, Release
+from dpsql.release import Release
+from dpsql.release_plan import Plan, planned
 from dpsql.session import Context
+from dpsql.universes import Resolved as Universe
 
 
 def versions() -> dict[str, str]:
@@ -42,7 +47,7 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
 
     Parameters
     ----------
-    operation : {'marginals', 'aggregates', 'synthesize', 'histogram', 'discover'}
+    operation : {'marginals', 'contributions', 'aggregates', 'synthesize', 'histogram', 'discover'}
     given : mapping
         The caller's arguments, ``source`` among them.
 
@@ -64,23 +69,88 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
     interruption.about(lambda: _interrupted(context, protected, identifier_))
     with context.instance.lock(identifier_):
         store = context.store(protected.books.database)
+        _record_failures(context, protected)
         purchase = protected.ledger.purchase(identifier_)
         if purchase is not None:
             check_same(protected, purchase, operation, given)
         if purchase is None or purchase.status == "charged":
-            release.check_store(context.cursor, store)
-        if purchase is None:
-            wanted = request(context, protected, operation, given)
-            costs.check_memory(wanted.plan, _rows(given))
-            purchase = _charge(context, protected, store, identifier_, wanted)
-        if purchase.status == "charged":
-            progress.expect(costs.stage_seconds(Plan.from_json(purchase.plan), _rows(given)))
+            with _one_at_a_time(context, protected):
+                purchase = _bought(context, protected, store, identifier_, operation, given, progress)
+        if purchase.status == "failed":
+            raise failure(purchase)
         path = release.path_of(store, identifier_, purchase.charge["hash"])
-        if purchase.status == "charged":
-            purchase = measure(context, protected, purchase, path, progress)
-        if not path.is_file():
-            release.publish(release.draft_of(path, str(purchase.contents)), path)
-        return release.read(context.cursor, path, purchase.contents)
+        release.publish(release.draft_of(path, str(purchase.contents)), path)
+        return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
+
+
+@contextmanager
+def _one_at_a_time(context: Context, protected: ProtectedSource) -> Iterator[None]:
+    """Let one call at a time read a table through anything but a plain source, and none once such a reading has failed.
+
+    Whether reading fails may depend on a row. So at most one such answer is given, however many calls run side by side: the others
+    wait for its outcome and are refused.
+    """
+    if protected.plain:
+        yield
+        return
+    with context.instance.lock(f"reading {protected.books.database} {protected.key}"):
+        _record_failures(context, protected)
+        stopped = protected.ledger.stopped()
+        if stopped is not None:
+            raise ReleaseError(stopped_text(protected, stopped) + ". Nothing was read, and nothing more was charged")
+        yield
+
+
+def stopped_text(protected: ProtectedSource, entry: int) -> str:
+    """Return why a source that is more than plain is refused."""
+    return (
+        f"source: reading {protected.key} failed for release {_of_entry(protected, entry)!r} (entry {entry} of its ledger), and "
+        "whether a call fails could show a row. Only the table itself, or some of its columns without WHERE, JOIN or expressions, "
+        f"can be bought, until the custodian has looked at that entry and says CALL dp_protect('{protected.key}', resume := true)"
+    )
+
+
+def _of_entry(protected: ProtectedSource, entry: int) -> str:
+    return next((name for name in protected.books.failed(protected.key, entry)), "")
+
+
+def _record_failures(context: Context, protected: ProtectedSource) -> None:
+    """Write down failures of this table that could not be written when they happened; nothing is read before that."""
+    place = (protected.books.database, protected.key)
+    store = context.store(place[0])
+    for note in failures.noted(store, place[1]):
+        purchase = protected.ledger.purchase(note.release)
+        if note.instance != context.instance.key and purchase is not None and purchase.charge["hash"] == note.charge:
+            protected.ledger.mark(note.release, "fail")  # of a reading whose process died, or whose database was closed
+            note.forget(store)
+    for found in [item for item in list(context.instance.unrecorded) if item[:2] == place]:
+        protected.ledger.mark(found[2], "fail")
+        context.instance.unrecorded.discard(found)
+
+
+def _bought(
+    context: Context,
+    protected: ProtectedSource,
+    store: Path,
+    name: str,
+    operation: str,
+    given: Mapping[str, Any],
+    progress: Progress,
+) -> Purchase:
+    """Charge, unless an earlier call has, then measure and store."""
+    release.check_store(context.cursor, store)
+    purchase = protected.ledger.purchase(name)
+    if purchase is None:
+        wanted = request(context, protected, operation, given)
+        costs.check_memory(wanted.plan, _rows(given))
+        release.check_space(context, protected.books.database, store, wanted.plan)
+        purchase = _charge(context, protected, store, name, wanted)
+    if purchase.status != "charged":
+        return purchase
+    plan = planned(purchase.plan, name)
+    progress.expect(costs.stage_seconds(plan, _rows(given)))
+    release.check_space(context, protected.books.database, store, plan)
+    return measure(context, protected, purchase, release.path_of(store, name, purchase.charge["hash"]), progress)
 
 
 def _rows(given: Mapping[str, Any]) -> int | None:
@@ -97,9 +167,17 @@ def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str
         cursor.close()
     if purchase is None:
         return "interrupted before anything was charged"
+    if purchase.status == "failed":
+        return str(failure(purchase))
     if purchase.status == "charged":
         return f"interrupted; release {name!r} is charged and not finished: the same call finishes it without another charge"
     return f"interrupted; release {name!r} is bought: the same call goes on from it without another charge"
+
+
+def filled(purchase: Purchase, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with epsilon and k as they were bought where they are left out: a call without k once meant k = 1."""
+    kept = {name: purchase.parameters[name] for name in ("epsilon", "k") if name in purchase.parameters}
+    return {**given, **{name: value for name, value in kept.items() if given.get(name) is None}}
 
 
 def check_same(protected: ProtectedSource, purchase: Purchase, operation: str, given: Mapping[str, Any]) -> None:
@@ -109,8 +187,7 @@ def check_same(protected: ProtectedSource, purchase: Purchase, operation: str, g
             f"release {purchase.release!r} belongs to another call, which by accident has the same identifier; "
             "say release := 'another name'"
         )
-    filled = {**given, "epsilon": purchase.parameters["epsilon"] if given.get("epsilon") is None else given["epsilon"]}
-    asked = canonical_parameters(operation, filled)
+    asked = canonical_parameters(operation, filled(purchase, given))
     for name, value in asked.items():
         bought = purchase.parameters.get(name)
         if value != bought:
@@ -138,11 +215,8 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
 
 
 def _bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
-    """Let DuckDB bind the statement that will read the rows, so that it cannot fail for a reason known beforehand."""
-    try:
-        context.cursor.execute(f"DESCRIBE {measuring.statement(protected, plan)}")
-    except duckdb.Error as error:
-        raise DpsqlError(f"source: DuckDB does not accept it ({first_line(error)}); nothing was charged") from None
+    """Try before the charge what can be tried without reading a row."""
+    measuring.bind(context, protected, plan)
 
 
 def _prepare(protected: ProtectedSource, name: str, store: Path) -> Purchase:
@@ -164,47 +238,116 @@ def _in_force(protected: ProtectedSource, name: str) -> Purchase:
 
 
 def measure(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress) -> Purchase:
-    """Measure what was charged for and store it.
+    """Measure what was charged for and store it, or record that it failed.
 
     Returns
     -------
     Purchase
-        As it is now in the books: stored, with the hash of what was released. The file is a draft of ``path``.
+        As it is now in the books: 'stored', with the hash of what was released (the file is a draft of ``path``), or 'failed'.
 
     Privacy
     -------
-    Noise that was drawn but is not in the ledger is never shown, so a second try under the same charge is not a second release.
+    Noise that was drawn but is not in the ledger is never shown, so a second try under the same charge, after an interruption or a
+    kill, is not a second release. A failure whose reason could be a row or the noise is as final as a success: it is recorded
+    before anybody is told, and nothing is read or drawn again. An interruption hides which of the two it would have been.
+
+    Raises
+    ------
+    DpsqlError
+        For a public reason, before a row was read: the same call finishes the release once it is gone.
     """
-    plan, name = Plan.from_json(purchase.plan), purchase.release
+    plan, name = planned(purchase.plan, purchase.release), purchase.release
+    protected.ledger.check_intact()  # an edited plan could have smaller noise
     check_unchanged(protected, plan, name)
+    members = _public_facts(context, protected, plan, name)
     release.remove_leftovers(path)
-    contents = _store(context, protected, purchase, path, progress)
+    note = failures.Note(protected.key, name, purchase.charge["hash"], context.instance.key)
+    if not protected.plain:
+        note.write(path.parent)
+    try:
+        contents = _store(context, protected, purchase, plan, path, progress, members)
+        if interruption.stopping():  # asked for before the outcome is known to anybody: there is none
+            release.remove_leftovers(path)
+            raise interruption.Stopped("interrupted")
+    except BaseException:  # interrupted: nothing was decided by a row
+        note.forget(path.parent)
+        raise
+    if contents is None:
+        _fail(context, protected, purchase, path, note)
+        return _in_force(protected, name)
     try:
         protected.ledger.mark(name, "store", contents)
-    except LedgerError:  # rolled back: these counts are not the release's
-        release.draft_of(path, contents).unlink(missing_ok=True)
+    except LedgerError as error:
+        if not error.uncertain:  # rolled back: these counts are not the release's
+            release.draft_of(path, contents).unlink(missing_ok=True)
         raise
+    finally:
+        note.forget(path.parent)
     now = _in_force(protected, name)
     if now.contents != contents:  # another process was faster
         release.draft_of(path, contents).unlink(missing_ok=True)
     return now
 
 
-def _store(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress) -> str:
-    """Write a draft with fresh noise; return the hash of its contents. A failure says nothing about rows."""
-    plan = Plan.from_json(purchase.plan)
+def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name: str) -> Universe | None:
+    """Check all that can be known without reading a row, so that what fails afterwards may be taken for a row's fault."""
+    large = costs.too_large(plan, None)
+    if large is not None:
+        raise ReleaseError(f"release {name!r} is charged, nothing was read yet: the call {large}; then the same call finishes it")
     try:
-        measured = measuring.measure(context, protected, plan, progress)
+        measuring.bind(context, protected, plan)
+        return measuring.universe(context, protected, plan)
+    except DpsqlError as error:
+        raise ReleaseError(
+            f"release {name!r} is charged, nothing was read yet, and the same call finishes it once this is mended: {error}"
+        ) from None
+
+
+def _store(
+    context: Context,
+    protected: ProtectedSource,
+    purchase: Purchase,
+    plan: Plan,
+    path: Path,
+    progress: Progress,
+    members: Universe | None,
+) -> str | None:
+    """Write a draft with fresh noise and return the hash of its contents; None where that failed, whatever the reason.
+
+    From here on anything can depend on rows or on noise: what DuckDB raises, memory, the size of a file, the method's own errors.
+    """
+    try:
+        measured = measuring.measure(context, protected, plan, progress, members)
         with progress.stage("store"):
             about = manifest(protected, purchase, measured.total, _notes(plan, measured))
             return release.write(context.cursor, path, plan, measured.flat, about, measured.values, measured.places)
-    except (duckdb.InterruptException, DpsqlError):
+    except (duckdb.InterruptException, interruption.Stopped):
         raise
-    except Exception as error:
-        raise DpsqlError(
-            f"release {purchase.release!r}: reading or storing failed ({type(error).__name__}); the text is withheld because it "
-            "could show a value. The charge stands; the same call tries again without another one"
-        ) from None
+    except Exception:  # its text could show a value
+        return None
+
+
+def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, note: failures.Note) -> None:
+    """Record that a reading failed, on a cursor of its own: the call's own may be in any state.
+
+    Where the books cannot take it down (a fatal error of DuckDB closes the database), the note beside the releases does, and the
+    answer is the same.
+    """
+    with suppress(OSError):
+        release.remove_leftovers(path)
+    note.write(path.parent)
+    found = (protected.books.database, protected.key, purchase.release)
+    context.instance.unrecorded.add(found)  # the disk may be full as well
+    try:
+        cursor = context.instance.cursor()
+        try:
+            Ledger(Books(cursor, protected.books.database), protected.key, context.user).mark(purchase.release, "fail")
+        finally:
+            cursor.close()
+    except (duckdb.Error, DpsqlError):
+        raise failure(purchase) from None
+    context.instance.unrecorded.discard(found)
+    note.forget(path.parent)
 
 
 def check_unchanged(protected: ProtectedSource, plan: Plan, name: str) -> None:
@@ -223,9 +366,15 @@ def _notes(plan: Plan, measured: measuring.Measured) -> list[str]:
     """Return what the method reports about the released statistics: post-processing."""
     method = methods.of(plan.method)
     if not methods.reports(method):
-        return []
+        return [*measured.notes]
     statistics = release.as_statistics(plan, measured.flat, measured.total, tuple(measured.values), measured.places)
-    return method.report(method.fit(statistics, plan.options))
+    try:
+        said = method.report(method.fit(statistics, plan.options))
+    except interruption.Stopped:
+        raise
+    except Exception:  # it could only fail by the noisy numbers, before they are stored: a release must not depend on that
+        said = ["its method could not describe it"]
+    return [*measured.notes, *said]
 
 
 def manifest(protected: ProtectedSource, purchase: Purchase, total: int | None, notes: list[str]) -> dict[str, Any]:

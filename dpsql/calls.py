@@ -6,13 +6,31 @@ import filecmp
 import shutil
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 
-from dpsql import arguments, buying, costs, custodian, drawing, forecast, interruption, release, reporting, reports
+from dpsql import (
+    arguments,
+    buying,
+    costs,
+    crosstab,
+    custodian,
+    drawing,
+    forecast,
+    interruption,
+    kept,
+    release,
+    reporting,
+    reports,
+    unit_rows,
+)
+from dpsql.accounting import noise_band
+from dpsql.books import Books
+from dpsql.columns import asked_order
 from dpsql.declare import MAX_VALUES
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, ReleaseError
 from dpsql.progress import Progress
@@ -21,12 +39,29 @@ from dpsql.relation import identifier, inline, parquet
 from dpsql.session import Context, Instance, open_context
 from dpsql.writing import parquet_files
 
+CONTRIBUTION_COLUMNS = {
+    "rows_per_unit": "VARCHAR", "units": "BIGINT", "units_low": "BIGINT", "units_high": "BIGINT",
+    "max_contributions": "INTEGER", "share_kept": "DOUBLE",
+}  # fmt: skip
+_DAMAGED = (
+    DpsqlError, duckdb.Error, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError,
+    RecursionError,
+)  # fmt: skip
+"""What reading a file that somebody wrote by hand may raise."""
+
 
 def marginals(context: Context, given: Mapping[str, Any]) -> str:
-    """Return noisy contingency tables, buying them at the first call."""
+    """Return noisy contingency tables, buying them at the first call.
+
+    The order of ``columns`` and ``shape`` say how the answer looks; they are not part of what is bought.
+    """
+    crosstab.check_shape(given)
     with Progress("dp_marginals", show=context.progress) as progress:
         bought = buying.buy(context, "marginals", given, progress)
-        return f"(SELECT columns, values, n FROM {parquet_files(drawing.cells(context, bought))})"  # noqa: S608
+        order = asked_order(given, bought.plan.domain.names)
+        if crosstab.is_wide(given, bought.plan):
+            return drawing.wide(context, bought, order)
+        return f"(SELECT columns, values, n FROM {parquet_files(drawing.cells(context, bought, order))})"  # noqa: S608
 
 
 def aggregates(context: Context, given: Mapping[str, Any]) -> str:
@@ -40,7 +75,8 @@ def histogram(context: Context, given: Mapping[str, Any]) -> str:
     """Return the released values of one column and their noisy counts, buying them at the first call."""
     with Progress("dp_histogram", show=context.progress) as progress:
         bought = buying.buy(context, "histogram", _as_open(given), progress)
-        return f"(SELECT value, n FROM {parquet(bought.path)} ORDER BY n DESC, value)"  # noqa: S608
+        bought.statistics(context.cursor)  # what is in the file is what the ledger knows
+        return f"(SELECT value, n FROM {parquet(bought.path)} ORDER BY n DESC, value ASC NULLS LAST)"  # noqa: S608
 
 
 def declare(context: Context, given: Mapping[str, Any]) -> str:
@@ -77,6 +113,20 @@ def _as_open(given: Mapping[str, Any]) -> dict[str, Any]:
         expected = f"{named} says something about a domain: name one, a public table of words, a list or a pattern"
         raise ArgumentError("domain", None, expected)
     return {**shared, "method": method, "options": options, "release": given.get("release")}
+
+
+def contributions(context: Context, given: Mapping[str, Any]) -> str:
+    """Return noisy numbers of units by their number of rows, buying them at the first call."""
+    with Progress("dp_contributions", show=context.progress) as progress:
+        bought = buying.buy(context, "contributions", given, progress)
+    plan, counts = bought.plan, bought.statistics(context.cursor).tables[(0,)]
+    band = noise_band(plan.mechanism, plan.scales[0])
+    shares = [kept.share_of(context.cursor, bought, low) for low in unit_rows.LOWER]
+    rows = [
+        (label, int(n), int(n) - band, int(n) + band, low, None if share is None else round(share, 3))
+        for label, n, low, share in zip(plan.domain.attributes[0].categories, counts, unit_rows.LOWER, shares, strict=True)
+    ]
+    return inline(CONTRIBUTION_COLUMNS, rows)
 
 
 def synthesize(context: Context, given: Mapping[str, Any]) -> str:
@@ -140,17 +190,61 @@ def _copy(path: Path, target: Path) -> None:
 
 
 def import_release(context: Context, given: Mapping[str, Any]) -> str:
-    """Open an exported release: check it and put it into the store, where dp_sample finds it."""
+    """Open an exported release: check it and put it apart into the store, where dp_sample finds it.
+
+    Raises
+    ------
+    ReleaseError
+        The file is not a release, or holds what dpsql never wrote, or one of its identifier was bought here.
+    """
     path = Path(arguments.text(given, "path")).expanduser().absolute()
     if not path.is_file():
         raise ReleaseError(f"path = {str(path)!r}: no such file; dp_export makes one")
     opened = release.read(context.cursor, path)
-    opened.statistics(context.cursor)
-    store = context.store(context.database)
-    store.mkdir(parents=True, exist_ok=True)
-    _copy(path, release.path_of(store, opened.identifier, str(opened.manifest["charge"]["hash"])))
+    for database in context.databases():
+        if Books(context.cursor, database).sources_of(opened.identifier):
+            if _is_the_bought_one(context, path, opened.identifier):
+                return _imported(opened)
+            raise ReleaseError(
+                f"path = {str(path)!r}: it holds release {opened.identifier!r}, and database {database!r} has bought one of that "
+                "identifier, in whose place an imported file never stands. FROM dp_releases() shows it; open the file in a "
+                "database that has none: dpsql.load(duckdb.connect())"
+            )
+    try:
+        opened.check()
+        opened.statistics(context.cursor)
+    except (duckdb.InterruptException, ReleaseError):
+        raise
+    except _DAMAGED:
+        raise ReleaseError(f"path = {str(path)!r}: it is damaged or was edited, and was not imported") from None
+    _keep(context.store(context.database), path, opened)
+    return _imported(opened)
+
+
+def _imported(opened: release.Release) -> str:
     rows = [(opened.identifier, opened.manifest["source"], opened.plan.method, list(opened.plan.domain.names))]
     return inline({"release": "VARCHAR", "source": "VARCHAR", "method": "VARCHAR", "columns": "VARCHAR[]"}, rows)
+
+
+def _is_the_bought_one(context: Context, path: Path, identifier: str) -> bool:
+    """Return whether a file is, byte for byte, the stored release that the ledger knows: then there is nothing to import."""
+    with suppress(ReleaseError):
+        return filecmp.cmp(path, drawing.find(context, identifier).path, shallow=False)
+    return False
+
+
+def _keep(store: Path, path: Path, opened: release.Release) -> None:
+    """Copy a file to the imported ones, unless an older dpsql has put it into the store itself."""
+    name = release.path_of(store, opened.identifier, str(opened.manifest["charge"]["hash"])).name
+    if (store / name).is_file() and filecmp.cmp(path, store / name, shallow=False):
+        return
+    folder = release.imports_of(store)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        told = f"the release store {store} cannot be used ({error.strerror}); name another: dpsql.load(con, store='folder')"
+        raise ReleaseError(told) from None
+    _copy(path, folder / name)
 
 
 CALLS: dict[str, Callable[[Context, Mapping[str, Any]], str]] = {
@@ -162,6 +256,7 @@ CALLS: dict[str, Callable[[Context, Mapping[str, Any]], str]] = {
     "marginals": marginals,
     "aggregates": aggregates,
     "histogram": histogram,
+    "contributions": contributions,
     "synthesize": synthesize,
     "sample": sample,
     "export": export,

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from dpsql import drawing, multi_value
+from dpsql import drawing, multi_value, unit_rows
 from dpsql.domain import Domain
 from dpsql.errors import DpsqlError
 from dpsql.evaluate import evaluate
@@ -36,14 +36,17 @@ class Raw:
     rows : int
     counts : mapping from clique to array
     evaluation : rows of ``dp_evaluate``
-    bounded : bool
-        Whether the release was measured on part of the rows only.
+    capped : str or None
+        What is kept where rows of a unit are bounded; None where all rows are.
+    kept : int
+        Rows that are kept, of `rows`.
     """
 
     rows: int
     counts: Mapping[Clique, FloatArray]
     evaluation: Sequence[tuple[object, ...]]
-    bounded: bool
+    capped: str | None = None
+    kept: int = 0
 
 
 def compare(
@@ -74,16 +77,22 @@ def compare(
     sql = multi_value.split_sql(protected.source.sql, domain, bought.plan.options)
     try:
         if not domain.attributes or 0 in domain.sizes:
-            return Raw(0, {}, (), False)
+            return Raw(0, {}, ())
         with Tally(context.cursor, sql, domain) as tally:
             counts = tally.counts([*((i,) for i in range(len(domain.attributes))), *pairs])
             rows = tally.rows()
-        return Raw(
-            rows, counts, _evaluation(context, bought, sql, domain, synthetic), protected.protection.privacy_unit is not None
-        )
+        held = protected.protection
+        capped = unit_rows.capped(held.privacy_unit, held.max_contributions)
+        kept = rows if capped is None else _kept(context, sql, held.max_contributions, protected.source.row is not None)
+        return Raw(rows, counts, _evaluation(context, bought, sql, domain, synthetic), capped, kept)
     except duckdb.Error as error:
         name = type(error).__name__
         raise DpsqlError(f"the comparison failed ({name}); the text is withheld because it could show a value") from None
+
+
+def _kept(context: Context, sql: str, most: int, numbered: bool) -> int:
+    row = context.cursor.execute(unit_rows.kept_sql(sql, most, numbered)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _source(context: Context, bought: Release, database: str) -> ProtectedSource:
@@ -110,8 +119,12 @@ def _evaluation(
 def as_content(raw: Raw, released: Sequence[OneWay | None], synthetic: Mapping[Clique, FloatArray], domain: Domain) -> Comparison:
     """Return the tables of the comparison. NOT PRIVATE."""
     notes = [f"The protected table has {raw.rows:,} rows."]
-    if raw.bounded:
-        notes.append("The release was measured on at most max_contributions rows of each unit; the figures here are of all rows.")
+    if raw.capped is not None:
+        share = raw.kept / raw.rows if raw.rows else 1.0
+        notes.append(
+            f"{raw.capped[0].upper()}{raw.capped[1:]}, {raw.kept:,} of {raw.rows:,} ({100 * share:.1f} %). The figures here are of "
+            f"all rows: released counts fall short of them by about {100 * (1 - share):.1f} %, besides their noise."
+        )
     rows = []
     for i, name in enumerate(domain.names if raw.counts else ()):
         exact, known = raw.counts[(i,)], released[i]
@@ -135,7 +148,10 @@ def as_content(raw: Raw, released: Sequence[OneWay | None], synthetic: Mapping[C
             "Largest (all)",
         ]
         shown = [(r[0], f"{r[1]:,}", f"{r[2]:,}", f"{r[3]:.4f}", *(number(r[i], 3) for i in (4, 5, 8, 9))) for r in raw.evaluation]  # type: ignore[arg-type]
-        listings.append(Listing("The synthetic table against the raw one (dp_evaluate)", head, shown, tuple(range(8))))
+        rows_, synthetic_rows, shortfall = raw.evaluation[0][10:13]
+        missing = "" if shortfall is None else f", {100 * shortfall:.1f} % fewer" if shortfall > 0 else ""  # type: ignore[operator]
+        note = f"{synthetic_rows:,} synthetic rows for {rows_:,} raw ones{missing}: counts are scaled to the raw number before."
+        listings.append(Listing("The synthetic table against the raw one (dp_evaluate)", head, shown, tuple(range(8)), note))
     return Comparison(listings, notes)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from dpsql import codes, counting_plan, methods
 from dpsql.errors import ArgumentError
 from dpsql.machine import VARIABLE, memory_mb
-from dpsql.release import Plan
+from dpsql.release_plan import Plan
 
 ASSUMED_ROWS = 100_000
 DRAWING = "sampling and writing"

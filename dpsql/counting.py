@@ -20,6 +20,7 @@ from dpsql.counting_fold import Codes, FoldCounter
 from dpsql.counting_gram import GramCounter
 from dpsql.counting_plan import Cliques, Work, check_cliques, choose, folds
 from dpsql.encoding import guarded, withheld
+from dpsql.entropy import clamped
 from dpsql.errors import DpsqlError
 from dpsql.methods.base import Clique, IntArray
 from dpsql.methods.flat_tables import FlatTables, cell_counts
@@ -307,7 +308,7 @@ def count_moments(
     for cell, n, *rest in rows:
         if n == 0:  # no rows at all: a sum of nothing is NULL
             continue
-        counts[cell], sums[cell] = n, rest[: len(values)]
+        counts[cell], sums[cell] = n, clamped(rest[: len(values)])
         products = [total + int(part) for total, part in zip(products, rest[len(values) :], strict=True)]
     return counts.reshape(shape), sums, products
 

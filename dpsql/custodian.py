@@ -4,35 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from dpsql import arguments, encoding, public, sqltypes
+from dpsql import arguments, columns, encoding, public, sqltypes
 from dpsql.accounting import ACCOUNTANTS, NEIGHBORS, Budget
+from dpsql.anchor import Anchor
 from dpsql.declare import MAX_VALUES, self_declared
 from dpsql.declare import declare as build_attribute
 from dpsql.domain import OUTSIDE, Attribute
+from dpsql.entries import Protection
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, first_line
 from dpsql.evaluate import COLUMNS as EVALUATION_COLUMNS
 from dpsql.evaluate import evaluate as compare
 from dpsql.evaluate_tuples import COLUMNS as TUPLE_COLUMNS
 from dpsql.evaluate_tuples import evaluate_tuples
-from dpsql.ledger import Protection
-from dpsql.planning import select
+from dpsql.ledger import Ledger
+from dpsql.names import fold
 from dpsql.protected import ProtectedSource, key_of, ledger_of, resolve
-from dpsql.relation import inline
+from dpsql.relation import inline, literal
 from dpsql.session import Context
 from dpsql.source import OutputColumn, TableId, find_table, relation_columns
 from dpsql.source_catalog import Catalog
+from dpsql.source_keys import KINDS, is_unit
 
+_CHOOSE = (
+    "a privacy_unit needs it: at most that many rows of each {unit} are kept, at random, and noise grows with it; 1 keeps one row "
+    "of each. Begin with what is usual for a {unit}, e.g. max_contributions := 5: FROM dp_plan({table}, epsilon := ...) then "
+    "compares 1, 2, 5, 10, 20 and 50, FROM dp_contributions({table}, epsilon := 0.05) sells a noisy histogram of rows per {unit}, "
+    "and until anything else is bought dp_protect can change the number"
+)
 REPORTS = ("tables", "tuples")
+_MOST_SHOWN, _WIDEST = 12, 60
+PROTECTION_COLUMNS = {
+    "source": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR",
+    "max_contributions": "INTEGER", "accountant": "VARCHAR", "change": "VARCHAR",
+}  # fmt: skip
 ATTRIBUTE_COLUMNS = {
     "column_name": "VARCHAR",
     "type": "VARCHAR",
     "kind": "VARCHAR",
     "codes": "INTEGER",
-    "labels": "VARCHAR[]",
+    "labels": "VARCHAR",
     "nullable": "BOOLEAN",
     "outside": "VARCHAR",
     "status": "VARCHAR",
@@ -50,7 +65,12 @@ def protect(context: Context, given: Mapping[str, Any]) -> str:
         context.cursor, arguments.text(given, "source"), database=context.database, schema=context.schema
     )
     ledger = ledger_of(context, table)
-    given = _with_current(ledger.protection(), given)
+    ledger.check_chain()
+    if arguments.boolean(given, "resume"):
+        return _resumed(ledger, given)
+    anchor = _anchor(given)
+    current, stated = ledger.protection(), given.get("max_contributions")
+    given = _with_current(current, given)
     accountant = arguments.choice(given, "accountant", ACCOUNTANTS)
     delta = arguments.delta(given)
     if accountant == "zcdp" and not delta:
@@ -62,22 +82,58 @@ def protect(context: Context, given: Mapping[str, Any]) -> str:
     unit = given.get("privacy_unit")
     contributions = arguments.integer(given, "max_contributions", 1, 1_000_000) or 1
     if unit is not None:
-        columns = {c.name.casefold(): c.name for c in relation_columns(context.cursor, table)}
-        if not isinstance(unit, str) or unit.casefold() not in columns:
-            raise ArgumentError("privacy_unit", unit, f"must be a column of the table; it has {list(columns.values())!r}")
-        unit = columns[unit.casefold()]
+        columns = {fold(c.name): c for c in relation_columns(context.cursor, table)}
+        column = columns.get(fold(unit)) if isinstance(unit, str) else None
+        if column is None:
+            unit = arguments.text(given, "privacy_unit")
+            names = [c.name for c in columns.values()]
+            raise ArgumentError("privacy_unit", unit, f"must be a column of the table; it has {names!r}")
+        if not is_unit(column.sql_type):
+            several = f"is {column.sql_type}, whose equal values have several forms"
+            raise ArgumentError("privacy_unit", unit, f"{several}; add a column that is {KINDS}, and name that")
+        unit = column.name
+        if stated is None and (current is None or fold(current.privacy_unit or "") != fold(unit)):
+            raise ArgumentError("max_contributions", None, _CHOOSE.format(unit=unit, table=literal(str(given["source"]))))
     elif contributions != 1:
         raise ArgumentError("max_contributions", contributions, "needs a privacy_unit: the column that tells whose rows these are")
     budget = Budget(Decimal(repr(arguments.epsilon(given))), Decimal(repr(delta or 0.0)), accountant)
     neighbors = arguments.choice(given, "neighbors", NEIGHBORS)
-    change = ledger.protect(Protection(ledger.source, budget, neighbors, unit, contributions))
-    kinds = {
-        "source": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR",
-        "max_contributions": "INTEGER", "accountant": "VARCHAR", "change": "VARCHAR",
-    }  # fmt: skip
+    change = ledger.protect(Protection(ledger.source, budget, neighbors, unit, contributions), anchor)
     return inline(
-        kinds, [(ledger.source, float(budget.epsilon), float(budget.delta), neighbors, unit, contributions, accountant, change)]
+        PROTECTION_COLUMNS,
+        [(ledger.source, float(budget.epsilon), float(budget.delta), neighbors, unit, contributions, accountant, change)],
     )
+
+
+def _anchor(given: Mapping[str, Any]) -> Path | None:
+    """Return the file that the heads of the ledger are to be appended to, if one is named."""
+    if given.get("anchor") is None:
+        return None
+    path = Path(arguments.text(given, "anchor")).expanduser().absolute()
+    if path.is_dir() or not path.parent.is_dir():
+        raise ArgumentError("anchor", str(path), "a file is required, in a folder that exists; best where others cannot write")
+    if not Anchor(path).is_one():
+        raise ArgumentError("anchor", str(path), "holds other things, and is left as it is; name a new file, or an anchor")
+    return path
+
+
+def _resumed(ledger: Ledger, given: Mapping[str, Any]) -> str:
+    """Let sources beyond plain ones be bought again after a reading failed; the answer names the entry to look at."""
+    named = [name for name, value in given.items() if value is not None and name not in ("source", "resume")]
+    if named:
+        raise ArgumentError(named[0], given[named[0]], "resume := true stands alone; change the budget in a call of its own")
+    held = ledger.protection()
+    if held is None:
+        raise ArgumentError("resume", True, f"{ledger.source} is not protected; there is nothing to resume")
+    failed = ledger.resume()
+    note = "no reading has failed" if failed is None else (
+        f"look at entry {failed}: FROM dp_ledger('{ledger.source}') shows the release and the query whose reading failed"
+    )
+    row = (
+        ledger.source, float(held.budget.epsilon), float(held.budget.delta), held.neighbors, held.privacy_unit,
+        held.max_contributions, held.budget.accountant, "resume", note,
+    )  # fmt: skip
+    return inline({**PROTECTION_COLUMNS, "note": "VARCHAR"}, [row])
 
 
 def _with_current(current: Protection | None, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,10 +181,12 @@ def declarable(context: Context, given: Mapping[str, Any]) -> tuple[ProtectedSou
     name = arguments.text(given, "column")
     column = protected.column(name)
     unit = protected.protection.privacy_unit
-    if unit is not None and (column.origin or column.name).casefold() == unit.casefold():
+    if unit is not None and fold(column.origin or column.name) == fold(unit):
         raise ArgumentError("column", name, "is the privacy unit: it says whose row this is and cannot be data at the same time")
     nullable = arguments.boolean(given, "nullable")
-    outside = given.get("outside") or ("other" if given.get("discover") else "clamp")
+    outside = given.get("outside")
+    if outside is None:
+        outside = "other" if arguments.boolean(given, "discover") else "clamp"
     checked = arguments.choice({"outside": outside}, "outside", OUTSIDE)
     return protected, column, column.nullable if nullable is None else nullable, checked
 
@@ -165,7 +223,8 @@ def domain(context: Context, given: Mapping[str, Any]) -> str:
     own = protected.declarations().keys()
     by_name = {a.name: _shown(a, _status(a, own)) for a in declared.attributes}
     for column in left_out:
-        by_name[column.name] = (column.name, column.sql_type, None, None, None, None, None, "left out: no domain declared")
+        status = "the privacy unit" if columns.is_unit(protected, column) else "left out: no domain declared"
+        by_name[column.name] = (column.name, column.sql_type, None, None, None, None, None, status)
     return inline(ATTRIBUTE_COLUMNS, [by_name[c.name] for c in protected.source.columns])
 
 
@@ -176,9 +235,33 @@ def _status(attribute: Attribute, own: Set[str]) -> str:
 
 def _shown(attribute: Attribute, status: str) -> tuple[Any, ...]:
     return (
-        attribute.name, attribute.sql_type, attribute.kind, attribute.size, list(attribute.labels()),
+        attribute.name, attribute.sql_type, attribute.kind, attribute.size, labels_text(attribute),
         attribute.nullable, attribute.outside, status,
     )  # fmt: skip
+
+
+def labels_text(attribute: Attribute) -> str:
+    """Return what values an attribute may take, on one line.
+
+    Examples
+    --------
+    >>> labels_text(Attribute("sex", "VARCHAR", "categorical", ("f", "m")))
+    "'f', 'm', NULL"
+    >>> labels_text(Attribute("age", "INTEGER", "numeric", edges=(0.0, 5.0, 10.0), outside="other", nullable=False))
+    '2 bins from 0 to 10, others'
+    """
+    if attribute.kind == "categorical":
+        parts = [literal(text) for text in attribute.categories[:_MOST_SHOWN]]
+        while len(parts) > 1 and len(", ".join(parts)) > _WIDEST:
+            parts.pop()
+        if len(parts) < attribute.values:
+            parts.append(f"... ({attribute.values:,} values)")
+    else:
+        first, last = (edge if isinstance(edge, str) else f"{edge:.15g}" for edge in (attribute.edges[0], attribute.edges[-1]))
+        parts = [f"{attribute.values:,} bin{'' if attribute.values == 1 else 's'} from {first} to {last}"]
+    parts += ["others"] if attribute.outside == "other" else []
+    parts += ["NULL"] if attribute.nullable else []
+    return ", ".join(parts)
 
 
 def evaluate(context: Context, given: Mapping[str, Any]) -> str:
@@ -190,9 +273,9 @@ def evaluate(context: Context, given: Mapping[str, Any]) -> str:
     """
     protected = resolve(context, arguments.text(given, "source"))
     name = arguments.text(given, "synthetic")
-    domain_ = select(protected.attributes()[0], None)
+    domain_, _ = columns.chosen(protected, given, None)
     synthetic, present = _synthetic(context, name)
-    wanted = [a.name for a in domain_.attributes if a.name.casefold() in present]
+    wanted = [a.name for a in domain_.attributes if fold(a.name) in present]
     if not wanted:
         raise ArgumentError("synthetic", name, f"has none of the declared columns {list(domain_.names)!r}")
     report = arguments.choice({"report": "tables", **_stated(given)}, "report", REPORTS)
@@ -222,13 +305,16 @@ def _stated(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _synthetic(context: Context, name: str) -> tuple[str, set[str]]:
     """Return a SELECT of the synthetic relation and the names of its columns."""
-    table = find_table(context.cursor, name, database=context.database, schema=context.schema, views=True)
+    try:
+        table = find_table(context.cursor, name, database=context.database, schema=context.schema, views=True)
+    except ArgumentError as error:
+        raise ArgumentError("synthetic", name, error.expected) from None
     text = f"SELECT * FROM {table.sql}"  # noqa: S608 -- quoted by TableId
     try:
         rows = context.cursor.execute(f"DESCRIBE {text}").fetchall()
     except duckdb.Error as error:
         raise DomainError(f"synthetic = {name!r}: {first_line(error)}") from None
-    return text, {row[0].casefold() for row in rows}
+    return text, {fold(row[0]) for row in rows}
 
 
 def describe_key(context: Context, text: str) -> tuple[str, str]:

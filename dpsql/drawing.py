@@ -15,16 +15,21 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dpsql import decoding, methods, multi_value, release
+from dpsql import crosstab, decoding, methods, multi_value, release
+from dpsql.accounting import noise_band
 from dpsql.books import SCHEMA, Books
 from dpsql.costs import DRAWING
 from dpsql.domain import Domain
+from dpsql.entries import canonical_json, failure
 from dpsql.errors import ArgumentError, ReleaseError, first_line
+from dpsql.ledger import Ledger
 from dpsql.methods.base import OneHotMethod, TupleMethod
 from dpsql.methods.tuple_index import tuple_index
+from dpsql.names import fold
 from dpsql.progress import Progress
 from dpsql.relation import identifier, literal, split_name
-from dpsql.release import Plan, Release
+from dpsql.release import Release
+from dpsql.release_plan import Plan
 from dpsql.session import Context
 from dpsql.writing import TableSink, parquet_files, run
 
@@ -51,7 +56,7 @@ def output_domain(plan: Plan, values: tuple[str, ...] = ()) -> Domain:
 
 def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
     """Return the model of a release, fitting it if this process has not done so lately."""
-    key = _mark(bought)
+    key = f"{bought.path} {_mark(bought)}"
     with _guard:
         if key in _models:
             _models.move_to_end(key)
@@ -133,17 +138,37 @@ def _path(bought: Release, count: int, seed: int | None) -> Path:
 
 
 def _mark(bought: Release) -> str:
-    """Return what tells this release from any other of its name: what was charged, and what was drawn."""
-    return hashlib.sha256(f"{bought.manifest['charge']['hash']} {bought.manifest['sha256']}".encode()).hexdigest()[:24]
+    """Return what tells this release from any other of its name: what was charged, what was measured, and what was drawn."""
+    plan = canonical_json(bought.manifest["plan"])
+    text = f"{bought.manifest['charge']['hash']} {bought.manifest['sha256']} {plan}"
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def cells(context: Context, bought: Release) -> Path:
-    """Return a Parquet file with every noisy cell of a release: columns, values, n."""
+def cells(context: Context, bought: Release, order: list[int]) -> Path:
+    """Return a Parquet file with every noisy cell of a release, the attributes in this order: columns, values, n."""
 
     def write(path: Path) -> None:
-        decoding.write_cells(context.cursor, bought.statistics(context.cursor).tables, bought.plan.domain, path)
+        tables, domain = crosstab.ordered(bought.statistics(context.cursor).tables, bought.plan.domain, order)
+        decoding.write_cells(context.cursor, tables, domain, path)
 
-    return _once(context, bought, "cells", write)
+    return _once(context, bought, f"cells{_in_order(order)}", write)
+
+
+def wide(context: Context, bought: Release, order: list[int]) -> str:
+    """Return a relation of the one table of a release, a column per attribute, in this order."""
+    plan = bought.plan
+    domain = Domain(tuple(plan.domain.attributes[position] for position in order))
+
+    def write(path: Path) -> None:
+        tables, _ = crosstab.ordered(bought.statistics(context.cursor).tables, plan.domain, order)
+        (table,) = tables.values()
+        crosstab.write_wide(context.cursor, table, domain, noise_band(plan.mechanism, plan.scales[0]), path)
+
+    return crosstab.wide_sql(domain, _once(context, bought, f"wide{_in_order(order)}", write))
+
+
+def _in_order(order: list[int]) -> str:
+    return "" if order == sorted(order) else "".join(f"-{position}" for position in order)
 
 
 def reported(context: Context, bought: Release) -> Path:
@@ -277,36 +302,73 @@ def table_name(context: Context, name: str) -> tuple[str, str, str]:
     if len(parts) == 2 and parts[0] in context.databases():
         parts = [parts[0], "main", parts[1]]
     database, schema, table = [context.database, context.schema][: 3 - len(parts)] + parts
-    if schema.casefold() == SCHEMA:
+    if fold(schema) == SCHEMA:
         raise ArgumentError("into", name, f"schema {SCHEMA} holds the books; choose another one")
     return database, schema, table
 
 
-def find(context: Context, identifier_: str) -> Release:
-    """Find a release by its identifier, or by its name if only one release has it, in the stores of the attached databases.
+def bought(context: Context, books: Books, name: str) -> Release | None:
+    """Return a release that was bought on these books, as they know it; None if none of that identifier ever was.
 
     Raises
     ------
     ReleaseError
-        There is none, or several.
+        It is not stored (yet), or its file is not the one that the ledger knows: nothing else is shown in its place.
     """
-    for database in context.databases():  # what the books know comes first: a store may hold older or imported files too
-        for charge in Books(context.cursor, database).charges_of(identifier_):
-            path = release.path_of(context.store(database), identifier_, charge)
-            if path.is_file():
-                return release.read(context.cursor, path)
+    for source in books.sources_of(name):
+        purchase = Ledger(books, source, context.user).purchase(name)
+        if purchase is None:  # refunded
+            continue
+        if purchase.status == "failed":
+            raise failure(purchase)
+        if purchase.status == "charged":
+            raise ReleaseError(
+                f"release = {name!r}: it is charged and not finished; the call that began to buy it finishes it, without another "
+                "charge (FROM dp_ledger() shows its source and parameters)"
+            )
+        path = release.path_of(context.store(books.database), name, purchase.charge["hash"])
+        release.publish(release.draft_of(path, str(purchase.contents)), path)
+        return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
+    return None
+
+
+def find(context: Context, identifier_: str) -> Release:
+    """Find a release by its identifier, or by its name if only one release has it.
+
+    What was bought on the books of an attached database comes first, by either; then what was imported, or lies in a store without
+    books of its own.
+
+    Raises
+    ------
+    ReleaseError
+        There is none, or several, or it is not finished, or not the one that the ledger knows.
+    """
+    every_book = [Books(context.cursor, database) for database in context.databases()]
+    sold = {name: book for book in reversed(every_book) for name in book.sold()}
+    refused: ReleaseError | None = None
+    for book in every_book if identifier_ in sold else ():
+        try:
+            found = bought(context, book, identifier_)
+        except ReleaseError as error:
+            refused = refused or error
+            continue
+        if found is not None:
+            return found
+    if refused is not None:
+        raise refused
     stores = dict.fromkeys(context.store(database) for database in context.databases())
     files = [item for store in stores for item in release.stored_files(store)]
-    same = [path for known, path in files if known == identifier_]
+    same = {path.name: path for known, path in files if known == identifier_}
     if len(same) == 1:
-        return release.read(context.cursor, same[0])
+        return release.read(context.cursor, next(iter(same.values())))
     if same:
-        listed = ", ".join(repr(str(path)) for path in same)
+        listed = ", ".join(repr(str(path)) for path in same.values())
         raise ReleaseError(f"release = {identifier_!r}: several files hold one of that identifier: {listed}; move all but one away")
-    known = sorted({known for known, _ in files})
+    known = sorted({known for known, _ in files} | sold.keys())
     named = [item for item in known if item.rsplit("-", 1)[0].endswith("-" + release.slug(identifier_))]
-    if len(named) == 1:
-        return find(context, named[0])
+    own = [item for item in named if item in sold]  # an imported file cannot make the name of a purchase mean two things
+    if len(own or named) == 1:
+        return find(context, (own or named)[0])
     kind = "several releases have that name" if named else "no such release"
-    listed = ", ".join(repr(item) for item in (named or known)[:20]) or "none yet"
+    listed = ", ".join(repr(item) for item in (own or named or known)[:20]) or "none yet"
     raise ReleaseError(f"release = {identifier_!r}: {kind}; there are: {listed}. FROM dp_releases() lists what was bought")

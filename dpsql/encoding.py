@@ -23,10 +23,12 @@ from dpsql.declare import category_text
 from dpsql.domain import Attribute, Domain
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
 from dpsql.methods.base import FINE
+from dpsql.names import fold
 from dpsql.relation import identifier
 from dpsql.sqltypes import SqlType
 
 UNIT_COLUMN = "__dp_unit"
+ROW_COLUMN = "__dp_row"
 SOURCE_NAME = "__dp_source"
 _COPY, _KEY, _PLACE = "__dp_copy", "__dp_key", "__dp_place"
 
@@ -124,13 +126,15 @@ def encode_sql(
     *,
     extra: Mapping[str, exp.Expression] | None = None,
     distinct: bool = False,
+    numbered: bool = False,
 ) -> str:
     """Return the SELECT that turns a source into codes.
 
     Parameters
     ----------
     source_sql : str
-        A checked SELECT with the domain's columns, of the domain's types; with a privacy unit also ``__dp_unit``.
+        A checked SELECT with the domain's columns, of the domain's types; with a privacy unit also ``__dp_unit``, of a type whose
+        equality is that of bytes.
     domain : Domain
         The attributes to encode.
     unit : bool
@@ -143,6 +147,8 @@ def encode_sql(
         More columns, from `value_text` or `fixed_point`; rows where one of them is NULL are left out.
     distinct : bool
         Whether equal rows of one unit count once.
+    numbered : bool
+        Whether the source has a join, and ``__dp_row``, the number of the protected table's row.
 
     Returns
     -------
@@ -163,18 +169,27 @@ def encode_sql(
     listed = [f"{code_text(attribute)} AS {identifier(name)}" for attribute, name in zip(domain.attributes, codes, strict=True)]
     listed += [f"{expression.sql(dialect='duckdb')} AS {identifier(name)}" for name, expression in more.items()]
     listed += [identifier(UNIT_COLUMN)] if unit else []
+    listed += [identifier(ROW_COLUMN)] if numbered else []
     coded = exp.Var(this=f"SELECT {', '.join(listed)} FROM {SOURCE_NAME}")  # noqa: S608
     dropping = [name for name, a in zip(codes, domain.attributes, strict=True) if a.outside == "drop"] + list(more)
     inner = exp.Subquery(this=coded, alias=exp.TableAlias(this=exp.to_identifier("coded")))
     kept = exp.select("*").from_(inner, copy=False)
     if dropping:
         kept = kept.where(*(exp.column(name, quoted=True).is_(exp.null()).not_() for name in dropping), copy=False)
+    if numbered:
+        kept = _each_once(kept, [*columns, UNIT_COLUMN] if unit else columns)
     if unit and distinct:
         kept = kept.distinct(copy=False)
     if unit:
         kept = _bounded(kept, columns, max_contributions, salt)
     # The source stays as it was checked: it is not parsed and written again.
     return f"WITH {SOURCE_NAME} AS (\n{source_sql}\n) {kept.sql(dialect='duckdb')}"  # noqa: S608
+
+
+def _each_once(kept: exp.Select, columns: Sequence[str]) -> exp.Select:
+    """Make the copies of one row of the protected table one row."""
+    values = [exp.alias_(exp.Min(this=exp.column(name, quoted=True)), name, quoted=True) for name in columns]
+    return kept.select(*values, append=False, copy=False).group_by(exp.column(ROW_COLUMN, quoted=True), copy=False)
 
 
 def _bounded(kept: exp.Select, columns: Sequence[str], most: int, salt: str) -> exp.Select:
@@ -200,7 +215,7 @@ def _bounded(kept: exp.Select, columns: Sequence[str], most: int, salt: str) -> 
 
 def _over(function: exp.Expression, by: Sequence[exp.Expression], order: Sequence[exp.Expression], name: str) -> exp.Expression:
     """Return a window expression with a name."""
-    ordered = exp.Order(expressions=[exp.Ordered(this=o.copy()) for o in order]) if order else None
+    ordered = exp.Order(expressions=[exp.Ordered(this=o.copy(), desc=False) for o in order]) if order else None
     window = exp.Window(this=function.copy(), partition_by=[b.copy() for b in by], order=ordered)
     return exp.alias_(window, name, quoted=True)
 
@@ -215,6 +230,7 @@ def encode(
     salt: str = "",
     extra: Mapping[str, exp.Expression] | None = None,
     distinct: bool = False,
+    numbered: bool = False,
 ) -> str:
     """Materialise the codes of a source as a TEMP table and return its name; the caller drops it.
 
@@ -224,7 +240,7 @@ def encode(
     ----------
     cursor : DuckDB cursor
         The table lives on this cursor alone.
-    source_sql, domain, unit, max_contributions, salt, extra, distinct
+    source_sql, domain, unit, max_contributions, salt, extra, distinct, numbered
         As in `encode_sql`.
 
     Raises
@@ -240,7 +256,9 @@ def encode(
     """
     check_types(column_types(cursor, source_sql), domain)
     name = f"__dp_codes_{secrets.token_hex(8)}"
-    statement = encode_sql(source_sql, domain, unit, max_contributions, salt, extra=extra, distinct=distinct)
+    statement = encode_sql(
+        source_sql, domain, unit, max_contributions, salt, extra=extra, distinct=distinct, numbered=numbered
+    )
     guarded(cursor, f"CREATE TEMP TABLE {identifier(name)} AS {statement}")
     return name
 
@@ -253,9 +271,9 @@ def column_types(cursor: duckdb.DuckDBPyConnection, source_sql: str) -> dict[str
 
 def check_types(types: dict[str, str], domain: Domain) -> None:
     """Refuse a relation whose columns are not those that the domain was declared for."""
-    by_name = {name.casefold(): kind for name, kind in types.items()}
+    by_name = {fold(name): kind for name, kind in types.items()}
     for attribute in domain.attributes:
-        found = by_name.get(attribute.name.casefold())
+        found = by_name.get(fold(attribute.name))
         if found is None:
             raise DomainError(f"column {attribute.name!r} has a declared domain, but the relation has no such column")
         if found != attribute.sql_type:

@@ -1,12 +1,19 @@
 """Uniform random numbers from the operating system, exact, and proved bounds of exp: what exact samplers are made of.
 
 There is no seed, and no generator whose state could be copied by a fork.
+
+**How large numbers get.** Counts, sums and noisy numbers are 64-bit integers. They are exact for up to ``MOST_ROWS`` = 2^46
+rows: the largest exact numbers are sums of values of 16 bits, below 2^62, and noise passes 2^62 with a probability below
+exp(-2^21) at the largest scale there is, 2^40. Products of counts with each other or with public numbers are Python integers.
+Whoever had more rows would get numbers cut off at 2^62 before noise (``clamped``): cutting off moves two numbers no further
+apart, so no sensitivity grows, and nothing fails.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
@@ -15,6 +22,21 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 WORDS: dict[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+MOST_ROWS = 1 << 46
+LARGEST = 1 << 62
+"""Exact numbers are cut off here, before they get noise."""
+
+
+def clamped(values: Iterable[int]) -> IntArray:
+    """Return integers of any size as 64-bit ones, cut off at +-2^62: see the head of this file.
+
+    Examples
+    --------
+    >>> clamped([5, -(2**63), 2**200]).tolist() == [5, -(2**62), 2**62]
+    True
+    """
+    return np.array([min(max(int(value), -LARGEST), LARGEST) for value in values], dtype=np.int64)
 
 
 def random_words(count: int, bits: int = 64) -> npt.NDArray[np.unsignedinteger]:

@@ -6,6 +6,14 @@ adversary may read, so none of them ever carries a count, a value or a row of a 
 
 from __future__ import annotations
 
+import datetime as dt
+import itertools
+from decimal import Decimal
+from fractions import Fraction
+
+_SHOWN, _ITEMS = 400, 50  # letters of an argument that an error shows, and items of a list in it
+
+
 
 class DpsqlError(Exception):
     """Base class of every error that dpsql raises on purpose."""
@@ -20,13 +28,57 @@ class ArgumentError(DpsqlError, ValueError):
         Name of the argument as the caller wrote it.
     value : object
         The value that was given.
+    expected : str
+        What is allowed, and the way out.
     """
 
     def __init__(self, argument: str, value: object, expected: str) -> None:
         self.argument = argument
-        self.value = value
-        given = "is not given" if value is None else f"= {value!r}"
+        self.value = value.value if isinstance(value, OnlyType) else value
+        self.expected = expected
+        given = "is not given" if value is None else f"= {shown(value)}"
         super().__init__(f"{argument} {given}: {expected}")
+
+
+class OnlyType:
+    """Stands for an argument of which an error shows the type alone: a list where a text is wanted may hold rows."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+def shown(value: object) -> str:
+    """Return an argument as a message may show it: plain values, cut to a bounded length; of any other object its type alone.
+
+    A data frame that was given by mistake would print its rows.
+
+    Examples
+    --------
+    >>> shown(["a", 1, None]), shown({"x": 2.5}), shown(object())
+    ("['a', 1, None]", "{'x': 2.5}", 'a value of type object')
+    """
+    text = _plain(value, 4)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def _plain(value: object, depth: int) -> str:
+    """Return plain values as Python writes them, of long ones the beginning."""
+    if type(value) is str:
+        return repr(value[:_SHOWN] + ("…" if len(value) > _SHOWN else ""))
+    if value is None or type(value) in (bool, int, float) or isinstance(value, (Decimal, Fraction, dt.date, dt.time)):
+        try:
+            return repr(value)
+        except ValueError:  # an integer of thousands of digits
+            return f"a value of type {type(value).__name__}"
+    if depth and type(value) in (list, tuple):
+        # A list in a list may be a row.
+        listed = [_plain(item, 0) for item in itertools.islice(value, _ITEMS)]  # type: ignore[call-overload]
+        more = ["…"] if len(value) > _ITEMS else []  # type: ignore[arg-type]
+        return f"[{', '.join([*listed, *more])}]"
+    if depth and type(value) is dict:
+        pairs = [f"{_plain(k, 0)}: {_plain(v, depth - 1)}" for k, v in itertools.islice(value.items(), _ITEMS)]
+        return "{" + ", ".join([*pairs, *(["…"] if len(value) > _ITEMS else [])]) + "}"
+    return f"a value of type {type(value.value if isinstance(value, OnlyType) else value).__name__}"
 
 
 class DomainError(DpsqlError):
@@ -79,7 +131,15 @@ class ReleaseError(DpsqlError):
 
 
 class LedgerError(DpsqlError):
-    """The books cannot be written or read, or their hash chain is broken."""
+    """The books cannot be written or read, or were edited.
+
+    Attributes
+    ----------
+    uncertain : bool
+        Whether an entry may be on disk all the same: the commit itself failed, and what a restart finds decides.
+    """
+
+    uncertain = False
 
 
 class CalibrationError(DpsqlError):

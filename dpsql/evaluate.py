@@ -22,6 +22,7 @@ from dpsql.domain import Attribute, Domain
 from dpsql.encoding import column_types, encode, guarded
 from dpsql.errors import ArgumentError, DomainError
 from dpsql.methods.base import Clique
+from dpsql.names import fold
 from dpsql.relation import identifier
 
 NOTE = "not private: computed from raw counts, for the custodian only"
@@ -36,10 +37,13 @@ COLUMNS = {
     "maximum_99": "DOUBLE",
     "average_100": "DOUBLE",
     "maximum_100": "DOUBLE",
+    "rows": "BIGINT",
+    "synthetic_rows": "BIGINT",
+    "shortfall": "DOUBLE",
     "private": "BOOLEAN",
     "note": "VARCHAR",
 }
-Row = tuple[int, int, int, float, float, float, float, float, float, float, bool, str]
+Row = tuple[int, int, int, float, float, float, float, float, float, float, int, int, float | None, bool, str]
 _SHARES = (0.95, 0.99, 1.0)
 _BATCH = 32
 _SYNTHETIC = "__dp_synthetic"
@@ -73,8 +77,9 @@ def evaluate(
     -------
     list of tuples
         One row per k, with the columns of `COLUMNS`. Errors are in rows of the raw table: synthetic counts are scaled to its
-        size. ``average_95``: mean of the smallest 95 % of the cells' errors, ``maximum_95``: the largest of those.
-        An empty synthetic table counts as all zero. A total variation distance is 1 if one of the tables is empty, and 0 if
+        size, and ``shortfall`` says by how much: the share of ``rows`` that ``synthetic_rows`` lacks (below 0: it has more), None
+        where there are no rows. ``average_95``: mean of the smallest 95 % of the cells' errors, ``maximum_95``: the largest of
+        those. An empty synthetic table counts as all zero. A total variation distance is 1 if one of the tables is empty, and 0 if
         both are.
 
     Raises
@@ -128,10 +133,10 @@ def chosen_cliques(attributes: int, k: int, queries: int | None, seed: int) -> l
 def comparable_domain(cursor: duckdb.DuckDBPyConnection, synthetic_sql: str, domain: Domain) -> Domain:
     """Return the domain for the synthetic columns, whose types may be close relatives of the original ones."""
     types = column_types(cursor, synthetic_sql)
-    by_name = {name.casefold(): kind for name, kind in types.items()}
+    by_name = {fold(name): kind for name, kind in types.items()}
     found = []
     for attribute in domain.attributes:
-        kind = by_name.get(attribute.name.casefold())
+        kind = by_name.get(fold(attribute.name))
         if kind is None:
             raise DomainError(
                 f"synthetic: column {attribute.name!r} is missing; it has {list(types)!r} and needs {list(domain.names)!r}"
@@ -212,7 +217,8 @@ def _row(
     if bool(original) != bool(synthetic):
         distance = 1.0
     figures = [figure for share in _SHARES for figure in best(errors, multiplicity, cells, share)]
-    return (len(cliques[0]), len(cliques), cells, distance, *figures, False, NOTE)  # type: ignore[return-value]
+    missing = (original, synthetic, 1 - synthetic / original if original else None)
+    return (len(cliques[0]), len(cliques), cells, distance, *figures, *missing, False, NOTE)  # type: ignore[return-value]
 
 
 def best(errors: npt.NDArray[np.float64], multiplicity: npt.NDArray[np.int64], cells: int, share: float) -> tuple[float, float]:

@@ -84,6 +84,16 @@ def check() -> None:
         raise Stopped("interrupted")
 
 
+def stopping() -> bool:
+    """Return whether the call of this context was asked to stop, by Ctrl-C or from another thread."""
+    running = _current.get()
+    while running is not None:
+        if running.stopped or running.signalled:
+            return True
+        running = running.outer
+    return False
+
+
 def about(books: Callable[[], str]) -> None:
     """Say how to find out what the books know of this call's release, for the text of an interruption."""
     running = _current.get()

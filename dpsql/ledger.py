@@ -3,83 +3,52 @@
 An entry is written in a transaction of its own on a cursor of its own, so a caller's ROLLBACK does not refund it. Entries
 of a source are numbered 1, 2, 3, ... under a primary key: two sessions that decide on the same books write the same number,
 one of them fails and decides again on the new books. So nobody overspends together.
+
+The chain of hashes shows edits by people who do not compute it anew. It has no key, so it does not stop those who do, nor shows
+a ledger whose end was cut off: for that an anchor is kept outside the database (`dpsql.anchor`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import json
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from dpsql import sql
-from dpsql.accounting import Budget, Charge, event_from_json, fits, remaining, shortfall
+from dpsql.accounting import Charge, fits, remaining, shortfall
+from dpsql.anchor import INTENT, WRITTEN, Anchor, Head
 from dpsql.books import Books, rollback
+from dpsql.bounds import load
+from dpsql.entries import (
+    FIELDS,
+    RESTORE,
+    Protection,
+    Purchase,
+    canonical_json,
+    charge_from_row,
+    contract,
+    edited,
+    protection_of,
+    purchase_of,
+    reading,
+    same_contract,
+)
 from dpsql.errors import BudgetExceeded, LedgerError, first_line
 
-FIELDS = {
-    "source": "VARCHAR",
-    "entry": "INTEGER",
-    "written_at": "TIMESTAMP",
-    "who": "VARCHAR",
-    "action": "VARCHAR",
-    "release": "VARCHAR",
-    "operation": "VARCHAR",
-    "query": "VARCHAR",
-    "parameters": "VARCHAR",
-    "plan": "VARCHAR",
-    "events": "VARCHAR",
-    "rho": "DECIMAL(38,24)",
-    "epsilon": "DECIMAL(38,24)",
-    "delta": "DECIMAL(38,37)",
-    "neighbors": "VARCHAR",
-    "privacy_unit": "VARCHAR",
-    "max_contributions": "INTEGER",
-    "accountant": "VARCHAR",
-    "versions": "VARCHAR",
-    "contents": "VARCHAR",
-    "previous": "VARCHAR",
-}
 _TRIES = 200
 _BUDGETS = "action IN ('protect', 'raise', 'lower')"
+_NOT_A_CONFLICT = (
+    "No space left", "Could not write", "IO Error", "fsync", "Input/output", "Read-only", "Permission denied", "quota",
+)  # fmt: skip
 _writing = threading.Lock()  # saves retries within a process; what is right does not depend on it
-
-
-@dataclass(frozen=True)
-class Protection:
-    """What was declared of a protected table: its budget and whom the guarantee protects."""
-
-    source: str
-    budget: Budget
-    neighbors: str
-    privacy_unit: str | None
-    max_contributions: int
-
-
-@dataclass(frozen=True)
-class Purchase:
-    """A charge as the ledger knows it: what was asked for, what it paid for, and how far it came.
-
-    ``status`` is 'charged' until the release is stored, then 'stored'; ``charge`` is what it cost, in texts. ``contents`` is the
-    SHA-256 of the noisy counts that were stored: no others are ever shown.
-    """
-
-    release: str
-    operation: str
-    query: str
-    parameters: dict[str, Any]
-    plan: dict[str, Any]
-    charge: dict[str, Any]
-    status: str = "charged"
-    contents: str | None = None
 
 
 class Ledger:
@@ -92,26 +61,32 @@ class Ledger:
         self._table = books.table("ledger")
 
     def protection(self) -> Protection | None:
-        """Return the budget in force, or None if the source is not protected."""
+        """Return the budget in force, or None if the source is not protected.
+
+        Raises
+        ------
+        LedgerError
+            The book was edited and holds no budget any more: the table must not look public.
+        """
         if not self.books.exist():
             return None
-        rows = self._rows(
-            "epsilon, delta, accountant, neighbors, privacy_unit, max_contributions", _BUDGETS
-        )
+        columns = "epsilon, delta, accountant, neighbors, privacy_unit, max_contributions"
+        rows = self._rows(columns, f"{_BUDGETS} OR entry = (SELECT min(entry) FROM {self._table} WHERE source = ?)", [self.source])  # noqa: S608
         if not rows:
             return None
-        epsilon, delta, accountant, neighbors, unit, contributions = rows[-1]
-        return Protection(self.source, Budget(epsilon, delta, accountant), neighbors, unit, contributions)
+        with reading(self.source):
+            return protection_of(self.source, rows[-1])
 
     def charges(self) -> list[Charge]:
         """Return every charge that counts: all but the refunded ones."""
         rows = self._rows("action, release, rho, epsilon, delta, events", "action IN ('charge', 'refund')")
         counted: dict[str, Charge] = {}
-        for action, release, rho, epsilon, delta, events in rows:
-            if action == "refund":
-                counted.pop(release, None)  # an edited book may refund what it never charged
-            else:
-                counted[release] = charge_from_row(rho, epsilon, delta, events)
+        with reading(self.source):
+            for action, release, rho, epsilon, delta, events in rows:
+                if action == "refund":
+                    counted.pop(release, None)  # an edited book may refund what it never charged
+                else:
+                    counted[release] = charge_from_row(rho, epsilon, delta, events)
         return list(counted.values())
 
     def purchase(self, release: str) -> Purchase | None:
@@ -119,33 +94,42 @@ class Ledger:
         if not self.books.exist():
             return None
         amounts = "rho::VARCHAR, epsilon::VARCHAR, delta::VARCHAR"
-        columns = f"action, operation, query, parameters, plan, contents, {amounts}, events, hash"
+        columns = f"action, contents, entry, operation, query, parameters, plan, {amounts}, events, hash"
         found: Purchase | None = None
-        for action, operation, query, parameters, plan, contents, *cost in self._rows(columns, "release = ?", [release]):
-            if action == "charge":
-                charge = dict(zip(("rho", "epsilon", "delta", "events", "hash"), cost, strict=True))
-                charge["events"] = json.loads(charge["events"])
-                found = Purchase(release, operation, query, json.loads(parameters), json.loads(plan), charge)
-            elif action == "refund":
-                found = None
-            elif found is not None:
-                found = dataclasses.replace(found, status="stored", contents=contents)
+        rows = self._rows(columns, "release = ?", [release])
+        with reading(self.source):
+            for action, contents, entry, *bought in rows:
+                if action == "charge":
+                    found = purchase_of(release, [entry, *bought])
+                elif action == "refund":
+                    found = None
+                elif action == "store" and found is not None:
+                    found = dataclasses.replace(found, status="stored", contents=contents, entry=entry)
+                elif action == "fail" and found is not None:
+                    found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
         return found
 
-    def protect(self, wanted: Protection) -> str:
+    def stopped(self) -> int | None:
+        """Return the entry of a failed reading after which only plain sources may be bought, until the custodian resumes."""
+        rows = self._rows("action, entry", "action IN ('fail', 'resume')")
+        return rows[-1][1] if rows and rows[-1][0] == "fail" else None
+
+    def protect(self, wanted: Protection, anchor: Path | None = None) -> str:
         """Set the budget; return how the entry in force came about: 'protect', 'raise' or 'lower'.
 
-        Repeating a call changes nothing and returns the same: DuckDB binds a statement more than once.
+        Repeating a call changes nothing and returns the same: DuckDB binds a statement more than once. A new ``anchor`` is an entry
+        of its own, which accepts the ledger as it is, whatever the anchor before said of it.
 
         Raises
         ------
         LedgerError
-            The contract (neighbors, unit, contributions, accountant) would change after something was charged, or the
-            new limit is below what is spent.
+            The contract (neighbors, unit, contributions, accountant) would change after something was charged, the new limit is
+            below what is spent, or the book was edited or does not agree with its anchor.
         """
 
         def decide() -> dict[str, Any] | None:
-            change = budget_change(self.protection(), wanted, self.charges())
+            self.check_intact()
+            change = budget_change(self.protection(), wanted, self.charges(), bounded=self._bounded())
             if change == "unchanged":
                 return None
             return {
@@ -153,11 +137,52 @@ class Ledger:
                 "epsilon": wanted.budget.epsilon,
                 "delta": wanted.budget.delta,
                 "accountant": wanted.budget.accountant,
-                **_contract(wanted),
+                **contract(wanted),
             }
 
+        moved = anchor is not None and self.protection() is not None and anchor != self.anchor()
+        if moved and anchor is not None:
+            budget_change(self.protection(), wanted, self.charges(), bounded=self._bounded())  # refused before anything is written
+            self._anchor(anchor)
         self._append(decide)
-        return str(self._rows("action", _BUDGETS)[-1][0])
+        if not moved and anchor is not None and anchor != self.anchor():
+            self._anchor(anchor)
+        with reading(self.source):
+            return str(self._rows("action", _BUDGETS)[-1][0])
+
+    def _anchor(self, path: Path) -> None:
+        """Append the entry that names another anchor; it is the first one that the new anchor sees."""
+        self.check_chain()
+        if path.exists() and any(line.state == WRITTEN for line in Anchor(path).lines(self.source)):
+            Anchor(path).check(self._head())
+        before = self.anchor()
+        parameters = canonical_json({"anchor": str(path), "before": None if before is None else str(before)})
+        self._append(lambda: None if self.anchor() == path else {"action": "anchor", "parameters": parameters}, path)
+
+    def resume(self) -> int | None:
+        """Allow sources beyond plain ones again; return the entry of the failed reading that had stopped them, None if none did.
+
+        Repeating a call returns the same.
+        """
+
+        def decide() -> dict[str, Any] | None:
+            self.check_intact()
+            failed = self.stopped()
+            return None if failed is None else {"action": "resume", "parameters": canonical_json({"entry": failed})}
+
+        self._append(decide)
+        failures = self._rows("entry", "action = 'fail'")
+        return failures[-1][0] if failures else None
+
+    def _bounded(self) -> bool:
+        """Return whether something was bought whose noise depends on max_contributions: all but histograms of rows per unit."""
+        bought: dict[str, str] = {}
+        for action, release, operation in self._rows("action, release, operation", "action IN ('charge', 'refund')"):
+            if action == "charge":
+                bought[release] = operation
+            else:
+                bought.pop(release, None)
+        return any(operation != "contributions" for operation in bought.values())
 
     def charge(
         self,
@@ -179,7 +204,8 @@ class Ledger:
         BudgetExceeded
             The budget does not cover it; nothing is written.
         LedgerError
-            The chain of hashes is broken, the contract was changed meanwhile, or the release is charged already.
+            The book was edited or does not agree with its anchor, the contract was changed meanwhile, or the release is charged
+            already.
         """
 
         def decide() -> dict[str, Any]:
@@ -197,20 +223,18 @@ class Ledger:
                 "delta": charge.delta,
                 "accountant": protection.budget.accountant,
                 "versions": canonical_json(versions),
-                **_contract(protection),
+                **contract(protection),
             }
 
         self._append(decide)
 
     def _affordable(self, release: str, charge: Charge, planned: Protection, advice: str) -> Protection:
         """Return the contract under which a release may be charged now; the errors are those of `charge`."""
+        self.check_intact()
         protection = self.protection()
-        if protection is None or not self.chain_holds():
-            raise LedgerError(
-                f"the ledger of {self.source} was edited: its chain of hashes does not hold (FROM dp_ledger() shows where). "
-                "Nothing more can be bought from it until the custodian restores the books from a backup."
-            )
-        if _contract(protection) != _contract(planned) or protection.budget.accountant != planned.budget.accountant:
+        if protection is None:
+            raise edited(self.source, "its budget has gone")
+        if not same_contract(protection, planned):
             raise LedgerError(f"{self.source} was protected anew while the call was planned; nothing was charged, repeat the call")
         if self.purchase(release) is not None:
             raise LedgerError(f"release {release!r} is charged already; repeat the call to read it")
@@ -230,63 +254,155 @@ class Ledger:
         return protection
 
     def mark(self, release: str, action: str, contents: str | None = None) -> None:
-        """Write that a charged release is stored ('store'), or that it is refunded because no row was read ('refund').
+        """Write what became of a charged release.
 
-        The first 'store' decides which noisy counts (``contents``, their SHA-256) are the release; a later one changes nothing.
+        That is: it is stored ('store'), reading it failed for good ('fail'), or it is refunded because no row was read ('refund').
+        The first outcome is final: it decides which noisy counts (``contents``, their SHA-256) are the release, or that there are
+        none. A later one changes nothing.
         """
 
         def decide() -> dict[str, Any] | None:
             purchase = self.purchase(release)
-            if purchase is None or purchase.status == "stored":
+            if purchase is None or purchase.status != "charged":
                 return None
             return {"action": action, "release": release, "contents": contents}
 
         self._append(decide)
 
     def chain_holds(self) -> bool:
-        """Return whether every entry of this source follows from the one before."""
-        row = self.books.cursor.execute(
-            f"SELECT coalesce(bool_and(holds), true) FROM ({self.books.chain()}) WHERE source = ?",  # noqa: S608
-            [self.source],
-        ).fetchone()
+        """Return whether every entry of this source follows from the one before. The chain has no key, see above."""
+        if not self.books.exist():
+            return True
+        query = f"SELECT coalesce(system.main.bool_and(holds), true) FROM ({self.books.chain()}) WHERE source = ?"  # noqa: S608
+        try:
+            with reading(self.source):
+                row = self.books.cursor.execute(query, [self.source]).fetchone()
+        except LedgerError as error:
+            if RESTORE in str(error):  # no chain can be computed of such columns
+                return False
+            raise
         return bool(row and row[0])
 
-    def _rows(self, columns: str, condition: str, values: Sequence[str] = ()) -> list[tuple[Any, ...]]:
-        query = f"SELECT {columns} FROM {self._table} WHERE source = ? AND {condition} ORDER BY entry"  # noqa: S608
-        return self.books.cursor.execute(query, [self.source, *values]).fetchall()
+    def anchor(self) -> Path | None:
+        """Return the file outside the database that every entry is noted in, if there is one."""
+        rows = self._rows("parameters", "action = 'anchor'")
+        with reading(self.source):
+            return Path(str(load(rows[-1][0])["anchor"])) if rows else None
 
-    def _append(self, decide: Callable[[], Mapping[str, Any] | None]) -> None:
-        """Append what ``decide`` returns on the newest books; decide again if another session was faster."""
+    def check_intact(self) -> None:
+        """Refuse a book that was edited, cut or restored from a backup, as far as it can be told.
+
+        Raises
+        ------
+        LedgerError
+            The chain of hashes does not hold, or the book does not agree with its anchor.
+        """
+        self.check_chain()
+        anchor = self.anchor()
+        if anchor is not None:
+            head = self._head()
+            if Anchor(anchor).check(head):  # a crash came between the entry and the line that confirms it
+                Anchor(anchor).append(WRITTEN, head)
+
+    def check_chain(self) -> None:
+        """Refuse a book whose chain of hashes does not hold.
+
+        Raises
+        ------
+        LedgerError
+            It was edited.
+        """
+        if not self.chain_holds():
+            raise edited(self.source, "its chain of hashes does not hold")
+
+    def condition(self) -> str:
+        """Return 'intact', or what is wrong with the book: that it was edited, does not agree with its anchor, or is stopped."""
+        try:
+            self.check_chain()
+            anchor = self.anchor()
+            if anchor is not None:
+                Anchor(anchor).check(self._head())
+            self.protection()
+            self.charges()
+            failed = self.stopped()
+        except LedgerError as error:
+            return str(error)
+        if failed is not None:
+            return f"intact; only tables and their columns can be bought since a reading failed: entry {failed}"
+        return "intact"
+
+    def _head(self) -> Head:
+        def hash_at(entry: int) -> str | None:
+            rows = self._rows("hash", f"entry = {entry:d}")
+            return str(rows[0][0]) if rows else None
+
+        entry, newest = self._last()
+        return Head(self.source, str(hash_at(1)), entry, str(newest), hash_at)
+
+    def _last(self) -> tuple[int, str | None]:
+        with reading(self.source):
+            row = self.books.cursor.execute(
+                f"SELECT entry, hash FROM {self._table} WHERE source = ? ORDER BY entry DESC LIMIT 1",  # noqa: S608
+                [self.source],
+            ).fetchone()
+            return (int(row[0]), str(row[1])) if row else (0, None)
+
+    def _rows(self, columns: str, condition: str, values: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+        query = f"SELECT {columns} FROM {self._table} WHERE source = ? AND ({condition}) ORDER BY entry ASC"  # noqa: S608
+        with reading(self.source):
+            return self.books.cursor.execute(query, [self.source, *values]).fetchall()
+
+    def _append(self, decide: Callable[[], Mapping[str, Any] | None], anchor: Path | None = None) -> None:
+        """Append what ``decide`` returns on the newest books; decide again if another session was faster.
+
+        Raises
+        ------
+        LedgerError
+            The database or the anchor cannot be written. Nothing is, where ``uncertain`` is false.
+        """
         self.books.open()
         cursor = self.books.cursor
         for attempt in range(_TRIES):
             with _writing:
+                committing = False
                 cursor.execute("BEGIN")
                 try:
                     fields = decide()
-                    if fields is not None:
-                        self._insert(fields)
+                    noted = self._insert(fields, anchor) if fields is not None else None
+                    committing = True
                     cursor.execute("COMMIT")
-                    return
                 except (duckdb.ConstraintException, duckdb.TransactionException) as error:
                     reason = first_line(error)
                     rollback(cursor)
+                    if any(text in reason for text in _NOT_A_CONFLICT):
+                        raise self._unwritten(reason, committing) from None
+                except duckdb.InterruptException:
+                    rollback(cursor)
+                    raise
                 except duckdb.Error as error:
                     rollback(cursor)
-                    raise LedgerError(f"the ledger of {self.source} cannot be written: {first_line(error)}") from None
+                    raise self._unwritten(first_line(error), committing) from None
                 except BaseException:
                     rollback(cursor)
                     raise
+                else:
+                    if noted is not None:
+                        _confirm(*noted)
+                    return
             time.sleep(random.uniform(0, 0.002 * (attempt + 1)))  # noqa: S311 -- spreads retries; no privacy in it
         raise LedgerError(f"the ledger of {self.source} is busy: {_TRIES} tries failed, the last with: {reason}; repeat the call")
 
-    def _insert(self, fields: Mapping[str, Any]) -> None:
+    def _unwritten(self, reason: str, committing: bool) -> LedgerError:
+        if "No space left" in reason or "quota" in reason:
+            reason = f"no space is left on the disk of database {self.books.database!r}. Free some and repeat the call ({reason})"
+        error = LedgerError(f"the ledger of {self.source} cannot be written: {reason}")
+        error.uncertain = committing
+        return error
+
+    def _insert(self, fields: Mapping[str, Any], anchor: Path | None = None) -> tuple[Anchor, Head] | None:
+        """Insert an entry into the open transaction; return its anchor, which holds an intent now, and what to confirm there."""
         cursor = self.books.cursor
-        last = cursor.execute(
-            f"SELECT entry, hash FROM {self._table} WHERE source = ? ORDER BY entry DESC LIMIT 1",  # noqa: S608
-            [self.source],
-        ).fetchone()
-        entry, previous = last or (0, None)
+        entry, previous = self._last()
         values: dict[str, Any] = {
             "source": self.source,
             "entry": entry + 1,
@@ -299,27 +415,37 @@ class Ledger:
         columns = ", ".join(f"?::{kind} AS {name}" for name, kind in FIELDS.items() if name != "previous")
         cursor.execute(
             f"INSERT INTO {self._table} SELECT *, {sql.text('entry_hash')} AS hash FROM "  # noqa: S608
-            f"(SELECT {columns}, coalesce(?, sha256(?)) AS previous)",
+            f"(SELECT {columns}, coalesce(?, system.main.sha256(?)) AS previous)",
             [*texts[: names.index("previous")], previous, self.source],
         )
+        path = self.anchor() if anchor is None else anchor
+        if path is None:
+            return None
+        head = self._head()
+        Anchor(path).append(INTENT, head)
+        return Anchor(path), head
 
 
-def _contract(protection: Protection) -> dict[str, Any]:
-    return {
-        "neighbors": protection.neighbors,
-        "privacy_unit": protection.privacy_unit,
-        "max_contributions": protection.max_contributions,
-    }
+def _confirm(anchor: Anchor, head: Head) -> None:
+    """Note that an entry was committed; where that fails the entry stands, and the next call notes it."""
+    try:
+        anchor.append(WRITTEN, head)
+    except LedgerError as error:
+        error.uncertain = True
+        raise
 
 
-def budget_change(current: Protection | None, wanted: Protection, charges: Sequence[Charge]) -> str:
-    """Return what setting ``wanted`` means ('protect', 'raise', 'lower', 'unchanged'); raise LedgerError if it may not be."""
+def budget_change(current: Protection | None, wanted: Protection, charges: Sequence[Charge], *, bounded: bool = True) -> str:
+    """Return what setting ``wanted`` means ('protect', 'raise', 'lower', 'unchanged'); raise LedgerError if it may not be.
+
+    ``bounded``: whether the noise of a charge depends on max_contributions, which else may still change.
+    """
     if current is None:
         return "protect"
     if current == wanted:
         return "unchanged"
-    same_contract = _contract(current) == _contract(wanted) and current.budget.accountant == wanted.budget.accountant
-    if charges and not same_contract:
+    before = current if bounded else dataclasses.replace(current, max_contributions=wanted.max_contributions)
+    if charges and not same_contract(before, wanted):
         raise LedgerError(
             f"{wanted.source} has releases already, charged under neighbors = {current.neighbors!r}, privacy_unit = "
             f"{current.privacy_unit!r}, max_contributions = {current.max_contributions}, accountant = "
@@ -333,14 +459,3 @@ def budget_change(current: Protection | None, wanted: Protection, charges: Seque
         )
     higher = (wanted.budget.epsilon, wanted.budget.delta) >= (current.budget.epsilon, current.budget.delta)
     return "raise" if higher or wanted.budget.delta > current.budget.delta else "lower"
-
-
-def charge_from_row(rho: Decimal, epsilon: Decimal, delta: Decimal, events: str) -> Charge:
-    """Rebuild a charge from its ledger entry; unknown events are refused."""
-    parsed = tuple(event_from_json(item) for item in json.loads(events))
-    return Charge(rho=rho, epsilon=epsilon, delta=delta, events=parsed, gaussian=all(e.gaussian for e in parsed))
-
-
-def canonical_json(value: Any) -> str:
-    """Return JSON with sorted keys and no blanks: equal values have equal texts."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

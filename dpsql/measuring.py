@@ -14,10 +14,10 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from dpsql import encoding, methods, multi_value, noise, release, tuples, universes
+from dpsql import encoding, methods, multi_value, noise, release, tuples, unit_rows, universes
 from dpsql.counting import count_moments, count_select, count_tables, count_values
 from dpsql.domain import Domain
-from dpsql.errors import ReleaseError
+from dpsql.errors import DpsqlError, ReleaseError, first_line
 from dpsql.mechanisms.percentile import private_percentile
 from dpsql.methods import coarse
 from dpsql.methods.base import Clique, Counted, DrawnMethod, IntArray, OpenMethod, TupleMethod, TuplePlan
@@ -27,8 +27,9 @@ from dpsql.methods.tuple_levels import level_scale
 from dpsql.progress import Progress
 from dpsql.protected import ProtectedSource
 from dpsql.relation import identifier
-from dpsql.release import Plan
+from dpsql.release_plan import Plan
 from dpsql.session import Context
+from dpsql.universes import Resolved as Universe
 
 VALUE = "v"
 
@@ -37,17 +38,20 @@ VALUE = "v"
 class Measured:
     """What is released: integers, the values that they belong to in an open domain, the number of rows where it is public.
 
-    ``places``: table and cell of each integer, shape (2, N), where only some cells are released.
+    ``places``: table and cell of each integer, shape (2, N), where only some cells are released. ``notes``: what was left out.
     """
 
     flat: IntArray
     values: list[str]
     total: int | None
     places: IntArray | None = None
+    notes: tuple[str, ...] = ()
 
 
 def statement(protected: ProtectedSource, plan: Plan) -> str:
     """Return the SELECT that will read the protected rows, to be bound before anything is charged."""
+    if plan.units:
+        return unit_rows.statement(protected.source.sql, protected.source.row is not None)
     return encoding.encode_sql(_source_sql(protected, plan), _coded(plan), **_bounding(protected), **_columns(plan))
 
 
@@ -62,7 +66,8 @@ def _coded(plan: Plan) -> Domain:
 
 def _bounding(protected: ProtectedSource) -> dict[str, Any]:
     unit = protected.protection.privacy_unit is not None
-    return {"unit": unit, "max_contributions": protected.protection.max_contributions, "salt": secrets.token_hex(16)}
+    most, salt = protected.protection.max_contributions, secrets.token_hex(16)
+    return {"unit": unit, "max_contributions": most, "salt": salt, "numbered": protected.source.row is not None}
 
 
 def _columns(plan: Plan) -> dict[str, Any]:
@@ -77,8 +82,52 @@ def _columns(plan: Plan) -> dict[str, Any]:
     return {"extra": extra, "distinct": methods.is_open(method) and not method.universe}
 
 
-def measure(context: Context, protected: ProtectedSource, plan: Plan, progress: Progress) -> Measured:
-    """Read the rows, count, draw.
+def bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
+    """Let DuckDB bind the statement that will read the rows, so that it cannot fail for a reason known beforehand. No row is read.
+
+    Raises
+    ------
+    DomainError, DpsqlError
+        A column has another type than its domain was declared for, or DuckDB does not accept the statement.
+    """
+    try:
+        if not plan.units:
+            encoding.check_types(encoding.column_types(context.cursor, _source_sql(protected, plan)), plan.domain)
+        context.cursor.execute(f"DESCRIBE {statement(protected, plan)}").fetchall()
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error as error:
+        raise DpsqlError(f"source: DuckDB does not accept it ({first_line(error)})") from None
+
+
+def universe(context: Context, protected: ProtectedSource, plan: Plan) -> Universe | None:
+    """Return the public universe that an open column's values come from, as it was charged for. No protected row is read.
+
+    Raises
+    ------
+    ReleaseError
+        It was changed since.
+    """
+    method = methods.of(plan.method)
+    if not methods.is_open(method) or not method.universe:
+        return None
+    found = universes.resolve(context, protected, protected.column(plan.domain.names[0]), plan.options)
+    if found.fingerprint != plan.parameters["universe"]:
+        raise ReleaseError(
+            f"options = {dict(plan.options)!r}: the public domain was changed after it was charged for. Put it back as it "
+            "was to finish the release, or buy another one: release := 'another name'"
+        )
+    return found
+
+
+def measure(
+    context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None = None
+) -> Measured:
+    """Read the rows, count, draw. What can fail for a public reason has been tried before (`bind`, `universe`).
+
+    Parameters
+    ----------
+    members : from `universe`
 
     Privacy
     -------
@@ -95,7 +144,7 @@ def measure(context: Context, protected: ProtectedSource, plan: Plan, progress: 
         codes = encoding.encode(cursor, _source_sql(protected, plan), _coded(plan), **_bounding(protected), **_columns(plan))
     try:
         if methods.is_open(method):
-            return _open(context, protected, plan, method, codes, progress)
+            return _open(cursor, plan, method, codes, progress, members)
         if methods.is_drawn(method):
             return _drawn(cursor, plan, method, codes, progress)
         if methods.counts_tuples(method):
@@ -108,7 +157,8 @@ def measure(context: Context, protected: ProtectedSource, plan: Plan, progress: 
 def _tables(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: Plan, progress: Progress) -> Measured:
     """Encode and count contingency tables, in one pass where that is less work, and add noise to every cell."""
     with progress.stage("encode"):
-        encoding.check_types(encoding.column_types(cursor, _source_sql(protected, plan)), plan.domain)
+        if not plan.units:
+            encoding.check_types(encoding.column_types(cursor, _source_sql(protected, plan)), plan.domain)
         select = statement(protected, plan)
     with progress.stage("count"):
         tables, rows = count_select(cursor, select, plan.domain.sizes, plan.cliques)
@@ -143,16 +193,20 @@ def _tuples(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: TupleMethod, 
         number = _count(cursor, codes)
         wanted = method.tuples(plan.domain, plan.options)
         index = tuple_index(wanted.sizes, wanted.length)
-        found, most = [], []
-        kept = np.zeros(0, np.int64)
+        found, most, notes = [], [], []
+        kept = released = np.zeros(0, np.int64)
         for k in index.levels:
-            keys = tuples.candidates(cursor, index, k, kept)
+            chosen = tuples.candidates(cursor, index, k, kept, released)
+            if chosen.extended < kept.size:
+                notes.append(_cut(k, chosen, kept.size))
+            keys = chosen.keys
             exact, bound = _level(cursor, codes, plan, wanted, k, keys)
             scale = plan.scales[index.first_tables[k - 1]]
             if wanted.empty:
                 scale = level_scale(Fraction(plan.parameters["units"][k - 1]), bound)
             noisy = noise.add_noise(exact, plan.mechanism, scale)
-            kept = keys[noisy > method.threshold(k, scale, plan.options)]
+            above = noisy > method.threshold(k, scale, plan.options)
+            kept, released = keys[above], noisy[above]
             found.append((keys, noisy))
             most.append(bound)
     keys, flat = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -163,7 +217,16 @@ def _tuples(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: TupleMethod, 
         rows = rows if plan.public_total else noise.add_noise(rows, plan.mechanism, plan.scales[-1])
         last = np.stack([np.full(1 + len(most), len(index.cliques)), np.arange(1 + len(most))])
         flat, places = np.concatenate([flat, rows, most]), np.concatenate([places, last], axis=1)
-    return Measured(flat, [], number if plan.public_total else None, places)
+    return Measured(flat, [], number if plan.public_total else None, places, tuple(notes))
+
+
+def _cut(k: int, chosen: tuples.Candidates, kept: int) -> str:
+    """Return what the release says where not all kept tuples were extended. Post-processing of released counts."""
+    return (
+        f"k = {k}: of the {kept} tuples of k = {k - 1} that were kept, only the {chosen.extended} with the largest counts were "
+        f"extended, since no more than {chosen.limit} are counted on this machine; the others' combinations are missing. Fewer "
+        "columns, a smaller reporting_length or fabrication 'minimize' avoid that"
+    )
 
 
 def _level(
@@ -187,20 +250,14 @@ def _level(
         cursor.execute(f"DROP TABLE IF EXISTS {name}")
 
 
-def _open(context: Context, protected: ProtectedSource, plan: Plan, method: OpenMethod, codes: str, progress: Progress) -> Measured:
+def _open(
+    cursor: duckdb.DuckDBPyConnection, plan: Plan, method: OpenMethod, codes: str, progress: Progress, members: Universe | None
+) -> Measured:
     """Count the values that occur, and let the method choose which of them, and of the others, are released."""
     with progress.stage("count"):
-        universe = None
-        if method.universe:
-            universe = universes.resolve(context, protected, protected.column(plan.domain.names[0]), plan.options)
-            if universe.fingerprint != plan.parameters["universe"]:
-                raise ReleaseError(
-                    f"options = {dict(plan.options)!r}: the public domain was changed after it was charged for. Put it back as it "
-                    "was to finish the release, or buy another one: release := 'another name'"
-                )
-        values, counts = count_values(context.cursor, codes, VALUE)
+        values, counts = count_values(cursor, codes, VALUE)
     with progress.stage("noise"):
-        chosen, weights = method.select(values, counts, universe, plan.parameters)
+        chosen, weights = method.select(values, counts, members, plan.parameters)
     return Measured(weights, chosen, None)
 
 

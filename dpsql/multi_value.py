@@ -15,6 +15,7 @@ from typing import Any
 from dpsql import sqltypes
 from dpsql.domain import Attribute, Domain
 from dpsql.errors import ArgumentError
+from dpsql.names import fold
 from dpsql.relation import identifier, literal
 
 OPTION = "multi_value_columns"
@@ -30,27 +31,27 @@ def expanded(domain: Domain, options: Mapping[str, Any]) -> Domain:
         The option is not a struct of columns and delimiters, or a column is not a text column with declared categories.
     """
     given = delimiters(options)
-    known = {name.casefold() for name in domain.names}
+    known = {fold(name) for name in domain.names}
     missing = [name for name in given if name not in known]
     if missing:
         listed = list(domain.names)
         raise ArgumentError(OPTION, options.get(OPTION), f"{missing[0]!r} is not a column with a domain; there are {listed!r}")
     found: list[Attribute] = []
     for attribute in domain.attributes:
-        delimiter = given.get(attribute.name.casefold())
+        delimiter = given.get(fold(attribute.name))
         found += [attribute] if delimiter is None else _values(attribute, delimiter)
-    names = [attribute.name.casefold() for attribute in found]
+    names = [fold(attribute.name) for attribute in found]
     if len(set(names)) < len(names):
         raise ArgumentError(OPTION, options.get(OPTION), "another column has the name of a column and one of its values; rename it")
     return Domain(tuple(found))
 
 
 def delimiters(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the delimiter of each column, by its name in lower case."""
+    """Return the delimiter of each column, by its name as DuckDB compares it."""
     given = options.get(OPTION) or {}
     if not isinstance(given, Mapping) or not all(isinstance(d, str) and d for d in given.values()):
         raise ArgumentError(OPTION, given, "a struct of columns and delimiters is required, e.g. {'offences': ';'}")
-    return {str(name).casefold(): str(delimiter) for name, delimiter in given.items()}
+    return {fold(str(name)): str(delimiter) for name, delimiter in given.items()}
 
 
 def _values(attribute: Attribute, delimiter: str) -> list[Attribute]:
@@ -78,7 +79,7 @@ def origins(domain: Domain, options: Mapping[str, Any]) -> list[str]:
     for a in domain.attributes:
         end = _SEPARATOR + a.categories[0] if len(a.categories) == 1 else ""
         name = a.name.removesuffix(end) if end else a.name
-        found.append(name if name != a.name and name.casefold() in given else a.name)
+        found.append(name if name != a.name and fold(name) in given else a.name)
     return found
 
 
@@ -96,7 +97,7 @@ def split_sql(source_sql: str, domain: Domain, options: Mapping[str, Any]) -> st
     columns = []
     for i in places:
         value = literal(domain.attributes[i].categories[0])
-        parts = f"string_split({identifier(names[i])}::VARCHAR, {literal(given[names[i].casefold()])})"
+        parts = f"string_split({identifier(names[i])}::VARCHAR, {literal(given[fold(names[i])])})"
         columns.append(f"CASE WHEN list_contains({parts}, {value}) THEN {value} END AS {identifier(domain.names[i])}")
     return f"SELECT *, {', '.join(columns)} FROM (\n{source_sql}\n)"  # noqa: S608 -- quoted
 
@@ -109,7 +110,7 @@ def joined_sql(rows_sql: str, domain: Domain, options: Mapping[str, Any]) -> str
     columns = []
     for origin, group in groupby(zip(origins(domain, options), domain.names, strict=True), key=lambda pair: pair[0]):
         names = [name for _, name in group]
-        columns.append(_column(origin, names, given.get(origin.casefold(), "")))
+        columns.append(_column(origin, names, given.get(fold(origin), "")))
     return f"SELECT {', '.join(columns)} FROM ({rows_sql})"  # noqa: S608 -- quoted
 
 

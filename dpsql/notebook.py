@@ -21,10 +21,10 @@ from dpsql.page.markup import number, table, text
 from dpsql.relation import at_most
 
 _MOST_ROWS = 40
-_BUDGET = {"source", "epsilon_spent", "epsilon_left", "rho_limit", "releases", "chain_holds"}
+_BUDGET = {"source", "epsilon_spent", "epsilon_left", "share_used", "releases", "chain_holds"}
 _LEDGER = {"source", "entry", "action", "previous", "hash", "chain_holds"}
-_PLAN = {"operation", "tables", "cells", "noise_scale", "affordable", "epsilon_left_after", "left_out", "notes"}
-_RELEASES = {"release", "operation", "query", "parameters", "status", "charged_at"}
+_PLAN = {"operation", "measures", "tables", "cells", "noise_scale", "affordable", "epsilon_left_after", "left_out", "notes"}
+_RELEASES = {"release", "operation", "query", "filters", "status", "charged_at"}
 # Colours that can be read on a light and on a dark page; style sheets do not survive where notebooks are shown elsewhere.
 _SPENT, _LEFT, _BAD = "#3f74c4", "rgba(128,140,160,.28)", "#c6362c"
 _MUTED = "opacity:.7;font-size:90%"
@@ -83,9 +83,8 @@ def _card(body: str, more: bool) -> str:
     return f'<div class="dpsql" style="max-width:60em">{body}{rest}</div>'
 
 
-def gauge(spent: float, limit: float, label: str) -> str:
-    """Return a bar: how much of a limit is spent. Spent is rounded up by the caller."""
-    share = 0.0 if limit <= 0 else min(1.0, max(0.0, spent / limit))
+def gauge(share: float, label: str) -> str:
+    """Return a bar: how much of a limit is spent, from 0 to 1."""
     colour = _BAD if share > 0.9 else _SPENT
     return (
         f'<svg viewBox="0 0 400 16" width="400" height="16" role="img" aria-label="{text(label)}" style="max-width:100%">'
@@ -101,11 +100,15 @@ def _budget(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _one_budget(row: Mapping[str, Any]) -> str:
-    rho = row.get("rho_limit")
-    spent, limit = (row["rho_spent"], rho) if rho else (row["epsilon_spent"], row["epsilon"])
-    share = at_most(100 * spent / limit) if limit else 0.0
+    if row["epsilon"] is None or row["epsilon_spent"] is None:  # the books were edited beyond reading
+        why = text(row.get("books") or "the ledger was edited")
+        name = f"<strong>{text(row['source'])}</strong>"
+        return f'<div style="margin:.5em 0">{name} <strong style="color:{_BAD}">{why}</strong></div>'
+    used = float(row["share_used"])
+    share = at_most(100 * used)
     label = f"{number(share, 3)} % of the budget of {row['source']} is spent"
-    broken = "" if row["chain_holds"] else f' <strong style="color:{_BAD}">the ledger was edited</strong>'
+    condition = "the ledger was edited" if not row["chain_holds"] else row.get("books") or "intact"
+    broken = "" if condition == "intact" else f' <strong style="color:{_BAD}">{text(condition)}</strong>'
     unit = "one row" if row.get("privacy_unit") is None else f"all rows of one {row['privacy_unit']}"
     said = (
         f"epsilon {number(row['epsilon_spent'], 5)} of {number(row['epsilon'], 5)} spent; "
@@ -114,18 +117,26 @@ def _one_budget(row: Mapping[str, Any]) -> str:
     )
     return (
         f'<div style="margin:.5em 0"><div><strong>{text(row["source"])}</strong> {number(share, 3)} % spent{broken}</div>'
-        f'{gauge(float(spent), float(limit), label)}<div style="{_MUTED}">{text(said)}</div></div>'
+        f'{gauge(used, label)}<div style="{_MUTED}">{text(said)}</div></div>'
     )
+
+
+def _moment(value: Any) -> str:
+    return f"{value:%Y-%m-%d %H:%M:%S}" if hasattr(value, "strftime") else str(value or "")
+
+
+def _figure(value: Any, digits: int = 4) -> str:
+    return "" if value is None else number(float(value), digits)
 
 
 def _ledger(rows: Sequence[Mapping[str, Any]]) -> str:
     head = ["source", "entry", "written at (UTC)", "action", "release", "epsilon", "delta", "hash", "chain holds"]
     shown = [
         (
-            row["source"], row["entry"], f"{row['written_at']:%Y-%m-%d %H:%M:%S}", row["action"], row["release"] or "",
+            row["source"], row["entry"], _moment(row["written_at"]), row["action"] or "", row["release"] or "",
             "" if row["epsilon"] is None else number(at_most(float(row["epsilon"])), 5),
             "" if row["delta"] is None else number(float(row["delta"])),
-            f"{row['hash'][:12]}…", "yes" if row["chain_holds"] else "NO",
+            f"{(row['hash'] or '')[:12]}…", "yes" if row["chain_holds"] else "NO",
         )
         for row in rows
     ]  # fmt: skip
@@ -133,15 +144,15 @@ def _ledger(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _releases(rows: Sequence[Mapping[str, Any]]) -> str:
-    head = ["release", "operation", "source", "epsilon", "delta", "status", "charged at (UTC)"]
+    head = ["release", "operation", "source", "rows", "epsilon", "delta", "status", "charged at (UTC)"]
     shown = [
         (
-            row["release"], row["operation"], row["query"], number(float(row["epsilon"]), 5), number(float(row["delta"])),
-            row["status"], f"{row['charged_at']:%Y-%m-%d %H:%M:%S}",
+            row["release"], row["operation"], row["source"], row["filters"] or "all", _figure(row["epsilon"], 5),
+            _figure(row["delta"]), row["status"], _moment(row["charged_at"]),
         )
         for row in rows
     ]  # fmt: skip
-    return table(head, shown, label="releases", numeric=(3, 4))
+    return table(head, shown, label="releases", numeric=(4, 5))
 
 
 def _plan(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -158,7 +169,7 @@ def _one_plan(row: Mapping[str, Any]) -> str:
     lines = [
         ("cost", f"epsilon {number(row['epsilon'], 5)}, delta {number(row['delta'])}, rho {number(row['rho'], 4)}"),
         ("left after it", f"epsilon {number(row['epsilon_left_after'], 5)}"),
-        ("measures", f"{number(row['tables'])} tables, {number(row['cells'])} cells"),
+        ("measures", row["measures"]),
         ("noise", f"{row['mechanism']}, scale {number(row['noise_scale'])}"),
         ("mean error of a count", errors or "–"),
         ("columns", ", ".join(row["columns"] or [])),

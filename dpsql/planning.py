@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpsql import arguments, methods, multi_value, sqltypes, tuple_pricing, universes
+from dpsql import arguments, columns, methods, multi_value, sqltypes, tuple_pricing, unit_rows, universes
 from dpsql.accounting import CALIBRATIONS, MECHANISMS, Calibration, calibrate, charge_for, sensitivities
 from dpsql.accounting.rules import selection_delta
 from dpsql.domain import Domain, open_attribute
@@ -16,8 +16,9 @@ from dpsql.errors import ArgumentError, DomainError
 from dpsql.methods.base import Contract, DrawnMethod, MeasurementPlan, Method, OpenMethod, Price, TupleMethod
 from dpsql.methods.flat_tables import AllCliques, total_cells
 from dpsql.methods.tuple_index import tuple_index
+from dpsql.names import fold
 from dpsql.protected import ProtectedSource
-from dpsql.release import Plan
+from dpsql.release_plan import Plan
 from dpsql.session import Context
 
 NOISE_OPTIONS: dict[str, Any] = {"mechanism": "gaussian", "accountant": None}
@@ -58,10 +59,11 @@ def canonical_parameters(operation: str, given: Mapping[str, Any]) -> dict[str, 
     if operation == "aggregates":
         given = as_aggregates(given)
     if operation == "marginals":
-        found["k"] = arguments.integer(given, "k", 1, 3) or 1
+        found["k"] = arguments.integer(given, "k", 1, 3) or arguments.usual_k(found["columns"])
+    if operation in ("marginals", "contributions"):
         found["mechanism"] = arguments.choice(given, "mechanism", MECHANISMS)
         return found
-    method = methods.get(arguments.text({**given, "method": given.get("method") or methods.DEFAULT}, "method"))
+    method = methods.get(methods.DEFAULT if given.get("method") is None else arguments.text(given, "method"))
     options = {**(NOISE_OPTIONS if methods.measures_tables(method) else {}), **method.options}
     for key, value in arguments.options(given).items():
         if key not in options:
@@ -94,17 +96,6 @@ def method_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.get("options", {}).items() if name not in NOISE_OPTIONS}
 
 
-def spelled(protected: ProtectedSource, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with ``columns`` as the source spells and orders them, so that no spelling buys a second time."""
-    columns = arguments.names(given, "columns")
-    if columns is None:
-        return dict(given)
-    wanted = {name.casefold() for name in columns}
-    known = [c.name for c in protected.source.columns if c.name.casefold() in wanted]
-    unknown = [name for name in columns if name.casefold() not in {other.casefold() for other in known}]
-    return {**given, "columns": [*known, *unknown]}
-
-
 def release_name(given: Mapping[str, Any]) -> str:
     """Return the name of the release: the caller's, else the columns', else 'default'.
 
@@ -117,8 +108,8 @@ def release_name(given: Mapping[str, Any]) -> str:
     """
     if given.get("release") is not None:
         return arguments.text(given, "release")
-    columns = arguments.names(given, "columns")
-    return "default" if columns is None else " ".join(sorted(name.casefold() for name in columns))
+    named = arguments.names(given, "columns")
+    return "default" if named is None else " ".join(sorted(fold(name) for name in named))
 
 
 def request(context: Context, protected: ProtectedSource, operation: str, given: Mapping[str, Any]) -> Request:
@@ -126,7 +117,7 @@ def request(context: Context, protected: ProtectedSource, operation: str, given:
 
     Parameters
     ----------
-    operation : {'marginals', 'aggregates', 'synthesize', 'histogram', 'discover'}
+    operation : {'marginals', 'contributions', 'aggregates', 'synthesize', 'histogram', 'discover'}
     given : mapping
         The caller's arguments.
 
@@ -136,12 +127,16 @@ def request(context: Context, protected: ProtectedSource, operation: str, given:
         Something is missing or out of range. Nothing has been charged.
     """
     parameters = canonical_parameters(operation, given)
+    if operation == "contributions":
+        plan, calibration, notes = _units_plan(protected, parameters)
+        return Request(operation, release_name(given), parameters, plan, calibration, (), notes)
     method = None if operation == "marginals" else methods.get(parameters["method"])
     if methods.is_open(method):
         plan, calibration, notes = _open_plan(context, protected, method, parameters)
         return Request(operation, release_name(given), parameters, plan, calibration, (), notes)
-    declared, left_out = protected.attributes()
-    domain = select(declared, parameters["columns"])
+    domain, left_out = columns.chosen(protected, given, parameters["columns"])
+    if operation == "marginals":
+        columns.check_k(given, parameters["k"], domain, left_out)
     if methods.counts_tuples(method):
         domain = multi_value.expanded(domain, method_options(parameters))
     measured = _measurement(method, domain, parameters)
@@ -156,9 +151,9 @@ def request(context: Context, protected: ProtectedSource, operation: str, given:
         plan, calibration, notes = _tuple_plan(protected, method, domain, measured, parameters)
     else:
         plan, calibration, notes = _noisy_plan(protected, domain, measured, parameters)
-    if parameters["columns"] is None and declared.attributes and left_out and not protected.declared():
+    if parameters["columns"] is None and left_out and not protected.declared():
         raise DomainError(
-            f"no column was declared; by their types alone {list(declared.names)!r} would be released and the rest left out. "
+            f"no column was declared; by their types alone {list(domain.names)!r} would be released and the rest left out. "
             "CALL dp_declare(source, 'column', ...) first, or say columns := [...] if that is meant"
         )
     outside = tuple(c.name for c in left_out) if parameters["columns"] is None else ()
@@ -198,7 +193,41 @@ def _noisy_plan(
         options=method_options(parameters),
         coarse=coarse,
     )
-    return plan, calibration, measured.notes
+    return plan, calibration, (*measured.notes, *calibration.notes)
+
+
+def _units_plan(protected: ProtectedSource, parameters: Mapping[str, Any]) -> Planned:
+    """Plan the histogram of rows per unit: one table in which every unit counts once, whatever max_contributions is."""
+    held, mechanism = protected.protection, parameters["mechanism"]
+    if held.privacy_unit is None:
+        raise ArgumentError(
+            "source",
+            protected.key,
+            "has no privacy_unit: every row is a unit of its own. CALL dp_protect(..., privacy_unit := 'column', "
+            "max_contributions := ...) declares one before anything is bought",
+        )
+    calibration = calibrate(
+        mechanism=mechanism,
+        tables=1,
+        epsilon=parameters["epsilon"],
+        delta=release_delta(protected, parameters["delta"], mechanism),
+        neighbors=held.neighbors,
+        max_contributions=1,
+        accountant=held.budget.accountant,
+        calibration=None,
+        weights=None,
+    )
+    plan = Plan(
+        domain=unit_rows.domain(),
+        cliques=((0,),),
+        scales=calibration.scales,
+        mechanism=mechanism,
+        public_total=False,
+        method=None,
+        options={},
+        units=True,
+    )
+    return plan, calibration, (f"counts units ({held.privacy_unit}), each once: the noise does not depend on max_contributions",)
 
 
 def _tuple_plan(
@@ -255,14 +284,15 @@ def _drawn_plan(
 
 def _open_plan(context: Context, protected: ProtectedSource, method: OpenMethod, parameters: Mapping[str, Any]) -> Planned:
     """Plan the release of a column whose values no declared domain lists."""
-    columns = parameters["columns"] or []
-    if len(columns) != 1:
+    named = parameters["columns"] or []
+    if len(named) != 1:
         raise ArgumentError("columns", parameters["columns"], f"{method.name} releases one column: columns := ['name']")
-    column = protected.column(columns[0])
+    columns.check_known("columns", named, [c.name for c in protected.source.columns])
+    column = protected.column(named[0])
     if sqltypes.parse(column.sql_type).family == "other":
         raise ArgumentError(
             "columns",
-            columns,
+            named,
             f"{method.name} takes texts, numbers and dates; {column.name!r} is {column.sql_type}: cast it to VARCHAR in a view",
         )
     options = method_options(parameters)
@@ -333,25 +363,10 @@ def _selection_delta(protected: ProtectedSource, given: float | None) -> Fractio
     raise ArgumentError("delta", None, "under the 'basic' accountant name what a selection may spend, e.g. delta := 1e-10")
 
 
-def select(declared: Domain, columns: list[str] | None) -> Domain:
-    """Return the domain of the wanted columns (all declared ones by default), which are spelled as the source does."""
-    if columns is None:
-        if not declared.attributes:
-            raise DomainError(
-                "no column of the source has a declared domain; CALL dp_declare(source, 'column', categories := [...]) "
-                "or lower, upper, bins declares one"
-            )
-        return declared
-    return declared.select(columns)
-
-
 def _measurement(method: Method | None, domain: Domain, parameters: Mapping[str, Any]) -> MeasurementPlan:
     if method is not None:
         return method.plan(domain, method_options(parameters))
-    k, m = parameters["k"], len(domain.attributes)
-    if k > m:
-        raise ArgumentError("k", k, f"there are only {m} columns with a domain: {list(domain.names)!r}")
-    return MeasurementPlan(AllCliques(m, [k]))
+    return MeasurementPlan(AllCliques(len(domain.attributes), [parameters["k"]]))
 
 
 def release_delta(protected: ProtectedSource, given: float | None, mechanism: str) -> float:

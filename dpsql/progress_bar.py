@@ -7,10 +7,11 @@ is drawn twice a second, and leaves nothing behind.
 from __future__ import annotations
 
 import contextvars
-import importlib.util
+import html
 import os
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -106,7 +107,7 @@ def switch(value: object) -> bool | None:
     >>> switch("off"), switch(True), switch("")
     (False, True, None)
     """
-    text = "" if value is None else str(value).strip().casefold()
+    text = "" if value is None else str(value).strip().lower()
     return text not in _NO if text else None
 
 
@@ -119,21 +120,78 @@ def shown(asked: bool | None) -> bool:
 
 
 def in_notebook() -> bool:
-    """Return whether a Jupyter kernel runs this process; IPython is not imported for that."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return hasattr(shell, "kernel")
+    """Return whether a Jupyter kernel runs this process."""
+    return hasattr(_shell(), "kernel")
+
+
+def _shell() -> Any:
+    """Return what runs the cells, or None; IPython is not imported for that."""
+    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
 
 
 class _Text(tqdm):  # type: ignore[type-arg]
     monitor_interval = 0  # no thread of tqdm's, which would outlive the call
 
 
-def _new_bar(text: str) -> Any:
-    """Return tqdm's bar for a notebook where its widgets are installed, else the one of text."""
-    cls: Any = _Text
-    if in_notebook() and importlib.util.find_spec("ipywidgets") is not None:
-        from tqdm.notebook import tqdm as cls  # noqa: PLC0415 -- imports IPython
-    return cls(total=100, desc=text, leave=False, ncols=_width(), nrows=20, bar_format="{desc}", file=sys.stderr)
+class _Line:
+    """A line of a terminal, on standard error."""
+
+    def __init__(self, text: str) -> None:
+        self._bar = _Text(total=100, desc=text, leave=False, ncols=_width(), nrows=20, bar_format="{desc}", file=sys.stderr)
+
+    def show(self, text: str, share: float | None, rest: str) -> None:
+        """Write what there is to know over what stood there."""
+        shape = "{desc}" if share is None else "{desc}: {percentage:3.0f}% |{bar}|"
+        self._bar.ncols, self._bar.bar_format = _width(), f"{shape} {rest}".rstrip()
+        self._bar.n = int(100 * (share or 0.0))
+        self._bar.set_description_str(text, refresh=False)
+        self._bar.refresh()
+
+    def clear(self) -> None:
+        """Empty the line until the next text."""
+        self._bar.clear()
+
+    def close(self) -> None:
+        """Empty the line for good."""
+        self._bar.close()
+
+
+class _Display:
+    """A display under a cell of a notebook, which is empty in the end: what is saved or exported then holds no bar.
+
+    Lines on standard error and widgets stay in a saved notebook.
+    """
+
+    def __init__(self, publisher: Any) -> None:
+        self._publisher = publisher
+        self._transient = {"display_id": f"dpsql-{uuid.uuid4().hex}"}
+        self._there = False
+
+    def show(self, text: str, share: float | None, rest: str) -> None:
+        """Show what there is to know in place of what was shown."""
+        bar, known = "", rest
+        if share is not None:
+            bar = f'<progress value="{100 * share:.0f}" max="100" style="vertical-align:middle"></progress> '
+            known = f"{100 * share:.0f}% {rest}"
+        self._publish(f"{text}: {known}", f'<div style="font:12px monospace">{html.escape(text)} {bar}{known}</div>')
+
+    def clear(self) -> None:
+        """Empty the display."""
+        if self._there:
+            self._publish("", "")
+
+    close = clear
+
+    def _publish(self, plain: str, rich: str) -> None:
+        self._publisher.publish(
+            data={"text/plain": plain, "text/html": rich}, metadata={}, transient=self._transient, update=self._there
+        )
+        self._there = True
+
+
+def _new_bar(text: str) -> _Line | _Display:
+    """Return where to show a call."""
+    return _Display(_shell().display_pub) if in_notebook() else _Line(text)
 
 
 def _width() -> int:
@@ -154,7 +212,7 @@ class Bar:
         self._state = state
         self._ended = threading.Event()
         self._furthest = 0.0
-        self._bar: Any = None
+        self._bar: _Line | _Display | None = None
         context = contextvars.copy_context()  # a kernel finds the cell to write to in there
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="dpsql-progress", daemon=True)
 
@@ -191,18 +249,14 @@ class Bar:
     def _draw(self) -> None:
         state = self._state()
         left = remaining(state)
-        name = ", ".join([state.label, *state.running[-1:]])
+        text, share, rest = ", ".join([state.label, *state.running[-1:]]), None, ""
         if left is None:
-            known = f" {100 * state.done:.0f}%" if state.done is not None else ""
-            text, shape = f"{name}{known}, {state.elapsed:.0f} s", "{desc}"
+            text += f" {100 * state.done:.0f}%" if state.done is not None else ""
+            text += f", {state.elapsed:.0f} s"
         else:
             self._furthest = max(self._furthest, state.elapsed / (state.elapsed + left + 1e-9))
-            text, shape = name, f"{{desc}}: {{percentage:3.0f}}% |{{bar}}| {phrase(left)}"
+            share, rest = min(0.99, self._furthest), phrase(left)
         more = len(self._waiting) - 1
-        shape += f" (and {more} more)" if more else ""
         if self._bar is None:
             self._bar = _new_bar(text)
-        self._bar.ncols, self._bar.bar_format = _width(), shape
-        self._bar.n = min(99, int(100 * self._furthest))
-        self._bar.set_description_str(text, refresh=False)
-        self._bar.refresh()
+        self._bar.show(text, share, f"{rest} (and {more} more)".lstrip() if more else rest)

@@ -5,15 +5,25 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+import sqlglot
+from sqlglot import exp
+
 from dpsql.books import Books
 from dpsql.declare import self_declared
 from dpsql.domain import Attribute, Domain
-from dpsql.errors import ArgumentError, DomainError, NotProtected
-from dpsql.ledger import Ledger, Protection
+from dpsql.entries import Protection
+from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected
+from dpsql.ledger import Ledger
+from dpsql.names import fold
 from dpsql.relation import identifier
 from dpsql.session import Context
-from dpsql.source import OutputColumn, Source, TableId, analyse
-from dpsql.source_model import fold
+from dpsql.source import UNIT, OutputColumn, Source, TableId, analyse
+
+_PLAIN = (
+    exp.Select, exp.From, exp.Subquery, exp.Table, exp.TableAlias, exp.Alias, exp.Column, exp.Identifier,
+    exp.ReadParquet, exp.Literal, exp.EQ, exp.Boolean, exp.PropertyEQ, exp.Kwarg,
+)  # fmt: skip
+"""What the SQL of a plain source is made of; the second line is how a file is read."""
 
 
 def home(context: Context, table: TableId) -> str:
@@ -67,6 +77,23 @@ class ProtectedSource:
         """What identifies the measured relation: the table's name, or the normalised text of a view, file or query."""
         return self.key if self.source.bare else self.source.canonical
 
+    @property
+    def plain(self) -> bool:
+        """Whether the source is no more than the table or some of its columns: nothing in it is computed, filtered or joined.
+
+        The SQL that would run is looked at, not what it gives: an expression that nobody asked for may be computed all the same.
+        """
+        source = self.source
+        if source.bare:
+            return True
+        if source.filtered or source.public_tables or any(column.origin is None for column in source.columns):
+            return False
+        parsed = sqlglot.parse_one(source.sql, read="duckdb")
+        for alias in parsed.find_all(exp.Alias):
+            if alias.alias == UNIT:  # our own expression, total: the privacy unit in bytes
+                alias.set("this", exp.column(UNIT))
+        return all(isinstance(node, _PLAIN) for node in parsed.walk())
+
     def column(self, name: str) -> OutputColumn:
         """Return the column of the source that has this name, compared as DuckDB does.
 
@@ -75,8 +102,8 @@ class ProtectedSource:
         ArgumentError
             There is none.
         """
-        columns = {c.name.casefold(): c for c in self.source.columns}
-        found = columns.get(name.casefold())
+        columns = {fold(c.name): c for c in self.source.columns}
+        found = columns.get(fold(name))
         if found is None:
             raise ArgumentError("column", name, f"not a column of the source; it has {[c.name for c in columns.values()]!r}")
         return found
@@ -134,23 +161,30 @@ def resolve(context: Context, text: str) -> ProtectedSource:
     NotProtected
         It reaches no table with a budget.
     """
+    consulted: dict[TableId, Ledger] = {}
 
     def protection(table: TableId) -> Protection | None:
-        return ledger_of(context, table).protection()
+        consulted[table] = ledger_of(context, table)
+        return consulted[table].protection()
 
     def unit(table: TableId) -> str | None:
         found = protection(table)
         return found.privacy_unit if found else None
 
-    source = analyse(
-        context.cursor,
-        text,
-        database=context.database,
-        schema=context.schema,
-        protected=lambda table: protection(table) is not None,
-        public_keys=lambda table: (),
-        unit_column=unit,
-    )
+    try:
+        source = analyse(
+            context.cursor,
+            text,
+            database=context.database,
+            schema=context.schema,
+            protected=lambda table: protection(table) is not None,
+            public_keys=lambda table: (),
+            unit_column=unit,
+        )
+    except DpsqlError:
+        for ledger in consulted.values():  # an edited book may name a unit that is not there
+            ledger.check_chain()
+        raise
     ledger = ledger_of(context, source.table)
     found = ledger.protection()
     if found is None:  # pragma: no cover -- analyse has just seen it

@@ -6,6 +6,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError
+from dpsql.names import fold
 from dpsql.protected import ledger_of
 from dpsql.relation import identifier
 from dpsql.session import Context
@@ -41,10 +42,10 @@ def column_values(context: Context, argument: str, taken: object, most: int) -> 
     if not table or not column:
         raise ArgumentError(argument, taken, "must be 'table.column' of a public table")
     found = _public(context, argument, taken, identifier(*table))
-    spelled = {c.name.casefold(): c.name for c in relation_columns(context.cursor, found)}
-    if column.casefold() not in spelled:
+    spelled = {fold(c.name): c.name for c in relation_columns(context.cursor, found)}
+    if fold(column) not in spelled:
         raise ArgumentError(argument, taken, f"not a column of that table; it has {list(spelled.values())!r}")
-    return _values(context, found, spelled[column.casefold()], most)
+    return _values(context, found, spelled[fold(column)], most)
 
 
 def table_values(context: Context, argument: str, taken: str, most: int) -> list[str]:
@@ -73,7 +74,7 @@ def _public(context: Context, argument: str, taken: object, name: str) -> TableI
 
 def _values(context: Context, table: TableId, column: str, most: int) -> list[str]:
     name = identifier(column)
-    rows = context.cursor.execute(
-        f"SELECT DISTINCT {name}::VARCHAR FROM {table.sql} WHERE {name} IS NOT NULL ORDER BY 1 LIMIT {most + 1}"  # noqa: S608
+    rows = context.cursor.execute(  # byte by byte: a collation would leave out values that it calls equal
+        f"SELECT DISTINCT encode({name}::VARCHAR) FROM {table.sql} WHERE {name} IS NOT NULL ORDER BY 1 ASC LIMIT {most + 1}"  # noqa: S608
     ).fetchall()
-    return [value for (value,) in rows]
+    return [bytes(value).decode() for (value,) in rows]

@@ -17,13 +17,12 @@ import contextlib
 import hashlib
 import itertools
 import json
-import math
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,160 +31,23 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from dpsql import sqltypes
-from dpsql.domain import Domain
-from dpsql.errors import ReleaseError, first_line
+from dpsql import methods
+from dpsql.bounds import MAX_JSON, load
+from dpsql.errors import DpsqlError, ReleaseError, first_line
 from dpsql.methods import coarse
 from dpsql.methods.base import Clique, CoarseTables, IntArray, Statistics
-from dpsql.methods.flat_tables import AllCliques, FlatScales, FlatTables, FloatArray, by_order, cell_counts
+from dpsql.methods.flat_tables import FlatScales, FlatTables
 from dpsql.relation import literal, parquet
+from dpsql.release_plan import MAX_CELLS, Plan, check_manifest, planned
+from dpsql.session import Context
 
 FORMAT = 1
 SUFFIX = ".release.parquet"
-MAX_TABLES = 100_000_000
+_HASH = re.compile(r"[0-9a-f]{64}")
 _HASHED = 1 << 22
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a release measures: decided before a row is read, stored with the charge, never changed afterwards.
-
-    Parameters
-    ----------
-    domain : Domain
-        The public domain of the measured columns, in column order.
-    cliques : sequence of cliques
-        Positions of attributes, ascending.
-    scales : tuple of Fraction
-        Noise scale of each table, then of each coarse table: sigma of the discrete Gaussian, or b of the discrete Laplace.
-    mechanism : str
-        'gaussian' or 'laplace' noise on the tables, or what a method that draws its release itself calls its mechanism.
-    public_total : bool
-        Whether the number of rows is public (replace_one over a whole table).
-    method : str or None
-        Method that will be fitted, None for plain tables.
-    options : mapping
-        Options of the method, with defaults filled in.
-    blocks : tuple of int or None
-        Lengths of what a method draws itself; None where noisy tables are released.
-    parameters : mapping
-        What is drawn with, as priced.
-    open : bool
-        Whether the released values are part of the release, because no domain lists them. The domain then has one column
-        without categories.
-    sparse : bool
-        Whether only some cells of the tables are released: which ones was decided by what was released before them.
-    coarse : tuple of cliques
-        Pairs among `cliques` whose coarse tables are released after the tables, see `dpsql.methods.coarse`.
-    """
-
-    domain: Domain
-    cliques: Sequence[Clique]
-    scales: tuple[Fraction, ...]
-    mechanism: str
-    public_total: bool
-    method: str | None
-    options: Mapping[str, Any]
-    blocks: tuple[int, ...] | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    open: bool = False
-    sparse: bool = False
-    coarse: tuple[Clique, ...] = ()
-
-    @property
-    def listed(self) -> bool:
-        """Whether a release lists what it holds, since that is not known beforehand."""
-        return self.open or self.sparse
-
-    @cached_property
-    def lengths(self) -> IntArray:
-        """Length of each table, then each coarse table, or of each block; none is known beforehand where a release lists them."""
-        if self.listed:
-            return np.zeros(0, np.int64)
-        if self.blocks is not None:
-            return np.asarray(self.blocks, np.int64)
-        groups = np.asarray([math.prod(coarse.shape(self.domain, pair)) for pair in self.coarse], np.int64)
-        return np.concatenate([self.table_lengths, groups])
-
-    @cached_property
-    def orders(self) -> list[tuple[IntArray, IntArray]]:
-        """The cliques of each length: places among all, and an array of them."""
-        return by_order(self.cliques)
-
-    @cached_property
-    def table_lengths(self) -> IntArray:
-        """Length of each noisy table of the first round."""
-        return cell_counts(self.domain.sizes, self.cliques)
-
-    @property
-    def cells(self) -> int:
-        """Number of released integers over all tables or blocks; of sparse tables the most that there can be."""
-        return sum(self.domain.cells(clique) for clique in self.cliques) if self.sparse else int(self.lengths.sum())
-
-    @cached_property
-    def scale_runs(self) -> list[tuple[Fraction, int]]:
-        """Equal scales that follow each other, written once, with their number."""
-        return [(scale, len(list(run))) for scale, run in itertools.groupby(self.scales)]
-
-    @property
-    def scale_numbers(self) -> FloatArray:
-        """The scales as floats."""
-        return np.repeat([float(scale) for scale, _ in self.scale_runs], [count for _, count in self.scale_runs])
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain lists and dicts; runs of equal scales and full sets of tables are written short."""
-        runs = [[str(scale), count] for scale, count in self.scale_runs]
-        drawn = {} if self.blocks is None and not self.open else {
-            "blocks": None if self.blocks is None else list(self.blocks), "parameters": dict(self.parameters), "open": self.open,
-        }  # fmt: skip
-        return {
-            **drawn,
-            **({"sparse": True, "parameters": dict(self.parameters)} if self.sparse else {}),
-            **({"coarse": [list(pair) for pair in self.coarse]} if self.coarse else {}),
-            "domain": self.domain.to_json(),
-            "tables": _short(self.cliques, len(self.domain.attributes)),
-            "scales": runs,
-            "mechanism": self.mechanism,
-            "public_total": self.public_total,
-            "method": self.method,
-            "options": dict(self.options),
-        }
-
-    @classmethod
-    def from_json(cls, item: Mapping[str, Any]) -> Plan:
-        """Read what ``to_json`` wrote."""
-        domain = Domain.from_json(item["domain"])
-        return cls(
-            domain=domain,
-            cliques=_long(item["tables"], len(domain.attributes)),
-            scales=tuple(itertools.chain.from_iterable(itertools.repeat(Fraction(text), count) for text, count in item["scales"])),
-            mechanism=item["mechanism"],
-            public_total=item["public_total"],
-            method=item["method"],
-            options=item["options"],
-            blocks=None if item.get("blocks") is None else tuple(item["blocks"]),
-            parameters=item.get("parameters", {}),
-            open=item.get("open", False),
-            sparse=item.get("sparse", False),
-            coarse=tuple(tuple(pair) for pair in item.get("coarse", ())),
-        )
-
-
-def _short(cliques: Sequence[Clique], attributes: int) -> dict[str, Any]:
-    given = isinstance(cliques, AllCliques) and cliques.attributes == attributes
-    orders = sorted(set(cliques.orders if isinstance(cliques, AllCliques) and given else map(len, cliques)))
-    if AllCliques(attributes, orders) == cliques:
-        return {"all_of_order": orders}
-    return {"cliques": [list(clique) for clique in cliques]}
-
-
-def _long(item: Mapping[str, Any], attributes: int) -> Sequence[Clique]:
-    if "all_of_order" in item:
-        found = AllCliques(attributes, item["all_of_order"])
-        if len(found) > MAX_TABLES:
-            raise ValueError("more tables than were ever measured")
-        return found
-    return tuple(tuple(clique) for clique in item["cliques"])
+_SPARE = 4 << 20  # bytes that the ledger, its checkpoint and a probe may take
+_LARGEST = 1 << 61  # what noise and counts can never reach
+_LISTED = 1 << 20  # integers of a release that lists what it holds
 
 
 def slug(text: str) -> str:
@@ -231,18 +93,57 @@ class Release:
         """What was measured."""
         return Plan.from_json(self.manifest["plan"])
 
+    def check(self) -> None:
+        """Refuse a file from elsewhere whose plan its own method would not take.
+
+        Raises
+        ------
+        DpsqlError, ValueError, TypeError, KeyError, ...
+            Options or shapes are not those of the method.
+        """
+        plan, method = self.plan, methods.of(self.plan.method)
+        if method is None:
+            return
+        options = {name: value for name, value in plan.options.items() if name in method.options}
+        if options.keys() != plan.options.keys():
+            raise ReleaseError(f"{self.path}: options that {method.name} does not have")
+        if not methods.is_open(method):
+            measured = method.plan(plan.domain, options)
+            if list(map(tuple, measured.cliques)) != list(map(tuple, plan.cliques)):
+                raise ReleaseError(f"{self.path}: tables that {method.name} does not measure")
+        if methods.is_drawn(method) and tuple(method.lengths(plan.domain, options)) != plan.blocks:
+            raise ReleaseError(f"{self.path}: numbers that {method.name} does not release")
+        if (methods.is_open(method), methods.counts_tuples(method)) != (plan.open, plan.sparse):
+            raise ReleaseError(f"{self.path}: not a release of {method.name}")
+
     def statistics(self, cursor: duckdb.DuckDBPyConnection) -> Statistics:
         """Read the released integers back, shaped by the plan."""
         plan = self.plan
+        self._check_size(cursor)
         wanted = "n, value" if plan.open else "n, tbl, cell" if plan.sparse else "n"
-        found = cursor.execute(f"SELECT {wanted} FROM {parquet(self.path)} ORDER BY tbl, cell").fetchnumpy()  # noqa: S608
+        found = cursor.execute(f"SELECT {wanted} FROM {parquet(self.path)} ORDER BY tbl ASC, cell ASC").fetchnumpy()  # noqa: S608
         flat = np.asarray(found["n"], dtype=np.int64)
         values = tuple(str(text) for text in found["value"]) if plan.open else ()
         places = np.stack([np.asarray(found[name], dtype=np.int64) for name in ("tbl", "cell")]) if plan.sparse else None
-        wrong = (not plan.listed and flat.size != plan.cells) or fingerprint(flat, values, places) != self.manifest["sha256"]
-        if wrong:
-            raise ReleaseError(f"release {self.identifier!r}: {self.path} is damaged or was edited; restore it from a backup")
+        holes = any(np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any() for column in found.values())
+        if holes or np.any(np.abs(flat) > _LARGEST) or fingerprint(flat, values, places) != self.manifest["sha256"]:
+            raise self._damaged()
         return as_statistics(plan, flat, self.manifest["total"], values, places)
+
+
+    def _check_size(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Refuse, before it is read, a file that does not hold as many integers as its plan says, or integers out of range."""
+        size = f"SELECT num_rows FROM parquet_file_metadata({literal(str(self.path))})"  # noqa: S608
+        types = f"SELECT column_name, column_type FROM (DESCRIBE FROM {parquet(self.path)})"  # noqa: S608
+        rows = int(cursor.execute(size).fetchall()[0][0])
+        found = dict(cursor.execute(types).fetchall())
+        wanted = {"tbl": "INTEGER", "cell": "BIGINT", "n": "BIGINT", **({"value": "VARCHAR"} if self.plan.open else {})}
+        whole = rows <= self.plan.cells + 100 if self.plan.sparse else self.plan.open or rows == self.plan.cells
+        if not whole or rows > MAX_CELLS or found != wanted:
+            raise self._damaged()
+
+    def _damaged(self) -> ReleaseError:
+        return ReleaseError(f"release {self.identifier!r}: {self.path} is damaged or was edited; restore it from a backup")
 
 
 def fingerprint(flat: IntArray, values: Sequence[str] = (), places: IntArray | None = None) -> str:
@@ -294,19 +195,25 @@ def _coarse(plan: Plan, tables: Mapping[Clique, IntArray], flat: IntArray) -> Co
 
 def valid_identifier(identifier: str) -> bool:
     """Return whether a text can be the identifier of a release (and so a file name)."""
-    return re.fullmatch(r"[A-Za-z0-9_-]+", identifier) is not None
+    return re.fullmatch(r"[A-Za-z0-9_-]{1,160}", identifier) is not None
 
 
 def path_of(store: Path, identifier: str, charge_hash: str) -> Path:
     """Return where the store keeps the release that a charge (the hash of its ledger entry) has paid for."""
-    if not valid_identifier(identifier) or not re.fullmatch(r"[0-9a-f]{64}", charge_hash):
+    if not valid_identifier(identifier) or not _HASH.fullmatch(charge_hash):
         raise ReleaseError(f"release = {identifier!r}: not an identifier of a release; FROM dp_releases() lists them")
     return store / f"{identifier}.{charge_hash[:16]}{SUFFIX}"
 
 
+def imports_of(store: Path) -> Path:
+    """Return the folder of what was imported: apart, so that it never stands in the place of what was bought."""
+    return store / "imported"
+
+
 def stored_files(store: Path) -> list[tuple[str, Path]]:
-    """Return identifier and path of every release in a store."""
-    return sorted((path.name.split(".", 1)[0], path) for path in store.glob("*" + SUFFIX))
+    """Return identifier and path of every release in a store, bought or imported."""
+    found = [*store.glob("*" + SUFFIX), *imports_of(store).glob("*" + SUFFIX)]
+    return sorted((path.name.split(".", 1)[0], path) for path in found)
 
 
 def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
@@ -324,6 +231,28 @@ def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
     finally:
         with contextlib.suppress(OSError):
             probe.unlink(missing_ok=True)
+
+
+def check_space(context: Context, database: str, store: Path, plan: Plan) -> None:
+    """Refuse, before anything is charged or read, where the release or the ledger's entries cannot be written.
+
+    What is needed is computed from the plan alone, and generously; where a release lists what it holds, that is not known.
+
+    Raises
+    ------
+    ReleaseError
+        A disk has too little space.
+    """
+    cells = min(plan.cells, _LISTED) if plan.sparse else _LISTED if plan.open else plan.cells
+    needed = _SPARE + 20 * cells + 2 * len(json.dumps(plan.to_json()))
+    path = context.database_path(database)
+    for folder, least in ((store, needed), (None if path is None else path.parent, _SPARE)):
+        free = None if folder is None else shutil.disk_usage(folder).free
+        if free is not None and free < least:
+            raise ReleaseError(
+                f"no space left on the disk of {folder}: {free / 1e6:,.1f} MB are free, {least / 1e6:,.1f} MB may be needed; no "
+                "row was read and nothing more was charged. Free some, or keep releases elsewhere: dpsql.load(con, store='folder')"
+            )
 
 
 def write(
@@ -363,7 +292,8 @@ def write(
         partial.unlink(missing_ok=True)
         raise
     finally:
-        cursor.unregister(name)
+        with contextlib.suppress(duckdb.Error):  # as after an interruption: the cursor is closed soon
+            cursor.unregister(name)
     return contents
 
 
@@ -390,8 +320,15 @@ def remove_leftovers(path: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def read(cursor: duckdb.DuckDBPyConnection, path: Path, contents: str | None = None) -> Release:
-    """Open a stored or exported release; ``contents`` is the SHA-256 that the ledger has of its counts, where it has one.
+def read(
+    cursor: duckdb.DuckDBPyConnection, path: Path, contents: str | None = None, plan: Mapping[str, Any] | None = None
+) -> Release:
+    """Open a stored or exported release.
+
+    Parameters
+    ----------
+    contents, plan
+        What the ledger knows of a release that was bought here: the SHA-256 of its counts, and what was measured.
 
     Raises
     ------
@@ -403,42 +340,43 @@ def read(cursor: duckdb.DuckDBPyConnection, path: Path, contents: str | None = N
             f"{path} is not there: the release store was moved or cleaned; restore it from a backup, or "
             "name the store that it is in: dpsql.load(con, store='folder')"
         )
-    try:
-        rows = cursor.execute(
-            f"SELECT decode(value) FROM parquet_kv_metadata({literal(str(path))}) WHERE decode(key) = 'dpsql'"  # noqa: S608
-        ).fetchall()
-    except duckdb.PermissionException as error:
-        raise ReleaseError(f"{path} may not be read by this session: {first_line(error)}") from None
-    except duckdb.Error:
-        rows = []
-    manifest = json.loads(rows[0][0]) if rows else {}
-    if manifest.get("format") != FORMAT:
+    found = Release(path, _manifest(cursor, path))
+    if found.manifest.get("format") != FORMAT:
         raise ReleaseError(
-            f"{path} is not a dpsql release of format {FORMAT} (found: {manifest.get('format')!r}); "
+            f"{path} is not a dpsql release of format {FORMAT} (found: {str(found.manifest.get('format'))[:40]!r}); "
             "dp_export writes such files, a newer dpsql may read newer formats"
         )
-    if contents is not None and manifest.get("sha256") != contents:
+    if contents is not None and found.manifest.get("sha256") != contents:
         raise ReleaseError(f"{path} is not the release that the ledger knows: it was edited or replaced; restore it from a backup")
-    found = Release(path, manifest)
     check_plan(found)
+    if plan is not None and found.manifest["plan"] != plan and found.plan.to_json() != planned(plan, found.identifier).to_json():
+        raise ReleaseError(f"{path} is not the release that the ledger knows: its plan was edited; restore it from a backup")
     return found
 
 
-def check_plan(found: Release) -> None:
-    """Refuse a release whose plan is not one: an exported file comes from elsewhere, and its types become SQL text."""
+def _manifest(cursor: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
+    """Return the manifest of a file; empty where it has none that can be read."""
+    metadata = f"parquet_kv_metadata({literal(str(path))})"
+    query = f"SELECT decode(value) FROM {metadata} WHERE decode(key) = 'dpsql' AND octet_length(value) <= ?"  # noqa: S608
     try:
-        plan = found.plan
-        good = valid_identifier(found.identifier) and all(
-            sqltypes.parse(a.sql_type).family != "other" and a.kind in ("categorical", "numeric", "temporal")
-            for a in plan.domain.attributes
-        )
-        listed = () if "all_of_order" in found.manifest["plan"]["tables"] else plan.cliques
-        good = good and all(0 <= i < len(plan.domain.attributes) for clique in listed for i in clique)
-        measured = set(plan.cliques) if plan.coarse else set()
-        good = good and all(len(pair) == 2 and pair in measured for pair in plan.coarse)
-        good = good and isinstance(found.manifest["charge"]["hash"], str)
-        good = good and not (plan.sparse and (plan.open or plan.blocks is not None))
-    except (KeyError, TypeError, ValueError, AttributeError):
-        good = False
-    if not good:
-        raise ReleaseError(f"{found.path} is damaged or was edited: its plan cannot be read; restore it from a backup")
+        rows = cursor.execute(query, [MAX_JSON]).fetchall()
+        manifest = load(rows[0][0]) if rows else {}
+    except duckdb.InterruptException:
+        raise
+    except duckdb.PermissionException as error:
+        raise ReleaseError(f"{path} may not be read by this session: {first_line(error)}") from None
+    except (duckdb.Error, ValueError):
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def check_plan(found: Release) -> None:
+    """Refuse a release whose manifest is not one: an exported file comes from elsewhere, and its types become SQL text."""
+    item = found.manifest
+    try:
+        check_manifest(item)
+        if not valid_identifier(found.identifier) or not _HASH.fullmatch(item["charge"]["hash"]):
+            raise ValueError("names that are none")
+        found.plan  # noqa: B018 -- parsed here, where an error is told
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, DpsqlError):
+        raise ReleaseError(f"{found.path} is damaged or was edited: its plan cannot be read; restore it from a backup") from None

@@ -15,7 +15,7 @@ from typing import cast
 
 import numpy as np
 
-from dpsql import decoding, drawing, methods
+from dpsql import decoding, drawing, kept, methods
 from dpsql.accounting.accuracy import expected_absolute_error
 from dpsql.domain import Domain
 from dpsql.errors import DpsqlError
@@ -27,7 +27,8 @@ from dpsql.page.figures import FloatArray, Measured, OneWay
 from dpsql.page.markup import number
 from dpsql.progress import Progress
 from dpsql.relation import parquet
-from dpsql.release import Plan, Release
+from dpsql.release import Release
+from dpsql.release_plan import Plan
 from dpsql.session import Context
 from dpsql.tallying import Tally
 
@@ -143,7 +144,7 @@ def _one_hot(context: Context, path: Path, domain: Domain) -> Synthetic:
 
 def measurements(plan: Plan, statistics: Statistics) -> Listing:
     """Return what was measured, with which noise: one line for tables alike."""
-    head = ["What", "Tables", "Cells", "Mechanism", "Noise scale", "Mean error of a cell", "95 % within ±"]
+    head = ["What", "Tables", "Cells", "Mechanism", "Noise scale", "Mean error of a cell", "95 % within\N{NO-BREAK SPACE}±"]
     rows: list[tuple[object, ...]] = []
     if plan.open:
         scale = float(plan.scales[0]) if plan.scales else None
@@ -234,8 +235,8 @@ def listings(context: Context, bought: Release, statistics: Statistics) -> list[
     query = f"""
         SELECT len(columns) AS k, columns, "values", n, count(*) OVER (PARTITION BY len(columns)) AS of_all FROM {relation}
         WHERE len(columns) > 1
-        QUALIFY row_number() OVER (PARTITION BY len(columns) ORDER BY n DESC, columns, "values") <= {_MOST_LISTED}
-        ORDER BY k, n DESC, columns, "values"
+        QUALIFY row_number() OVER (PARTITION BY len(columns) ORDER BY n DESC, columns ASC, "values" ASC) <= {_MOST_LISTED}
+        ORDER BY k ASC, n DESC, columns ASC, "values" ASC
     """  # noqa: S608 -- a file
     found = context.cursor.execute(query).fetchall()
     result: list[Listing] = []
@@ -247,6 +248,15 @@ def listings(context: Context, bought: Release, statistics: Statistics) -> list[
         title = f"{len(best)} of {best[0][4]:,} reported combinations of {k} columns"
         result.append(Listing(title, ["combination", "n (noisy)"], shown, (1,)))
     return result
+
+
+def counted(context: Context, bought: Release, database: str | None = None) -> str | None:
+    """Return the sentence that says what is counted where rows of a unit were bounded, and about how many of all rows that is.
+
+    ``database``: whose books the release is in. None: every row is counted.
+    """
+    said = kept.sentence(context, database or context.database, bought)
+    return None if said is None else f"{said[0].upper()}{said[1:]}."
 
 
 def method_notes(bought: Release) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import uuid
@@ -15,9 +16,10 @@ from dpsql.domain import Domain
 from dpsql.errors import ReleaseError
 from dpsql.ledger import Ledger
 from dpsql.methods.base import Clique
-from dpsql.page import document, figures
+from dpsql.page import dependence, document, figures
 from dpsql.page.content import Content, Listing, Maps
-from dpsql.page.figures import Strength
+from dpsql.page.crosstab import cross_tables
+from dpsql.page.dependence import Strength
 from dpsql.progress import Progress
 from dpsql.relation import inline
 from dpsql.release import Release
@@ -100,9 +102,9 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
     found = report_figures.measured(plan, statistics)
     count = len(domain.attributes) if 0 not in domain.sizes else 0
     with progress.stage("dependence"):
-        strengths = figures.released_strengths(found, count)
-        mapped = figures.most_dependent(strengths, count, MOST_MAPPED)
-        charted = figures.most_dependent(strengths, count, MOST_CHARTS)
+        strengths = dependence.released_strengths(found, count)
+        mapped = dependence.most_dependent(strengths, count, MOST_MAPPED)
+        charted = dependence.most_dependent(strengths, count, MOST_CHARTS)
     pairs = _pairs(domain, mapped)
     drawn = report_figures.synthetic(context, bought, domain, pairs, progress)
     books, entries = _books(context, bought)
@@ -116,6 +118,8 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
     columns = [
         figures.column_of(domain, i, released[i], kept.get((i,)), None if raw is None else raw.counts.get((i,))) for i in charted
     ]
+    if plan.units:
+        columns = [dataclasses.replace(column, in_order=True) for column in columns]
     state = books.protection() if books else None
     return Content(
         manifest=bought.manifest,
@@ -123,6 +127,7 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
         budget=None if state is None else (float(state.budget.epsilon), float(state.budget.delta)),
         rows=_rows(found, drawn, report_figures.sets_of(plan)),
         public_total=plan.public_total,
+        counted=report_figures.counted(context, bought, books.books.database if books else None),
         measured=report_figures.measurements(plan, statistics),
         domain=report_figures.domain_listing(plan.domain),
         ledger=entries,
@@ -132,6 +137,7 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
         columns=columns,
         columns_left_out=[name for i, name in enumerate(domain.names[:count]) if i not in set(charted)][:_NAMES_SHOWN],
         listings=report_figures.listings(context, bought, statistics),
+        tables=[] if plan.method and statistics.tables else cross_tables(found, domain, {} if raw is None else raw.counts),
         maps=_maps(domain, mapped, strengths, found, drawn, raw),
         notes=report_figures.method_notes(bought),
         comparison=None if raw is None else comparing.as_content(raw, released, kept, domain),
@@ -147,7 +153,7 @@ def _rows(found: figures.Measured, drawn: Synthetic | None, sets: int) -> float 
 
 def _pairs(domain: Domain, mapped: Sequence[int]) -> list[Clique]:
     """Return the pairs of the shown columns whose tables are not too large."""
-    return [(i, j) for i, j in itertools.combinations(mapped, 2) if domain.sizes[i] * domain.sizes[j] <= figures.LARGE]
+    return [(i, j) for i, j in itertools.combinations(mapped, 2) if domain.sizes[i] * domain.sizes[j] <= dependence.LARGE]
 
 
 def _maps(
@@ -159,18 +165,22 @@ def _maps(
     raw: comparing.Raw | None,
 ) -> Maps | None:
     """Return the maps of pairs; synthetic and raw tables are weighted as the released ones are."""
-    noise = {pair: deviation for pair, (_, deviation) in figures.pair_tables(found).items()}
+    noise = {pair: deviation for pair, (_, deviation) in dependence.pair_tables(found).items()}
 
     def plain(counts: Mapping[Clique, figures.FloatArray]) -> figures.FloatArray | None:
-        some: dict[Clique, Strength] = {c: figures.plain_strength(t, noise.get(c, 0.0)) for c, t in counts.items() if len(c) == 2}
-        return figures.matrix(some, mapped) if some else None
+        two_way = {clique: table for clique, table in counts.items() if len(clique) == 2}
+        some: dict[Clique, Strength] = {
+            clique: dependence.plain_strength(table, noise.get(clique, 0.0)) for clique, table in two_way.items()
+        }
+        return dependence.matrix(some, mapped) if some else None
 
-    released = figures.matrix(strengths, mapped) if strengths else None
+    released = dependence.matrix(strengths, mapped) if strengths else None
     synthetic = None if drawn is None else plain(drawn.counts)
     if len(mapped) < 2 or (released is None and synthetic is None):
         return None
+    low, high = dependence.band_matrices(strengths, mapped) if strengths and any(noise.values()) else (None, None)
     return Maps(
-        [domain.names[i] for i in mapped], released, synthetic, None if raw is None else plain(raw.counts),
+        [domain.names[i] for i in mapped], released, synthetic, None if raw is None else plain(raw.counts), low, high,
         len(domain.attributes) - len(mapped), sum(not s.told_apart for s in strengths.values()), len(strengths),
     )  # fmt: skip
 
@@ -180,11 +190,14 @@ def _books(context: Context, bought: Release) -> tuple[Ledger | None, Listing | 
     manifest = bought.manifest
     for database in context.databases():
         books = Books(context.cursor, database)
-        if manifest["charge"]["hash"] in books.charges_of(bought.identifier):
+        if str(manifest["source"]) in books.sources_of(bought.identifier):
             ledger = Ledger(books, str(manifest["source"]), context.user)
+            purchase = ledger.purchase(bought.identifier)
+            if purchase is None or purchase.charge["hash"] != manifest["charge"]["hash"]:
+                continue
             rows = context.cursor.execute(
                 f"SELECT entry, written_at, action, epsilon, delta, hash FROM {books.table('ledger')} "  # noqa: S608
-                "WHERE release = ? AND source = ? ORDER BY entry",
+                "WHERE release = ? AND source = ? ORDER BY entry ASC",
                 [bought.identifier, manifest["source"]],
             ).fetchall()
             shown = [

@@ -21,7 +21,8 @@ from typing import Any
 import duckdb
 
 from dpsql.errors import DpsqlError
-from dpsql.interruption import Running
+from dpsql.interruption import Running, check
+from dpsql.settings import pin
 
 _instances: dict[str, Instance] = {}
 
@@ -41,24 +42,29 @@ class Instance:
     prepare: Callable[[Context], None] | None = None  # what to do before each call: declarations of a dbt project
     functions: tuple[Callable[..., Any], ...] = ()  # the UDFs, kept alive for as long as the process
     running: list[Running] = field(default_factory=list)  # calls, in any thread
+    unrecorded: set[tuple[str, str, str]] = field(default_factory=set)  # failures not in the books yet: database, source, release
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Return a new cursor of any loaded connection that is still open.
+        """Return a new cursor of any loaded connection that is still open, with the settings that dpsql depends on.
 
         Raises
         ------
         DpsqlError
-            All of them are closed.
+            All of them are closed, or the configuration is locked with a setting that dpsql cannot work under.
         """
         for reference in list(self.connections):
             connection = reference()
-            try:
-                if connection is not None:
-                    return connection.cursor()
-            except duckdb.ConnectionException:
-                pass
+            if connection is not None:
+                with suppress(duckdb.ConnectionException):
+                    cursor = connection.cursor()
+                    try:
+                        pin(cursor)
+                    except BaseException:
+                        cursor.close()
+                        raise
+                    return cursor
             with suppress(ValueError):  # another thread has removed it
                 self.connections.remove(reference)
         raise DpsqlError("every connection that dpsql.load was called on is closed; call dpsql.load(con) on this connection")
@@ -70,11 +76,15 @@ class Instance:
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Serialise work on one release within this process: two threads must not draw its noise twice."""
+        """Serialise work on one release (or table) within this process: two threads must not draw its noise twice."""
         with self._guard:
             lock = self._locks.setdefault(name, threading.Lock())
-        with lock:
+        while not lock.acquire(timeout=0.1):
+            check()  # dpsql.interrupt stops a call that waits, too
+        try:
             yield
+        finally:
+            lock.release()
 
     @contextmanager
     def listed(self, running: Running) -> Iterator[None]:
@@ -127,7 +137,7 @@ class Context:
 
     def database_path(self, database: str) -> Path | None:
         """Return the file of an attached database, or None if it is in memory."""
-        row = self.cursor.execute("SELECT path FROM duckdb_databases() WHERE database_name = ?", [database]).fetchone()
+        row = self.cursor.execute("SELECT path FROM system.main.duckdb_databases() WHERE database_name = ?", [database]).fetchone()
         return Path(row[0]).absolute() if row and row[0] else None
 
     def store(self, database: str) -> Path:
@@ -139,7 +149,8 @@ class Context:
 
     def databases(self) -> list[str]:
         """Return the attached databases, the current one first."""
-        rows = self.cursor.execute("SELECT database_name FROM duckdb_databases() WHERE NOT internal ORDER BY 1").fetchall()
+        query = "SELECT database_name FROM system.main.duckdb_databases() WHERE NOT internal ORDER BY 1 ASC"
+        rows = self.cursor.execute(query).fetchall()
         return sorted((name for (name,) in rows), key=lambda name: name != self.database)
 
 
@@ -148,8 +159,6 @@ def open_context(instance: Instance, database: str, schema: str, progress: bool 
     """Open a cursor for one call and close it afterwards; ``progress`` is what the session asks for, over ``load``'s."""
     cursor = instance.cursor()
     try:
-        cursor.execute("SET SESSION default_collation = ''")  # a global one would count different texts, and units, together
-        cursor.execute("SET SESSION enable_progress_bar = false")  # DuckDB's would write to the same line
         yield Context(instance, cursor, database, schema, instance.progress if progress is None else progress)
     finally:
         cursor.close()

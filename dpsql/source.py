@@ -15,17 +15,28 @@ other row of the result moves. By induction over the generated SQL, which is bui
 - ``WHERE p``: p likewise reads one row, so a row of r gives one row or none;
 - ``r [LEFT] JOIN public ON r.x = public.key``: the public side is ``SELECT DISTINCT ON (key) ...`` of a table that has no
   budget, and ON fixes every column of the key, so a row of r meets at most one row, and which one depends on public data only.
+  Equal means the same bytes, in DISTINCT ON as in ON (:mod:`dpsql.source_keys`).
 
-A privacy unit column travels along as ``__dp_unit``, untouched, in every one of these.
+The last point is believed, not measured; so the number of the protected table's row travels along as ``__dp_row`` where there is
+a join, and whoever counts makes rows of one number one row first (:func:`dpsql.encoding.encode_sql`). A privacy unit column
+travels along as ``__dp_unit``, in the one form that its values have.
 
 Why it does not fail on a value
 -------------------------------
-An error that one person's value causes is an output about that person, and DuckDB's texts even quote the value. Every
-expression is therefore *total*: conversions are TRY_CASTs, functions with a limited domain see NULL for what lies outside of
-it, integers are calculated in 128 bits. ``TRY`` is not used: it does not keep its promise (:mod:`dpsql.source_functions`).
-What would have raised is NULL: that includes division by zero, and dates outside of years 1 to 9999 in date functions.
-Not covered: damaged files (a Parquet file with invalid UTF-8), lack of memory, interrupts. Whoever runs ``Source.sql`` must
-not show the text of such an error.
+An error that one person's value causes is an output about that person, and DuckDB's texts even quote the value. There are three
+walls:
+
+- The kernel (:mod:`dpsql.source_kernel`) lists every function, operator and conversion with the exact types for which no value
+  makes it fail. Conversions are TRY_CASTs, functions with a limited domain see NULL for what lies outside of it, integers are
+  calculated in 128 bits, texts are cut before they grow, constant patterns and formats are tried before anything is charged, and
+  the whole source is rehearsed on made-up rows (:mod:`dpsql.source_rehearsal`). What is not listed is refused. What would have
+  raised is NULL: that includes division by zero, and dates outside of years 1 to 9999 in date functions.
+- Every computed expression of the SQL that runs stands in a ``TRY`` that no optimizer looks into
+  (:func:`dpsql.source_functions.caught`).
+- Where reading fails all the same (a Parquet file with invalid UTF-8, lack of memory), the failure is the final result of its
+  charge, and the table's books stop selling anything but plain columns until the custodian has looked (:mod:`dpsql.buying`).
+
+Whoever runs ``Source.sql`` must not show the text of an error.
 
 Who is asked
 ------------
@@ -49,9 +60,11 @@ from sqlglot.tokens import Token, TokenType
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source_catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
-from dpsql.source_model import UNIT, Column, OutputColumn, Source, TableId, fold, identifier, quoted
+from dpsql.source_model import ROW, UNIT, Column, OutputColumn, Source, TableId, fold, identifier, quoted
+from dpsql.source_parquet import unsafe_columns
 from dpsql.source_parse import QUERY, agree, parse, render, tokens
 from dpsql.source_plan import check
+from dpsql.source_rehearsal import guarded, rehearse
 from dpsql.source_relations import Analysis, View
 
 __all__ = ["UNIT", "OutputColumn", "Source", "TableId", "analyse", "find_table", "relation_columns"]
@@ -83,7 +96,7 @@ def analyse(
     protected : callable
         Whether a base table or file has a budget.
     public_keys : callable
-        Declared unique keys of a public table or file; PRIMARY KEY and UNIQUE constraints are found without it.
+        Declared unique keys of a public table or file; PRIMARY KEY, UNIQUE constraints and UNIQUE indexes are found without it.
     unit_column : callable
         The privacy unit column of a protected table, or None.
 
@@ -132,9 +145,12 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
     table = analysis.table
     if table is None:  # pragma: no cover -- Analysis has raised NotProtected
         raise ArgumentError("source", text, "reaches no protected table")
+    if not analysis.public:
+        analysis.carried.drop_numbers()
     sql = render(relation.select)
     check(catalog, sql, analysis.probe(relation.select), [table, *analysis.public])
-    described = catalog.describe(sql)
+    rehearse(catalog, relation.select, analysis.leaves)
+    described, sql = catalog.describe(sql), render(guarded(relation.select))
     found = tuple(
         OutputColumn(d.name, d.sql_type, c.origin, c.nullable, _views(c, table.database))
         for d, c in zip(described, relation.columns, strict=False)
@@ -147,7 +163,8 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         columns=found,
         filtered=analysis.filtered,
         public_tables=tuple(analysis.public),
-        unit=UNIT if analysis.unit is not None else None,
+        unit=UNIT if analysis.carried.unit is not None else None,
+        row=ROW if analysis.public else None,
         bare=named == table,
     )
 
@@ -189,6 +206,7 @@ def relation_columns(cursor: duckdb.DuckDBPyConnection, table: TableId) -> list[
     catalog = Catalog(cursor)
     entry = None if table.is_file else catalog.find(table.database, table.schema, table.name)
     skip = generated_columns(entry.sql) if entry is not None else set()
+    skip |= unsafe_columns(cursor, table).keys() if table.is_file else set()
     return [
         OutputColumn(c.name, c.sql_type, c.name, c.nullable) for c in catalog.columns(table) if fold(c.name) not in skip
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,10 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
+from dpsql.source_keys import index_columns
 from dpsql.source_model import TableId, fold, quoted, refuse
 from dpsql.source_parse import tokens
+from dpsql.source_types import is_collated
 
 SYSTEM_DATABASES = ("system", "temp")
 SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "dpsql")
@@ -33,6 +36,10 @@ WHERE system.main.lower(view_name) = system.main.lower($name)
 """
 _KEYS = """
 SELECT constraint_column_names FROM system.main.duckdb_constraints() WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE')
+AND database_name = $database AND schema_name = $schema AND table_name = $name
+"""
+_INDEXES = """
+SELECT sql FROM system.main.duckdb_indexes() WHERE is_unique AND NOT is_primary
 AND database_name = $database AND schema_name = $schema AND table_name = $name
 """
 _ENUMS = """
@@ -116,15 +123,29 @@ class Catalog:
             self._described[query] = [Described(str(r[0]), str(r[1]), r[2] != "NO") for r in rows]
         return self._described[query]
 
+    def run(self, query: str) -> None:
+        """Run a query over no table to its end without fetching what it gives: Python has no value for some of DuckDB's."""
+        self.cursor.execute(f"EXPLAIN ANALYZE {query}").fetchall()
+
     def columns(self, table: TableId) -> list[Described]:
         """Return the stored columns of a table or file."""
         return self.describe(f"SELECT * FROM {table.sql}")  # noqa: S608 -- quoted by TableId
 
+    def collated(self, table: TableId) -> set[str]:
+        """Return the columns of a table that have a collation, of their own or inside. The statement is not run."""
+        query = f"SELECT * FROM {table.sql} WHERE false"  # noqa: S608 -- quoted by TableId
+        row = self.cursor.execute("SELECT system.main.json_serialize_plan(?::VARCHAR)", [query]).fetchone()
+        plan = json.loads(row[0]) if row else {"error": True}
+        if plan.get("error"):
+            raise ArgumentError("source", table.text, f"DuckDB cannot show its types: {plan.get('error_message')}")
+        found = plan["plans"][0]["expressions"]
+        return {str(node["alias"]) for node in found if is_collated(node["return_type"])}
+
     def keys(self, table: TableId) -> list[list[str]]:
-        """Return the columns of each PRIMARY KEY and UNIQUE constraint of a table."""
+        """Return the columns of each PRIMARY KEY and UNIQUE constraint and of each UNIQUE INDEX of a table."""
         where = {"database": table.database, "schema": table.schema, "name": table.name}
-        rows = _rows(self.cursor, _KEYS, where)
-        return [list(row[0]) for row in rows]
+        found = [list(row[0]) for row in _rows(self.cursor, _KEYS, where)]
+        return found + [key for (sql,) in _rows(self.cursor, _INDEXES, where) if (key := index_columns(str(sql or "")))]
 
     def enum_labels(self, parts: list[str], homes: list[tuple[str, str]]) -> list[str] | None:
         """Return the labels of a user's ENUM type, or None if there is no such type."""

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.errors import ArgumentError
-from dpsql.source_catalog import Catalog, shipped_kinds
-from dpsql.source_functions import (
+from dpsql.source_calls import Calls
+from dpsql.source_functions import call, guard_temporal, not_zero, paren, try_cast
+from dpsql.source_kernel import (
+    DECIMAL_ARITHMETIC,
     FLOATS,
-    FUNCTIONS,
     INTEGERS,
-    LARGEST_LITERAL,
     TEMPORAL,
-    call,
+    TEXT,
+    decimal_result,
     decimal_width,
-    guard_number,
-    guard_temporal,
+    digits,
+    family,
     is_number,
-    only_if,
-    paren,
-    try_cast,
+    try_cast_is_listed,
 )  # fmt: skip
-from dpsql.source_model import Column, fold, identifier, quoted, refuse
+from dpsql.source_model import identifier, refuse
 from dpsql.source_parse import render, used
+from dpsql.source_scope import Scope
 
 REASONS: dict[type[exp.Expression], tuple[str, str]] = {
     exp.Window: ("a window function", "its value depends on other rows"),
@@ -49,91 +47,10 @@ _MATCHING = (exp.Like, exp.ILike)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
 _DAYS = {"DAY": 1, "WEEK": 7, "MONTH": 31, "QUARTER": 92, "YEAR": 366, "HOUR": 1, "MINUTE": 1, "SECOND": 1}
 _ROOM = 3_660_000  # days that may be added to a date in years 1 to 9999: far inside the range of TIMESTAMP
-_UNITS = {
-    "year", "month", "day", "hour", "minute", "second", "quarter", "week", "decade", "century", "millennium", "microsecond",
-    "millisecond",
-}  # fmt: skip
-_PARTS = _UNITS | {
-    "dow", "dayofweek", "isodow", "doy", "dayofyear", "isoyear", "yearweek", "epoch", "era", "microseconds", "milliseconds",
-}  # fmt: skip
-_TIME_PARTS = ("hour", "minute", "second", "millisecond", "microsecond")
 _STORED = {
     "to_years": "YEAR", "to_quarters": "QUARTER", "to_months": "MONTH", "to_weeks": "WEEK", "to_days": "DAY", "to_hours": "HOUR",
     "to_minutes": "MINUTE", "to_seconds": "SECOND",
 }  # fmt: skip
-
-
-@dataclass
-class Item:
-    """One relation in FROM: ``name`` is what the text calls it, ``alias`` what the generated SQL does."""
-
-    name: str
-    alias: str
-    node: exp.Expression
-    columns: list[Column]
-    path: tuple[str, ...] = ()
-    hidden: set[str] = field(default_factory=set)
-    protected: bool = True
-
-    def __post_init__(self) -> None:
-        """Index the columns by name; the first of a name wins."""
-        self._positions = {fold(c.name): i for i, c in reversed(list(enumerate(self.columns)))}
-
-    def column(self, name: str) -> Column | None:
-        """Return the column of this name."""
-        position = self._positions.get(fold(name))
-        return None if position is None else self.columns[position]
-
-
-@dataclass
-class Scope:
-    """The relations that a SELECT sees, and the catalog that knows types."""
-
-    catalog: Catalog
-    items: list[Item]
-    homes: list[tuple[str, str]]
-    where: str = ""
-
-    def resolve(self, node: exp.Column) -> tuple[Item, Column, list[str]]:
-        """Return the relation and the column that a name means, and the struct fields that follow it."""
-        parts = [part.name for part in node.parts]
-        for length in range(min(len(parts) - 1, 3), 0, -1):
-            prefix = tuple(fold(p) for p in parts[:length])
-            for item in self.items:
-                matches = fold(item.name) == prefix[0] if length == 1 else item.path[-length:] == prefix
-                if matches and (column := item.column(parts[length])):
-                    return item, column, parts[length + 1 :]
-        found = [
-            (item, c) for item in self.items if fold(parts[0]) not in item.hidden and (c := item.column(parts[0])) is not None
-        ]
-        if len(found) > 1:
-            refuse(f"column {parts[0]!r}", "several relations have it; write relation.column", node, self.where)
-        if not found:
-            names = [c.name for item in self.items for c in item.columns]
-            raise ArgumentError(
-                "source",
-                ".".join(parts),
-                f"no such column{self.where}; there are {names!r} (a name given with AS in the same SELECT can't be used there)",
-            )
-        return (*found[0], parts[1:])
-
-    def type_of(self, node: exp.Expression) -> str:
-        """Return the type that DuckDB gives an expression in generated names. Binds over a relation without rows."""
-        by_alias = {item.alias: item for item in self.items}
-        needed: dict[str, dict[str, str]] = {}
-        for column in node.find_all(exp.Column):
-            item = by_alias[column.table]
-            kind = next(c.sql_type for c in item.columns if c.ref == column.name)
-            needed.setdefault(column.table, {})[column.name] = kind
-        relations = ", ".join(empty_relation(list(columns.items()), alias) for alias, columns in needed.items())
-        text = f"SELECT {render(node)} AS x" + (f" FROM {relations}" if relations else "")  # noqa: S608 -- rendered tree
-        return self.catalog.describe(text)[0].sql_type
-
-
-def empty_relation(columns: Sequence[tuple[str, str]], alias: str) -> str:
-    """Return a relation with columns of these names and types and no tie to any table, for binding."""
-    listed = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in columns)
-    return f"(SELECT {listed}) AS {quoted(alias)}"
 
 
 class Rewriter:
@@ -141,6 +58,7 @@ class Rewriter:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self._call = Calls(scope, self, self._arithmetic)
         self._handlers: list[tuple[type[exp.Expression] | tuple[type[exp.Expression], ...], Callable[..., exp.Expression]]] = [
             (exp.Column, self._column),
             (exp.Literal, lambda node: node.copy()),
@@ -193,6 +111,8 @@ class Rewriter:
             return self._refuse(node.this)
         item, column, fields = self.scope.resolve(node)
         out: exp.Expression = exp.Column(this=identifier(column.ref), table=identifier(item.alias))
+        if column.collated:  # bytes are compared, whatever a collation calls equal
+            out = call("decode", call("encode", out))
         for name in fields:
             out = call("struct_extract", out, exp.Literal.string(name))
         return out
@@ -206,6 +126,8 @@ class Rewriter:
         for side in (node.this, node.expression):
             if isinstance(side, exp.Any | exp.All):
                 self._refuse(side)
+        if isinstance(node, exp.DPipe):
+            return self._call.joined("||", [self(node.this), self(node.expression)], node)
         return type(node)(this=paren(self(node.this)), expression=paren(self(node.expression)))
 
     def _matching(self, node: exp.Binary) -> exp.Expression:
@@ -264,15 +186,17 @@ class Rewriter:
             refuse(symbol, f"not defined here for {left_type} and {right_type}; CAST both to numbers", node, self.scope.where)
         kind = self.scope.type_of(type(node)(this=paren(left.copy()), expression=paren(right.copy())))
         if symbol in ("/", "//", "%"):
-            right = guard_number(right, "z")
+            right = not_zero(right)
         out = type(node)(this=paren(left), expression=paren(right))
         if left_type in INTEGERS and right_type in INTEGERS and symbol != "/":
             wide = type(node)(this=try_cast(left, "HUGEINT"), expression=try_cast(right, "HUGEINT"))
             return try_cast(wide, kind)
-        width = decimal_width(kind)
-        fixed = symbol in ("+", "-", "*") and width is not None and width < 38
-        if kind in FLOATS or fixed:
+        if kind in FLOATS:
             return out
+        if symbol in DECIMAL_ARITHMETIC and decimal_width(kind):
+            wider = _widened(symbol, (left, right), (left_type, right_type), kind)
+            if wider is not None:
+                return type(node)(this=paren(wider[0]), expression=paren(wider[1]))
         return refuse(symbol, f"it may overflow for {left_type} and {right_type}; CAST both to DOUBLE", node, self.scope.where)
 
     def _shift(self, node: exp.Binary, value: exp.Expression, kind: str, interval: exp.Interval) -> exp.Expression:
@@ -314,18 +238,14 @@ class Rewriter:
             return type(node)(this=node.this.copy(), to=target)
         value = self(node.this)
         kind = self.scope.type_of(value)
-        family = kind.split("(")[0]
         to = self.scope.type_of(exp.Cast(this=exp.Null(), to=target.copy()))
-        text = to == "VARCHAR"
         if kind in TEMPORAL:
-            if not text and to not in TEMPORAL:
+            if not try_cast_is_listed(kind, to):
                 refuse("CAST", f"{kind} to {to} is not on the list; date_part or date_diff gives a number", node, self.scope.where)
             return try_cast(guard_temporal(value, kind), target)
-        if family == "ENUM" and not text:
-            return try_cast(try_cast(value, "VARCHAR"), target)
-        numeric = (is_number(kind) or kind == "BOOLEAN") and (is_number(to) or to == "BOOLEAN")
-        from_text = kind == "VARCHAR" and to != "TIMESTAMP WITH TIME ZONE"
-        if numeric or from_text or (text and (is_number(kind) or kind in ("BOOLEAN", "TIME", "UUID") or family == "ENUM")):
+        if family(kind) == "ENUM" and to != TEXT:
+            kind, value = TEXT, try_cast(value, TEXT)
+        if try_cast_is_listed(kind, to):
             return try_cast(value, target)
         return refuse("CAST", f"{kind} to {to} is not on the list", node, self.scope.where)
 
@@ -369,87 +289,37 @@ class Rewriter:
             return self._call(node.expression)
         return self._refuse(node)
 
-    def _call(self, node: exp.Anonymous, at: exp.Expression | None = None) -> exp.Expression:
-        at = at or node
-        name = (node.this if isinstance(node.this, str) else node.this.name).lower()
-        if name == "try" and len(node.expressions) == 1:
-            return self(node.expressions[0])  # everything that is allowed is total: TRY has nothing to catch
-        spec = FUNCTIONS.get(name)
-        if spec is None:
-            kind = shipped_kinds().get(name, "unknown")
-            reason = {
-                "aggregate": "an aggregate mixes rows",
-                "window": "a window function: its value depends on other rows",
-                "unknown": "not a function of DuckDB: macros and functions of users are not looked into; write the expression out",
-            }.get(kind, _NOT_LISTED)
-            refuse(f"{name or render(node)}()", reason, at, self.scope.where)
-        self._keys(node, "this", "expressions")
-        given = node.expressions
-        kinds = spec.kinds + spec.kinds[-1:] * (len(given) - len(spec.kinds) if spec.many else 0)
-        if not spec.least <= len(given) <= len(kinds):
-            refuse(f"{name}()", f"takes {spec.least} to {len(spec.kinds)} arguments here", at, self.scope.where)
-        part = given[0].name.lower() if name in ("date_part", "datepart") else ""
-        values = [self._argument(name, k, a, part) for k, a in zip(kinds, given, strict=False)]
-        if spec.kinds == "stt":  # a date next to a timestamp: within the guarded years the conversion can't fail
-            types = [self.scope.type_of(v) for v in values[1:]]
-            if sorted(types) == ["DATE", "TIMESTAMP"]:
-                values[1:] = [try_cast(v, "TIMESTAMP") if t == "DATE" else v for v, t in zip(values[1:], types, strict=True)]
-        return self._written(name, values, at)
 
-    def _argument(self, name: str, kind: str, node: exp.Expression, part: str) -> exp.Expression:
-        """Return an argument, checked and guarded as its kind (``Spec.kinds``) wants it."""
-        if kind in "sni":
-            return self._constant(name, kind, node)
-        value = self(node)
-        if kind == "a":
-            return value
-        sql_type = self.scope.type_of(value)
-        if kind in "tc":
-            if sql_type in TEMPORAL:
-                return guard_temporal(value, sql_type)
-            if sql_type == "TIME" and (kind == "c" or part in _TIME_PARTS):
-                return value
-            refuse(f"{name}()", f"needs a DATE or TIMESTAMP, not {sql_type}; CAST it", node, self.scope.where)
-        if not is_number(sql_type):
-            refuse(f"{name}()", f"needs a number, not {sql_type}; CAST it", node, self.scope.where)
-        return guard_number(value, kind)
+def _widened(
+    symbol: str, sides: tuple[exp.Expression, exp.Expression], types: tuple[str, str], kind: str
+) -> Sequence[exp.Expression] | None:
+    """Return the sides of DECIMAL arithmetic such that DuckDB keeps every digit of the result; None if 38 digits are too few.
 
-    def _constant(self, name: str, kind: str, node: exp.Expression) -> exp.Expression:
-        inner = node.this if kind == "i" and isinstance(node, exp.Neg) else node
-        right_kind = isinstance(inner, exp.Literal) and inner.is_string == (kind == "s")
-        if right_kind and (kind == "s" or (inner.name.isdigit() and int(inner.name) <= LARGEST_LITERAL)):
-            return node.copy()
-        wanted = "a string" if kind == "s" else f"a whole number up to {LARGEST_LITERAL}"
-        return refuse(f"{name}()", f"this argument must be {wanted}, written out", node, self.scope.where)
+    They stay as they are where ``kind``, the type that DuckDB gives the result, holds it.
+    """
+    found = [_literal_digits(side) or digits(sql_type) for side, sql_type in zip(sides, types, strict=True)]
+    room = digits(kind)
+    if found[0] is None or found[1] is None or room is None:
+        return None
+    before, after = decimal_result(symbol, found[0], found[1])
+    if before <= room[0] and after <= room[1]:
+        return sides
+    if before + after > 38:
+        return None
+    if symbol == "*":  # the widths are added, but to 18 where both fit into 64 bits: one of them must not
+        second = max(sum(found[1]), 1)
+        widths, scales = [max(sum(found[0]), 38 - second), second], [found[0][1], found[1][1]]
+    else:
+        widths, scales = [before + after] * 2, [after] * 2
+    return [try_cast(side, f"DECIMAL({w}, {s})") for side, w, s in zip(sides, widths, scales, strict=True)]
 
-    def _written(self, name: str, given: list[exp.Expression], at: exp.Expression) -> exp.Expression:
-        """Return the call; functions that are macros in some version, or total only in another form, are written out."""
-        if name in ("date_part", "datepart", "date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub"):
-            known = _PARTS if "part" in name else _UNITS
-            if given[0].name.lower() not in known:
-                refuse(f"{name}('{given[0].name}')", f"the parts are {sorted(known)!r}", at, self.scope.where)
-        if name == "abs" and (kind := self.scope.type_of(given[0])) not in FLOATS and not decimal_width(kind):
-            if kind not in INTEGERS:
-                refuse("abs()", f"not defined here for {kind}; CAST it to BIGINT or DOUBLE", at, self.scope.where)
-            return try_cast(call("abs", try_cast(given[0], "HUGEINT")), kind)
-        if name == "mod":
-            return self._arithmetic(exp.Mod(this=at.expressions[0].copy(), expression=at.expressions[1].copy()))
-        if name == "regexp_replace" and "\\" in given[2].name:
-            refuse("regexp_replace()", "no backslash in the replacement: it may raise at a match", at, self.scope.where)
-        if name == "strptime":
-            return call("try_strptime", *given)
-        if name in ("coalesce", "ifnull"):
-            return exp.Coalesce(this=given[0], expressions=given[1:])
-        if name == "if":
-            return exp.Case(ifs=[exp.If(this=given[0], true=given[1])], default=given[2])
-        if name == "nullif":
-            same = exp.EQ(this=paren(given[0].copy()), expression=paren(given[1]))
-            return exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=given[0])
-        if name == "split_part":
-            part = call("list_extract", call("string_split", given[0], given[1]), given[2])
-            known = exp.Not(this=exp.Is(this=paren(given[0].copy()), expression=exp.Null()))
-            return only_if(known, exp.Coalesce(this=part, expressions=[exp.Literal.string("")]))
-        return call(name, *given)
+
+def _literal_digits(node: exp.Expression) -> tuple[int, int] | None:
+    """Return the digits of a number that is written out, None for anything else."""
+    if not isinstance(node, exp.Literal) or node.is_string or not node.name.replace(".", "", 1).isdigit():
+        return None
+    before, _, after = node.name.partition(".")
+    return max(len(before), 1), len(after)
 
 
 def _interval(node: exp.Expression) -> exp.Interval | None:

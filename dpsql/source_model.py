@@ -8,25 +8,16 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.errors import UnsupportedQuery
+from dpsql.names import fold as fold  # also the name under which the rest of the analysis knows it
 
 UNIT = "__dp_unit"
 """Name of the column that carries the privacy unit through a rewritten source."""
 
+ROW = "__dp_row"
+"""Name of the column that carries the number of the protected table's row through the joins of a rewritten source."""
+
 RESERVED = "__dp_"
 """Prefix of every name that the rewriting makes up; no name of the user's may start with it."""
-
-_UPPER_TO_LOWER = {c: c + 32 for c in range(ord("A"), ord("Z") + 1)}
-
-
-def fold(name: str) -> str:
-    """Return the name as DuckDB compares it: letters A to Z in lower case, everything else as it is.
-
-    Examples
-    --------
-    >>> fold("Größe AGE") == fold("größe age"), fold("Ä") == fold("ä")
-    (True, False)
-    """
-    return name.translate(_UPPER_TO_LOWER)
 
 
 def identifier(name: str) -> exp.Identifier:
@@ -126,7 +117,8 @@ class Source:
         The one protected table that the source reaches.
     sql : str
         A SELECT with every name qualified and quoted, views and CTEs inlined, every expression total; safe to embed as
-        ``FROM (<sql>) AS s``. Its columns are ``columns``, followed by ``__dp_unit`` where ``unit`` says so.
+        ``FROM (<sql>) AS s``. Its columns are ``columns``, followed by ``__dp_unit`` where ``unit`` says so, and
+        ``__dp_row`` where ``row`` does.
     columns : tuple of OutputColumn
         Without the privacy unit.
     filtered : bool
@@ -134,7 +126,10 @@ class Source:
     public_tables : tuple of TableId
         Tables joined on their key.
     unit : str or None
-        ``'__dp_unit'`` if the protected table has a privacy unit column, else None.
+        ``'__dp_unit'`` if the protected table has a privacy unit column, else None. Its values are equal if their bytes are.
+    row : str or None
+        ``'__dp_row'`` if the source has a join: the number of the protected table's row, so that a row which comes out more
+        than once can be counted once.
     bare : bool
         Whether the text names the protected table itself, with nothing between.
 
@@ -151,12 +146,16 @@ class Source:
     filtered: bool
     public_tables: tuple[TableId, ...] = ()
     unit: str | None = None
+    row: str | None = None
     bare: bool = False
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a relation in FROM while a SELECT is analysed: the text calls it ``name``, the generated SQL ``ref``."""
+    """A column of a relation in FROM while a SELECT is analysed: the text calls it ``name``, the generated SQL ``ref``.
+
+    ``collated``: whether its type has a collation, so that values which differ could be called equal.
+    """
 
     name: str
     ref: str
@@ -164,6 +163,7 @@ class Column:
     origin: str | None
     nullable: bool = True
     views: tuple[tuple[TableId, str], ...] = ()
+    collated: bool = False
 
 
 def place(node: exp.Expression | None) -> str:

@@ -11,16 +11,21 @@ from sqlglot.tokens import TokenType
 
 from dpsql.errors import ArgumentError, NotProtected
 from dpsql.source_catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns, table_expression
-from dpsql.source_expressions import Item, Rewriter, Scope, empty_relation
-from dpsql.source_model import RESERVED, UNIT, Column, TableId, fold, identifier, literal, quoted, refuse
+from dpsql.source_expressions import Rewriter
+from dpsql.source_joins import chain, covered_key, key_pairs, one_row_a_key
+from dpsql.source_keys import in_bytes
+from dpsql.source_model import RESERVED, Column, TableId, fold, identifier, literal, quoted, refuse
+from dpsql.source_parquet import unsafe_columns
 from dpsql.source_parse import agree, parse, render, tokens, used
+from dpsql.source_rows import Carried, number_column
+from dpsql.source_scope import Item, Scope, Texts, empty_relation, with_relations
 
 DEEPEST = 24
 """Views, CTEs and subqueries may be nested this deep."""
 
 _CLAUSES = {
     "distinct": ("DISTINCT", "it merges rows"),
-    "group": ("GROUP BY", "it merges rows"),
+    "group": ("GROUP BY", "it merges rows; FROM dp_marginals('table', columns := [the grouped columns], ...) counts by group"),
     "having": ("HAVING", "it merges rows"),
     "qualify": ("QUALIFY", "it picks rows by other rows"),
     "windows": ("WINDOW", "it depends on other rows"),
@@ -76,12 +81,13 @@ class Analysis:
         self.home = home
         self.catalog, self.protected, self.public_keys, self.unit_column = catalog, protected, public_keys, unit_column
         self.table: TableId | None = None
-        self.unit: str | None = None
         self.public: list[TableId] = []
         self.filtered = False
         self.leaves: dict[str, list[tuple[str, str]]] = {}
         self.named: list[tuple[exp.Table, TableId]] = []
+        self.texts = Texts()
         self._aliases = 0
+        self.carried = Carried()
 
     def select(self, node: exp.Select, view: View) -> Relation:
         """Check a SELECT and return its rewriting."""
@@ -94,8 +100,8 @@ class Analysis:
         clause = node.args.get("from_") or node.args.get("from")
         if clause is None:
             refuse("SELECT without FROM", "there is no table in it", node, view.where)
-        start, joins = _chain(clause.this)
-        scope = Scope(self.catalog, [self._item(start, view)], list(view.homes), view.where)
+        start, joins = chain(clause.this)
+        scope = Scope(self.catalog, [self._item(start, view)], list(view.homes), view.where, self.texts)
         out = exp.Select().from_(scope.items[0].node)
         for join in [*joins, *(node.args.get("joins") or [])]:
             self._join(join, scope, view, out)
@@ -157,7 +163,7 @@ class Analysis:
             refuse("an expression without a name", "give it one with AS", inner.select.expressions[position], view.where)
         alias = self._alias()
         outer = exp.Subquery(this=inner.select, alias=exp.TableAlias(this=identifier(alias)))
-        columns = [replace(c, ref=c.name) for c in inner.columns]
+        columns = [replace(c, ref=c.name, collated=False) for c in inner.columns]
         return Item(name or alias, alias, outer, self._renamed(node, columns, view))
 
     def _alias(self) -> str:
@@ -259,7 +265,13 @@ class Analysis:
         self.named.append((node, table))
         described = self.catalog.columns(table)
         skip = generated_columns(entry.sql) if entry is not None else set()
-        columns = [Column(d.name, d.name, d.sql_type, None, d.nullable) for d in described if fold(d.name) not in skip]
+        unsafe = unsafe_columns(self.catalog.cursor, table) if table.is_file else {}
+        collated = set() if table.is_file else self.catalog.collated(table)
+        columns = [
+            Column(d.name, d.name, d.sql_type, None, d.nullable, collated=d.name in collated)
+            for d in described
+            if fold(d.name) not in skip and fold(d.name) not in unsafe
+        ]
         for column in columns:
             if fold(column.name).startswith(RESERVED):
                 refuse(f"column {column.name!r}", f"names that start with {RESERVED} are dpsql's own", node, view.where)
@@ -270,15 +282,16 @@ class Analysis:
             if self.table is not None:
                 refuse(f"{table.text}", "a protected table may be read once, and only one of them", node, view.where)
             self.table = table
-            unit = self.unit_column(table)
-            self.unit = next((d.name for d in described if fold(d.name) == fold(unit)), None) if unit is not None else None
-            if unit is not None and (self.unit is None or fold(unit) in skip):
-                raise ArgumentError("privacy_unit", unit, f"{table.text} has no stored column of that name any more")
             columns = [replace(c, origin=c.name) for c in columns]
         alias = self._alias()
         self.leaves[alias] = [(d.name, d.sql_type) for d in described]
-        out, name = table_expression(table, alias), node.alias_or_name or alias
-        return Item(name, alias, out, self._renamed(node, columns, view), _path(node, table), protected=protected)
+        out = table_expression(table, alias)
+        if protected:
+            self.carried.begin(table, alias, [d.name for d in described], columns, self.unit_column(table))
+            if self.carried.numbered:
+                self.leaves[alias].append((number_column(table), "BIGINT"))
+        name = node.alias_or_name or alias
+        return Item(name, alias, out, self._renamed(node, columns, view), _path(node, table), protected=protected, unsafe=unsafe)
 
     def _not_protected(self) -> None:
         table = next(t for _, t in reversed(self.named) if not self.protected(t))
@@ -310,65 +323,28 @@ class Analysis:
             self._not_protected()
         item = self._table(join.this, view, public=True)
         table = self.named[-1][1]
-        pairs = self._pairs(join, scope, item, view)
-        key = self._key(table, item, set(pairs), join, view)
+        pairs = key_pairs(join, scope, item, view.where)
+        keys = [*([] if table.is_file else self.catalog.keys(table)), *self.public_keys(table)]
+        key = covered_key(keys, table, item, {public.ref for public, _ in pairs}, join, view.where)
+        if self.table is not None and not self.carried.numbered:
+            advice = f"a column {number_column(self.table)!r} hides the numbers of rows, by which a row is counted once; rename it"
+            refuse("JOIN", advice, join, view.where)
         self.public.append(table)
         left = kind.startswith("LEFT")
         self.filtered |= not left
-        item.columns = [replace(c, nullable=True) for c in item.columns]
         conditions = [
-            exp.EQ(this=value, expression=exp.Column(this=identifier(ref), table=identifier(item.alias)))
-            for ref, value in pairs.items()
+            exp.EQ(
+                this=in_bytes(value, public.sql_type),
+                expression=in_bytes(exp.Column(this=identifier(public.ref), table=identifier(item.alias)), public.sql_type),
+            )
+            for public, value in pairs
         ]
-        source = exp.Select(expressions=[exp.Column(this=identifier(c.ref)) for c in item.columns])
-        source = source.from_(item.node).distinct(*(exp.Column(this=identifier(k)) for k in key))
-        item.node = exp.Subquery(this=source, alias=exp.TableAlias(this=identifier(item.alias)))
+        item.node = one_row_a_key(item, key)
+        item.columns = [replace(c, nullable=True) for c in item.columns]
         if any(fold(item.name) == fold(other.name) for other in scope.items):
             refuse(f"{item.name!r}", "two relations have that name; give one another with AS", join, view.where)
         out.append("joins", exp.Join(this=item.node, side="LEFT" if left else None, on=exp.and_(*conditions, copy=False)))
         scope.items.append(item)
-
-    def _pairs(self, join: exp.Join, scope: Scope, item: Item, view: View) -> dict[str, exp.Expression]:
-        """Return public column -> expression over the relations on the left that must equal it."""
-        outside, both = Rewriter(scope), replace(scope, items=[*scope.items, item])
-        equal: list[tuple[exp.Expression, exp.Expression]] = []
-        if join.args.get("using"):
-            for name in join.args["using"]:
-                public = item.column(name.name)
-                if public is None:
-                    raise ArgumentError("source", name.name, f"{item.name} has no such column{view.where}")
-                item.hidden.add(fold(name.name))
-                equal.append((exp.column(name.name, quoted=True), exp.column(public.name, table=item.name, quoted=True)))
-        else:
-            equal = [(c.this, c.expression) if isinstance(c, exp.EQ) else (c, c) for c in _conjuncts(join.args["on"])]
-        pairs: dict[str, exp.Expression] = {}
-        for a, b in equal:
-            sides = [s for s in (a, b) if isinstance(s, exp.Column) and both.resolve(s)[0] is item]
-            if len(sides) != 1 or both.resolve(sides[0])[2]:
-                refuse("ON", "only equalities with columns of the public table: left = public.key AND ...", join, view.where)
-            public = both.resolve(sides[0])[1]
-            value = outside(a if sides[0] is b else b)
-            if (kind := scope.type_of(value)) != public.sql_type:
-                advice = f"it compares {kind} with {public.sql_type}; write CAST(... AS {public.sql_type}) on the other side"
-                refuse("ON", advice, join, view.where)
-            pairs[public.ref] = value
-        return pairs
-
-    def _key(self, table: TableId, item: Item, given: set[str], join: exp.Join, view: View) -> list[str]:
-        """Return the declared key of a public table that the join covers."""
-        keys: list[list[str]] = [] if table.is_file else self.catalog.keys(table)
-        by_name = {fold(c.ref): c.ref for c in item.columns}
-        for key in [*keys, *map(list, self.public_keys(table))]:
-            refs = [by_name.get(fold(name)) for name in key]
-            if refs and all(ref in given for ref in refs):
-                return [ref for ref in refs if ref is not None]
-        return refuse(
-            "JOIN",
-            f"ON does not cover a declared key of {table.text}, so one row could meet several; give it a PRIMARY KEY or UNIQUE "
-            "constraint and join on all of its columns",
-            join,
-            view.where,
-        )
 
     # -- SELECT list ------------------------------------------------------------------------------------------------------
 
@@ -399,12 +375,8 @@ class Analysis:
         if not columns:
             refuse("SELECT", "no column is left", node, scope.where)
         listed_ = [exp.Alias(this=v, alias=identifier(c.name)) for v, c in zip(values, columns, strict=True)]
-        if self.unit is not None:
-            first = scope.items[0]
-            ref = self.unit if isinstance(first.node, exp.Table) else UNIT
-            unit = exp.Column(this=identifier(ref), table=identifier(first.alias))
-            listed_.append(exp.Alias(this=unit, alias=identifier(UNIT)))
         out.set("expressions", listed_)
+        self.carried.add(out, scope.items[0].alias)
         return Relation(out, columns, unnamed)
 
     def _expand(self, node: exp.Expression, scope: Scope) -> list[tuple[str, exp.Expression]]:
@@ -448,30 +420,12 @@ class Analysis:
 
     def probe(self, select: exp.Select) -> str:
         """Return the generated SQL with every table replaced by an empty relation with its columns."""
-        tree = select.copy()
-        for node in list(tree.find_all(exp.Table)):
-            node.replace(exp.Var(this=empty_relation(self.leaves[node.alias], node.alias)))
-        return render(tree)
+        return render(with_relations(select, self.leaves, empty_relation))
 
 
 def _path(node: exp.Table, table: TableId) -> tuple[str, ...]:
     """Return the folded names by which an item without alias may be qualified: database, schema, table."""
     return () if node.alias else tuple(fold(p) for p in (table.database, table.schema, table.name))
-
-
-def _chain(node: exp.Expression) -> tuple[exp.Expression, list[exp.Join]]:
-    """Return the first relation of FROM and the joins that brackets hold: DuckDB 2.0 stores a view's as ``((a JOIN b) JOIN c)``."""
-    joins = node.args.get("joins") or []
-    if isinstance(node, exp.Subquery) and not node.alias and isinstance(node.this, exp.Table | exp.Subquery):
-        start, inner = _chain(node.this)
-        return start, [*inner, *joins]
-    return node, joins
-
-
-def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    if isinstance(node, exp.Paren):
-        return _conjuncts(node.this)
-    return [*_conjuncts(node.this), *_conjuncts(node.expression)] if isinstance(node, exp.And) else [node]
 
 
 def view_query(sql: str, where: str) -> str:

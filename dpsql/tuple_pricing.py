@@ -15,10 +15,11 @@ from fractions import Fraction
 from typing import Any
 
 from dpsql.accounting import Charge, Event, GaussianEvent, PureEvent, calibrate, charge_for, gaussian_mu, sensitivities
+from dpsql.errors import CalibrationError
 from dpsql.mechanisms.percentile import penalty_sensitivity
 from dpsql.methods import tuple_levels
 from dpsql.methods.base import Contract, TuplePlan
-from dpsql.noise import scale_grid
+from dpsql.noise import MAXIMUM_SIGMA, scale_grid
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,15 @@ def price(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, a
         No noise of the samplers' range has that guarantee.
     """
     priced = _sparse if wanted.empty else _full
-    return priced(wanted, contract, epsilon, delta, accountant)
+    found = priced(wanted, contract, epsilon, delta, accountant)
+    # Where rows have empty cells, a level's own scale follows from its private bound: it is at most this one.
+    largest = max(*found.scales, found.rows_scale or Fraction(0))
+    if largest > MAXIMUM_SIGMA:
+        raise CalibrationError(
+            f"noise scale = {float(largest):.6g}: the samplers draw up to {float(MAXIMUM_SIGMA):.6g}; ask for a larger epsilon, "
+            "fewer columns, a smaller reporting_length, or fewer rows per unit"
+        )
+    return found
 
 
 def _full(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str) -> TuplePrice:

@@ -97,7 +97,7 @@ def unordered(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
         yield
     finally:
         with suppress(duckdb.Error):
-            cursor.execute("RESET SESSION preserve_insertion_order")
+            cursor.execute("SET SESSION preserve_insertion_order = true")
 
 
 def write(

@@ -17,12 +17,13 @@ con.execute(
 dpsql.load(con)
 con.execute("CALL dp_protect('visits', epsilon := 2, delta := 1e-9, privacy_unit := 'patient', max_contributions := 3)")
 con.execute("CALL dp_declare('visits', 'reason', categories := ['fever', 'injury', 'check-up'], nullable := false)")
+print(con.sql("FROM dp_contributions('visits', epsilon := 0.2)"))  # how many patients have 1, 2, 3-4, ... rows
 plan = "FROM dp_plan('visits', columns := ['reason'], k := 1, epsilon := 1.0)"
-print(con.sql(f"SELECT noise_scale, expected_error_1way, notes {plan}"))
-rows = con.execute("FROM dp_marginals('visits', columns := ['reason'], k := 1, epsilon := 1.0)").fetchall()
+print(con.sql(f"SELECT noise_scale, noise_by_contributions, notes {plan}"))
+rows = con.execute("FROM dp_marginals('visits', columns := ['reason'], epsilon := 1.0)").fetchall()
 truth = dict(con.execute("SELECT reason, count(*) FROM visits GROUP BY 1").fetchall())
-for _, (reason,), n in rows:
-    print(f"{reason:10} released {n:6}  true {truth[reason]:6}")
+for reason, n, low, high in rows:
+    print(f"{reason:10} released {n:6} ({low} to {high})  true {truth[reason]:6}")
 
-assert all(abs(n - truth[reason]) < 200 for _, (reason,), n in rows)
+assert all(abs(n - truth[reason]) < 200 for reason, n, _, _ in rows)
 con.close()

@@ -5,17 +5,19 @@
 CREATE SCHEMA IF NOT EXISTS {books};
 
 -- Append-only. Every entry carries the hash of the one before it (of the same source); the newest 'protect', 'raise' or
--- 'lower' entry is the budget in force; a 'charge' counts unless a later 'refund' names its release.
+-- 'lower' entry is the budget in force; a 'charge' counts unless a later 'refund' names its release. After a 'fail' (reading for a
+-- release failed, which is its final result) only plain sources are sold until a 'resume'. An 'anchor' entry names, in parameters,
+-- the file outside the database that every entry is noted in.
 CREATE TABLE IF NOT EXISTS {books}.ledger (
     source VARCHAR NOT NULL,              -- the protected table, schema-qualified; a file by its path
     entry INTEGER NOT NULL,               -- 1, 2, 3, ... within a source
     written_at TIMESTAMP NOT NULL,                -- UTC
     who VARCHAR NOT NULL,
-    action VARCHAR NOT NULL,              -- protect, raise, lower, charge, store, refund
+    action VARCHAR NOT NULL,              -- protect, raise, lower, charge, store, fail, refund, resume, anchor
     release VARCHAR,                      -- the release that the entry is about
     operation VARCHAR,                    -- marginals, synthesize
     query VARCHAR,                        -- the relation that was measured, normalised
-    parameters VARCHAR,                   -- JSON: what the caller asked for
+    parameters VARCHAR,                   -- JSON: what the caller asked for; of an 'anchor' entry: the file
     plan VARCHAR,                         -- JSON: what is measured, with which noise, over which public domain
     events VARCHAR,                       -- JSON: the privacy events that are charged
     rho DECIMAL(38, 24),                  -- zero-concentrated privacy loss of the charge
@@ -46,23 +48,10 @@ CREATE OR REPLACE VIEW {books}.budgets AS
 SELECT source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, written_at, who
 FROM {books}.ledger
 WHERE action IN ('protect', 'raise', 'lower')
-QUALIFY row_number() OVER (PARTITION BY source ORDER BY entry DESC) = 1;
+QUALIFY system.main.row_number() OVER (PARTITION BY source ORDER BY entry DESC) = 1;
 
 CREATE OR REPLACE VIEW {books}.releases AS
-SELECT
-    release,
-    source,
-    arg_max(operation, entry) FILTER (action = 'charge') AS operation,
-    arg_max(query, entry) FILTER (action = 'charge') AS query,
-    arg_max(parameters, entry) FILTER (action = 'charge') AS parameters,
-    arg_max(rho, entry) FILTER (action = 'charge') AS rho,
-    arg_max(epsilon, entry) FILTER (action = 'charge') AS epsilon,
-    arg_max(delta, entry) FILTER (action = 'charge') AS delta,
-    arg_max(CASE action WHEN 'charge' THEN 'charged' WHEN 'store' THEN 'stored' ELSE 'refunded' END, entry) AS status,
-    max(written_at) FILTER (action = 'charge') AS charged_at
-FROM {books}.ledger
-WHERE release IS NOT NULL
-GROUP BY release, source;
+{releases};
 
 -- The check of the hashes, for readers without dpsql (which itself never trusts this view).
 CREATE OR REPLACE VIEW {books}.chain AS

@@ -10,4 +10,4 @@ SELECT definition FROM (
     WHERE NOT internal AND (database_name = current_database() OR temporary)
 )
 WHERE CASE WHEN $1 IS NULL THEN schema_name <> 'dpsql' ELSE name LIKE $1 OR schema_name || '.' || name LIKE $1 END
-ORDER BY place, schema_name, name
+ORDER BY place ASC, schema_name ASC, name ASC

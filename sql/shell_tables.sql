@@ -10,4 +10,4 @@ SELECT * FROM (
     WHERE NOT internal AND (database_name = current_database() OR temporary)
 )
 WHERE CASE WHEN $1 IS NULL THEN "schema" <> 'dpsql' ELSE name LIKE $1 OR "schema" || '.' || name LIKE $1 END
-ORDER BY ALL
+ORDER BY ALL ASC NULLS LAST

@@ -11,6 +11,7 @@ SELECT
     CASE WHEN privacy_unit IS NULL THEN 'one row'
         ELSE printf('all rows of one %s (%d at most)', privacy_unit, max_contributions) END
         || CASE neighbors WHEN 'add_remove' THEN ', its presence too' ELSE '; the number of rows is public' END AS protects,
-    CASE WHEN chain_holds THEN 'intact' ELSE 'EDITED' END AS books
-FROM (SELECT *, least(1, epsilon_spent / epsilon) AS used, ceil(10 * used)::INTEGER AS share FROM {call})
-ORDER BY ALL
+    CASE WHEN NOT chain_holds THEN 'EDITED' WHEN books = 'intact' THEN 'intact' WHEN starts_with(books, 'intact') THEN 'intact; stopped'
+        ELSE 'DO NOT AGREE with the anchor' END AS books
+FROM (SELECT *, share_used AS used, ceil(10 * used)::INTEGER AS share FROM {call})
+ORDER BY "table" ASC NULLS LAST

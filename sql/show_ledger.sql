@@ -7,11 +7,12 @@ SELECT
     entry,
     CASE action
         WHEN 'protect' THEN 'budget set' WHEN 'raise' THEN 'budget raised' WHEN 'lower' THEN 'budget lowered'
-        WHEN 'charge' THEN 'bought: ' || operation WHEN 'store' THEN 'stored' WHEN 'refund' THEN 'given back' ELSE action
+        WHEN 'charge' THEN 'bought: ' || operation WHEN 'store' THEN 'stored' WHEN 'refund' THEN 'given back'
+        WHEN 'fail' THEN 'reading failed' WHEN 'resume' THEN 'sales resumed' WHEN 'anchor' THEN 'anchor named' ELSE action
     END AS what,
     release,
     CASE WHEN action = 'charge' THEN ceil(epsilon * 1e4) / 1e4 ELSE epsilon END AS epsilon,
     delta,
     CASE WHEN chain_holds THEN 'intact' ELSE 'EDITED' END AS books
 FROM {call}
-ORDER BY written_at, source, entry
+ORDER BY written_at ASC NULLS LAST, source ASC, entry ASC

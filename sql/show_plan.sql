@@ -2,7 +2,7 @@
 -- {call}: the dp_plan call.
 SELECT
     coalesce(method, operation) AS what,
-    printf('%s tables, %s cells', format('{:,}', tables), format('{:,}', cells)) AS measures,
+    measures,
     printf('%s, scale %.1f', mechanism, noise_scale) AS noise,
     coalesce(printf('%.1f', expected_error_1way), 'not measured') AS "expected error of a one-way count",
     coalesce(printf('%.1f', expected_error_2way), 'not measured') AS "of a two-way count",

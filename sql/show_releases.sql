@@ -4,10 +4,11 @@ SELECT
     release,
     source AS "table",
     coalesce(parameters ->> '$.method', operation) AS what,
+    coalesce(filters, 'all') AS "rows",
     coalesce(array_to_string((parameters -> '$.columns')::VARCHAR[], ', '), 'all declared') AS "columns",
     epsilon,
     delta,
     status,
     strftime(charged_at, '%Y-%m-%d %H:%M:%S') AS "when (UTC)"
 FROM {call}
-ORDER BY charged_at, release
+ORDER BY charged_at ASC NULLS LAST, release ASC

@@ -17,9 +17,10 @@ from dpsql.combine import combine
 from dpsql.errors import ArgumentError, DpsqlError, first_line
 from dpsql.session import Instance, find_instance, new_instance
 
-CALL = "__dp_call"
+CALLS = ("__dp_call_needs_dpsql_load", "__dp_call")
+COMBINES = ("__dp_combine_needs_dpsql_load", "__dp_combine")
+"""What the macros call, and under which name those in files of older versions do."""
 INSTANCE = "__dp_instance"
-COMBINE = "__dp_combine"
 COMBINED = (
     "STRUCT(estimate DOUBLE, variance DOUBLE, standard_error DOUBLE, df DOUBLE, lower DOUBLE, upper DOUBLE, "
     '"between" DOUBLE, within DOUBLE, sets INTEGER)'
@@ -88,7 +89,7 @@ def _numbers(argument: str, values: list[float | None] | None) -> list[float]:
 def instance_of(con: duckdb.DuckDBPyConnection) -> Instance | None:
     """Return what ``load`` registered for the database instance of this connection, or None."""
     try:
-        row = con.cursor().execute(f"SELECT {INSTANCE}()").fetchone()
+        row = con.cursor().execute(f"SELECT system.main.{INSTANCE}()").fetchone()
     except duckdb.CatalogException:
         return None
     except duckdb.Error as error:
@@ -121,10 +122,12 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
 
     # DuckDB lets go of the functions when this connection closes, and still calls them from the others.
     instance.functions = (call, instance_key, combined)
-    con.create_function(CALL, call, ["VARCHAR", "VARCHAR"], "VARCHAR", side_effects=True)
+    for name in CALLS:
+        con.create_function(name, call, ["VARCHAR", "VARCHAR"], "VARCHAR", side_effects=True)
     con.create_function(INSTANCE, instance_key, [], "VARCHAR", side_effects=True)
     special: Any = "special"  # NULL reaches the function; the stubs know the enumeration alone, which moved between versions
-    con.create_function(COMBINE, combined, ["DOUBLE[]", "DOUBLE[]", "DOUBLE"], COMBINED, null_handling=special)
+    for name in COMBINES:
+        con.create_function(name, combined, ["DOUBLE[]", "DOUBLE[]", "DOUBLE"], COMBINED, null_handling=special)
     return instance
 
 
@@ -171,9 +174,9 @@ def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
 def _macros(con: duckdb.DuckDBPyConnection, database: str | None) -> dict[tuple[str, str], str]:
     """Return the text of dpsql's macros in a database, by kind and name; None: the one in use."""
     rows = con.execute(
-        "SELECT function_type, function_name, macro_definition FROM duckdb_functions() "
-        "WHERE function_type IN ('macro', 'table_macro') AND function_name LIKE 'dp\\_%' ESCAPE '\\' "
-        "AND schema_name = 'main' AND database_name = coalesce(?, current_database())",
+        "SELECT function_type, function_name, macro_definition FROM system.main.duckdb_functions() "
+        "WHERE function_type IN ('macro', 'table_macro') AND system.main.starts_with(function_name, 'dp_') "
+        "AND schema_name = 'main' AND database_name = coalesce(?, system.main.current_database())",
         [database],
     ).fetchall()
     return {(kind, name): text for kind, name, text in rows}

@@ -1,6 +1,6 @@
 """Accounting: events, conversions, composition, calibration, budgets: mathematics on public parameters."""
 
-from dpsql.accounting.accuracy import expected_absolute_error, standard_deviation
+from dpsql.accounting.accuracy import expected_absolute_error, noise_band, standard_deviation
 from dpsql.accounting.budget import (
     ACCOUNTANTS,
     Budget,
@@ -11,6 +11,7 @@ from dpsql.accounting.budget import (
     charge_for,
     fits,
     remaining,
+    share_used,
     shortfall,
     total_guarantee,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "effective_variance",
     "event_from_json",
     "expected_absolute_error",
+    "noise_band",
     "fits",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -72,6 +74,7 @@ __all__ = [
     "selection_delta",
     "selection_share",
     "sensitivities",
+    "share_used",
     "shortfall",
     "standard_deviation",
     "total_guarantee",

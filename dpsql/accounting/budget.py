@@ -34,6 +34,7 @@ from dpsql.accounting.rules import (
     pure_left,
     rho_limit,
     selection_share,
+    share_of_limit,
     sum_of,
 )
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_epsilon
@@ -239,7 +240,13 @@ def _composed_epsilon(events: Sequence[GaussianEvent | LaplaceEvent | PureEvent]
 
 
 class Guarantee(NamedTuple):
-    """What is known about everything in the books together, at the budget's delta."""
+    """What is known about everything in the books together, at the budget's delta, had it been fixed beforehand.
+
+    epsilon is a guarantee where the number of releases and their noise were fixed before the first one was seen; what is asked
+    of each may be chosen by what was seen. Where it was decided by what was seen when to stop, or how much to buy next, it is a
+    figure and not a guarantee (somebody who stops in the best moment reaches a delta that is several times the budget's). What
+    holds then, and always, is the limit: the budget's own epsilon.
+    """
 
     epsilon: float
     rho: Decimal
@@ -251,7 +258,7 @@ def _together(charges: Sequence[Charge]) -> Cost:
 
 
 def total_guarantee(budget: Budget, charges: Sequence[Charge]) -> Guarantee:
-    """Return the guarantee of all charges together.
+    """Return what all charges guarantee together if they were fixed beforehand; see `Guarantee`.
 
     Returns
     -------
@@ -339,7 +346,9 @@ class Remaining:
     Parameters
     ----------
     epsilon_spent : float
-        Guarantee of everything bought so far, at the budget's delta under 'zcdp', the sum under 'basic'.
+        Under 'zcdp' what everything bought so far would guarantee together at the budget's delta, had the number of releases and
+        their noise been fixed beforehand (see `Guarantee`: the limit alone holds however they were chosen); under 'basic' the
+        sum, which holds in any case.
     epsilon_left : float
         Under 'zcdp' the largest epsilon of one more Gaussian release that fits; under 'basic' the difference.
     delta_spent, delta_left : float
@@ -394,6 +403,47 @@ def remaining(budget: Budget, charges: Sequence[Charge]) -> Remaining:
         rho_left=float(left),
         pure_epsilon_left=_affordable_pure(budget, cost),
     )
+
+
+def share_used(budget: Budget, charges: Sequence[Charge]) -> float:
+    """Return the share of the limit that everything bought so far has used, rounded up.
+
+    Parameters
+    ----------
+    budget : Budget
+    charges : sequence of Charge
+        Everything that counts: refunded charges are not among them.
+
+    Returns
+    -------
+    float
+        0 where nothing was bought; at most 1 exactly where the charges fit the budget, more where a budget was lowered below
+        what had been bought (inf where no budget of this delta holds it).
+
+    Notes
+    -----
+    Measured in what the limit adds up. Under 'zcdp': rho of the largest that is allowed where everything is Gaussian;
+    where there are other events, of the rule that leaves most room (``dpsql.accounting.rules``). Under 'basic': the
+    larger share of epsilon and delta. Equal releases use equal shares, which a quotient of epsilons does not.
+
+    Post-processing of the books.
+
+    Examples
+    --------
+    >>> from dpsql.accounting.calibration import calibrate
+    >>> half = calibrate(mechanism="gaussian", tables=1, epsilon=0.5, delta=1e-9, neighbors="add_remove").charge
+    >>> f"{share_used(Budget(Decimal(1), Decimal('1e-9')), [half]):.3f}"
+    '0.265'
+    """
+    if budget.accountant == "basic":
+        shares = [Fraction(total(c.epsilon for c in charges)) / Fraction(budget.epsilon)]
+        delta = Fraction(total(c.delta for c in charges))
+        if delta > 0 == budget.delta:
+            return math.inf
+        shares += [delta / Fraction(budget.delta)] if delta else []
+        return float_up(max(shares))
+    found = share_of_limit(_together(charges), budget.epsilon, budget.delta) if charges else Fraction(0)
+    return math.inf if found is None else float_up(found)
 
 
 def _six_digits(value: float) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEven
 from dpsql.accounting.exact import limit_down, round_up, subtract, whole
 from dpsql.accounting.gaussian import MINIMUM_VARIANCE, effective_variance, gaussian_mu, gdp_of_pure
 from dpsql.accounting.rules import pure_epsilon_for, rho_limit
+from dpsql.accounting.search import largest
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_rho
 from dpsql.errors import ArgumentError, CalibrationError
 from dpsql.noise import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA, MECHANISMS, checked_mechanism, scale_grid
@@ -28,6 +29,7 @@ from dpsql.noise import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA, MECHANISMS, checke
 CALIBRATIONS = {"gaussian": ("exact", "zcdp"), "laplace": ("basic", "advanced", "zcdp", "exact")}
 """Methods of calibration that a mechanism has."""
 
+_WORTH_SAYING = 1.05
 _NEXT = 1 + Fraction(1, 2**21)  # less than one step of the grid
 
 
@@ -43,12 +45,15 @@ class Calibration:
     charge : Charge
     method : {'basic', 'advanced', 'zcdp', 'exact'}
         How the scales were found.
+    notes : tuple of str
+        What the buyer should know of them.
     """
 
     mechanism: str
     scales: tuple[Fraction, ...]
     charge: Charge
     method: str
+    notes: tuple[str, ...] = ()
 
 
 def calibrate(
@@ -132,7 +137,21 @@ def calibrate(
         scales, events = (scale,) * count, (LaplaceEvent(scale, l1, count),)
     spent_delta = held_delta if accountant == "zcdp" or method != "basic" else Decimal(0)
     charge = charge_for(events, delta=spent_delta, accountant=accountant, epsilon=held_epsilon)
-    return Calibration(mechanism, scales, charge, method)
+    notes: tuple[str, ...] = ()
+    if mechanism == "laplace" and accountant == "zcdp" and calibration is None:
+        notes = _more_than_alone(float(scales[0]), l1, count, float(held_epsilon), float(held_delta))
+    return Calibration(mechanism, scales, charge, method, notes)
+
+
+def _more_than_alone(scale: float, l1: float, tables: int, epsilon: float, delta: float) -> tuple[str, ...]:
+    """Return what a ledger that adds up Laplace and Gaussian noise alike costs a Laplace release, where it is worth saying."""
+    factor = scale * pure_epsilon_each(tables, epsilon, delta) / l1
+    if factor < _WORTH_SAYING:
+        return ()
+    return (
+        f"Laplace noise is {factor:.2f} times what this release alone would need: under accountant 'zcdp' it is bought without "
+        "delta, or with 0.004 of it. accountant := 'basic' has all of it; so has mechanism := 'gaussian', nearly",
+    )
 
 
 def _methods(mechanism: str, accountant: str, calibration: str | None, delta: Decimal) -> tuple[str, ...]:
@@ -194,13 +213,20 @@ def _gaussian_scale(rho: Fraction, l2: float) -> Fraction:
     if needed > (2 * MAXIMUM_SIGMA) ** 2:
         raise _too_much_noise(math.sqrt(float(needed)), float(MAXIMUM_SIGMA))
     shifted = float(needed) + 1 / 12
-    start = max((shifted + math.sqrt(shifted**2 + 1 / 9)) / 2 * (1 - 1e-13), float(MINIMUM_VARIANCE))
-    sigma = scale_grid(math.sqrt(start))
+    high = (shifted + math.sqrt(shifted**2 + 1 / 9)) / 2  # there the closed formula is enough
+    start = high * (1 - 1e-13) if high > 4 else _least_variance(needed, high)
+    sigma = scale_grid(math.sqrt(max(start, float(MINIMUM_VARIANCE))))
     while sigma**2 < MINIMUM_VARIANCE or effective_variance(sigma**2) < needed:
         sigma = scale_grid(sigma * _NEXT)
     if sigma > MAXIMUM_SIGMA:
         raise _too_much_noise(float(sigma), float(MAXIMUM_SIGMA))
     return sigma
+
+
+def _least_variance(needed: Fraction, high: float) -> float:
+    """Return about the smallest variance whose effective variance suffices, where there is no formula for it; a bit too small."""
+    found = largest(lambda v: effective_variance(Fraction(v)) < needed, float(MINIMUM_VARIANCE), max(high, 0.02))
+    return 0.0 if found is None else found
 
 
 def _smallest_laplace(

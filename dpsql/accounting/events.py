@@ -86,7 +86,7 @@ class GaussianEvent:
     Parameters
     ----------
     sigma : Fraction
-        Parameter of the noise, P(x) proportional to exp(-x^2 / 2 sigma^2); sigma squared at least 1/3.
+        Parameter of the noise, P(x) proportional to exp(-x^2 / 2 sigma^2); sigma at least 0.1.
     l2_sensitivity : float
         L2 distance of one table between neighbours, at most.
     count : int
@@ -112,7 +112,7 @@ class GaussianEvent:
         object.__setattr__(self, "count", _count(self.count))
         if self.sigma**2 < MINIMUM_VARIANCE:
             raise CalibrationError(
-                f"sigma = {float(self.sigma):.6g}: discrete Gaussian noise is accounted for from sigma = 0.578 "
+                f"sigma = {float(self.sigma):.6g}: discrete Gaussian noise is accounted for from sigma = 0.1 "
                 "upwards; use at least that, or mechanism := 'laplace'"
             )
 
@@ -224,8 +224,8 @@ class PureEvent:
 class SelectionEvent:
     """``count`` mechanisms, each epsilon-DP but for outputs of probability at most delta (stable selection).
 
-    Exactly: for any two neighbours there is a set B of outputs that has probability at most delta on each of them, and
-    outside of B probabilities differ by factors of at most exp(epsilon). Each is (epsilon, delta)-DP.
+    Each is (epsilon, delta)-DP, in both directions: for any two neighbours there is a set B of outputs that has probability at
+    most delta on each of them, and outside of B probabilities differ by factors of at most exp(epsilon).
 
     Parameters
     ----------
@@ -256,8 +256,8 @@ class SelectionEvent:
 
     @property
     def rho(self) -> Fraction:
-        """Cost in zCDP, rounded up, of what is left if the outputs B are taken away (``dpsql.accounting.rules``)."""
-        return self.count * rho_of_pure(self.epsilon + self.delta / (1 - self.delta))
+        """Cost in zCDP, rounded up, beside delta: that of a pure event of this epsilon (``dpsql.accounting.rules``)."""
+        return self.count * rho_of_pure(self.epsilon)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that ``event_from_json`` reads back, exactly."""

@@ -4,14 +4,14 @@ Conversions between mu and (epsilon, delta) are those of mu-GDP (Dong, Roth, Su 
 sensitivity / sigma = mu (Balle & Wang 2018, Theorem 8). The noise of dpsql is the *discrete* Gaussian. It is covered
 as follows.
 
-**Theorem.** Let Y have P(Y = y) proportional to exp(-y^2 / 2 sigma^2) on the integers, sigma^2 > 1/3. For an integer
-vector v, the pair (Y_1, ..., Y_d), (Y_1 + v_1, ..., Y_d + v_d) of independent draws is mu-GDP for mu = |v|_2 /
-sigma_eff, where
+**Theorem.** Let Y have P(Y = y) proportional to exp(-y^2 / 2 sigma^2) on the integers. For an integer vector v, the pair
+(Y_1, ..., Y_d), (Y_1 + v_1, ..., Y_d + v_d) of independent draws is mu-GDP for mu = |v|_2 / sigma_eff, where for sigma^2 > 1/3
 
     sigma_eff^2 = sigma^2 (1 + sqrt(1 - 1 / (3 sigma^2))) / 2  >=  sigma^2 - 1/12 - 1/(36 sigma^2),
 
-which is ``effective_variance``.
-So integer noise costs about 1/12 of variance against real-valued noise, without any slack in epsilon or delta.
+and for sigma < 2 also sigma_eff = 1 / W, W the largest of the computed numbers of (1') below. ``effective_variance`` is the
+larger of the two. So integer noise costs about 1/12 of variance against real-valued noise, without any slack in epsilon or
+delta; where sigma is so small that noise is mostly 0, it costs more.
 
 *Proof.* (1) Write S_t = P(Y >= t), z_t = -Phi^-1(S_t), w_t = z_{t+1} - z_t: the cells [z_t, z_{t+1}] cut the normal
 line into pieces of mass p_t = P(Y = t). We show that no w_t exceeds w := 1/sigma_eff. As t grows, S_t = p_t (1 +
@@ -29,6 +29,14 @@ concave), so it is smaller in convex order, and the truncated exponential has va
 <= W^2/12. Hence W^2 (1 - W^2/12) <= 1/sigma^2: for sigma^2 > 1/3, W^2 is at most the smaller root 6 (1 - sqrt(1 -
 1/(3 sigma^2))) = w^2, or at least the larger one, above 6. At sigma = 1 it is not above 6 (t - 1 <= z_t <= t for t >=
 1, so W <= 2), and W, being continuous, cannot jump across the gap between the roots.
+
+(1') Any w will do that no w_t exceeds. w_-t = w_t. For sigma < 2 the first T = 40 of them are computed, from the logarithms of
+S_t. For t >= T: with q = exp(-(2 t + 1) / 2 sigma^2), S_t <= p_t / (1 - q) and S_{t+1} >= p_{t+1}, so S_t / S_{t+1} <= e^A with
+A = (2 t + 1) / 2 sigma^2 - log(1 - q). The tail of the normal law falls from z to z + w by at least e^(z w + w^2 / 2), z >= 0.
+So z_t w_t + w_t^2 / 2 <= A, and w_t <= sqrt(z_t^2 + 2 A) - z_t, which falls in z_t. And z_t >= x = (t - 1/2) / sigma: the tail at
+x is at least phi(x) / (x + 1), and S_t <= exp(-t^2 / 2 sigma^2) / (1 - q) is not more, since sqrt(2 pi) (x + 1) exp(-(t - 1/4) /
+2 sigma^2) <= 1 - q at t = 40, sigma = 2 (0.37 there), and the left side falls in t and rises in sigma. Hence sigma w_t <=
+sqrt((t + 1/2)^2 + 1 - 2 sigma^2 log(1 - q)) - (t - 1/2), which falls in t and rises in sigma: it is below 1.01235.
 
 (2) In one coordinate the
 likelihood ratio of Y + v to Y increases, so the best tests are thresholds, and the trade-off curve is the polygon
@@ -66,7 +74,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import erfcx, erfinv, log_ndtr, ndtri
+from scipy.special import erfcx, erfinv, log_ndtr, ndtri, ndtri_exp
 
 from dpsql.accounting.search import check_delta, check_nonnegative, exp_up, largest, smallest
 
@@ -74,27 +82,34 @@ _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 _SQRT2 = math.sqrt(2.0)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
 _LOG_MU_RANGE = (-740.0, 700.0)
-MINIMUM_VARIANCE = Fraction(1, 3)
-"""The smallest sigma squared for which the theorem above speaks."""
+MINIMUM_VARIANCE = Fraction(1, 100)
+"""The smallest sigma squared that is accounted for; its noise is 0 but once in 10^21 draws."""
+
+_FORMULA_FROM = Fraction(1, 3)
+_COMPUTED_BELOW = 4
+_FIRST = 40  # T of (1')
+_PLACES = 40
 
 
+@lru_cache(maxsize=4096)
 def effective_variance(variance: Fraction) -> Fraction:
     """Return the variance of the real-valued Gaussian that protects no better than discrete noise of ``variance``.
 
     Parameters
     ----------
     variance : Fraction
-        sigma squared of the discrete Gaussian, at least 1/3.
+        sigma squared of the discrete Gaussian, at least 1/100.
 
     Returns
     -------
     Fraction
-        sigma^2 - 1/12 - 1/(36 sigma^2), positive: a shift of L2 length s is (s / sqrt(result))-GDP.
+        sigma^2 - 1/12 - 1/(36 sigma^2), positive: a shift of L2 length s is (s / sqrt(result))-GDP. For sigma < 2 somewhat more,
+        and far less than sigma^2 where sigma is small. Its quotient with sigma^2 rises.
 
     Raises
     ------
     ValueError
-        The variance is below 1/3.
+        The variance is below 1/100.
 
     Notes
     -----
@@ -102,12 +117,30 @@ def effective_variance(variance: Fraction) -> Fraction:
 
     Examples
     --------
-    >>> effective_variance(Fraction(1))
-    Fraction(8, 9)
+    >>> effective_variance(Fraction(6)), f"{float(effective_variance(Fraction(1, 4))):.4f}"
+    (Fraction(1277, 216), '0.1615')
     """
     if variance < MINIMUM_VARIANCE:
-        raise ValueError(f"variance = {variance}: the discrete Gaussian is accounted for from 1/3 upwards")
-    return variance - Fraction(1, 12) - 1 / (36 * variance)
+        raise ValueError(f"variance = {variance}: the discrete Gaussian is accounted for from 1/100 upwards")
+    found = variance - Fraction(1, 12) - 1 / (36 * variance) if variance >= _FORMULA_FROM else Fraction(0)
+    if variance < _COMPUTED_BELOW:
+        found = max(found, variance * Fraction(math.floor(_share(float(variance)) * 2**_PLACES), 2**_PLACES))
+    return found
+
+
+_REST = -2 * _COMPUTED_BELOW * math.log1p(-math.exp(-(2 * _FIRST + 1) / (2 * _COMPUTED_BELOW)))
+_FAR = math.sqrt((_FIRST + 0.5) ** 2 + 1 + _REST) - (_FIRST - 0.5)
+"""Of (1'): sigma w_t is at most this for t >= T, sigma < 2."""
+
+
+def _share(variance: float) -> float:
+    """Return 1 / (sigma W)^2, W that of (1'), rounded down."""
+    j, t = np.arange(1.0, 100.0), np.arange(1.0, _FIRST + 1)
+    whole = math.log1p(2 * float(np.exp(-(j**2) / (2 * variance)).sum()))
+    beyond = np.log1p(np.exp(-(2 * np.outer(t, j) + j**2) / (2 * variance)).sum(axis=1))
+    z = -ndtri_exp(beyond - whole - t**2 / (2 * variance))
+    widest = max(2 * float(z[0]), float(np.diff(z).max())) * math.sqrt(variance)
+    return max(widest, _FAR) ** -2 * (1 - 2e-9)
 
 
 def gdp_of_pure(epsilon: Fraction) -> Fraction:

@@ -1,59 +1,62 @@
 r"""The filter of the 'zcdp' accountant: whether everything that was bought fits (epsilon, delta), and the proof of it.
 
 **The rules.** The books hold Gaussian events, pure events (Laplace noise and whatever else is epsilon-DP) and
-selections (epsilon-DP but for an event of a small probability, ``SelectionEvent``). delta is split into fixed shares,
-0.99 (G), 0.004 (M), 0.003 (H, a fifteenth of it for each j) and 0.003 (S). The books fit the budget iff the deltas of
-the selections add up to at most the share S, and one of these holds:
+selections, which are (epsilon_i, delta_i)-DP (``SelectionEvent``). delta is split into fixed shares, 0.99 (G), 0.004 (M),
+0.003 (H, a fifteenth of it for each j) and 0.003 (S). The books fit the budget iff the deltas of the selections add up to
+at most the share S, and one of these holds, where a selection counts like a pure event of its epsilon_i:
 
-- (G) there are no selections, and the rho of the Gaussian events and the mu^2 / 2 of the others, mu as in
-  ``gdp_of_pure``, add up to at most the largest rho for which sqrt(2 rho)-GDP implies (epsilon, share G), exactly
-  (``gaussian_mu``); where there is no Gaussian event, (P) and (M) are asked instead;
+- (G) the rho of the Gaussian events and the mu^2 / 2 of the others, mu as in ``gdp_of_pure``, add up to at most the
+  largest rho for which sqrt(2 rho)-GDP implies (epsilon, share G), exactly (``gaussian_mu``); where there is no Gaussian
+  event, (P) and (M) are asked instead;
 - (P) there is no Gaussian event, and the epsilons of all others add up to at most epsilon;
-- (M) the rho of all events add up to at most the largest rho for which rho-zCDP implies (epsilon, share M)
-  (``zcdp_rho``); with selections in the books, (epsilon - s / (1 - s), share M), where s is the share S;
+- (M) the zCDP parameters of all events add up to at most the largest rho for which rho-zCDP implies (epsilon, share M)
+  (``zcdp_rho``);
 - (H_j), j = 1, ..., 15: the epsilons of the events that are not Gaussian add up to at most (j / 16) epsilon, and the
   rho of the Gaussian ones alone to at most what (G) admits at ((1 - j / 16) epsilon, a fifteenth of share H).
+
+No limit depends on what is in the books: every rule has one limit and one share.
 
 *Theorem.* Let every event, its kind and its parameters be chosen from what was released before, and be paid for only
 if the books then fit. The transcript of the whole interaction is (epsilon, delta)-DP.
 
-*Proof.* Fix neighbours D, D', and let P and Q be the laws of the transcript on D and D'. (1) *Selections.* A
-selection's answer falls into an event B, which may depend on the neighbours and the history, with probability at most
-its delta_i, on D and on D'. Let Bad be the transcripts in which one did. Given the history, the next answer is in its
-B with probability at most delta_i, and the sum of the delta_i never passes the share S, so P(Bad) <= share S.
+*Lemma* (Kairouz, Oh & Viswanath 2015). Let K(A) <= e^e L(A) + d and L(A) <= e^e K(A) + d for all A, 0 < d < 1. Then K =
+(1 - d) K* + d K' and L = (1 - d) L* + d L' with laws such that K*(A) <= e^e L*(A) and L*(A) <= e^e K*(A) for all A.
+*Proof.* Let K0 = min(K, e^e L) and L0 = min(L, e^e K), density by density: K0 <= e^e L0, L0 <= e^e K0 (where K0 < K, L0 is
+L, and the other way round), and their masses k and l are at least 1 - d. Let k <= l, say. Among the mixtures of L0 and
+e^-e K0, which is at most L0, there is one of mass k, since k lies between e^-e k and l; it keeps both inequalities with K0
+and is at most L0. Scale it and K0 by (1 - d) / k. What is missing to K and to L is not negative, and of mass d.  QED
+
+*Proof of the theorem.* Fix neighbours D, D', and let P and Q be the laws of the transcript on D and D'. (1) *Selections.*
+Given the history, draw the answer of selection i in two steps, by the lemma: a coin shows heads with probability delta_i, on
+D as on D'; with heads the answer is drawn from K' or L', else from K* or L*. Let the transcript show the coins (who sees less
+learns less), and let Bad be the transcripts with some heads. The delta_i never add up to more than the share S, so P(Bad) <=
+share S.
 
 (2) *Partition.* Put a transcript that is not in Bad into E_r where r is the first rule that holds for its books at
 the end (of an endless one: the first that holds at all times). There is one, since each payment left the books
 fitting. All sums only grow and no event is ever taken back, so a rule that holds for some books held for all earlier
-ones: on E_r, rule r held at every time. Now halt the interaction at the first payment that would break r. On E_r the
-halted interaction has the same probabilities as the full one, on D and on D'. So it is enough to show, for every rule
-r and every set E of transcripts outside Bad of the interaction halted by r alone,
+ones: on E_r, rule r held at every time. Now halt the interaction at the first payment that would break r, and at the first
+heads. On E_r the halted interaction has the same probabilities as the full one, on D and on D'. So it is enough to show, for
+every rule r and every set E of transcripts outside Bad of the interaction halted by r alone and by heads,
 
     P(E) <= e^epsilon Q(E) + share r.
 
 Since the sets E_r do not overlap, the sum over r, and (1), is the theorem: the shares add up to delta.
 
-(3) *One event.* Write K_i and L_i for the laws of answer i on D and D', given the history, without B. A pure event
-and a selection have K_i(A) <= e^(epsilon_i) L_i(A) for all A: for a selection this is what "outside of B" means.
+(3) *One event.* Halted by heads, a selection answers "heads" with probability delta_i on D and D' alike, else from K* or L*:
+it is epsilon_i-DP, without any delta. So from here on there are Gaussian and pure events only.
 
-(P) P has the density of the product of the K_i, Q that of the L_i (at least), so P(E) <= e^(sum of epsilon_i) Q(E)
-<= e^epsilon Q(E).
+(P) P has the density of the product of the answers' laws on D, Q that of those on D': P(E) <= e^(sum of epsilon_i) Q(E) <=
+e^epsilon Q(E).
 
-(H_j) Let R be the interaction with the Gaussian events on D' and the kernels K_i, as on D, for all others. P and R
-differ in the Gaussian events alone; what else happens, with the choices that follow from it, is randomness that does
-not depend on which of the two it is (where B was taken away: the rest of K_i's mass ends the interaction in both). So
-the pair is a GDP filter (see ``dpsql.accounting.gaussian``): P(E) <= e^((1 - j/16) epsilon) R(E) + share. And R(E) <=
+(H_j) Let R be the interaction with the Gaussian events on D' and all others as on D. P and R differ in the Gaussian events
+alone; what else happens, with the choices that follow from it, is randomness that does not depend on which of the two it is.
+So the pair is a GDP filter (see ``dpsql.accounting.gaussian``): P(E) <= e^((1 - j/16) epsilon) R(E) + share. And R(E) <=
 e^(j/16 epsilon) Q(E) as in (P). The replacement is made on the side of Q: made on the side of P, it would multiply the
 share by e^(j/16 epsilon).
 
 (G) is the GDP filter itself, of Gaussian and pure events together; that it is not asked for pure events alone only refuses
-more. (M) Without selections: all events are zCDP with at most their rho (a Gaussian event's rho is at least its zCDP
-parameter), so it is a zCDP filter (Feldman & Zrnic 2021). With selections: let K'_i and L'_i
-be K_i and L_i divided by their masses, which lie between 1 - delta_i and 1. They are laws that differ by factors of
-at most e^(epsilon_i) / (1 - delta_i), and log 1/(1 - delta_i) <= delta_i / (1 - delta_i): the rho of a selection is
-that of a pure event of epsilon_i + delta_i / (1 - delta_i). Let P' and Q' be the interactions with K'_i and L'_i. The
-filter gives P'(E) <= e^(epsilon - s/(1 - s)) Q'(E) + share M. Outside Bad, P(E) <= P'(E), and Q(E) >= Q'(E) times the
-product of the 1 - delta_i, which is at least 1 - sum of delta_i >= 1 - s >= e^(-s / (1 - s)).  QED
+more. (M) is the zCDP filter (Feldman & Zrnic 2021): every event is zCDP with at most what it adds.  QED
 
 The denials in between are functions of the transcript and of public numbers. The argument needs a limit fixed in
 advance: where a custodian raises a budget, the guarantee is that of the raised budget. A refunded charge paid for
@@ -63,6 +66,10 @@ nothing: no row was read.
 calibrated to a whole budget fits it.
 
 Privacy: nothing in here sees data.
+
+References
+----------
+Kairouz, Oh & Viswanath (2015), arXiv:1311.0776. Feldman & Zrnic (2021), arXiv:2008.11193.
 """
 
 from __future__ import annotations
@@ -97,7 +104,7 @@ class Cost(NamedTuple):
 
     ``rho`` of all events (zCDP), ``gaussian_rho`` of the Gaussian ones alone, ``pure_epsilon``, the plain sum of the
     epsilons of all others (infinite where the events are not known), ``selection_delta``, and ``gdp_rho``, the mu^2 / 2 of
-    all events but selections (infinite where they are not known).
+    all events (infinite where they are not known).
     """
 
     rho: Decimal
@@ -113,10 +120,10 @@ class Cost(NamedTuple):
 
     @property
     def gdp(self) -> Decimal:
-        """What rule G adds up; infinite where it is not asked: for selections, and for pure events alone."""
+        """What rule G adds up; infinite where it is not asked: for pure events alone."""
         if self.gaussian_only:
             return self.rho
-        return _UNKNOWN if self.selection_delta > 0 or self.pure_only else self.gdp_rho
+        return _UNKNOWN if self.pure_only else self.gdp_rho
 
     @property
     def pure_only(self) -> bool:
@@ -140,7 +147,7 @@ def cost_of(rho: Decimal, gaussian: bool, events: Sequence[Event]) -> Cost:
     normal = sum((e.rho for e in events if isinstance(e, GaussianEvent)), Fraction(0))
     pure = sum((e.epsilon * e.count for e in events if not isinstance(e, GaussianEvent)), Fraction(0))
     selections = sum((e.delta * e.count for e in events if isinstance(e, SelectionEvent)), Fraction(0))
-    others = (e for e in events if not isinstance(e, GaussianEvent | SelectionEvent))
+    others = (e for e in events if not isinstance(e, GaussianEvent))
     gdp = normal + sum((gdp_of_pure(e.epsilon) * e.count for e in others), Fraction(0))
     return Cost(rho, round_up(normal), round_up(pure), round_up(selections, DELTA_PLACES), round_up(gdp))
 
@@ -228,21 +235,6 @@ def rho_limit(epsilon: float, delta: float, *, gaussian: bool) -> Decimal:
     return limit_down(zcdp_rho(epsilon, shares(delta).mixed))
 
 
-def _reduction(delta: Decimal) -> Fraction:
-    """Return the epsilon that rule M loses to selections: s / (1 - s)."""
-    share = Fraction(selection_share(delta))
-    return share / (1 - share)
-
-
-@lru_cache(maxsize=256)
-def _mixed_limit(epsilon: Decimal, delta: Decimal, selections: bool) -> Decimal:
-    """Return the limit of rule M."""
-    if not selections:
-        return rho_limit(float(epsilon), float(delta), gaussian=False)
-    rest = Fraction(epsilon) - _reduction(delta)
-    return rho_limit(float(rest) * (1 - 1e-15), float(delta), gaussian=False) if rest > 0 else _NOTHING
-
-
 @lru_cache(maxsize=4096)
 def _split_limit(epsilon: Decimal, delta: Decimal, part: int) -> Decimal:
     """Return the limit of the Gaussian rho by rule H_j, j = ``part``."""
@@ -273,7 +265,7 @@ def allows(cost: Cost, epsilon: Decimal, delta: Decimal) -> bool:
         return True
     if cost.pure_only and cost.pure_epsilon <= epsilon:
         return True
-    if cost.rho <= _mixed_limit(epsilon, delta, cost.selection_delta > 0):
+    if cost.rho <= rho_limit(float(epsilon), float(delta), gaussian=False):
         return True
     part = _part(cost.pure_epsilon, epsilon)
     return part < PARTS and cost.gaussian_rho <= _split_limit(epsilon, delta, part)
@@ -312,8 +304,7 @@ def least_epsilon(cost: Cost, delta: Decimal) -> float:
     parts = shares(float(delta))
     if cost.gaussian_only:
         return gaussian_epsilon(mu_of(cost.rho), parts.gaussian)
-    reduction = float_up(_reduction(delta)) if cost.selection_delta > 0 else 0.0
-    found = [math.nextafter(zcdp_epsilon(float_up(cost.rho), parts.mixed) + reduction, math.inf)]
+    found = [math.nextafter(zcdp_epsilon(float_up(cost.rho), parts.mixed), math.inf)]
     if cost.gdp.is_finite():
         found.append(gaussian_epsilon(mu_of(cost.gdp), parts.gaussian))
     if cost.pure_only:
@@ -325,12 +316,40 @@ def least_epsilon(cost: Cost, delta: Decimal) -> float:
     return min(found)
 
 
+def share_of_limit(cost: Cost, epsilon: Decimal, delta: Decimal) -> Fraction | None:
+    """Return how much of the limit that binds these books use; None where no rule can hold for them.
+
+    Each rule compares sums with limits: its share is the largest of the quotients. The books need one rule, so theirs is the
+    smallest of those. It is at most 1 exactly where ``allows`` says yes; shares of selections count only where they do not
+    fit, since room for other events is not lost with them.
+
+    Post-processing of public numbers.
+    """
+    found: list[Fraction] = []
+
+    def rule(*parts: tuple[Decimal, Decimal | Fraction]) -> None:
+        if all(amount.is_finite() and (limit > 0 or amount == 0) for amount, limit in parts):
+            found.append(max((Fraction(amount) / Fraction(limit) for amount, limit in parts if amount), default=Fraction(0)))
+
+    rule((cost.gdp, rho_limit(float(epsilon), float(delta), gaussian=True)))
+    if cost.pure_only:
+        rule((cost.pure_epsilon, epsilon))
+    rule((cost.rho, rho_limit(float(epsilon), float(delta), gaussian=False)))
+    for j in range(1, PARTS):
+        rule((cost.pure_epsilon, Fraction(epsilon) * j / PARTS), (cost.gaussian_rho, _split_limit(epsilon, delta, j)))
+    room = selection_share(delta)
+    if not found or cost.selection_delta > 0 == room:
+        return None
+    chosen = Fraction(cost.selection_delta) / Fraction(room) if room else Fraction(0)
+    return max(chosen, min(found)) if chosen > 1 else min(found)
+
+
 def gaussian_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Decimal:
     """Return the rho of the largest Gaussian release that still fits, exactly; 0 where none does."""
     if cost.selection_delta > selection_share(delta):
         return _NOTHING
-    found = [_NOTHING, subtract(_mixed_limit(epsilon, delta, cost.selection_delta > 0), cost.rho)]
-    if cost.selection_delta == 0 and cost.gdp_rho.is_finite():
+    found = [_NOTHING, subtract(rho_limit(float(epsilon), float(delta), gaussian=False), cost.rho)]
+    if cost.gdp_rho.is_finite():
         found.append(subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.gdp_rho))
     elif cost.gaussian_only:
         found.append(subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.rho))
@@ -344,7 +363,7 @@ def pure_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Fraction:
     """Return the epsilon of the largest pure event that still fits, to nearly all digits of a float; 0 where none does."""
     if cost.selection_delta > selection_share(delta):
         return Fraction(0)
-    rest = subtract(_mixed_limit(epsilon, delta, cost.selection_delta > 0), cost.rho)
+    rest = subtract(rho_limit(float(epsilon), float(delta), gaussian=False), cost.rho)
     found = [pure_epsilon_for(Fraction(rest))] if rest > 0 else [Fraction(0)]
     if cost.gdp.is_finite() and not cost.pure_only:
         rest = subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.gdp)

@@ -32,6 +32,13 @@ def books(session: Session, view: str, source: str | None) -> None:
     show(session, view, f"dp_{view}({'' if source is None else literal(source)})")
 
 
+def heads(session: Session, source: str | None) -> None:
+    """Print where each ledger ends (table, entry, hash), to be kept elsewhere; in every mode the same columns."""
+    call = f"dp_ledger({'' if source is None else literal(source)})"
+    session.look.rows = 0
+    session.statement(sql.text("show_heads").replace("{call}", call))
+
+
 def protected(session: Session) -> bool:
     """Whether the database has books."""
     query = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'dpsql' AND table_name = 'ledger'"

@@ -17,6 +17,8 @@ _MOST_CELLS = 500_000
 _NARROWEST = 20
 """Columns are not made narrower than this while others can be hidden."""
 _FOOTER_FROM = 10
+_WHOLE = ("release",)
+"""Columns whose values are typed again: half a name is none."""
 
 _NUMBERS = {
     "TINYINT": "int8", "SMALLINT": "int16", "INTEGER": "int32", "BIGINT": "int64", "HUGEINT": "int128", "UTINYINT": "uint8",
@@ -161,6 +163,7 @@ class _Table:
         self.widths = [max(map(width_of, cells)) for cells in columns]
         self.all = len(columns)
         self.hidden = 0
+        self.narrowed = [cells[0] not in _WHOLE for cells in columns]
 
     @classmethod
     def of(cls, result: Result, shown: Head, null: str, *, types: bool) -> _Table:
@@ -177,13 +180,14 @@ class _Table:
         if width is None:
             return
         over = self._over(width)
-        for place in sorted(range(self.all), key=lambda i: -self.widths[i]):
+        places = [i for i in range(self.all) if self.narrowed[i]]
+        for place in sorted(places, key=lambda i: -self.widths[i]):
             if over <= 0:
                 return
-            others = max((w for i, w in enumerate(self.widths) if i != place), default=0)
+            others = max((self.widths[i] for i in places if i != place), default=0)
             least = max(_NARROWEST, others if others < self.widths[place] else 0)
             over = self._narrow(place, max(least, self.widths[place] - over), width)
-        for place in sorted(range(self.all), key=lambda i: -self.widths[i]):
+        for place in sorted(places, key=lambda i: -self.widths[i]):
             if over > 0 and self.widths[place] > _NARROWEST:
                 over = self._narrow(place, max(_NARROWEST, self.widths[place] - over), width)
         if over > 0:

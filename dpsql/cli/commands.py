@@ -179,10 +179,13 @@ def _reading(command: Adder) -> None:
         "releases": "what was bought, and under which names",
     }
     for name, text in told.items():
-        made = command(name, lambda session, chosen: books.books(session, chosen.command, chosen.source), text)
+        made = command(name, _ledger if name == "ledger" else _books, text)
         made.add_argument("database", metavar="FILE", help="DuckDB file")
         made.add_argument("source", nargs="?", metavar="TABLE", help="protected table (default: all)")
         made.set_defaults(readonly=True)
+        if name == "ledger":
+            told_head = "only where each ledger ends (entry and hash): kept elsewhere, it shows later whether a ledger was cut"
+            made.add_argument("--head", action="store_true", help=told_head)
     plan = command("plan", _plan, "what a synthetic table (with --k: noisy tables) would measure and cost; buys nothing")
     plan.add_argument("database", metavar="FILE", help="DuckDB file")
     plan.add_argument("source", metavar="SOURCE", help="protected table, or a SELECT over one")
@@ -198,6 +201,17 @@ def _reading(command: Adder) -> None:
     report.add_argument("-o", "--output", metavar="PAGE.html", help="default: RELEASE.html in this folder")
     report.add_argument("--compare", action="store_true", help="compare with the raw table: NOT PRIVATE, for the custodian only")
     report.set_defaults(readonly=True)
+
+
+def _books(session: Session, chosen: argparse.Namespace) -> None:
+    books.books(session, chosen.command, chosen.source)
+
+
+def _ledger(session: Session, chosen: argparse.Namespace) -> None:
+    if chosen.head:
+        books.heads(session, chosen.source)
+    else:
+        _books(session, chosen)
 
 
 def _plan(session: Session, chosen: argparse.Namespace) -> None:

@@ -29,8 +29,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "accountant": ("zcdp", "basic"),
     "outside": ("clamp", "other", "drop"),
     "report": ("tables", "tuples"),
+    "shape": ("wide", "long"),
+    "operation": ("synthesize", "marginals", "contributions"),
 }
 """Texts that a parameter takes."""
+RESERVED = ("column", "into")
+"""Parameters that need quotes; others, which need none, say the same."""
 _OF_RELEASES = ("sample", "export", "report")
 
 
@@ -67,7 +71,7 @@ class Names:
 
 def _releases(con: duckdb.DuckDBPyConnection) -> list[str]:
     try:
-        return [name for (name,) in con.execute("SELECT release FROM dpsql.releases ORDER BY 1").fetchall()]
+        return [name for (name,) in con.execute("SELECT release FROM dpsql.releases ORDER BY 1 ASC").fetchall()]
     except duckdb.Error:  # nothing is protected yet
         return []
 
@@ -125,7 +129,7 @@ def _sql(before: str, text: str, names: Names) -> Iterator[Completion]:
     call = _enclosing(before, names)
     if call:
         given = set(re.findall(r"(\w+)\s*:=", _since(before, call)))
-        left = [p for p in names.calls[call][1:] if p not in given]
+        left = [p for p in names.calls[call][1:] if p not in given and p not in RESERVED]
         yield from _matching(word, (f"{p} := " for p in left), kind="parameter", show=lambda p: p.split(" ")[0])
     if not word.strip('"') and not call:
         return

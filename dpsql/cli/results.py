@@ -152,7 +152,7 @@ def _returns_rows(con: duckdb.DuckDBPyConnection, statement: duckdb.Statement, t
     shape = [(c[0], str(c[1])) for c in con.description or []]
     if shape == [("Success", "BOOLEAN")]:
         return False
-    return shape != [("Count", "BIGINT")] or "returning" in text.casefold()
+    return shape != [("Count", "BIGINT")] or "returning" in text.lower()
 
 
 def text_of(value: Any) -> str | None:

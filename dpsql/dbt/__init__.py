@@ -8,7 +8,7 @@ It loads the ``dp_*`` macros on dbt's connections, and answers what the macros o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -20,6 +20,7 @@ from dpsql.udfs import instance_of, load
 
 try:
     from dbt.adapters.duckdb.plugins import BasePlugin
+    from dbt.adapters.events.logging import AdapterLogger
 except ImportError as missing:
     raise ImportError("dpsql.dbt needs dbt-core and dbt-duckdb: pip install 'dpsql[dbt]'") from missing
 
@@ -35,6 +36,7 @@ ACTIONS: dict[str, Callable[[Context, Mapping[str, Any]], Any]] = {
     "within_error": models.within_error,
 }
 SETTINGS = ("store", "user")
+_REASONS = 10  # that a failing test prints
 
 
 class Plugin(BasePlugin):
@@ -81,4 +83,17 @@ def answer(key: str, action: str, given: Mapping[str, Any], database: str, schem
     if given.get("interface") != INTERFACE or action not in ACTIONS:
         raise DpsqlError("the folder dpsql_package of this dbt project is of another version: run `dpsql dbt init` there")
     with open_context(find_instance(key), database, schema) as context:
-        return ACTIONS[action](context, given)
+        found = ACTIONS[action](context, given)
+    if action == "within_error":
+        _say(given, found)
+    return found
+
+
+def _say(given: Mapping[str, Any], reasons: Sequence[str]) -> None:
+    """Print why a test fails: dbt itself shows no more than how many rows it gave, unless they are stored."""
+    log = AdapterLogger("dpsql")
+    show = log.warning if str(given.get("severity")).lower() == "warn" else log.error
+    for reason in reasons[:_REASONS]:
+        show(f"dp_within_error of {given['relation']}: {reason}")
+    if len(reasons) > _REASONS:
+        show(f"dp_within_error of {given['relation']}: {len(reasons) - _REASONS} more, which are less far off")

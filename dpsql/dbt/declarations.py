@@ -15,12 +15,13 @@ from typing import Any
 
 from dpsql import custodian
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected
+from dpsql.names import fold
 from dpsql.protected import ProtectedSource, resolve
 from dpsql.session import Context
 from dpsql.source import find_table, relation_columns
 from dpsql.source_catalog import Catalog
 
-PROTECT = ("epsilon", "delta", "neighbors", "privacy_unit", "max_contributions", "accountant")
+PROTECT = ("epsilon", "delta", "neighbors", "privacy_unit", "max_contributions", "accountant", "anchor")
 DECLARE = ("lower", "upper", "bins", "edges", "categories", "categories_from", "nullable", "outside")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 
@@ -180,8 +181,8 @@ def _declare(context: Context, node: Node) -> list[str]:
         return [f"{node.label}: its columns have domains, but no table below it has a budget"]
     except DpsqlError as error:
         return [f"{node.label}: {error}"]
-    present = {column.name.casefold() for column in protected.source.columns}
-    missing = [name for name in node.columns if name.casefold() not in present]
+    present = {fold(column.name) for column in protected.source.columns}
+    missing = [name for name in node.columns if fold(name) not in present]
     if missing and node.is_source:
         raise DpsqlError(f"schema.yml, {node.label}: it has no column {missing[0]!r}")
     for name, given in node.columns.items():

@@ -77,7 +77,7 @@ def check(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
 def _free(protected: ProtectedSource, label: str, name: str) -> str:
     """Return the identifier of the release; refuse a name under which the books have another query."""
     rows = protected.books.cursor.execute(
-        f"SELECT DISTINCT source, query, release FROM {protected.books.table('releases')} "  # noqa: S608 -- quoted by Books
+        f"SELECT DISTINCT source, query, release FROM ({protected.books.releases()}) "  # noqa: S608 -- quoted by Books
         "WHERE operation = 'synthesize' AND status <> 'refunded'"
     ).fetchall()
     for source, query, bought in rows:
@@ -91,7 +91,7 @@ def _free(protected: ProtectedSource, label: str, name: str) -> str:
 
 
 def within_error(context: Context, given: Mapping[str, Any]) -> list[str]:
-    """Return why a synthetic table is not within an error; empty if it is.
+    """Return why a synthetic table is not within an error, the farthest columns first; empty if it is.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def _marked(context: Context, table: TableId) -> str:
 def _outside_of_raw(context: Context, table: TableId, bought: Release, k: int, most: float) -> list[str]:
     """Compare with the raw table. Privacy: NOT PRIVATE; one bit leaves."""
     home = next(
-        (name for name in context.databases() if Books(context.cursor, name).charges_of(bought.identifier)), context.database
+        (name for name in context.databases() if Books(context.cursor, name).sources_of(bought.identifier)), context.database
     )
     protected = resolve(dataclasses.replace(context, database=home, schema="main"), str(bought.manifest["query"]))
     synthetic = f"SELECT * FROM {table.sql}"  # noqa: S608 -- quoted by TableId
@@ -168,13 +168,15 @@ def _outside_of_released(context: Context, table: TableId, bought: Release, k: i
         counts = count_tables(context.cursor, codes, domain.sizes, cliques)
     finally:
         context.cursor.execute(f"DROP TABLE IF EXISTS {identifier(codes)}")
-    found = []
+    found: list[tuple[float, str]] = []
     for clique in cliques:
         distance, noise = bound(statistics, clique, counts[clique])
         if distance + noise > most:
             names = ", ".join(domain.names[position] for position in clique)
-            found.append(f"{names}: up to {distance + noise:.3f} (noise {noise:.3f}), max_tvd is {most:g}")
-    return found
+            how = f"{distance:.3f} from the released table, and {noise:.3f} that its noise can account for"
+            reason = f"{names}: up to {distance + noise:.3f} from the raw table ({how}); max_tvd is {most:g}"
+            found.append((distance + noise, reason))
+    return [reason for _, reason in sorted(found, key=lambda item: -item[0])]
 
 
 def bound(statistics: Statistics, clique: Clique, counts: IntArray) -> tuple[float, float]:

@@ -49,7 +49,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.accounting.events import LaplaceEvent
-from dpsql.entropy import IntArray
+from dpsql.entropy import MOST_ROWS, IntArray, clamped
 from dpsql.errors import ArgumentError
 from dpsql.noise import MAXIMUM_LAPLACE_SCALE, discrete_laplace, scale_grid
 
@@ -200,7 +200,7 @@ def normal_statistics(rows: int, total: int, square: int) -> list[IntArray]:
     [65535, 65536]
     """
     steps = FINE * (rows * square - total * total) // ((rows - 1) * TOP**2) if rows > 1 else 0
-    return [np.array([total], dtype=np.int64), np.array([steps], dtype=np.int64)]
+    return [clamped([total]), clamped([steps])]
 
 
 def mixed_statistics(counts: IntArray, sums: IntArray | None, products: Sequence[int] | None) -> list[IntArray]:
@@ -222,15 +222,17 @@ def mixed_statistics(counts: IntArray, sums: IntArray | None, products: Sequence
     found = [flat]
     if sums is None or products is None or sums.shape[1] == 0:
         return found
-    rows, totals = int(flat.sum()), [int(total) for total in sums.sum(axis=0)]
-    centred = 2 * sums - TOP * flat[:, None]
+    rows, totals = int(flat.sum()), [sum(column) for column in sums.T.tolist()]
+    if rows <= MOST_ROWS:
+        centred = (2 * sums - TOP * flat[:, None]).reshape(-1)
+    else:
+        centred = clamped((2 * sums.astype(object) - TOP * flat[:, None].astype(object)).reshape(-1))
     pairs = [(i, j) for i in range(len(totals)) for j in range(i, len(totals))]
     moments = [
         4 * int(product) - 2 * TOP * (totals[i] + totals[j]) + rows * TOP**2
         for (i, j), product in zip(pairs, products, strict=True)
     ]
-    steps = np.array([moment // FINE for moment in moments], dtype=np.int64)
-    return [*(found if flat.size > 1 else []), centred.reshape(-1), steps]
+    return [*(found if flat.size > 1 else []), centred, clamped(moment // FINE for moment in moments)]
 
 
 def with_noise(statistics: Sequence[IntArray], noise_scales: Sequence[Fraction], sets: int) -> list[IntArray]:

@@ -18,8 +18,10 @@ References: McSherry & Talwar (2007) for the mechanism.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.entropy import IntArray, uniform_below
 from dpsql.errors import ArgumentError
@@ -55,23 +57,32 @@ def penalty_sensitivity(share: Fraction, neighbors: str, max_contributions: int)
     return max_contributions * (max(share, 1 - share) if neighbors == "add_remove" else Fraction(1))
 
 
-def penalties(histogram: IntArray, share: Fraction) -> tuple[IntArray, int]:
+def penalties(histogram: IntArray, share: Fraction) -> tuple[npt.NDArray[Any], int]:
     """Return the penalty of 0, 1, ... times the denominator of the share, and that denominator.
 
     Parameters
     ----------
     histogram : int64 array
-        How many rows have s = 0, 1, ..., bound.
+        How many rows have s = 0, 1, ..., bound; fewer than 2^63 together.
+    share : Fraction, in [0, 1]
+        q, of any denominator.
+
+    Notes
+    -----
+    Counts times the terms of the share can pass 2^63 (a share written as a float has a denominator of up to 10^326), so they are
+    Python integers wherever they could: no product depends on the rows for whether it is right, or fails.
 
     Examples
     --------
     >>> penalties(np.array([0, 3, 0, 1]), Fraction(1, 2))  # q n = 2; one half of the rows have at most 1
     (array([4, 0, 2, 2]), 2)
     """
-    upto = np.cumsum(histogram)
+    upto: npt.NDArray[Any] = np.cumsum(histogram)
+    if max(int(upto[-1]), 1) * share.denominator >= 2**62:  # bounds all products below, and their differences
+        upto = upto.astype(object)
     wanted = share.numerator * int(upto[-1])
     below = upto - histogram
-    found: IntArray = np.maximum(np.maximum(wanted - share.denominator * upto, share.denominator * below - wanted), 0)
+    found = np.maximum(np.maximum(wanted - share.denominator * upto, share.denominator * below - wanted), 0)
     return found, share.denominator
 
 

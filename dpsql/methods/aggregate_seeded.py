@@ -34,6 +34,7 @@ from dpsql.methods.aggregate_rows import seeded_rows
 from dpsql.methods.base import CodeArray, IntArray, MeasurementPlan, Statistics, TuplePlan
 from dpsql.methods.mixture_rows import sweeps
 from dpsql.methods.tuple_index import TupleIndex, tuple_index
+from dpsql.names import fold
 
 SAMPLERS = ("dependence_preserving", "published")
 ACCOUNTINGS = ("exact", "published")
@@ -316,7 +317,7 @@ class AggregateSeeded:
             return published_rows(
                 [(level.attributes, level.counts) for level in model.reported],
                 model.index,
-                rows / model.rows if model.rows else 0.0,
+                _factor(model, rows),
                 rng,
                 empty=model.empty,
                 percentile=model.options["weight_selection_percentile"],
@@ -352,6 +353,19 @@ class AggregateSeeded:
         return chosen
 
 
+def _factor(model: AggregateModel, rows: int) -> float:
+    """Return what the published sampler multiplies single counts with, for about ``rows`` rows.
+
+    It writes as many rows as single counts say. Where noise says many times more than the number of rows does, they are scaled to
+    twice the rows that were asked for: else it would write them for ever.
+    """
+    singles = model.reported[0]
+    column = model.index.columns_of_attributes[singles.attributes[:, 0]]
+    largest = float(np.bincount(column, weights=singles.counts).max(initial=0.0))
+    wanted = rows / model.rows if model.rows else 0.0
+    return min(wanted, 2.0 * rows / largest) if largest else wanted
+
+
 def levels_of(statistics: Statistics, index: TupleIndex) -> tuple[tuple[Level, ...], tuple[Fraction, ...]]:
     """Return the measured counts of each level, and its noise scale, from a release (table, cell, count)."""
     table, cell, counts = statistics.blocks
@@ -379,13 +393,13 @@ def _extra(statistics: Statistics, index: TupleIndex) -> IntArray:
 def _empty_columns(domain: Domain, chosen: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the positions of the columns whose NULL is an empty cell, those of split columns among them."""
     given, parts = chosen["empty"], set(multi_value.split(domain, chosen))
-    nullable = {a.name.casefold(): i for i, a in enumerate(domain.attributes) if a.nullable}
+    nullable = {fold(a.name): i for i, a in enumerate(domain.attributes) if a.nullable}
     if given is False or given is True:
         return tuple(nullable.values()) if given else tuple(sorted(parts))
-    if not isinstance(given, (list, tuple)) or not all(isinstance(name, str) and name.casefold() in nullable for name in given):
+    if not isinstance(given, (list, tuple)) or not all(isinstance(name, str) and fold(name) in nullable for name in given):
         names = [a.name for a in domain.attributes if a.nullable]
         raise ArgumentError("empty", given, f"must be true, false or a list of nullable columns; there are {names!r}")
-    return tuple(sorted({nullable[name.casefold()] for name in given} | parts))
+    return tuple(sorted({nullable[fold(name)] for name in given} | parts))
 
 
 def _split(epsilon: float, delta: float, chosen: Mapping[str, Any]) -> tuple_levels.PublishedSplit:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from dpsql.accounting.events import Event
 from dpsql.domain import Attribute, Domain
+from dpsql.names import fold
 
 IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.integer]
@@ -205,7 +206,7 @@ def with_sets(domain: Domain, sets: int) -> Domain:
     if sets == 1:
         return domain
     name = "set"
-    while name in {other.casefold() for other in domain.names}:
+    while name in {fold(other) for other in domain.names}:
         name += "_"
     numbers = tuple(str(i) for i in range(1, sets + 1))
     return Domain((*domain.attributes, Attribute(name, "INTEGER", "categorical", numbers, nullable=False)))

@@ -323,10 +323,11 @@ def require_public_total(name: str, contract: Contract) -> None:
 def shuffled_rows(counts: IntArray, rng: np.random.Generator) -> Iterator[IntArray]:
     """Yield the rows that the counts stand for, as numbers of cells, in random order. Post-processing."""
     pieces = -(-int(counts.sum()) // _SHUFFLED)
+    whole, rest = np.divmod(counts, max(pieces, 1))  # counts times pieces could pass 2^63
     for piece in range(pieces):  # rows of one piece are shuffled among themselves
-        left = counts * (piece + 1) // pieces - counts * piece // pieces
-        while (rest := int(left.sum())) > 0:
-            part = left if rest <= _BLOCK else rng.multivariate_hypergeometric(left, _BLOCK, method="marginals")
+        left = whole + rest * (piece + 1) // pieces - rest * piece // pieces
+        while (missing := int(left.sum())) > 0:
+            part = left if missing <= _BLOCK else rng.multivariate_hypergeometric(left, _BLOCK, method="marginals")
             yield rng.permutation(np.repeat(np.arange(counts.size), part))
             left = left - part
 

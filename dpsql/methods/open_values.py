@@ -30,7 +30,7 @@ class OpenValues:
 
     def total(self, model: IntArray) -> int:
         """Return the sum of the weights."""
-        return int(model.sum())
+        return sum(model.tolist())
 
     def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any], measured: int = 0) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that drawing takes."""
@@ -48,12 +48,13 @@ class OpenValues:
         ReleaseError
             Rows are wanted, and the release holds no value.
         """
-        if rows and not model.sum():
+        weight = self.total(model)
+        if rows and not weight:
             raise ReleaseError(
                 "the release holds no value to draw rows from: none passed the threshold. Say rows := 0, or buy another release "
                 "with a larger epsilon and release := 'another name'"
             )
-        shares = model / max(1, model.sum())
+        shares = model / max(1, weight)
         for start in range(0, rows, _BLOCK):
             length = min(_BLOCK, rows - start)
             codes = np.repeat(np.arange(model.size, dtype=np.int32), rng.multinomial(length, shares))

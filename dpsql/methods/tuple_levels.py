@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from dpsql.accounting.gaussian import MINIMUM_VARIANCE
 from dpsql.errors import ArgumentError
@@ -29,6 +29,7 @@ from dpsql.noise import Weights, scale_grid
 PROPORTIONS = ("long", "short", "balanced")
 FABRICATION_MODES = ("uncontrolled", "progressive", "balanced", "minimize")
 _TAIL_BITS = 128
+_SUMMED_UP_TO = 1 << 15  # of sigma: beyond, sums would take seconds, and the normal law is right to 1e-8
 
 
 def sigma_proportions(given: object, length: int) -> tuple[float, ...]:
@@ -37,7 +38,7 @@ def sigma_proportions(given: object, length: int) -> tuple[float, ...]:
     Parameters
     ----------
     given : str or sequence of float
-        'long': 1/k, the least noise on long tuples; 'short': 1/(R - k + 1); 'balanced': 1; or R numbers above 0.
+        'long': 1/k, the least noise on long tuples; 'short': 1/(R - k + 1); 'balanced': 1; or R numbers from 1e-6 to 1e6.
     length : int
         R.
 
@@ -54,8 +55,8 @@ def sigma_proportions(given: object, length: int) -> tuple[float, ...]:
     if isinstance(given, str) and given in PROPORTIONS:
         divisors = {"long": range(1, length + 1), "short": range(length, 0, -1), "balanced": [1] * length}[given]
         return tuple(1.0 / divisor for divisor in divisors)
-    expected = f"must be one of {', '.join(map(repr, PROPORTIONS))}, or {length} finite numbers above 0"
-    return _numbers("sigma_proportions", given, length, expected, lambda p: 0 < p < math.inf)
+    expected = f"must be one of {', '.join(map(repr, PROPORTIONS))}, or {length} numbers from 1e-6 to 1e6"
+    return _numbers("sigma_proportions", given, length, expected, lambda p: 1e-6 <= p <= 1e6)
 
 
 def fabrication_rates(given: object, length: int) -> tuple[float, ...]:
@@ -244,7 +245,7 @@ def level_scale(unit: Fraction, tuples: int) -> Fraction:
     Notes
     -----
     Privacy: with sigma >= unit sqrt(D) the level costs no more than one count of noise ``unit``: effective_variance(D v) is at
-    least D effective_variance(v) for D >= 1.
+    least D effective_variance(v) for D >= 1, because their quotient effective_variance(v) / v rises.
 
     Examples
     --------
@@ -281,6 +282,8 @@ def adaptive_threshold(scale: Fraction, rate: float) -> int:
     >>> adaptive_threshold(Fraction(40), 1.0), adaptive_threshold(Fraction(40), 0.55), adaptive_threshold(Fraction(40), 0.01)
     (0, 24, 103)
     """
+    if scale > _SUMMED_UP_TO:
+        return max(0, math.ceil(-float(scale) * float(ndtri(rate / 2)) - 0.5))
     lows, highs, beyond = Weights(1 / (2 * scale**2), square=True).bounds(_TAIL_BITS)
     total = 2 * sum(lows) - highs[0]  # at most the whole mass
     limit = Fraction(rate) / 2 * total
@@ -300,6 +303,8 @@ def tail(scale: Fraction, threshold: int) -> float:
     >>> f"{tail(Fraction(40), 24):.4f}"
     '0.2701'
     """
+    if scale > _SUMMED_UP_TO:
+        return float(ndtr(-(threshold + 0.5) / float(scale)))
     _, highs, beyond = Weights(1 / (2 * scale**2), square=True).bounds(_TAIL_BITS)
     whole = 2 * (sum(highs) + beyond) - highs[0]
     return float(Fraction(sum(highs[threshold + 1 :]) + beyond, whole))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpsql.page.crosstab import CrossTable
 from dpsql.page.figures import Column, FloatArray
 
 
@@ -22,12 +23,17 @@ class Listing:
 
 @dataclass(frozen=True)
 class Maps:
-    """Dependence of pairs over the shown columns: matrices of V, NaN where a pair is not known."""
+    """Dependence of pairs over the shown columns: matrices of V, NaN where a pair is not known.
+
+    ``low`` and ``high`` are the ends of the 95 % bands of the released ones.
+    """
 
     names: Sequence[str]
     released: FloatArray | None = None
     synthetic: FloatArray | None = None
     raw: FloatArray | None = None
+    low: FloatArray | None = None
+    high: FloatArray | None = None
     left_out: int = 0
     below_noise: int = 0
     pairs: int = 0
@@ -59,12 +65,15 @@ class Content:
         In force for the whole table; None where the books are not here.
     rows : float or None
         Number of rows, as released or public.
+    counted : str or None
+        What counts are of, where not every row was counted.
     synthetic_rows : int or None
         Of the table it is compared with; None where there is none.
     sets : int
         Number of synthetic tables.
     measured, domain, ledger, listings : tables
     columns : charts; ``columns_left_out``: names of those without one
+    tables : released cross-tables
     maps : Maps or None
     notes : texts about the release
     comparison : Comparison or None
@@ -80,11 +89,13 @@ class Content:
     domain: Listing
     ledger: Listing | None
     chain_holds: bool | None = None
+    counted: str | None = None
     synthetic_rows: int | None = None
     sets: int = 1
     columns: Sequence[Column] = ()
     columns_left_out: Sequence[str] = ()
     listings: Sequence[Listing] = ()
+    tables: Sequence[CrossTable] = ()
     maps: Maps | None = None
     notes: Sequence[str] = field(default=())
     comparison: Comparison | None = None

@@ -6,12 +6,10 @@ Privacy: None without a comparison: post-processing. With one the whole page is 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
-from dpsql.page import svg, words
-from dpsql.page.content import Content, Listing, Maps
-from dpsql.page.figures import Column, FloatArray
-from dpsql.page.markup import details, facts, number, paragraphs, section, table, text
+from dpsql.page import parts, words
+from dpsql.page.content import Content
+from dpsql.page.markup import details, facts, number, paragraphs, section, text
 from dpsql.page.style import CSS
 from dpsql.relation import at_most
 
@@ -23,12 +21,14 @@ _METHODS = {
 }
 
 
+_UNITS = "contributions"
 _MADE = {
     "marginals": "Noisy tables",
     "synthesize": "A synthetic table",
     "aggregates": "Counts of combinations",
     "histogram": "A histogram",
     "discover": "A list of values",
+    _UNITS: "A histogram of rows per unit",
 }
 
 
@@ -46,12 +46,12 @@ def page(content: Content) -> str:
     """
     name = str(content.manifest["release"])
     open_, compared = _Sections(content), content.comparison is not None
-    parts = [
-        open_.cost(), open_.guarantee(), open_.accuracy(), open_.distributions(), open_.dependence(), open_.lists(),
-        open_.comparison(), open_.provenance(),
+    said = [
+        open_.cost(), open_.guarantee(), open_.accuracy(), open_.tables(), open_.distributions(), open_.dependence(),
+        open_.lists(), open_.comparison(), open_.provenance(),
     ]  # fmt: skip
-    links = "".join(f'<a href="#{key}">{text(title)}</a>' for key, title, body in parts if body)
-    sections = "".join(section(title, body, key=key, private=not compared) for key, title, body in parts if body)
+    links = "".join(f'<a href="#{key}">{text(title)}</a>' for key, title, body in said if body)
+    sections = "".join(section(title, body, key=key, private=not compared) for key, title, body in said if body)
     banner = (
         f'<div class="banner" role="alert">{WARNING} This page shows figures of the protected table itself.</div>'
         if compared
@@ -82,7 +82,7 @@ def _header(content: Content) -> str:
         (number(float(charge["delta"])), "delta"),
         (
             ("" if content.public_total else "≈ ") + number(content.rows) if content.rows is not None else "–",
-            "rows, " + ("public" if content.public_total else "as released"),
+            f"{_counted_things(content)}, {'public' if content.public_total else 'as released'}",
         ),
         (str(len(content.domain.rows)), "column" if len(content.domain.rows) == 1 else "columns"),
     ]
@@ -93,8 +93,15 @@ def _header(content: Content) -> str:
     return (
         f'<header><p class="kicker">Differentially private release</p><h1>{text(manifest["release"])}</h1>'
         f'<p class="lead">{text(lead)}</p>'
-        f'<div class="tiles">{shown}</div></header>'
+        f'<div class="tiles">{shown}</div>{paragraphs(content.counted or "")}</header>'
     )
+
+
+def _counted_things(content: Content) -> str:
+    """Return what the number in the headline is a number of."""
+    if content.manifest["operation"] == _UNITS:
+        return "units"
+    return "rows" if content.counted is None else "kept rows"
 
 
 def _footer(content: Content) -> str:
@@ -103,15 +110,6 @@ def _footer(content: Content) -> str:
     last = WARNING if compared else "Nothing on this page was computed from the protected table except the release itself."
     made = f"Made by dpsql {versions['dpsql']}. {last}"
     return f"<footer>{text(made)}</footer>"
-
-
-def _listing(listing: Listing) -> str:
-    title = f"<h3>{text(listing.title)}</h3>" if listing.title else ""
-    return title + table(listing.head, listing.rows, numeric=listing.numeric, label=listing.title) + paragraphs(listing.note)
-
-
-def _items(texts: Sequence[str]) -> str:
-    return "<ul>" + "".join(f"<li>{text(t)}</li>" for t in texts) + "</ul>"
 
 
 class _Sections:
@@ -125,39 +123,41 @@ class _Sections:
         """Say what was measured, and what it cost."""
         manifest, charge = self.manifest, self.manifest["charge"]
         unit, most, epsilon = manifest["privacy_unit"], manifest["max_contributions"], number(at_most(float(charge["epsilon"])), 5)
+        measured = "" if manifest["operation"] == _UNITS else f", at most {most} of them measured"
         rows = [
             ("Source", manifest["source"]),
             ("Measured relation", manifest["query"]),
             ("Privacy loss of this release", f"epsilon = {epsilon} at delta = {number(float(charge['delta']))}"),
             ("The same as zero-concentrated loss", f"rho = {number(at_most(float(charge['rho'])), 5)}"),
             ("Neighbouring tables differ in", _METHODS.get(str(manifest["neighbors"]), str(manifest["neighbors"]))),
-            ("Privacy unit", "one row" if unit is None else f"all rows of one value of {unit}, at most {most} of them measured"),
+            ("Privacy unit", "one row" if unit is None else f"all rows of one value of {unit}{measured}"),
             ("Accountant", manifest["accountant"]),
         ]  # fmt: skip
-        body = facts(rows) + _listing(self.content.measured)
+        body = facts(rows) + parts.listing(self.content.measured)
         if self.content.notes:
-            body += "<h3>Notes</h3>" + _items(self.content.notes)
+            body += "<h3>Notes</h3>" + parts.items(self.content.notes)
         options = {k: v for k, v in manifest["parameters"].items() if v not in (None, {}, [])}
         body += details("Parameters of the call", f"<p><code>{text(json.dumps(options, ensure_ascii=False))}</code></p>")
         return (
             "cost",
             "What was measured, and what it cost",
-            body + details("Columns and their public domains", _listing(self.content.domain)),
+            body + details("Columns and their public domains", parts.listing(self.content.domain)),
         )
 
     def guarantee(self) -> tuple[str, str, str]:
         """Say what is guaranteed."""
         manifest, charge = self.manifest, self.manifest["charge"]
-        unit = words.unit_words(manifest["privacy_unit"], int(manifest["max_contributions"] or 1))
+        most = None if manifest["operation"] == _UNITS else int(manifest["max_contributions"] or 1)
+        unit = words.unit_words(manifest["privacy_unit"], most)
         said = words.promise(float(charge["epsilon"]), float(charge["delta"]), str(manifest["neighbors"]), unit)
         body = paragraphs(*said, words.over_all(self.content.budget))
         if self.content.synthetic_rows is not None:
             body += paragraphs(words.synthetic_rows())
         body += (
             "<h3>What it rests on</h3>"
-            + _items(words.assumed())
+            + parts.items(words.assumed())
             + "<h3>What it does not promise</h3>"
-            + _items(words.not_promised())
+            + parts.items(words.not_promised())
         )
         if self.content.comparison is not None:
             body = (
@@ -171,21 +171,25 @@ class _Sections:
 
     def accuracy(self) -> tuple[str, str, str]:
         """Say how exact the numbers are."""
-        banded = [c for c in self.content.columns if c.half_width is not None]
+        counted = self.content.counted
+        true = "the true one" if counted is None else "the exact number of what was counted"
         said = (
-            "The noise was drawn from a known distribution, so its errors are known without looking at the data: the table "
-            "above says how far a "
-            "released count is from the true one on average, and in 95 of 100 cases. In the charts these are the vertical "
-            "or horizontal lines. "
-            "The same noise is on large counts and small ones, so large ones are relatively more exact."
+            "The noise was drawn from a known distribution, so its errors are known without looking at the data: the table above "
+            f"says how far a released count is from {true} on average, and in 95 of 100 cases. In the charts these are the "
+            "vertical or horizontal lines. The same noise is on large counts and small ones, so large ones are relatively more "
+            "exact."
         )
-        if not banded:
+        if not any(column.half_width is not None for column in self.content.columns):
             said = (
-                "What was released here are not plain counts with noise of a known size on each, so the charts carry no "
-                "error bands. "
-                "What is known of the method's errors is said above, under measurements and notes."
+                "What was released here are not plain counts with noise of a known size on each, so the charts carry no error "
+                "bands. What is known of the method's errors is said above, under measurements and notes."
             )
-        return "accuracy", "How exact the numbers are", paragraphs(said)
+        return "accuracy", "How exact the numbers are", paragraphs(said, counted or "")
+
+    def tables(self) -> tuple[str, str, str]:
+        """Show what was released as cross-tables."""
+        found = self.content.tables
+        return "tables", "The cross-table" if len(found) == 1 else "The cross-tables", "".join(map(parts.cross_table, found))
 
     def distributions(self) -> tuple[str, str, str]:
         """Show one chart a column."""
@@ -201,19 +205,18 @@ class _Sections:
         about = ""
         if self.content.sets > 1:
             about = paragraphs(f"The release has {self.content.sets} synthetic tables; their mean is shown.")
-        charts = "".join(_figure(column) for column in columns)
-        return "columns", "Columns one by one", _legend(columns) + about + more + f'<div class="charts">{charts}</div>'
+        return "columns", "Columns one by one", parts.legend(columns) + about + more + parts.figures(columns)
 
     def dependence(self) -> tuple[str, str, str]:
         """Show maps of pairs."""
         maps = self.content.maps
         if maps is None or len(maps.names) < 2:
             return "pairs", "Dependence of pairs", ""
-        return "pairs", "Dependence of pairs", _maps(maps)
+        return "pairs", "Dependence of pairs", parts.pairs(maps)
 
     def lists(self) -> tuple[str, str, str]:
         """List released values or combinations."""
-        return "lists", "Most frequent released values", "".join(map(_listing, self.content.listings))
+        return "lists", "Most frequent released values", "".join(map(parts.listing, self.content.listings))
 
     def comparison(self) -> tuple[str, str, str]:
         """Show what only the custodian may see."""
@@ -224,7 +227,7 @@ class _Sections:
         return (
             "comparison",
             "Comparison with the protected table",
-            warning + paragraphs(*found.notes) + "".join(map(_listing, found.listings)),
+            warning + paragraphs(*found.notes) + "".join(map(parts.listing, found.listings)),
         )
 
     def provenance(self) -> tuple[str, str, str]:
@@ -239,89 +242,9 @@ class _Sections:
         ]
         body = facts(rows)
         if self.content.ledger is not None:
-            body += _listing(self.content.ledger)
+            body += parts.listing(self.content.ledger)
             holds = "holds" if self.content.chain_holds else "does NOT hold: the books were edited"
             body += paragraphs(f"Every entry carries the hash of the one before it. The chain of this source {holds}.")
         else:
             body += paragraphs("The ledger that this release was charged on is not in the database that made this page.")
         return "provenance", "Provenance", body
-
-
-def _legend(columns: Sequence[Column]) -> str:
-    items = []
-    if any(c.synthetic is not None for c in columns):
-        items.append(_key('<rect class="bar" x="4" y="1" width="14" height="12"/>') + "synthetic table")
-    if any(c.released is not None for c in columns):
-        both = any(c.synthetic is not None for c in columns)
-        mark = (
-            '<circle class="point" cx="11" cy="7" r="3.2"/>'
-            if both
-            else '<rect class="bar own" x="4" y="1" width="14" height="12"/>'
-        )
-        items.append(_key(mark) + "released count")
-    if any(c.half_width is not None for c in columns):
-        items.append(_key('<line class="band" x1="2" x2="20" y1="7" y2="7"/>') + "95 % band of the noise")
-    if any(c.raw is not None for c in columns):
-        items.append(_key('<line class="raw" x1="2" x2="20" y1="7" y2="7"/>') + "protected table (not private)")
-    return '<ul class="legend">' + "".join(f"<li>{item}</li>" for item in items) + "</ul>"
-
-
-def _key(mark: str) -> str:
-    return f'<svg viewBox="0 0 22 14" aria-hidden="true" class="chart">{mark}</svg>'
-
-
-def _figure(column: Column) -> str:
-    names, series = ["value"], []
-    for name, values in (
-        ("released", column.released),
-        ("± 95 %", column.half_width),
-        ("synthetic", column.synthetic),
-        ("raw, not private", column.raw),
-    ):
-        if values is not None:
-            names.append(name)
-            series.append([number(float(v)) for v in values])
-    rows = [(label, *(s[i] for s in series)) for i, label in enumerate(column.labels)]
-    numbers = details("Numbers", table(names, rows, numeric=range(1, len(names))))
-    return (
-        f"<figure><figcaption>{text(column.name)}<span>{text(column.about)}</span></figcaption>{svg.chart(column)}"
-        f"{paragraphs(column.note)}{numbers}</figure>"
-    )
-
-
-def _maps(maps: Maps) -> str:
-    said = (
-        "Cramér's V of every pair of columns: 0 where they are independent, 1 where one follows from the other. What the "
-        "noise adds on average is "
-        "subtracted. "
-    )
-    if maps.released is not None:
-        few = f"{maps.below_noise} of {maps.pairs} released pairs"
-        said += f"{few} cannot be told from independent columns under this noise, and are shown as 0. "
-    if maps.left_out:
-        said += f"Shown are the {len(maps.names)} columns {maps.which}; {maps.left_out} are left out."
-    drawn = []
-    for title, values in (
-        ("Released tables", maps.released),
-        ("Synthetic table", maps.synthetic),
-        ("Protected table, not private", maps.raw),
-    ):
-        if values is not None:
-            drawn.append(f"<figure><figcaption>{text(title)}</figcaption>{svg.heat_map(values, maps.names, title)}</figure>")
-    return (
-        paragraphs(said) + f'<div class="maps">{"".join(drawn)}</div>' + details("The strongest pairs in numbers", _strongest(maps))
-    )
-
-
-def _strongest(maps: Maps, most: int = 40) -> str:
-    shown: list[tuple[str, FloatArray]] = [
-        (title, values)
-        for title, values in (("released", maps.released), ("synthetic", maps.synthetic), ("raw, not private", maps.raw))
-        if values is not None
-    ]
-    count = len(maps.names)
-    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
-    first = shown[0][1]
-    pairs.sort(key=lambda pair: -first[pair] if first[pair] == first[pair] else 1.0)
-    rows = [(maps.names[i], maps.names[j], *(number(float(v[i, j]), 3) for _, v in shown)) for i, j in pairs[:most]]
-    return table(["column", "column", *(title for title, _ in shown)], rows, numeric=range(2, 2 + len(shown)))

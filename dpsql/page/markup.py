@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
+_NARROW = 5  # columns of a table that a telephone shows side by side
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 
 
@@ -35,17 +36,6 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
-def shortened(value: str, most: int = 22) -> str:
-    """Cut a long label.
-
-    Examples
-    --------
-    >>> shortened("abcdef", 4)
-    'abc…'
-    """
-    return value if len(value) <= most else value[: most - 1] + "…"
-
-
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, label: str = "", numeric: Sequence[int] = ()) -> str:
     """Return a table with a header row; every cell is escaped.
 
@@ -54,12 +44,18 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, label: str =
     label : str
         What it is, for those who do not see it.
     numeric : positions of columns that are set flush right
+
+    Notes
+    -----
+    The cells of a wide table carry the names of their columns: where the page is narrow, its style shows each line as a list.
     """
+    wide = len(head) > _NARROW
     right = {i: ' class="n"' for i in numeric}
+    named = [right.get(i, "") + (f' data-of="{text(name)}"' if wide else "") for i, name in enumerate(head)]
     top = "".join(f'<th scope="col"{right.get(i, "")}>{text(name)}</th>' for i, name in enumerate(head))
-    body = "".join("<tr>" + "".join(f"<td{right.get(i, '')}>{text(v)}</td>" for i, v in enumerate(row)) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(f"<td{at}>{text(v)}</td>" for at, v in zip(named, row, strict=True)) + "</tr>" for row in rows)
     return (
-        f'<div class="scroll" tabindex="0" role="group" aria-label="{text(label or "numbers")}">'
+        f'<div class="scroll{" wide" if wide else ""}" tabindex="0" role="group" aria-label="{text(label or "numbers")}">'
         f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

@@ -6,53 +6,83 @@ Why not a plotting library: its SVG draws every letter as a path (30 to 60 KB a 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Sequence
+import unicodedata
 
 import numpy as np
 
 from dpsql.page.figures import Column, FloatArray
-from dpsql.page.markup import number, shortened, text
+from dpsql.page.markup import number, text
+from dpsql.page.scales import Axis, axis_of, fitting, reference, ticks
 
 WIDTH = 360
-_ROW = 20
-_LEFT, _RIGHT = 126, 44
-_TOP, _PLOT, _BOTTOM = 8, 150, 34
-_LETTER = 6.2  # width of a letter of 11 px, about
-_MAX_NUMBERS = 12
+MOST_ROWS = 12
+"""Lines of a chart of categories: about as high as a chart of bins."""
+_ROW = 16
+_WIDEST_LABEL = 165
+_TOP, _PLOT, _BOTTOM = 8, 150, 20
+_SIZE = 11.0  # of letters
+# Widths of letters of 1 px in DejaVu Sans, the widest of the usual fonts of systems.
+_WIDTHS = {**dict.fromkeys("ijlI|!.,:;'", 0.34), **dict.fromkeys("ftr()[]-/ \"", 0.41), **dict.fromkeys("mwMW@%", 0.99)}
 
 
-def ticks(high: float, low: float = 0.0, count: int = 4) -> list[float]:
-    """Return round numbers from low to high.
+def width_of(label: str, size: float = _SIZE) -> float:
+    """Return how wide a text is at most, about.
 
     Examples
     --------
-    >>> ticks(930.0), ticks(3.0, -1.0)
-    ([0.0, 250.0, 500.0, 750.0], [-1.0, 0.0, 1.0, 2.0, 3.0])
+    >>> width_of("ill", 10.0) < width_of("abc", 10.0) < width_of("ABC", 10.0) < width_of("統計局", 10.0)
+    True
     """
-    if high <= low:
-        return [low]
-    raw = (high - low) / count
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(s * power for s in (1.0, 2.0, 2.5, 5.0, 10.0) if s * power >= raw * 0.999)
-    return [round(i * step, 10) for i in range(math.ceil(low / step), math.floor(high / step + 1e-9) + 1)]
+    wide = 0.0
+    for letter in label:
+        if letter in _WIDTHS:
+            wide += _WIDTHS[letter]
+        elif unicodedata.combining(letter):
+            continue
+        elif ord(letter) > 0x2000 or unicodedata.east_asian_width(letter) in "WF":
+            wide += 1.05
+        else:
+            wide += 0.79 if letter.isupper() or letter in "+<>=~#" else 0.64
+    return wide * size
 
 
-def _extent(column: Column) -> tuple[float, float]:
-    series = [s for s in (column.released, column.synthetic, column.raw) if s is not None and s.size]
-    high = max((float(s.max()) for s in series), default=1.0)
-    low = min(0.0, min((float(s.min()) for s in series), default=0.0))
-    if column.released is not None and column.half_width is not None and column.released.size:
-        high = max(high, float((column.released + column.half_width).max()))
+def fitted(label: str, room: float, size: float = _SIZE) -> str:
+    """Cut a label to the room that there is.
+
+    Examples
+    --------
+    >>> fitted("abcdefgh", 40.0), fitted("abc", 40.0)
+    ('abcd…', 'abc')
+    """
+    if width_of(label, size) <= room:
+        return label
+    kept = label[:80]
+    while kept and width_of(f"{kept}…", size) > room:
+        kept = kept[:-1]
+    return f"{kept.rstrip()}…"
+
+
+def _extent(*series: FloatArray | None) -> tuple[float, float]:
+    """Return the least (or 0) and the largest of all numbers."""
+    known = [s for s in series if s is not None and s.size]
+    high = max((float(s.max()) for s in known), default=1.0)
+    low = min(0.0, min((float(s.min()) for s in known), default=0.0))
     return low, high if high > low else low + 1.0
+
+
+def _plus(values: FloatArray | None, more: FloatArray | None) -> FloatArray | None:
+    return None if values is None or more is None else values + more
 
 
 def describe(column: Column) -> str:
     """Return what a chart shows, in one sentence, for those who do not see it."""
-    main = column.released if column.released is not None else column.synthetic
+    main = column.main
     if main is None or not main.size:
         return f"{column.name}: no counts."
-    top = int(np.argmax(main))
+    single = main.copy()
+    if column.others:
+        single[len(main) - column.special - 1] = -np.inf
+    top = int(np.argmax(single))
     kind = "released" if column.released is not None else "synthetic"
     band = "" if column.half_width is None else f", plus or minus {number(float(column.half_width[top]))} in 95 % of cases"
     return (
@@ -63,14 +93,38 @@ def describe(column: Column) -> str:
 
 def chart(column: Column) -> str:
     """Return the chart of a column: upright for bins, lying for categories."""
-    return _upright(column) if column.ordered else _lying(column)
+    return _upright(column) if column.edges else _lying(column)
 
 
-def _frame(height: float, body: str, label: str) -> str:
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{text(label)}" class="chart">'
-        f"<title>{text(label)}</title>{body}</svg>"
-    )
+def height_of(column: Column) -> int:
+    """Return the height of a chart."""
+    if column.edges:
+        return _TOP + _PLOT + _BOTTOM
+    shown, together = ranked(column)
+    return len(shown) * _ROW + (_ROW + 2 if together else 0) + 2
+
+
+def note(column: Column) -> str:
+    """Return what to know to read the chart: where bins differ in width, what heights and the axis are."""
+    if not column.edges:
+        return ""
+    axis = axis_of(column.edges)
+    same = reference(np.diff(axis.edges))
+    if same is None:
+        return axis.note
+    said = f"Bins are drawn to scale: areas are counts, and the scale at the left is that of bins as wide as {column.labels[same]}."
+    return f"{said} {axis.note}".rstrip()
+
+
+def frame(height: float, body: str, label: str) -> str:
+    """Return an SVG with what it shows in words."""
+    return f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{text(label)}" class="chart">{body}</svg>'
+
+
+def label_at(x: float, y: float, shown: str, anchor: str, kind: str = "tick") -> str:
+    """Return a text of a chart."""
+    place = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}"{place}>{text(shown)}</text>'
 
 
 def _marks(column: Column, i: int) -> tuple[float | None, float | None, float, float | None]:
@@ -82,125 +136,138 @@ def _marks(column: Column, i: int) -> tuple[float | None, float | None, float, f
 
 
 def _upright(column: Column) -> str:
-    low, high = _extent(column)
-    left, count = 46, len(column.labels)
-    step = (WIDTH - left - 6) / max(count, 1)
+    """Return bars over an axis, to scale; NULL and the like stand apart at the right, as wide as a usual bin."""
+    axis = axis_of(column.edges)
+    widths = np.diff(axis.edges)
+    same = reference(widths)
+    usual = float(widths[same]) if same is not None else float(widths.mean())
+    special = column.labels[len(widths) :]
+    factors = np.append(usual / widths if same is not None else np.ones(len(widths)), np.ones(len(special)))
+    low, high = _extent(
+        *(None if s is None else s * factors
+          for s in (column.released, _plus(column.released, column.half_width), column.synthetic, column.raw))
+    )  # fmt: skip
+    steps = [(value, number(value)) for value in ticks(high, low)]
+    left = max(width_of(shown) for _, shown in steps) + 8
+    needed = [width_of(label) + 8 for label in special]
+    wide = min((WIDTH - left - 4 - 10 * len(special)) / (1 + usual * len(special)), WIDTH - left - 4 - sum(needed))
 
     def y(value: float) -> float:
         return round(_TOP + _PLOT * (high - min(max(value, low), high)) / (high - low), 1)
 
-    parts = [
-        f'<line class="grid" x1="{left}" x2="{WIDTH - 6}" y1="{y(t)}" y2="{y(t)}"/>'
-        f'<text class="tick" x="{left - 5}" y="{y(t) + 3.5}" text-anchor="end">{number(t)}</text>'
-        for t in ticks(high, low)
-    ]
+    parts = []
+    for at, shown in steps:
+        parts.append(f'<line class="grid" x1="{left:.1f}" x2="{WIDTH - 2}" y1="{y(at)}" y2="{y(at)}"/>')
+        parts.append(label_at(left - 5, y(at) + 3.5, shown, "end"))
+    base, place = _TOP + _PLOT + 14, left + wide
+    spans = [(left + wide * a, left + wide * b) for a, b in itertools.pairwise(axis.edges.tolist())]
+    for room, label in zip(needed, special, strict=True):
+        slot = max(room, usual * wide + 10)
+        centre = place + (slot + 4) / 2
+        parts.append(label_at(centre, base, label, "middle"))
+        spans.append((centre - usual * wide / 2, centre + usual * wide / 2))
+        place += slot
     kind = "bar" if column.synthetic is not None else "bar own"
-    for i in range(count):
-        bar, point, band, raw = _marks(column, i)
-        x, middle = left + i * step, round(left + (i + 0.5) * step, 1)
+    for i, (start, end) in enumerate(spans):
+        bar, point, band, raw = (None if v is None else v * float(factors[i]) for v in _marks(column, i))
+        gap, middle = min(0.1 * (end - start), 2.0), f"{(start + end) / 2:.1f}"
         if bar is not None:
             top, bottom = sorted((y(bar), y(0.0)))
-            parts.append(
-                f'<rect class="{kind}" x="{x + step * 0.1:.1f}" y="{top}" width="{step * 0.8:.1f}" height="{bottom - top:.1f}"/>'
-            )
-        if point is not None:
-            if band:
-                parts.append(f'<line class="band" x1="{middle}" x2="{middle}" y1="{y(point - band)}" y2="{y(point + band)}"/>')
-            if column.synthetic is not None:
-                parts.append(f'<circle class="point" cx="{middle}" cy="{y(point)}" r="{min(3.2, max(1.4, step * 0.3)):.1f}"/>')
+            size = f'width="{max(end - start - 2 * gap, 0.4):.1f}" height="{bottom - top:.1f}"'
+            parts.append(f'<rect class="{kind}" x="{start + gap:.1f}" y="{top}" {size}/>')
+        if point is not None and band:
+            parts.append(f'<line class="band" x1="{middle}" x2="{middle}" y1="{y(point - band)}" y2="{y(point + band)}"/>')
+        if point is not None and column.synthetic is not None:
+            parts.append(f'<circle class="point" cx="{middle}" cy="{y(point)}" r="{min(3.0, max(1.2, (end - start) * 0.3)):.1f}"/>')
         if raw is not None:
-            parts.append(f'<line class="raw" x1="{x:.1f}" x2="{x + step:.1f}" y1="{y(raw)}" y2="{y(raw)}"/>')
-    base = _TOP + _PLOT + 14
-    parts.append(f'<line class="axis" x1="{left}" x2="{WIDTH - 6}" y1="{y(0.0)}" y2="{y(0.0)}"/>')
-    parts += _bin_labels(column, left, step, base)
-    return _frame(_TOP + _PLOT + _BOTTOM, "".join(parts), describe(column))
+            parts.append(f'<line class="raw" x1="{start:.1f}" x2="{end:.1f}" y1="{y(raw)}" y2="{y(raw)}"/>')
+    parts.append(f'<line class="axis" x1="{left:.1f}" x2="{WIDTH - 2}" y1="{y(0.0)}" y2="{y(0.0)}"/>')
+    parts += _axis_labels(axis, left, wide, base, WIDTH if not special else left + wide + 2)
+    return frame(height_of(column), "".join(parts), describe(column))
 
 
-def _bin_labels(column: Column, left: float, step: float, base: float) -> list[str]:
-    """Return starts of bins below the axis, as many as there is room for; NULL and '(other)' at the right on a second line."""
-    starts = [(i, label[1:].split(",")[0]) for i, label in enumerate(column.labels) if label[:1] == "["]
-    if all(label.endswith("-01-01") for _, label in starts):
-        starts = [(i, label.removesuffix("-01-01")) for i, label in starts]
-    special = [(i, label) for i, label in enumerate(column.labels) if label[:1] != "["]
-    widest = max((len(label) for _, label in starts), default=1) * _LETTER + 8
-    every = max(1, math.ceil(widest / step))
-    found = [
-        f'<text class="tick" x="{left + i * step:.1f}" y="{base}" text-anchor="middle">{text(label)}</text>'
-        for i, label in starts[::every]
-        if left + i * step < WIDTH - widest / 2
-    ]
-    for i, label in special:
-        end = left + (i + 1) * step
-        found.append(f'<text class="tick" x="{end:.1f}" y="{base + 14}" text-anchor="end">{text(shortened(label))} ↑</text>')
+def _axis_labels(axis: Axis, left: float, wide: float, base: float, end: float) -> list[str]:
+    """Return the texts under an axis: of the choices the first that fits, or what fits of the last."""
+    found: list[str] = []
+    for choice in axis.ticks:
+        spans = []
+        for place, shown in choice:
+            size = width_of(shown)
+            start = min(max(left + place * wide - size / 2, 0.0), end - size)
+            spans.append((start, start + size))
+        stay = fitting(spans, 8.0)
+        found = [label_at(sum(spans[i]) / 2, base, choice[i][1], "middle") for i in stay]
+        found += [
+            f'<line class="axis" x1="{x}" x2="{x}" y1="{_TOP + _PLOT}" y2="{_TOP + _PLOT + 3}"/>'
+            for x in (f"{left + choice[i][0] * wide:.1f}" for i in stay)
+        ]
+        if len(stay) == len(choice):
+            break
     return found
 
 
+def ranked(column: Column) -> tuple[list[int], list[int]]:
+    """Return which labels of categories a chart shows one by one, the largest first and special ones last, and which in one line.
+
+    Examples
+    --------
+    >>> ranked(Column("c", "", ["a", "b", "(3 other values)", "NULL"], np.array([1.0, 2.0, 9.0, 5.0]), others=3, special=1))
+    ([1, 0, 3], [2])
+    """
+    count = len(column.labels) - column.special
+    single = count - (column.others > 0)
+    order = list(range(single))
+    if column.main is not None and not column.in_order:
+        order = np.argsort(-column.main[:single], kind="stable").tolist()
+    together = list(range(single, count))
+    room = MOST_ROWS - column.special
+    if single + len(together) > room:
+        order, together = order[: max(1, room - 1)], [*order[max(1, room - 1) :], *together]
+    return [*order, *range(count, len(column.labels))], together
+
+
 def _lying(column: Column) -> str:
-    low, high = _extent(column)
-    wide = WIDTH - _LEFT - _RIGHT
+    """Return one bar a line; the sum of values that are not shown is a number without a bar, and so sets no scale."""
+    shown, together = ranked(column)
+
+    def some(values: FloatArray | None) -> FloatArray | None:
+        return None if values is None else values[shown]
+
+    low, high = _extent(
+        some(column.released), _plus(some(column.released), some(column.half_width)), some(column.synthetic), some(column.raw)
+    )
+    counts = [_marks(column, i) for i in shown]
+    numbers = [number(point if point is not None else bar) for bar, point, _, _ in counts]
+    rest, more = "", 0
+    if together:
+        more = column.others + len(together) - (column.others > 0)
+        rest = number(float(column.main[together].sum())) if column.main is not None else "–"
+    labels = [fitted(column.labels[i], _WIDEST_LABEL) for i in shown]
+    left = max((width_of(label) for label in labels), default=0.0) + 6
+    right = max((width_of(n) for n in (*numbers, rest)), default=0.0) + 8
+    wide = WIDTH - left - right
 
     def x(value: float) -> float:
-        return round(_LEFT + wide * (min(max(value, low), high) - low) / (high - low), 1)
+        return round(left + wide * (min(max(value, low), high) - low) / (high - low), 1)
 
     parts = []
     kind = "bar" if column.synthetic is not None else "bar own"
-    for i, label in enumerate(column.labels):
-        bar, point, band, raw = _marks(column, i)
-        top, middle = i * _ROW + 3, i * _ROW + _ROW / 2 + 1
-        shown = shortened(label, int(_LEFT / _LETTER) - 1)
-        parts.append(f'<text class="label" x="{_LEFT - 6}" y="{middle + 4:g}" text-anchor="end">{text(shown)}</text>')
+    for line, (label, (bar, point, band, raw)) in enumerate(zip(labels, counts, strict=True)):
+        top, middle = line * _ROW + 2, line * _ROW + _ROW / 2
+        parts.append(label_at(left - 6, middle + 4, label, "end", "label"))
         if bar is not None:
             start, end = sorted((x(bar), x(0.0)))
-            parts.append(f'<rect class="{kind}" x="{start}" y="{top}" width="{end - start:.1f}" height="{_ROW - 5}"/>')
-        if point is not None:
-            if band:
-                parts.append(f'<line class="band" y1="{middle:g}" y2="{middle:g}" x1="{x(point - band)}" x2="{x(point + band)}"/>')
-            if column.synthetic is not None:
-                parts.append(f'<circle class="point" cx="{x(point)}" cy="{middle:g}" r="3.2"/>')
+            parts.append(f'<rect class="{kind}" x="{start}" y="{top}" width="{end - start:.1f}" height="{_ROW - 4}"/>')
+        if point is not None and band:
+            parts.append(f'<line class="band" y1="{middle:g}" y2="{middle:g}" x1="{x(point - band)}" x2="{x(point + band)}"/>')
+        if point is not None and column.synthetic is not None:
+            parts.append(f'<circle class="point" cx="{x(point)}" cy="{middle:g}" r="3"/>')
         if raw is not None:
-            parts.append(f'<line class="raw" x1="{x(raw)}" x2="{x(raw)}" y1="{top - 2}" y2="{top + _ROW - 3}"/>')
-        shown_count = point if point is not None else bar
-        parts.append(f'<text class="tick" x="{WIDTH - 1}" y="{middle + 4:g}" text-anchor="end">{number(shown_count)}</text>')
-    height = len(column.labels) * _ROW + 4
+            parts.append(f'<line class="raw" x1="{x(raw)}" x2="{x(raw)}" y1="{top - 1}" y2="{top + _ROW - 3}"/>')
+        parts.append(label_at(WIDTH - 1, middle + 4, numbers[line], "end"))
+    height = len(labels) * _ROW
     parts.append(f'<line class="axis" x1="{x(0.0)}" x2="{x(0.0)}" y1="0" y2="{height}"/>')
-    return _frame(height, "".join(parts), describe(column))
-
-
-def heat_map(values: FloatArray, names: Sequence[str], title: str) -> str:
-    """Return a map of dependences from 0 to 1: the darker the stronger; NaN is a dot."""
-    count = len(names)
-    longest = max((len(shortened(name, 14)) for name in names), default=1)
-    margin = min(100.0, longest * _LETTER + 8)
-    cell = min(52.0, (WIDTH - margin - 2) / max(count, 1))
-    style = f'class="label" style="font-size:{min(11.0, max(6.5, cell * 0.8)):.1f}px"'
-    parts = []
-    for i, name in enumerate(names):
-        middle = margin + (i + 0.5) * cell
-        shown = text(shortened(name, 14))
-        parts.append(f'<text {style} x="{margin - 4:.1f}" y="{middle + 3.5:.1f}" text-anchor="end">{shown}</text>')
-        parts.append(f'<text {style} transform="translate({middle + 3.5:.1f} {margin - 4:.1f}) rotate(-90)">{shown}</text>')
-    for i, j in itertools.product(range(count), repeat=2):
-        if i != j:
-            parts.append(_heat_cell(float(values[i, j]), margin + j * cell, margin + i * cell, cell, numbers=count <= _MAX_NUMBERS))
-    known = [(values[i, j], i, j) for i, j in itertools.combinations(range(count), 2) if values[i, j] == values[i, j]]
-    strongest = max(known, default=None)
-    label = title
-    if strongest is not None:
-        label += f": the strongest of {len(known)} pairs is {names[strongest[1]]} and {names[strongest[2]]}, {strongest[0]:.2f}"
-    return _frame(margin + count * cell + 2, "".join(parts), label)
-
-
-def _heat_cell(value: float, x: float, y: float, cell: float, *, numbers: bool) -> str:
-    at = f'x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{cell - 1:.1f}" height="{cell - 1:.1f}"'
-    if value != value:
-        return f'<circle class="unknown" cx="{x + cell / 2:.1f}" cy="{y + cell / 2:.1f}" r="1.2"/>'
-    shape = f'<rect class="heat" {at} fill-opacity="{min(1.0, 0.05 + 0.95 * value):.2f}"/>'
-    if numbers:
-        strong = " strong" if value > 0.5 else ""
-        shown = f"{value:.2f}"[1:] if value < 0.995 else "1"
-        if value < 0.005:
-            shown = "0"
-        shape += (
-            f'<text class="value{strong}" x="{x + cell / 2:.1f}" y="{y + cell / 2 + 3.5:.1f}" text-anchor="middle">{shown}</text>'
-        )
-    return shape
+    if together:
+        parts.append(label_at(left, height + _ROW / 2 + 5, f"{more:,} other values, together", "start"))
+        parts.append(label_at(WIDTH - 1, height + _ROW / 2 + 5, rest, "end"))
+    return frame(height_of(column), "".join(parts), describe(column))

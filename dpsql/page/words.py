@@ -11,8 +11,8 @@ from dpsql.page.markup import number
 from dpsql.relation import at_most
 
 
-def unit_words(privacy_unit: str | None, max_contributions: int) -> str:
-    """Return whom the guarantee protects.
+def unit_words(privacy_unit: str | None, max_contributions: int | None) -> str:
+    """Return whom the guarantee protects; ``max_contributions`` is None where all rows of a unit were looked at.
 
     Examples
     --------
@@ -23,8 +23,8 @@ def unit_words(privacy_unit: str | None, max_contributions: int) -> str:
     """
     if privacy_unit is None:
         return "one row of the table"
-    kept = "1 of them" if max_contributions == 1 else f"{max_contributions} of them"
-    return f"one value of the column “{privacy_unit}” with all its rows (the release was measured on at most {kept})"
+    said = f"one value of the column “{privacy_unit}” with all its rows"
+    return said if max_contributions is None else f"{said} (the release was measured on at most {max_contributions} of them)"
 
 
 def most_often_right(wrong: float, epsilon: float, delta: float) -> float:

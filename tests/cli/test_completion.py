@@ -45,12 +45,16 @@ def test_parameters_inside_of_a_call(offered):
     assert "FROM dp_synthesize('people', epsilon := 1, method := " in left
     assert not any(text.endswith("epsilon := ") for text in left[:1]) and not any("source :=" in text for text in left)
     assert not any("method := " in text for text in offered("FROM dp_budget() WHERE m"))
+    assert offered("CALL dp_declare('people', col")[0] == "CALL dp_declare('people', column_name := "
+    assert not any(text.endswith(("(column := ", " column := ", " into := ")) for text in offered("CALL dp_declare('people', "))
 
 
 def test_texts_inside_of_a_call(offered):
     assert offered("FROM dp_plan('peo") == ["FROM dp_plan('people"]
     assert offered("FROM dp_sample('") == ["FROM dp_sample('people-marginals-first-" + offered("FROM dp_sample('")[0].rsplit("-", 1)[1]]
     assert "FROM dp_plan('people', method := 'latent_class" in offered("FROM dp_plan('people', method := 'lat")
+    assert offered("FROM dp_marginals('people', shape := 'w") == ["FROM dp_marginals('people', shape := 'wide"]
+    assert offered("FROM dp_plan('people', operation := 'c") == ["FROM dp_plan('people', operation := 'contributions"]
     assert offered("SELECT 'peo") == []
     assert offered("CALL dp_protect('people', accountant := 'z") == ["CALL dp_protect('people', accountant := 'zcdp"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -179,6 +180,11 @@ def test_odd_names_four_threads_and_a_budget_for_three(tmp_path):
     assert empty["success"] and none == [], empty
     found = states(first)
     assert [found[name] for name in ("odd", "wide", "narrow", "raw_narrow", "enough")] == ["success", "pass", "fail", "fail", "pass"]
+    told = [line.split("dp_within_error of ")[1] for line in first["printed"].splitlines() if "dp_within_error of" in line]
+    narrow, raw = ([line for line in told if ("not private" in line) == private] for private in (False, True))
+    assert {line.split(": ")[1] for line in narrow} == {"it's", "from", "select", "group by"}, told  # each column, and once
+    assert len(narrow) == 4 and all(re.search(r"up to 0\.\d{3} from the raw table .*; max_tvd is 0.0001$", line) for line in narrow), told
+    assert len(raw) == 1 and raw[0].endswith(": not private: 1-way tables are farther from the raw ones than max_tvd = 1e-06"), told
     failed = [f"buy_{i}" for i in range(1, 5) if found[f"buy_{i}"] == "error"]
     assert len(failed) == 1 and len(charges) == 4, first
     message = first["nodes"][failed[0]][1]

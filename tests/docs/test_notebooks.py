@@ -15,6 +15,46 @@ pytest.importorskip("matplotlib")
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples").glob("*.ipynb"))
 
 
+BAR = """
+import duckdb, dpsql, time
+from dpsql import progress, progress_bar
+progress_bar._DELAY = progress_bar._EVERY = 0.05
+print("before")
+with progress.Progress("dp_slow") as call:
+    call.expect({"count": 100.0})
+    with call.stage("count"):
+        time.sleep(3)
+print("after")
+"""
+
+
+@pytest.mark.filterwarnings("ignore")  # of the client's own libraries
+def test_a_saved_or_exported_notebook_holds_no_bar(tmp_path, monkeypatch):
+    monkeypatch.delenv("DPSQL_PROGRESS", raising=False)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    shown = []
+
+    class Client(nbclient.NotebookClient):
+        def process_message(self, msg, cell, cell_index):
+            shown.append(str(msg["content"].get("data", "")))
+            return super().process_message(msg, cell, cell_index)
+
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(BAR)])
+    Client(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert any("dp_slow, count" in text for text in shown), "no bar was shown"
+    outputs = book.cells[0].outputs
+    assert "".join(o.text for o in outputs if o.output_type == "stream") == "before\nafter\n"
+    assert [o.data for o in outputs if o.output_type != "stream"] == [{"text/plain": "", "text/html": ""}]
+    nbformat.validate(book)
+
+
+def test_committed_notebooks_hold_no_bar():
+    for path in NOTEBOOKS:
+        outputs = [o for cell in nbformat.read(path, as_version=4).cells for o in cell.get("outputs", [])]
+        assert not [o for o in outputs if o.output_type == "stream" and o.name == "stderr"], path.stem
+        assert not [o for o in outputs if "<progress" in str(o.get("data", ""))], path.stem
+
+
 def test_there_are_four():
     assert [path.stem for path in NOTEBOOKS] == ["choosing_epsilon", "comparing_methods", "quickstart", "sql_cells"]
 

@@ -89,3 +89,33 @@ def check(path: Path) -> bool:
     assert not list((path.parent / f"{path.name}.dpsql").glob(".*release*"))
     con.close()
     return actions != ["protect", "charge", "store"]
+
+
+FILTERED = "FROM dp_marginals('SELECT sex FROM people WHERE age > 40', columns := ['sex'], epsilon := 0.1, release := 'x')"
+DYING = f"""
+import os, sys, duckdb, dpsql
+from dpsql import measuring
+con = duckdb.connect(sys.argv[1])
+dpsql.load(con)
+measuring.measure = lambda *given: os._exit(139)  # a crash inside the reading
+con.execute({FILTERED!r})
+"""
+
+
+def test_a_reading_beyond_plain_ones_that_dies_has_failed(tmp_path):
+    """Nobody can tell a process that was killed from one that a row has crashed, and a crash that may be repeated tells of a row."""
+    path = tmp_path / "people.duckdb"
+    fresh(path)
+    assert subprocess.run([sys.executable, "-P", "-c", DYING, str(path)], check=False).returncode == 139
+    con = duckdb.connect(str(path))
+    dpsql.load(con)
+    with pytest.raises(duckdb.Error, match="final result"):
+        con.execute(FILTERED)
+    with pytest.raises(duckdb.Error, match="until the custodian"):
+        con.execute(FILTERED.replace("'x'", "'y'"))
+    assert con.execute("SELECT action FROM dpsql.ledger ORDER BY entry ASC").fetchall() == [("protect",), ("charge",), ("fail",)]
+    assert not list(tmp_path.glob("**/.failed-*"))
+    con.execute("CALL dp_protect('people', resume := true)")
+    assert con.execute(FILTERED.replace("'x'", "'y'")).fetchall()
+    assert not list(tmp_path.glob("**/.failed-*"))
+    con.close()

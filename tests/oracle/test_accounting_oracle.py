@@ -149,26 +149,33 @@ def test_zcdp_cost_of_pure_mechanisms(epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", ["1/100", "1/2", "2"])
 @pytest.mark.parametrize("delta", ["1/10000", "1/1000", "1/5"])
 def test_zcdp_cost_of_selections(epsilon: str, delta: str) -> None:
-    """Given that nothing is given away, the Renyi divergence of a selection is at most alpha rho."""
+    """Without what happens with probability delta on both sides (the lemma of ``dpsql.accounting.rules``), the Renyi divergence of
+    a selection is at most alpha rho; two outputs of a set B, each possible on one side alone, and two others."""
     e, d = Fraction(epsilon), Fraction(delta)
     rho = float(acc.SelectionEvent(e, d).rho)
-    ratio = math.exp(float(e))
+    ratio, small = math.exp(float(e)), float(d)
     worst = 0.0
-    for mass_k, mass_l in ((1.0, 1 - float(d)), (1 - float(d), 1.0), (1.0, 1.0), (1 - float(d), 1 - float(d))):
-        for share in np.linspace(0.001, 0.999, 200):  # two outputs outside of B, as far apart as epsilon admits
-            l0 = mass_l * share
-            k0 = min(ratio * l0, mass_k)
-            k1, l1 = mass_k - k0, mass_l - l0
+    for lost_k, lost_l in ((0.0, small), (small, 0.0), (small / 3, small), (small, small)):
+        for share in np.linspace(0.001, 0.999, 200):
+            l0 = (1 - lost_l) * share
+            k0 = min(ratio * l0, 1 - lost_k)
+            k1, l1 = 1 - lost_k - k0, 1 - lost_l - l0
             if not (l1 / ratio <= k1 <= l1 * ratio and k0 >= l0 / ratio):
                 continue
-            k, l = np.array([k0, k1]) / mass_k, np.array([l0, l1]) / mass_l  # noqa: E741
+            k, l = np.array([k0, k1]), np.array([l0, l1])  # noqa: E741
+            if k.sum() > l.sum():
+                k, l = l, k  # noqa: E741
+            mixing = (l.sum() - k.sum()) / (l.sum() - k.sum() / ratio)
+            k, l = k / k.sum(), ((1 - mixing) * l + mixing * k / ratio) / k.sum()  # noqa: E741
+            assert abs(l.sum() - 1) < 1e-12
             for alpha in (1.001, 1.5, 2.0, 5.0, 40.0):
-                renyi = math.log(np.sum(k**alpha * l ** (1 - alpha))) / (alpha - 1)
-                worst = max(worst, renyi / (alpha * rho))
+                for a, b in ((k, l), (l, k)):
+                    renyi = math.log(np.sum(a**alpha * b ** (1 - alpha))) / (alpha - 1)
+                    worst = max(worst, renyi / (alpha * rho))
     assert (0.8 if d < e / 9 else 0.0) < worst <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("variance", ["0.334", "0.35", "0.5", "0.8", "1", "2", "5", "30"])
+@pytest.mark.parametrize("variance", ["0.01", "0.03", "0.1", "0.2", "0.334", "0.35", "0.5", "0.8", "1", "2", "3.3", "3.9", "5", "30"])
 def test_theorem_on_the_discrete_gaussian(variance: str) -> None:
     """No cell of the discrete Gaussian is wider on the normal line than 1 / sigma_eff (``dpsql.accounting.gaussian``)."""
     with mp.workdps(50):
@@ -182,11 +189,30 @@ def test_theorem_on_the_discrete_gaussian(variance: str) -> None:
             tails[x] = running / mass
         quantiles = [_mp_upper_quantile(tails[t]) for t in range(1, reach)]
         widths = [2 * quantiles[0], *(b - a for a, b in zip(quantiles, quantiles[1:], strict=False))]
-        root = mp.sqrt(6 * (1 - mp.sqrt(1 - 1 / (3 * s2))))
         rational = acc.effective_variance(Fraction(variance))
-        assert max(widths) <= root <= 1 / mp.sqrt(mp.mpf(rational.numerator) / rational.denominator)
+        claimed = 1 / mp.sqrt(mp.mpf(rational.numerator) / rational.denominator)
+        assert max(widths) <= claimed
+        if s2 > mp.mpf(1) / 3:
+            root = mp.sqrt(6 * (1 - mp.sqrt(1 - 1 / (3 * s2))))
+            assert max(widths) <= root <= 1 / mp.sqrt(s2 - mp.mpf(1) / 12 - 1 / (36 * s2))
+        if s2 < 3:
+            assert claimed < max(widths) * (1 + mp.mpf(10) ** -8)  # computed, so nothing is given away
         assert max(widths) > 1 / mp.sqrt(s2)  # sigma itself would not do
         assert widths[-1] < widths[0]
+
+
+def test_cells_far_out_are_narrow_enough_where_the_first_are_computed() -> None:
+    """The bound of (1') in ``dpsql.accounting.gaussian`` for t >= 40, against the widths themselves."""
+    with mp.workdps(60):
+        for sigma in ("0.1", "0.5", "1", "1.7", "1.999"):
+            s = mp.mpf(sigma)
+            reach = int(30 * s) + 20
+            for t in (40, 41, 60):
+                tail = [mp.fsum(mp.exp(-(mp.mpf(x) ** 2 - t**2) / (2 * s**2)) for x in range(m, m + reach)) for m in (t, t + 1)]
+                mass = mp.fsum(mp.exp(-(mp.mpf(x) ** 2) / (2 * s**2)) for x in range(-reach, reach + 1))
+                z = [_mp_upper_quantile(part * mp.exp(-mp.mpf(t) ** 2 / (2 * s**2)) / mass) for part in tail]
+                assert z[0] >= (t - mp.mpf(1) / 2) / s
+                assert 1 / s < z[1] - z[0] < mp.mpf("1.01235") / s
 
 
 def _mp_upper_quantile(p: mp.mpf) -> mp.mpf:

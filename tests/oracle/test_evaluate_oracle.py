@@ -62,8 +62,9 @@ def test_figures_are_those_of_a_brute_force(connection, n, m):
     for row in rows:
         assert row[1:10] == pytest.approx(brute_force(original, synthetic, row[0]), abs=1e-9)
         assert len(row) == len(COLUMNS)
-        assert row[10] is False
-        assert "not private" in row[11]
+        assert row[10:12] == (len(original), len(synthetic)) and row[12] == pytest.approx(1 - len(synthetic) / len(original))
+        assert row[13] is False
+        assert "not private" in row[14]
 
 
 def test_the_same_table_has_no_error(connection):

@@ -13,10 +13,16 @@ from dpsql import accounting as acc
 from dpsql.accounting import rules
 from dpsql.accounting.exact import round_down
 
-EPSILONS = (0.0, 0.05, 0.3, 1.0, 2.0, 4.0, 8.0)
+EPSILONS = (0.0, 0.05, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)
 
 # (sigma^2, shift of one touched cell) of every cell that neighbours differ in
 CASES = [
+    [("0.02", 1)],
+    [("0.05", 1)],
+    [("0.1", 1), ("0.1", -1)],
+    [("0.2", 1)],
+    [("0.2", 2), ("3", 1)],
+    [("0.3", 1), ("0.4", 1)],
     [("0.335", 1)],
     [("0.4", 1)],
     [("0.5", 1), ("0.5", -1)],

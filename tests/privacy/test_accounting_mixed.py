@@ -99,7 +99,7 @@ def _gaussian_part(budget: acc.Budget, pieces: int) -> acc.GaussianEvent:
 @pytest.fixture
 def even_shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Split delta evenly: the theorem holds for any split, and what M, H and S admit is then large enough to be seen."""
-    cached = (rules.rho_limit, rules._mixed_limit, rules._split_limit)
+    cached = (rules.rho_limit, rules._split_limit)
     for function in cached:
         function.cache_clear()
     monkeypatch.setattr(rules, "shares", lambda delta: rules.Shares(delta / 4, delta / 4, delta / 60))
@@ -136,6 +136,49 @@ def test_no_strategy_beats_the_filter_if_its_rules_share_delta_evenly(epsilon: f
     unselected, alone = (best_attack(budget, events[:n], MOST[:n], rules.allows) for n in (3, 1))
     assert alone <= delta / 4 and alone <= unselected <= 3 * delta / 4
     assert 1.4 * alone < found <= delta  # the split of delta covers what switching between the rules gains
+
+
+Law = list[Fraction]
+
+
+def _parts(one: Law, two: Law, e: Fraction, d: Fraction) -> tuple[Law, Law]:
+    """Return (1 - d) K* and (1 - d) L* of the lemma in ``dpsql.accounting.rules``; e stands for exp(epsilon)."""
+    cut_one = [min(a, e * b) for a, b in zip(one, two, strict=True)]
+    cut_two = [min(b, e * a) for a, b in zip(one, two, strict=True)]
+    if sum(cut_one) > sum(cut_two):
+        cut_two, cut_one = _reduced(cut_two, cut_one, e, d)
+        return cut_one, cut_two
+    return _reduced(cut_one, cut_two, e, d)
+
+
+def _reduced(less: Law, more: Law, e: Fraction, d: Fraction) -> tuple[Law, Law]:
+    low = sum(less) / e
+    share = (sum(more) - sum(less)) / (sum(more) - low) if sum(more) > low else Fraction(0)
+    mixed = [(1 - share) * b + share * a / e for a, b in zip(less, more, strict=True)]
+    scale = (1 - d) / sum(less)
+    return [a * scale for a in less], [b * scale for b in mixed]
+
+
+def test_the_lemma_on_selections_holds_exactly() -> None:
+    """Random pairs of laws, with the smallest delta that they have at some epsilon: what is left of them is pure, and of one mass."""
+    rng, tried = np.random.default_rng(9), 0
+    for _ in range(300):
+        size = int(rng.integers(2, 7))
+        weights = [[Fraction(int(x)) for x in rng.integers(0, 12, size)] for _ in range(2)]
+        if not all(sum(w) for w in weights):
+            continue
+        one, two = ([x / sum(w) for x in w] for w in weights)
+        e = Fraction(int(rng.integers(10, 40)), 10)
+        d = max(sum(max(a - e * b, Fraction(0)) for a, b in zip(x, y, strict=True)) for x, y in ((one, two), (two, one)))
+        d = d if rng.random() < 0.5 else (d + 1) / 2
+        if not 0 < d < 1:
+            continue
+        tried += 1
+        pure_one, pure_two = _parts(one, two, e, d)
+        assert sum(pure_one) == sum(pure_two) == 1 - d
+        assert all(0 <= p <= w for p, w in zip([*pure_one, *pure_two], [*one, *two], strict=True))
+        assert all(a <= e * b and b <= e * a for a, b in zip(pure_one, pure_two, strict=True))
+    assert tried > 200
 
 
 def _rho_of_all_by_the_gaussian_limit(cost: rules.Cost, epsilon: Decimal, delta: Decimal) -> bool:

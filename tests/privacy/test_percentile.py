@@ -54,7 +54,7 @@ def exact_probabilities(histogram: np.ndarray, share: Fraction, epsilon: float, 
 
 def exact_logs(histogram: np.ndarray, share: Fraction, epsilon: float, sensitivity: Fraction) -> np.ndarray:
     u, denominator = penalties(histogram, share)
-    exponents = -epsilon * (u - u.min()) / denominator / 2 / float(sensitivity)
+    exponents = np.array([-epsilon * float(Fraction(int(x), denominator) / sensitivity) / 2 for x in u - u.min()])
     return exponents - np.log(np.exp(exponents).sum())
 
 
@@ -80,6 +80,48 @@ def test_log_ratios_of_neighbours_are_within_epsilon():
             worst = max(worst, float(np.abs(np.log(one / two)).max()))
     assert worst <= epsilon * (1 + 1e-12)
     assert worst > 0.3 * epsilon
+
+
+AWKWARD = [str(100 / 3), str(200 / 3), "92.23372036854781", "1e-13", "5e-324", "99.99999999999999", "0.1", "0", "99"]
+"""Percentages as they are written: of 64-bit products of these with counts, some would wrap and some would raise."""
+MANY = [0, 1, 999, 1000, 1106, 1107, 1383, 1384, 2214, 2**31, 2**47, 2**53, 2**62]
+
+
+@pytest.mark.parametrize("written", AWKWARD)
+@pytest.mark.parametrize("rows", MANY)
+def test_the_law_is_exact_whatever_the_number_of_rows_and_the_share(written, rows, monkeypatch):
+    """What is drawn uniformly is accepted with probability exp(-epsilon (u - min u) / 2 sensitivity), compared as fractions."""
+    share, epsilon = Fraction(written) / 100, Fraction(1, 50)
+    sensitivity = penalty_sensitivity(share, "add_remove", 1)
+    third = rows // 3
+    counts = [third, 0, rows - 2 * third, third]
+    upto = list(itertools.accumulate(counts))
+    exact = [max(share * rows - upto[t], upto[t] - counts[t] - share * rows, Fraction(0)) for t in range(4)]
+    found, denominator = penalties(np.array(counts, dtype=np.int64), share)
+    assert [Fraction(int(u), denominator) for u in found] == exact
+    asked: list[Fraction] = []
+    monkeypatch.setattr("dpsql.mechanisms.percentile.accepts", lambda gamma: asked.append(gamma) or len(asked) == 60)
+    monkeypatch.setattr("dpsql.mechanisms.percentile.uniform_below", lambda bound, count: np.arange(count) % bound)
+    private_percentile(np.array(counts, dtype=np.int64), share, epsilon, sensitivity)
+    assert asked == [epsilon * (exact[i % 4] - min(exact)) / (2 * sensitivity) for i in range(60)]
+
+
+@pytest.mark.parametrize("written", AWKWARD)
+def test_no_neighbour_changes_the_law_by_more_than_epsilon_near_the_borders_of_machine_integers(written):
+    share, epsilon = Fraction(written) / 100, 0.02
+    sensitivity = penalty_sensitivity(share, "add_remove", 1)
+    for limit in (2**31, 2**62, 2**63):
+        for scale in {share.numerator, share.denominator, share.denominator - share.numerator, 1} - {0}:
+            for rows in range(max(0, limit // scale - 2), min(limit // scale + 3, 2**61)):
+                one = np.array([0, rows // 4, 0, rows - rows // 4], dtype=np.int64)
+                for cell in range(4):
+                    two = one.copy()
+                    two[cell] += 1
+                    first, second = ([Fraction(int(u), d) for u in p] for p, d in (penalties(h, share) for h in (one, two)))
+                    assert max(abs(a - b) for a, b in zip(first, second, strict=True)) <= sensitivity
+    for rows in (806, 1106, 2213):  # and so of the law itself
+        one, two = (exact_logs(np.array([300, 0, 0, n]), share, epsilon, sensitivity) for n in (rows, rows + 1))
+        assert np.abs(one - two).max() <= epsilon * (1 + 1e-9)
 
 
 # METHODS.md section 6, fault 1: rows of width 5, and 500 or 501 of width 10; pairs, so 10 and 45 of them

@@ -67,13 +67,13 @@ def test_ibis():
     backend.raw_sql("CREATE TABLE t AS SELECT i % 10 AS a FROM range(200) x(i)")
     for statement in (PROTECT, DECLARE):
         backend.raw_sql(statement)
-    assert dpsql.budget(backend, "t").fetchall()[0][12] == 0
+    assert dpsql.budget(backend, "t").df()["releases"][0] == 0
     if not hasattr(backend.con, "fetch_arrow_table"):
         pytest.skip("this ibis does not run expressions on this DuckDB")
     table = backend.sql(f"SELECT n {BUY}")
     found = table.n.sum().execute()
     assert found == table.n.execute().sum() and 0 < found < 500
-    assert dpsql.budget(backend, "t").fetchall()[0][12] == 1
+    assert dpsql.budget(backend, "t").df()["releases"][0] == 1
     backend.disconnect()
 
 
@@ -116,7 +116,7 @@ def test_an_engine_loads_every_connection_that_it_opens(sqlalchemy, tmp_path, po
         books = con.execute(sqlalchemy.text("SELECT count(*), any_value(who) FROM dpsql.ledger WHERE action = 'charge'")).one()
     assert tuple(books) == (1, "analyst")
     with engine.connect() as con:
-        assert dpsql.budget(con, "t").fetchall()[0][12] == 1
+        assert dpsql.budget(con, "t").df()["releases"][0] == 1
     with pytest.raises(ArgumentError, match="take one"):
         dpsql.budget(engine)
     engine.dispose()
@@ -135,7 +135,7 @@ def test_a_connection_and_a_session_can_be_loaded_and_a_rollback_keeps_the_charg
         session.rollback()
     with engine.connect() as con:
         assert con.execute(sqlalchemy.text(BUY)).all() == first
-        assert dpsql.ledger(con).fetchall()[-2][4] == "charge"
+        assert dpsql.ledger(con).df()["action"].tolist()[-2] == "charge"
     engine.dispose()
 
 

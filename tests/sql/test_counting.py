@@ -66,9 +66,9 @@ def test_the_index_cannot_overflow():
 
 
 def test_impossible_cliques_are_refused():
-    with pytest.raises(ArgumentError, match=r"cliques = \(0, 0\): distinct positions from 0 to 1"):
+    with pytest.raises(ArgumentError, match=r"cliques = \[0, 0\]: distinct positions from 0 to 1"):
         check_cliques((2, 2), [(0, 0)])
-    with pytest.raises(ArgumentError, match=r"cliques = \(0, 2\)"):
+    with pytest.raises(ArgumentError, match=r"cliques = \[0, 2\]"):
         check_cliques((2, 2), [(0, 2)])
     with pytest.raises(ArgumentError):
         check_cliques((2, 2), [(-1,)])

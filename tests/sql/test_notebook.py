@@ -22,9 +22,9 @@ def bought(con):
 def test_the_budget_is_a_gauge_from_python_and_from_sql(bought):
     shown = [notebook.html_of(r) for r in (dpsql.budget(bought), bought.sql("FROM dp_budget()"))]
     assert shown[0] == shown[1]
-    spent, limit = bought.execute("SELECT rho_spent, rho_limit FROM dp_budget()").fetchone()
+    (share,) = bought.execute("SELECT share_used FROM dp_budget()").fetchone()
     width, wide = (float(w) for w in re.findall(r'rect width="([\d.]+)"', shown[0])[::-1])
-    assert width / wide == pytest.approx(spent / limit, abs=0.002)
+    assert width / wide == pytest.approx(share, abs=0.002)
     assert 'role="img"' in shown[0] and "1 releases" in shown[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 import dpsql
 from dpsql.errors import DpsqlError
 
-VOID = {"meta", "link", "line", "rect", "circle", "br"}
+VOID = {"meta", "link", "line", "rect", "circle", "br", "wbr"}
 
 
 class Page(HTMLParser):
@@ -253,6 +254,138 @@ def test_the_file_is_named_after_the_release(tables, tmp_path, monkeypatch):
     (identifier,) = tables.execute("SELECT release FROM dp_releases()").fetchone()
     assert dpsql.report(tables, "pairs").fetchall()[0][:3] == (identifier, str(tmp_path / f"{identifier}.html"), True)
     assert dpsql.report(tables, "pairs", compare=True).fetchall()[0][1].endswith(f"{identifier}.not-for-publication.html")
+
+
+def cells(page: Page) -> dict[tuple[str, ...], int]:
+    """Return the cells of the first cross-table, by what they are called."""
+    (names, heads, *lines), *_ = [table for table in page.tables if len(table) > 2 and len(table[0]) < len(table[2])]
+    several = len(lines[0]) - len(heads)
+    assert len(names) == several + 1  # the last one stands over the values across
+    return {
+        (*line[:several], head): int(n.replace(",", "")) for line in lines for head, n in zip(heads, line[several:], strict=True)
+    }
+
+
+@pytest.mark.parametrize("columns", [("region", "sex"), ("region", "sex", "member")])
+def test_a_release_of_one_table_shows_that_table(con, tmp_path, columns):
+    call = f"dp_marginals('people', columns := {list(columns)}, k := {len(columns)}, epsilon := 1, release := 'cross')"
+    con.execute(f"FROM {call}").fetchall()
+    bought = find(con, "cross")
+    text, page = report(con, "cross", tmp_path / "r.html")
+    check_self_contained(text, page)
+    assert page.sections.index("tables") < page.sections.index("columns")
+    names, labels, table = bought
+    order = sorted(range(len(names)), key=lambda axis: -table.shape[axis])
+    released = {
+        tuple(labels[axis][index[axis]] for axis in order): int(table[index]) for index in itertools.product(*map(range, table.shape))
+    }
+    assert cells(page) == released
+    assert "a count may be negative" in text and "not private" not in text.lower().split("<main>")[1].split('id="tables"')[1][:3000]
+    if len(columns) == 2:
+        _, compared = report(con, "cross", tmp_path / "c.html", compare=True)
+        exact = [table for table in compared.tables if len(table) > 2 and len(table[0]) < len(table[2])][1]
+        assert sum(int(n.replace(",", "")) for line in exact[2:] for n in line[1:]) == con.execute("SELECT count(*) FROM people").fetchone()[0]
+
+
+def find(con, release: str):
+    """Return the names, labels and counts of a stored release of one table."""
+    from dpsql.udfs import instance_of
+
+    from dpsql import drawing
+    from dpsql.page.figures import label_texts
+    from dpsql.session import open_context
+
+    with open_context(instance_of(con), "memory", "main") as context:
+        bought = drawing.find(context, release)
+        ((clique, table),) = bought.statistics(context.cursor).tables.items()
+        attributes = [bought.plan.domain.attributes[i] for i in clique]
+        return [a.name for a in attributes], [label_texts(a) for a in attributes], table
+
+
+def test_pairs_have_bands_and_released_pairs_only(tables, tmp_path):
+    _, page = report(tables, "pairs", tmp_path / "r.html")
+    (rows,) = page.rows_of("columns", "released", "95 % band")
+    assert len(rows) == len({row[0] for row in rows}) > 2
+    for _, value, band, *_ in rows:
+        low, high = map(float, band.split(" to "))
+        assert low <= high <= 1 and (low <= float(value) <= high or float(value) == 0)
+    tables.execute("FROM dp_aggregates('people', columns := ['sex', 'region'], reporting_length := 2, epsilon := 1, release := 'agg')").fetchall()
+    _, page = report(tables, "agg", tmp_path / "a.html")
+    assert page.rows_of("columns", "synthetic") and not page.rows_of("columns", "released")
+
+
+def test_it_says_what_is_counted_where_rows_are_capped(con, tmp_path):
+    con.execute("CREATE TABLE visits AS SELECT i % 50 AS patient, i % 3 = 0 AS late FROM range(1000) t(i)")
+    con.execute("CALL dp_protect('visits', epsilon := 9, delta := 1e-9, privacy_unit := 'patient', max_contributions := 4)")
+    con.execute("FROM dp_marginals('visits', columns := ['late'], k := 1, epsilon := 4, release := 'late')").fetchall()
+    text, page = report(con, "late", tmp_path / "r.html")
+    check_self_contained(text, page)
+    header, accuracy = text.split("</header>")[0], text.split('id="accuracy"')[1].split("</section>")[0]
+    assert "kept rows, as released" in header and "1000" not in header and "1,000" not in header
+    for part in (header, accuracy):
+        assert "4 rows of each patient are kept" in part
+    assert "from the exact number of what was counted" in accuracy
+    con.execute("FROM dp_contributions('visits', epsilon := 1)").fetchall()
+    (bought,) = con.execute("SELECT release FROM dp_releases() WHERE operation = 'contributions'").fetchone()
+    text, _ = report(con, bought, tmp_path / "units.html")
+    assert "units, as released" in text and "on at most" not in text
+    chart = text.split('aria-label="Distribution of')[1].split("</svg>")[0]
+    assert re.findall(r'class="label"[^>]*>([^<]*)<', chart)[:3] == ["1", "2", "3-4"]  # as declared: their order says something
+
+
+MEASURE = """<script>addEventListener('load', () => {
+  const clipped = [];
+  for (const svg of document.querySelectorAll('svg.chart')) for (const t of svg.querySelectorAll('text')) {
+    const a = svg.getBoundingClientRect(), b = t.getBoundingClientRect();
+    if (b.left < a.left - 1 || b.right > a.right + 1 || b.top < a.top - 1 || b.bottom > a.bottom + 1) clipped.push(t.textContent);
+  }
+  for (const box of document.querySelectorAll('.scroll')) if (box.scrollWidth > box.clientWidth + 1) clipped.push(box.getAttribute('aria-label'));
+  if (document.documentElement.scrollWidth > innerWidth + 1) clipped.push('the page');
+  parent.postMessage('RESULT ' + innerWidth + ' ' + JSON.stringify(clipped), '*');
+})</script>"""
+
+
+def test_a_browser_finds_nothing_clipped(con, tmp_path):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no Chromium here")
+    con.execute("""
+        CREATE TABLE visits AS SELECT
+            DATE '2021-01-01' + (i % 1000)::INT AS day, TIMESTAMP '2021-01-01' + to_hours(i % 9000) AS registered_at,
+            ((i * i) % 50000)::DECIMAL(9, 2) AS charge_in_euros_and_cents, 'D' || (i * i) % 300 AS diagnosis, i % 3 = 0 AS emergency,
+            ['Ophthalmology', 'Emergency department (adults and children)', '眼科と整形外科の待合室のとても長い名前', NULL][1 + i % 4] AS ward,
+            i % 100 AS "a column with quite a long name, longer than a telephone is wide, and_one_word_without_any_break_in_it"
+        FROM range(4000) t(i)""")
+    con.execute("CALL dp_protect('visits', epsilon := 90, delta := 1e-9)")
+    for column, given in {
+        "day": "lower := '2021-01-01', upper := '2024-01-01', bins := 36",
+        "registered_at": "lower := '2021-01-01', upper := '2022-01-01', bins := 12",
+        "charge_in_euros_and_cents": "edges := [0, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 50000]",
+        "diagnosis": "categories := [" + ", ".join(f"'D{i}'" for i in range(300)) + "]",
+        "ward": "categories := ['Ophthalmology', 'Emergency department (adults and children)', '眼科と整形外科の待合室のとても長い名前']",
+        "a column with quite a long name, longer than a telephone is wide, and_one_word_without_any_break_in_it": "lower := 0, upper := 100",
+    }.items():
+        con.execute(f"CALL dp_declare('visits', '{column}', {given})")
+    con.execute("FROM dp_synthesize('visits', epsilon := 9, release := 'all')").fetchall()
+    con.execute("FROM dp_marginals('visits', columns := ['ward', 'charge_in_euros_and_cents'], k := 2, epsilon := 9, release := 'cross')").fetchall()
+    for release, compare in (("all", False), ("cross", True)):
+        text, _ = report(con, release, tmp_path / f"{release}.html", compare=compare)
+        text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace("<details>", "<details open>") + MEASURE
+        for width, printed in ((1280, False), (390, False), (688, True)):  # paper of 210 mm without its margins has 688 pixels
+            (tmp_path / "measured.html").write_text(text.replace("@media print", "@media all") if printed else text)
+            page = tmp_path / "frame.html"  # a window is never narrower than 500 pixels
+            page.write_text(
+                f'<iframe style="width:{width}px;height:2000px;border:0" src="measured.html"></iframe>'
+                "<script>addEventListener('message', event => { document.title = event.data; })</script>"
+            )
+            command = [
+                browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}",
+                "--window-size=1400,2000", "--virtual-time-budget=5000", "--dump-dom", page.as_uri(),
+            ]  # fmt: skip
+            dumped = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+            found = re.search(r"<title>RESULT (\d+) (.*?)</title>", dumped.stdout)
+            assert found, dumped.stderr
+            assert found.groups() == (str(width), "[]"), (release, printed)
 
 
 def test_a_browser_shows_it_and_prints_it(tables, tmp_path):

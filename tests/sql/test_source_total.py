@@ -13,7 +13,7 @@ import pytest
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source import analyse
-from dpsql.source_functions import FUNCTIONS
+from dpsql.source_kernel import FUNCTIONS
 
 NASTY = """
 CREATE TABLE n AS SELECT * FROM (VALUES

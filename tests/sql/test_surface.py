@@ -27,8 +27,7 @@ def test_the_road_of_the_design(con, charges):
     assert types == [("age", "SMALLINT"), ("sex", "ENUM('f', 'm')"), ("region", "VARCHAR"), ("member", "BOOLEAN")]
     assert con.execute("SELECT count(*) FROM people_synth WHERE age NOT BETWEEN 18 AND 78").fetchone() == (0,)
     table = con.execute("FROM dp_marginals('people', columns := ['sex', 'region'], k := 2, epsilon := 0.2)").fetchall()
-    assert {tuple(v) for _, v, _ in table} == {(s, r) for s in ("f", "m", None) for r in ("north", "south", None)}
-    assert {tuple(c) for c, _, _ in table} == {("sex", "region")}
+    assert [row[:2] for row in table] == [(s, r) for s in ("f", "m", None) for r in ("north", "south", None)]
     name = con.execute("SELECT release FROM dp_releases() WHERE operation = 'synthesize'").fetchone()[0]
     assert con.execute(f"SELECT count(*) FROM dp_sample('{name}', rows := 1234, seed := 7)").fetchone() == (1234,)
     assert con.execute("SELECT count(*), bool_and(chain_holds) FROM dp_ledger()").fetchone() == (5, True)

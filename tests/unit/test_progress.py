@@ -85,21 +85,41 @@ def test_a_notebook_is_known_without_importing_ipython(monkeypatch):
     assert not progress_bar.in_notebook()
 
 
-def test_a_notebook_without_widgets_gets_text_and_a_clean_line(monkeypatch):
-    kernel = types.SimpleNamespace(kernel=object())
+def test_a_notebook_gets_a_display_that_is_empty_in_the_end(monkeypatch):
+    published = []
+    publisher = types.SimpleNamespace(publish=lambda **given: published.append(given))
+    kernel = types.SimpleNamespace(kernel=object(), display_pub=publisher)
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: kernel))
-    monkeypatch.setattr(progress_bar.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(progress_bar, "_DELAY", 0.02)
     monkeypatch.setattr(progress_bar, "_EVERY", 0.02)
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    with progress.Progress("dp_synthesize") as call:
+    with progress.Progress("dp_<synthesize>") as call:
         call.expect({"count": 100.0})
         with call.stage("count"):
-            threading.Event().wait(0.2)
+            while len(published) < 2:
+                threading.Event().wait(0.02)
+    assert stream.getvalue() == ""
+    first, *_, last = published
+    assert "dp_<synthesize>, count" in first["data"]["text/plain"] and "about 2 min left" in first["data"]["text/plain"]
+    assert "dp_&lt;synthesize&gt;" in first["data"]["text/html"] and "<progress" in first["data"]["text/html"]
+    assert [given["update"] for given in published] == [False] + [True] * (len(published) - 1)  # one display, written over
+    assert len({given["transient"]["display_id"] for given in published}) == 1
+    assert last["data"] == {"text/plain": "", "text/html": ""}
+
+
+def test_a_terminal_gets_a_line_that_is_clean_in_the_end(monkeypatch):
+    monkeypatch.setattr(progress_bar, "_DELAY", 0.02)
+    monkeypatch.setattr(progress_bar, "_EVERY", 0.02)
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress.Progress("dp_synthesize", show=True) as call:
+        call.expect({"count": 100.0})
+        with call.stage("count"):
+            while "about 2 min left" not in stream.getvalue():
+                threading.Event().wait(0.02)
     text = stream.getvalue()
     assert "dp_synthesize, count" in text
-    assert "about 2 min left" in text
     assert text.rstrip("\r").rsplit("\r", 1)[-1].strip() == ""
 
 

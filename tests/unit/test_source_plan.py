@@ -7,7 +7,7 @@ import pytest
 
 from dpsql.errors import UnsupportedQuery
 from dpsql.source_catalog import Catalog, generated_columns
-from dpsql.source_functions import FUNCTIONS, cast_is_safe
+from dpsql.source_kernel import FUNCTIONS, cast_is_safe
 from dpsql.source_model import TableId
 from dpsql.source_parse import agree, parse
 from dpsql.source_plan import check

@@ -113,7 +113,7 @@ def test_thresholds_of_a_release():
 
 def test_a_level_costs_no_more_than_its_unit():
     """sigma for D tuples: rho = D / (2 effective_variance(sigma^2)) at most 1 / (2 effective_variance(unit^2)), exactly."""
-    for unit in (Fraction(58, 100), Fraction(1), Fraction(6061, 500)):
+    for unit in (Fraction(15, 100), Fraction(58, 100), Fraction(1), Fraction(199, 100), Fraction(6061, 500)):
         for tuples in (0, 1, 2, 45, 161_700):
             scale = levels.level_scale(unit, tuples)
             assert max(tuples, 1) / effective_variance(scale**2) <= 1 / effective_variance(unit**2)
@@ -124,3 +124,18 @@ def test_weights_give_each_level_its_share():
     """sigma_k = p_k c per unit of sqrt(C(d, k)): rho_k in proportion to 1 / p_k^2."""
     each = levels.table_weights((1.0, 0.5, 0.25), 6)
     assert [w * math.comb(6, k) for k, w in enumerate(each, 1)] == pytest.approx([1, 4, 16])
+
+
+@pytest.mark.parametrize("scale", [3000, 20_000])
+def test_large_scales_have_the_same_thresholds_by_the_normal_law(scale, monkeypatch):
+    """Beyond 2^15 nothing is summed: checked where both can be."""
+    for rate in (1.0, 0.55, 0.1, 0.01, 1e-6):
+        levels.adaptive_threshold.cache_clear()
+        summed = levels.adaptive_threshold(Fraction(scale), rate)
+        with monkeypatch.context() as patch:
+            patch.setattr(levels, "_SUMMED_UP_TO", 1)
+            levels.adaptive_threshold.cache_clear()
+            assert levels.adaptive_threshold(Fraction(scale), rate) == summed
+            approximate = levels.tail(Fraction(scale), summed)
+        assert approximate == pytest.approx(levels.tail(Fraction(scale), summed), rel=1e-5)
+    levels.adaptive_threshold.cache_clear()
