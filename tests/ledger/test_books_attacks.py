@@ -49,7 +49,7 @@ def test_killed_before_the_books_know_shows_nothing_in_any_store(con, charges, m
         with pytest.raises(duckdb.Error, match="no such release"):
             con.execute("FROM dp_sample('default')")
     dpsql.load(con, store=tmp_path / "store1")
-    shown = [n for _, _, n in con.execute(CALL).fetchall()]
+    shown = [row[1] for row in con.execute(CALL).fetchall()]
     assert drafts(tmp_path / "store1") == []
     (path,) = visible(tmp_path)
     assert [n for (n,) in counts(con, path)] == shown
@@ -69,7 +69,7 @@ def test_killed_after_the_books_know_gives_back_what_they_know(con, charges, mon
     assert draft.name.endswith(contents)
     expected = counts(con, draft)
     monkeypatch.setattr(buying, "_store", kill)  # the rows are not read again
-    assert [(n,) for _, _, n in con.execute(CALL).fetchall()] == expected
+    assert [row[1:2] for row in con.execute(CALL).fetchall()] == expected
     assert drafts(tmp_path) == []
     assert charges() == 1
 

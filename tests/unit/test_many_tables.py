@@ -96,11 +96,12 @@ def test_all_of_other_attributes_is_not_all() -> None:
     ],
 )  # fmt: skip
 def test_hostile_sets_of_tables(tables, tmp_path) -> None:
-    item = planned(AllCliques(40, [1]), (Fraction(2),) * 40, domain([2] * 40)).to_json()
-    found = Release(tmp_path / "x", {"release": "x", "charge": {"hash": ""}, "plan": {**item, "tables": tables}})
+    item = json.loads(json.dumps(planned(AllCliques(40, [1]), (Fraction(2),) * 40, domain([2] * 40)).to_json()))
+    manifest = {"release": "x", "source": "t", "operation": "measure", "query": "t", "sha256": "", "charge": {"hash": "0" * 64}, "total": None}
+    found = Release(tmp_path / "x", {**manifest, "plan": {**item, "tables": tables}})
     with pytest.raises(ReleaseError, match="damaged or was edited"):
         release.check_plan(found)
-    release.check_plan(Release(tmp_path / "x", {"release": "x", "charge": {"hash": ""}, "plan": item}))
+    release.check_plan(Release(tmp_path / "x", {**manifest, "plan": item}))
 
 
 def test_every_table_gets_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
