@@ -7,6 +7,8 @@ if (_root / "udfs" / "__init__.py").is_file() and (_root / "sql" / "schema.sql")
     # A checkout, first on the path because Python was started in it: udfs/ and sql/ stand beside dpsql/, not in it.
     __path__.append(str(_root))
 
+from dpsql.answers.cards import show  # noqa: E402
+from dpsql.answers.combine import Combined, combine  # noqa: E402
 from dpsql.api import (  # noqa: E402
     aggregates,
     budget,
@@ -26,7 +28,6 @@ from dpsql.api import (  # noqa: E402
     sample,
     synthesize,
 )
-from dpsql.combine import Combined, combine  # noqa: E402
 from dpsql.errors import (  # noqa: E402
     ArgumentError,
     BudgetExceeded,
@@ -38,8 +39,7 @@ from dpsql.errors import (  # noqa: E402
     ReleaseError,
     UnsupportedQuery,
 )
-from dpsql.interruption import Interrupted  # noqa: E402
-from dpsql.notebook import show  # noqa: E402
+from dpsql.running.interruption import Interrupted  # noqa: E402
 from dpsql.udfs import interrupt, load  # noqa: E402
 
 __all__ = [

@@ -10,8 +10,8 @@ from typing import Any
 
 import duckdb
 
-from dpsql import calls
-from dpsql.clients import connection_of
+from dpsql.door import dispatch
+from dpsql.door.clients import connection_of
 from dpsql.errors import DpsqlError
 from dpsql.udfs import instance_of, load
 
@@ -27,7 +27,7 @@ def _run(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.Duck
     own = "system.main."  # on the caller's connection a macro of the database would come before DuckDB's function
     asked = f"SELECT {own}current_database(), {own}current_schema(), {own}getvariable('dpsql_progress')::VARCHAR"
     ((database, schema, shown),) = con.execute(asked).fetchall()
-    return con.sql(f"FROM {calls.run(instance, name, given, database=database, schema=schema, progress=shown)}")
+    return con.sql(f"FROM {dispatch.run(instance, name, given, database=database, schema=schema, progress=shown)}")
 
 
 def protect(
@@ -47,8 +47,8 @@ def protect(
 
     What is left out stays as it is; at first neighbors 'add_remove', accountant 'zcdp'. A privacy unit needs max_contributions:
     at most that many rows of each unit are kept (`contributions` helps to choose).
-    ``anchor`` names a file outside the database that every entry of the ledger is noted in (`dpsql.anchor`). ``resume`` stands
-    alone: after a reading failed, sources beyond plain ones may be bought again.
+    ``anchor`` names a file outside the database that every entry of the ledger is noted in (`dpsql.books.anchor`). ``resume``
+    stands alone: after a reading failed, sources beyond plain ones may be bought again.
     """
     return _run(
         con, "protect", source=source, epsilon=epsilon, delta=delta, neighbors=neighbors, privacy_unit=privacy_unit,

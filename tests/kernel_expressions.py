@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import duckdb
 
-from dpsql.source_kernel import DECIMAL, ENUM, FUNCTIONS, KINDS, TRY_CASTS, WRITTEN_OUT
-from dpsql.source_rehearsal import values_of
+from dpsql.source.kernel import DECIMAL, ENUM, FUNCTIONS, KINDS, TRY_CASTS, WRITTEN_OUT
+from dpsql.source.rehearsal import values_of
 
 TYPES = {
     "BOOLEAN": "bo", "TINYINT": "ti", "SMALLINT": "si", "INTEGER": "i", "BIGINT": "bi", "UTINYINT": "ut", "USMALLINT": "us", "UINTEGER": "ui",
@@ -43,7 +43,7 @@ SETTINGS = (
     "TimeZone = 'America/St_Johns'", "TimeZone = 'Pacific/Apia'", "Calendar = 'buddhist'", "Calendar = 'japanese'", "old_implicit_casting = true",
     "default_collation = 'NOCASE'", "preserve_identifier_case = false", "order_by_non_integer_literal = true", "enable_object_cache = true",
 )  # fmt: skip
-"""Settings that change what expressions mean; those that a call pins are in `dpsql.session`."""
+"""Settings that change what expressions mean; those that a call pins are in `dpsql.session.instance`."""
 
 
 def make_table(con: duckdb.DuckDBPyConnection, name: str = "p", rows: int = 120, seed: int = 1) -> dict[str, str]:
@@ -84,7 +84,7 @@ class Generator:
         return self.rng.choice(fitting or self.columns)
 
     def argument(self, kind: str, depth: int) -> str:
-        """Return an argument of a kind of `dpsql.source_kernel.KINDS`."""
+        """Return an argument of a kind of `dpsql.source.kernel.KINDS`."""
         rng = self.rng
         if kind == "s":
             return rng.choice(TEXTS)

@@ -18,20 +18,22 @@ from dpsql.udfs import instance_of
 from sensitivity_schemas import ATTRIBUTES, Schema, fill, make_schema, make_source, neighbour
 
 import dpsql
-from dpsql import encoding, measuring, noise, tuples
 from dpsql.accounting import sensitivities
-from dpsql.counting import count_moments, count_values
-from dpsql.declare import declare
-from dpsql.domain import Attribute, Domain
+from dpsql.domains import encoding
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.declare import declare
 from dpsql.errors import DpsqlError
+from dpsql.measure import measuring, tuples
+from dpsql.measure.counting import count_moments, count_values
 from dpsql.methods.base import FINE
-from dpsql.methods.tuple_index import TupleIndex
-from dpsql.planning import total_is_public
-from dpsql.progress import Progress
-from dpsql.protected import ProtectedSource, resolve
-from dpsql.release import Plan
-from dpsql.session import Context, open_context
-from dpsql.source_catalog import Catalog
+from dpsql.noise import discrete
+from dpsql.planning.request import total_is_public
+from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.release.store import Plan
+from dpsql.running.progress import Progress
+from dpsql.session.instance import Context, open_context
+from dpsql.source.catalog import Catalog
+from dpsql.tables.tuple_index import TupleIndex
 
 SALT = "0123456789abcdef" * 2
 
@@ -49,7 +51,7 @@ class FixedSecrets:
 def without_noise() -> Iterator[None]:
     """Exact counts instead of noisy ones."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noise, "add_noise", lambda counts, mechanism, scale: counts.copy())
+        patch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts.copy())
         patch.setattr(measuring, "secrets", FixedSecrets)
         patch.setattr(Catalog, "changed_function", lambda self, names: None)  # slow, and there are no macros here
         yield

@@ -10,12 +10,14 @@ from typing import Any
 
 import duckdb
 
-from dpsql import calls, notebook, sql
-from dpsql.books import current_user
-from dpsql.clients import connection_of, is_engine, load_engine
-from dpsql.combine import combine
+from dpsql import sql
+from dpsql.answers import cards
+from dpsql.answers.combine import combine
+from dpsql.books.schema import current_user
+from dpsql.door import dispatch
+from dpsql.door.clients import connection_of, is_engine, load_engine
 from dpsql.errors import ArgumentError, DpsqlError, first_line
-from dpsql.session import Instance, find_instance, new_instance
+from dpsql.session.instance import Instance, find_instance, new_instance
 
 CALLS = ("__dp_call_needs_dpsql_load", "__dp_call")
 COMBINES = ("__dp_combine_needs_dpsql_load", "__dp_combine")
@@ -76,7 +78,7 @@ def load(con: Any, *, store: str | Path | None = None, user: str | None = None, 
     if progress is not None:
         instance.progress = progress
     _create_macros(con)
-    notebook.register()
+    cards.register()
 
 
 def _numbers(argument: str, values: list[float | None] | None) -> list[float]:
@@ -107,7 +109,7 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
         database, schema = arguments.pop("__database"), arguments.pop("__schema")
         shown = arguments.pop("__progress", None)  # macros of an older dpsql in the file do not send it
         try:
-            return calls.run(find_instance(key), name, arguments, database=database, schema=schema, progress=shown)
+            return dispatch.run(find_instance(key), name, arguments, database=database, schema=schema, progress=shown)
         except (DpsqlError, KeyboardInterrupt, duckdb.InterruptException) as error:
             raise error.with_traceback(None) from None  # DuckDB 1.x appends the trace to the text that SQL users read
 

@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from dpsql.noise import checked_mechanism, checked_scale
+from dpsql.noise.discrete import checked_mechanism, checked_scale
 
 _SUMMED_UP_TO = 1000.0
 

@@ -24,7 +24,7 @@ from dpsql.accounting.rules import pure_epsilon_for, rho_limit
 from dpsql.accounting.search import largest
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_rho
 from dpsql.errors import ArgumentError, CalibrationError
-from dpsql.noise import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA, MECHANISMS, checked_mechanism, scale_grid
+from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA, MECHANISMS, checked_mechanism, scale_grid
 
 CALIBRATIONS = {"gaussian": ("exact", "zcdp"), "laplace": ("basic", "advanced", "zcdp", "exact")}
 """Methods of calibration that a mechanism has."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import dpsql
 from dpsql import sql
 from dpsql.cli.session import Session
-from dpsql.relation import literal
+from dpsql.text.relation import literal
 
 FOR_PROGRAMS = ("csv", "json", "jsonlines")
 """Modes that get the columns of the dp_* call as they are, with all digits."""

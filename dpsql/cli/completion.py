@@ -13,7 +13,7 @@ from prompt_toolkit.document import Document
 from dpsql import methods, sql
 from dpsql.cli.dot import COMMANDS
 from dpsql.cli.printing import MODES
-from dpsql.relation import identifier
+from dpsql.text.relation import identifier
 
 _WORD = re.compile(r'"?[\w$]*$')
 _QUALIFIED = re.compile(r'("(?:[^"]|"")+"|[\w$]+)\.("?[\w$]*)$')

@@ -12,9 +12,9 @@ from dpsql import sql
 from dpsql.cli.messages import visible
 from dpsql.cli.printing import ALIASES, MODES
 from dpsql.cli.session import Failed, Leave, Session
-from dpsql.protected import key_of
-from dpsql.relation import inline
-from dpsql.source import TableId
+from dpsql.protected.source import key_of
+from dpsql.source.analysis import TableId
+from dpsql.text.relation import inline
 
 
 @dataclass(frozen=True)

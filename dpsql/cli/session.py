@@ -12,12 +12,12 @@ from typing import TextIO, TypeVar
 
 import duckdb
 
-from dpsql import interruption
 from dpsql.cli import results
 from dpsql.cli.messages import cannot_open, message, one_line, place
 from dpsql.cli.printing import Look, write
 from dpsql.cli.statements import Piece, pieces
 from dpsql.errors import DpsqlError
+from dpsql.running import interruption
 from dpsql.udfs import load
 
 T = TypeVar("T")

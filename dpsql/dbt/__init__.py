@@ -15,7 +15,7 @@ import duckdb
 
 from dpsql.dbt import declarations, models
 from dpsql.errors import ArgumentError, DpsqlError
-from dpsql.session import Context, find_instance, open_context
+from dpsql.session.instance import Context, find_instance, open_context
 from dpsql.udfs import instance_of, load
 
 try:

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpsql import custodian
+from dpsql.custodian import contract
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected
-from dpsql.names import fold
-from dpsql.protected import ProtectedSource, resolve
-from dpsql.session import Context
-from dpsql.source import find_table, relation_columns
-from dpsql.source_catalog import Catalog
+from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.session.instance import Context
+from dpsql.source.analysis import find_table, relation_columns
+from dpsql.source.catalog import Catalog
+from dpsql.text.names import fold
 
 PROTECT = ("epsilon", "delta", "neighbors", "privacy_unit", "max_contributions", "accountant", "anchor")
 DECLARE = ("lower", "upper", "bins", "edges", "categories", "categories_from", "nullable", "outside")
@@ -164,7 +164,7 @@ def _shape(context: Context, node: Node) -> str | None:
 def _protect(context: Context, node: Node) -> None:
     if node.protect:
         try:
-            custodian.protect(context, {"source": node.relation, **node.protect})
+            contract.protect(context, {"source": node.relation, **node.protect})
         except DpsqlError as error:
             raise DpsqlError(f"schema.yml, {node.label}: {error}") from None
 
@@ -198,6 +198,6 @@ def declare_column(context: Context, label: str, protected: ProtectedSource, col
         truths = isinstance(values, list) and any(isinstance(value, bool) for value in values)
         if truths and protected.column(column).sql_type != "BOOLEAN":
             raise ArgumentError("categories", values, "YAML reads yes, no, on and off as true and false: write them in quotes")
-        custodian.declare(context, {"source": protected.source.text, "column": column, **given})
+        contract.declare(context, {"source": protected.source.text, "column": column, **given})
     except DpsqlError as error:
         raise DpsqlError(f"schema.yml, {label}: {error}") from None

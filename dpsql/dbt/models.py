@@ -10,20 +10,23 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql import arguments, drawing, methods, release
-from dpsql.books import Books
-from dpsql.counting import count_tables
+from dpsql import methods
+from dpsql.books.schema import Books
+from dpsql.calls import arguments
+from dpsql.custodian.evaluate import comparable_domain, evaluate
 from dpsql.dbt.declarations import arguments as declared_arguments
 from dpsql.dbt.declarations import declare_column
-from dpsql.encoding import encode
+from dpsql.domains.encoding import encode
 from dpsql.errors import DomainError, DpsqlError, ReleaseError
-from dpsql.evaluate import comparable_domain, evaluate
+from dpsql.measure.counting import count_tables
 from dpsql.methods.base import Clique, IntArray, Statistics
-from dpsql.protected import ProtectedSource, resolve
-from dpsql.relation import identifier
-from dpsql.release import Release
-from dpsql.session import Context
-from dpsql.source import TableId, find_table
+from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.release import store
+from dpsql.release.store import Release
+from dpsql.rows import drawing
+from dpsql.session.instance import Context
+from dpsql.source.analysis import TableId, find_table
+from dpsql.text.relation import identifier
 
 MARK = "dpsql release: "
 """How the comment of a table begins that the materialization has made; the identifier of the release follows."""
@@ -82,12 +85,12 @@ def _free(protected: ProtectedSource, label: str, name: str) -> str:
     ).fetchall()
     for source, query, bought in rows:
         other = (source, query) != (protected.key, protected.query)
-        if other and bought == release.release_id(source, "synthesize", query, name):
+        if other and bought == store.release_id(source, "synthesize", query, name):
             raise ReleaseError(
                 f"{label}: its release {bought!r} was bought for other SQL ({query}). A changed model is another release and costs "
                 "anew: give its config another release, or put the SQL back to use what was bought"
             )
-    return release.release_id(protected.key, "synthesize", protected.query, name)
+    return store.release_id(protected.key, "synthesize", protected.query, name)
 
 
 def within_error(context: Context, given: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dpsql.entropy import exp_bounds
+from dpsql.noise.entropy import exp_bounds
 
 _START = 64
 

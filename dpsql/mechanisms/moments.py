@@ -49,9 +49,9 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.accounting.events import LaplaceEvent
-from dpsql.entropy import MOST_ROWS, IntArray, clamped
 from dpsql.errors import ArgumentError
-from dpsql.noise import MAXIMUM_LAPLACE_SCALE, discrete_laplace, scale_grid
+from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, discrete_laplace, scale_grid
+from dpsql.noise.entropy import MOST_ROWS, IntArray, clamped
 
 FINE = 1 << 16
 """Steps between the bounds; the same number as `dpsql.methods.base.FINE`."""

@@ -19,7 +19,7 @@ is reached in the same place. So epsilon-DP holds if and only if alpha >= 1 / (e
 **The smoothed histogram** [Wasserman & Zhou 2010] draws n rows from (1 - lambda) f + lambda uniform, f being the
 shares of the bins. With lambda = K / (K + n E), E = e^(epsilon/n) - 1, the share of bin k is
 n E / (K + n E) * y_k / n + 1 / (K + n E) = (y_k + 1/E) / (n + K/E): fixed shares with alpha = 1/E. The two published
-methods are one; within a bin the place is uniform, which `dpsql.decoding` does.
+methods are one; within a bin the place is uniform, which `dpsql.rows.decoding` does.
 
 **Exact draws.** alpha is rounded up to a multiple of 2^-s, s as large as 64-bit integers allow: more prior is more
 privacy. Then every probability is a ratio of integers below 2^62. A Dirichlet-multinomial is a Polya urn: draw t = 0,
@@ -41,8 +41,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.entropy import exp_bounds, random_words
 from dpsql.errors import ArgumentError
+from dpsql.noise.entropy import exp_bounds, random_words
 
 IntArray = npt.NDArray[np.int64]
 

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.entropy import IntArray, uniform_below
 from dpsql.errors import ArgumentError
-from dpsql.noise import accepts
+from dpsql.noise.discrete import accepts
+from dpsql.noise.entropy import IntArray, uniform_below
 
 _DRAWS = 64
 

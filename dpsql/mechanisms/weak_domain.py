@@ -42,12 +42,12 @@ from operator import itemgetter
 
 import numpy as np
 
-from dpsql.entropy import IntArray, uniform_below
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms.binomial import binomial
 from dpsql.mechanisms.laplace_tail import smallest_threshold, tail_bounds
 from dpsql.mechanisms.words import Universe
-from dpsql.noise import MAXIMUM_LAPLACE_SCALE, checked_scale, discrete_laplace, geometric
+from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, checked_scale, discrete_laplace, geometric
+from dpsql.noise.entropy import IntArray, uniform_below
 
 MAXIMUM_THRESHOLD = 1 << 60
 MAXIMUM_OTHERS = 1 << 22

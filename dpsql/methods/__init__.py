@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from dpsql.errors import ArgumentError
-from dpsql.methods.aggregate_seeded import AggregateSeeded
+from dpsql.methods.aggregate_seeded.method import AggregateSeeded
 from dpsql.methods.base import DrawnMethod, Method, OpenMethod, ReportingMethod, TupleMethod
-from dpsql.methods.dp_prior import DpPrior, SmoothedHistogram
-from dpsql.methods.empirical_cdf import EmpiricalCdf
-from dpsql.methods.gaussian_copula import GaussianCopula
-from dpsql.methods.laplace_sanitizer import LaplaceSanitizer, PerturbedHistogram
+from dpsql.methods.gaussian_copula.method import GaussianCopula
+from dpsql.methods.histograms.dp_prior import DpPrior, SmoothedHistogram
+from dpsql.methods.histograms.empirical_cdf import EmpiricalCdf
+from dpsql.methods.histograms.laplace_sanitizer import LaplaceSanitizer, PerturbedHistogram
+from dpsql.methods.histograms.multinomial_dirichlet import BetaBinomial, MultinomialDirichlet
 from dpsql.methods.latent_class import LatentClass
-from dpsql.methods.modips import Modips
-from dpsql.methods.multinomial_dirichlet import BetaBinomial, MultinomialDirichlet
-from dpsql.methods.stable_selection import StableSelection
-from dpsql.methods.weak_domain import WeakDomain
+from dpsql.methods.modips.method import Modips
+from dpsql.methods.open_domains.stable_selection import StableSelection
+from dpsql.methods.open_domains.weak_domain import WeakDomain
 
 DEFAULT = "latent_class"
 _METHODS: tuple[Method, ...] = (

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.accounting.events import Event
-from dpsql.domain import Attribute, Domain
-from dpsql.names import fold
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.text.names import fold
 
 IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.integer]
@@ -28,7 +28,7 @@ FINE = 1 << 16
 
 @dataclass(frozen=True)
 class CoarseTables:
-    """Noisy two-way tables of groups of neighbouring codes, released after the tables; see `dpsql.methods.coarse`.
+    """Noisy two-way tables of groups of neighbouring codes, released after the tables; see `dpsql.tables.coarse`.
 
     Parameters
     ----------
@@ -102,13 +102,13 @@ class MeasurementPlan:
     Parameters
     ----------
     cliques : sequence of cliques
-        Attribute positions in ascending order, no repetition; `dpsql.methods.flat_tables.AllCliques` where there are very many.
+        Attribute positions in ascending order, no repetition; `dpsql.tables.flat.AllCliques` where there are very many.
     weights : tuple of float, same length
         Relative share of the privacy loss (rho) of each table; equal by default. Not used by a `DrawnMethod`.
     notes : tuple of str
         What the user should know (shown by ``dp_plan``).
     coarse : tuple of cliques
-        Pairs among `cliques` whose tables are measured a second time with few groups of codes, see `dpsql.methods.coarse`;
+        Pairs among `cliques` whose tables are measured a second time with few groups of codes, see `dpsql.tables.coarse`;
         under Laplace noise, which knows no weights, they are left out.
     coarse_weights : tuple of float, same length as coarse
         Relative share of rho of each of them, in the unit of `weights`.
@@ -319,7 +319,7 @@ class TuplePlan:
 class TupleMethod(Method, Protocol):
     """A synthesizer from counts of k-tuples, k = 1 ... R: which tuples are measured is decided level by level.
 
-    Its ``plan`` names all tables of 1 ... R columns, in the order of `dpsql.methods.tuple_index`; where rows can have empty cells,
+    Its ``plan`` names all tables of 1 ... R columns, in the order of `dpsql.tables.tuple_index`; where rows can have empty cells,
     the empty table last, which stands for the number of rows and the bounds of each level.
     """
 

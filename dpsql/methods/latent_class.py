@@ -1,10 +1,10 @@
 """Latent classes: the most accurate synthetic table from noisy two-way tables.
 
 1. Measure every one-way and two-way table with Gaussian noise; nothing is selected. Then, for pairs of numeric or temporal
-   attributes with many bins, a table of few groups of bins each (`dpsql.methods.coarse`), for the sake of their rank
+   attributes with many bins, a table of few groups of bins each (`dpsql.tables.coarse`), for the sake of their rank
    correlation.
-2. Fit a mixture of products of one-way tables to the noisy tables as they are (`dpsql.methods.mixture_fit`).
-3. Write rows whose tables are the model's almost exactly (`dpsql.methods.mixture_rows`).
+2. Fit a mixture of products of one-way tables to the noisy tables as they are (`dpsql.methods.mixture.fit`).
+3. Write rows whose tables are the model's almost exactly (`dpsql.methods.mixture.rows`).
 
 Privacy: the tables are the only use of protected rows: one Gaussian release, composed exactly; the groups of the coarse
 tables are chosen from the tables released before them, which adaptive composition covers. Everything here is
@@ -23,16 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.domain import Domain
+from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import Clique, CodeArray, MeasurementPlan, Statistics
-from dpsql.methods.blas import one_blas_thread
-from dpsql.methods.coarse import ordered, shape
-from dpsql.methods.flat_tables import AllCliques
-from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pull_strength
-from dpsql.methods.mixture_rows import forecast_draw, mixture_rows
-from dpsql.methods.mixture_targets import Targets, targets
-from dpsql.parallel import Workers
+from dpsql.methods.mixture.fit import Mixture, average, fit_mixture, pull_strength
+from dpsql.methods.mixture.rows import forecast_draw, mixture_rows
+from dpsql.methods.mixture.targets import Targets, targets
+from dpsql.running.blas import one_blas_thread
+from dpsql.running.parallel import Workers
+from dpsql.tables.coarse import ordered, shape
+from dpsql.tables.flat import AllCliques
 
 _RESTARTS, _THREADS = 6, 2
 _WORK = 2.2e11

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.domain import Domain
+from dpsql.domains.attributes import Domain
 from dpsql.methods.base import Clique
 from dpsql.page.figures import FloatArray, Grouping, Measured, grouping, half_width
 from dpsql.page.markup import number

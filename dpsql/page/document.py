@@ -11,7 +11,7 @@ from dpsql.page import parts, words
 from dpsql.page.content import Content
 from dpsql.page.markup import details, facts, number, paragraphs, section, text
 from dpsql.page.style import CSS
-from dpsql.relation import at_most
+from dpsql.text.relation import at_most
 
 MARKER = "<!-- dpsql report of "
 WARNING = "Not private. Not for publication."

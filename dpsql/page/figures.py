@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.accounting.accuracy import standard_deviation
-from dpsql.domain import Attribute, Domain
+from dpsql.domains.attributes import Attribute, Domain
 from dpsql.methods.base import Clique
 
 FloatArray = npt.NDArray[np.float64]

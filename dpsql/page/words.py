@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from dpsql.page.markup import number
-from dpsql.relation import at_most
+from dpsql.text.relation import at_most
 
 
 def unit_words(privacy_unit: str | None, max_contributions: int | None) -> str:

@@ -31,14 +31,14 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from dpsql.accounting import calibrate
-from dpsql.consistency import consistent_tables
-from dpsql.decoding import Decoder
-from dpsql.domain import Attribute, Domain
-from dpsql.measuring import released
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.measure.measuring import released
 from dpsql.methods.base import MeasurementPlan, Statistics
-from dpsql.methods.gaussian_copula import GaussianCopula
+from dpsql.methods.gaussian_copula.method import GaussianCopula
 from dpsql.methods.latent_class import LatentClass
-from dpsql.release import Plan, as_statistics
+from dpsql.release.store import Plan, as_statistics
+from dpsql.rows.decoding import Decoder
+from dpsql.tables.consistency import consistent_tables
 
 METHODS = {"latent_class": LatentClass(), "gaussian_copula": GaussianCopula()}
 DELTAS = {"sim50k": 1.9e-6, "hospital": 1.9e-6}

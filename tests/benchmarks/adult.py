@@ -94,8 +94,9 @@ def one_hot_errors(con: duckdb.DuckDBPyConnection) -> dict[int, tuple[float, ...
 def raw_one_hot(con: duckdb.DuckDBPyConnection):
     import numpy as np
 
-    from dpsql import encoding, protected
-    from dpsql.session import open_context
+    from dpsql.domains import encoding
+    from dpsql.protected import source as protected
+    from dpsql.session.instance import open_context
 
     with open_context(instance_of(con), "adult", "main") as context:
         source = protected.resolve(context, "adult")

@@ -28,12 +28,12 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from dpsql import noise
 from dpsql.accounting import calibrate
-from dpsql.domain import Attribute, Domain
+from dpsql.domains.attributes import Attribute, Domain
 from dpsql.methods.base import Statistics
-from dpsql.methods.gaussian_copula import GaussianCopula
-from dpsql.methods.latent_sampling import sample_thresholded
+from dpsql.methods.gaussian_copula.method import GaussianCopula
+from dpsql.methods.gaussian_copula.sampling import sample_thresholded
+from dpsql.noise import discrete
 
 COPULA = GaussianCopula()
 EPSILON, DELTA = 1.0, 2.0**-30
@@ -91,7 +91,7 @@ def measure(codes: np.ndarray, sizes: list[int], mechanism: str | None, *, total
             calibration="advanced" if mechanism == "laplace" else None,
         ).scales[0]  # fmt: skip
         for _ in range(draws):
-            tables = {clique: noise.add_noise(counts, mechanism, scale) for clique, counts in tables.items()}
+            tables = {clique: discrete.add_noise(counts, mechanism, scale) for clique, counts in tables.items()}
     known = len(codes) if total else None
     return Statistics(tuple(sizes), tables, dict.fromkeys(tables, float(scale)), mechanism or "gaussian", known)
 

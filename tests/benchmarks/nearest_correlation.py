@@ -17,7 +17,7 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dpsql import nearest_correlation as module
+from dpsql.numerics import nearest_correlation as module
 
 
 def noisy_factors(d: int, noise: float) -> np.ndarray:

@@ -26,16 +26,16 @@ import numpy as np
 from scipy import special, stats
 from tqdm import tqdm
 
-from dpsql.combine import combine
-from dpsql.domain import Attribute, Domain
+from dpsql.answers.combine import combine
+from dpsql.domains.attributes import Attribute, Domain
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.moments import FINE, TOP
 from dpsql.mechanisms.multinomial import dirichlet_alpha, prior_alpha, smoothing_share
 from dpsql.methods.base import Contract, Statistics
-from dpsql.methods.fine_values import fine_values
-from dpsql.methods.modips import Modips
-from dpsql.methods.modips_cells import cell_rows, fit_cells
-from dpsql.methods.modips_posterior import PRIOR, SMALLEST_VARIANCE, truncated_normal
+from dpsql.methods.modips.cells import cell_rows, fit_cells
+from dpsql.methods.modips.fine_values import fine_values
+from dpsql.methods.modips.method import Modips
+from dpsql.methods.modips.posterior import PRIOR, SMALLEST_VARIANCE, truncated_normal
 
 SETS, LEVEL = 10, 0.95
 PUBLIC = Contract("replace_one", 1, True)
@@ -56,7 +56,7 @@ class Result:
 
 
 def combined(estimates: np.ndarray, variances: np.ndarray, truth: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """Return error and coverage of each repetition: `dpsql.combine.combine` on every row at once."""
+    """Return error and coverage of each repetition: `dpsql.answers.combine.combine` on every row at once."""
     mean, within, between = estimates.mean(1), variances.mean(1), estimates.var(1, ddof=1)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         df = np.where(between > 0, (SETS - 1) * (1 + SETS * within / between) ** 2, np.inf)

@@ -25,7 +25,7 @@ import pandas as pd
 
 from dpsql.mechanisms import weak_domain
 from dpsql.mechanisms.words import Listed, Tuples, Universe
-from dpsql.noise import scale_grid
+from dpsql.noise.discrete import scale_grid
 
 WORDS = 171_476
 COLUMNS = {"sex": 1, "workclass": 2, "marital-status": 2}

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql.domain import Attribute, Domain
+from dpsql.domains.attributes import Attribute, Domain
 from dpsql.mechanisms.moments import FINE, TOP
 from dpsql.methods.base import Contract, Counted, Statistics
-from dpsql.methods.modips import Modips, exact_statistics, kind_of
+from dpsql.methods.modips.method import Modips, exact_statistics, kind_of
 
 ALPHA = 1e-6
 METHOD = Modips()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql import noise
+from dpsql.noise import discrete
 
 N = 50_000
 ALPHA = 1e-6
@@ -75,7 +75,7 @@ def repeats(drawn: np.ndarray) -> bool:
 
 
 def draw(mechanism: str, scale: Fraction, size: int = N) -> np.ndarray:
-    return noise.add_noise(np.zeros(size, dtype=np.int64), mechanism, scale)
+    return discrete.add_noise(np.zeros(size, dtype=np.int64), mechanism, scale)
 
 
 SCALES = [
@@ -98,7 +98,7 @@ SCALES = [
 
 @pytest.mark.parametrize(("mechanism", "text"), SCALES)
 def test_gate(mechanism: str, text: str) -> None:
-    scale = noise.scale_grid(Fraction(text))
+    scale = discrete.scale_grid(Fraction(text))
     assert failures(draw(mechanism, scale), mechanism, float(scale)) == []
 
 
@@ -107,11 +107,11 @@ def test_gate(mechanism: str, text: str) -> None:
 def test_gate_rejects_five_percent(mechanism: str, text: str, factor: str) -> None:
     wrong = Fraction(text) * Fraction(factor)
     assert "spread" in failures(
-        draw(mechanism, wrong if mechanism == "laplace" else noise.scale_grid(wrong)), mechanism, float(text)
+        draw(mechanism, wrong if mechanism == "laplace" else discrete.scale_grid(wrong)), mechanism, float(text)
     )
 
 
-@pytest.mark.parametrize("mechanism", noise.MECHANISMS)
+@pytest.mark.parametrize("mechanism", discrete.MECHANISMS)
 @pytest.mark.parametrize("scale", [10**6, 2**25])
 def test_huge_scales(mechanism: str, scale: int) -> None:
     """At 1e6 and more the noise is as good as continuous: the same checks, against the continuous distribution."""
@@ -163,7 +163,7 @@ def _clipped(mechanism: str) -> np.ndarray:
     return np.maximum(draw(mechanism, Fraction(20)), -50)
 
 
-@pytest.mark.parametrize("mechanism", noise.MECHANISMS)
+@pytest.mark.parametrize("mechanism", discrete.MECHANISMS)
 @pytest.mark.parametrize(
     "broken",
     [_half_noise, _one_draw_for_all_cells, _one_block_for_all_tables, _reused_block, _rounded_down, _shifted, _clipped],
@@ -186,7 +186,7 @@ def repeats_after_long_reuse(mechanism: str) -> bool:
 
 def test_two_tables_share_no_noise() -> None:
     """Two calls, and two halves of one call, are uncorrelated; the same call used twice is not."""
-    for mechanism in noise.MECHANISMS:
+    for mechanism in discrete.MECHANISMS:
         a, b = draw(mechanism, Fraction(56)), draw(mechanism, Fraction(56))
         assert abs(np.corrcoef(a, b)[0, 1]) * math.sqrt(N) < Z
         assert np.corrcoef(a, a.copy())[0, 1] * math.sqrt(N) > Z

@@ -13,7 +13,7 @@ from dpsql.mechanisms import binomial as binomial_module
 from dpsql.mechanisms import weak_domain
 from dpsql.mechanisms.binomial import Binomial
 from dpsql.mechanisms.words import Listed, Pattern, Universe, from_list
-from dpsql.noise import discrete_laplace
+from dpsql.noise.discrete import discrete_laplace
 
 ALPHA = 1e-6
 Z = stats.norm.isf(ALPHA / 2)

@@ -9,13 +9,13 @@ import pytest
 
 MATHEMATICS = [
     "dpsql.accounting",
-    "dpsql.noise",
-    "dpsql.consistency",
-    "dpsql.bivariate_normal",
-    "dpsql.nearest_correlation",
+    "dpsql.noise.discrete",
+    "dpsql.tables.consistency",
+    "dpsql.numerics.bivariate_normal",
+    "dpsql.numerics.nearest_correlation",
     "dpsql.methods",
-    "dpsql.domain",
-    "dpsql.declare",
+    "dpsql.domains.attributes",
+    "dpsql.domains.declare",
     "dpsql.page.document",
 ]
 

@@ -12,9 +12,9 @@ import pytest
 from sample_tables import DELTA, make_people, protect_people
 
 import dpsql
-from dpsql import anchor as anchors
 from dpsql import sql
-from dpsql.anchor import Anchor
+from dpsql.books import anchor as anchors
+from dpsql.books.anchor import Anchor
 from dpsql.errors import LedgerError
 
 CALL = "FROM dp_marginals('people', columns := ['sex'], epsilon := 0.5, release := '{}')"

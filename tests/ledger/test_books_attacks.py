@@ -12,9 +12,11 @@ import pytest
 from sample_tables import DELTA, make_people, protect_people
 
 import dpsql
-from dpsql import buying, measuring, release
+from dpsql.books.ledger import Ledger
 from dpsql.errors import LedgerError
-from dpsql.ledger import Ledger
+from dpsql.measure import measuring
+from dpsql.purchase import buying
+from dpsql.release import store
 
 CALL = "FROM dp_marginals('people', columns := ['sex'], epsilon := 1.0)"
 
@@ -24,11 +26,11 @@ class Killed(BaseException):
 
 
 def visible(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*" + release.SUFFIX))
+    return sorted(folder.rglob("*" + store.SUFFIX))
 
 
 def drafts(folder: Path) -> list[Path]:
-    return sorted(folder.rglob(".*" + release.SUFFIX + ".*"))
+    return sorted(folder.rglob(".*" + store.SUFFIX + ".*"))
 
 
 def counts(con: duckdb.DuckDBPyConnection, path: Path) -> list[tuple[int]]:
@@ -61,7 +63,7 @@ def test_killed_after_the_books_know_gives_back_what_they_know(con, charges, mon
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(release, "publish", kill)
+        patch.setattr(store, "publish", kill)
         with pytest.raises((Killed, duckdb.Error)):
             con.execute(CALL)
     (draft,) = drafts(tmp_path)

@@ -11,11 +11,14 @@ from dpsql.udfs import instance_of
 from sample_tables import DELTA, make_people, protect_people
 
 import dpsql
-from dpsql import buying, interruption, measuring, release
+from dpsql.books.ledger import Ledger
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, LedgerError, ReleaseError
-from dpsql.ledger import Ledger
-from dpsql.protected import resolve
-from dpsql.session import open_context
+from dpsql.measure import measuring
+from dpsql.protected.source import resolve
+from dpsql.purchase import buying
+from dpsql.release import store as release
+from dpsql.running import interruption
+from dpsql.session.instance import open_context
 
 PLAIN = "FROM dp_marginals('people', columns := ['sex'], epsilon := 0.1, release := '{}')"
 FILTERED = "FROM dp_marginals('SELECT sex FROM people WHERE age > 40', columns := ['sex'], epsilon := 0.1, release := '{}')"

@@ -10,7 +10,7 @@ import pytest
 from sample_tables import make_people, protect_people
 
 import dpsql
-from dpsql.entries import FIELDS
+from dpsql.books.entries import FIELDS
 
 CALLS = (
     "FROM dp_budget()",

@@ -8,10 +8,10 @@ import duckdb
 import pandas as pd
 import pytest
 
-from dpsql import arguments
-from dpsql.books import Books
+from dpsql.books.ledger import Ledger
+from dpsql.books.schema import Books
+from dpsql.calls import arguments
 from dpsql.errors import ArgumentError
-from dpsql.ledger import Ledger
 
 CALL = "FROM dp_marginals('people', columns := ['sex'], epsilon := 1.0)"
 FULL = 'TransactionContext Error: Failed to commit: Could not write file "x.wal": No space left on device'

@@ -17,7 +17,7 @@ import pytest
 from sample_tables import make_people, protect_people
 
 import dpsql
-from dpsql import progress
+from dpsql.running import progress
 
 STAGES = ("encode", "count", "noise", "store", "fit", "sampling", "writing")
 # One process plays all cases of a kind. A stage is made long by an endless query on the call's own cursor, an endless loop of
@@ -214,7 +214,7 @@ def test_another_thread_stops_a_query_of_duckdb(con, charges, monkeypatch):
         begun.set()
         context.cursor.execute("SELECT sum(hash(a.range * b.range)) FROM range(1000000) a, range(1000000) b")
 
-    monkeypatch.setitem(dpsql.calls.CALLS, "ledger", endless)
+    monkeypatch.setitem(dpsql.door.dispatch.CALLS, "ledger", endless)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         future = pool.submit(dpsql.ledger, con.cursor())
         assert begun.wait(20)
@@ -230,14 +230,14 @@ def test_interrupted_before_the_charge_nothing_is_charged(con, charges, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("dpsql.buying._bind", late)
+        patch.setattr("dpsql.purchase.buying._bind", late)
         with pytest.raises(dpsql.Interrupted, match="interrupted before anything was charged"):
             dpsql.marginals(con, "people", columns=["sex"], epsilon=0.5)
         with pytest.raises(duckdb.InvalidInputException, match="Interrupted: interrupted before anything was charged"):
             con.execute(RELEASE)
     assert charges() == 0
     with monkeypatch.context() as patch:
-        patch.setattr("dpsql.release.remove_leftovers", late)
+        patch.setattr("dpsql.release.store.remove_leftovers", late)
         with pytest.raises(dpsql.Interrupted, match="interrupted before anything was charged"):
             dpsql.marginals(con, "people", columns=["sex"], epsilon=0.5)
     actions = con.execute("SELECT action FROM dpsql.ledger ORDER BY entry").fetchall()
@@ -249,7 +249,7 @@ def test_a_handler_of_the_application_decides(con):
     previous = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("dpsql.buying._bind", lambda *given: signal.raise_signal(signal.SIGINT))
+            patch.setattr("dpsql.purchase.buying._bind", lambda *given: signal.raise_signal(signal.SIGINT))
             assert len(con.execute(RELEASE).fetchall()) == 3
     finally:
         signal.signal(signal.SIGINT, previous)

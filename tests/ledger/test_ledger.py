@@ -69,8 +69,8 @@ def test_threads_cannot_overspend_together(tmp_path):
 def test_two_cursors_that_decided_on_the_same_books_cannot_both_write(con):
     """Without the process-wide lock: the primary key alone keeps the books true."""
     from dpsql.accounting import Budget
-    from dpsql.books import Books
-    from dpsql.ledger import Ledger, Protection
+    from dpsql.books.ledger import Ledger, Protection
+    from dpsql.books.schema import Books
 
     ledgers = [Ledger(Books(con.cursor(), "people"), "main.people", "t") for _ in range(2)]
     for ledger in ledgers:
@@ -173,12 +173,12 @@ def test_basic_accountant_adds_epsilon_and_delta(tmp_path):
 
 
 def test_a_failure_before_any_row_was_read_is_refunded(con, charges, monkeypatch):
-    from dpsql import release
+    from dpsql.release import store
 
     def fail(*_: object) -> None:
         raise OSError("disk gone")
 
-    monkeypatch.setattr(release, "remove_leftovers", fail)
+    monkeypatch.setattr(store, "remove_leftovers", fail)
     with pytest.raises((duckdb.Error, OSError), match="disk gone"):
         con.execute(MARGINALS.format(epsilon=1.0, name="x"))
     monkeypatch.undo()
@@ -189,12 +189,12 @@ def test_a_failure_before_any_row_was_read_is_refunded(con, charges, monkeypatch
 
 
 def test_a_failure_after_reading_is_the_final_result_of_its_charge(con, charges, monkeypatch):
-    from dpsql import release
+    from dpsql.release import store
 
     def fail(*_: object, **__: object) -> None:
         raise duckdb.IOException("disk full at value 'north'")
 
-    monkeypatch.setattr(release, "write", fail)
+    monkeypatch.setattr(store, "write", fail)
     with pytest.raises(duckdb.Error, match="the text is withheld") as caught:
         con.execute(MARGINALS.format(epsilon=1.0, name="x"))
     assert "north" not in str(caught.value)

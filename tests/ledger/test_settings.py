@@ -11,8 +11,9 @@ import pytest
 from sample_tables import DELTA, make_people
 
 import dpsql
-from dpsql import noise, settings
 from dpsql.errors import DpsqlError
+from dpsql.noise import discrete
+from dpsql.session import settings
 
 ROOT = Path(dpsql.__file__).parent
 CHANGED = (
@@ -72,7 +73,7 @@ def opened(setting: str | None, monkeypatch: pytest.MonkeyPatch) -> duckdb.DuckD
 @pytest.fixture(scope="module")
 def plain_story():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noise, "add_noise", lambda counts, *_: counts.copy())
+        patch.setattr(discrete, "add_noise", lambda counts, *_: counts.copy())
         con = opened(None, patch)
         found = story(con)
         con.close()
@@ -81,7 +82,7 @@ def plain_story():
 
 @pytest.mark.parametrize("setting", CHANGED, ids=lambda setting: setting.split(" ")[0])
 def test_the_books_and_the_counts_are_the_same_under_it(setting, plain_story, monkeypatch):
-    monkeypatch.setattr(noise, "add_noise", lambda counts, *_: counts.copy())
+    monkeypatch.setattr(discrete, "add_noise", lambda counts, *_: counts.copy())
     try:
         con = opened(setting, monkeypatch)
     except duckdb.Error as error:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpsql.bivariate_normal import latent_correlation, normal_cdf2
+from dpsql.numerics.bivariate_normal import latent_correlation, normal_cdf2
 
 LIMITS = [
     (0.0, 0.0), (0.0, 1.3), (1e-9, -1e-9), (-1.0, -1.0), (-2.3, 0.4), (2.0, 1.5), (-3.0, -3.0 + 1e-5),

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql import counting, counting_gram, counting_plan
-from dpsql.counting import count_select, count_tables
-from dpsql.counting_plan import ROADS, choose
+from dpsql.measure import counting
+from dpsql.measure.counting import count_select, count_tables
+from dpsql.tables.counting import gram
+from dpsql.tables.counting import plan as counting_plan
+from dpsql.tables.counting.plan import ROADS, choose
 
 SHAPES = [
     (1,),
@@ -76,13 +78,13 @@ def test_awkward_numbers_of_rows(rows):
 def test_packed_sums_are_exact_when_every_row_has_every_one(code, monkeypatch):
     """The largest sums that two counts in one float32 can have: blocks of 4,095 rows, all of them ones."""
     seen = []
-    original = counting_gram.GramCounter._multiply
+    original = gram.GramCounter._multiply
 
     def spy(self, codes, start, stop):
         seen.append(stop - start)
         original(self, codes, start, stop)
 
-    monkeypatch.setattr(counting_gram.GramCounter, "_multiply", spy)
+    monkeypatch.setattr(gram.GramCounter, "_multiply", spy)
     every_road_agrees(np.full((3 * 4095, 7), code), (2,) * 7, list(itertools.combinations(range(7), 2)))
     assert seen == [4095] * 3
     assert 4095 + 4096 * 4095 < 2**24 <= 4096 + 4096 * 4096

@@ -9,9 +9,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.declare import declare
-from dpsql.domain import Domain
-from dpsql.encoding import canonical_categories, encode
+from dpsql.domains.attributes import Domain
+from dpsql.domains.declare import declare
+from dpsql.domains.encoding import canonical_categories, encode
 
 INFINITY = float("inf")
 

@@ -8,10 +8,10 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.declare import declare
-from dpsql.domain import Domain
+from dpsql.custodian.evaluate import COLUMNS, best, chosen_cliques, evaluate
+from dpsql.domains.attributes import Domain
+from dpsql.domains.declare import declare
 from dpsql.errors import ArgumentError, DomainError
-from dpsql.evaluate import COLUMNS, best, chosen_cliques, evaluate
 
 SIZES = (3, 4, 2, 5)
 DOMAIN = Domain(tuple(declare(f"x{i}", "INTEGER", nullable=False, categories=list(range(s))) for i, s in enumerate(SIZES)))

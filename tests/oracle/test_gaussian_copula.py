@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from dpsql.methods.latent_fit import FreeColumns, Schedule, block_starts, calibrate, choice_probabilities, targets, utility_pull
+from dpsql.methods.gaussian_copula.fit import (
+    FreeColumns,
+    Schedule,
+    block_starts,
+    calibrate,
+    choice_probabilities,
+    targets,
+    utility_pull,
+)
 
 SIZES = (3, 2, 1, 4, 2)
 D = sum(SIZES)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpsql.nearest_correlation import nearest_correlation, optimality_residual
+from dpsql.numerics.nearest_correlation import nearest_correlation, optimality_residual
 
 
 def by_alternating_projections(matrix: np.ndarray, rounds: int = 20_000) -> np.ndarray:

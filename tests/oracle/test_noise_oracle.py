@@ -10,29 +10,29 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql import entropy, noise
+from dpsql.noise import discrete, entropy
 
 WEIGHTS = [
-    noise.Weights(Fraction(1, 100)),
-    noise.Weights(Fraction(100)),
-    noise.Weights(Fraction(2000)),
-    noise.Weights(Fraction(3, 7)),
-    noise.Weights(Fraction(1, 255)),
-    noise.Weights(Fraction(1, 300), cells=256),
-    noise.Weights(Fraction(1, 10**9), cells=256),
-    noise.Weights(Fraction(5), cells=256),
-    noise.Weights(Fraction(1, 2), cells=1),
-    noise.Weights(Fraction(1, 2), cells=2),
-    noise.Weights(Fraction(1, 2), square=True),
-    noise.Weights(Fraction(3), square=True),
-    noise.Weights(Fraction(5000), square=True),
-    noise.Weights(1 / (2 * noise.scale_grid(56.43) ** 2), square=True),
-    noise.Weights(Fraction(1, 2 * 512**2), square=True),
-    noise.Weights(Fraction(1, 2 * 4), square=True, cells=5),
+    discrete.Weights(Fraction(1, 100)),
+    discrete.Weights(Fraction(100)),
+    discrete.Weights(Fraction(2000)),
+    discrete.Weights(Fraction(3, 7)),
+    discrete.Weights(Fraction(1, 255)),
+    discrete.Weights(Fraction(1, 300), cells=256),
+    discrete.Weights(Fraction(1, 10**9), cells=256),
+    discrete.Weights(Fraction(5), cells=256),
+    discrete.Weights(Fraction(1, 2), cells=1),
+    discrete.Weights(Fraction(1, 2), cells=2),
+    discrete.Weights(Fraction(1, 2), square=True),
+    discrete.Weights(Fraction(3), square=True),
+    discrete.Weights(Fraction(5000), square=True),
+    discrete.Weights(1 / (2 * discrete.scale_grid(56.43) ** 2), square=True),
+    discrete.Weights(Fraction(1, 2 * 512**2), square=True),
+    discrete.Weights(Fraction(1, 2 * 4), square=True, cells=5),
 ]
 
 
-def _exact_thresholds(weights: noise.Weights, bits: int) -> list[int]:
+def _exact_thresholds(weights: discrete.Weights, bits: int) -> list[int]:
     """Return floor(2^bits c_i) by mpmath in 150 digits."""
     with mp.workdps(150):
         y = mp.mpf(weights.exponent.numerator) / weights.exponent.denominator
@@ -58,18 +58,18 @@ def _exact_thresholds(weights: noise.Weights, bits: int) -> list[int]:
 
 
 @pytest.mark.parametrize("weights", WEIGHTS, ids=str)
-def test_thresholds(weights: noise.Weights) -> None:
+def test_thresholds(weights: discrete.Weights) -> None:
     assert weights.thresholds(64) == _exact_thresholds(weights, 64)
 
 
 @pytest.mark.parametrize("weights", WEIGHTS[1:4] + WEIGHTS[6:13], ids=str)
 @pytest.mark.parametrize("bits", [8, 200])
-def test_thresholds_of_other_widths(weights: noise.Weights, bits: int) -> None:
+def test_thresholds_of_other_widths(weights: discrete.Weights, bits: int) -> None:
     assert weights.thresholds(bits) == _exact_thresholds(weights, bits)
 
 
 @pytest.mark.parametrize("weights", WEIGHTS, ids=str)
-def test_bounds_enclose_the_weights(weights: noise.Weights) -> None:
+def test_bounds_enclose_the_weights(weights: discrete.Weights) -> None:
     lows, highs, tail = weights.bounds(96)
     with mp.workdps(80):
         y = mp.mpf(weights.exponent.numerator) / weights.exponent.denominator
@@ -109,16 +109,16 @@ class _Script:
 @pytest.mark.parametrize(
     "weights",
     [
-        noise.Weights(Fraction(1, 3)),
-        noise.Weights(Fraction(1, 18), square=True),
-        noise.Weights(Fraction(9)),
-        noise.Weights(Fraction(1, 5), cells=16),
+        discrete.Weights(Fraction(1, 3)),
+        discrete.Weights(Fraction(1, 18), square=True),
+        discrete.Weights(Fraction(9)),
+        discrete.Weights(Fraction(1, 5), cells=16),
     ],
     ids=str,
 )
-def test_every_start_of_two_bytes_ends_in_its_cell(weights: noise.Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_start_of_two_bytes_ends_in_its_cell(weights: discrete.Weights, monkeypatch: pytest.MonkeyPatch) -> None:
     """An 8-bit table takes the slow path all the time: whatever two bytes say, it agrees with the exact 16-bit table."""
-    table = noise.Table(weights, bits=8)
+    table = discrete.Table(weights, bits=8)
     fine = _exact_thresholds(weights, 16)
     coarse = _exact_thresholds(weights, 8)
     ambiguous = 0
@@ -130,7 +130,7 @@ def test_every_start_of_two_bytes_ends_in_its_cell(weights: noise.Weights, monke
             ambiguous += 1
             continue
         expected = sum(threshold < word for threshold in fine)
-        monkeypatch.setattr(noise.os, "urandom", _Script(bytes([first]), bytes([second])))
+        monkeypatch.setattr(discrete.os, "urandom", _Script(bytes([first]), bytes([second])))
         assert table.draw(1)[0] == expected
     monkeypatch.undo()
     assert 0 < ambiguous <= len(set(fine))
@@ -138,7 +138,7 @@ def test_every_start_of_two_bytes_ends_in_its_cell(weights: noise.Weights, monke
 
 def test_narrow_tables_have_the_same_distribution() -> None:
     for bits in (8, 16, 32):
-        drawn = noise.Table(noise.Weights(Fraction(1, 18), square=True), bits=bits).draw(4000)
+        drawn = discrete.Table(discrete.Weights(Fraction(1, 18), square=True), bits=bits).draw(4000)
         p = np.exp(-(np.arange(60) ** 2) / 18)
         p /= p.sum()
         counts = np.bincount(np.minimum(drawn, 8), minlength=9)
@@ -150,11 +150,11 @@ def test_alternating_series() -> None:
     denominator = 10**12 + 39
     for gamma in (0.0, 1e-3, 0.1, 0.5, 0.9, 1.0):
         numerators = np.full(50_000, round(gamma * denominator), dtype=np.int64)
-        share = noise._bernoulli_exp(numerators, denominator).mean()
+        share = discrete._bernoulli_exp(numerators, denominator).mean()
         p = math.exp(-gamma)
         assert abs(share - p) <= 4.9 * math.sqrt(p * (1 - p) / 50_000)
     for gamma in (Fraction(0), Fraction(1, 7), Fraction(1), Fraction(5, 2)):
-        share = np.mean([noise.accepts(gamma) for _ in range(4000)])
+        share = np.mean([discrete.accepts(gamma) for _ in range(4000)])
         p = math.exp(-gamma)
         assert abs(share - p) <= 4.9 * math.sqrt(p * (1 - p) / 4000)
 
@@ -164,13 +164,13 @@ def test_draws_beyond_the_table_are_exact_too(monkeypatch: pytest.MonkeyPatch) -
     variance = Fraction(600**2)
 
     class Beyond:
-        def __init__(self, table: noise.Table) -> None:
+        def __init__(self, table: discrete.Table) -> None:
             self.thresholds = table.thresholds[:0]
             self.draw = table.draw
 
-    real = noise._gaussian_table
-    monkeypatch.setattr(noise, "_gaussian_table", lambda exponent: Beyond(real(exponent)))
-    drawn = noise.discrete_gaussian(variance, 5000)
+    real = discrete._gaussian_table
+    monkeypatch.setattr(discrete, "_gaussian_table", lambda exponent: Beyond(real(exponent)))
+    drawn = discrete.discrete_gaussian(variance, 5000)
     assert abs((drawn**2).mean() / 600**2 - 1) < 4.9 * math.sqrt(2 / 5000)
 
 
@@ -215,13 +215,13 @@ def _reference_gaussian(variance: int, rng: random.Random) -> int:
 def test_agrees_with_a_slow_reference() -> None:
     rng = random.Random(2004_00010)
     reference = np.array([_reference_gaussian(30, rng) for _ in range(6000)])
-    drawn = noise.discrete_gaussian(30, 60_000)
+    drawn = discrete.discrete_gaussian(30, 60_000)
     edges = np.arange(-14.5, 15.5, 2)
     table = [np.bincount(np.digitize(x, edges), minlength=edges.size + 1) for x in (reference, drawn)]
     assert stats.chi2_contingency(table).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("mechanism", noise.MECHANISMS)
+@pytest.mark.parametrize("mechanism", discrete.MECHANISMS)
 def test_agrees_with_opendp(mechanism: str) -> None:
     dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
@@ -231,7 +231,7 @@ def test_agrees_with_opendp(mechanism: str) -> None:
         scale=6.0
     )
     theirs = np.array(measurement([0] * 20_000))
-    ours = noise.add_noise(np.zeros(200_000, dtype=np.int64), mechanism, 6)
+    ours = discrete.add_noise(np.zeros(200_000, dtype=np.int64), mechanism, 6)
     edges = np.arange(-15.5, 16.5)
     table = [np.bincount(np.digitize(x, edges), minlength=edges.size + 1) for x in (theirs, ours)]
     assert stats.chi2_contingency(table).pvalue > 1e-6

@@ -10,7 +10,7 @@ from dpsql.errors import ArgumentError
 from dpsql.mechanisms import stable_selection, weak_domain
 from dpsql.mechanisms.binomial import _Part
 from dpsql.mechanisms.laplace_tail import power_bounds, silence_bounds, smallest_threshold, tail_bounds
-from dpsql.noise import scale_grid
+from dpsql.noise.discrete import scale_grid
 
 SIZES = [1, 2, 9, 171_476, 29_400_000_000, 29_404_018_576, 2**63, 26**40, 10**300]
 SCALES = [Fraction(1, 50), Fraction(1, 3), Fraction(1), scale_grid(10), scale_grid(100), Fraction(12345, 7), Fraction(2**40)]

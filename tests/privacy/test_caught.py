@@ -8,9 +8,9 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpsql import source, source_bound, source_calls, source_kernel
-from dpsql.source import analyse
-from dpsql.source_functions import caught
+from dpsql.source import analysis, bound, calls, kernel
+from dpsql.source.analysis import analyse
+from dpsql.source.functions import caught
 
 RAISING = {
     "a cast": "s::INTEGER + 1",
@@ -67,10 +67,10 @@ def test_the_fact_behind_it(con):
 @pytest.fixture
 def hole(monkeypatch):
     """``chr`` listed as total, and neither the check of the plan nor the rehearsal in its way."""
-    holed = {**source_kernel.FUNCTIONS, "chr": source_kernel.Spec("c", 1)}
-    monkeypatch.setattr(source_calls, "FUNCTIONS", holed)
-    monkeypatch.setattr(source_bound, "BOUND", {**source_bound.BOUND, "chr": source_kernel.Spec("c", 1)})
-    monkeypatch.setattr(source, "rehearse", lambda *given: None)
+    holed = {**kernel.FUNCTIONS, "chr": kernel.Spec("c", 1)}
+    monkeypatch.setattr(calls, "FUNCTIONS", holed)
+    monkeypatch.setattr(bound, "BOUND", {**bound.BOUND, "chr": kernel.Spec("c", 1)})
+    monkeypatch.setattr(analysis, "rehearse", lambda *given: None)
 
 
 def rewritten(con: duckdb.DuckDBPyConnection, query: str) -> str:
@@ -82,14 +82,14 @@ def test_a_hole_in_the_kernel_shows_nothing(con, hole, monkeypatch):
     found = con.execute(f"SELECT count(*), count(c), count(*) FILTER (c = 'A') FROM ({rewritten(con, query)})").fetchall()
     others = con.execute("SELECT count(*) FROM t WHERE n <> 7").fetchone()[0]
     assert found == [(others, others, others)]
-    monkeypatch.setattr(source, "guarded", lambda select: select)  # and without the net it does raise: the hole is one
+    monkeypatch.setattr(analysis, "guarded", lambda select: select)  # and without the net it does raise: the hole is one
     with pytest.raises(duckdb.Error):
         con.execute(f"SELECT count(c) FROM ({rewritten(con, query)})").fetchall()
 
 
 def test_the_rehearsal_finds_the_hole(con, hole, monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(source_calls, "FUNCTIONS", {**source_kernel.FUNCTIONS, "chr": source_kernel.Spec("c", 1)})
-    monkeypatch.setattr(source_bound, "BOUND", {**source_bound.BOUND, "chr": source_kernel.Spec("c", 1)})
-    with pytest.raises(source.UnsupportedQuery, match="rehearsal"):
+    monkeypatch.setattr(calls, "FUNCTIONS", {**kernel.FUNCTIONS, "chr": kernel.Spec("c", 1)})
+    monkeypatch.setattr(bound, "BOUND", {**bound.BOUND, "chr": kernel.Spec("c", 1)})
+    with pytest.raises(analysis.UnsupportedQuery, match="rehearsal"):
         rewritten(con, "SELECT chr(CASE WHEN n = 7 THEN -1 ELSE 65 END) AS c FROM t")

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 
 import dpsql
-from dpsql import measuring, noise
 from dpsql.accounting.gaussian import effective_variance
-from dpsql.domain import Attribute, Domain
-from dpsql.methods import coarse
-from dpsql.release import Plan, as_statistics
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.measure import measuring
+from dpsql.noise import discrete
+from dpsql.release.store import Plan, as_statistics
+from dpsql.tables import coarse
 
 EDGES = tuple(map(float, range(13)))
 DOMAIN = Domain((Attribute("a", "DOUBLE", "numeric", edges=EDGES, outside="other"), Attribute("b", "DOUBLE", "numeric", edges=EDGES)))
@@ -44,12 +45,12 @@ def test_a_row_is_in_one_cell_of_a_coarse_table_whatever_was_released(rows, extr
 
 @given(rows=st.lists(CODES, min_size=1, max_size=30))
 def test_with_noise_that_ignores_the_counts_both_rounds_ignore_them(rows):
-    kept = noise.add_noise
-    noise.add_noise = lambda counts, mechanism, scale: np.arange(counts.size, dtype=np.int64) % 5
+    kept = discrete.add_noise
+    discrete.add_noise = lambda counts, mechanism, scale: np.arange(counts.size, dtype=np.int64) % 5
     try:
         flats = [measuring.released(PLAN, tables_of(held)) for held in (rows, rows[1:])]
     finally:
-        noise.add_noise = kept
+        discrete.add_noise = kept
     assert (flats[0] == flats[1]).all()
     groups = [as_statistics(PLAN, flat, None).coarse.groups for flat in flats]
     assert all((groups[0][i] == groups[1][i]).all() for i in (0, 1))
@@ -57,7 +58,7 @@ def test_with_noise_that_ignores_the_counts_both_rounds_ignore_them(rows):
 
 def test_the_blinded_comparison_can_fail(monkeypatch):
     """With noise in the first round only, the second one must show the row."""
-    monkeypatch.setattr(noise, "add_noise", lambda counts, mechanism, scale: counts if counts.size == 16 else counts * 0 + 1)
+    monkeypatch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts if counts.size == 16 else counts * 0 + 1)
     rows = [(0, 0), (5, 5)]
     assert (measuring.released(PLAN, tables_of(rows)) != measuring.released(PLAN, tables_of(rows[1:]))).any()
 

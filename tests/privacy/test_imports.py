@@ -16,8 +16,9 @@ import pytest
 from sample_tables import make_people, protect_people
 
 import dpsql
-from dpsql import measuring, release
-from dpsql.release_plan import Plan
+from dpsql.measure import measuring
+from dpsql.release import store as release
+from dpsql.release.plan import Plan
 
 CALL = "FROM dp_synthesize('people', columns := ['sex', 'member'], method := 'perturbed_histogram', epsilon := 1, release := 'official')"
 

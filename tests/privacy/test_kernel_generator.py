@@ -14,13 +14,13 @@ import pytest
 from kernel_expressions import SETTINGS, Generator, make_table
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
-from dpsql.settings import pin
-from dpsql.source_catalog import Catalog
-from dpsql.source_model import TableId
-from dpsql.source_parse import parse, render
-from dpsql.source_plan import check
-from dpsql.source_relations import Analysis, View
-from dpsql.source_scope import with_relations
+from dpsql.session.settings import pin
+from dpsql.source.binder import check
+from dpsql.source.catalog import Catalog
+from dpsql.source.model import TableId
+from dpsql.source.parse import parse, render
+from dpsql.source.relations import Analysis, View
+from dpsql.source.scope import with_relations
 
 PARTS = 6
 ASKED = int(os.environ.get("DPSQL_KERNEL_EXPRESSIONS", "1500"))

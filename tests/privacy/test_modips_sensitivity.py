@@ -12,12 +12,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.domain import Attribute, Domain
+from dpsql.domains.attributes import Attribute, Domain
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.moments import FINE, TOP
 from dpsql.methods import base
 from dpsql.methods.base import Contract, Counted
-from dpsql.methods.modips import Modips, exact_statistics
+from dpsql.methods.modips.method import Modips, exact_statistics
 
 PUBLIC = Contract("replace_one", 1, True)
 Row = tuple[int, tuple[int, ...]]  # cell, values

@@ -17,7 +17,7 @@ import pytest
 from sample_tables import DELTA, make_people
 
 import dpsql
-from dpsql import measuring
+from dpsql.measure import measuring
 from dpsql.mechanisms import stable_selection, weak_domain
 
 CALLS = [
@@ -82,12 +82,12 @@ def observe(folder: Path, caplog: pytest.LogCaptureFixture, extra: str | None) -
 
 @pytest.mark.parametrize("extra", [ODD_ROW, "DELETE FROM people WHERE person = 3 AND age = (SELECT min(age) FROM people WHERE person = 3)"])
 def test_nothing_but_the_noisy_counts_depends_on_a_row(tmp_path, caplog, monkeypatch, capfd, extra):
-    from dpsql import noise
+    from dpsql.noise import discrete
 
     def blind(counts: np.ndarray, mechanism: str, scale: Any) -> np.ndarray:
         return np.arange(counts.size, dtype=np.int64).reshape(counts.shape) % 7
 
-    monkeypatch.setattr(noise, "add_noise", blind)
+    monkeypatch.setattr(discrete, "add_noise", blind)
     monkeypatch.setattr(measuring, "private_percentile", lambda histogram, *_: 2)
     for mechanism, name in ((weak_domain, "release"), (stable_selection, "select")):
         monkeypatch.setattr(mechanism, name, lambda *_: [("north", 7), ("south", 5)])
@@ -114,9 +114,9 @@ def scrub(value: Any) -> Any:
 
 def test_the_comparison_can_fail(tmp_path, caplog, monkeypatch):
     """With noise that keeps the counts, the two databases must look different."""
-    from dpsql import noise
+    from dpsql.noise import discrete
 
-    monkeypatch.setattr(noise, "add_noise", lambda counts, mechanism, scale: counts)
+    monkeypatch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts)
     one = observe(tmp_path / "one", caplog, None)
     other = observe(tmp_path / "other", caplog, ODD_ROW)
     assert any(scrub(value) != scrub(other.get(name)) for name, value in one.items())

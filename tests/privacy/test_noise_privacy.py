@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql import noise
 from dpsql.accounting import sensitivities
+from dpsql.noise import discrete
 
 
 def sampled_pmf(scale: Fraction) -> dict[int, Fraction]:
@@ -17,7 +17,7 @@ def sampled_pmf(scale: Fraction) -> dict[int, Fraction]:
 
     From the thresholds of 200 bits, with a fair sign and without minus zero; so a wrong table shows here.
     """
-    table = noise._geometric_tables(scale)[0]
+    table = discrete._geometric_tables(scale)[0]
     cumulative = [Fraction(c, 2**200) for c in table.weights.thresholds(200)]
     magnitude = [b - a for a, b in zip([Fraction(0), *cumulative], cumulative, strict=False)][:40]
     kept = 1 - magnitude[0] / 2
@@ -67,13 +67,13 @@ def audited_epsilon(mechanism, sensitivity: int, epsilon: float, size: int = 200
 @pytest.mark.parametrize("epsilon", [0.25, 1.0, 2.0])
 @pytest.mark.parametrize("sensitivity", [1, 2])
 def test_audit(epsilon: float, sensitivity: int) -> None:
-    scale = noise.scale_grid(sensitivity / epsilon)
+    scale = discrete.scale_grid(sensitivity / epsilon)
 
     def honest(count: int, size: int) -> np.ndarray:
-        return noise.add_noise(np.full(size, count, dtype=np.int64), "laplace", scale)
+        return discrete.add_noise(np.full(size, count, dtype=np.int64), "laplace", scale)
 
     def half(count: int, size: int) -> np.ndarray:
-        return noise.add_noise(np.full(size, count, dtype=np.int64), "laplace", scale / 2)
+        return discrete.add_noise(np.full(size, count, dtype=np.int64), "laplace", scale / 2)
 
     found = audited_epsilon(honest, sensitivity, epsilon)
     assert found <= epsilon
@@ -85,12 +85,12 @@ def test_audit_catches_one_draw_for_two_tables() -> None:
     """Two tables of epsilon each with the same noise: their difference shows the count exactly."""
 
     def reused(count: int, size: int) -> np.ndarray:
-        once = noise.discrete_laplace(4, size)
+        once = discrete.discrete_laplace(4, size)
         first, second = count + once, once  # the second table does not contain the row
         return first - second
 
     def fresh(count: int, size: int) -> np.ndarray:
-        return count + noise.discrete_laplace(4, size) - noise.discrete_laplace(4, size)
+        return count + discrete.discrete_laplace(4, size) - discrete.discrete_laplace(4, size)
 
     assert audited_epsilon(fresh, 1, 0.5) <= 0.5
     assert audited_epsilon(reused, 1, 0.5) > 5
@@ -99,7 +99,7 @@ def test_audit_catches_one_draw_for_two_tables() -> None:
 def test_gaussian_ratio_matches_its_loss() -> None:
     """The probabilities of the Gaussian table have log ratios of (2 x + 1) / (2 sigma^2), which the accounting uses."""
     variance = Fraction(7, 2)
-    thresholds = noise._gaussian_table(1 / (2 * variance)).weights.thresholds(300)
+    thresholds = discrete._gaussian_table(1 / (2 * variance)).weights.thresholds(300)
     masses = [b - a for a, b in zip([0, *thresholds], thresholds, strict=False)][:25]
     with mp.workdps(60):
         for x in range(24):

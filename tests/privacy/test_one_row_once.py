@@ -11,9 +11,10 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql import encoding, noise
-from dpsql.domain import Attribute, Domain
-from dpsql.names import fold
+from dpsql.domains import encoding
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.noise import discrete
+from dpsql.text.names import fold
 
 PACKAGE = Path(dpsql.__file__).parent
 SPELLINGS = ["".join(letters) for letters in itertools.product(*[(c, c.upper()) for c in "abcdefg"])]  # 128 of one word
@@ -21,7 +22,7 @@ SPELLINGS = ["".join(letters) for letters in itertools.product(*[(c, c.upper()) 
 
 @pytest.fixture
 def con(monkeypatch) -> Iterator[duckdb.DuckDBPyConnection]:
-    monkeypatch.setattr(noise, "add_noise", lambda counts, mechanism, scale: counts.copy())
+    monkeypatch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts.copy())
     connection = duckdb.connect()
     dpsql.load(connection, progress=False)
     yield connection

@@ -12,10 +12,11 @@ import pytest
 from sensitivity_counts import Tried, try_schema
 from sqlglot import exp
 
-from dpsql import measuring, source_joins, source_relations
-from dpsql.source_catalog import Catalog
-from dpsql.source_model import identifier
-from dpsql.source_scope import Item
+from dpsql.measure import measuring
+from dpsql.source import joins, relations
+from dpsql.source.catalog import Catalog
+from dpsql.source.model import identifier
+from dpsql.source.scope import Item
 
 SCHEMAS = int(os.environ.get("DPSQL_SENSITIVITY_SCHEMAS", "14"))
 FIRST = int(os.environ.get("DPSQL_SENSITIVITY_SEED", "1"))
@@ -34,9 +35,9 @@ def run(folder: Path, capsys: pytest.CaptureFixture[str], schemas: int, *, uniqu
 def take_down_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first wall: keys are believed that are none, compared under whatever collation, and repeat rows."""
     believed = {"pub1": [["k1"]], "pub2": [["k2"]], "pub12": [["k1", "k2"]]}
-    whole = source_joins.one_row_a_key
+    whole = joins.one_row_a_key
     monkeypatch.setattr(Catalog, "keys", lambda self, table: believed.get(table.name, []))
-    for module in (source_joins, source_relations):
+    for module in (joins, relations):
         monkeypatch.setattr(module, "in_bytes", lambda value, sql_type: value)
     monkeypatch.setattr(Catalog, "collated", lambda self, table: set())
 
@@ -46,7 +47,7 @@ def take_down_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         found.this.set("distinct", exp.Distinct(on=exp.Tuple(expressions=distinct)))
         return found
 
-    monkeypatch.setattr(source_relations, "one_row_a_key", repeating)
+    monkeypatch.setattr(relations, "one_row_a_key", repeating)
 
 
 def take_down_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql import tuples
 from dpsql.accounting import sensitivities
-from dpsql.methods.tuple_index import TupleIndex
+from dpsql.measure import tuples
+from dpsql.tables.tuple_index import TupleIndex
 
 SIZES = (2, 3, 2, 2)
 INDEX = TupleIndex(SIZES, 3)

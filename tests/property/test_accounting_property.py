@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpsql import accounting as acc
 from dpsql.accounting.exact import limit_down, round_down, round_up, total
-from dpsql.noise import scale_grid
+from dpsql.noise.discrete import scale_grid
 
 EPSILONS = (1e-3, 0.01, 0.1, 0.3, 1.0, 2.7, 10.0, 50.0)
 TABLES = (1, 2, 7, 105, 20_100, 2_000_000)
@@ -122,7 +122,7 @@ def test_the_share_used_is_at_most_one_exactly_where_the_books_fit(books, budget
 @PROFILE
 @given(BOOKS, BUDGETS)
 def test_charges_from_the_ledger_decide_the_same(books, budget) -> None:
-    from dpsql.ledger import canonical_json, charge_from_row
+    from dpsql.books.ledger import canonical_json, charge_from_row
 
     charges = _charges(books, budget)
     rows = [(c.rho, c.epsilon, c.delta, canonical_json([e.to_json() for e in c.events])) for c in charges]

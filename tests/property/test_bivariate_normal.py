@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from dpsql.bivariate_normal import latent_correlation, normal_cdf2
+from dpsql.numerics.bivariate_normal import latent_correlation, normal_cdf2
 
 limits = st.floats(-7, 7)
 correlations = st.floats(-1, 1)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dpsql import sqltypes
-from dpsql.declare import declare, empty_bin
-from dpsql.decoding import rows_sql, write_rows
-from dpsql.domain import Attribute, Domain
-from dpsql.encoding import canonical_categories, encode
+from dpsql.domains import sqltypes
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.declare import declare, empty_bin
+from dpsql.domains.encoding import canonical_categories, encode
 from dpsql.errors import DpsqlError
+from dpsql.rows.decoding import rows_sql, write_rows
 
 CONNECTION = duckdb.connect()
 TYPES = [*sqltypes._INTEGERS, "DECIMAL(4,1)", "DECIMAL(9,0)", "DECIMAL(18,18)", "DECIMAL(38,0)", "DECIMAL(38,20)", "DECIMAL(38,38)"]

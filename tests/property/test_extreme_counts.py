@@ -8,15 +8,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql import noise
-from dpsql.entropy import LARGEST, MOST_ROWS, clamped
 from dpsql.mechanisms import moments, stable_selection, weak_domain
 from dpsql.mechanisms.distribution_function import draw_histograms
 from dpsql.mechanisms.moments import FINE, TOP
 from dpsql.mechanisms.multinomial import dirichlet_multinomial, dirichlet_prior, fixed_prior, multinomial
 from dpsql.mechanisms.words import Listed, Universe
-from dpsql.methods import histogram
-from dpsql.methods.coarse import _cuts
+from dpsql.methods.histograms import histogram
+from dpsql.noise import discrete
+from dpsql.noise.entropy import LARGEST, MOST_ROWS, clamped
+from dpsql.tables.coarse import _cuts
 
 COUNTS = [0, 1, 2**31, MOST_ROWS, 2**53, 2**60]
 MILLION_SIGMAS = 2**46  # of the largest Laplace scale; of the largest Gaussian one far more
@@ -32,9 +32,9 @@ def test_clamping_moves_no_two_numbers_further_apart() -> None:
 @pytest.mark.parametrize(("mechanism", "scale"), [("laplace", 2**40), ("laplace", 1), ("gaussian", 2**25), ("gaussian", Fraction(1, 10))])
 def test_noise_is_added_exactly(mechanism: str, scale: Fraction) -> None:
     counts = np.array([*COUNTS, 2**62 - 2**47, -(2**53)], dtype=np.int64)
-    assert noise.add_noise(np.zeros(0, np.int64), mechanism, scale).size == 0
+    assert discrete.add_noise(np.zeros(0, np.int64), mechanism, scale).size == 0
     for _ in range(50):
-        moved = [int(a) - int(b) for a, b in zip(noise.add_noise(counts, mechanism, scale), counts, strict=True)]
+        moved = [int(a) - int(b) for a, b in zip(discrete.add_noise(counts, mechanism, scale), counts, strict=True)]
         assert max(map(abs, moved)) < MILLION_SIGMAS  # fails by chance less than once in 10^20
 
 

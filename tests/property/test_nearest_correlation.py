@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql.nearest_correlation import lift_spectrum, nearest_correlation
+from dpsql.numerics.nearest_correlation import lift_spectrum, nearest_correlation
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpsql.errors import DpsqlError
-from dpsql.source import TableId, analyse, find_table
-from dpsql.source_model import fold
+from dpsql.source.analysis import TableId, analyse, find_table
+from dpsql.source.model import fold
 
 NAMES = st.text(
     st.characters(exclude_categories=("Cs",), exclude_characters="\0") | st.sampled_from("\"'.;()[]{}*-$? \n\\aA"), min_size=1, max_size=12

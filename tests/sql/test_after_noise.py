@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql import noise, tuples
+from dpsql.measure import tuples
 from dpsql.mechanisms import moments, stable_selection, weak_domain
+from dpsql.noise import discrete
 
 FAR = 2**45
 """Beyond what noise of the largest scale reaches."""
@@ -68,9 +69,9 @@ def far_noise(request, monkeypatch) -> Iterator[None]:
         shape = size if isinstance(size, tuple) else (size,)
         return PATTERNS[request.param](int(np.prod(shape))).astype(np.int64).reshape(shape)
 
-    for module in (noise, moments, weak_domain, stable_selection):
+    for module in (discrete, moments, weak_domain, stable_selection):
         monkeypatch.setattr(module, "discrete_laplace", draw)
-    monkeypatch.setattr(noise, "discrete_gaussian", draw)
+    monkeypatch.setattr(discrete, "discrete_gaussian", draw)
 
 
 @pytest.mark.usefixtures("far_noise")

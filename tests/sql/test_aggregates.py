@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql import measuring, noise
+from dpsql.measure import measuring
+from dpsql.noise import discrete
 
 SECRET = "Zaphod 1f9c"
 METHOD = "method := 'aggregate_seeded'"
@@ -66,7 +67,7 @@ def brute_force(con: duckdb.DuckDBPyConnection) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("thresholds", [[0, 0], [40, 9]])
 def test_without_noise_it_is_the_count_of_every_tuple_whose_parts_were_kept(victims, monkeypatch, thresholds):
-    monkeypatch.setattr(noise, "add_noise", no_noise)
+    monkeypatch.setattr(discrete, "add_noise", no_noise)
     options = f"options := {{'thresholds': {thresholds}}}"
     got = victims.execute(f"FROM dp_aggregates('victims', reporting_length := 3, epsilon := 1, {options})").fetchall()
     rows = brute_force(victims)
@@ -253,7 +254,7 @@ def test_python_has_the_same_names(victims):
 
 def test_five_columns_and_long_tuples(monkeypatch):
     """Level 4 and 5 join their candidates too."""
-    monkeypatch.setattr(noise, "add_noise", no_noise)
+    monkeypatch.setattr(discrete, "add_noise", no_noise)
     con = duckdb.connect()
     dpsql.load(con)
     con.execute("CREATE TABLE t AS SELECT " + ", ".join(f"hash(i * 10 + {c}) % 3 AS c{c}" for c in range(5)) + " FROM range(300) r(i)")

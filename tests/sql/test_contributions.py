@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql import measuring, unit_rows
+from dpsql.measure import measuring, unit_rows
 
 PROTECT = "CALL dp_protect('visits', epsilon := 5, delta := 1e-9, privacy_unit := 'patient'"
 BOUGHT = "FROM dp_contributions('visits', epsilon := 1)"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sqlglot import exp
 
-from dpsql.counting import cell_index, count_tables
-from dpsql.counting_plan import MAX_CELLS, check_cliques
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
+from dpsql.measure.counting import cell_index, count_tables
+from dpsql.tables.counting.plan import MAX_CELLS, check_cliques
 
 
 def table_of_codes(connection, codes, name="codes"):

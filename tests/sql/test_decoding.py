@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql import decoding
-from dpsql.declare import declare
-from dpsql.decoding import one_hot_names, rows_sql, write_cells, write_one_hot, write_rows
-from dpsql.domain import Attribute, Domain
-from dpsql.writing import parquet_files
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.declare import declare
+from dpsql.rows import decoding
+from dpsql.rows.decoding import one_hot_names, rows_sql, write_cells, write_one_hot, write_rows
+from dpsql.rows.writing import parquet_files
 
 DOMAIN = Domain(
     (

@@ -10,8 +10,8 @@ from collections import Counter
 import duckdb
 import pytest
 
-from dpsql import decoding, writing
-from dpsql.methods import blocks
+from dpsql.rows import decoding, writing
+from dpsql.running import blocks
 
 COPULA = "FROM dp_synthesize('people', method := 'gaussian_copula', epsilon := 1.0, rows := {rows}, seed := {seed}{more})"
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql.declare import declare
-from dpsql.domain import Domain
-from dpsql.encoding import canonical_categories, encode, encode_sql
+from dpsql.domains.attributes import Domain
+from dpsql.domains.declare import declare
+from dpsql.domains.encoding import canonical_categories, encode, encode_sql
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
 
 LETTER = declare("v", "VARCHAR", nullable=False, categories=["a", "b", "c", "d"])

@@ -163,7 +163,7 @@ def test_messages_name_the_argument(con, given, text):
 
 
 def test_an_old_folder_of_reported_tuples_does_not_answer_for_a_new_database(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpsql.noise.add_noise", lambda counts, mechanism, scale: counts)  # equal counts in both
+    monkeypatch.setattr("dpsql.noise.discrete.add_noise", lambda counts, mechanism, scale: counts)  # equal counts in both
     for value in ("x", "p"):
         (tmp_path / "r.duckdb").unlink(missing_ok=True)
         con = duckdb.connect(str(tmp_path / "r.duckdb"))

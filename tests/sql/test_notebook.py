@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql import notebook
+from dpsql.answers import cards
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def bought(con):
 
 
 def test_the_budget_is_a_gauge_from_python_and_from_sql(bought):
-    shown = [notebook.html_of(r) for r in (dpsql.budget(bought), bought.sql("FROM dp_budget()"))]
+    shown = [cards.html_of(r) for r in (dpsql.budget(bought), bought.sql("FROM dp_budget()"))]
     assert shown[0] == shown[1]
     (share,) = bought.execute("SELECT share_used FROM dp_budget()").fetchone()
     width, wide = (float(w) for w in re.findall(r'rect width="([\d.]+)"', shown[0])[::-1])
@@ -29,12 +29,12 @@ def test_the_budget_is_a_gauge_from_python_and_from_sql(bought):
 
 
 def test_ledger_plan_and_releases_are_cards(bought):
-    ledger = notebook.html_of(dpsql.ledger(bought))
+    ledger = cards.html_of(dpsql.ledger(bought))
     assert ledger.count("<tr>") == 4 and "charge" in ledger and "store" in ledger
-    plan = notebook.html_of(dpsql.plan(bought, "people", epsilon=1.0))
+    plan = cards.html_of(dpsql.plan(bought, "people", epsilon=1.0))
     assert "fits the budget" in plan and "nothing is charged" in plan
-    assert "does NOT fit" in notebook.html_of(dpsql.plan(bought, "people", epsilon=4.9))
-    assert "people-marginals-sex" in notebook.html_of(dpsql.releases(bought))
+    assert "does NOT fit" in cards.html_of(dpsql.plan(bought, "people", epsilon=4.9))
+    assert "people-marginals-sex" in cards.html_of(dpsql.releases(bought))
     assert bought.execute("SELECT releases FROM dp_budget()").fetchone() == (1,)
 
 
@@ -42,7 +42,7 @@ def test_relations_stay_relations_and_others_are_shown_as_before(bought):
     assert isinstance(dpsql.budget(bought), duckdb.DuckDBPyRelation)
     own = getattr(duckdb.DuckDBPyRelation, "_repr_html_", None)
     relation = bought.sql("SELECT 1 AS a")
-    assert notebook.html_of(relation) == (None if own is None else own(relation))
+    assert cards.html_of(relation) == (None if own is None else own(relation))
     shown = dpsql.show(dpsql.budget(bought))
     assert "<svg" in shown._repr_html_() and "main.people" in repr(shown)
     assert dpsql.show(relation)._repr_html_()
@@ -52,13 +52,13 @@ def test_names_are_escaped(con):
     con.execute('CREATE TABLE "<b>x" AS SELECT true AS a')
     con.execute("CALL dp_protect('\"<b>x\"', epsilon := 1, delta := 1e-9)")
     for answer in (dpsql.budget(con), dpsql.ledger(con)):
-        assert "<b>x" not in notebook.html_of(answer)
+        assert "<b>x" not in cards.html_of(answer)
 
 
 def test_an_edited_ledger_is_shown_as_such(bought):
     bought.execute("UPDATE dpsql.ledger SET epsilon = 0.1 WHERE action = 'charge'")
-    assert "the ledger was edited" in notebook.html_of(dpsql.budget(bought))
-    assert "NO" in notebook.html_of(dpsql.ledger(bought))
+    assert "the ledger was edited" in cards.html_of(dpsql.budget(bought))
+    assert "NO" in cards.html_of(dpsql.ledger(bought))
 
 
 def test_load_tells_a_running_ipython(monkeypatch):
@@ -72,4 +72,4 @@ def test_load_tells_a_running_ipython(monkeypatch):
     combined = dpsql.combine([1.0, 2.0], [0.1, 0.1])
     assert "standard error" in told[type(combined)](combined)
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: None))
-    notebook.register()
+    cards.register()

@@ -128,7 +128,7 @@ def test_nothing_without_a_terminal_unless_asked():
 
 def test_load_decides_for_all_sessions_and_a_variable_for_one(con, monkeypatch):
     seen = []
-    monkeypatch.setattr("dpsql.progress.shown", lambda asked: seen.append(asked) or False)
+    monkeypatch.setattr("dpsql.running.progress.shown", lambda asked: seen.append(asked) or False)
     call = "FROM dp_marginals('people', columns := ['sex'], epsilon := 0.1)"
     con.execute(call)
     dpsql.load(con, progress=False)
@@ -146,7 +146,7 @@ def test_duckdbs_own_bar_is_off_in_the_cursor_of_a_call(con, monkeypatch):
         seen.append(context.cursor.execute("SELECT current_setting('enable_progress_bar')").fetchone())
         return "(SELECT 1)"
 
-    monkeypatch.setitem(dpsql.calls.CALLS, "ledger", ledger)
+    monkeypatch.setitem(dpsql.door.dispatch.CALLS, "ledger", ledger)
     con.execute("SET enable_progress_bar = true")
     con.execute("FROM dp_ledger()")
     assert seen == [(False,)]

@@ -291,9 +291,9 @@ def find(con, release: str):
     """Return the names, labels and counts of a stored release of one table."""
     from dpsql.udfs import instance_of
 
-    from dpsql import drawing
     from dpsql.page.figures import label_texts
-    from dpsql.session import open_context
+    from dpsql.rows import drawing
+    from dpsql.session.instance import open_context
 
     with open_context(instance_of(con), "memory", "main") as context:
         bought = drawing.find(context, release)

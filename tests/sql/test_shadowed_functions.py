@@ -11,8 +11,10 @@ import pytest
 from dpsql.udfs import instance_of
 
 import dpsql
-from dpsql import calls, measuring, noise
-from dpsql.session import open_context
+from dpsql.door import dispatch
+from dpsql.measure import measuring
+from dpsql.noise import discrete
+from dpsql.session.instance import open_context
 
 SEEN = re.compile(r"function '([^']+)': a macro")
 ROADS: list[tuple[str, dict[str, Any]]] = [
@@ -68,7 +70,7 @@ def answers(con: duckdb.DuckDBPyConnection, refused: set[str]) -> list[Any]:
     for name, given in ROADS:
         while True:
             try:
-                relation = calls.run(instance, name, dict(given), database="shadow", schema="main")
+                relation = dispatch.run(instance, name, dict(given), database="shadow", schema="main")
                 break
             except dpsql.DpsqlError as error:
                 seen = SEEN.search(str(error))
@@ -88,7 +90,7 @@ def exact(monkeypatch):
     class Fixed:
         token_hex = staticmethod(lambda size: "0123456789abcdef" * 2)
 
-    monkeypatch.setattr(noise, "add_noise", lambda counts, mechanism, scale: counts.copy())
+    monkeypatch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts.copy())
     monkeypatch.setattr(measuring, "secrets", Fixed)
 
 

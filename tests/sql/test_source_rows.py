@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
-from dpsql.source import UNIT, Source, TableId, analyse
+from dpsql.source.analysis import UNIT, Source, TableId, analyse
 
 SETUP = """
 CREATE TYPE mood AS ENUM ('F', 'M');

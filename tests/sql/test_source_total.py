@@ -12,8 +12,8 @@ import duckdb
 import pytest
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
-from dpsql.source import analyse
-from dpsql.source_kernel import FUNCTIONS
+from dpsql.source.analysis import analyse
+from dpsql.source.kernel import FUNCTIONS
 
 NASTY = """
 CREATE TABLE n AS SELECT * FROM (VALUES

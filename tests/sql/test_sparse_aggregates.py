@@ -12,8 +12,9 @@ import pytest
 from scipy.stats import chisquare
 
 import dpsql
-from dpsql import measuring, noise, tuples
-from dpsql.methods.tuple_index import TupleIndex
+from dpsql.measure import measuring, tuples
+from dpsql.noise import discrete
+from dpsql.tables.tuple_index import TupleIndex
 
 COLUMNS = 5
 OPTIONS = "'empty': true, 'thresholds': [0, 0]"
@@ -53,7 +54,7 @@ def got(con: duckdb.DuckDBPyConnection, options: str) -> dict:
 
 @pytest.mark.parametrize("bounded", [False, True])
 def test_without_noise_and_with_bounds_that_nobody_reaches_it_is_the_count(con, monkeypatch, bounded):
-    monkeypatch.setattr(noise, "add_noise", lambda flat, mechanism, scale: flat.copy())
+    monkeypatch.setattr(discrete, "add_noise", lambda flat, mechanism, scale: flat.copy())
     monkeypatch.setattr(measuring, "private_percentile", lambda histogram, *rest: histogram.size - 1)
     percentage = 99 if bounded else 100
     assert got(con, f"{OPTIONS}, 'percentile_percentage': {percentage}") == expected(con)
@@ -66,7 +67,7 @@ def test_the_percentile_sees_the_number_of_tuples_of_every_row(con, monkeypatch)
         seen.append((histogram.copy(), share, epsilon, sensitivity))
         return histogram.size - 1
 
-    monkeypatch.setattr(noise, "add_noise", lambda flat, mechanism, scale: flat.copy())
+    monkeypatch.setattr(discrete, "add_noise", lambda flat, mechanism, scale: flat.copy())
     monkeypatch.setattr(measuring, "private_percentile", spy)
     got(con, OPTIONS)
     width = np.asarray([sum(v is not None for v in row) for row in con.execute("FROM t").fetchall()])
@@ -184,7 +185,7 @@ def offences():
 
 
 def test_values_of_a_text_are_attributes_of_their_own(offences, monkeypatch):
-    monkeypatch.setattr(noise, "add_noise", lambda flat, mechanism, scale: flat.copy())
+    monkeypatch.setattr(discrete, "add_noise", lambda flat, mechanism, scale: flat.copy())
     options = "{'multi_value_columns': {'Kinds': ';'}, 'thresholds': [0], 'percentile_percentage': 100}"
     got = offences.execute(f"FROM dp_aggregates('offences', reporting_length := 2, epsilon := 1, options := {options})").fetchall()
     wanted: Counter = Counter()

@@ -11,10 +11,11 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql import reports, sql
+from dpsql import sql
+from dpsql.answers import books as reports
+from dpsql.answers.forecast import PLAN_COLUMNS
 from dpsql.cli.box import lines
 from dpsql.cli.results import run as execute
-from dpsql.forecast import PLAN_COLUMNS
 
 QUOTED = {"column", "into"}
 """Reserved words that stay for old scripts; column_name and into_table say the same without quotes."""
@@ -95,7 +96,7 @@ def test_one_share_of_the_budget_is_used_everywhere(con, tmp_path):
     con.execute("FROM dp_marginals('people', columns := ['sex'], epsilon := 2.5)")
     share, spent, limit = con.execute("SELECT share_used, rho_spent, rho_limit FROM dp_budget()").fetchone()
     assert 0.2 < share < 0.32 and share == pytest.approx(spent / limit, rel=0.01)
-    card = dpsql.notebook.html_of(dpsql.budget(con))
+    card = dpsql.answers.cards.html_of(dpsql.budget(con))
     assert f"{100 * share:.3g} % spent" in card
     from dpsql.cli.books import sql as views
 

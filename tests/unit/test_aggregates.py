@@ -7,14 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
-from dpsql.domain import Attribute, Domain
+from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ArgumentError, DomainError
 from dpsql.methods import get
-from dpsql.methods.aggregate_model import Level, estimated_rows, fit_seeded, impossible_pairs, pair_targets
-from dpsql.methods.aggregate_rows import seeded_rows
-from dpsql.methods.aggregate_seeded import reported
+from dpsql.methods.aggregate_seeded.method import reported
+from dpsql.methods.aggregate_seeded.model import Level, estimated_rows, fit_seeded, impossible_pairs, pair_targets
+from dpsql.methods.aggregate_seeded.rows import seeded_rows
 from dpsql.methods.base import Statistics
-from dpsql.methods.tuple_index import TupleIndex, tuple_index
+from dpsql.tables.tuple_index import TupleIndex, tuple_index
 
 SIZES = (3, 4, 2)
 METHOD = get("aggregate_seeded")

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from dpsql.bivariate_normal import latent_correlation, normal_cdf2
 from dpsql.errors import ArgumentError
+from dpsql.numerics.bivariate_normal import latent_correlation, normal_cdf2
 
 
 def test_quadrants_have_a_closed_form() -> None:

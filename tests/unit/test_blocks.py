@@ -6,12 +6,12 @@ import time
 import numpy as np
 import pytest
 
-from dpsql.methods import blocks
-from dpsql.methods.blocks import Stopped, drawn, generators
-from dpsql.methods.latent_fit import block_starts, choice_probabilities
-from dpsql.methods.latent_sampling import sample_codes, sample_thresholded
-from dpsql.methods.mixture_fit import Mixture
-from dpsql.methods.mixture_rows import mixture_rows
+from dpsql.methods.gaussian_copula.fit import block_starts, choice_probabilities
+from dpsql.methods.gaussian_copula.sampling import sample_codes, sample_thresholded
+from dpsql.methods.mixture.fit import Mixture
+from dpsql.methods.mixture.rows import mixture_rows
+from dpsql.running import blocks
+from dpsql.running.blocks import Stopped, drawn, generators
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 50])

@@ -5,14 +5,17 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from dpsql import forecast, measuring, noise, release
-from dpsql.domain import Attribute, Domain
-from dpsql.methods import coarse
+from dpsql.answers import forecast
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.measure import measuring
 from dpsql.methods.base import MeasurementPlan, Statistics
 from dpsql.methods.latent_class import LatentClass
-from dpsql.methods.mixture_fit import _Descent
-from dpsql.methods.mixture_targets import emphasis, targets
-from dpsql.release import Plan
+from dpsql.methods.mixture.fit import _Descent
+from dpsql.methods.mixture.targets import emphasis, targets
+from dpsql.noise import discrete
+from dpsql.release import store
+from dpsql.release.store import Plan
+from dpsql.tables import coarse
 
 METHOD = LatentClass()
 
@@ -156,10 +159,10 @@ def test_the_second_round_sees_released_counts_only(monkeypatch):
         calls.append((counts.size, scale))
         return counts + (np.arange(counts.size) % 7 - 3) * 40 if scale == 3 else counts
 
-    monkeypatch.setattr(noise, "add_noise", skewed)
+    monkeypatch.setattr(discrete, "add_noise", skewed)
     flat = measuring.released(plan, tables)
     assert calls == [(sum(plan.table_lengths), Fraction(3)), (12 + 9 + 12, Fraction(5))]
-    found = release.as_statistics(plan, flat, None)
+    found = store.as_statistics(plan, flat, None)
     wanted = coarse.groups(plan.domain, found.tables, [0, 2, 4])
     exact = coarse.groups(plan.domain, tables, [0, 2, 4])
     assert any((wanted[i] != exact[i]).any() for i in wanted)
@@ -175,7 +178,7 @@ def test_the_second_round_sees_released_counts_only(monkeypatch):
 def test_groups_are_the_same_at_every_reading():
     plan = planned(fine_domain())
     flat = measuring.released(plan, exact_tables(some_rows(plan.domain), plan))
-    one, other = (release.as_statistics(Plan.from_json(plan.to_json()), flat.copy(), None).coarse for _ in range(2))
+    one, other = (store.as_statistics(Plan.from_json(plan.to_json()), flat.copy(), None).coarse for _ in range(2))
     assert one.groups.keys() == other.groups.keys() == {0, 2, 4}
     assert all((one.groups[i] == other.groups[i]).all() for i in one.groups)
 
@@ -188,7 +191,7 @@ def test_expected_errors_are_those_of_the_tables():
 
 def test_targets_of_coarse_tables():
     plan = planned(fine_domain())
-    statistics = release.as_statistics(plan, measuring.released(plan, exact_tables(some_rows(plan.domain), plan)), None)
+    statistics = store.as_statistics(plan, measuring.released(plan, exact_tables(some_rows(plan.domain), plan)), None)
     found = targets(statistics)
     assert found.groups.shape == (3 + 4 + 3, sum(plan.domain.sizes))
     assert found.groups.sum(0).tolist() == [1] * 30 + [0] * 3 + [1] * 21 + [0] * 3 + [1] * 24
@@ -207,7 +210,7 @@ def test_targets_of_coarse_tables():
 def test_slopes_of_coarse_covariances_are_those_of_the_objective():
     """Against differences of 1/4 sum T (C (M - m m') C' - Z)^2, written out."""
     plan, rng = planned(fine_domain()), np.random.default_rng(4)
-    statistics = release.as_statistics(plan, measuring.released(plan, exact_tables(some_rows(plan.domain), plan)), None)
+    statistics = store.as_statistics(plan, measuring.released(plan, exact_tables(some_rows(plan.domain), plan)), None)
     given = targets(statistics)
     values, shares = rng.random((given.one_way.size, 5)), rng.dirichlet(np.ones(5))
 
@@ -239,14 +242,14 @@ def trend(rows=20_000, strength=0.25, seed=2):
 @pytest.mark.parametrize("strength", [0.15, -0.15])
 def test_rows_keep_a_weak_trend_that_fine_tables_lose(strength, monkeypatch):
     rng = np.random.default_rng(11)
-    monkeypatch.setattr(noise, "add_noise", lambda counts, _, scale: counts + rng.normal(0, float(scale), counts.shape).round().astype(int))
+    monkeypatch.setattr(discrete, "add_noise", lambda counts, _, scale: counts + rng.normal(0, float(scale), counts.shape).round().astype(int))
     domain, codes = Domain((bins(30, "a"), bins(25, "b"), words(2, "c"), words(4, "d"))), trend(strength=strength)
     plan = METHOD.plan(domain, {})
     scales = (Fraction(80),) * len(plan.cliques) + (Fraction(80),) * len(plan.coarse)
     full = Plan(domain, plan.cliques, scales, "gaussian", False, None, {}, coarse=plan.coarse)
     flat = measuring.released(full, exact_tables(codes, full))
     wanted, missed = spearmanr(codes[:, 0], codes[:, 1])[0], []
-    for statistics in (release.as_statistics(full, flat, None), without(release.as_statistics(full, flat, None))):
+    for statistics in (store.as_statistics(full, flat, None), without(store.as_statistics(full, flat, None))):
         model = METHOD.fit(statistics, {"classes": 40, "steps": 600})
         rows = np.concatenate(list(METHOD.sample(model, 20_000, np.random.default_rng(0))))
         missed.append(abs(spearmanr(rows[:, 0], rows[:, 1])[0] - wanted))
@@ -263,4 +266,4 @@ def test_a_plan_without_coarse_tables_is_as_before():
     plan = Plan(Domain((words(3), words(2))), ((0,), (0, 1)), (Fraction(2), Fraction(3)), "gaussian", False, None, {})
     flat = measuring.released(plan, {(0,): np.arange(3), (0, 1): np.arange(6).reshape(3, 2)})
     assert flat.size == plan.cells == 9
-    assert release.as_statistics(plan, flat, None).coarse.tables == {}
+    assert store.as_statistics(plan, flat, None).coarse.tables == {}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql.combine import Combined, combine, degrees_of_freedom, student_t_quantile
+from dpsql.answers.combine import Combined, combine, degrees_of_freedom, student_t_quantile
 from dpsql.errors import ArgumentError
 
 

@@ -4,8 +4,11 @@ import math
 import numpy as np
 import pytest
 
-from dpsql import consistency
-from dpsql.consistency import (
+from dpsql.errors import ArgumentError
+from dpsql.methods.base import Statistics
+from dpsql.running.progress import Progress
+from dpsql.tables import consistency
+from dpsql.tables.consistency import (
     consistent_tables,
     fit_margins,
     fit_margins_linearly,
@@ -13,10 +16,7 @@ from dpsql.consistency import (
     shrink_to_independence,
     simplex_projection,
 )
-from dpsql.errors import ArgumentError
-from dpsql.methods.base import Statistics
-from dpsql.methods.flat_tables import FlatScales, FlatTables
-from dpsql.progress import Progress
+from dpsql.tables.flat import FlatScales, FlatTables
 
 
 def statistics(joint, scale=0.0, *, cliques=None, seed=0, mechanism="gaussian", total=None):

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpsql import sqltypes
-from dpsql.declare import MAX_BINS, declare, empty_bin, self_declared
+from dpsql.domains import sqltypes
+from dpsql.domains.declare import MAX_BINS, declare, empty_bin, self_declared
 from dpsql.errors import ArgumentError, DomainError
 
 DAY = "2020-01-01"

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from dpsql.domain import OTHER_LABEL, Attribute, Domain
+from dpsql.domains.attributes import OTHER_LABEL, Attribute, Domain
 from dpsql.errors import DomainError
 
 COLOUR = Attribute("colour", "VARCHAR", "categorical", categories=("red", "green"), nullable=False)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.methods.flat_tables import AllCliques, FlatScales, FlatTables, by_order, cell_counts, total_cells
+from dpsql.tables.flat import AllCliques, FlatScales, FlatTables, by_order, cell_counts, total_cells
 
 SIZES = (2, 3, 1, 5)
 CLIQUES = ((1,), (0, 3), (), (0, 1, 3), (0,), (2, 3))

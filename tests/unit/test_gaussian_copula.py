@@ -3,12 +3,12 @@ import itertools
 import numpy as np
 import pytest
 
-from dpsql.domain import Attribute, Domain
+from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import Statistics
-from dpsql.methods.gaussian_copula import GaussianCopula
-from dpsql.methods.latent_fit import even_normals
-from dpsql.methods.latent_sampling import block_lengths
+from dpsql.methods.gaussian_copula.fit import even_normals
+from dpsql.methods.gaussian_copula.method import GaussianCopula
+from dpsql.methods.gaussian_copula.sampling import block_lengths
 
 COPULA = GaussianCopula()
 

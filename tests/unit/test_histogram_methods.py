@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from dpsql.accounting.events import LaplaceEvent, PureEvent
-from dpsql.domain import Attribute, Domain
+from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms import distribution_function, multinomial
-from dpsql.methods import histogram
 from dpsql.methods.base import Contract, Counted, Statistics
-from dpsql.methods.dp_prior import DpPrior, SmoothedHistogram
-from dpsql.methods.empirical_cdf import EmpiricalCdf
-from dpsql.methods.histogram import HistogramModel
-from dpsql.methods.laplace_sanitizer import LaplaceSanitizer, PerturbedHistogram
-from dpsql.methods.multinomial_dirichlet import BetaBinomial, MultinomialDirichlet
+from dpsql.methods.histograms import histogram
+from dpsql.methods.histograms.dp_prior import DpPrior, SmoothedHistogram
+from dpsql.methods.histograms.empirical_cdf import EmpiricalCdf
+from dpsql.methods.histograms.histogram import HistogramModel
+from dpsql.methods.histograms.laplace_sanitizer import LaplaceSanitizer, PerturbedHistogram
+from dpsql.methods.histograms.multinomial_dirichlet import BetaBinomial, MultinomialDirichlet
 
 LAPLACE = [LaplaceSanitizer(), PerturbedHistogram()]
 FIXED_N = [MultinomialDirichlet(), BetaBinomial(), DpPrior(), SmoothedHistogram(), EmpiricalCdf()]
@@ -184,8 +184,8 @@ class TestDraw:
             asked.append((epsilon, rows, cells))
             return Fraction(1)
 
-        monkeypatch.setattr("dpsql.methods.multinomial_dirichlet.dirichlet_prior", prior)
-        monkeypatch.setattr("dpsql.methods.dp_prior.fixed_prior", prior)
+        monkeypatch.setattr("dpsql.methods.histograms.multinomial_dirichlet.dirichlet_prior", prior)
+        monkeypatch.setattr("dpsql.methods.histograms.dp_prior.fixed_prior", prior)
         for method in (MultinomialDirichlet(), DpPrior()):
             drawn(method, np.array([4, 3]), Fraction(1, 3), sets=4)
         assert asked == [(Fraction(1, 12), 7, 2)] * 2

@@ -3,13 +3,13 @@ import itertools
 import numpy as np
 import pytest
 
-from dpsql.domain import Attribute, Domain
+from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import Statistics
 from dpsql.methods.latent_class import LatentClass
-from dpsql.methods.mixture_fit import Mixture, average, fit_mixture, pair_matrix, pull_strength
-from dpsql.methods.mixture_rows import class_rows, exchange, mixture_rows, sweeps, systematic
-from dpsql.methods.mixture_targets import targets
+from dpsql.methods.mixture.fit import Mixture, average, fit_mixture, pair_matrix, pull_strength
+from dpsql.methods.mixture.rows import class_rows, exchange, mixture_rows, sweeps, systematic
+from dpsql.methods.mixture.targets import targets
 
 METHOD = LatentClass()
 QUICK = {"classes": 24, "steps": 300}
@@ -192,7 +192,7 @@ def numeric_gradient(given, pull, parameter, position, logits, class_logits):
 
 
 def test_the_gradient_is_that_of_the_objective():
-    from dpsql.methods.mixture_fit import _Descent
+    from dpsql.methods.mixture.fit import _Descent
 
     given = targets(statistics_of(ROWS, SIZES, 20.0))
     pull = 40.0

@@ -9,16 +9,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql import forecast, measuring, noise, release
 from dpsql.accounting import expected_absolute_error
-from dpsql.domain import Attribute, Domain
+from dpsql.answers import forecast
+from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ReleaseError
-from dpsql.methods import coarse
+from dpsql.measure import measuring
 from dpsql.methods.base import Statistics
-from dpsql.methods.flat_tables import AllCliques, FlatTables
-from dpsql.methods.gaussian_copula import GaussianCopula
+from dpsql.methods.gaussian_copula.method import GaussianCopula
 from dpsql.methods.latent_class import LatentClass
-from dpsql.release import Plan, Release
+from dpsql.noise import discrete
+from dpsql.release import store
+from dpsql.release.store import Plan, Release
+from dpsql.tables import coarse
+from dpsql.tables.flat import AllCliques, FlatTables
 
 
 def domain(sizes: list[int]) -> Domain:
@@ -100,8 +103,8 @@ def test_hostile_sets_of_tables(tables, tmp_path) -> None:
     manifest = {"release": "x", "source": "t", "operation": "measure", "query": "t", "sha256": "", "charge": {"hash": "0" * 64}, "total": None}
     found = Release(tmp_path / "x", {**manifest, "plan": {**item, "tables": tables}})
     with pytest.raises(ReleaseError, match="damaged or was edited"):
-        release.check_plan(found)
-    release.check_plan(Release(tmp_path / "x", {**manifest, "plan": item}))
+        store.check_plan(found)
+    store.check_plan(Release(tmp_path / "x", {**manifest, "plan": item}))
 
 
 def test_every_table_gets_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +114,7 @@ def test_every_table_gets_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
         drawn.append((counts.size, scale))
         return counts + round(1000 * scale)
 
-    monkeypatch.setattr(noise, "add_noise", recorded)
+    monkeypatch.setattr(discrete, "add_noise", recorded)
     flat = np.arange(47)
     found = measuring.add_noise(flat, planned().table_lengths, SCALES, "gaussian")
     assert (found - flat).tolist() == [2000] * 14 + [3500] * 24 + [2000] + [5000] * 8
@@ -134,7 +137,7 @@ def test_noise_of_every_cell_is_independent() -> None:
 
 @pytest.mark.parametrize("order", [list(CLIQUES), list(reversed(CLIQUES))])
 def test_counts_come_in_any_order_and_form(order, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "add_noise", lambda counts, mechanism, scale: counts.copy())
+    monkeypatch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts.copy())
     plan, rng = planned(), np.random.default_rng(0)
     tables = {clique: rng.integers(0, 99, [MIXED.sizes[i] for i in clique]) for clique in order}
     expected = np.concatenate([tables[clique].ravel() for clique in CLIQUES])
@@ -144,7 +147,7 @@ def test_counts_come_in_any_order_and_form(order, monkeypatch: pytest.MonkeyPatc
 
 
 def test_statistics_of_a_plan() -> None:
-    found = release.as_statistics(planned(), np.arange(47), 9)
+    found = store.as_statistics(planned(), np.arange(47), 9)
     assert isinstance(found, Statistics)
     assert found.tables[0, 1, 3].tolist() == np.arange(14, 38).reshape(2, 3, 4).tolist()
     assert found.scales == dict(zip(CLIQUES, map(float, SCALES), strict=True))
@@ -171,7 +174,7 @@ def test_two_hundred_thousand_tables_in_little_memory() -> None:
     again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
     assert again == plan
     assert forecast.expected_error(again, 2) == pytest.approx(expected_absolute_error("gaussian", 500))
-    found = release.as_statistics(again, np.zeros(again.cells, np.int64), None)
+    found = store.as_statistics(again, np.zeros(again.cells, np.int64), None)
     assert found.tables.flat.size == 4 * 640 * 639 // 2 + 2 * 640
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

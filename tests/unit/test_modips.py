@@ -9,16 +9,15 @@ import pytest
 from scipy import stats
 
 from dpsql.accounting.events import LaplaceEvent
-from dpsql.decoding import Decoder
-from dpsql.domain import Attribute, Domain
+from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.moments import FINE, TOP
 from dpsql.methods.base import Contract, Counted, Statistics
-from dpsql.methods.fine_values import fine_attribute, fine_values
-from dpsql.methods.modips import Modips, kind_of
-from dpsql.methods.modips_cells import fit_cells, simplex_projection
-from dpsql.methods.modips_posterior import (
+from dpsql.methods.modips.cells import fit_cells, simplex_projection
+from dpsql.methods.modips.fine_values import fine_attribute, fine_values
+from dpsql.methods.modips.method import Modips, kind_of
+from dpsql.methods.modips.posterior import (
     bounded_mean,
     inverse_wishart_factor,
     normal_parameters,
@@ -26,6 +25,7 @@ from dpsql.methods.modips_posterior import (
     truncated_normal,
     truncated_rows,
 )
+from dpsql.rows.decoding import Decoder
 
 PUBLIC = Contract("replace_one", 1, True)
 FLAG = Attribute("flag", "BOOLEAN", "categorical", ("false", "true"), nullable=False)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dpsql.errors import ArgumentError
-from dpsql.nearest_correlation import lift_spectrum, nearest_correlation
+from dpsql.numerics.nearest_correlation import lift_spectrum, nearest_correlation
 
 
 def test_a_correlation_matrix_is_its_own_nearest() -> None:

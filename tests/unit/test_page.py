@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql import noise
-from dpsql.domain import Attribute, Domain
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.noise import discrete
 from dpsql.page import crosstab, dependence, figures, maps, markup, parts, scales, svg, words
 
 UNIFORM = Domain((Attribute("a", "INTEGER", "numeric", edges=tuple(range(201)), nullable=True),))
@@ -84,7 +84,7 @@ def test_a_band_widens_with_the_noise_and_there_is_none_without():
 @pytest.mark.parametrize(("mechanism", "scale"), [("gaussian", 30.0), ("laplace", 12.0)])
 @pytest.mark.parametrize("cells", [1, 6])
 def test_bands_hold_95_percent_of_the_noise(mechanism, scale, cells):
-    drawn = noise.add_noise(np.zeros((20_000, cells), dtype=np.int64), mechanism, scale).sum(axis=1)
+    drawn = discrete.add_noise(np.zeros((20_000, cells), dtype=np.int64), mechanism, scale).sum(axis=1)
     deviation = figures.deviation_of(mechanism, scale)
     width = figures.half_width(deviation, scale if mechanism == "laplace" else None, cells)
     inside = float(np.mean(np.abs(drawn) <= width))

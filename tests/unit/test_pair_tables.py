@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dpsql.pair_tables import Pairs, PairTables, PairValues, empty_stack
+from dpsql.tables.pairs import Pairs, PairTables, PairValues, empty_stack
 
 SIZES = (2, 3, 2, 20, 2)
 PAIRS = np.array(list(itertools.combinations(range(5), 2)))

@@ -9,9 +9,9 @@ import types
 
 import pytest
 
-from dpsql import interruption, machine, progress, progress_bar
 from dpsql.errors import ArgumentError
-from dpsql.progress_bar import State, remaining
+from dpsql.running import interruption, machine, progress, progress_bar
+from dpsql.running.progress_bar import State, remaining
 
 EXPECTED = {"count": 10.0, "fit": 20.0, "write": 30.0}
 

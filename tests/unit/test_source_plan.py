@@ -6,12 +6,12 @@ import duckdb
 import pytest
 
 from dpsql.errors import UnsupportedQuery
-from dpsql.source_catalog import Catalog, generated_columns
-from dpsql.source_kernel import FUNCTIONS, cast_is_safe
-from dpsql.source_model import TableId
-from dpsql.source_parse import agree, parse
-from dpsql.source_plan import check
-from dpsql.source_relations import view_query
+from dpsql.source.binder import check
+from dpsql.source.catalog import Catalog, generated_columns
+from dpsql.source.kernel import FUNCTIONS, cast_is_safe
+from dpsql.source.model import TableId
+from dpsql.source.parse import agree, parse
+from dpsql.source.relations import view_query
 
 T = TableId("memory", "main", "t")
 P = TableId("memory", "main", "p")

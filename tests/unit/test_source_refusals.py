@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected, UnsupportedQuery
-from dpsql.source import TableId, analyse, find_table, relation_columns
+from dpsql.source.analysis import TableId, analyse, find_table, relation_columns
 
 SETUP = """
 CREATE TABLE adult(id INTEGER NOT NULL, age INTEGER, name VARCHAR, sex VARCHAR, d DATE, ts TIMESTAMP, ok BOOLEAN,

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from dpsql.accounting import effective_variance
 from dpsql.errors import ArgumentError
-from dpsql.methods import tuple_levels as levels
+from dpsql.methods.aggregate_seeded import levels
 
 ROWS = 50_000
 LONG = {2: (1.0, 1 / 2), 3: (1.0, 1 / 2, 1 / 3)}

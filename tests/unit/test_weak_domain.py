@@ -16,7 +16,7 @@ from dpsql.mechanisms import stable_selection, weak_domain
 from dpsql.mechanisms.binomial import Binomial, binomial
 from dpsql.mechanisms.words import Listed, Pattern, Tuples, Universe, from_list, nth_missing
 from dpsql.methods.base import Contract, Statistics
-from dpsql.methods.weak_domain import WeakDomain
+from dpsql.methods.open_domains.weak_domain import WeakDomain
 
 ADD_REMOVE = Contract("add_remove", 1, public_total=False)
 

@@ -1,0 +1,177 @@
+"""The books as relations: ledger, budget, releases. Free, and computed from the books alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from dpsql.accounting import remaining, share_used
+from dpsql.answers import kept
+from dpsql.books.entries import reading
+from dpsql.books.ledger import Ledger
+from dpsql.books.schema import Books
+from dpsql.calls import arguments
+from dpsql.custodian.contract import describe_key
+from dpsql.errors import LedgerError, ReleaseError
+from dpsql.rows import drawing
+from dpsql.session.instance import Context
+from dpsql.text.relation import at_least, at_most, inline
+
+LEDGER_COLUMNS = {
+    "source": "VARCHAR", "entry": "INTEGER", "written_at": "TIMESTAMP", "who": "VARCHAR", "action": "VARCHAR", "release": "VARCHAR",
+    "operation": "VARCHAR", "query": "VARCHAR", "parameters": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "rho": "DOUBLE",
+    "events": "VARCHAR", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR", "max_contributions": "INTEGER",
+    "accountant": "VARCHAR", "versions": "VARCHAR", "contents": "VARCHAR",
+    "previous": "VARCHAR", "hash": "VARCHAR", "chain_holds": "BOOLEAN",
+}  # fmt: skip
+BUDGET_COLUMNS = {
+    "source": "VARCHAR", "accountant": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",
+    "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "delta_left": "DOUBLE", "rho_limit": "DOUBLE", "rho_spent": "DOUBLE",
+    "rho_left": "DOUBLE", "pure_epsilon_left": "DOUBLE", "releases": "INTEGER", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR",
+    "max_contributions": "INTEGER", "chain_holds": "BOOLEAN", "books": "VARCHAR", "anchor": "VARCHAR", "share_used": "DOUBLE",
+}  # fmt: skip
+RELEASE_COLUMNS = {
+    "release": "VARCHAR", "source": "VARCHAR", "operation": "VARCHAR", "query": "VARCHAR", "parameters": "VARCHAR",
+    "epsilon": "DOUBLE", "delta": "DOUBLE", "rho": "DOUBLE", "status": "VARCHAR", "charged_at": "TIMESTAMP",
+}  # fmt: skip
+ENDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "ledger": (("source", "release", "action", "entry", "operation"), ("written_at", "delta", "epsilon", "chain_holds")),
+    "budget": (
+        ("source", "epsilon", "epsilon_spent", "epsilon_left", "privacy_unit", "max_contributions"),
+        ("delta", "share_used", "releases", "chain_holds"),
+    ),
+    "releases": (("release", "filters", "operation", "source"), ("delta", "charged_at", "epsilon", "status")),
+}
+"""What stands first and last: terminals hide the columns in the middle."""
+
+
+def _ordered(name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a relation of these rows, the columns that matter most at both ends."""
+    names = list(columns)
+    first, last = ENDS[name]
+    order = [*first, *(column for column in names if column not in (*first, *last)), *last]
+    return inline({c: columns[c] for c in order}, [[row[names.index(c)] for c in order] for row in rows])
+
+
+def _scope(context: Context, given: Mapping[str, Any]) -> tuple[list[Books], str | None]:
+    """Return the books to show, and the one source asked for."""
+    if given.get("source") is None:
+        books = [Books(context.cursor, database) for database in context.databases()]
+        return [b for b in books if b.exist()], None
+    database, key = describe_key(context, arguments.text(given, "source"))
+    books = [Books(context.cursor, database)]
+    return [b for b in books if b.exist()], key
+
+
+def ledger(context: Context, given: Mapping[str, Any]) -> str:
+    """Return every entry of the books, with whether it follows from the one before; edited ones as far as they can be shown."""
+    books, key = _scope(context, given)
+    rows: list[tuple[Any, ...]] = []
+    for book in books:
+        kinds = {name: kind for name, kind in LEDGER_COLUMNS.items() if name != "chain_holds"}
+        columns = ", ".join(f"TRY_CAST(l.{name} AS {kind})::VARCHAR" for name, kind in kinds.items())
+        query = (
+            f"SELECT {columns}, c.holds FROM {book.table('ledger')} l JOIN ({book.chain()}) c USING (source, entry) "  # noqa: S608
+            "WHERE ? IS NULL OR source = ? ORDER BY written_at ASC NULLS LAST, source ASC, entry ASC"
+        )
+        with reading(f"database {book.database}" if key is None else key):
+            rows += book.cursor.execute(query, [key, key]).fetchall()
+    return _ordered("ledger", LEDGER_COLUMNS, rows)
+
+
+def budget(context: Context, given: Mapping[str, Any]) -> str:
+    """Return limit, spent and left of every protected table: losses rounded up, what is left rounded down, to five digits."""
+    books, key = _scope(context, given)
+    rows = []
+    for book in books:
+        with reading(f"database {book.database}" if key is None else key):
+            sources = book.cursor.execute(
+                f"SELECT DISTINCT source FROM {book.table('ledger')} WHERE ? IS NULL OR source = ? ORDER BY 1 ASC",  # noqa: S608
+                [key, key],
+            ).fetchall()
+        rows += [_budget_row(Ledger(book, str(source), context.user)) for (source,) in sources]
+    return _ordered("budget", BUDGET_COLUMNS, rows)
+
+
+def _budget_row(books: Ledger) -> tuple[Any, ...]:
+    condition = books.condition()
+    found = state = used = None
+    with suppress(LedgerError), reading(books.source):  # `condition` says what is wrong
+        charges, anchor, holds = books.charges(), books.anchor(), books.chain_holds()
+        found = books.protection()
+        state = remaining(found.budget, charges) if found is not None else None
+        used = min(1.0, at_most(share_used(found.budget, charges))) if found is not None else None
+    if found is None or state is None or used is None:
+        nothing = dict.fromkeys(BUDGET_COLUMNS)
+        return tuple({**nothing, "source": books.source, "chain_holds": False, "books": condition}.values())
+    rho_limit, rho_left = (None if rho is None else at_least(rho) for rho in (state.rho_limit, state.rho_left))
+    return (
+        books.source, found.budget.accountant, float(found.budget.epsilon), float(found.budget.delta), at_most(state.epsilon_spent),
+        state.delta_spent, at_least(state.epsilon_left), state.delta_left, rho_limit, at_most(state.rho_spent), rho_left,
+        at_least(state.pure_epsilon_left), len(charges), found.neighbors, found.privacy_unit, found.max_contributions,
+        holds, condition, None if anchor is None else str(anchor), used,
+    )  # fmt: skip
+
+
+def releases(context: Context, given: Mapping[str, Any]) -> str:
+    """Return what was bought; losses rounded up to five digits (``dpsql.ledger`` has them all)."""
+    books, key = _scope(context, given)
+    rows: list[tuple[Any, ...]] = []
+    for book in books:
+        columns = ", ".join(f"TRY_CAST({name} AS {kind})::VARCHAR" for name, kind in RELEASE_COLUMNS.items())
+        query = (
+            f"SELECT {columns} FROM ({book.releases()}) "  # noqa: S608
+            "WHERE ? IS NULL OR source = ? ORDER BY charged_at ASC NULLS LAST, release ASC"
+        )
+        with reading(f"database {book.database}" if key is None else key):
+            found = book.cursor.execute(query, [key, key]).fetchall()
+        intact = {source: Ledger(book, source, context.user).chain_holds() for source in {str(row[1]) for row in found}}
+        for row in found:
+            notes = _notes(context, book, str(row[0])) if row[8] == "stored" else []
+            warning = [] if intact[str(row[1])] else ["the ledger was edited: its chain of hashes does not hold"]
+            rows.append((*row, _filters(str(row[3]), str(row[1])), [*notes, *warning]))
+    losses = [position for position, name in enumerate(RELEASE_COLUMNS) if name in ("epsilon", "rho")]
+    shown = [[at_most(float(v)) if i in losses and _number(v) else v for i, v in enumerate(row)] for row in rows]
+    return _ordered("releases", {**RELEASE_COLUMNS, "filters": "VARCHAR", "notes": "VARCHAR[]"}, shown)
+
+
+def _filters(query: str, source: str) -> str | None:
+    """Return the conditions under which a release has rows of its source; None: all of them.
+
+    Examples
+    --------
+    >>> [_filters(query, "main.t") for query in ('SELECT "sex" FROM "main"."t" WHERE "age" >= 65', "main.t", "main.v")]
+    ['age >= 65', None, 'as in main.v']
+    """
+    if query == source:
+        return None
+    if not query.lstrip().upper().startswith(("SELECT", "WITH")):
+        return f"as in {query}"
+    try:
+        found = [clause.this for clause in sqlglot.parse_one(query, read="duckdb").find_all(exp.Where)]
+    except sqlglot.errors.SqlglotError:  # a book that was edited
+        return None
+    for part in found:
+        for name in part.find_all(exp.Identifier):
+            name.set("quoted", not name.name.isidentifier())
+    return " AND ".join(part.sql(dialect="duckdb") for part in found) or None
+
+
+def _number(value: Any) -> bool:
+    return value is not None and math.isfinite(float(value))
+
+
+def _notes(context: Context, book: Books, name: str) -> list[str]:
+    """Return what a stored release says about itself (statistics that were thresholded, say)."""
+    with suppress(ReleaseError, LedgerError):
+        found = drawing.bought(context, book, name)
+        if found is None:
+            return []
+        said = kept.sentence(context, book.database, found)
+        return [*(str(note) for note in found.manifest.get("notes", [])), *([] if said is None else [said])]
+    return ["its file cannot be read: it was moved, edited or replaced"]

@@ -1,0 +1,256 @@
+"""dp_plan: what a call would measure, cost and take. Computed from the domain and the books; no row is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from dpsql import methods
+from dpsql.accounting import expected_absolute_error, fits, remaining
+from dpsql.answers import kept
+from dpsql.books.entries import Purchase, failure
+from dpsql.calls import arguments
+from dpsql.errors import ArgumentError, DpsqlError
+from dpsql.measure import unit_rows
+from dpsql.planning.request import Request, release_name, request
+from dpsql.protected.columns import asked_order, spelled
+from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.purchase import buying
+from dpsql.purchase.buying import stopped_text
+from dpsql.release import store
+from dpsql.release.costs import estimate, too_large
+from dpsql.release.plan import Plan, planned
+from dpsql.session.instance import Context
+from dpsql.text.relation import at_least, at_most, inline
+
+PLAN_COLUMNS = {  # terminals hide those in the middle
+    "measures": "VARCHAR", "epsilon": "DOUBLE", "affordable": "BOOLEAN", "noise_scale": "DOUBLE",
+    "expected_error_1way": "DOUBLE", "expected_error_2way": "DOUBLE", "expected_error_3way": "DOUBLE",
+    "noise_by_contributions": "MAP(INTEGER, DOUBLE)", "bought": "BOOLEAN", "release": "VARCHAR", "columns": "VARCHAR[]",
+    "operation": "VARCHAR", "method": "VARCHAR", "tables": "INTEGER", "cells": "BIGINT", "mechanism": "VARCHAR",
+    "delta": "DOUBLE", "rho": "DOUBLE", "delta_left_after": "DOUBLE", "rho_left_after": "DOUBLE", "calibration": "VARCHAR",
+    "estimated_memory_mb": "DOUBLE", "estimated_for_rows": "BIGINT", "estimated_stages": "MAP(VARCHAR, DOUBLE)",
+    "estimated_seconds": "DOUBLE", "epsilon_left_after": "DOUBLE", "left_out": "VARCHAR[]", "notes": "VARCHAR[]",
+}  # fmt: skip
+OPERATIONS = ("synthesize", "marginals", "contributions")
+_ORDINAL = {1: "one-way", 2: "two-way", 3: "three-way"}
+_MOST_NAMED = 3
+
+
+def plan(context: Context, given: Mapping[str, Any]) -> str:
+    """Return the plan of a dp_synthesize, dp_marginals (with ``k``) or dp_contributions call, as a relation of one row."""
+    protected = resolve(context, arguments.text(given, "source"))
+    operation = given.get("operation") or ("marginals" if given.get("k") is not None else "synthesize")
+    arguments.choice({"operation": operation}, "operation", OPERATIONS)
+    asked = spelled(protected, _as_called(operation, given))
+    name = store.release_id(protected.key, operation, protected.query, release_name(asked))
+    purchase = protected.ledger.purchase(name)
+    filled = asked if purchase is None or purchase.operation != operation else buying.filled(purchase, asked)
+    wanted = request(context, protected, operation, filled)
+    other = [key for key, value in wanted.parameters.items() if purchase is not None and purchase.parameters.get(key) != value]
+    bought = purchase is not None and not other
+    charges = protected.ledger.charges()
+    budget, charge = protected.protection.budget, wanted.calibration.charge
+    affordable = bought or fits(budget, charges, charge)
+    after = remaining(budget, charges if bought or not affordable else [*charges, charge])
+    rows = arguments.integer(given, "rows", 0, 10**12)
+    by_number = _by_contributions(context, protected, operation, filled, wanted.plan)
+    shown: dict[str, Any] = {
+        "measures": measures(wanted.plan, asked_order(given, wanted.plan.domain.names)),
+        "operation": operation,
+        "method": wanted.plan.method,
+        "tables": len(wanted.plan.cliques) + len(wanted.plan.coarse),
+        "cells": None if wanted.plan.open else wanted.plan.cells,
+        "mechanism": wanted.plan.mechanism,
+        "noise_scale": usual_scale(wanted.plan),
+        "noise_by_contributions": _map(by_number),
+        "epsilon": at_most(float(charge.epsilon)),
+        "delta": float(charge.delta),
+        "rho": at_most(float(charge.rho)),
+        "affordable": affordable,
+        "bought": bought,
+        "epsilon_left_after": at_least(after.epsilon_left),
+        "delta_left_after": after.delta_left,
+        "rho_left_after": None if after.rho_left is None else at_least(after.rho_left),
+        **{f"expected_error_{k}way": _rounded(expected_error(wanted.plan, k)) for k in (1, 2, 3)},
+        **estimate(wanted.plan, rows, duckdb_limit_mb(context)),
+        "calibration": wanted.calibration.method,
+        "columns": list(wanted.plan.domain.names),
+        "left_out": list(wanted.left_out),
+        "notes": [
+            *_taken(wanted, purchase, other),
+            *_notes(protected, wanted, affordable, rows),
+            *_capped(context, protected, wanted.plan, by_number),
+        ],
+        "release": name,
+    }
+    return inline(PLAN_COLUMNS, [[shown[column] for column in PLAN_COLUMNS]])
+
+
+def measures(plan: Plan, order: Sequence[int]) -> str:
+    """Return in words which tables a plan measures; ``order``: of the attributes, as the caller named them."""
+    names = [plan.domain.names[position] for position in order]
+    if plan.units:
+        return "privacy units by their number of rows"
+    if plan.open:
+        return f"values of {names[0]}"
+    if plan.sparse:
+        longest = max(len(clique) for clique in plan.cliques)
+        return f"combinations of up to {longest} values of {len(names)} columns"
+    if len(plan.cliques) == 1 and not plan.coarse and len(plan.cliques[0]) == len(names) <= _MOST_NAMED:
+        return f"{' × '.join(names)} ({plan.cells:,} cells)"
+    parts = []
+    for places, attributes in sorted(plan.orders, key=lambda found: found[1].shape[1]):
+        k = attributes.shape[1]
+        parts.append(f"{places.size:,} {_ORDINAL.get(k, f'{k}-way')} table{'' if places.size == 1 else 's'}")
+    if plan.coarse:
+        parts.append(f"{len(plan.coarse):,} coarse ones")
+    few = f" of {', '.join(names)}" if len(names) <= _MOST_NAMED else f" of {len(names)} columns"
+    return ", ".join(parts) + few
+
+
+def _by_contributions(
+    context: Context, protected: ProtectedSource, operation: str, given: Mapping[str, Any], plan: Plan
+) -> dict[int, float | None]:
+    """Return the noise scale of the same call for other bounds on the rows of a unit; nothing where rows are the units."""
+    held = protected.protection
+    if held.privacy_unit is None or operation == "contributions":
+        return {}
+    offered = sorted({*unit_rows.OFFERED, held.max_contributions})
+    scale = usual_scale(plan)
+    if scale is not None and methods.measures_tables(methods.of(plan.method)):  # sensitivities, and so scales, are in proportion
+        return {most: scale / held.max_contributions * most for most in offered}
+    found: dict[int, float | None] = {}
+    for most in offered:
+        other = dataclasses.replace(protected, protection=dataclasses.replace(held, max_contributions=most))
+        with suppress(DpsqlError):  # a method may not hold under it, or its noise pass the largest scale
+            found[most] = usual_scale(request(context, other, operation, given).plan)
+    return found
+
+
+def _map(numbers: Mapping[int, float | None]) -> str | None:
+    """Return a text that DuckDB casts to a MAP."""
+    shown = {most: scale for most, scale in numbers.items() if scale is not None}
+    return "{" + ", ".join(f"{most}={scale:.6g}" for most, scale in shown.items()) + "}" if shown else None
+
+
+def _as_called(operation: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    if operation == "contributions":
+        for name in ("columns", "k", "method", "options"):
+            if given.get(name) is not None:
+                raise ArgumentError(name, given[name], "dp_contributions has no such argument; leave it out")
+    if operation in ("marginals", "contributions"):
+        return {**given, "mechanism": given.get("mechanism") or "gaussian"}
+    if given.get("mechanism") is None:
+        return dict(given)
+    return {**given, "options": {**arguments.options(given), "mechanism": given["mechanism"]}}
+
+
+def _notes(protected: ProtectedSource, wanted: Request, affordable: bool, rows: int | None) -> list[str]:
+    notes = [*wanted.notes, *_scales(wanted.plan)]
+    if wanted.left_out:
+        notes.append(f"left out, since no domain is declared: {', '.join(wanted.left_out)}")
+    if not affordable:
+        notes.append("the budget does not cover this call")
+    large = too_large(wanted.plan, rows)
+    if large is not None:
+        notes.append(f"this call would be refused: it {large}")
+    if wanted.operation in ("marginals", "contributions"):
+        notes.append("counts are noisy: small ones may come out negative")
+    stopped = None if protected.plain else protected.ledger.stopped()
+    if stopped is not None:
+        notes.append(f"this call would be refused: {stopped_text(protected, stopped)}")
+    if not protected.ledger.chain_holds():
+        notes.append("this call would be refused: the ledger was edited, its chain of hashes does not hold")
+    return notes
+
+
+def _capped(context: Context, protected: ProtectedSource, plan: Plan, by_number: Mapping[int, float | None]) -> list[str]:
+    """Return what is counted where rows of a unit are bounded, about how many of all rows that is, and what other bounds cost."""
+    held = protected.protection
+    said = unit_rows.capped(held.privacy_unit, held.max_contributions)
+    if said is None or plan.units:
+        return []
+    known = kept.estimate(context, protected.books.database, protected.key, protected.query, held.max_contributions)
+    if known is not None:
+        said += f", about {100 * known.share:.0f} % of all (by release {known.release!r})"
+    notes = [f"{said}; errors and noise are those of the counts of kept rows"]
+    scales = ", ".join(f"{most}: {scale:.4g}" for most, scale in by_number.items() if scale is not None)
+    if scales:
+        notes.append(f"noise scale by max_contributions: {scales}")
+    if known is None:
+        notes.append(f"FROM dp_contributions(source, epsilon := 0.05) sells a noisy histogram of rows per {held.privacy_unit}")
+    return notes
+
+
+def _taken(wanted: Request, purchase: Purchase | None, other: list[str]) -> list[str]:
+    """Return what to know where the name of the release is taken."""
+    if purchase is None:
+        return []
+    if other:
+        listed = ", ".join(f"{key} = {purchase.parameters.get(key)!r}" for key in other)
+        return [f"a release of this name was bought with {listed}: this call would fail; say release := 'another name'"]
+    if purchase.status == "failed":
+        return [str(failure(purchase))]
+    if planned(purchase.plan, purchase.release).domain != wanted.plan.domain:
+        return ["domains were declared since: the call gives back the stored release, over the domains of then"]
+    return []
+
+
+def usual_scale(plan: Plan) -> float | None:
+    """Return the noise scale that most tables have, the largest of equally many; None where there is no such noise."""
+    times: dict[Fraction, int] = {}
+    for scale, count in plan.scale_runs:
+        times[scale] = times.get(scale, 0) + count
+    return float(max(times, key=lambda scale: (times[scale], scale))) if times else None
+
+
+def _scales(plan: Plan) -> list[str]:
+    """Return a note that says every kind of table's noise, where it is not all the same."""
+    if len(plan.scale_runs) < 2 or plan.sparse or plan.blocks is not None:
+        return []
+    scales = plan.scale_numbers
+    kinds = [(places[0], f"{attributes.shape[1]}-way tables", scales[places]) for places, attributes in plan.orders]
+    if plan.coarse:
+        kinds.append((len(plan.cliques), "coarse tables", scales[len(plan.cliques) :]))
+    parts = []
+    for _, kind, found in sorted(kinds, key=itemgetter(0)):
+        least, most = found.min(), found.max()
+        parts.append(f"{kind} {least:.4g}" + (f" to {most:.4g}" if most > least else ""))
+    return [f"noise scales: {', '.join(parts)}"]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
+
+
+def expected_error(plan: Plan, k: int) -> float | None:
+    """Return the mean absolute error that noise alone puts on a k-way count of the stored tables, before post-processing.
+
+    A k-way count that was not measured is summed from the smallest table that holds it; None where no table does.
+    """
+    if plan.open or not plan.scales:
+        return None
+    wide = [(places, attributes) for places, attributes in plan.orders if attributes.shape[1] >= k]
+    if not wide:
+        return None
+    places, attributes = wide[0]
+    runs = [expected_absolute_error(plan.mechanism, scale) for scale, _ in plan.scale_runs]
+    one = np.repeat(runs, [count for _, count in plan.scale_runs])[places]
+    summed = np.sort(np.asarray(plan.domain.sizes)[attributes], axis=1)[:, : attributes.shape[1] - k].prod(axis=1, dtype=np.float64)
+    return math.fsum((one * np.sqrt(summed)).tolist()) / places.size
+
+
+def duckdb_limit_mb(context: Context) -> float:
+    """Return DuckDB's memory_limit in megabytes."""
+    row = context.cursor.execute("SELECT current_setting('memory_limit')").fetchone()
+    number, unit = (str(row[0]).split() + [""])[:2] if row else ("", "")
+    scale = {"bytes": 1e-6, "KiB": 2**10 / 1e6, "MiB": 2**20 / 1e6, "GiB": 2**30 / 1e6, "TiB": 2**40 / 1e6}.get(unit)
+    return float(number) * scale if scale else math.inf

@@ -1,0 +1,81 @@
+"""What share of a table's rows is counted where rows of a unit are bounded: from a bought histogram of rows per unit.
+
+Privacy: None: post-processing of a stored release.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import NamedTuple
+
+import duckdb
+
+from dpsql.accounting import noise_band
+from dpsql.books.schema import Books
+from dpsql.errors import LedgerError, ReleaseError
+from dpsql.measure import unit_rows
+from dpsql.release.store import Release
+from dpsql.rows import drawing
+from dpsql.session.instance import Context
+
+
+class Kept(NamedTuple):
+    """A share of rows, and the release that it was estimated from."""
+
+    share: float
+    release: str
+
+
+def estimate(context: Context, database: str, source: str, query: str, most: int) -> Kept | None:
+    """Estimate the share of rows that are kept; None where no histogram of rows per unit was bought, or it says nothing.
+
+    Parameters
+    ----------
+    database : str
+        Whose books the source is in.
+    source, query : str
+        The protected table and the relation, as the books call them. A histogram of the relation comes before one of the table.
+    most : int
+        max_contributions.
+    """
+    books = Books(context.cursor, database)
+    if not books.exist():
+        return None
+    rows = context.cursor.execute(
+        f"SELECT release FROM ({books.releases()}) "  # noqa: S608
+        "WHERE source = ? AND operation = 'contributions' AND status = 'stored' AND query IN (?, ?) "
+        "ORDER BY (query = ?)::INTEGER DESC, charged_at DESC, release ASC",
+        [source, query, source, query],
+    ).fetchall()
+    for (name,) in rows:
+        with suppress(ReleaseError, LedgerError):
+            bought = drawing.bought(context, books, name)
+            share = None if bought is None else share_of(context.cursor, bought, most)
+            return None if share is None else Kept(share, name)
+    return None
+
+
+def share_of(cursor: duckdb.DuckDBPyConnection, bought: Release, most: int) -> float | None:
+    """Return the share of rows that a bought histogram of rows per unit suggests."""
+    plan = bought.plan
+    band = noise_band(plan.mechanism, plan.scales[0], unit_rows.SURE)
+    return unit_rows.share_kept(bought.statistics(cursor).tables[(0,)], band, most)
+
+
+def sentence(context: Context, database: str, bought: Release) -> str | None:
+    """Return what a release counts where rows of a unit were bounded, and about how many of all rows that is; None: all rows.
+
+    Parameters
+    ----------
+    database : str
+        Whose books the release is in.
+    """
+    manifest = bought.manifest
+    unit, most = manifest.get("privacy_unit"), int(manifest.get("max_contributions") or 1)
+    if bought.plan.units:
+        return f"counts are of units ({unit}), each once, by their number of rows"
+    said = unit_rows.capped(unit, most)
+    if said is None:
+        return None
+    known = estimate(context, database, str(manifest["source"]), str(manifest["query"]), most)
+    return said if known is None else f"{said}, about {100 * known.share:.0f} % of all (by release {known.release!r})"

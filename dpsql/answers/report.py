@@ -1,0 +1,218 @@
+"""`dp_report`: one HTML page about a release. The page is post-processing; with ``compare`` it is NOT PRIVATE and marked."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpsql.answers import figures as report_figures
+from dpsql.answers.figures import Synthetic
+from dpsql.books.ledger import Ledger
+from dpsql.books.schema import Books
+from dpsql.calls import arguments
+from dpsql.custodian import comparing
+from dpsql.domains.attributes import Domain
+from dpsql.errors import ReleaseError
+from dpsql.methods.base import Clique
+from dpsql.page import dependence, document, figures
+from dpsql.page.content import Content, Listing, Maps
+from dpsql.page.crosstab import cross_tables
+from dpsql.page.dependence import Strength
+from dpsql.release.store import Release
+from dpsql.rows import drawing
+from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+from dpsql.text.relation import inline
+
+MOST_MAPPED = 24
+MOST_CHARTS = 40
+_NAMES_SHOWN = 400
+
+
+def report(context: Context, given: Mapping[str, Any]) -> str:
+    """Write the page of a release; return a relation of one row: release, path, publishable, note.
+
+    Privacy
+    -------
+    Post-processing of the release. With ``compare`` NOT PRIVATE: the protected table is read, and the page says so throughout.
+
+    Raises
+    ------
+    ReleaseError
+        There is no such release, or another file is where the page would be.
+    """
+    bought = drawing.find(context, arguments.text(given, "release"))
+    compare = arguments.boolean(given, "compare") or False
+    target = _target(given, bought.identifier, compare)
+    first = document.marker(bought.identifier, compared=compare)
+    _check_replaceable(target, first)
+    with Progress("dp_report", show=context.progress) as progress:
+        written = document.page(gather(context, bought, compare, progress))
+        _write(target, written, first)
+    note = document.WARNING if compare else "computed from the release alone; may be published where the release may"
+    columns = {"release": "VARCHAR", "path": "VARCHAR", "publishable": "BOOLEAN", "note": "VARCHAR"}
+    return inline(columns, [(bought.identifier, str(target), not compare, note)])
+
+
+def _target(given: Mapping[str, Any], identifier: str, compare: bool) -> Path:
+    """Return where the page goes; by default a file of the release's name in the working directory."""
+    name = f"{identifier}{'.not-for-publication' if compare else ''}.html"
+    target = Path(name if given.get("path") is None else arguments.text(given, "path")).expanduser().absolute()
+    if target.is_dir():
+        target = target / name
+    if not target.parent.is_dir():
+        raise ReleaseError(f"path = {str(target)!r}: its folder does not exist; create it or choose another one")
+    return target
+
+
+def _check_replaceable(target: Path, first: str) -> None:
+    """Refuse to replace anything but an earlier page of the same release and kind: a call is bound, and so run, repeatedly."""
+    if not target.exists():
+        return
+    if target.is_file():
+        with target.open(encoding="utf-8", errors="replace") as handle:
+            if handle.readline().rstrip("\n") == first:
+                return
+    raise ReleaseError(
+        f"path = {str(target)!r}: another file is there (a page with and one without a comparison do not replace each "
+        "other) and was not "
+        "replaced; choose another path"
+    )
+
+
+def _write(target: Path, written: str, first: str) -> None:
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        draft.write_text(written, encoding="utf-8")
+        _check_replaceable(target, first)
+        os.replace(draft, target)  # noqa: PTH105 -- as publish does
+    except OSError as error:
+        raise ReleaseError(f"path = {str(target)!r}: cannot be written ({error.strerror}); choose another path") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def gather(context: Context, bought: Release, compare: bool, progress: Progress) -> Content:
+    """Return what the page says."""
+    plan = bought.plan
+    statistics = bought.statistics(context.cursor)
+    domain = report_figures.shown_domain(plan, statistics)
+    found = report_figures.measured(plan, statistics)
+    count = len(domain.attributes) if 0 not in domain.sizes else 0
+    with progress.stage("dependence"):
+        strengths = dependence.released_strengths(found, count)
+        mapped = dependence.most_dependent(strengths, count, MOST_MAPPED)
+        charted = dependence.most_dependent(strengths, count, MOST_CHARTS)
+    pairs = _pairs(domain, mapped)
+    drawn = report_figures.synthetic(context, bought, domain, pairs, progress)
+    books, entries = _books(context, bought)
+    raw = None
+    if compare:
+        with progress.stage("compare"):
+            home = books.books.database if books else context.database
+            raw = comparing.compare(context, bought, domain, pairs, home, None if drawn is None else drawn.path)
+    released = report_figures.released_one_way(plan, statistics, found) if count else []
+    kept: dict[Clique, Any] = {} if drawn is None else dict(drawn.counts)
+    columns = [
+        figures.column_of(domain, i, released[i], kept.get((i,)), None if raw is None else raw.counts.get((i,))) for i in charted
+    ]
+    if plan.units:
+        columns = [dataclasses.replace(column, in_order=True) for column in columns]
+    state = books.protection() if books else None
+    return Content(
+        manifest=bought.manifest,
+        method=plan.method,
+        budget=None if state is None else (float(state.budget.epsilon), float(state.budget.delta)),
+        rows=_rows(found, drawn, report_figures.sets_of(plan)),
+        public_total=plan.public_total,
+        counted=report_figures.counted(context, bought, books.books.database if books else None),
+        measured=report_figures.measurements(plan, statistics),
+        domain=report_figures.domain_listing(plan.domain),
+        ledger=entries,
+        chain_holds=books.chain_holds() if books else None,
+        synthetic_rows=None if drawn is None else drawn.rows,
+        sets=report_figures.sets_of(plan),
+        columns=columns,
+        columns_left_out=[name for i, name in enumerate(domain.names[:count]) if i not in set(charted)][:_NAMES_SHOWN],
+        listings=report_figures.listings(context, bought, statistics),
+        tables=[] if plan.method and statistics.tables else cross_tables(found, domain, {} if raw is None else raw.counts),
+        maps=_maps(domain, mapped, strengths, found, drawn, raw),
+        notes=report_figures.method_notes(bought),
+        comparison=None if raw is None else comparing.as_content(raw, released, kept, domain),
+    )
+
+
+def _rows(found: figures.Measured, drawn: Synthetic | None, sets: int) -> float | None:
+    known = figures.total_rows(found)
+    if known is None and drawn is not None:
+        known = drawn.rows / sets
+    return known
+
+
+def _pairs(domain: Domain, mapped: Sequence[int]) -> list[Clique]:
+    """Return the pairs of the shown columns whose tables are not too large."""
+    return [(i, j) for i, j in itertools.combinations(mapped, 2) if domain.sizes[i] * domain.sizes[j] <= dependence.LARGE]
+
+
+def _maps(
+    domain: Domain,
+    mapped: Sequence[int],
+    strengths: Mapping[Clique, Strength],
+    found: figures.Measured,
+    drawn: Synthetic | None,
+    raw: comparing.Raw | None,
+) -> Maps | None:
+    """Return the maps of pairs; synthetic and raw tables are weighted as the released ones are."""
+    noise = {pair: deviation for pair, (_, deviation) in dependence.pair_tables(found).items()}
+
+    def plain(counts: Mapping[Clique, figures.FloatArray]) -> figures.FloatArray | None:
+        two_way = {clique: table for clique, table in counts.items() if len(clique) == 2}
+        some: dict[Clique, Strength] = {
+            clique: dependence.plain_strength(table, noise.get(clique, 0.0)) for clique, table in two_way.items()
+        }
+        return dependence.matrix(some, mapped) if some else None
+
+    released = dependence.matrix(strengths, mapped) if strengths else None
+    synthetic = None if drawn is None else plain(drawn.counts)
+    if len(mapped) < 2 or (released is None and synthetic is None):
+        return None
+    low, high = dependence.band_matrices(strengths, mapped) if strengths and any(noise.values()) else (None, None)
+    return Maps(
+        [domain.names[i] for i in mapped], released, synthetic, None if raw is None else plain(raw.counts), low, high,
+        len(domain.attributes) - len(mapped), sum(not s.told_apart for s in strengths.values()), len(strengths),
+    )  # fmt: skip
+
+
+def _books(context: Context, bought: Release) -> tuple[Ledger | None, Listing | None]:
+    """Return the ledger that this very release was charged on, and its entries; None where it is not here."""
+    manifest = bought.manifest
+    for database in context.databases():
+        books = Books(context.cursor, database)
+        if str(manifest["source"]) in books.sources_of(bought.identifier):
+            ledger = Ledger(books, str(manifest["source"]), context.user)
+            purchase = ledger.purchase(bought.identifier)
+            if purchase is None or purchase.charge["hash"] != manifest["charge"]["hash"]:
+                continue
+            rows = context.cursor.execute(
+                f"SELECT entry, written_at, action, epsilon, delta, hash FROM {books.table('ledger')} "  # noqa: S608
+                "WHERE release = ? AND source = ? ORDER BY entry ASC",
+                [bought.identifier, manifest["source"]],
+            ).fetchall()
+            shown = [
+                (
+                    entry,
+                    f"{written:%Y-%m-%d %H:%M:%S} UTC",
+                    action,
+                    *("" if v is None else f"{float(v):.6g}" for v in (e, d)),
+                    hash_,
+                )
+                for entry, written, action, e, d, hash_ in rows
+            ]
+            head = ["Entry", "Written", "Action", "Epsilon", "Delta", "Hash"]
+            return ledger, Listing(f"Ledger of {manifest['source']}", head, shown, numeric=(0, 3, 4))
+    return None, None

@@ -1,0 +1,461 @@
+"""The ledger: an append-only, hash-chained record of budgets and charges, and the hard limit that it enforces.
+
+An entry is written in a transaction of its own on a cursor of its own, so a caller's ROLLBACK does not refund it. Entries
+of a source are numbered 1, 2, 3, ... under a primary key: two sessions that decide on the same books write the same number,
+one of them fails and decides again on the new books. So nobody overspends together.
+
+The chain of hashes shows edits by people who do not compute it anew. It has no key, so it does not stop those who do, nor shows
+a ledger whose end was cut off: for that an anchor is kept outside the database (`dpsql.books.anchor`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from dpsql import sql
+from dpsql.accounting import Charge, fits, remaining, shortfall
+from dpsql.books.anchor import INTENT, WRITTEN, Anchor, Head
+from dpsql.books.entries import (
+    FIELDS,
+    RESTORE,
+    Protection,
+    Purchase,
+    canonical_json,
+    charge_from_row,
+    contract,
+    edited,
+    protection_of,
+    purchase_of,
+    reading,
+    same_contract,
+)
+from dpsql.books.schema import Books, rollback
+from dpsql.errors import BudgetExceeded, LedgerError, first_line
+from dpsql.text.bounded_json import load
+
+_TRIES = 200
+_BUDGETS = "action IN ('protect', 'raise', 'lower')"
+_NOT_A_CONFLICT = (
+    "No space left", "Could not write", "IO Error", "fsync", "Input/output", "Read-only", "Permission denied", "quota",
+)  # fmt: skip
+_writing = threading.Lock()  # saves retries within a process; what is right does not depend on it
+
+
+class Ledger:
+    """The entries of one source, in the books of one database."""
+
+    def __init__(self, books: Books, source: str, who: str) -> None:
+        self.books = books
+        self.source = source
+        self.who = who
+        self._table = books.table("ledger")
+
+    def protection(self) -> Protection | None:
+        """Return the budget in force, or None if the source is not protected.
+
+        Raises
+        ------
+        LedgerError
+            The book was edited and holds no budget any more: the table must not look public.
+        """
+        if not self.books.exist():
+            return None
+        columns = "epsilon, delta, accountant, neighbors, privacy_unit, max_contributions"
+        rows = self._rows(columns, f"{_BUDGETS} OR entry = (SELECT min(entry) FROM {self._table} WHERE source = ?)", [self.source])  # noqa: S608
+        if not rows:
+            return None
+        with reading(self.source):
+            return protection_of(self.source, rows[-1])
+
+    def charges(self) -> list[Charge]:
+        """Return every charge that counts: all but the refunded ones."""
+        rows = self._rows("action, release, rho, epsilon, delta, events", "action IN ('charge', 'refund')")
+        counted: dict[str, Charge] = {}
+        with reading(self.source):
+            for action, release, rho, epsilon, delta, events in rows:
+                if action == "refund":
+                    counted.pop(release, None)  # an edited book may refund what it never charged
+                else:
+                    counted[release] = charge_from_row(rho, epsilon, delta, events)
+        return list(counted.values())
+
+    def purchase(self, release: str) -> Purchase | None:
+        """Return the charge of a release, or None if there is none that counts."""
+        if not self.books.exist():
+            return None
+        amounts = "rho::VARCHAR, epsilon::VARCHAR, delta::VARCHAR"
+        columns = f"action, contents, entry, operation, query, parameters, plan, {amounts}, events, hash"
+        found: Purchase | None = None
+        rows = self._rows(columns, "release = ?", [release])
+        with reading(self.source):
+            for action, contents, entry, *bought in rows:
+                if action == "charge":
+                    found = purchase_of(release, [entry, *bought])
+                elif action == "refund":
+                    found = None
+                elif action == "store" and found is not None:
+                    found = dataclasses.replace(found, status="stored", contents=contents, entry=entry)
+                elif action == "fail" and found is not None:
+                    found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
+        return found
+
+    def stopped(self) -> int | None:
+        """Return the entry of a failed reading after which only plain sources may be bought, until the custodian resumes."""
+        rows = self._rows("action, entry", "action IN ('fail', 'resume')")
+        return rows[-1][1] if rows and rows[-1][0] == "fail" else None
+
+    def protect(self, wanted: Protection, anchor: Path | None = None) -> str:
+        """Set the budget; return how the entry in force came about: 'protect', 'raise' or 'lower'.
+
+        Repeating a call changes nothing and returns the same: DuckDB binds a statement more than once. A new ``anchor`` is an entry
+        of its own, which accepts the ledger as it is, whatever the anchor before said of it.
+
+        Raises
+        ------
+        LedgerError
+            The contract (neighbors, unit, contributions, accountant) would change after something was charged, the new limit is
+            below what is spent, or the book was edited or does not agree with its anchor.
+        """
+
+        def decide() -> dict[str, Any] | None:
+            self.check_intact()
+            change = budget_change(self.protection(), wanted, self.charges(), bounded=self._bounded())
+            if change == "unchanged":
+                return None
+            return {
+                "action": change,
+                "epsilon": wanted.budget.epsilon,
+                "delta": wanted.budget.delta,
+                "accountant": wanted.budget.accountant,
+                **contract(wanted),
+            }
+
+        moved = anchor is not None and self.protection() is not None and anchor != self.anchor()
+        if moved and anchor is not None:
+            budget_change(self.protection(), wanted, self.charges(), bounded=self._bounded())  # refused before anything is written
+            self._anchor(anchor)
+        self._append(decide)
+        if not moved and anchor is not None and anchor != self.anchor():
+            self._anchor(anchor)
+        with reading(self.source):
+            return str(self._rows("action", _BUDGETS)[-1][0])
+
+    def _anchor(self, path: Path) -> None:
+        """Append the entry that names another anchor; it is the first one that the new anchor sees."""
+        self.check_chain()
+        if path.exists() and any(line.state == WRITTEN for line in Anchor(path).lines(self.source)):
+            Anchor(path).check(self._head())
+        before = self.anchor()
+        parameters = canonical_json({"anchor": str(path), "before": None if before is None else str(before)})
+        self._append(lambda: None if self.anchor() == path else {"action": "anchor", "parameters": parameters}, path)
+
+    def resume(self) -> int | None:
+        """Allow sources beyond plain ones again; return the entry of the failed reading that had stopped them, None if none did.
+
+        Repeating a call returns the same.
+        """
+
+        def decide() -> dict[str, Any] | None:
+            self.check_intact()
+            failed = self.stopped()
+            return None if failed is None else {"action": "resume", "parameters": canonical_json({"entry": failed})}
+
+        self._append(decide)
+        failures = self._rows("entry", "action = 'fail'")
+        return failures[-1][0] if failures else None
+
+    def _bounded(self) -> bool:
+        """Return whether something was bought whose noise depends on max_contributions: all but histograms of rows per unit."""
+        bought: dict[str, str] = {}
+        for action, release, operation in self._rows("action, release, operation", "action IN ('charge', 'refund')"):
+            if action == "charge":
+                bought[release] = operation
+            else:
+                bought.pop(release, None)
+        return any(operation != "contributions" for operation in bought.values())
+
+    def charge(
+        self,
+        release: str,
+        *,
+        operation: str,
+        query: str,
+        parameters: Mapping[str, Any],
+        plan: Mapping[str, Any],
+        charge: Charge,
+        planned: Protection,
+        versions: Mapping[str, str],
+        advice: str,
+    ) -> None:
+        """Charge the source for a release, before a row is read; ``planned`` is the contract that its noise was calibrated for.
+
+        Raises
+        ------
+        BudgetExceeded
+            The budget does not cover it; nothing is written.
+        LedgerError
+            The book was edited or does not agree with its anchor, the contract was changed meanwhile, or the release is charged
+            already.
+        """
+
+        def decide() -> dict[str, Any]:
+            protection = self._affordable(release, charge, planned, advice)
+            return {
+                "action": "charge",
+                "release": release,
+                "operation": operation,
+                "query": query,
+                "parameters": canonical_json(parameters),
+                "plan": canonical_json(plan),
+                "events": canonical_json([event.to_json() for event in charge.events]),
+                "rho": charge.rho,
+                "epsilon": charge.epsilon,
+                "delta": charge.delta,
+                "accountant": protection.budget.accountant,
+                "versions": canonical_json(versions),
+                **contract(protection),
+            }
+
+        self._append(decide)
+
+    def _affordable(self, release: str, charge: Charge, planned: Protection, advice: str) -> Protection:
+        """Return the contract under which a release may be charged now; the errors are those of `charge`."""
+        self.check_intact()
+        protection = self.protection()
+        if protection is None:
+            raise edited(self.source, "its budget has gone")
+        if not same_contract(protection, planned):
+            raise LedgerError(f"{self.source} was protected anew while the call was planned; nothing was charged, repeat the call")
+        if self.purchase(release) is not None:
+            raise LedgerError(f"release {release!r} is charged already; repeat the call to read it")
+        spent = self.charges()
+        if not fits(protection.budget, spent, charge):
+            missing = shortfall(protection.budget, spent, charge)
+            left = remaining(protection.budget, spent)
+            hint = advice
+            if missing.unit == "rho":
+                most = left.epsilon_left
+                hint = f"At the budget's delta, one more release with Gaussian noise can have epsilon := {most:g} at most. {advice}"
+            elif missing.unit == "delta":
+                hint = "Name a smaller delta for this release, or let the custodian raise the budget (CALL dp_protect)."
+            elif missing.unit == "epsilon":
+                hint = f"One more release of pure epsilon can have epsilon := {left.pure_epsilon_left:g} at most. {advice}"
+            raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, hint)
+        return protection
+
+    def mark(self, release: str, action: str, contents: str | None = None) -> None:
+        """Write what became of a charged release.
+
+        That is: it is stored ('store'), reading it failed for good ('fail'), or it is refunded because no row was read ('refund').
+        The first outcome is final: it decides which noisy counts (``contents``, their SHA-256) are the release, or that there are
+        none. A later one changes nothing.
+        """
+
+        def decide() -> dict[str, Any] | None:
+            purchase = self.purchase(release)
+            if purchase is None or purchase.status != "charged":
+                return None
+            return {"action": action, "release": release, "contents": contents}
+
+        self._append(decide)
+
+    def chain_holds(self) -> bool:
+        """Return whether every entry of this source follows from the one before. The chain has no key, see above."""
+        if not self.books.exist():
+            return True
+        query = f"SELECT coalesce(system.main.bool_and(holds), true) FROM ({self.books.chain()}) WHERE source = ?"  # noqa: S608
+        try:
+            with reading(self.source):
+                row = self.books.cursor.execute(query, [self.source]).fetchone()
+        except LedgerError as error:
+            if RESTORE in str(error):  # no chain can be computed of such columns
+                return False
+            raise
+        return bool(row and row[0])
+
+    def anchor(self) -> Path | None:
+        """Return the file outside the database that every entry is noted in, if there is one."""
+        rows = self._rows("parameters", "action = 'anchor'")
+        with reading(self.source):
+            return Path(str(load(rows[-1][0])["anchor"])) if rows else None
+
+    def check_intact(self) -> None:
+        """Refuse a book that was edited, cut or restored from a backup, as far as it can be told.
+
+        Raises
+        ------
+        LedgerError
+            The chain of hashes does not hold, or the book does not agree with its anchor.
+        """
+        self.check_chain()
+        anchor = self.anchor()
+        if anchor is not None:
+            head = self._head()
+            if Anchor(anchor).check(head):  # a crash came between the entry and the line that confirms it
+                Anchor(anchor).append(WRITTEN, head)
+
+    def check_chain(self) -> None:
+        """Refuse a book whose chain of hashes does not hold.
+
+        Raises
+        ------
+        LedgerError
+            It was edited.
+        """
+        if not self.chain_holds():
+            raise edited(self.source, "its chain of hashes does not hold")
+
+    def condition(self) -> str:
+        """Return 'intact', or what is wrong with the book: that it was edited, does not agree with its anchor, or is stopped."""
+        try:
+            self.check_chain()
+            anchor = self.anchor()
+            if anchor is not None:
+                Anchor(anchor).check(self._head())
+            self.protection()
+            self.charges()
+            failed = self.stopped()
+        except LedgerError as error:
+            return str(error)
+        if failed is not None:
+            return f"intact; only tables and their columns can be bought since a reading failed: entry {failed}"
+        return "intact"
+
+    def _head(self) -> Head:
+        def hash_at(entry: int) -> str | None:
+            rows = self._rows("hash", f"entry = {entry:d}")
+            return str(rows[0][0]) if rows else None
+
+        entry, newest = self._last()
+        return Head(self.source, str(hash_at(1)), entry, str(newest), hash_at)
+
+    def _last(self) -> tuple[int, str | None]:
+        with reading(self.source):
+            row = self.books.cursor.execute(
+                f"SELECT entry, hash FROM {self._table} WHERE source = ? ORDER BY entry DESC LIMIT 1",  # noqa: S608
+                [self.source],
+            ).fetchone()
+            return (int(row[0]), str(row[1])) if row else (0, None)
+
+    def _rows(self, columns: str, condition: str, values: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+        query = f"SELECT {columns} FROM {self._table} WHERE source = ? AND ({condition}) ORDER BY entry ASC"  # noqa: S608
+        with reading(self.source):
+            return self.books.cursor.execute(query, [self.source, *values]).fetchall()
+
+    def _append(self, decide: Callable[[], Mapping[str, Any] | None], anchor: Path | None = None) -> None:
+        """Append what ``decide`` returns on the newest books; decide again if another session was faster.
+
+        Raises
+        ------
+        LedgerError
+            The database or the anchor cannot be written. Nothing is, where ``uncertain`` is false.
+        """
+        self.books.open()
+        cursor = self.books.cursor
+        for attempt in range(_TRIES):
+            with _writing:
+                committing = False
+                cursor.execute("BEGIN")
+                try:
+                    fields = decide()
+                    noted = self._insert(fields, anchor) if fields is not None else None
+                    committing = True
+                    cursor.execute("COMMIT")
+                except (duckdb.ConstraintException, duckdb.TransactionException) as error:
+                    reason = first_line(error)
+                    rollback(cursor)
+                    if any(text in reason for text in _NOT_A_CONFLICT):
+                        raise self._unwritten(reason, committing) from None
+                except duckdb.InterruptException:
+                    rollback(cursor)
+                    raise
+                except duckdb.Error as error:
+                    rollback(cursor)
+                    raise self._unwritten(first_line(error), committing) from None
+                except BaseException:
+                    rollback(cursor)
+                    raise
+                else:
+                    if noted is not None:
+                        _confirm(*noted)
+                    return
+            time.sleep(random.uniform(0, 0.002 * (attempt + 1)))  # noqa: S311 -- spreads retries; no privacy in it
+        raise LedgerError(f"the ledger of {self.source} is busy: {_TRIES} tries failed, the last with: {reason}; repeat the call")
+
+    def _unwritten(self, reason: str, committing: bool) -> LedgerError:
+        if "No space left" in reason or "quota" in reason:
+            reason = f"no space is left on the disk of database {self.books.database!r}. Free some and repeat the call ({reason})"
+        error = LedgerError(f"the ledger of {self.source} cannot be written: {reason}")
+        error.uncertain = committing
+        return error
+
+    def _insert(self, fields: Mapping[str, Any], anchor: Path | None = None) -> tuple[Anchor, Head] | None:
+        """Insert an entry into the open transaction; return its anchor, which holds an intent now, and what to confirm there."""
+        cursor = self.books.cursor
+        entry, previous = self._last()
+        values: dict[str, Any] = {
+            "source": self.source,
+            "entry": entry + 1,
+            "written_at": dt.datetime.now(dt.UTC).replace(tzinfo=None),
+            "who": self.who,
+            **fields,
+        }
+        texts = [str(v) if isinstance(v, Decimal) else v for v in (values.get(name) for name in FIELDS)]
+        names = list(FIELDS)
+        columns = ", ".join(f"?::{kind} AS {name}" for name, kind in FIELDS.items() if name != "previous")
+        cursor.execute(
+            f"INSERT INTO {self._table} SELECT *, {sql.text('entry_hash')} AS hash FROM "  # noqa: S608
+            f"(SELECT {columns}, coalesce(?, system.main.sha256(?)) AS previous)",
+            [*texts[: names.index("previous")], previous, self.source],
+        )
+        path = self.anchor() if anchor is None else anchor
+        if path is None:
+            return None
+        head = self._head()
+        Anchor(path).append(INTENT, head)
+        return Anchor(path), head
+
+
+def _confirm(anchor: Anchor, head: Head) -> None:
+    """Note that an entry was committed; where that fails the entry stands, and the next call notes it."""
+    try:
+        anchor.append(WRITTEN, head)
+    except LedgerError as error:
+        error.uncertain = True
+        raise
+
+
+def budget_change(current: Protection | None, wanted: Protection, charges: Sequence[Charge], *, bounded: bool = True) -> str:
+    """Return what setting ``wanted`` means ('protect', 'raise', 'lower', 'unchanged'); raise LedgerError if it may not be.
+
+    ``bounded``: whether the noise of a charge depends on max_contributions, which else may still change.
+    """
+    if current is None:
+        return "protect"
+    if current == wanted:
+        return "unchanged"
+    before = current if bounded else dataclasses.replace(current, max_contributions=wanted.max_contributions)
+    if charges and not same_contract(before, wanted):
+        raise LedgerError(
+            f"{wanted.source} has releases already, charged under neighbors = {current.neighbors!r}, privacy_unit = "
+            f"{current.privacy_unit!r}, max_contributions = {current.max_contributions}, accountant = "
+            f"{current.budget.accountant!r}; losses under another contract do not add up. Only epsilon and delta can change now."
+        )
+    if not fits(wanted.budget, charges, None):
+        raise LedgerError(
+            f"epsilon = {float(wanted.budget.epsilon):g}, delta = {float(wanted.budget.delta):g}: below what {wanted.source} has "
+            f"spent (FROM dp_budget() shows it); a budget cannot be lowered below that. The present one is epsilon := "
+            f"{float(current.budget.epsilon):g}, delta := {float(current.budget.delta):g}"
+        )
+    higher = (wanted.budget.epsilon, wanted.budget.delta) >= (current.budget.epsilon, current.budget.delta)
+    return "raise" if higher or wanted.budget.delta > current.budget.delta else "lower"

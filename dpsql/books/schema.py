@@ -1,0 +1,159 @@
+"""Where the books are: the schema ``dpsql`` of the database that holds a protected table, and the declared domains."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+
+import duckdb
+
+from dpsql import sql
+from dpsql.books.entries import reading
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.errors import LedgerError, first_line
+from dpsql.text.bounded_json import load
+from dpsql.text.relation import identifier
+
+SCHEMA = "dpsql"
+
+
+def current_user() -> str:
+    """Return the name that ledger entries carry when ``load`` was given none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "unknown"
+
+
+class Books:
+    """The schema ``dpsql`` of one attached database.
+
+    Parameters
+    ----------
+    cursor : duckdb.DuckDBPyConnection
+        A cursor of its own: what is written here commits whatever the caller's transaction does.
+    database : str
+        Name of the attached database.
+    """
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, database: str) -> None:
+        self.cursor = cursor
+        self.database = database
+        self.schema = identifier(database, SCHEMA)
+
+    def table(self, name: str) -> str:
+        """Return the quoted name of one of the tables."""
+        return f"{self.schema}.{identifier(name)}"
+
+    def chain(self) -> str:
+        """Return the SELECT that checks the hashes of the ledger: shipped text, so a book cannot bring its own check."""
+        return sql.text("chain").format(books=self.schema, hash=sql.text("entry_hash"))
+
+    def releases(self) -> str:
+        """Return the SELECT of what was bought: shipped text, whatever view a book has."""
+        return sql.text("releases").format(books=self.schema)
+
+    def exist(self) -> bool:
+        """Return whether this database has books."""
+        query = (
+            "SELECT system.main.count_star() FROM system.main.duckdb_tables() "
+            "WHERE database_name = ? AND schema_name = ? AND table_name = 'ledger'"
+        )
+        row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()
+        return bool(row and row[0])
+
+    def _current(self) -> bool:
+        """Return whether the views are this version's: those of an older one do not know what became of a release."""
+        query = (
+            "SELECT system.main.count_star() FROM system.main.duckdb_views() WHERE database_name = ? AND schema_name = ? "
+            "AND view_name = 'releases' AND system.main.contains(sql, 'failed')"
+        )
+        row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()
+        return bool(row and row[0])
+
+    def open(self) -> None:
+        """Create the books if there are none, and the views for readers without dpsql if they are an older version's.
+
+        Raises
+        ------
+        LedgerError
+            The database is read-only, or another session holds it.
+        """
+        if self.exist() and self._current():
+            return
+        values = {"books": self.schema, "chain": self.chain(), "releases": self.releases()}
+        try:
+            self.cursor.execute("BEGIN")
+            for statement in sql.statements("schema"):
+                self.cursor.execute(statement.format(**values))
+            self.cursor.execute("COMMIT")
+        except duckdb.Error as error:
+            rollback(self.cursor)
+            if self.exist():  # another thread was faster
+                return
+            raise LedgerError(
+                f"the books (schema {SCHEMA}) cannot be created in database {self.database!r}: {first_line(error)}. "
+                "Open the database for writing."
+            ) from None
+
+    def declare(self, source: str, attribute: Attribute, who: str) -> None:
+        """Store the public domain of one column, replacing an earlier declaration."""
+        self.open()
+        text = json.dumps(asdict(attribute), sort_keys=True, ensure_ascii=False)
+        if self.declared(source).get(attribute.name) == attribute:
+            return
+        try:
+            self.cursor.execute(
+                f"INSERT OR REPLACE INTO {self.table('domains')} VALUES (?, ?, ?, (now() AT TIME ZONE 'UTC')::TIMESTAMP, ?)",  # noqa: S608
+                [source, attribute.name, text, who],
+            )
+        except duckdb.Error as error:
+            raise LedgerError(f"the domain of column {attribute.name!r} cannot be written: {first_line(error)}") from None
+
+    def declared(self, source: str) -> dict[str, Attribute]:
+        """Return the declared attributes of a source by column name."""
+        if not self.exist():
+            return {}
+        with reading(source):
+            return self._declared(source)
+
+    def _declared(self, source: str) -> dict[str, Attribute]:
+        rows = self.cursor.execute(
+            f'SELECT attribute FROM {self.table("domains")} WHERE source = ? ORDER BY "column" ASC',  # noqa: S608
+            [source],
+        ).fetchall()
+        attributes = Domain.from_json(load(text) for (text,) in rows).attributes
+        return {attribute.name: attribute for attribute in attributes}
+
+    def sources_of(self, release: str) -> list[str]:
+        """Return the sources on whose ledgers a release was charged; one, but for an edited book."""
+        if not self.exist():
+            return []
+        table = self.table("ledger")
+        query = f"SELECT DISTINCT source FROM {table} WHERE release = ? AND action = 'charge' ORDER BY source ASC"  # noqa: S608
+        return self._texts(query, [release])
+
+    def failed(self, source: str, entry: int) -> list[str]:
+        """Return the release whose reading failed, as an entry says."""
+        query = f"SELECT release FROM {self.table('ledger')} WHERE source = ? AND entry = ? AND action = 'fail'"  # noqa: S608
+        return self._texts(query, [source, entry])
+
+    def sold(self) -> list[str]:
+        """Return the identifiers of all releases that were ever charged for here."""
+        if not self.exist():
+            return []
+        query = f"SELECT DISTINCT release FROM {self.table('ledger')} WHERE action = 'charge' ORDER BY release ASC"  # noqa: S608
+        return self._texts(query)
+
+    def _texts(self, query: str, values: Sequence[object] = ()) -> list[str]:
+        with reading(f"database {self.database}"):
+            return [str(text) for (text,) in self.cursor.execute(query, list(values)).fetchall()]
+
+
+def rollback(cursor: duckdb.DuckDBPyConnection) -> None:
+    """End a transaction, if one is open: a failed COMMIT has ended it already."""
+    with suppress(duckdb.Error):
+        cursor.execute("ROLLBACK")

@@ -1,0 +1,416 @@
+"""Counts of k-tuples and rows seeded by them: what Synthetic Data Showcase does, without its faults.
+
+Level by level, k = 1 ... R, the tuples whose parts were all kept are counted, those that no row has too, with integer noise of a
+scale that was fixed beforehand. A tuple is kept if its noisy count is above a public integer threshold. What is *reported* are the
+kept tuples, their counts capped by those of their parts; what is *released* are all noisy counts, so that a sampler need not do
+without what a threshold hides.
+
+Privacy: where every row is full (NULL is a value of its own), the number of k-tuples of a row is C(d, k), which is public: no
+percentile of it has to be bought. Where NULL is an empty cell (`empty`), rows differ; then a private percentile bounds that number
+at every level. Everything after the counts is post-processing.
+
+References: [SDS]; [Durfee & Rogers 2019], arXiv:1905.04273.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dpsql.domains import multi_value
+from dpsql.domains.attributes import Domain
+from dpsql.errors import ArgumentError
+from dpsql.methods.aggregate_seeded import levels as tuple_levels
+from dpsql.methods.aggregate_seeded.model import Empty, Level, Seeded, estimated_rows, fit_seeded, schedule
+from dpsql.methods.aggregate_seeded.published import published_rows
+from dpsql.methods.aggregate_seeded.rows import seeded_rows
+from dpsql.methods.base import CodeArray, IntArray, MeasurementPlan, Statistics, TuplePlan
+from dpsql.methods.mixture.rows import sweeps
+from dpsql.tables.tuple_index import TupleIndex, tuple_index
+from dpsql.text.names import fold
+
+SAMPLERS = ("dependence_preserving", "published")
+ACCOUNTINGS = ("exact", "published")
+_LONGEST = 10
+
+
+@dataclass(frozen=True)
+class Aggregates:
+    """Reported tuples of one level.
+
+    Parameters
+    ----------
+    attributes : int64 array, shape (N, k)
+    counts : int64 array, shape (N,)
+        Above 0.
+    """
+
+    attributes: IntArray
+    counts: IntArray
+
+
+@dataclass(frozen=True)
+class AggregateModel:
+    """What rows are drawn from; the mixture is fitted when it is first needed.
+
+    Parameters
+    ----------
+    levels : tuple of Level
+        All measured counts.
+    index : TupleIndex
+    total : int or None
+        Number of rows where it is public, or was measured.
+    missing : Empty
+        Columns with empty cells.
+    thresholds : tuple of int
+    options : mapping
+    empty : tuple of int
+        Code of an empty cell of each column in the output domain of the published sampler.
+    bounds : tuple of int
+        Tuples of each level that a row was counted in at most, where rows have empty cells.
+    """
+
+    levels: tuple[Level, ...]
+    index: TupleIndex
+    total: int | None
+    missing: Empty
+    thresholds: tuple[int, ...]
+    options: Mapping[str, Any]
+    empty: tuple[int, ...]
+    bounds: tuple[int, ...] = ()
+
+    @cached_property
+    def seeded(self) -> Seeded:
+        """The fitted mixture."""
+        return fit_seeded(self.levels, self.index, self.total, self.missing)
+
+    @cached_property
+    def reported(self) -> tuple[Aggregates, ...]:
+        """The kept tuples, capped."""
+        return reported(self.levels, self.thresholds, self.index)
+
+    @cached_property
+    def rows(self) -> int:
+        """Number of rows that the counts suggest."""
+        return round(estimated_rows(self.levels, self.index)) if self.total is None else max(self.total, 0)
+
+
+def reported(levels: Sequence[Level], thresholds: Sequence[int], index: TupleIndex) -> tuple[Aggregates, ...]:
+    """Return the tuples above their level's threshold, each count capped by the smallest of its parts' counts.
+
+    Notes
+    -----
+    Privacy: post-processing. Counts fall down the lattice, as those of rows do.
+    """
+    found: list[Aggregates] = []
+    keys = counts = np.zeros(0, dtype=np.int64)
+    for k, (level, threshold) in enumerate(zip(levels, thresholds, strict=True), 1):
+        kept = level.counts > threshold
+        attributes, capped = level.attributes[kept], level.counts[kept]
+        if k > 1:
+            for part in index.subkeys(attributes):
+                capped = np.minimum(capped, counts[np.searchsorted(keys, part)]) if keys.size else capped
+        keys, counts = index.keys(attributes), capped
+        found.append(Aggregates(attributes, capped))
+    return tuple(found)
+
+
+class AggregateSeeded:
+    """The method `aggregate_seeded`.
+
+    Attributes
+    ----------
+    name : str
+    options : mapping
+        reporting_length : R, the largest number of attributes in a counted tuple, 1 to 10.
+        sigma_proportions : how the noise is split between lengths: 'long', 'short', 'balanced', or R numbers.
+        accounting : 'exact' (the smallest noise that the accountant accepts) or 'published' (the noise of [SDS]).
+        thresholds : 'adaptive', or a whole number for each k = 2 ... R.
+        fabrication_mode : where adaptive: 'uncontrolled', 'progressive', 'balanced', 'minimize', or a rate for each k = 2 ... R.
+        sampler : 'dependence_preserving' or 'published'.
+        weight_selection_percentile, use_synthetic_counts : of the published sampler.
+        empty : where NULL is an empty cell, in no tuple: true for all nullable columns, or a list of them.
+        multi_value_columns : columns of several values and their delimiters; each value is an attribute, present or empty.
+        percentile_percentage : of the tuples that a row has, where cells can be empty; 100 bounds them by C(d, k), for free.
+        percentile_epsilon_proportion, number_of_records_epsilon_proportion : parts of the loss for percentiles and for the number
+        of rows, where cells can be empty; published accounting sets them aside in any case.
+    """
+
+    name = "aggregate_seeded"
+    options: Mapping[str, Any] = MappingProxyType(
+        {
+            "reporting_length": 3,
+            "sigma_proportions": "long",
+            "accounting": "exact",
+            "thresholds": "adaptive",
+            "fabrication_mode": "balanced",
+            "sampler": "dependence_preserving",
+            "weight_selection_percentile": 95,
+            "use_synthetic_counts": False,
+            "empty": False,
+            "multi_value_columns": None,
+            "percentile_percentage": 99,
+            "percentile_epsilon_proportion": 0.01,
+            "number_of_records_epsilon_proportion": 0.005,
+        }
+    )
+
+    def plan(self, domain: Domain, options: Mapping[str, Any]) -> MeasurementPlan:
+        """Return all tables of 1 ... R columns.
+
+        Raises
+        ------
+        ArgumentError
+            An option is unknown or out of range, or R is above the number of columns.
+        DomainError
+            There are too many tables or tuples.
+
+        Notes
+        -----
+        Privacy: looks at the public domain and options alone.
+        """
+        chosen = self._checked(options)
+        length, columns = chosen["reporting_length"], len(domain.attributes)
+        if length > columns:
+            raise ArgumentError(
+                "reporting_length",
+                length,
+                f"there are {columns} columns with a domain, {list(domain.names)!r}, and a tuple has at most one value of each: "
+                f"at most {columns} is required",
+            )
+        wanted = self.tuples(domain, chosen)
+        cliques = tuple_index(wanted.sizes, length).cliques
+        return MeasurementPlan((*cliques, ()) if wanted.empty else cliques)
+
+    def tuples(
+        self, domain: Domain, options: Mapping[str, Any], epsilon: float | None = None, delta: float | None = None
+    ) -> TuplePlan:
+        """Return what is counted, and how the loss is split. Privacy: looks at the public domain and options alone."""
+        chosen = self._checked(options)
+        empty = _empty_columns(domain, chosen)
+        proportions = tuple_levels.sigma_proportions(chosen["sigma_proportions"], chosen["reporting_length"])
+        split = None
+        if chosen["accounting"] == "published" and epsilon is not None and delta is not None:
+            split = _split(epsilon, delta, chosen)
+        percentage = Fraction(str(chosen["percentile_percentage"]))
+        return TuplePlan(
+            sizes=tuple(size - (i in empty) for i, size in enumerate(domain.sizes)),
+            length=chosen["reporting_length"],
+            weights=tuple(p**-2 for p in proportions),
+            empty=empty,
+            percentile=percentage / 100 if empty and percentage < 100 else None,
+            percentile_share=chosen["percentile_epsilon_proportion"],
+            rows_share=chosen["number_of_records_epsilon_proportion"],
+            published=split,
+        )
+
+    def threshold(self, k: int, scale: Fraction, options: Mapping[str, Any]) -> int:
+        """Return the threshold of level k."""
+        return tuple_levels.threshold(k, scale, self._checked(options))
+
+    def notes(
+        self,
+        domain: Domain,
+        scales: Sequence[Fraction],
+        epsilon: float,
+        delta: float,
+        l2_sensitivity: float,
+        options: Mapping[str, Any],
+    ) -> tuple[str, ...]:
+        """Return what the user should know before buying: noise and thresholds of each level, and what published accounting has."""
+        chosen = self._checked(options)
+        wanted = self.tuples(domain, chosen)
+        upto = "at most " if wanted.percentile is not None else ""
+        found = [f"noise of a count, k = 1 to {len(scales)}: sigma {upto}{_listed(scales)}"]
+        if chosen["accounting"] == "exact":
+            other = tuple_levels.published_scales(_split(epsilon, delta, chosen), len(domain.attributes), l2_sensitivity)
+            factor = float(other[0] / scales[0])
+            found[0] += f"; accounting := 'published' has {_listed(other)}, larger by a factor of {factor:.3g}"
+        index = tuple_index(wanted.sizes, wanted.length)
+        for k in range(2, len(scales) + 1):
+            first, behind = index.level_keys(k)
+            limit = self.threshold(k, scales[k - 1], chosen)
+            share = tuple_levels.tail(scales[k - 1], limit)
+            found.append(
+                f"k = {k}: reported if above {limit}; of the tuples that are counted and that nobody has, {share:.3g} are "
+                f"expected to be, so at most {share * (behind - first):.6g}"
+            )
+        if wanted.percentile is not None:
+            found.append(
+                f"NULL is an empty cell in {[domain.names[i] for i in wanted.empty]!r}: a row keeps as many of its tuples as a "
+                f"private percentile ({float(100 * wanted.percentile):g}) allows, and noise and thresholds fall with it"
+            )
+        return tuple(found)
+
+    def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
+        """Return the measured domain; the published sampler can leave any cell empty."""
+        if self._checked(options)["sampler"] == "dependence_preserving":
+            return domain
+        return Domain(tuple(replace(attribute, nullable=True) for attribute in domain.attributes))
+
+    def fit(self, statistics: Statistics, options: Mapping[str, Any]) -> AggregateModel:
+        """Return the model of released counts; deterministic. Privacy: post-processing."""
+        chosen = self._checked(options)
+        domain = statistics.domain
+        wanted = self.tuples(domain, chosen) if domain is not None else TuplePlan(statistics.sizes, chosen["reporting_length"], ())
+        index = tuple_index(wanted.sizes, wanted.length)
+        levels, scales = levels_of(statistics, index)
+        limits = tuple(self.threshold(k, scale, chosen) for k, scale in enumerate(scales, 1))
+        null = statistics.sizes
+        if domain is not None:
+            null = tuple(a.size if a.null_code is None else a.null_code for a in domain.attributes)
+        total, missing = statistics.total, Empty()
+        if wanted.empty:
+            missing = Empty(wanted.empty, 0.0 if total is not None else statistics.scales[()])
+            total = int(_extra(statistics, index)[0]) if total is None else total
+        bounds = tuple(_extra(statistics, index)[1:].tolist()) if wanted.empty else ()
+        return AggregateModel(levels, index, total, missing, limits, chosen, null, bounds)
+
+    def aggregates(self, statistics: Statistics, options: Mapping[str, Any]) -> tuple[IntArray, IntArray]:
+        """Return keys and counts of the reported tuples, keys ascending. Privacy: post-processing."""
+        model = self.fit(statistics, options)
+        keys = [model.index.keys(level.attributes) for level in model.reported]
+        return np.concatenate(keys), np.concatenate([level.counts for level in model.reported])
+
+    def report(self, model: AggregateModel) -> list[str]:
+        """Return how many tuples were counted and reported, and how many fabricated ones to expect. Post-processing."""
+        found = []
+        for k, (level, shown, threshold) in enumerate(zip(model.levels, model.reported, model.thresholds, strict=True), 1):
+            text = f"k = {k}: {len(shown.counts)} of {len(level.counts)} counted tuples are reported, those above {threshold}"
+            if k > 1 and level.scale > 0:
+                share = tuple_levels.tail(Fraction(level.scale), threshold)
+                text += f"; at most {share * len(level.counts):.6g} of them are expected to be tuples that nobody has"
+            found.append(text)
+        if model.bounds:
+            found.append(f"a row was counted in at most {', '.join(map(str, model.bounds))} tuples, k = 1 to {len(model.bounds)}")
+        return found
+
+    def total(self, model: AggregateModel) -> int:
+        """Return the number of rows that the counts suggest, at least 0."""
+        return model.rows
+
+    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any], measured: int = 0) -> tuple[float, float]:
+        """Return roughly the seconds and megabytes that fitting and drawing take on two cores. Post-processing of public sizes."""
+        columns, m = sum(sizes), len(sizes)
+        if self._checked(options)["sampler"] == "published":
+            return rows * m * columns * 4e-7, 100.0
+        classes, steps = schedule(columns, 1000.0)
+        fit = 2 * steps * (4e-11 * columns**2 * classes + 1.2e-8 * columns**2 + 2.5e-8 * columns * classes)
+        draw = rows * m * 3e-7 + min(rows, 1 << 16) * sweeps(rows, m) * m**2 * 7e-8
+        return fit + draw, 1e-6 * (100.0 * columns**2 + 60.0 * columns * classes) + 1e-6 * min(rows, 1 << 16) * m * 100
+
+    def sample(self, model: AggregateModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
+        """Yield blocks of codes: ``rows`` rows in total; of the published sampler as many as its counts give, scaled to ``rows``.
+
+        Privacy: post-processing.
+        """
+        if rows < 0:
+            raise ArgumentError("rows", rows, "a whole number of at least 0")
+        if model.options["sampler"] == "published":
+            return published_rows(
+                [(level.attributes, level.counts) for level in model.reported],
+                model.index,
+                _factor(model, rows),
+                rng,
+                empty=model.empty,
+                percentile=model.options["weight_selection_percentile"],
+                use_synthetic_counts=model.options["use_synthetic_counts"],
+            )
+        return seeded_rows(model.seeded, model.missing.sizes(model.index), rows, rng)
+
+    def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill in defaults; refuse unknown options and values."""
+        for option in options:
+            if option not in self.options:
+                raise ArgumentError("options", option, f"not an option; there are {', '.join(map(repr, self.options))}")
+        chosen = {**self.options, **options}
+        length = chosen["reporting_length"]
+        if isinstance(length, bool) or not isinstance(length, (int, float)) or length not in range(1, _LONGEST + 1):
+            raise ArgumentError("reporting_length", length, f"a whole number from 1 to {_LONGEST} is required")
+        chosen["reporting_length"] = length = int(length)
+        tuple_levels.sigma_proportions(chosen["sigma_proportions"], length)
+        tuple_levels.fixed_thresholds(chosen["thresholds"], length)
+        tuple_levels.fabrication_rates(chosen["fabrication_mode"], length)
+        for option, allowed in (("accounting", ACCOUNTINGS), ("sampler", SAMPLERS), ("use_synthetic_counts", (False, True))):
+            if chosen[option] not in allowed or isinstance(chosen[option], bool) != isinstance(allowed[0], bool):
+                raise ArgumentError(option, chosen[option], f"must be one of {', '.join(map(repr, allowed))}")
+        for option, most in (
+            ("weight_selection_percentile", 100.0),
+            ("percentile_percentage", 100.0),
+            ("percentile_epsilon_proportion", 0.99),
+            ("number_of_records_epsilon_proportion", 0.99),
+        ):
+            value = chosen[option]
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
+                raise ArgumentError(option, value, f"a number from 0 to {most:g} is required")
+        return chosen
+
+
+def _factor(model: AggregateModel, rows: int) -> float:
+    """Return what the published sampler multiplies single counts with, for about ``rows`` rows.
+
+    It writes as many rows as single counts say. Where noise says many times more than the number of rows does, they are scaled to
+    twice the rows that were asked for: else it would write them for ever.
+    """
+    singles = model.reported[0]
+    column = model.index.columns_of_attributes[singles.attributes[:, 0]]
+    largest = float(np.bincount(column, weights=singles.counts).max(initial=0.0))
+    wanted = rows / model.rows if model.rows else 0.0
+    return min(wanted, 2.0 * rows / largest) if largest else wanted
+
+
+def levels_of(statistics: Statistics, index: TupleIndex) -> tuple[tuple[Level, ...], tuple[Fraction, ...]]:
+    """Return the measured counts of each level, and its noise scale, from a release (table, cell, count)."""
+    table, cell, counts = statistics.blocks
+    tuples = table < len(index.cliques)
+    keys, counts = index.starts[table[tuples]] + cell[tuples], counts[tuples]
+    units, bounds = statistics.parameters.get("units"), _extra(statistics, index)
+    levels, scales = [], []
+    for k in index.levels:
+        first, behind = np.searchsorted(keys, index.level_keys(k))
+        scale = Fraction(statistics.scales[index.cliques[index.first_tables[k - 1]]])
+        if units is not None:
+            scale = tuple_levels.level_scale(Fraction(units[k - 1]), int(bounds[k]))
+        levels.append(Level(index.attributes(keys[first:behind], k), counts[first:behind], float(scale)))
+        scales.append(scale)
+    return tuple(levels), tuple(scales)
+
+
+def _extra(statistics: Statistics, index: TupleIndex) -> IntArray:
+    """Return what is released of rows with empty cells: their number, and the bound of each level."""
+    table, _, counts = statistics.blocks
+    found: IntArray = counts[table == len(index.cliques)]
+    return found
+
+
+def _empty_columns(domain: Domain, chosen: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the positions of the columns whose NULL is an empty cell, those of split columns among them."""
+    given, parts = chosen["empty"], set(multi_value.split(domain, chosen))
+    nullable = {fold(a.name): i for i, a in enumerate(domain.attributes) if a.nullable}
+    if given is False or given is True:
+        return tuple(nullable.values()) if given else tuple(sorted(parts))
+    if not isinstance(given, (list, tuple)) or not all(isinstance(name, str) and fold(name) in nullable for name in given):
+        names = [a.name for a in domain.attributes if a.nullable]
+        raise ArgumentError("empty", given, f"must be true, false or a list of nullable columns; there are {names!r}")
+    return tuple(sorted({nullable[fold(name)] for name in given} | parts))
+
+
+def _split(epsilon: float, delta: float, chosen: Mapping[str, Any]) -> tuple_levels.PublishedSplit:
+    return tuple_levels.published_split(
+        epsilon,
+        delta,
+        tuple_levels.sigma_proportions(chosen["sigma_proportions"], chosen["reporting_length"]),
+        percentile_share=chosen["percentile_epsilon_proportion"],
+        records_share=chosen["number_of_records_epsilon_proportion"],
+    )
+
+
+def _listed(scales: Sequence[Fraction]) -> str:
+    return ", ".join(f"{math.ceil(float(scale) * 100) / 100:.2f}" for scale in scales)

@@ -1,0 +1,1 @@
+"""The method `gaussian_copula`: a latent normal over one-hot columns."""

@@ -1,0 +1,1 @@
+"""The method `modips`: sanitised sufficient statistics, their posterior, rows from it."""

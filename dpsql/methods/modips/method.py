@@ -1,0 +1,435 @@
+"""Model-based synthesis, `modips` [Bowen & Liu 2020]: sanitised sufficient statistics, a draw from their posterior, rows from it.
+
+What is sanitised follows from the columns:
+
+| columns | kind | statistics | posterior |
+| --- | --- | --- | --- |
+| one with two codes, not numeric | binary | count of code 1 | Beta(1/3 + s, 1/3 + n - s) |
+| one numeric | normal | mean and variance | inverse gamma, normal |
+| anything else | mixed | cell counts, sums, second moments | Dirichlet, inverse Wishart, normal: `dpsql.methods.modips.cells` |
+
+Columns of dates and times are categorical here: their bins. Numeric columns are normal, and take part with their values, not with
+their bins; their rows come back with fine bins (`dpsql.methods.modips.fine_values`).
+
+Every one of m synthetic tables (option ``sets``) gets its own noise and 1/m of epsilon. Sensitivities are derived in
+`dpsql.mechanisms.moments`; they hold where one row changes and the number of rows is public.
+
+**Thresholding.** A noisy count below 0, say, is set to the bound ('clamp'), or redrawn ('truncate') from the law of the exact
+number given that noise has pushed it out, which is post-processing. Drawing the noise itself again until the result lies inside
+would not be: how often that takes more than one try depends on the secret number, and costs up to twice the epsilon.
+
+References: Bowen & Liu (2020), arXiv:1602.01063 (Liu: modips); Reiter (2003), see `dpsql.answers.combine`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.errors import ArgumentError
+from dpsql.mechanisms import moments
+from dpsql.methods.base import FINE, CodeArray, Contract, Counted, IntArray, MeasurementPlan, Price, Statistics, with_sets
+from dpsql.methods.modips.cells import Cells, cell_rows, fit_cells
+from dpsql.methods.modips.fine_values import FineValues, fine_attribute, fine_values
+from dpsql.methods.modips.posterior import RowSource, binary_rows, normal_rows, redrawn
+
+BUDGETS = ("split", "joint")
+THRESHOLDS = ("clamp", "truncate")
+SHARES = (0.25, 0.5, 0.25)
+"""Of epsilon for counts, sums and moments: a sum is shared by the rows of one cell, a moment by all rows."""
+
+MAXIMUM_SETS = 1000
+_BLOCK = 250_000
+
+
+@dataclass(frozen=True)
+class ModipsModel:
+    """Thresholded statistics of every synthetic table.
+
+    Parameters
+    ----------
+    kind : {'binary', 'normal', 'mixed'}
+    rows : int
+        n, public.
+    sets : int
+    columns : int
+        Measured columns.
+    categorical, numeric : tuple of int
+        Their positions; codes of `sizes` and bins of `fine`.
+    sizes : tuple of int
+    fine : tuple of FineValues
+    statistics : tuple, one entry a set
+        binary: (count,); normal: (mean, variance) in units of the bounds' distance; mixed: `Cells`. With 'truncate' numbers may lie
+        outside their limits: `sample` redraws them.
+    limits : tuple of (low, high, noise scale), one for each number of binary and normal
+    thresholded : tuple of str
+        What lay outside its range or was adjusted, in how many sets.
+    """
+
+    kind: str
+    rows: int
+    sets: int
+    columns: int
+    categorical: tuple[int, ...]
+    numeric: tuple[int, ...]
+    sizes: tuple[int, ...]
+    fine: tuple[FineValues, ...]
+    statistics: tuple[tuple[float, ...] | Cells, ...]
+    limits: tuple[tuple[float, float, float], ...]
+    thresholded: tuple[str, ...]
+
+
+class Modips:
+    """The method `modips`.
+
+    Attributes
+    ----------
+    name : str
+    options : mapping
+        sets : number of synthetic tables, 1 to 1000; epsilon is split equally.
+        budget : of one numeric column: 'split' (half of epsilon for the mean, half for the variance) or 'joint' (one vector, whose
+        noise has the summed sensitivity (c1 - c0) / n + (c1 - c0)^2 / n in the column's own units).
+        threshold : of one column: 'clamp' or 'truncate'; see the head of this file.
+        shares : of several columns: relative shares of epsilon for cell counts, sums and second moments; 'auto': 1/4, 1/2, 1/4.
+        What is not released (no numeric column; no categorical one) leaves its share to the others.
+    """
+
+    name = "modips"
+    options: Mapping[str, Any] = MappingProxyType({"sets": 1, "budget": "split", "threshold": "clamp", "shares": "auto"})
+
+    def plan(self, domain: Domain, options: Mapping[str, Any]) -> MeasurementPlan:
+        """Return the cross-tabulation of the categorical columns; () where there is none.
+
+        Raises
+        ------
+        ArgumentError
+            An option is unknown or out of range, or a numeric column may be NULL or outside its bounds.
+
+        Notes
+        -----
+        Privacy: looks at the public domain and options alone.
+        """
+        chosen = self._checked(domain, options)
+        kind = kind_of(domain)
+        what = {
+            "binary": "binary: a count, Beta posterior",
+            "normal": "normal: mean and variance, kept inside the bounds",
+            "mixed": "mixed: cells, and normal numeric columns within them",
+        }[kind]
+        return MeasurementPlan((_categorical(domain),), (1.0,), (f"modips, {what}; sets = {chosen['sets']}",))
+
+    def values(self, domain: Domain, options: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the positions of the numeric columns."""
+        return _numeric(domain)
+
+    def price(self, domain: Domain, contract: Contract, epsilon: Fraction, options: Mapping[str, Any]) -> Price:
+        """Return the noise of every statistic and what it costs.
+
+        Raises
+        ------
+        ArgumentError
+            The number of rows is not public; an option or epsilon is out of range.
+
+        Notes
+        -----
+        Privacy: the sensitivities (`dpsql.mechanisms.moments`) are those of one changed row with n public.
+        """
+        if not contract.public_total or contract.neighbors != "replace_one" or contract.max_contributions != 1:
+            raise ArgumentError(
+                "method",
+                self.name,
+                "needs a public number of rows: dp_protect(..., neighbors := 'replace_one') on a whole table with one row a unit, "
+                "no row filtered or dropped; or method := 'laplace_sanitizer' or 'perturbed_histogram', which do without",
+            )
+        chosen = self._checked(domain, options)
+        sets, released = int(chosen["sets"]), _parts(domain)
+        shares = _shares(domain, released, chosen)
+        scales = moments.scales(released, shares, Fraction(epsilon), sets)
+        per_set = ", ".join(
+            f"{part.name} {float(part.l1 * part.tables / scale):.6g}" for part, scale in zip(released, scales, strict=True)
+        )
+        note = f"epsilon of each of {sets} set{'s' * (sets > 1)}: {float(Fraction(epsilon) / sets):.6g} ({per_set})"
+        parameters = {"kind": kind_of(domain), "sets": sets, "scales": [str(scale) for scale in scales]}
+        return Price(
+            moments.events(released, scales, sets), "laplace", scales[0] if len(scales) == 1 else None, parameters, (note,)
+        )
+
+    def lengths(self, domain: Domain, options: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the lengths of the parts of one set (`dpsql.mechanisms.moments.parts`), repeated for every set."""
+        return tuple(part.length for part in _parts(domain)) * int(self._checked(domain, options)["sets"])
+
+    def draw(self, counted: Counted, domain: Domain, parameters: Mapping[str, Any], options: Mapping[str, Any]) -> list[IntArray]:
+        """Return the noisy parts of the first set, then of the second, and so on.
+
+        binary: the count of code 1. normal: the sum of z; the variance in its public steps. mixed: K counts (row-major; not for
+        one cell with numeric columns); K x p centred sums; p (p + 1) / 2 moments in steps of FINE.
+
+        Notes
+        -----
+        Privacy: adds to exact statistics the noise that `price` has charged. Entropy from the operating system.
+        """
+        scales = [Fraction(text) for text in parameters["scales"]]
+        return moments.with_noise(exact_statistics(counted, domain), scales, int(parameters["sets"]))
+
+    def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
+        """Return the measured columns, numeric ones with fine bins, and the number of the set if there are several."""
+        sets = int(self._checked(domain, options)["sets"])
+        found = tuple(fine_attribute(a) if a.kind == "numeric" else a for a in domain.attributes)
+        return with_sets(Domain(found), sets)
+
+    def fit(self, statistics: Statistics, options: Mapping[str, Any]) -> ModipsModel:
+        """Return the thresholded statistics. Deterministic.
+
+        Parameters
+        ----------
+        statistics : Statistics
+            With blocks, domain, total and parameters.
+
+        Notes
+        -----
+        Privacy: post-processing.
+        """
+        domain, rows = statistics.domain, statistics.total
+        if domain is None or rows is None or not statistics.blocks:
+            raise ArgumentError("statistics", None, "a release of modips with its domain and number of rows is required")
+        chosen = self._checked(domain, options)
+        sets, scales = int(statistics.parameters["sets"]), [float(Fraction(s)) for s in statistics.parameters["scales"]]
+        per_set = len(statistics.blocks) // sets
+        blocks = [statistics.blocks[i * per_set : (i + 1) * per_set] for i in range(sets)]
+        kind = kind_of(domain)
+        fine = tuple(fine_values(domain.attributes[i]) for i in _numeric(domain))
+        limits: tuple[tuple[float, float, float], ...] = ()
+        found: list[tuple[float, ...] | Cells]
+        if kind == "mixed":
+            cells = domain.cells(_categorical(domain))
+            fitted = fit_cells(blocks, scales, cells, rows, fine)
+            notes = _cell_notes(fitted)
+            found = [*fitted]
+        else:
+            limits = _limits(kind, rows, scales)
+            numbers = [_numbers(kind, rows, block) for block in blocks]
+            notes = _threshold_notes(kind, numbers, limits, chosen["threshold"])
+            found = [*numbers] if chosen["threshold"] == "truncate" else [_clamped(n, limits) for n in numbers]
+        categorical = _categorical(domain)
+        sizes = tuple(domain.sizes[i] for i in categorical)
+        columns = len(domain.attributes)
+        return ModipsModel(kind, rows, sets, columns, categorical, _numeric(domain), sizes, fine, tuple(found), limits, notes)
+
+    def report(self, model: ModipsModel) -> list[str]:
+        """Return what was thresholded, one line a statistic; post-processing, so it may be shown."""
+        return list(model.thresholded) or ["no statistic lay outside its range"]
+
+    def total(self, model: ModipsModel) -> int:
+        """Return n rows for every set."""
+        return model.rows * model.sets
+
+    def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any], measured: int = 0) -> tuple[float, float]:
+        """Return roughly the seconds and megabytes that fitting and drawing take. Post-processing of public sizes."""
+        cells = math.prod(size for size in sizes if size < FINE)
+        return 0.2 + 2e-7 * rows * len(sizes), 50.0 + 1e-6 * _BLOCK * 60 * len(sizes) + 1e-4 * min(cells, 1_000_000)
+
+    def sample(self, model: ModipsModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
+        """Yield blocks of rows: all of the first set, then of the second, as equally many as possible.
+
+        Parameters are drawn once for each set.
+
+        Raises
+        ------
+        ArgumentError
+            ``rows`` is negative.
+
+        Notes
+        -----
+        Privacy: post-processing.
+        """
+        if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 0:
+            raise ArgumentError("rows", rows, "a whole number, at least 0")
+        return self._blocks(model, int(rows), rng)
+
+    @staticmethod
+    def _blocks(model: ModipsModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
+        order = np.argsort((*model.categorical, *model.numeric))
+        for i in range(model.sets):
+            size = rows // model.sets + (i < rows % model.sets)
+            source = _source(model, i, rng)
+            for start in range(0, size, _BLOCK):
+                codes = source(min(_BLOCK, size - start))[:, order]
+                if model.sets > 1:
+                    codes = np.column_stack((codes, np.full(len(codes), i, dtype=np.int32)))
+                yield np.ascontiguousarray(codes, dtype=np.int32)
+
+    def _checked(self, domain: Domain, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill in defaults; refuse unknown options and values, and columns that have no model."""
+        for option in options:
+            if option not in self.options:
+                raise ArgumentError("options", option, f"not an option; there are {', '.join(map(repr, self.options))}")
+        chosen = {**self.options, **options}
+        _check_values(chosen)
+        if not domain.attributes:
+            raise ArgumentError("columns", [], "at least one column with a domain is required")
+        for attribute in domain.attributes:
+            _check_column(attribute)
+        kind = kind_of(domain)
+        if chosen["budget"] != "split" and kind != "normal":
+            raise ArgumentError("budget", chosen["budget"], "is for one numeric column; leave it out (several columns: shares)")
+        if chosen["threshold"] != "clamp" and kind == "mixed":
+            raise ArgumentError("threshold", chosen["threshold"], "is for one numeric column or one with two values; leave it out")
+        if chosen["shares"] != "auto" and kind != "mixed":
+            raise ArgumentError("shares", chosen["shares"], "is for several columns; leave it out")
+        return chosen
+
+
+def kind_of(domain: Domain) -> str:
+    """Return 'binary', 'normal' or 'mixed'; see the head of this file."""
+    if len(domain.attributes) == 1:
+        only = domain.attributes[0]
+        if only.kind == "numeric":
+            return "normal"
+        if only.size == 2:
+            return "binary"
+    return "mixed"
+
+
+def exact_statistics(counted: Counted, domain: Domain) -> list[IntArray]:
+    """Return the exact parts of one set, before noise.
+
+    Notes
+    -----
+    Privacy: secret. What one row can change: `dpsql.mechanisms.moments`.
+    """
+    table, kind = counted.tables[_categorical(domain)], kind_of(domain)
+    if kind == "binary":
+        return moments.binary_statistics(table)
+    if kind == "mixed":
+        return moments.mixed_statistics(table, counted.sums, counted.products)
+    if counted.sums is None or counted.products is None:
+        raise ArgumentError("counted", None, "sums and products of the numeric column are required")
+    return moments.normal_statistics(counted.total, int(counted.sums.sum()), int(counted.products[0]))
+
+
+def _categorical(domain: Domain) -> tuple[int, ...]:
+    return tuple(i for i, attribute in enumerate(domain.attributes) if attribute.kind != "numeric")
+
+
+def _numeric(domain: Domain) -> tuple[int, ...]:
+    return tuple(i for i, attribute in enumerate(domain.attributes) if attribute.kind == "numeric")
+
+
+def _parts(domain: Domain) -> tuple[moments.Part, ...]:
+    return moments.parts(kind_of(domain), domain.cells(_categorical(domain)), len(_numeric(domain)))
+
+
+def _shares(domain: Domain, released: Sequence[moments.Part], chosen: Mapping[str, Any]) -> list[Fraction]:
+    """Return the share of epsilon of each part, exact, with sum 1."""
+    kind = kind_of(domain)
+    if kind == "binary":
+        return [Fraction(1)]
+    if kind == "normal":
+        if chosen["budget"] == "split":
+            return [Fraction(1, 2)] * 2
+        # One vector (mean, variance) in the column's units with L1 sensitivity (R + R^2) / n and noise (R + R^2) / (n epsilon) on
+        # both: the mean, which changes by R / n, costs 1 / (1 + R) of epsilon, and the variance R / (1 + R).
+        edges = domain.attributes[0].edges
+        width = Fraction(float(edges[-1])) - Fraction(float(edges[0]))
+        return [1 / (1 + width), width / (1 + width)]
+    given = SHARES if chosen["shares"] == "auto" else chosen["shares"]
+    named = {name: Fraction(repr(float(share))) for name, share in zip(("counts", "sums", "moments"), given, strict=True)}
+    whole = sum((named[part.name] for part in released), Fraction(0))
+    return [named[part.name] / whole for part in released]
+
+
+def _check_values(chosen: Mapping[str, Any]) -> None:
+    sets = chosen["sets"]
+    if isinstance(sets, bool) or not isinstance(sets, int) or not 1 <= sets <= MAXIMUM_SETS:
+        raise ArgumentError("sets", sets, f"a whole number from 1 to {MAXIMUM_SETS} is required")
+    for option, allowed in (("budget", BUDGETS), ("threshold", THRESHOLDS)):
+        if chosen[option] not in allowed:
+            raise ArgumentError(option, chosen[option], f"one of {', '.join(map(repr, allowed))}")
+    shares = chosen["shares"]
+    if isinstance(shares, str) and shares == "auto":
+        return
+    expected = "'auto' or three numbers from 0.001 to 1000: relative shares of counts, sums and moments, e.g. [0.25, 0.5, 0.25]"
+    if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != 3:
+        raise ArgumentError("shares", shares, expected)
+    if any(isinstance(s, bool) or not isinstance(s, int | float) or not 0.001 <= s <= 1000 for s in shares):
+        raise ArgumentError("shares", list(shares), expected)
+
+
+def _check_column(attribute: Attribute) -> None:
+    """Refuse a numeric column that may hold something that is no number between the bounds."""
+    if attribute.kind != "numeric":
+        return
+    if attribute.nullable:
+        raise ArgumentError(
+            "columns",
+            attribute.name,
+            "modips sums the values of a numeric column, which may not be NULL: dp_declare(..., nullable := false), which counts "
+            "NULL as the lower bound; or fill it in a view",
+        )
+    if attribute.outside != "clamp":
+        raise ArgumentError(
+            "columns", attribute.name, "modips needs numeric columns with outside := 'clamp': dp_declare(..., outside := 'clamp')"
+        )
+
+
+def _limits(kind: str, rows: int, scales: Sequence[float]) -> tuple[tuple[float, float, float], ...]:
+    """Return the range of each number, and its noise scale."""
+    if kind == "binary":
+        return ((0.0, float(rows), scales[0]),)
+    # s^2 is largest with half of the rows at each bound
+    largest = (rows // 2) * ((rows + 1) // 2) / (rows * (rows - 1)) if rows > 1 else 0.25
+    return (0.0, 1.0, scales[0] / (FINE * max(rows, 1))), (0.0, largest, scales[1] / (FINE * max(rows, 1)))
+
+
+def _numbers(kind: str, rows: int, block: Sequence[IntArray]) -> tuple[float, ...]:
+    """Return the released numbers: a count, or mean and variance in units of the bounds' distance."""
+    if kind == "binary":
+        return (float(block[0][0]),)
+    n = max(rows, 1)
+    # The middle of each step. A step of the variance is TOP^2 / (FINE n) of z, which spans FINE.
+    return (int(block[0][0]) / n + 0.5) / FINE, (int(block[1][0]) + 0.5) / (FINE * n) * (moments.TOP / FINE) ** 2
+
+
+def _clamped(numbers: tuple[float, ...], limits: Sequence[tuple[float, float, float]]) -> tuple[float, ...]:
+    return tuple(min(max(number, low), high) for number, (low, high, _) in zip(numbers, limits, strict=True))
+
+
+def _threshold_notes(
+    kind: str, numbers: Sequence[tuple[float, ...]], limits: Sequence[tuple[float, float, float]], threshold: str
+) -> tuple[str, ...]:
+    names = ("count",) if kind == "binary" else ("mean", "variance")
+    action = "set to the bound" if threshold == "clamp" else "redrawn inside"
+    notes = []
+    for position, (name, (low, high, _)) in enumerate(zip(names, limits, strict=True)):
+        outside = sum(not low <= found[position] <= high for found in numbers)
+        if outside:
+            notes.append(f"the noisy {name} lay outside its range in {outside} of {len(numbers)} sets and was {action}")
+    return tuple(notes)
+
+
+def _cell_notes(fitted: Sequence[Cells]) -> tuple[str, ...]:
+    negative, adjusted = sum(c.negative for c in fitted), sum(c.adjusted for c in fitted)
+    notes = []
+    if negative:
+        notes.append(f"noisy cell counts were negative in {negative} of {len(fitted)} sets and were projected to counts with sum n")
+    if adjusted:
+        notes.append(f"the noisy covariance was not one in {adjusted} of {len(fitted)} sets; the nearest allowed one was taken")
+    return tuple(notes)
+
+
+def _source(model: ModipsModel, i: int, rng: np.random.Generator) -> RowSource:
+    """Draw the parameters of one set."""
+    found = model.statistics[i]
+    if isinstance(found, Cells):
+        return cell_rows(found, model.sizes, model.fine, rng)
+    inside = [redrawn(value, *limits, rng) for value, limits in zip(found, model.limits, strict=True)]
+    if model.kind == "binary":
+        return binary_rows(inside[0], model.rows, rng)
+    return normal_rows(inside[0], inside[1], model.rows, model.fine[0], rng)

@@ -1,0 +1,1 @@
+"""Integer noise, drawn exactly from the operating system's entropy."""

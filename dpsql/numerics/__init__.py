@@ -1,0 +1,1 @@
+"""Linear algebra and probability without privacy: normal integrals, nearest correlation matrices."""

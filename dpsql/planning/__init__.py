@@ -1,0 +1,1 @@
+"""From a call to what would be measured, with which noise, at what price. No row is read."""

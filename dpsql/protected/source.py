@@ -1,0 +1,192 @@
+"""A checked source together with its books: whose budget it charges and which public domain its columns have."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+
+from dpsql.books.entries import Protection
+from dpsql.books.ledger import Ledger
+from dpsql.books.schema import Books
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.declare import self_declared
+from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected
+from dpsql.session.instance import Context
+from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse
+from dpsql.text.names import fold
+from dpsql.text.relation import identifier
+
+_PLAIN = (
+    exp.Select, exp.From, exp.Subquery, exp.Table, exp.TableAlias, exp.Alias, exp.Column, exp.Identifier,
+    exp.ReadParquet, exp.Literal, exp.EQ, exp.Boolean, exp.PropertyEQ, exp.Kwarg,
+)  # fmt: skip
+"""What the SQL of a plain source is made of; the second line is how a file is read."""
+
+
+def home(context: Context, table: TableId) -> str:
+    """Return the database whose books a table belongs to: its own; for a file the one that protects it, else the current one."""
+    if not table.is_file:
+        return table.database
+    for database in context.databases():  # USE another database, and the file must not look public
+        if Ledger(Books(context.cursor, database), key_of(table), context.user).protection() is not None:
+            return database
+    return context.database
+
+
+def key_of(table: TableId) -> str:
+    """Return the name under which the books know a table, whatever the database is attached as and in whatever case it is spelled.
+
+    Examples
+    --------
+    >>> key_of(TableId("census", "main", "Adult")), key_of(TableId("census", "Odd one", "1a"))
+    ('main.adult', '"odd one"."1a"')
+    """
+    if table.is_file:
+        return f"file:{table.name}"
+    return ".".join(part if part.isidentifier() else identifier(part) for part in (fold(table.schema), fold(table.name)))
+
+
+def ledger_of(context: Context, table: TableId) -> Ledger:
+    """Return the ledger of a table, protected or not."""
+    return Ledger(Books(context.cursor, home(context, table)), key_of(table), context.user)
+
+
+@dataclass(frozen=True)
+class ProtectedSource:
+    """A source that passed the check, its protected table's contract and books."""
+
+    source: Source
+    ledger: Ledger
+    protection: Protection
+
+    @property
+    def books(self) -> Books:
+        """The books of the protected table."""
+        return self.ledger.books
+
+    @property
+    def key(self) -> str:
+        """Name of the protected table in the books."""
+        return self.ledger.source
+
+    @property
+    def query(self) -> str:
+        """What identifies the measured relation: the table's name, or the normalised text of a view, file or query."""
+        return self.key if self.source.bare else self.source.canonical
+
+    @property
+    def plain(self) -> bool:
+        """Whether the source is no more than the table or some of its columns: nothing in it is computed, filtered or joined.
+
+        The SQL that would run is looked at, not what it gives: an expression that nobody asked for may be computed all the same.
+        """
+        source = self.source
+        if source.bare:
+            return True
+        if source.filtered or source.public_tables or any(column.origin is None for column in source.columns):
+            return False
+        parsed = sqlglot.parse_one(source.sql, read="duckdb")
+        for alias in parsed.find_all(exp.Alias):
+            if alias.alias == UNIT:  # our own expression, total: the privacy unit in bytes
+                alias.set("this", exp.column(UNIT))
+        return all(isinstance(node, _PLAIN) for node in parsed.walk())
+
+    def column(self, name: str) -> OutputColumn:
+        """Return the column of the source that has this name, compared as DuckDB does.
+
+        Raises
+        ------
+        ArgumentError
+            There is none.
+        """
+        columns = {fold(c.name): c for c in self.source.columns}
+        found = columns.get(fold(name))
+        if found is None:
+            raise ArgumentError("column", name, f"not a column of the source; it has {[c.name for c in columns.values()]!r}")
+        return found
+
+    def declared(self) -> dict[str, Attribute]:
+        """Return what was declared for this source, for views below it or for the protected table itself, by column name."""
+        return {**self.books.declared(self.key), **self.books.declared(self.query), **self.declarations()}
+
+    def declarations(self) -> dict[str, Attribute]:
+        """Return what was declared for each column of the source: for this query, for a view below it, or for the table."""
+        places = {place: self.books.declared(place) for place in {self.query, self.key, *self._views()}}
+        found: dict[str, Attribute] = {}
+        for column in self.source.columns:
+            copied = [(self.query, column.name), *reversed(column.views), (self.key, column.origin or "")]
+            attribute = next((places[place][name] for place, name in copied if name in places[place]), None)
+            if attribute is not None:
+                found[column.name] = attribute
+        return found
+
+    def _views(self) -> set[str]:
+        return {view for column in self.source.columns for view, _ in column.views}
+
+    def attributes(self) -> tuple[Domain, list[OutputColumn]]:
+        """Return the domain of the declared columns, in column order, and the columns that have none.
+
+        A declaration for this very view or query comes first, then the one of the column that an output column copies: of
+        the outermost view that has one, or of the protected table; then what an ENUM or BOOLEAN column declares by its type.
+        """
+        found: list[Attribute] = []
+        left_out: list[OutputColumn] = []
+        declared = self.declarations()
+        for column in self.source.columns:
+            attribute = declared.get(column.name)
+            if attribute is not None and attribute.sql_type != column.sql_type:
+                raise DomainError(
+                    f"column {column.name!r} was declared as {attribute.sql_type} and is {column.sql_type} now; "
+                    f"declare it again: CALL dp_declare(source, '{column.name}', ...)"
+                )
+            if attribute is None:
+                attribute = self_declared(column.name, column.sql_type, column.nullable)
+            if attribute is None:
+                left_out.append(column)
+            else:
+                found.append(dataclasses.replace(attribute, name=column.name))
+        return Domain(tuple(found)), left_out
+
+
+def resolve(context: Context, text: str) -> ProtectedSource:
+    """Check a source and find the budget it charges.
+
+    Raises
+    ------
+    UnsupportedQuery
+        The source does not keep one output row per input row.
+    NotProtected
+        It reaches no table with a budget.
+    """
+    consulted: dict[TableId, Ledger] = {}
+
+    def protection(table: TableId) -> Protection | None:
+        consulted[table] = ledger_of(context, table)
+        return consulted[table].protection()
+
+    def unit(table: TableId) -> str | None:
+        found = protection(table)
+        return found.privacy_unit if found else None
+
+    try:
+        source = analyse(
+            context.cursor,
+            text,
+            database=context.database,
+            schema=context.schema,
+            protected=lambda table: protection(table) is not None,
+            public_keys=lambda table: (),
+            unit_column=unit,
+        )
+    except DpsqlError:
+        for ledger in consulted.values():  # an edited book may name a unit that is not there
+            ledger.check_chain()
+        raise
+    ledger = ledger_of(context, source.table)
+    found = ledger.protection()
+    if found is None:  # pragma: no cover -- analyse has just seen it
+        raise NotProtected(f"source = {text!r}: its budget has gone")
+    return ProtectedSource(source, ledger, found)

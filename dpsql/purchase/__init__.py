@@ -1,0 +1,1 @@
+"""The road of a release: check, plan, charge, then (and only then) measure, store."""

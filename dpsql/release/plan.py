@@ -1,0 +1,318 @@
+"""What a release measures: decided before a row is read, stored with the charge and in the release's file, checked when it is read.
+
+Privacy: None: plans are public.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpsql import methods
+from dpsql.domains import sqltypes
+from dpsql.domains.attributes import OUTSIDE, Domain
+from dpsql.errors import DpsqlError, ReleaseError
+from dpsql.methods.base import Clique, IntArray
+from dpsql.tables import coarse
+from dpsql.tables.flat import AllCliques, FloatArray, by_order, cell_counts
+from dpsql.text.bounded_json import check_numbers
+
+MAX_TABLES = 100_000_000
+MAX_CELLS = 1_000_000_000
+_ATTRIBUTE = {"name", "sql_type", "kind", "categories", "edges", "nullable", "outside"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a release measures: decided before a row is read, stored with the charge, never changed afterwards.
+
+    Parameters
+    ----------
+    domain : Domain
+        The public domain of the measured columns, in column order.
+    cliques : sequence of cliques
+        Positions of attributes, ascending.
+    scales : tuple of Fraction
+        Noise scale of each table, then of each coarse table: sigma of the discrete Gaussian, or b of the discrete Laplace.
+    mechanism : str
+        'gaussian' or 'laplace' noise on the tables, or what a method that draws its release itself calls its mechanism.
+    public_total : bool
+        Whether the number of rows is public (replace_one over a whole table).
+    method : str or None
+        Method that will be fitted, None for plain tables.
+    options : mapping
+        Options of the method, with defaults filled in.
+    blocks : tuple of int or None
+        Lengths of what a method draws itself; None where noisy tables are released.
+    parameters : mapping
+        What is drawn with, as priced.
+    open : bool
+        Whether the released values are part of the release, because no domain lists them. The domain then has one column
+        without categories.
+    sparse : bool
+        Whether only some cells of the tables are released: which ones was decided by what was released before them.
+    coarse : tuple of cliques
+        Pairs among `cliques` whose coarse tables are released after the tables, see `dpsql.tables.coarse`.
+    units : bool
+        Whether privacy units are counted, by their number of rows, and not rows, see `dpsql.measure.unit_rows`.
+    """
+
+    domain: Domain
+    cliques: Sequence[Clique]
+    scales: tuple[Fraction, ...]
+    mechanism: str
+    public_total: bool
+    method: str | None
+    options: Mapping[str, Any]
+    blocks: tuple[int, ...] | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    open: bool = False
+    sparse: bool = False
+    coarse: tuple[Clique, ...] = ()
+    units: bool = False
+
+    @property
+    def listed(self) -> bool:
+        """Whether a release lists what it holds, since that is not known beforehand."""
+        return self.open or self.sparse
+
+    @cached_property
+    def lengths(self) -> IntArray:
+        """Length of each table, then each coarse table, or of each block; none is known beforehand where a release lists them."""
+        if self.listed:
+            return np.zeros(0, np.int64)
+        if self.blocks is not None:
+            return np.asarray(self.blocks, np.int64)
+        groups = np.asarray([math.prod(coarse.shape(self.domain, pair)) for pair in self.coarse], np.int64)
+        return np.concatenate([self.table_lengths, groups])
+
+    @cached_property
+    def orders(self) -> list[tuple[IntArray, IntArray]]:
+        """The cliques of each length: places among all, and an array of them."""
+        return by_order(self.cliques)
+
+    @cached_property
+    def table_lengths(self) -> IntArray:
+        """Length of each noisy table of the first round."""
+        return cell_counts(self.domain.sizes, self.cliques)
+
+    @property
+    def cells(self) -> int:
+        """Number of released integers over all tables or blocks; of sparse tables the most that there can be."""
+        return sum(self.domain.cells(clique) for clique in self.cliques) if self.sparse else int(self.lengths.sum())
+
+    @cached_property
+    def scale_runs(self) -> list[tuple[Fraction, int]]:
+        """Equal scales that follow each other, written once, with their number."""
+        return [(scale, len(list(run))) for scale, run in itertools.groupby(self.scales)]
+
+    @property
+    def scale_numbers(self) -> FloatArray:
+        """The scales as floats."""
+        return np.repeat([float(scale) for scale, _ in self.scale_runs], [count for _, count in self.scale_runs])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain lists and dicts; runs of equal scales and full sets of tables are written short."""
+        runs = [[str(scale), count] for scale, count in self.scale_runs]
+        drawn = {} if self.blocks is None and not self.open else {
+            "blocks": None if self.blocks is None else list(self.blocks), "parameters": dict(self.parameters), "open": self.open,
+        }  # fmt: skip
+        return {
+            **drawn,
+            **({"sparse": True, "parameters": dict(self.parameters)} if self.sparse else {}),
+            **({"coarse": [list(pair) for pair in self.coarse]} if self.coarse else {}),
+            **({"units": True} if self.units else {}),
+            "domain": self.domain.to_json(),
+            "tables": _short(self.cliques, len(self.domain.attributes)),
+            "scales": runs,
+            "mechanism": self.mechanism,
+            "public_total": self.public_total,
+            "method": self.method,
+            "options": dict(self.options),
+        }
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> Plan:
+        """Read what ``to_json`` wrote."""
+        domain = Domain.from_json(item["domain"])
+        return cls(
+            domain=domain,
+            cliques=_long(item["tables"], len(domain.attributes)),
+            scales=tuple(itertools.chain.from_iterable(itertools.repeat(Fraction(text), count) for text, count in item["scales"])),
+            mechanism=item["mechanism"],
+            public_total=item["public_total"],
+            method=item["method"],
+            options=item["options"],
+            blocks=None if item.get("blocks") is None else tuple(item["blocks"]),
+            parameters=item.get("parameters", {}),
+            open=item.get("open", False),
+            sparse=item.get("sparse", False),
+            coarse=tuple(tuple(pair) for pair in item.get("coarse", ())),
+            units=item.get("units", False),
+        )
+
+
+def _short(cliques: Sequence[Clique], attributes: int) -> dict[str, Any]:
+    given = isinstance(cliques, AllCliques) and cliques.attributes == attributes
+    orders = sorted(set(cliques.orders if isinstance(cliques, AllCliques) and given else map(len, cliques)))
+    if AllCliques(attributes, orders) == cliques:
+        return {"all_of_order": orders}
+    return {"cliques": [list(clique) for clique in cliques]}
+
+
+def _long(item: Mapping[str, Any], attributes: int) -> Sequence[Clique]:
+    if "all_of_order" in item:
+        found = AllCliques(attributes, item["all_of_order"])
+        if len(found) > MAX_TABLES:
+            raise ValueError("more tables than were ever measured")
+        return found
+    return tuple(tuple(clique) for clique in item["cliques"])
+
+
+def planned(item: Mapping[str, Any], name: str) -> Plan:
+    """Return the plan that a ledger has of a release.
+
+    Raises
+    ------
+    ReleaseError
+        It is not one: the book was edited.
+    """
+    try:
+        check_item(item)
+        return Plan.from_json(item)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, DpsqlError):
+        told = f"release {name!r}: the ledger was edited, its plan cannot be read; restore the books from a backup"
+        raise ReleaseError(told) from None
+
+
+def check_manifest(item: Mapping[str, Any]) -> None:
+    """Refuse a manifest that dpsql would not have written.
+
+    Raises
+    ------
+    ValueError, TypeError, KeyError, ArithmeticError, DpsqlError
+        Something is missing, of another type, out of range or too large.
+    """
+    texts = ("release", "source", "operation", "query", "sha256")
+    _require(all(isinstance(item[name], str) for name in texts))
+    _require(isinstance(item["charge"], dict) and isinstance(item.get("parameters", {}), dict))
+    check_numbers(item["charge"])
+    total = item["total"]
+    _require(total is None or (_whole(total) and 0 <= total < 1 << 53))
+    _require(all(isinstance(note, str) for note in item.get("notes", [])) and isinstance(item.get("versions", {}), dict))
+    check_item(item["plan"])
+
+
+def check_item(item: Mapping[str, Any]) -> None:
+    """Refuse the JSON of a plan that dpsql would not have written, before anything is computed from it; errors as above."""
+    domain = _domain(item["domain"])
+    tables, cells = _tables(item["tables"], domain.sizes)
+    pairs = item.get("coarse", [])
+    _require(isinstance(pairs, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs) and len(pairs) <= tables)
+    _require(all(_ascending(pair, len(domain.sizes)) for pair in pairs))
+    listed = "all_of_order" in item["tables"]
+    _require(not pairs or (2 in item["tables"]["all_of_order"] if listed else {tuple(p) for p in pairs} <= _tuples(item["tables"])))
+    scales = item["scales"]
+    _require(isinstance(scales, list) and all(isinstance(run, list) and len(run) == 2 for run in scales))
+    _require(all(isinstance(text, str) and _whole(count) and count > 0 for text, count in scales))
+    _require(sum(count for _, count in scales) <= tables + len(pairs) + 1)
+    check_numbers(scales)
+    _require(all(0 < Fraction(text) < 1 << 64 for text, _ in scales))
+    _require(isinstance(item["mechanism"], str) and isinstance(item["public_total"], bool) and isinstance(item["options"], dict))
+    _require(all(isinstance(item.get(name, False), bool) for name in ("open", "sparse", "units")))
+    blocks, parameters = item.get("blocks"), item.get("parameters", {})
+    _require(blocks is None or (isinstance(blocks, list) and all(_whole(length) and length >= 0 for length in blocks)))
+    _require(sum(blocks or [0]) <= MAX_CELLS and isinstance(parameters, dict))
+    check_numbers(parameters)
+    is_open, sparse = item.get("open", False), item.get("sparse", False)
+    _require(not (sparse and (is_open or blocks is not None)) and (not is_open or len(domain.sizes) == 1))
+    _require(sparse or is_open or blocks is not None or cells <= MAX_CELLS)
+    _require(item["method"] is None or methods.get(item["method"]) is not None)
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise ValueError("not a plan")
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _domain(item: object) -> Domain:
+    """Return the domain, of types and kinds that there are."""
+    _require(isinstance(item, list) and len(item) <= 100_000)
+    assert isinstance(item, list)  # noqa: S101 -- for the type checker
+    for attribute in item:
+        _require(isinstance(attribute, dict) and {"name", "sql_type", "kind"} <= attribute.keys() <= _ATTRIBUTE)
+        _require(all(isinstance(attribute[name], str) for name in ("name", "sql_type", "kind")))
+        _require(attribute["kind"] in ("categorical", "numeric", "temporal") and attribute.get("outside", "clamp") in OUTSIDE)
+        _require(isinstance(attribute.get("nullable", True), bool))
+        categories = attribute.get("categories", [])
+        _require(attribute["name"] != "" and isinstance(categories, list) and all(isinstance(text, str) for text in categories))
+        _require(len(set(categories)) == len(categories))
+        kind = float | int if attribute["kind"] == "numeric" else str
+        _require(all(isinstance(edge, kind) and not isinstance(edge, bool) for edge in attribute.get("edges", [])))
+        parsed = sqltypes.parse(attribute["sql_type"])
+        _require(parsed.family != "other" and _fits(attribute["kind"], parsed.family, categories))
+        edges = attribute.get("edges", [])
+        if attribute["kind"] == "temporal":
+            edges = [sqltypes.steps_of(parsed, edge) for edge in edges]
+        _require(attribute["kind"] == "categorical" or len(edges) >= 2)
+        _require(all(a < b for a, b in itertools.pairwise(edges)) and all(abs(edge) < 1 << 1000 for edge in edges))
+    _require(len({attribute["name"] for attribute in item}) == len(item))
+    return Domain.from_json(item)
+
+
+def _fits(kind: str, family: str, categories: Sequence[str]) -> bool:
+    """Return whether a column of a family of types can have a domain of this kind, and these values."""
+    if kind == "numeric":
+        return family in ("integer", "decimal", "float")
+    if kind == "temporal":
+        return family == "temporal"
+    if family in ("integer", "decimal", "float"):
+        return all(_is_number(text) for text in categories)
+    return family != "boolean" or set(categories) <= {"true", "false"}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return Decimal(text).is_finite() and len(text) < 1_000
+    except ArithmeticError:
+        return False
+
+
+def _ascending(clique: object, attributes: int) -> bool:
+    """Return whether this is a list of places of attributes, ascending."""
+    if not isinstance(clique, list) or not all(_whole(i) and 0 <= i < attributes for i in clique):
+        return False
+    return all(a < b for a, b in itertools.pairwise(clique))
+
+
+def _tuples(tables: Mapping[str, Any]) -> set[Clique]:
+    return {tuple(clique) for clique in tables["cliques"]}
+
+
+def _tables(item: Mapping[str, Any], sizes: Sequence[int]) -> tuple[int, int]:
+    """Return how many tables there are and how many cells they have, without making any."""
+    if "all_of_order" in item:
+        orders = item["all_of_order"]
+        _require(isinstance(orders, list) and all(_whole(k) and 0 <= k <= 10 for k in orders) and len(set(orders)) == len(orders))
+        counts = sum(math.comb(len(sizes), k) for k in orders)
+        _require(counts <= MAX_TABLES)
+        sums = [1, *[0] * max(orders, default=0)]  # elementary symmetric: cells of all tables of 0, 1, 2, ... attributes
+        for size in sizes:
+            for k in range(len(sums) - 1, 0, -1):
+                sums[k] += sums[k - 1] * size
+        return counts, sum(sums[k] for k in orders)
+    cliques = item["cliques"]
+    _require(isinstance(cliques, list) and len(cliques) <= MAX_TABLES and all(_ascending(clique, len(sizes)) for clique in cliques))
+    return len(cliques), sum(math.prod(sizes[i] for i in clique) for clique in cliques)

@@ -1,0 +1,382 @@
+"""Releases: stored noisy statistics with their provenance, one Parquet file each.
+
+A release file holds the columns ``tbl, cell, n`` (position of the table or block in the plan, position in it, noisy count) and, as
+Parquet metadata under the key ``dpsql``, a manifest in JSON: what was asked for, the plan with its public domain, the charge, the
+contract and the versions. Where the released values are not those of a declared domain, a column ``value`` holds them; where only
+some cells of the tables were measured, only those are there. It needs neither the raw data nor the books: copied to another machine
+it can be sampled there.
+
+The noise of one charge is drawn once. A finished file is first a *draft*, hidden and named by the SHA-256 of its noisy counts. Then
+the ledger says that these are the release's, and only then the file gets its name, which holds the hash of the charge. So a crash,
+another store or another database with a table of the same name never shows two draws, or one release in the place of another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from dpsql import methods
+from dpsql.errors import DpsqlError, ReleaseError, first_line
+from dpsql.methods.base import Clique, CoarseTables, IntArray, Statistics
+from dpsql.release.plan import MAX_CELLS, Plan, check_manifest, planned
+from dpsql.session.instance import Context
+from dpsql.tables import coarse
+from dpsql.tables.flat import FlatScales, FlatTables
+from dpsql.text.bounded_json import MAX_JSON, load
+from dpsql.text.relation import literal, parquet
+
+FORMAT = 1
+SUFFIX = ".release.parquet"
+_HASH = re.compile(r"[0-9a-f]{64}")
+_HASHED = 1 << 22
+_SPARE = 4 << 20  # bytes that the ledger, its checkpoint and a probe may take
+_LARGEST = 1 << 61  # what noise and counts can never reach
+_LISTED = 1 << 20  # integers of a release that lists what it holds
+
+
+def slug(text: str) -> str:
+    """Return a name as it stands in an identifier of a release.
+
+    Examples
+    --------
+    >>> slug("by order")
+    'by_order'
+    """
+    return re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:40]
+
+
+def release_id(source: str, operation: str, query: str, name: str) -> str:
+    """Return the identifier of a release: readable, usable as a file name, and distinct for distinct keys.
+
+    Examples
+    --------
+    >>> release_id("main.adult", "synthesize", "main.adult", "default")
+    'adult-synthesize-default-c1eceb74'
+    """
+    key = json.dumps([source, operation, query, name], ensure_ascii=False)
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+    stem = source.rsplit("/", 1)[-1] if source.startswith("file:") else source.rsplit(".", 1)[-1]
+    parts = [slug(part) for part in (stem, operation, name)]
+    return "-".join([part for part in parts if part] + [digest])
+
+
+@dataclass(frozen=True)
+class Release:
+    """A stored release: its manifest and where its file is."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def identifier(self) -> str:
+        """Return the identifier under which it was bought."""
+        return str(self.manifest["release"])
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What was measured."""
+        return Plan.from_json(self.manifest["plan"])
+
+    def check(self) -> None:
+        """Refuse a file from elsewhere whose plan its own method would not take.
+
+        Raises
+        ------
+        DpsqlError, ValueError, TypeError, KeyError, ...
+            Options or shapes are not those of the method.
+        """
+        plan, method = self.plan, methods.of(self.plan.method)
+        if method is None:
+            return
+        options = {name: value for name, value in plan.options.items() if name in method.options}
+        if options.keys() != plan.options.keys():
+            raise ReleaseError(f"{self.path}: options that {method.name} does not have")
+        if not methods.is_open(method):
+            measured = method.plan(plan.domain, options)
+            if list(map(tuple, measured.cliques)) != list(map(tuple, plan.cliques)):
+                raise ReleaseError(f"{self.path}: tables that {method.name} does not measure")
+        if methods.is_drawn(method) and tuple(method.lengths(plan.domain, options)) != plan.blocks:
+            raise ReleaseError(f"{self.path}: numbers that {method.name} does not release")
+        if (methods.is_open(method), methods.counts_tuples(method)) != (plan.open, plan.sparse):
+            raise ReleaseError(f"{self.path}: not a release of {method.name}")
+
+    def statistics(self, cursor: duckdb.DuckDBPyConnection) -> Statistics:
+        """Read the released integers back, shaped by the plan."""
+        plan = self.plan
+        self._check_size(cursor)
+        wanted = "n, value" if plan.open else "n, tbl, cell" if plan.sparse else "n"
+        found = cursor.execute(f"SELECT {wanted} FROM {parquet(self.path)} ORDER BY tbl ASC, cell ASC").fetchnumpy()  # noqa: S608
+        flat = np.asarray(found["n"], dtype=np.int64)
+        values = tuple(str(text) for text in found["value"]) if plan.open else ()
+        places = np.stack([np.asarray(found[name], dtype=np.int64) for name in ("tbl", "cell")]) if plan.sparse else None
+        holes = any(np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any() for column in found.values())
+        if holes or np.any(np.abs(flat) > _LARGEST) or fingerprint(flat, values, places) != self.manifest["sha256"]:
+            raise self._damaged()
+        return as_statistics(plan, flat, self.manifest["total"], values, places)
+
+
+    def _check_size(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Refuse, before it is read, a file that does not hold as many integers as its plan says, or integers out of range."""
+        size = f"SELECT num_rows FROM parquet_file_metadata({literal(str(self.path))})"  # noqa: S608
+        types = f"SELECT column_name, column_type FROM (DESCRIBE FROM {parquet(self.path)})"  # noqa: S608
+        rows = int(cursor.execute(size).fetchall()[0][0])
+        found = dict(cursor.execute(types).fetchall())
+        wanted = {"tbl": "INTEGER", "cell": "BIGINT", "n": "BIGINT", **({"value": "VARCHAR"} if self.plan.open else {})}
+        whole = rows <= self.plan.cells + 100 if self.plan.sparse else self.plan.open or rows == self.plan.cells
+        if not whole or rows > MAX_CELLS or found != wanted:
+            raise self._damaged()
+
+    def _damaged(self) -> ReleaseError:
+        return ReleaseError(f"release {self.identifier!r}: {self.path} is damaged or was edited; restore it from a backup")
+
+
+def fingerprint(flat: IntArray, values: Sequence[str] = (), places: IntArray | None = None) -> str:
+    """Return the SHA-256 of what a release holds; ``places``: table and cell of each count, where they are part of it."""
+    digest = hashlib.sha256()
+    for start in range(0, flat.size, _HASHED):  # an interrupt waits for one of them
+        digest.update(flat[start : start + _HASHED].tobytes())
+    if places is not None:
+        digest.update(places.tobytes())
+    if values:
+        digest.update(json.dumps(list(values), ensure_ascii=False).encode())
+    return digest.hexdigest()
+
+
+def as_statistics(
+    plan: Plan, flat: IntArray, total: int | None, values: tuple[str, ...] = (), places: IntArray | None = None
+) -> Statistics:
+    """Cut the flat integers of a plan into its tables (with the coarse ones) or blocks; of sparse tables: table, cell, count."""
+    count = len(plan.cliques)
+    common: dict[str, Any] = {
+        "sizes": plan.domain.sizes, "mechanism": plan.mechanism, "total": total, "domain": plan.domain,
+        "parameters": plan.parameters, "values": values,
+    }  # fmt: skip
+    if plan.listed or plan.blocks is not None:
+        pieces = (flat,) if plan.open else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
+        blocks = pieces if places is None else (places[0], places[1], flat)
+        scales = {clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales[:count], strict=False)}
+        return Statistics(tables={}, scales=scales, blocks=blocks, **common)
+    first = int(plan.table_lengths.sum())
+    tables = shaped(plan, flat[:first])
+    second = _coarse(plan, tables, flat[first:]) if plan.coarse else CoarseTables()
+    return Statistics(tables=tables, scales=FlatScales(plan.cliques, plan.scale_numbers[:count]), coarse=second, **common)
+
+
+def shaped(plan: Plan, flat: IntArray) -> FlatTables:
+    """Return the tables of a plan from their flat counts."""
+    return FlatTables(plan.domain.sizes, plan.cliques, flat)
+
+
+def _coarse(plan: Plan, tables: Mapping[Clique, IntArray], flat: IntArray) -> CoarseTables:
+    """Give the coarse tables their groups again, which the released tables determine."""
+    pieces = np.split(flat, np.cumsum(plan.lengths[len(plan.cliques) :])[:-1])
+    return CoarseTables(
+        coarse.groups(plan.domain, tables, itertools.chain.from_iterable(plan.coarse)),
+        {pair: piece.reshape(coarse.shape(plan.domain, pair)) for pair, piece in zip(plan.coarse, pieces, strict=True)},
+        {pair: float(scale) for pair, scale in zip(plan.coarse, plan.scales[len(plan.cliques) :], strict=True)},
+    )
+
+
+def valid_identifier(identifier: str) -> bool:
+    """Return whether a text can be the identifier of a release (and so a file name)."""
+    return re.fullmatch(r"[A-Za-z0-9_-]{1,160}", identifier) is not None
+
+
+def path_of(store: Path, identifier: str, charge_hash: str) -> Path:
+    """Return where the store keeps the release that a charge (the hash of its ledger entry) has paid for."""
+    if not valid_identifier(identifier) or not _HASH.fullmatch(charge_hash):
+        raise ReleaseError(f"release = {identifier!r}: not an identifier of a release; FROM dp_releases() lists them")
+    return store / f"{identifier}.{charge_hash[:16]}{SUFFIX}"
+
+
+def imports_of(store: Path) -> Path:
+    """Return the folder of what was imported: apart, so that it never stands in the place of what was bought."""
+    return store / "imported"
+
+
+def stored_files(store: Path) -> list[tuple[str, Path]]:
+    """Return identifier and path of every release in a store, bought or imported."""
+    found = [*store.glob("*" + SUFFIX), *imports_of(store).glob("*" + SUFFIX)]
+    return sorted((path.name.split(".", 1)[0], path) for path in found)
+
+
+def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
+    """Write and read back a one-row file, so that a store which cannot take a release is found before anything is charged."""
+    probe = store / f".probe-{uuid.uuid4().hex}.parquet"
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        cursor.execute(f"COPY (SELECT 1 AS probe) TO {literal(str(probe))} (FORMAT parquet)")
+        cursor.execute(f"SELECT probe FROM {parquet(probe)}").fetchall()  # noqa: S608
+    except (OSError, duckdb.Error) as error:
+        raise ReleaseError(
+            f"the release store {store} cannot be used ({first_line(error)}); no row was read and nothing "
+            "more was charged. Give another one with dpsql.load(con, store='folder')"
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
+
+
+def check_space(context: Context, database: str, store: Path, plan: Plan) -> None:
+    """Refuse, before anything is charged or read, where the release or the ledger's entries cannot be written.
+
+    What is needed is computed from the plan alone, and generously; where a release lists what it holds, that is not known.
+
+    Raises
+    ------
+    ReleaseError
+        A disk has too little space.
+    """
+    cells = min(plan.cells, _LISTED) if plan.sparse else _LISTED if plan.open else plan.cells
+    needed = _SPARE + 20 * cells + 2 * len(json.dumps(plan.to_json()))
+    path = context.database_path(database)
+    for folder, least in ((store, needed), (None if path is None else path.parent, _SPARE)):
+        free = None if folder is None else shutil.disk_usage(folder).free
+        if free is not None and free < least:
+            raise ReleaseError(
+                f"no space left on the disk of {folder}: {free / 1e6:,.1f} MB are free, {least / 1e6:,.1f} MB may be needed; no "
+                "row was read and nothing more was charged. Free some, or keep releases elsewhere: dpsql.load(con, store='folder')"
+            )
+
+
+def write(
+    cursor: duckdb.DuckDBPyConnection,
+    path: Path,
+    plan: Plan,
+    flat: IntArray,
+    manifest: Mapping[str, Any],
+    values: Sequence[str] = (),
+    places: IntArray | None = None,
+) -> str:
+    """Write released integers (with values or places) and manifest to a draft of ``path``, complete and on disk; return a SHA-256.
+
+    `publish` shows it, once the ledger knows this hash.
+    """
+    lengths = np.asarray([flat.size], np.int64) if plan.open else plan.lengths
+    table = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    cell = np.arange(len(table)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    if places is not None:
+        table, cell = places[0].astype(np.int32), places[1]
+    frame = pd.DataFrame({"tbl": table, "cell": cell, "n": flat})
+    if plan.open:
+        frame["value"] = pd.Series(list(values), dtype=object)
+    contents = fingerprint(flat, values, places)
+    full = {"format": FORMAT, **manifest, "plan": plan.to_json(), "sha256": contents}
+    text = json.dumps(full, sort_keys=True, ensure_ascii=False)
+    partial = draft_of(path, contents)
+    name = f"dpsql_{uuid.uuid4().hex}"
+    cursor.register(name, frame)
+    try:
+        options = f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{dpsql: {literal(text)}}})"
+        columns = "tbl, cell, n, value::VARCHAR AS value" if plan.open else "tbl, cell, n"
+        cursor.execute(f"COPY (SELECT {columns} FROM {name}) TO {literal(str(partial))} {options}")  # noqa: S608
+        with partial.open("rb+") as handle:
+            os.fsync(handle.fileno())
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    finally:
+        with contextlib.suppress(duckdb.Error):  # as after an interruption: the cursor is closed soon
+            cursor.unregister(name)
+    return contents
+
+
+def draft_of(path: Path, contents: str) -> Path:
+    """Return the hidden name of a finished file that the ledger does not know yet."""
+    return path.with_name(f".{path.name}.{contents}")
+
+
+def publish(draft: Path, path: Path) -> None:
+    """Give a finished file its name, surviving a crash at any point; nothing happens where there is no draft."""
+    if not draft.is_file():
+        return
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove drafts that a killed process left for this charge; only while the ledger knows none of them."""
+    for leftover in path.parent.glob(f".{path.name}.*"):
+        leftover.unlink(missing_ok=True)
+
+
+def read(
+    cursor: duckdb.DuckDBPyConnection, path: Path, contents: str | None = None, plan: Mapping[str, Any] | None = None
+) -> Release:
+    """Open a stored or exported release.
+
+    Parameters
+    ----------
+    contents, plan
+        What the ledger knows of a release that was bought here: the SHA-256 of its counts, and what was measured.
+
+    Raises
+    ------
+    ReleaseError
+        There is no such file, DuckDB may not read it, it is not a release of a known format, or not the one in the ledger.
+    """
+    if not path.is_file():
+        raise ReleaseError(
+            f"{path} is not there: the release store was moved or cleaned; restore it from a backup, or "
+            "name the store that it is in: dpsql.load(con, store='folder')"
+        )
+    found = Release(path, _manifest(cursor, path))
+    if found.manifest.get("format") != FORMAT:
+        raise ReleaseError(
+            f"{path} is not a dpsql release of format {FORMAT} (found: {str(found.manifest.get('format'))[:40]!r}); "
+            "dp_export writes such files, a newer dpsql may read newer formats"
+        )
+    if contents is not None and found.manifest.get("sha256") != contents:
+        raise ReleaseError(f"{path} is not the release that the ledger knows: it was edited or replaced; restore it from a backup")
+    check_plan(found)
+    if plan is not None and found.manifest["plan"] != plan and found.plan.to_json() != planned(plan, found.identifier).to_json():
+        raise ReleaseError(f"{path} is not the release that the ledger knows: its plan was edited; restore it from a backup")
+    return found
+
+
+def _manifest(cursor: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
+    """Return the manifest of a file; empty where it has none that can be read."""
+    metadata = f"parquet_kv_metadata({literal(str(path))})"
+    query = f"SELECT decode(value) FROM {metadata} WHERE decode(key) = 'dpsql' AND octet_length(value) <= ?"  # noqa: S608
+    try:
+        rows = cursor.execute(query, [MAX_JSON]).fetchall()
+        manifest = load(rows[0][0]) if rows else {}
+    except duckdb.InterruptException:
+        raise
+    except duckdb.PermissionException as error:
+        raise ReleaseError(f"{path} may not be read by this session: {first_line(error)}") from None
+    except (duckdb.Error, ValueError):
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def check_plan(found: Release) -> None:
+    """Refuse a release whose manifest is not one: an exported file comes from elsewhere, and its types become SQL text."""
+    item = found.manifest
+    try:
+        check_manifest(item)
+        if not valid_identifier(found.identifier) or not _HASH.fullmatch(item["charge"]["hash"]):
+            raise ValueError("names that are none")
+        found.plan  # noqa: B018 -- parsed here, where an error is told
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, DpsqlError):
+        raise ReleaseError(f"{found.path} is damaged or was edited: its plan cannot be read; restore it from a backup") from None

@@ -1,0 +1,377 @@
+"""Synthetic rows and cells from a stored release. Everything here is post-processing: free, repeatable, seedable."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dpsql import methods
+from dpsql.accounting import noise_band
+from dpsql.books.entries import canonical_json, failure
+from dpsql.books.ledger import Ledger
+from dpsql.books.schema import SCHEMA, Books
+from dpsql.domains import multi_value
+from dpsql.domains.attributes import Domain
+from dpsql.errors import ArgumentError, ReleaseError, first_line
+from dpsql.methods.base import OneHotMethod, TupleMethod
+from dpsql.release import store as release
+from dpsql.release.costs import DRAWING
+from dpsql.release.plan import Plan
+from dpsql.release.store import Release
+from dpsql.rows import crosstab, decoding
+from dpsql.rows.writing import TableSink, parquet_files, run
+from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+from dpsql.tables.tuple_index import tuple_index
+from dpsql.text.names import fold
+from dpsql.text.relation import identifier, literal, split_name
+
+MAX_ROWS = 10_000_000_000
+_MADE = "dpsql: synthetic rows of "  # how the comment of a table of `into` begins
+_FITTED_MODELS = 4  # models kept in memory, so that drawing again does not fit again
+_models: OrderedDict[str, Fitted] = OrderedDict()
+_guard = threading.Lock()
+
+
+class Fitted(NamedTuple):
+    """A fitted model, and the domain of the rows that it gives."""
+
+    model: Any
+    domain: Domain
+
+
+def output_domain(plan: Plan, values: tuple[str, ...] = ()) -> Domain:
+    """Return the domain of the rows that a release gives; ``values`` are those of an open domain."""
+    if plan.open:
+        return Domain((replace(plan.domain.attributes[0], categories=values),))
+    return methods.get(plan.method or "").output_domain(plan.domain, plan.options)
+
+
+def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
+    """Return the model of a release, fitting it if this process has not done so lately."""
+    key = f"{bought.path} {_mark(bought)}"
+    with _guard:
+        if key in _models:
+            _models.move_to_end(key)
+            return _models[key]
+    plan = bought.plan
+    statistics = bought.statistics(cursor)
+    model = Fitted(methods.get(plan.method or "").fit(statistics, plan.options), output_domain(plan, statistics.values))
+    with _guard:
+        _models[key] = model
+        while len(_models) > _FITTED_MODELS:
+            _models.popitem(last=False)
+    return model
+
+
+def rows(context: Context, bought: Release, count: int | None, seed: int | None, progress: Progress) -> Path:
+    """Return a Parquet file, or a folder of them, of synthetic rows, drawing them unless the same draw is stored.
+
+    Parameters
+    ----------
+    count : int or None
+        Number of rows; None: the public number of rows, or the noisy one.
+    seed : int or None
+        The same seed gives the same rows; None is a fixed seed of the release.
+    """
+    _check_model(bought)
+    with context.instance.lock(f"draw {bought.path}"):
+        if count is not None:
+            path = _path(bought, count, seed)
+            if path.exists():
+                return path
+        model, wanted = _model_and_rows(context, bought, count, progress)
+        path = _path(bought, wanted, seed)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rng, blocks = _blocks(bought, model, wanted, seed)
+            with progress.stage(DRAWING):
+                if bought.plan.options.get("output") == "one_hot":
+                    decoding.write_one_hot(context.cursor, blocks, model.domain, path, wanted)
+                else:
+                    decoding.write_rows(context.cursor, blocks, model.domain, rng, path, wanted)
+        return path
+
+
+def _check_model(bought: Release) -> None:
+    if bought.plan.method is None:
+        raise ReleaseError(
+            f"release {bought.identifier!r} holds tables, not a model: rows are drawn from releases of dp_synthesize; "
+            "read it with the dp_marginals call that bought it"
+        )
+
+
+def _model_and_rows(context: Context, bought: Release, count: int | None, progress: Progress) -> tuple[Fitted, int]:
+    with progress.stage("fit"):
+        found = fitted(context.cursor, bought)
+    return found, methods.get(bought.plan.method or "").total(found.model) if count is None else count
+
+
+def _blocks(
+    bought: Release, found: Fitted, wanted: int, seed: int | None
+) -> tuple[np.random.Generator, Iterator[npt.NDArray[np.integer]]]:
+    """Return the generator of a draw, and its blocks of codes or of one-hot rows."""
+    rng = np.random.default_rng([seed or 0, int(hashlib.sha256(bought.identifier.encode()).hexdigest()[:16], 16)])
+    method = methods.get(bought.plan.method or "")
+    if bought.plan.options.get("output") == "one_hot":
+        return rng, cast("OneHotMethod", method).sample_one_hot(found.model, wanted, rng)
+    return rng, method.sample(found.model, wanted, rng)
+
+
+def relation(bought: Release, path: Path) -> str:
+    """Return the drawn rows in the types of the source, some of which (ENUM, HUGEINT, TIMESTAMP_S) Parquet does not have."""
+    if bought.plan.options.get("output") == "one_hot":
+        return parquet_files(path)
+    domain = output_domain(bought.plan)
+    return f"({multi_value.joined_sql(decoding.rows_sql(domain, path), domain, bought.plan.options)})"
+
+
+def _path(bought: Release, count: int, seed: int | None) -> Path:
+    return bought.path.parent / "drawn" / f"{bought.identifier}.{_mark(bought)}.{count}-rows.seed-{seed or 0}.parquet"
+
+
+def _mark(bought: Release) -> str:
+    """Return what tells this release from any other of its name: what was charged, what was measured, and what was drawn."""
+    plan = canonical_json(bought.manifest["plan"])
+    text = f"{bought.manifest['charge']['hash']} {bought.manifest['sha256']} {plan}"
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def cells(context: Context, bought: Release, order: list[int]) -> Path:
+    """Return a Parquet file with every noisy cell of a release, the attributes in this order: columns, values, n."""
+
+    def write(path: Path) -> None:
+        tables, domain = crosstab.ordered(bought.statistics(context.cursor).tables, bought.plan.domain, order)
+        decoding.write_cells(context.cursor, tables, domain, path)
+
+    return _once(context, bought, f"cells{_in_order(order)}", write)
+
+
+def wide(context: Context, bought: Release, order: list[int]) -> str:
+    """Return a relation of the one table of a release, a column per attribute, in this order."""
+    plan = bought.plan
+    domain = Domain(tuple(plan.domain.attributes[position] for position in order))
+
+    def write(path: Path) -> None:
+        tables, _ = crosstab.ordered(bought.statistics(context.cursor).tables, plan.domain, order)
+        (table,) = tables.values()
+        crosstab.write_wide(context.cursor, table, domain, noise_band(plan.mechanism, plan.scales[0]), path)
+
+    return crosstab.wide_sql(domain, _once(context, bought, f"wide{_in_order(order)}", write))
+
+
+def _in_order(order: list[int]) -> str:
+    return "" if order == sorted(order) else "".join(f"-{position}" for position in order)
+
+
+def reported(context: Context, bought: Release) -> Path:
+    """Return a Parquet file with the reported tuples of a release: columns, values, n."""
+
+    def write(path: Path) -> None:
+        plan = bought.plan
+        method = cast("TupleMethod", methods.get(plan.method or ""))
+        keys, counts = method.aggregates(bought.statistics(context.cursor), plan.options)
+        wanted = method.tuples(plan.domain, plan.options)
+        index = tuple_index(wanted.sizes, wanted.length)
+        names = multi_value.origins(plan.domain, plan.options)
+        decoding.write_tuples(context.cursor, keys, counts, index, plan.domain, names, path)
+
+    return _once(context, bought, "reported", write)
+
+
+def _once(context: Context, bought: Release, kind: str, write: Callable[[Path], None]) -> Path:
+    """Return a file that is made of this very release, making it unless it is stored."""
+    folder = bought.path.parent / "drawn"
+    path = folder / f"{bought.identifier}.{_mark(bought)}.{kind}.parquet"
+    with context.instance.lock(f"draw {bought.path}"):
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            write(path)
+    return path
+
+
+def into(context: Context, bought: Release, count: int | None, seed: int | None, name: str, progress: Progress) -> int:
+    """Draw synthetic rows straight into the table ``name``, in one transaction, and return how many.
+
+    A table that an earlier call with the same name made is replaced, unless it holds this very draw. Parameters as in `rows`;
+    the rows are the same.
+
+    Raises
+    ------
+    ArgumentError
+        See `check_target`.
+    """
+    _check_model(bought)
+    with context.instance.lock(f"draw {bought.path}"):
+        if count is not None and check_target(context, name) == _marker(bought, count, seed):
+            return count
+        found, wanted = _model_and_rows(context, bought, count, progress)
+        if check_target(context, name) == _marker(bought, wanted, seed):
+            return wanted
+        try:
+            with progress.stage(DRAWING):
+                context.cursor.execute("BEGIN")
+                _fill(context, bought, found, wanted, seed, identifier(*table_name(context, name)))
+                with progress.stage("writing"):
+                    run(context.cursor, "COMMIT")
+        except duckdb.Error as error:
+            _roll_back(context)
+            raise ArgumentError("into", name, f"the table cannot be created: {first_line(error)}") from None
+        except BaseException:
+            _roll_back(context)
+            raise
+        return wanted
+
+
+def _marker(bought: Release, count: int, seed: int | None) -> str:
+    """Return the comment of a table that holds a draw."""
+    return f"{_MADE}{bought.identifier}, {_path(bought, count, seed).name}"
+
+
+def _fill(context: Context, bought: Release, found: Fitted, wanted: int, seed: int | None, quoted: str) -> None:
+    """Create the table with the rows of a draw, from its file where that is there already."""
+    path, sink = _path(bought, wanted, seed), TableSink(quoted)
+    if path.exists():
+        sink.add(context.cursor, f"FROM {relation(bought, path)}")
+    else:
+        rng, blocks = _blocks(bought, found, wanted, seed)
+        if bought.plan.options.get("output") == "one_hot":
+            decoding.put_one_hot(context.cursor, blocks, found.domain, sink, wanted)
+        else:
+            # What the store's reader gets, see `relation`; the values of an open domain are in the model's domain alone.
+            domain, options = found.domain, bought.plan.options
+            decoding.put_rows(
+                context.cursor, blocks, domain, rng, sink, lambda query: multi_value.joined_sql(query, domain, options), wanted
+            )
+    context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(_marker(bought, wanted, seed))}")
+
+
+def _roll_back(context: Context) -> None:
+    with contextlib.suppress(duckdb.Error):  # a failed COMMIT has ended the transaction already
+        context.cursor.execute("ROLLBACK")
+
+
+def check_target(context: Context, name: str) -> str:
+    """Check, before anything is charged, that the table ``name`` can be made; return the comment of the one dpsql made before.
+
+    Raises
+    ------
+    ArgumentError
+        It is not a table name, its schema is not there or not for writing, or another table has the name.
+    """
+    parts = table_name(context, name)
+    place = context.cursor.execute(
+        "SELECT count(*) FROM duckdb_schemas() s JOIN duckdb_databases() d USING (database_name) "
+        "WHERE NOT d.internal AND NOT d.readonly AND lower(database_name) = lower(?) AND lower(schema_name) = lower(?) "
+        "AND schema_name NOT IN ('information_schema', 'pg_catalog')",
+        list(parts[:2]),
+    ).fetchone()
+    if not place or not place[0]:
+        schema = identifier(*parts[:2])
+        raise ArgumentError("into", name, f"there is no schema {schema} that can be written; CREATE SCHEMA makes one")
+    row = context.cursor.execute(
+        "SELECT comment FROM (SELECT database_name, schema_name, table_name AS name, comment FROM duckdb_tables() "
+        "UNION ALL SELECT database_name, schema_name, view_name, '' FROM duckdb_views()) "
+        "WHERE lower(database_name) = lower(?) AND lower(schema_name) = lower(?) AND lower(name) = lower(?)",
+        list(parts),
+    ).fetchone()
+    comment = str(row[0] or "") if row else ""
+    if row is not None and not comment.startswith(_MADE):
+        raise ArgumentError("into", name, "a table of that name exists and was not made by dpsql; choose another name or drop it")
+    return comment
+
+
+def table_name(context: Context, name: str) -> tuple[str, str, str]:
+    """Split a possibly qualified name into database, schema and table, as DuckDB would resolve it.
+
+    Raises
+    ------
+    ArgumentError
+        It is not a table name.
+    """
+    parts = split_name(name)
+    if not 1 <= len(parts) <= 3 or not all(parts):
+        raise ArgumentError("into", name, "a table name is required: people_synth, main.people_synth or \"odd name\"")
+    if len(parts) == 2 and parts[0] in context.databases():
+        parts = [parts[0], "main", parts[1]]
+    database, schema, table = [context.database, context.schema][: 3 - len(parts)] + parts
+    if fold(schema) == SCHEMA:
+        raise ArgumentError("into", name, f"schema {SCHEMA} holds the books; choose another one")
+    return database, schema, table
+
+
+def bought(context: Context, books: Books, name: str) -> Release | None:
+    """Return a release that was bought on these books, as they know it; None if none of that identifier ever was.
+
+    Raises
+    ------
+    ReleaseError
+        It is not stored (yet), or its file is not the one that the ledger knows: nothing else is shown in its place.
+    """
+    for source in books.sources_of(name):
+        purchase = Ledger(books, source, context.user).purchase(name)
+        if purchase is None:  # refunded
+            continue
+        if purchase.status == "failed":
+            raise failure(purchase)
+        if purchase.status == "charged":
+            raise ReleaseError(
+                f"release = {name!r}: it is charged and not finished; the call that began to buy it finishes it, without another "
+                "charge (FROM dp_ledger() shows its source and parameters)"
+            )
+        path = release.path_of(context.store(books.database), name, purchase.charge["hash"])
+        release.publish(release.draft_of(path, str(purchase.contents)), path)
+        return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
+    return None
+
+
+def find(context: Context, identifier_: str) -> Release:
+    """Find a release by its identifier, or by its name if only one release has it.
+
+    What was bought on the books of an attached database comes first, by either; then what was imported, or lies in a store without
+    books of its own.
+
+    Raises
+    ------
+    ReleaseError
+        There is none, or several, or it is not finished, or not the one that the ledger knows.
+    """
+    every_book = [Books(context.cursor, database) for database in context.databases()]
+    sold = {name: book for book in reversed(every_book) for name in book.sold()}
+    refused: ReleaseError | None = None
+    for book in every_book if identifier_ in sold else ():
+        try:
+            found = bought(context, book, identifier_)
+        except ReleaseError as error:
+            refused = refused or error
+            continue
+        if found is not None:
+            return found
+    if refused is not None:
+        raise refused
+    stores = dict.fromkeys(context.store(database) for database in context.databases())
+    files = [item for store in stores for item in release.stored_files(store)]
+    same = {path.name: path for known, path in files if known == identifier_}
+    if len(same) == 1:
+        return release.read(context.cursor, next(iter(same.values())))
+    if same:
+        listed = ", ".join(repr(str(path)) for path in same.values())
+        raise ReleaseError(f"release = {identifier_!r}: several files hold one of that identifier: {listed}; move all but one away")
+    known = sorted({known for known, _ in files} | sold.keys())
+    named = [item for item in known if item.rsplit("-", 1)[0].endswith("-" + release.slug(identifier_))]
+    own = [item for item in named if item in sold]  # an imported file cannot make the name of a purchase mean two things
+    if len(own or named) == 1:
+        return find(context, (own or named)[0])
+    kind = "several releases have that name" if named else "no such release"
+    listed = ", ".join(repr(item) for item in (own or named or known)[:20]) or "none yet"
+    raise ReleaseError(f"release = {identifier_!r}: {kind}; there are: {listed}. FROM dp_releases() lists what was bought")

@@ -1,0 +1,1 @@
+"""Long calculations: threads, BLAS, progress, memory, and how they are stopped. Knows neither data nor privacy."""

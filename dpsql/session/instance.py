@@ -1,0 +1,164 @@
+"""Which connection a call came from, and what it may use: a cursor of its own, the release store, locks.
+
+A Python UDF belongs to a database *instance*: DuckDB shows it to every connection and cursor of that instance and neither
+replaces nor removes it once the connection that registered it is closed. So the UDF holds nothing but the key of an
+`Instance` here, which knows the connections that were loaded by weak references, and any one that is still open serves.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from dpsql.errors import DpsqlError
+from dpsql.running.interruption import Running, check
+from dpsql.session.settings import pin
+
+_instances: dict[str, Instance] = {}
+
+
+@dataclass
+class Instance:
+    """What is shared by all connections to one open database."""
+
+    key: str
+    user: str
+    store: Path | None = None
+    progress: bool | None = None  # whether calls show a bar; None: on a terminal and in a notebook
+    connections: list[weakref.ref[duckdb.DuckDBPyConnection]] = field(default_factory=list)
+    temporary: Path | None = None
+    last_seconds: dict[str, float] = field(default_factory=dict)  # stages of the last dp_synthesize, for benchmarks
+    last_peak_mb: dict[str, float] = field(default_factory=dict)  # largest resident memory up to the end of each stage
+    prepare: Callable[[Context], None] | None = None  # what to do before each call: declarations of a dbt project
+    functions: tuple[Callable[..., Any], ...] = ()  # the UDFs, kept alive for as long as the process
+    running: list[Running] = field(default_factory=list)  # calls, in any thread
+    unrecorded: set[tuple[str, str, str]] = field(default_factory=set)  # failures not in the books yet: database, source, release
+    _locks: dict[str, threading.Lock] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Return a new cursor of any loaded connection that is still open, with the settings that dpsql depends on.
+
+        Raises
+        ------
+        DpsqlError
+            All of them are closed, or the configuration is locked with a setting that dpsql cannot work under.
+        """
+        for reference in list(self.connections):
+            connection = reference()
+            if connection is not None:
+                with suppress(duckdb.ConnectionException):
+                    cursor = connection.cursor()
+                    try:
+                        pin(cursor)
+                    except BaseException:
+                        cursor.close()
+                        raise
+                    return cursor
+            with suppress(ValueError):  # another thread has removed it
+                self.connections.remove(reference)
+        raise DpsqlError("every connection that dpsql.load was called on is closed; call dpsql.load(con) on this connection")
+
+    def add(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Remember a connection, without keeping it alive."""
+        if all(reference() is not connection for reference in self.connections):
+            self.connections.append(weakref.ref(connection))
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Serialise work on one release (or table) within this process: two threads must not draw its noise twice."""
+        with self._guard:
+            lock = self._locks.setdefault(name, threading.Lock())
+        while not lock.acquire(timeout=0.1):
+            check()  # dpsql.interrupt stops a call that waits, too
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def listed(self, running: Running) -> Iterator[None]:
+        """Let `dpsql.interrupt` find a call while the block runs."""
+        self.running.append(running)
+        try:
+            yield
+        finally:
+            self.running.remove(running)
+
+    def temporary_store(self) -> Path:
+        """Return the folder for releases of an in-memory database; it goes when the process ends."""
+        with self._guard:
+            if self.temporary is None:
+                self.temporary = Path(tempfile.mkdtemp(prefix="dpsql-"))
+                weakref.finalize(self, shutil.rmtree, self.temporary, True)  # noqa: FBT003 -- ignore_errors
+            return self.temporary
+
+
+def new_instance(user: str) -> Instance:
+    """Register a new instance."""
+    instance = Instance(key=uuid.uuid4().hex, user=user)
+    _instances[instance.key] = instance
+    return instance
+
+
+def find_instance(key: str) -> Instance:
+    """Return the instance that a UDF was registered for."""
+    return _instances[key]
+
+
+@dataclass(frozen=True)
+class Context:
+    """One call: its cursor, and the database and schema that unqualified names mean.
+
+    The cursor is not the caller's connection: it sees committed data only, and what it writes stays whatever the caller's
+    transaction does.
+    """
+
+    instance: Instance
+    cursor: duckdb.DuckDBPyConnection
+    database: str
+    schema: str
+    progress: bool | None = None
+
+    @property
+    def user(self) -> str:
+        """Return who is asking, for the ledger."""
+        return self.instance.user
+
+    def database_path(self, database: str) -> Path | None:
+        """Return the file of an attached database, or None if it is in memory."""
+        row = self.cursor.execute("SELECT path FROM system.main.duckdb_databases() WHERE database_name = ?", [database]).fetchone()
+        return Path(row[0]).absolute() if row and row[0] else None
+
+    def store(self, database: str) -> Path:
+        """Return the folder of the releases of a database: `<file>.dpsql`, or where `load(con, store=...)` says."""
+        if self.instance.store is not None:
+            return self.instance.store
+        path = self.database_path(database)
+        return path.with_name(path.name + ".dpsql") if path else self.instance.temporary_store()
+
+    def databases(self) -> list[str]:
+        """Return the attached databases, the current one first."""
+        query = "SELECT database_name FROM system.main.duckdb_databases() WHERE NOT internal ORDER BY 1 ASC"
+        rows = self.cursor.execute(query).fetchall()
+        return sorted((name for (name,) in rows), key=lambda name: name != self.database)
+
+
+@contextmanager
+def open_context(instance: Instance, database: str, schema: str, progress: bool | None = None) -> Iterator[Context]:
+    """Open a cursor for one call and close it afterwards; ``progress`` is what the session asks for, over ``load``'s."""
+    cursor = instance.cursor()
+    try:
+        yield Context(instance, cursor, database, schema, instance.progress if progress is None else progress)
+    finally:
+        cursor.close()

@@ -1,0 +1,307 @@
+"""The source of a ``dp_*`` call: its text checked, and rewritten into SQL that keeps one row for each row of one table.
+
+A source is the name of a table or view, a Parquet file, or a SELECT. :func:`analyse` returns a :class:`Source` whose ``sql``
+is generated from the checked syntax tree, so what was checked is what runs.
+
+Why the result has stability 1
+------------------------------
+Adding, removing or changing one row of the protected table adds, removes or changes at most one row of the result, and no
+other row of the result moves. By induction over the generated SQL, which is built from nothing but:
+
+- the protected table itself, read once (a second reading, under any name, in any view or CTE, is refused);
+- ``SELECT e1, ..., en FROM r``: every e is deterministic and reads one row of r (no aggregate, window, subquery, lateral or
+  volatile function: every node of the tree and every function is on a list of allowed ones, nothing is on a list of
+  forbidden ones), so a row of r gives one row;
+- ``WHERE p``: p likewise reads one row, so a row of r gives one row or none;
+- ``r [LEFT] JOIN public ON r.x = public.key``: the public side is ``SELECT DISTINCT ON (key) ...`` of a table that has no
+  budget, and ON fixes every column of the key, so a row of r meets at most one row, and which one depends on public data only.
+  Equal means the same bytes, in DISTINCT ON as in ON (:mod:`dpsql.source.keys`).
+
+The last point is believed, not measured; so the number of the protected table's row travels along as ``__dp_row`` where there is
+a join, and whoever counts makes rows of one number one row first (:func:`dpsql.domains.encoding.encode_sql`). A privacy unit column
+travels along as ``__dp_unit``, in the one form that its values have.
+
+Why it does not fail on a value
+-------------------------------
+An error that one person's value causes is an output about that person, and DuckDB's texts even quote the value. There are three
+walls:
+
+- The kernel (:mod:`dpsql.source.kernel`) lists every function, operator and conversion with the exact types for which no value
+  makes it fail. Conversions are TRY_CASTs, functions with a limited domain see NULL for what lies outside of it, integers are
+  calculated in 128 bits, texts are cut before they grow, constant patterns and formats are tried before anything is charged, and
+  the whole source is rehearsed on made-up rows (:mod:`dpsql.source.rehearsal`). What is not listed is refused. What would have
+  raised is NULL: that includes division by zero, and dates outside of years 1 to 9999 in date functions.
+- Every computed expression of the SQL that runs stands in a ``TRY`` that no optimizer looks into
+  (:func:`dpsql.source.functions.caught`).
+- Where reading fails all the same (a Parquet file with invalid UTF-8, lack of memory), the failure is the final result of its
+  charge, and the table's books stop selling anything but plain columns until the custodian has looked
+  (:mod:`dpsql.purchase.buying`).
+
+Whoever runs ``Source.sql`` must not show the text of an error.
+
+Who is asked
+------------
+sqlglot parses, DuckDB's parser must agree with it on the text (:mod:`dpsql.source.parse`), and DuckDB's parser and binder
+must find nothing else in the generated SQL (:mod:`dpsql.source.binder`), with no macro, Python function or extension in the
+place of a function that it uses. Views are inlined from the text in the catalog and checked like everything else; nothing is
+bound before it is checked, because binding a view may run a ``dp_*`` macro in it. Only catalogs and file footers are read.
+
+Names are looked up in the caller's current schema; TEMP objects belong to one connection and are invisible here. ORDER BY is
+accepted and dropped: it has no effect on a set of rows. Copies of protected data (CREATE TABLE AS) are other tables: they
+need a budget of their own, or must not be offered as public tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import duckdb
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from dpsql.errors import ArgumentError, UnsupportedQuery
+from dpsql.source.binder import check
+from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
+from dpsql.source.model import ROW, UNIT, Column, OutputColumn, Source, TableId, fold, identifier, quoted
+from dpsql.source.parquet import unsafe_columns
+from dpsql.source.parse import QUERY, agree, parse, render, tokens
+from dpsql.source.rehearsal import guarded, rehearse
+from dpsql.source.relations import Analysis, View
+
+__all__ = ["UNIT", "OutputColumn", "Source", "TableId", "analyse", "find_table", "relation_columns"]
+
+LONGEST = 200_000
+"""A source may have this many characters."""
+
+
+def analyse(
+    cursor: duckdb.DuckDBPyConnection,
+    text: str,
+    *,
+    database: str,
+    schema: str,
+    protected: Callable[[TableId], bool],
+    public_keys: Callable[[TableId], Sequence[Sequence[str]]] = lambda table: (),
+    unit_column: Callable[[TableId], str | None] = lambda table: None,
+) -> Source:
+    """Check a source and rewrite it.
+
+    Parameters
+    ----------
+    cursor : DuckDB cursor
+        A fresh one; catalogs are read and statements are bound on it, nothing is run on data.
+    text : str
+        A table or view, quoted as in SQL where needed; a Parquet file; or a SELECT.
+    database, schema : str
+        The caller's current ones.
+    protected : callable
+        Whether a base table or file has a budget.
+    public_keys : callable
+        Declared unique keys of a public table or file; PRIMARY KEY, UNIQUE constraints and UNIQUE indexes are found without it.
+    unit_column : callable
+        The privacy unit column of a protected table, or None.
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    UnsupportedQuery, NotProtected, ArgumentError
+        A construct is not allowed (which, where, why, what instead); no table with a budget; a name means nothing.
+
+    Notes
+    -----
+    Privacy: free. Reads names, types and constraints only; the messages depend on nothing else.
+    """
+    catalog = Catalog(cursor)
+    analysis = Analysis(catalog, protected, public_keys, unit_column, (database, schema))
+    try:
+        return _analyse(catalog, analysis, _checked_text(text))
+    except RecursionError:
+        raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
+
+
+def _checked_text(text: str) -> str:
+    """Refuse what is not a text of reasonable length; DuckDB speaks UTF-8."""
+    if not isinstance(text, str) or not text.strip():
+        raise ArgumentError("source", text, "must be a table, a view, a Parquet file or a SELECT")
+    if len(text) > LONGEST or "\0" in text or not text.isascii() and text != text.encode("utf-8", "ignore").decode():
+        raise ArgumentError("source", text[:40], f"must be valid Unicode without NUL, up to {LONGEST} characters")
+    return text
+
+
+def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
+    """Check and rewrite; see :func:`analyse`."""
+    database, schema = analysis.home
+    cursor = catalog.cursor
+    view = View(((database, schema),))
+    named = _named(catalog, text, database, schema)
+    tree = parse(text) if named is None else exp.Select(expressions=[exp.Star()]).from_(_reference(named))
+    relation = analysis.select(tree, view)
+    if named is None:
+        agree(cursor, text, tree)
+    for position in relation.unnamed:
+        raise ArgumentError("source", render(tree.expressions[position]), "this expression has no name: give it one with AS")
+    table = analysis.table
+    if table is None:  # pragma: no cover -- Analysis has raised NotProtected
+        raise ArgumentError("source", text, "reaches no protected table")
+    if not analysis.public:
+        analysis.carried.drop_numbers()
+    sql = render(relation.select)
+    check(catalog, sql, analysis.probe(relation.select), [table, *analysis.public])
+    rehearse(catalog, relation.select, analysis.leaves)
+    described, sql = catalog.describe(sql), render(guarded(relation.select))
+    found = tuple(
+        OutputColumn(d.name, d.sql_type, c.origin, c.nullable, _views(c, table.database))
+        for d, c in zip(described, relation.columns, strict=False)
+    )
+    return Source(
+        text=text,
+        canonical=_canonical(tree, analysis, table.database) if named is None else _canonical_name(named, table.database),
+        table=table,
+        sql=sql,
+        columns=found,
+        filtered=analysis.filtered,
+        public_tables=tuple(analysis.public),
+        unit=UNIT if analysis.carried.unit is not None else None,
+        row=ROW if analysis.public else None,
+        bare=named == table,
+    )
+
+
+def find_table(cursor: duckdb.DuckDBPyConnection, text: str, *, database: str, schema: str, views: bool = False) -> TableId:
+    """Return the table or file that a name means, as for ``dp_protect``.
+
+    Parameters
+    ----------
+    views : bool
+        Whether the name may be a view's.
+
+    Raises
+    ------
+    ArgumentError
+        If there is none, or the text is not a name.
+
+    Notes
+    -----
+    Privacy: free; reads the catalog.
+    """
+    catalog = Catalog(cursor)
+    entry = _entry(catalog, _checked_text(text), database, schema)
+    if entry is not None and entry.is_view and not views:
+        raise ArgumentError("source", text, "is a view; a budget belongs to the table that holds the rows: name that table")
+    named = entry.table if entry is not None else _file(text)
+    if named is None:
+        raise _missing(text, database, schema)
+    return named
+
+
+def relation_columns(cursor: duckdb.DuckDBPyConnection, table: TableId) -> list[OutputColumn]:
+    """Return the stored columns of a table or file; generated columns are left out.
+
+    Notes
+    -----
+    Privacy: free; reads the catalog or the footer of the file.
+    """
+    catalog = Catalog(cursor)
+    entry = None if table.is_file else catalog.find(table.database, table.schema, table.name)
+    skip = generated_columns(entry.sql) if entry is not None else set()
+    skip |= unsafe_columns(cursor, table).keys() if table.is_file else set()
+    return [
+        OutputColumn(c.name, c.sql_type, c.name, c.nullable) for c in catalog.columns(table) if fold(c.name) not in skip
+    ]
+
+
+def _named(catalog: Catalog, text: str, database: str, schema: str) -> TableId | None:
+    """Return the relation that the whole text names; None if the text is (or should be) a query."""
+    found = tokens(text)
+    if len(found) > 1 and found[0].token_type in QUERY:
+        return None
+    entry = _entry(catalog, text, database, schema)
+    named = entry.table if entry is not None else _file(text)
+    if named is None and (_parts(text) or not found or _is_words(found)):
+        raise _missing(text, database, schema)
+    return named
+
+
+def _is_words(found: Sequence[Token]) -> bool:
+    """Whether a text is words none of which begins a query: a table name with blanks, then, and not a statement."""
+    return all(token.text.isidentifier() and token.token_type not in QUERY for token in found) and (
+        found[0].token_type in (TokenType.VAR, TokenType.IDENTIFIER)  # no statement begins with one
+    )
+
+
+def _missing(text: str, database: str, schema: str) -> ArgumentError:
+    return ArgumentError(
+        "source",
+        text,
+        f"no such table or view in {database}.{schema}. If it was created in a transaction that is still open, COMMIT first; a "
+        "TEMP table belongs to one connection and can't be used; in another schema write schema.table; a file must be Parquet; a "
+        "DataFrame or Arrow table (also a registered one) becomes a table first: CREATE TABLE t AS FROM df",
+    )
+
+
+def _entry(catalog: Catalog, text: str, database: str, schema: str) -> Entry | None:
+    """Return the table or view of this name: read as SQL first, then letter by letter."""
+    parts = _parts(text)
+    entry = catalog.locate(parts, [(database, schema)]) if parts else None
+    return entry or catalog.find(database, schema, text.strip()) or catalog.find(database, schema, text)
+
+
+def _parts(text: str) -> list[str]:
+    """Return the parts of a dotted name, [] if the text is no such name.
+
+    Examples
+    --------
+    >>> _parts('main."a.b"'), _parts("a b"), _parts("a.b.c.d"), _parts("order")
+    (['main', 'a.b'], [], [], ['order'])
+    """
+    found = tokens(text)
+    words, dots = found[0::2], found[1::2]
+    if len(found) not in (1, 3, 5) or any(t.token_type != TokenType.DOT for t in dots):
+        return []
+    if any(t.token_type in (TokenType.STRING, TokenType.NUMBER) or not (t.text[:1].isalpha() or t.text[:1] == "_") for t in words
+           if t.token_type != TokenType.IDENTIFIER):  # fmt: skip
+        return []
+    return [t.text for t in words]
+
+
+def _file(text: str) -> TableId | None:
+    """Return the file that the text names, with or without quotes; None if it does not look like one."""
+    path = text.strip()
+    found = tokens(text)
+    if len(found) == 1 and found[0].token_type == TokenType.STRING:
+        path = found[0].text
+    elif "(" in path or not path.lower().endswith(FILE_ENDINGS):
+        return None
+    return file_table(path, repr(path))
+
+
+def _reference(table: TableId) -> exp.Table:
+    """Return a relation as it would be written after FROM."""
+    if table.is_file:
+        return exp.Table(this=identifier(table.name))
+    return exp.Table(this=identifier(table.name), db=identifier(table.schema), catalog=identifier(table.database))
+
+
+def _views(column: Column, database: str) -> tuple[tuple[str, str], ...]:
+    """Return the columns of views that a column copies, under the names that declarations for those views have."""
+    return tuple((_canonical_name(view, database), name) for view, name in column.views)
+
+
+def _canonical_name(named: TableId, database: str) -> str:
+    """Return the identity of a relation, without the name under which the protected table's database is attached at the moment."""
+    return quoted(named.schema, named.name) if not named.is_file and named.database == database else named.text
+
+
+def _canonical(tree: exp.Select, analysis: Analysis, database: str) -> str:
+    """Return the text of a SELECT with its tables qualified, one text for all spellings of blanks, comments and names.
+
+    The protected table's own database is left out: a release stays the same when its file is renamed or attached as something else.
+    """
+    for node, table in analysis.named:
+        node.set("this", identifier(table.name))
+        node.set("db", None if table.is_file else identifier(table.schema))
+        node.set("catalog", None if table.is_file or table.database == database else identifier(table.database))
+    return render(tree)

@@ -1,0 +1,142 @@
+"""Second opinion on generated SQL: DuckDB's own parser and binder, asked over empty relations of the same types.
+
+Whatever sqlglot and the rewriting believed, the text that will run is accepted only if DuckDB's parse tree holds nothing but
+plain SELECTs, its bound plan holds nothing but projections, filters and key joins, every function in it is DuckDB's own, and
+every function, operator and conversion has exactly the types for which the kernel lists it (:mod:`dpsql.source.bound`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import duckdb
+
+from dpsql.errors import UnsupportedQuery, first_line
+from dpsql.source.bound import check_bound, check_join
+from dpsql.source.catalog import Catalog
+from dpsql.source.kernel import ALWAYS_CHECKED
+from dpsql.source.model import TableId, quoted
+from dpsql.source.parse import serialized
+
+Node = dict[str, Any]
+
+_CLASSES = {"FUNCTION", "COLUMN_REF", "CONSTANT", "OPERATOR", "COMPARISON", "CONJUNCTION", "CASE", "CAST", "BETWEEN", "TYPE"}
+_OPERATORS = {"LOGICAL_PROJECTION", "LOGICAL_FILTER", "LOGICAL_DUMMY_SCAN", "LOGICAL_COMPARISON_JOIN", "LOGICAL_DISTINCT"}
+_FROM = {"BASE_TABLE", "JOIN", "SUBQUERY", "TABLE_FUNCTION"}
+
+
+def check(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId]) -> None:
+    """Refuse generated SQL that DuckDB does not understand as rows in, rows out.
+
+    Parameters
+    ----------
+    catalog : Catalog
+    sql : str
+        The generated SQL: its parse tree is looked at.
+    probe : str
+        The same with every table replaced by an empty relation of the same columns: its plan is looked at. (The plan of a
+        file can't be serialized on 2.0.)
+    tables : sequence of TableId
+        What it may read, each once: the protected table and the public ones, each of which has one DISTINCT ON.
+
+    Raises
+    ------
+    UnsupportedQuery
+    """
+    tree = serialized(catalog.cursor, sql)
+    if tree.get("error") or len(tree["statements"]) != 1:
+        raise UnsupportedQuery("the rewritten source", f"DuckDB does not read it as one SELECT: {tree.get('error_message')}")
+    names = set(ALWAYS_CHECKED)
+    distinct, read = 0, Counter[str]()
+    for node in _nodes(tree["statements"]):
+        distinct += _check_parsed(node, names)
+        if kind := _relation(node):
+            read[kind] += 1
+    if distinct != len(tables) - 1 or read != Counter(t.text if not t.is_file else "read_parquet()" for t in tables):
+        raise UnsupportedQuery("the rewritten source", "DuckDB reads other tables in it")
+    plan = _plan(catalog, probe)
+    for node in _nodes(plan):
+        _check_operator(node)
+        if node.get("expression_class"):
+            names |= check_bound(catalog, node)
+    changed = catalog.changed_function(names)
+    if changed is not None:
+        raise UnsupportedQuery(
+            f"function {changed!r}",
+            "a macro, a function or an extension of this database gives it another meaning; DROP it, or connect without it",
+        )
+
+
+def _nodes(tree: Any) -> Iterator[Node]:
+    """Yield every dictionary in a tree."""
+    if isinstance(tree, list):
+        for part in tree:
+            yield from _nodes(part)
+    elif isinstance(tree, dict):
+        yield tree
+        for part in tree.values():
+            yield from _nodes(part)
+
+
+def _relation(node: Node) -> str:
+    """Return what a node of the parse tree reads, '' if it is no table; refuse every relation that is not generated here."""
+    if node.get("class") is not None or not {"alias", "sample", "type"} <= node.keys():
+        return ""
+    kind = str(node["type"])
+    if kind not in _FROM or node["sample"] or node.get("at_clause") or node.get("ref_type", "REGULAR") != "REGULAR":
+        raise UnsupportedQuery(kind, "not a relation that a source may read")
+    if kind == "JOIN" and node["join_type"] not in ("INNER", "LEFT"):  # the plan shows a RIGHT JOIN as a LEFT one
+        raise UnsupportedQuery(f"{node['join_type']} JOIN", "only INNER and LEFT JOIN")
+    if kind == "TABLE_FUNCTION":
+        return f"{node['function']['function_name']}()".lower()
+    return quoted(node["catalog_name"], node["schema_name"], node["table_name"]) if kind == "BASE_TABLE" else ""
+
+
+def _check_parsed(node: Node, names: set[str]) -> int:
+    """Check one node of the parse tree, collect the function it calls; return the number of DISTINCT modifiers on it."""
+    kind = node.get("class")
+    if kind is not None and kind not in _CLASSES:
+        raise UnsupportedQuery(str(kind), "not on the list of what a source may compute")
+    if kind == "FUNCTION":
+        names.add(str(node["function_name"]))
+        if node.get("filter") or node.get("distinct") or (node.get("order_bys") or {}).get("orders"):
+            raise UnsupportedQuery(str(node["function_name"]), "an aggregate mixes rows")
+    if "from_table" in node:
+        if node.get("type") != "SELECT_NODE":
+            raise UnsupportedQuery(str(node.get("type")), "not a relation that a source may read")
+        for key in ("group_expressions", "group_sets", "having", "sample", "qualify"):
+            if node.get(key):
+                raise UnsupportedQuery(key, "mixes, repeats or picks rows")
+        if (node.get("cte_map") or {}).get("map"):
+            raise UnsupportedQuery("WITH", "not expected here")
+    modifiers = node.get("modifiers") or []
+    if any(m.get("type") != "DISTINCT_MODIFIER" for m in modifiers):
+        raise UnsupportedQuery(str(modifiers[0].get("type")), "mixes, repeats or picks rows")
+    return len(modifiers)
+
+
+def _plan(catalog: Catalog, probe: str) -> Any:
+    try:
+        row = catalog.cursor.execute("SELECT system.main.json_serialize_plan(?::VARCHAR)", [probe]).fetchone()
+    except duckdb.Error as error:
+        raise UnsupportedQuery("the rewritten source", f"DuckDB cannot bind it: {first_line(error)}") from None
+    try:
+        plan = json.loads(row[0]) if row else {"error": True}
+    except ValueError:  # DuckDB writes a constant of BIT, for one, as what is no JSON
+        raise UnsupportedQuery("an expression", "DuckDB cannot show a constant in it; CAST it to a text") from None
+    if plan.get("error"):
+        reason = str(plan.get("error_message", "")).splitlines()
+        raise UnsupportedQuery("an expression", f"DuckDB cannot bind it: {reason[0] if reason else 'no reason given'}")
+    return plan["plans"]
+
+
+def _check_operator(node: Node) -> None:
+    kind = node.get("type")
+    if isinstance(kind, str) and kind.startswith("LOGICAL_"):
+        if kind not in _OPERATORS:
+            raise UnsupportedQuery(kind.removeprefix("LOGICAL_"), "mixes, repeats or picks rows")
+        if kind == "LOGICAL_COMPARISON_JOIN":
+            check_join(node["conditions"])

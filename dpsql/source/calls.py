@@ -1,0 +1,243 @@
+"""Calls of functions in a source: arguments brought into the types of the kernel, constants tried, texts kept short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import duckdb
+from sqlglot import exp
+
+from dpsql.errors import first_line
+from dpsql.source.catalog import shipped_kinds
+from dpsql.source.functions import call, cut, guard_number, guard_temporal, only_if, paren, try_cast
+from dpsql.source.kernel import (  # fmt: skip
+    CONSTANTS,
+    FLOATS,
+    FUNCTIONS,
+    INTEGERS,
+    KINDS,
+    LARGEST_LITERAL,
+    LONGEST_TEXT,
+    MOST_GROWTH,
+    TEMPORAL,
+    TEXT,
+    TO_TEXT,
+    decimal_width,
+    family,
+    is_number,
+)
+from dpsql.source.model import refuse
+from dpsql.source.parse import render, used
+from dpsql.source.scope import Scope
+
+_UNITS = {
+    "year", "month", "day", "hour", "minute", "second", "quarter", "week", "decade", "century", "millennium", "microsecond",
+    "millisecond",
+}  # fmt: skip
+_PARTS = _UNITS | {
+    "dow", "dayofweek", "isodow", "doy", "dayofyear", "isoyear", "yearweek", "epoch", "era", "microseconds", "milliseconds",
+}  # fmt: skip
+_TIME_PARTS = ("hour", "minute", "second", "millisecond", "microsecond")
+_PART_FIRST = {"date_part": _PARTS, "datepart": _PARTS} | dict.fromkeys(
+    ("date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub"), _UNITS
+)
+_NOT_LISTED = "not on the list of what a source may compute; prepare the column in the table itself"
+_SAMPLES = {
+    TEXT: ("'a'", "''", "'é1'", "'2020-01-01'"),
+    "DATE": ("DATE '2020-02-29'",),
+    "TIMESTAMP": ("TIMESTAMP '2020-02-29 12:34:56.789'",),
+    "TIMESTAMP WITH TIME ZONE": ("TIMESTAMPTZ '2020-02-29 12:34:56+00'",),
+}
+"""Values on which a call's constants (pattern, format, ...) are tried before anything is charged."""
+
+
+class Calls:
+    """Rewrites the function calls of one SELECT.
+
+    Parameters
+    ----------
+    scope : Scope
+    rewrite : callable
+        Rewrites an argument.
+    arithmetic : callable
+        Rewrites a binary operator.
+    """
+
+    def __init__(
+        self, scope: Scope, rewrite: Callable[[exp.Expression], exp.Expression], arithmetic: Callable[[exp.Binary], exp.Expression]
+    ) -> None:
+        self.scope, self.rewrite, self.arithmetic = scope, rewrite, arithmetic
+
+    def __call__(self, node: exp.Anonymous, at: exp.Expression | None = None) -> exp.Expression:
+        """Return the rewritten call; ``at`` is what messages point to.
+
+        Raises
+        ------
+        UnsupportedQuery
+        """
+        at = at or node
+        name = (node.this if isinstance(node.this, str) else node.this.name).lower()
+        if name == "try" and len(node.expressions) == 1:
+            return self.rewrite(node.expressions[0])  # every expression of a source stands in a TRY already
+        spec = FUNCTIONS.get(name)
+        if spec is None:
+            kind = shipped_kinds().get(name, "unknown")
+            reason = {
+                "aggregate": "an aggregate mixes rows",
+                "window": "a window function: its value depends on other rows",
+                "unknown": "not a function of DuckDB: macros and functions of users are not looked into; write the expression out",
+            }.get(kind, _NOT_LISTED)
+            refuse(f"{name or render(node)}()", reason, at, self.scope.where)
+        for key in used(node):
+            if key not in ("this", "expressions"):
+                refuse(f"{name}() with {key.upper().replace('_', ' ')}", _NOT_LISTED, node, self.scope.where)
+        given = node.expressions
+        kinds = spec.kinds + spec.kinds[-1:] * (len(given) - len(spec.kinds) if spec.many else 0)
+        if not spec.least <= len(given) <= len(kinds):
+            refuse(f"{name}()", f"takes {spec.least} to {len(spec.kinds)} arguments here", at, self.scope.where)
+        if name in _PART_FIRST and given[0].is_string and given[0].name.lower() not in _PART_FIRST[name]:
+            refuse(f"{name}('{given[0].name}')", f"the parts are {sorted(_PART_FIRST[name])!r}", at, self.scope.where)
+        if name == "mod":
+            return self.arithmetic(exp.Mod(this=given[0].copy(), expression=given[1].copy()))
+        part = given[0].name.lower() if name in ("date_part", "datepart") else ""
+        values = [self._argument(name, k, a, part) for k, a in zip(kinds, given, strict=False)]
+        if spec.kinds == "stt":  # a date next to a timestamp: within the guarded years the conversion can't fail
+            types = [self.scope.type_of(v) for v in values[1:]]
+            if sorted(types) == ["DATE", "TIMESTAMP"]:
+                values[1:] = [try_cast(v, "TIMESTAMP") if t == "DATE" else v for v, t in zip(values[1:], types, strict=True)]
+        out = self._written(name, values, at)
+        if "s" in spec.kinds and "r" not in spec.kinds and name not in _PART_FIRST:
+            self._try_constants(name, values, kinds, at)
+        return self._kept_short(name, out, values, at) if spec.text else out
+
+    # -- arguments --------------------------------------------------------------------------------------------------------
+
+    def _argument(self, name: str, kind: str, node: exp.Expression, part: str) -> exp.Expression:
+        """Return an argument in a type that the kernel lists for its kind, guarded where the kind says so."""
+        if kind in CONSTANTS:
+            return self._constant(name, kind, node)
+        value = self.rewrite(node)
+        sql_type = self.scope.type_of(value)
+        if kind in "tv" or (kind == "b" and sql_type in TEMPORAL):
+            return self._moment(name, kind, value, sql_type, part, node)
+        if kind in "xw":
+            if sql_type != TEXT and not isinstance(value, exp.Null):
+                if family(sql_type) not in TO_TEXT:
+                    refuse(f"{name}()", f"needs a text, not {sql_type}; CAST it", node, self.scope.where)
+                value = try_cast(guard_temporal(value, sql_type) if sql_type in TEMPORAL else value, TEXT)
+            return self._short(value) if kind == "x" else value
+        if kind in "ckylr":
+            return value  # one type for all of them: the check of the plan sees it
+        if not is_number(sql_type) and not isinstance(value, exp.Null):
+            refuse(f"{name}()", f"needs a number, not {sql_type}; CAST it", node, self.scope.where)
+        if family(sql_type) not in KINDS[kind] and kind != "h":
+            value = try_cast(value, "DOUBLE")
+        return guard_number(value, kind)
+
+    def _moment(
+        self, name: str, kind: str, value: exp.Expression, sql_type: str, part: str, node: exp.Expression
+    ) -> exp.Expression:
+        """Return a date, timestamp or time of day, NULL outside of years 1 to 9999."""
+        if sql_type in TEMPORAL:
+            return guard_temporal(value, sql_type) if kind != "b" else value
+        if sql_type == "TIME" and kind == "v" and (not part or part in _TIME_PARTS):
+            return value
+        return refuse(f"{name}()", f"needs a DATE or TIMESTAMP, not {sql_type}; CAST it", node, self.scope.where)
+
+    def _constant(self, name: str, kind: str, node: exp.Expression) -> exp.Expression:
+        inner = node.this if kind == "i" and isinstance(node, exp.Neg) else node
+        right_kind = isinstance(inner, exp.Literal) and inner.is_string == (kind == "s")
+        if right_kind and (kind == "s" or (inner.name.isdigit() and int(inner.name) <= LARGEST_LITERAL)):
+            return node.copy()
+        wanted = "a string" if kind == "s" else f"a whole number up to {LARGEST_LITERAL}"
+        return refuse(f"{name}()", f"this argument must be {wanted}, written out", node, self.scope.where)
+
+    def _try_constants(self, name: str, values: Sequence[exp.Expression], kinds: str, at: exp.Expression) -> None:
+        """Run a call with its constants once, on values that are nobody's: a bad pattern or format fails here, for everybody."""
+        place = next((i for i, k in enumerate(kinds) if k not in CONSTANTS), None)
+        if place is None:
+            return
+        sql_type = self.scope.type_of(values[place])
+        samples = _SAMPLES.get(sql_type, _SAMPLES[TEXT])
+        given = [exp.Column(this=exp.to_identifier("v")) if k not in CONSTANTS else v for k, v in zip(kinds, values, strict=False)]
+        listed = ", ".join(("NULL", *samples))
+        try:
+            tried = render(self._written(name, given, at))
+            query = f"SELECT {tried} FROM (SELECT system.main.unnest([{listed}]) AS v)"  # noqa: S608 -- rendered tree
+            self.scope.catalog.run(query)
+        except duckdb.Error as error:
+            refuse(f"{name}()", f"DuckDB does not accept its constants: {first_line(error)}", at, self.scope.where)
+
+    # -- texts ------------------------------------------------------------------------------------------------------------
+
+    def joined(self, name: str, values: list[exp.Expression], at: exp.Expression) -> exp.Expression:
+        """Return ``a || b``, of texts."""
+        for i, value in enumerate(values):
+            sql_type = self.scope.type_of(value)
+            if sql_type != TEXT and not isinstance(value, exp.Null):
+                if family(sql_type) not in TO_TEXT:
+                    refuse(name, f"joins texts, not {sql_type}; CAST it", at, self.scope.where)
+                value = try_cast(guard_temporal(value, sql_type) if sql_type in TEMPORAL else value, TEXT)
+            values[i] = self._short(value)
+        out = exp.DPipe(this=paren(values[0]), expression=paren(values[1]))
+        return self._kept_short(name, out, values, at)
+
+    @staticmethod
+    def _short(value: exp.Expression) -> exp.Expression:
+        """Return a text cut to the longest that a source computes with, unless it is that short by what it is."""
+        made = isinstance(value, exp.Anonymous) and value.this in FUNCTIONS and FUNCTIONS[value.this].text
+        return value if made or isinstance(value, exp.Null) else cut(value)
+
+    def _kept_short(self, name: str, out: exp.Expression, values: Sequence[exp.Expression], at: exp.Expression) -> exp.Expression:
+        """Count the text that a call makes, and cut it where it may be longer than others."""
+        most = self._longest(name, values, at)
+        self.scope.texts.take(most, f"{name}()", at, self.scope.where)
+        return out if most <= LONGEST_TEXT else cut(out if isinstance(out, exp.Anonymous) else paren(out))
+
+    def _longest(self, name: str, values: Sequence[exp.Expression], at: exp.Expression) -> int:
+        """Return how many characters a call's result can have."""
+        if name == "replace":
+            return LONGEST_TEXT * self._growth(name, len(values[1].name), len(values[2].name), at)
+        if name == "regexp_replace":
+            return (LONGEST_TEXT + 1) * (1 + self._growth(name, 1, len(values[2].name), at))
+        if name in ("concat", "concat_ws", "||"):
+            separators = len(values[0].name) * len(values) if name == "concat_ws" else 0
+            return separators + sum(len(v.name) if isinstance(v, exp.Literal) else LONGEST_TEXT for v in values)
+        if name in ("left", "right", "substring", "substr"):
+            last = values[-1]
+            known = isinstance(last, exp.Literal) and (len(values) == 3 or name in ("left", "right"))
+            return int(last.name) if known and int(last.name) <= LONGEST_TEXT else LONGEST_TEXT + 1
+        return LONGEST_TEXT
+
+    def _growth(self, name: str, old: int, new: int, at: exp.Expression) -> int:
+        """Return how many times longer a text becomes at most; refuse what makes long texts of short ones."""
+        if new > MOST_GROWTH * max(old, 1):
+            refuse(f"{name}()", f"a replacement may have {MOST_GROWTH} characters for each that it replaces", at, self.scope.where)
+        return max(1, -(-new // max(old, 1)))
+
+    # -- calls that are written otherwise ---------------------------------------------------------------------------------
+
+    def _written(self, name: str, given: list[exp.Expression], at: exp.Expression) -> exp.Expression:
+        """Return the call; functions that are macros in some version, or total only in another form, are written out."""
+        if name == "abs" and (kind := self.scope.type_of(given[0])) not in FLOATS and not decimal_width(kind):
+            if kind not in INTEGERS:
+                refuse("abs()", f"not defined here for {kind}; CAST it to BIGINT or DOUBLE", at, self.scope.where)
+            return try_cast(call("abs", try_cast(given[0], "HUGEINT")), kind)
+        if name.startswith("regexp_") and "\\C" in given[1].name:
+            refuse(f"{name}()", "no \\C in a pattern: it cuts letters into bytes, which are no text any more", at, self.scope.where)
+        if name == "regexp_replace" and "\\" in given[2].name:
+            refuse("regexp_replace()", "no backslash in the replacement: it may raise at a match", at, self.scope.where)
+        if name == "strptime":
+            return call("try_strptime", *given)
+        if name in ("coalesce", "ifnull"):
+            return exp.Coalesce(this=given[0], expressions=given[1:])
+        if name == "if":
+            return exp.Case(ifs=[exp.If(this=given[0], true=given[1])], default=given[2])
+        if name == "nullif":
+            same = exp.EQ(this=paren(given[0].copy()), expression=paren(given[1]))
+            return exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=given[0])
+        if name == "split_part":
+            part = call("list_extract", call("string_split", given[0], given[1]), given[2])
+            known = exp.Not(this=exp.Is(this=paren(given[0].copy()), expression=exp.Null()))
+            return only_if(known, exp.Coalesce(this=part, expressions=[exp.Literal.string("")]))
+        return call(name, *given)

@@ -1,0 +1,269 @@
+"""What the database says about names: tables, views, columns, keys, enums, functions. Reads catalogs only, never a row."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
+from dpsql.source.keys import index_columns
+from dpsql.source.model import TableId, fold, quoted, refuse
+from dpsql.source.parse import tokens
+from dpsql.source.types import is_collated
+
+SYSTEM_DATABASES = ("system", "temp")
+SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "dpsql")
+GLOB = set("*?[]{}")
+FILE_ENDINGS = (".parquet", ".pq", ".csv", ".tsv", ".json", ".ndjson", ".jsonl", ".gz", ".zst", ".xlsx")
+Row = tuple[Any, ...]
+
+# Every function of these queries is named in full: a macro of the database must not answer in its place.
+_FIND = """
+SELECT database_name, schema_name, table_name, 'table', sql, internal
+FROM system.main.duckdb_tables()
+WHERE system.main.lower(table_name) = system.main.lower($name) UNION ALL
+SELECT database_name, schema_name, view_name, 'view', sql, internal
+FROM system.main.duckdb_views()
+WHERE system.main.lower(view_name) = system.main.lower($name)
+"""
+_KEYS = """
+SELECT constraint_column_names FROM system.main.duckdb_constraints() WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE')
+AND database_name = $database AND schema_name = $schema AND table_name = $name
+"""
+_INDEXES = """
+SELECT sql FROM system.main.duckdb_indexes() WHERE is_unique AND NOT is_primary
+AND database_name = $database AND schema_name = $schema AND table_name = $name
+"""
+_ENUMS = """
+SELECT database_name, schema_name, type_name, labels FROM system.main.duckdb_types() WHERE logical_type = 'ENUM'
+"""
+_FUNCTIONS = """
+SELECT function_name, function_type, parameter_types, varargs, return_type, stability, has_side_effects, macro_definition,
+       internal, database_name, schema_name
+FROM system.main.duckdb_functions() WHERE system.main.list_contains($names::VARCHAR[], system.main.lower(function_name))
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or view as the catalog lists it."""
+
+    table: TableId
+    is_view: bool
+    sql: str
+
+
+@dataclass(frozen=True)
+class Described:
+    """One column as DESCRIBE shows it."""
+
+    name: str
+    sql_type: str
+    nullable: bool
+
+
+class Catalog:
+    """Look-ups on one cursor. What the cursor cannot see is what no other connection has committed."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self.cursor = cursor
+        self._described: dict[str, list[Described]] = {}
+
+    def find(self, database: str, schema: str, name: str) -> Entry | None:
+        """Return the table or view of this name, compared as DuckDB does."""
+        wanted = (fold(database), fold(schema), fold(name))
+        for found in _rows(self.cursor, _FIND, {"name": name}):
+            if tuple(fold(part) for part in found[:3]) == wanted:
+                _forbid_system(*found[:3], internal=found[5])
+                return Entry(TableId(*found[:3]), found[3] == "view", found[4] or "")
+        return None
+
+    def locate(self, parts: list[str], homes: list[tuple[str, str]]) -> Entry | None:
+        """Return what a name of one, two or three parts means to someone whose search path is ``homes``.
+
+        Raises
+        ------
+        UnsupportedQuery
+            If two parts can be read as schema.table and as database.table.
+        """
+        if len(parts) == 1:
+            return next((e for home in homes if (e := self.find(*home, parts[0]))), None)
+        if len(parts) == 3:
+            _forbid_system(*parts, internal=False)
+            return self.find(*parts)
+        _forbid_system("", parts[0], parts[1], internal=fold(parts[0]) in SYSTEM_DATABASES)
+        found = [self.find(homes[0][0], parts[0], parts[1]), self.find(parts[0], "main", parts[1])]
+        if all(found) and found[0] != found[1]:
+            refuse(".".join(parts), "it names a schema and a database; write database.schema.table")
+        return found[0] or found[1]
+
+    def describe(self, query: str) -> list[Described]:
+        """Return the columns of a SELECT; it is bound, not run.
+
+        Raises
+        ------
+        ArgumentError
+            With DuckDB's first line, which speaks of names and types only: no row was read.
+        """
+        if query not in self._described:
+            try:
+                if len(self.cursor.extract_statements(query)) != 1:  # pragma: no cover -- text is generated
+                    raise ArgumentError("source", query, "generated SQL holds several statements")
+                rows = self.cursor.execute(f"DESCRIBE {query}").fetchall()
+            except duckdb.Error as error:
+                raise ArgumentError("source", first_line(error), "DuckDB cannot bind it; check names and types") from None
+            self._described[query] = [Described(str(r[0]), str(r[1]), r[2] != "NO") for r in rows]
+        return self._described[query]
+
+    def run(self, query: str) -> None:
+        """Run a query over no table to its end without fetching what it gives: Python has no value for some of DuckDB's."""
+        self.cursor.execute(f"EXPLAIN ANALYZE {query}").fetchall()
+
+    def columns(self, table: TableId) -> list[Described]:
+        """Return the stored columns of a table or file."""
+        return self.describe(f"SELECT * FROM {table.sql}")  # noqa: S608 -- quoted by TableId
+
+    def collated(self, table: TableId) -> set[str]:
+        """Return the columns of a table that have a collation, of their own or inside. The statement is not run."""
+        query = f"SELECT * FROM {table.sql} WHERE false"  # noqa: S608 -- quoted by TableId
+        row = self.cursor.execute("SELECT system.main.json_serialize_plan(?::VARCHAR)", [query]).fetchone()
+        plan = json.loads(row[0]) if row else {"error": True}
+        if plan.get("error"):
+            raise ArgumentError("source", table.text, f"DuckDB cannot show its types: {plan.get('error_message')}")
+        found = plan["plans"][0]["expressions"]
+        return {str(node["alias"]) for node in found if is_collated(node["return_type"])}
+
+    def keys(self, table: TableId) -> list[list[str]]:
+        """Return the columns of each PRIMARY KEY and UNIQUE constraint and of each UNIQUE INDEX of a table."""
+        where = {"database": table.database, "schema": table.schema, "name": table.name}
+        found = [list(row[0]) for row in _rows(self.cursor, _KEYS, where)]
+        return found + [key for (sql,) in _rows(self.cursor, _INDEXES, where) if (key := index_columns(str(sql or "")))]
+
+    def enum_labels(self, parts: list[str], homes: list[tuple[str, str]]) -> list[str] | None:
+        """Return the labels of a user's ENUM type, or None if there is no such type."""
+        rows = _rows(self.cursor, _ENUMS, {})
+        places = homes if len(parts) == 1 else [(homes[0][0], parts[0])] if len(parts) == 2 else [(parts[0], parts[1])]
+        for home in places:
+            wanted = (fold(home[0]), fold(home[1]), fold(parts[-1]))
+            for row in rows:
+                if tuple(fold(part) for part in row[:3]) == wanted and row[3]:
+                    return [str(label) for label in row[3]]
+        return None
+
+    def changed_function(self, names: Iterable[str]) -> str | None:
+        """Return one of these functions that is not, or not only, what DuckDB ships; None if all of them are."""
+        wanted = sorted({n.lower() for n in names})
+        live, shipped = _functions(self.cursor, wanted), _shipped(tuple(wanted))
+        changed = live.symmetric_difference(shipped)
+        return min((str(row[0]) for row in changed), default=None)
+
+
+def _rows(cursor: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[Row]:
+    """Return the rows of a query on the catalog.
+
+    On DuckDB 1.4 a macro that is called duckdb_tables breaks even ``system.main.duckdb_tables``: that gives a refusal.
+    """
+    try:
+        return cursor.execute(query, parameters).fetchall() if parameters else cursor.execute(query).fetchall()
+    except duckdb.Error as error:
+        raise UnsupportedQuery(
+            "the catalog of this database", f"it does not answer ({first_line(error)}); DROP macros that are called duckdb_..."
+        ) from None
+
+
+def _functions(cursor: duckdb.DuckDBPyConnection, names: list[str]) -> set[Row]:
+    rows = _rows(cursor, _FUNCTIONS, {"names": names})
+    return {tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in rows}
+
+
+@functools.lru_cache(maxsize=256)
+def _shipped(names: tuple[str, ...]) -> frozenset[Row]:
+    """Return the catalog rows of these functions in a database that nobody has touched."""
+    with duckdb.connect(":memory:") as fresh:
+        return frozenset(_functions(fresh, list(names)))
+
+
+@functools.cache
+def shipped_kinds() -> dict[str, str]:
+    """Return what each function is ('scalar', 'aggregate', 'table', ...) in a database that nobody has touched."""
+    with duckdb.connect(":memory:") as fresh:
+        rows = fresh.execute("SELECT lower(function_name), max(function_type) FROM duckdb_functions() GROUP BY 1").fetchall()
+    return {str(name): str(kind) for name, kind in rows}
+
+
+def _forbid_system(database: str, schema: str, name: str, *, internal: bool) -> None:
+    if internal or fold(database) in SYSTEM_DATABASES or fold(schema) in SYSTEM_SCHEMAS:
+        refuse(
+            quoted(*(p for p in (database, schema, name) if p)),
+            "system tables, TEMP tables and the books of dpsql are no sources; make what you need a table of your own",
+        )
+
+
+def generated_columns(sql: str) -> set[str]:
+    """Return the folded names of the generated columns of a table, from the CREATE TABLE that the catalog shows.
+
+    Examples
+    --------
+    >>> sorted(generated_columns('CREATE TABLE t(a INTEGER, "g h" INTEGER GENERATED ALWAYS AS((a + 1)), PRIMARY KEY(a));'))
+    ['g h']
+    """
+    found: set[str] = set()
+    depth, column, previous = 0, "", ""
+    for token in tokens(sql):
+        if token.token_type == TokenType.L_PAREN:
+            depth += 1
+        elif token.token_type == TokenType.R_PAREN:
+            depth -= 1
+        elif depth == 1 and previous in ("(", ","):
+            column = token.text
+        elif depth == 1 and token.text.upper() == "ALWAYS" and previous.upper() == "GENERATED":
+            found.add(fold(column))
+        previous = token.text
+    return found
+
+
+def file_table(path: str, construct: str) -> TableId:
+    """Return the identity of a Parquet file.
+
+    Notes
+    -----
+    Only Parquet. The types of a CSV or JSON file are guessed from its content, so one row could change them; and a single
+    unbalanced quote makes the reader swallow or drop all lines after it: one person's line would move everybody's rows.
+
+    Raises
+    ------
+    UnsupportedQuery, ArgumentError
+    """
+    if "://" in path or GLOB & set(path):
+        refuse(construct, "a protected source is one local file: no patterns, no addresses")
+    real = Path(path).expanduser().resolve()
+    if real.suffix.lower() not in (".parquet", ".pq"):
+        refuse(
+            construct,
+            "only Parquet files can be sources: the layout of other files is guessed from their rows and a broken line moves "
+            "its neighbours; CREATE TABLE t AS FROM '...' and protect that",
+        )
+    if GLOB & set(str(real)):
+        refuse(construct, "the path of the file has one of the characters * ? [ ] { }: DuckDB reads them as a pattern; rename it")
+    if not real.is_file():
+        raise ArgumentError("source", path, "no such table in the current schema and no such file")
+    return TableId("", "", str(real), "file")
+
+
+def table_expression(table: TableId, alias: str) -> exp.Table:
+    """Return the table as an item of FROM."""
+    name = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
+    if table.is_file:
+        argument = exp.EQ(this=exp.column("hive_partitioning"), expression=exp.false())
+        call = exp.Anonymous(this="read_parquet", expressions=[exp.Literal.string(table.name), argument])
+        return exp.Table(this=call, alias=name)
+    parts = (exp.to_identifier(p, quoted=True) for p in (table.name, table.schema, table.database))
+    return exp.Table(**dict(zip(("this", "db", "catalog"), parts, strict=True)), alias=name)

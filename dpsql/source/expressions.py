@@ -1,0 +1,337 @@
+"""Scalar expressions of a source: each one checked against a list of what is allowed, resolved, and made total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from dpsql.source.calls import Calls
+from dpsql.source.functions import call, guard_temporal, not_zero, paren, try_cast
+from dpsql.source.kernel import (  # fmt: skip
+    DECIMAL_ARITHMETIC,
+    FLOATS,
+    INTEGERS,
+    TEMPORAL,
+    TEXT,
+    decimal_result,
+    decimal_width,
+    digits,
+    family,
+    is_number,
+    try_cast_is_listed,
+)
+from dpsql.source.model import identifier, refuse
+from dpsql.source.parse import render, used
+from dpsql.source.scope import Scope
+
+REASONS: dict[type[exp.Expression], tuple[str, str]] = {
+    exp.Window: ("a window function", "its value depends on other rows"),
+    exp.Subquery: ("a scalar subquery", "its value depends on other rows; join a public table on its key instead"),
+    exp.Select: ("a subquery", "its value depends on other rows; join a public table on its key instead"),
+    exp.Exists: ("EXISTS", "its value depends on other rows; join a public table on its key instead"),
+    exp.Any: ("ANY", "its value depends on other rows; list the values: IN (...)"),
+    exp.All: ("ALL", "its value depends on other rows"),
+    exp.Lambda: ("a lambda", "not on the list of what a source may compute"),
+    exp.Comprehension: ("a list comprehension", "not on the list of what a source may compute"),
+    exp.Placeholder: ("a parameter", "write the value into the text"),
+    exp.Parameter: ("a parameter", "write the value into the text"),
+    exp.Star: ("*", "it stands for columns only in the list after SELECT, on its own"),
+    exp.Filter: ("FILTER", "an aggregate mixes rows"),
+    exp.Collate: ("COLLATE", "compare lower(...) instead"),
+    exp.Interval: ("INTERVAL", "it may only be added to or subtracted from a date or timestamp, as in d + INTERVAL 1 DAY"),
+}
+_NOT_LISTED = "not on the list of what a source may compute; prepare the column in the table itself"
+_CONNECTIVES = (exp.And, exp.Or, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.DPipe)
+_MATCHING = (exp.Like, exp.ILike)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
+_DAYS = {"DAY": 1, "WEEK": 7, "MONTH": 31, "QUARTER": 92, "YEAR": 366, "HOUR": 1, "MINUTE": 1, "SECOND": 1}
+_ROOM = 3_660_000  # days that may be added to a date in years 1 to 9999: far inside the range of TIMESTAMP
+_STORED = {
+    "to_years": "YEAR", "to_quarters": "QUARTER", "to_months": "MONTH", "to_weeks": "WEEK", "to_days": "DAY", "to_hours": "HOUR",
+    "to_minutes": "MINUTE", "to_seconds": "SECOND",
+}  # fmt: skip
+
+
+class Rewriter:
+    """Turns the expressions of one SELECT into total expressions over the generated names."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self._call = Calls(scope, self, self._arithmetic)
+        self._handlers: list[tuple[type[exp.Expression] | tuple[type[exp.Expression], ...], Callable[..., exp.Expression]]] = [
+            (exp.Column, self._column),
+            (exp.Literal, lambda node: node.copy()),
+            (exp.RawString, lambda node: exp.Literal.string(node.name)),
+            ((exp.Null, exp.Boolean), lambda node: node.copy()),
+            (exp.Paren, self._paren),
+            (exp.Not, lambda node: exp.Not(this=paren(self(node.this)))),
+            (exp.Neg, self._negative),
+            (_CONNECTIVES, self._binary),
+            (_MATCHING, self._matching),
+            (_ARITHMETIC, self._arithmetic),
+            (exp.Is, self._is),
+            (exp.Between, self._between),
+            (exp.In, self._in),
+            (exp.Case, self._case),
+            ((exp.Cast, exp.TryCast), self._cast),
+            (exp.Extract, self._extract),
+            (exp.Bracket, self._bracket),
+            (exp.Anonymous, self._call),
+            (exp.Dot, self._qualified),
+        ]
+
+    def __call__(self, node: exp.Expression) -> exp.Expression:
+        """Return the rewritten expression.
+
+        Raises
+        ------
+        UnsupportedQuery, ArgumentError
+        """
+        for kind, handler in self._handlers:
+            # exact classes: a subclass may mean something else (TRY_CAST is a subclass of CAST and listed)
+            if type(node) in (kind if isinstance(kind, tuple) else (kind,)):
+                return handler(node)
+        return self._refuse(node)
+
+    def _refuse(self, node: exp.Expression) -> exp.Expression:
+        construct, reason = REASONS.get(type(node), (node.key.upper().replace("_", " "), _NOT_LISTED))
+        if node.key.startswith(("current", "local", "session")):
+            construct, reason = render(node), "it changes from call to call; write the value into the text"
+        refuse(construct, reason, node, self.scope.where)
+
+    def _keys(self, node: exp.Expression, *allowed: str) -> None:
+        """Refuse a node with any argument beyond those that its handler looks at."""
+        for key in used(node):
+            if key not in allowed:
+                refuse(f"{node.key.upper()} with {key.upper().replace('_', ' ')}", _NOT_LISTED, node, self.scope.where)
+
+    def _column(self, node: exp.Column) -> exp.Expression:
+        if isinstance(node.this, exp.Star):
+            return self._refuse(node.this)
+        item, column, fields = self.scope.resolve(node)
+        out: exp.Expression = exp.Column(this=identifier(column.ref), table=identifier(item.alias))
+        if column.collated:  # bytes are compared, whatever a collation calls equal
+            out = call("decode", call("encode", out))
+        for name in fields:
+            out = call("struct_extract", out, exp.Literal.string(name))
+        return out
+
+    def _paren(self, node: exp.Paren) -> exp.Expression:
+        self._keys(node, "this")
+        return paren(self(node.this))
+
+    def _binary(self, node: exp.Binary) -> exp.Expression:
+        self._keys(node, "this", "expression", "safe")
+        for side in (node.this, node.expression):
+            if isinstance(side, exp.Any | exp.All):
+                self._refuse(side)
+        if isinstance(node, exp.DPipe):
+            return self._call.joined("||", [self(node.this), self(node.expression)], node)
+        return type(node)(this=paren(self(node.this)), expression=paren(self(node.expression)))
+
+    def _matching(self, node: exp.Binary) -> exp.Expression:
+        self._keys(node, "this", "expression", "negate")
+        if isinstance(node.expression, exp.Any | exp.All):
+            self._refuse(node.expression)
+        out = type(node)(this=paren(self(node.this)), expression=paren(self(node.expression)))
+        return exp.Not(this=exp.Paren(this=out)) if node.args.get("negate") else out
+
+    def _is(self, node: exp.Is) -> exp.Expression:
+        self._keys(node, "this", "expression")
+        if not isinstance(node.expression, exp.Null | exp.Boolean):
+            return self._refuse(node)
+        return exp.Is(this=paren(self(node.this)), expression=node.expression.copy())
+
+    def _between(self, node: exp.Between) -> exp.Expression:
+        self._keys(node, "this", "low", "high")
+        return exp.Between(**{k: paren(self(node.args[k])) for k in ("this", "low", "high")})
+
+    def _in(self, node: exp.In) -> exp.Expression:
+        if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
+            refuse("IN (subquery)", "its value depends on other rows; list the values: IN (...)", node, self.scope.where)
+        self._keys(node, "this", "expressions")
+        return exp.In(this=paren(self(node.this)), expressions=[self(e) for e in node.expressions])
+
+    def _case(self, node: exp.Case) -> exp.Expression:
+        self._keys(node, "this", "ifs", "default")
+        parts = {k: self(node.args[k]) for k in ("this", "default") if node.args.get(k) is not None}
+        ifs = [exp.If(this=self(branch.this), true=self(branch.args["true"])) for branch in node.args["ifs"]]
+        return exp.Case(ifs=ifs, **parts)
+
+    def _negative(self, node: exp.Neg) -> exp.Expression:
+        if isinstance(node.this, exp.Literal):
+            return node.copy()
+        value = self(node.this)
+        kind = self.scope.type_of(value)
+        if kind in INTEGERS:
+            return try_cast(exp.Neg(this=try_cast(value, "HUGEINT")), self.scope.type_of(exp.Neg(this=paren(value.copy()))))
+        if kind in FLOATS or decimal_width(kind):
+            return exp.Neg(this=paren(value))
+        return refuse("-", f"not defined here for {kind}; CAST it to BIGINT or DOUBLE", node, self.scope.where)
+
+    def _arithmetic(self, node: exp.Binary) -> exp.Expression:
+        self._keys(node, "this", "expression", "typed", "safe")
+        symbol = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}[type(node)]
+        left = self(node.this)
+        left_type = self.scope.type_of(left)
+        interval = _interval(node.expression)
+        if interval is not None:
+            return self._shift(node, left, left_type, interval)
+        right = self(node.expression)
+        right_type = self.scope.type_of(right)
+        if left_type in TEMPORAL or right_type in TEMPORAL:
+            return self._dates(node, (left, right), (left_type, right_type))
+        if not (is_number(left_type) and is_number(right_type)):
+            refuse(symbol, f"not defined here for {left_type} and {right_type}; CAST both to numbers", node, self.scope.where)
+        kind = self.scope.type_of(type(node)(this=paren(left.copy()), expression=paren(right.copy())))
+        if symbol in ("/", "//", "%"):
+            right = not_zero(right)
+        out = type(node)(this=paren(left), expression=paren(right))
+        if left_type in INTEGERS and right_type in INTEGERS and symbol != "/":
+            wide = type(node)(this=try_cast(left, "HUGEINT"), expression=try_cast(right, "HUGEINT"))
+            return try_cast(wide, kind)
+        if kind in FLOATS:
+            return out
+        if symbol in DECIMAL_ARITHMETIC and decimal_width(kind):
+            wider = _widened(symbol, (left, right), (left_type, right_type), kind)
+            if wider is not None:
+                return type(node)(this=paren(wider[0]), expression=paren(wider[1]))
+        return refuse(symbol, f"it may overflow for {left_type} and {right_type}; CAST both to DOUBLE", node, self.scope.where)
+
+    def _shift(self, node: exp.Binary, value: exp.Expression, kind: str, interval: exp.Interval) -> exp.Expression:
+        """Date or timestamp plus or minus a constant interval."""
+        amount, unit = interval.this, interval.args.get("unit")
+        name = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
+        try:
+            size = abs(int(amount.name)) if isinstance(amount, exp.Literal) else None
+        except ValueError:
+            size = None
+        if size is None or name not in _DAYS or size * _DAYS[name] > _ROOM or type(node) not in (exp.Add, exp.Sub):
+            advice = f"write d + INTERVAL n UNIT with a whole number n and one of {sorted(_DAYS)!r}"
+            refuse("INTERVAL", advice, node, self.scope.where)
+        if kind not in TEMPORAL:
+            refuse("INTERVAL", f"it can't be added to {kind}; CAST it to TIMESTAMP", node, self.scope.where)
+        step = exp.Literal.string(f"{int(amount.name)} {name.lower()}")
+        interval_type = exp.DataType.build("INTERVAL", dialect="duckdb")
+        return type(node)(this=paren(guard_temporal(value, kind)), expression=exp.Cast(this=step, to=interval_type))
+
+    def _dates(self, node: exp.Binary, sides: tuple[exp.Expression, exp.Expression], types: tuple[str, str]) -> exp.Expression:
+        """DATE + days, DATE - days, DATE - DATE."""
+        (left, right), (left_type, right_type) = sides, types
+        if type(node) is exp.Sub and left_type == right_type == "DATE":
+            return exp.Sub(this=paren(guard_temporal(left, "DATE")), expression=paren(guard_temporal(right, "DATE")))
+        days = right.name if isinstance(right, exp.Literal) and not right.is_string else ""
+        if type(node) in (exp.Add, exp.Sub) and left_type == "DATE" and days.isdigit() and int(days) <= _ROOM:
+            return type(node)(this=paren(guard_temporal(left, "DATE")), expression=right)
+        return refuse(
+            node.key.upper(),
+            f"not defined here for {left_type} and {right_type}; write date_diff('day', a, b), d + INTERVAL 1 DAY or DATE - DATE",
+            node,
+            self.scope.where,
+        )
+
+    def _cast(self, node: exp.Cast) -> exp.Expression:
+        self._keys(node, "this", "to", "safe", "requires_string")
+        target = self._type(node.args["to"])
+        if isinstance(node.this, exp.Literal | exp.Null):
+            return type(node)(this=node.this.copy(), to=target)
+        value = self(node.this)
+        kind = self.scope.type_of(value)
+        to = self.scope.type_of(exp.Cast(this=exp.Null(), to=target.copy()))
+        if kind in TEMPORAL:
+            if not try_cast_is_listed(kind, to):
+                refuse("CAST", f"{kind} to {to} is not on the list; date_part or date_diff gives a number", node, self.scope.where)
+            return try_cast(guard_temporal(value, kind), target)
+        if family(kind) == "ENUM" and to != TEXT:
+            kind, value = TEXT, try_cast(value, TEXT)
+        if try_cast_is_listed(kind, to):
+            return try_cast(value, target)
+        return refuse("CAST", f"{kind} to {to} is not on the list", node, self.scope.where)
+
+    def _type(self, node: exp.DataType) -> exp.DataType:
+        """Return the type of a CAST: a plain scalar one, or the labels of an ENUM written out."""
+        plain = {
+            "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "INT128", "FLOAT",
+            "DOUBLE", "DECIMAL", "VARCHAR", "TEXT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPNTZ", "UUID", "ENUM", "TIMESTAMPTZ",
+        }  # fmt: skip
+        if isinstance(node, exp.DataType) and node.this.value in plain:
+            return node.copy()
+        if isinstance(node, exp.DataType) and node.this == exp.DataType.Type.USERDEFINED:
+            kind = node.args.get("kind")
+            parts = [p.name for p in exp.to_table(kind, dialect="duckdb").parts] if isinstance(kind, str) else [kind.name]
+            labels = self.scope.catalog.enum_labels(parts, self.scope.homes)
+            if labels is not None:
+                return exp.DataType(this=exp.DataType.Type.ENUM, expressions=[exp.Literal.string(label) for label in labels])
+        return refuse(f"CAST to {render(node)}", "use a plain type or an ENUM", node, self.scope.where)
+
+    def _extract(self, node: exp.Extract) -> exp.Expression:
+        self._keys(node, "this", "expression")
+        part = exp.Literal.string(node.this.name.lower())
+        return self._call(call("date_part", part, node.expression.copy()), at=node)
+
+    def _bracket(self, node: exp.Bracket) -> exp.Expression:
+        self._keys(node, "this", "expressions", "offset")
+        index = node.expressions[0] if len(node.expressions) == 1 else None
+        value = self(node.this)
+        kind = self.scope.type_of(value)
+        if isinstance(index, exp.Literal) and index.is_string and kind.startswith("STRUCT("):
+            return call("struct_extract", value, index.copy())
+        if isinstance(index, exp.Literal) and not index.is_string and kind.endswith("[]") and index.name.isdigit():
+            # sqlglot counts from 0
+            return call("list_extract", value, exp.Literal.number(int(index.name) + 1))
+        return refuse("[ ]", "only list[1] with a whole number and struct['field'] are on the list", node, self.scope.where)
+
+    def _qualified(self, node: exp.Dot) -> exp.Expression:
+        """``main.trim(x)``, as DuckDB 1 stores calls in views; whether trim is DuckDB's own is checked for every call."""
+        owner = node.this.sql(dialect="duckdb").replace('"', "").lower()
+        if isinstance(node.expression, exp.Anonymous) and owner in ("main", "system.main"):
+            return self._call(node.expression)
+        return self._refuse(node)
+
+
+def _widened(
+    symbol: str, sides: tuple[exp.Expression, exp.Expression], types: tuple[str, str], kind: str
+) -> Sequence[exp.Expression] | None:
+    """Return the sides of DECIMAL arithmetic such that DuckDB keeps every digit of the result; None if 38 digits are too few.
+
+    They stay as they are where ``kind``, the type that DuckDB gives the result, holds it.
+    """
+    found = [_literal_digits(side) or digits(sql_type) for side, sql_type in zip(sides, types, strict=True)]
+    room = digits(kind)
+    if found[0] is None or found[1] is None or room is None:
+        return None
+    before, after = decimal_result(symbol, found[0], found[1])
+    if before <= room[0] and after <= room[1]:
+        return sides
+    if before + after > 38:
+        return None
+    if symbol == "*":  # the widths are added, but to 18 where both fit into 64 bits: one of them must not
+        second = max(sum(found[1]), 1)
+        widths, scales = [max(sum(found[0]), 38 - second), second], [found[0][1], found[1][1]]
+    else:
+        widths, scales = [before + after] * 2, [after] * 2
+    return [try_cast(side, f"DECIMAL({w}, {s})") for side, w, s in zip(sides, widths, scales, strict=True)]
+
+
+def _literal_digits(node: exp.Expression) -> tuple[int, int] | None:
+    """Return the digits of a number that is written out, None for anything else."""
+    if not isinstance(node, exp.Literal) or node.is_string or not node.name.replace(".", "", 1).isdigit():
+        return None
+    before, _, after = node.name.partition(".")
+    return max(len(before), 1), len(after)
+
+
+def _interval(node: exp.Expression) -> exp.Interval | None:
+    """Return a constant interval, also as the catalog stores it: ``to_days(CAST(trunc(CAST(1 AS DOUBLE)) AS INTEGER))``."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Interval):
+        return node
+    unit = _STORED.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) and len(node.expressions) == 1 else None
+    if unit is None:
+        return None
+    amount = node.expressions[0]
+    while isinstance(amount, exp.Cast | exp.Paren) or (isinstance(amount, exp.Anonymous) and str(amount.this).lower() == "trunc"):
+        amount = amount.expressions[0] if isinstance(amount, exp.Anonymous) else amount.this
+    return exp.Interval(this=amount, unit=exp.Var(this=unit))

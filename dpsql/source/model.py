@@ -1,0 +1,193 @@
+"""What the analysis of a source text yields, and the small tools its parts share. None of it has seen a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from sqlglot import exp
+
+from dpsql.errors import UnsupportedQuery
+from dpsql.text.names import fold as fold  # also the name under which the rest of the analysis knows it
+
+UNIT = "__dp_unit"
+"""Name of the column that carries the privacy unit through a rewritten source."""
+
+ROW = "__dp_row"
+"""Name of the column that carries the number of the protected table's row through the joins of a rewritten source."""
+
+RESERVED = "__dp_"
+"""Prefix of every name that the rewriting makes up; no name of the user's may start with it."""
+
+
+def identifier(name: str) -> exp.Identifier:
+    """Return the name as a quoted identifier: the only way in which a name gets into generated SQL."""
+    return exp.to_identifier(name, quoted=True)
+
+
+def quoted(*names: str) -> str:
+    """Return the names quoted and joined with dots.
+
+    Examples
+    --------
+    >>> quoted("main", 'a"b')
+    '"main"."a""b"'
+    """
+    return ".".join(identifier(n).sql(dialect="duckdb") for n in names)
+
+
+def literal(text: str) -> str:
+    """Return the text as an SQL string literal.
+
+    Examples
+    --------
+    >>> literal("it's")
+    "'it''s'"
+    """
+    return str(exp.Literal.string(text).sql(dialect="duckdb"))
+
+
+@dataclass(frozen=True)
+class TableId:
+    """Identity of a base table or of a file.
+
+    Parameters
+    ----------
+    database, schema, name : str
+        As the catalog spells them. Of a file: database and schema are empty, name is the absolute real path.
+    kind : {'table', 'file'}
+    """
+
+    database: str
+    schema: str
+    name: str
+    kind: str = "table"
+
+    @property
+    def is_file(self) -> bool:
+        """Whether this is a file."""
+        return self.kind == "file"
+
+    @property
+    def text(self) -> str:
+        """The identity as SQL: three quoted names, or the path as a string literal."""
+        return literal(self.name) if self.is_file else quoted(self.database, self.schema, self.name)
+
+    @property
+    def sql(self) -> str:
+        """What stands for the relation after FROM."""
+        return f"read_parquet({self.text}, hive_partitioning = FALSE)" if self.is_file else self.text
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """One column of a source.
+
+    Parameters
+    ----------
+    name : str
+    sql_type : str
+        As DuckDB describes the column of the rewritten SQL.
+    origin : str or None
+        Column of the protected table that this is a plain copy of; None for an expression or a public column.
+    nullable : bool
+        False only for a plain copy of a column that is declared NOT NULL.
+    views : tuple of (str, str)
+        The columns of views that this is a plain copy of, the innermost first: the view as the books call it, and its column.
+    """
+
+    name: str
+    sql_type: str
+    origin: str | None
+    nullable: bool = True
+    views: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """A checked and rewritten source: at most one output row for each row of one protected table.
+
+    Parameters
+    ----------
+    text : str
+        The source as it was given.
+    canonical : str
+        For the release key: the resolved identity of a bare relation, or the SELECT with every table name qualified.
+    table : TableId
+        The one protected table that the source reaches.
+    sql : str
+        A SELECT with every name qualified and quoted, views and CTEs inlined, every expression total; safe to embed as
+        ``FROM (<sql>) AS s``. Its columns are ``columns``, followed by ``__dp_unit`` where ``unit`` says so, and
+        ``__dp_row`` where ``row`` does.
+    columns : tuple of OutputColumn
+        Without the privacy unit.
+    filtered : bool
+        Whether rows of the protected table may be left out; then the number of rows is private under 'replace_one' too.
+    public_tables : tuple of TableId
+        Tables joined on their key.
+    unit : str or None
+        ``'__dp_unit'`` if the protected table has a privacy unit column, else None. Its values are equal if their bytes are.
+    row : str or None
+        ``'__dp_row'`` if the source has a join: the number of the protected table's row, so that a row which comes out more
+        than once can be counted once.
+    bare : bool
+        Whether the text names the protected table itself, with nothing between.
+
+    Notes
+    -----
+    Privacy: post-processing of the catalog; no row was read.
+    """
+
+    text: str
+    canonical: str
+    table: TableId
+    sql: str
+    columns: tuple[OutputColumn, ...]
+    filtered: bool
+    public_tables: tuple[TableId, ...] = ()
+    unit: str | None = None
+    row: str | None = None
+    bare: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a relation in FROM while a SELECT is analysed: the text calls it ``name``, the generated SQL ``ref``.
+
+    ``collated``: whether its type has a collation, so that values which differ could be called equal.
+    """
+
+    name: str
+    ref: str
+    sql_type: str
+    origin: str | None
+    nullable: bool = True
+    views: tuple[tuple[TableId, str], ...] = ()
+    collated: bool = False
+
+
+def place(node: exp.Expression | None) -> str:
+    """Return where a node stands in the text, as far as the parser kept it."""
+    if node is not None:
+        for part in node.walk():
+            if "line" in part.meta:
+                length = part.meta.get("end", 0) - part.meta.get("start", 0)  # sqlglot keeps the column of the last letter
+                return f" (line {part.meta['line']}, column {part.meta['col'] - length})"
+    return ""
+
+
+def refuse(construct: str, reason: str, node: exp.Expression | None = None, where: str = "") -> NoReturn:
+    """Raise the refusal of a construct.
+
+    Parameters
+    ----------
+    construct : str
+        As it is written in SQL.
+    reason : str
+        Why, and what to write instead.
+    node : sqlglot expression, optional
+        Where it stands.
+    where : str, optional
+        The view it stands in, as ' in view "v"'.
+    """
+    raise UnsupportedQuery(f"{construct}{where}{place(node)}", reason)

@@ -1,0 +1,205 @@
+"""Read the text of a source: sqlglot's syntax tree, on which DuckDB's own parser must agree.
+
+sqlglot knows hundreds of functions and rewrites many of them between dialects, which may change what they mean. The dialect
+here knows none: every call stays a call by its written name, so that there is one place where names are judged
+(:mod:`dpsql.source.functions`) and nothing between the text that was checked and the text that runs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
+from sqlglot.tokens import Token, TokenType
+
+from dpsql.errors import UnsupportedQuery
+from dpsql.source.model import fold, refuse
+
+QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
+"""Tokens that a SELECT may start with."""
+
+_ONE_SELECT = "a source is a table, a view, a Parquet file or one SELECT over one protected table"
+
+
+class StrictDuckDB(DuckDB):
+    """DuckDB's grammar without any knowledge of functions."""
+
+    class Parser(DuckDB.Parser):
+        """Parser that leaves every function call as it is written."""
+
+        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            k: v for k, v in DuckDB.Parser.FUNCTION_PARSERS.items() if k in ("CAST", "TRY_CAST", "EXTRACT")
+        }
+        NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
+            k: v for k, v in DuckDB.Parser.NO_PAREN_FUNCTION_PARSERS.items() if k == "CASE"
+        }
+
+
+def render(node: exp.Expression) -> str:
+    """Return the SQL text of a tree, without comments."""
+    try:
+        return str(node.sql(dialect=StrictDuckDB, comments=False, unsupported_level=ErrorLevel.RAISE))
+    except SqlglotError:
+        return refuse("the text", "part of it can't be written as DuckDB SQL; write it more plainly")
+
+
+def tokens(text: str) -> list[Token]:
+    """Return the tokens of a text; an empty list if it is not SQL."""
+    try:
+        return list(StrictDuckDB().tokenize(text))
+    except SqlglotError:
+        return []
+
+
+def parse(text: str, where: str = "") -> exp.Select:
+    """Return the tree of the one SELECT that a text holds; :func:`agree` is to be asked about it before it is used.
+
+    Parameters
+    ----------
+    text : str
+    where : str
+        The view the text comes from, for messages.
+
+    Raises
+    ------
+    UnsupportedQuery
+        If the text is not exactly one SELECT.
+    """
+    read = tokens(text)
+    if read and read[0].token_type not in QUERY:
+        refuse(read[0].text.upper(), f"{_ONE_SELECT}{where}")
+    if any(t.token_type == TokenType.SEMICOLON for t in read[:-1]):
+        refuse("several statements", f"{_ONE_SELECT}{where}")
+    try:
+        found = [s for s in sqlglot.parse(text, dialect=StrictDuckDB) if s is not None]
+    except ParseError as error:
+        first: dict[str, Any] = error.errors[0] if error.errors else {}
+        at = f" (line {first['line']}, column {first['col']})" if first.get("line") else ""
+        raise UnsupportedQuery(f"{str(first.get('highlight') or 'the text')!r}{where}{at}", "not understood as SQL") from None
+    except SqlglotError:
+        raise UnsupportedQuery(f"the text{where}", "not understood as SQL") from None
+    if len(found) != 1:
+        refuse(f"{len(found)} statements", _ONE_SELECT, None, where)
+    tree: exp.Expression = found[0]
+    while isinstance(tree, exp.Subquery) and set(used(tree)) == {"this"}:
+        tree = tree.this
+    if not isinstance(tree, exp.Select):
+        kind = "set operation" if isinstance(tree, exp.SetOperation) else tree.key.upper()
+        refuse(kind, _ONE_SELECT, tree, where)
+    return tree
+
+
+def used(node: exp.Expression) -> list[str]:
+    """Return the names of the arguments of a node that are set."""
+    return [k for k, v in node.args.items() if v is not None and v is not False and v != []]
+
+
+def serialized(cursor: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any]:
+    """Return the syntax tree that DuckDB's own parser makes of a text."""
+    row = cursor.execute("SELECT system.main.json_serialize_sql(?::VARCHAR)", [text]).fetchone()
+    return dict(json.loads(row[0])) if row else {"error": True, "error_message": ""}
+
+
+def agree(cursor: duckdb.DuckDBPyConnection, text: str, tree: exp.Expression, where: str = "") -> None:
+    """Refuse a text that DuckDB's parser reads otherwise than sqlglot's, judged by what sqlglot writes back.
+
+    Parameters
+    ----------
+    cursor : DuckDB cursor
+        For DuckDB's parser; nothing is bound or run.
+    text, where : str
+    tree : sqlglot expression
+        What :func:`parse` made of the text.
+    """
+    ours = serialized(cursor, render(tree))
+    theirs = serialized(cursor, text)
+    if theirs.get("error"):
+        refuse(f"the text{where}", f"DuckDB does not read it as one SELECT: {theirs.get('error_message')}")
+    if ours.get("error") or len(theirs["statements"]) != 1 or _normal(ours) != _normal(theirs):
+        refuse(
+            f"the text{where}",
+            "it can be read in two ways (sqlglot and DuckDB disagree about it); write it more plainly: brackets around "
+            "operands, functions instead of rare operators, decimal numbers",
+        )
+
+
+_NEGATED = {"!~~": "~~", "!~~*": "~~*"}
+_TYPES = {
+    "text": "varchar", "string": "varchar", "char": "varchar", "bpchar": "varchar", "nvarchar": "varchar", "numeric": "decimal",
+    "dec": "decimal", "int8": "bigint", "long": "bigint", "int": "integer", "int4": "integer", "signed": "integer",
+    "int2": "smallint", "short": "smallint", "int1": "tinyint", "bool": "boolean", "logical": "boolean", "real": "float",
+    "float4": "float", "float8": "double", "datetime": "timestamp",
+}  # fmt: skip
+_DROPPED = ("query_location", "query_location_length", "qualified_name")
+
+
+def _normal(node: Any) -> Any:
+    """Return a syntax tree with the spellings that mean the same made the same."""
+    if isinstance(node, list):
+        return [_normal(n) for n in node]
+    if not isinstance(node, dict):
+        return node
+    out = {k: _normal(v) for k, v in node.items() if k not in _DROPPED}
+    if isinstance(out.get("modifiers"), list):  # ORDER BY has no effect on a set of rows: it is left out
+        out["modifiers"] = [m for m in out["modifiers"] if m.get("type") != "ORDER_MODIFIER"]
+    if "column_names" in out:
+        out["column_names"] = [fold(str(n)) for n in out["column_names"]]
+    if node.get("class") == "TYPE":
+        return _type(out)
+    if node.get("class") == "FUNCTION":
+        out["function_name"] = str(node["function_name"]).lower()
+        if out["function_name"] == "date_part":  # EXTRACT(dow FROM d) comes back as EXTRACT(DAYOFWEEK FROM d)
+            given: list[Any] = out.get("children") or out["arguments"]
+            part = json.dumps(given[0]).lower().replace("dayofweek", "dow").replace("dayofyear", "doy")
+            given[0] = json.loads(part)
+        if out["function_name"] in _NEGATED:
+            out["function_name"] = _NEGATED[out["function_name"]]
+            return _negation(out)
+    if node.get("type") == "OPERATOR_IS_NOT_NULL":
+        return _negation({**out, "type": "OPERATOR_IS_NULL"})
+    if node.get("type") == "COMPARE_DISTINCT_FROM":
+        return _negation({**out, "type": "COMPARE_NOT_DISTINCT_FROM"})
+    if node.get("type") == "COMPARE_NOT_IN":
+        return _negation({**out, "type": "COMPARE_IN"})
+    if node.get("class") == "OPERATOR" and node.get("type") == "OPERATOR_NOT":
+        return _negation(out["children"][0], str(out.get("alias", "")))
+    if node.get("class") == "CONSTANT":
+        return {"class": "CONSTANT", "alias": out.get("alias"), "value": _constant(node)}
+    return out
+
+
+def _type(out: dict[str, Any]) -> dict[str, Any]:
+    """Return a type as DuckDB 2.0 parses it with one spelling; the length of a VARCHAR means nothing to DuckDB."""
+    name = _TYPES.get(fold(str(out["type_name"])), fold(str(out["type_name"])))
+    children = out["children"]
+    if name == "varchar":
+        children = []
+    elif name == "decimal" and len(children) < 2:
+        width = children[0] if children else {"class": "CONSTANT", "alias": "", "value": "18"}
+        scale = {"class": "CONSTANT", "alias": "", "value": "0" if children else "3"}
+        children = [width, scale]
+    return {**out, "type_name": name, "children": children}
+
+
+def _negation(child: dict[str, Any], alias: str | None = None) -> dict[str, Any]:
+    """Return NOT child; the alias belongs to the outer one."""
+    outer = str(child.get("alias", "")) if alias is None else alias
+    return {"class": "OPERATOR", "type": "OPERATOR_NOT", "alias": outer, "children": [{**child, "alias": ""}]}
+
+
+def _constant(node: dict[str, Any]) -> str:
+    """Return a constant as text; ``INTERVAL 1 DAY`` and ``INTERVAL '1' DAY`` are the same to DuckDB."""
+    if "literal" in node:  # DuckDB 2.0 keeps the text
+        kind = node["literal"].get("kind")
+        text = str(node["literal"].get("text", kind))
+        return text if kind == "STRING" else text.replace("_", "")
+    value = node["value"]
+    if value.get("is_null"):
+        return "NULL"
+    return json.dumps([value["type"].get("type_info"), str(value.get("value"))])

@@ -1,0 +1,184 @@
+"""A rehearsal of a source on made-up rows, and the net below it: what nobody thought of fails here, or becomes NULL.
+
+Before a source is accepted its SQL runs once over rows that belong to nobody: the extreme values of every type, and the constants
+that the source itself names, so that its conditions are met. What raises there, raises for everybody and before anything is
+charged. Then every computed expression is put into a ``TRY`` (:func:`dpsql.source.functions.caught`), for what the rehearsal
+missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import duckdb
+from sqlglot import exp
+
+from dpsql.errors import UnsupportedQuery, first_line
+from dpsql.source.catalog import Catalog
+from dpsql.source.functions import caught
+from dpsql.source.kernel import family
+from dpsql.source.model import literal, quoted
+from dpsql.source.parse import render
+from dpsql.source.scope import with_relations
+
+MOST_LITERALS = 40
+"""Constants of a source that its rehearsal tries as values, at most."""
+
+_WHOLE = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
+_UNSIGNED = {"UTINYINT": 8, "USMALLINT": 16, "UINTEGER": 32, "UBIGINT": 64, "UHUGEINT": 128}
+EXTREMES: dict[str, tuple[str, ...]] = {
+    "BOOLEAN": ("true", "false"),
+    **{name: (str(-(2 ** (bits - 1))), str(2 ** (bits - 1) - 1), "-1", "0", "1") for name, bits in _WHOLE.items()},
+    **{name: (str(2**bits - 1), "0", "1") for name, bits in _UNSIGNED.items()},
+    "FLOAT": ("nan", "inf", "-inf", "3.4e38", "-3.4e38", "1e-45", "-0.0", "0", "1"),
+    "DOUBLE": (
+        "nan", "inf", "-inf", "1.7976931348623157e308", "-1.7976931348623157e308", "5e-324", "-0.0", "0", "-1", "1e19",
+        "9.3e18", "2147483648.5",
+    ),
+    "VARCHAR": (
+        "", "a", "%", "\\", "[a", "_", "\x01\x7f", "é\u0301", "\U0010ffff", "\uffff\u0301", "İıßſK", "2020-01-01",
+        "294247-01-10 04:00:54.775807",
+        "1e400", "nan", "9223372036854775808", "0x7f", " 1 ", "-", "1_000", "infinity", "true", "24:00:00", "{", "\\x",
+        "12:00:00+99", "x" * 300,
+    ),
+    "DATE": (
+        "infinity", "-infinity", "0001-01-01", "9999-12-31", "290000-01-01", "5877642-06-25 (BC)", "5881580-07-10", "2020-02-29",
+    ),
+    "TIMESTAMP": (
+        "infinity", "-infinity", "290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806", "2020-02-29 23:59:59.999999",
+        "1970-01-01",
+    ),
+    "TIMESTAMP WITH TIME ZONE": (
+        "infinity", "-infinity", "290309-12-22 (BC) 00:00:00+00", "294247-01-10 04:00:54.775806+00", "2020-02-29 12:00:00+00",
+    ),
+    "TIMESTAMP_S": ("infinity", "-infinity", "290000-01-01", "2020-02-29 12:00:00"),
+    "TIMESTAMP_MS": ("infinity", "-infinity", "290000-01-01", "2020-02-29 12:00:00"),
+    "TIMESTAMP_NS": ("infinity", "-infinity", "2262-04-11 23:47:16.854775", "1677-09-22"),
+    "TIME": ("00:00:00", "23:59:59.999999", "24:00:00"),
+    "UUID": ("00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"),
+    "BLOB": ("", "\\xFF\\x00", "abc"),
+    "JSON": ("{}", "null", "1", '{"a":[1]}'),
+}  # fmt: skip
+"""Type -> texts of values that a function may stumble over; NULL is always tried."""
+
+
+def values_of(sql_type: str, constants: Sequence[str] = ()) -> list[str]:
+    """Return SQL of the values of a type that a rehearsal tries.
+
+    Parameters
+    ----------
+    constants : sequence of str
+        Texts that are tried as values of the type too.
+
+    Examples
+    --------
+    >>> values_of("BOOLEAN", ["7"])
+    ['NULL', "TRY_CAST('true' AS BOOLEAN)", "TRY_CAST('false' AS BOOLEAN)", "TRY_CAST('7' AS BOOLEAN)"]
+    >>> values_of("INTEGER[]")[2:4]
+    ['[NULL::INTEGER]', "[TRY_CAST('-2147483648' AS INTEGER)]"]
+    """
+    if family(sql_type) == "LIST":
+        inner = sql_type.removesuffix("[]")
+        return ["NULL", "[]", f"[NULL::{inner}]", *(f"[{value}]" for value in values_of(inner, constants)[1:])]
+    texts = list(EXTREMES.get(sql_type, ()))
+    if family(sql_type) == "DECIMAL":
+        width, scale = (int(part) for part in sql_type.removeprefix("DECIMAL(").removesuffix(")").split(","))
+        largest = "9" * (width - scale) + ("." + "9" * scale if scale else "")
+        texts = [largest, f"-{largest}", "0"]
+    if not texts and not sql_type.startswith("ENUM("):
+        return ["NULL"]
+    return ["NULL", *(f"TRY_CAST({literal(text)} AS {sql_type})" for text in dict.fromkeys((*texts, *constants)))]
+
+
+def made_up(columns: Sequence[tuple[str, str]], alias: str, constants: Sequence[str]) -> str:
+    """Return a relation with columns of these names and types whose rows belong to nobody.
+
+    Every column holds all of its values, each in its own order, so that they meet in many ways.
+    """
+    lists = [values_of(sql_type, constants) for _, sql_type in columns]
+    rows = 2 * max((len(found) for found in lists), default=1)
+    shown = []
+    for place, ((name, _), found) in enumerate(zip(columns, lists, strict=True)):
+        turned = [found[(row * (1 + place % 3) + place) % len(found)] for row in range(rows)] if len(found) > 1 else found * rows
+        missing = [value for value in found if value not in turned]
+        shown.append(f"system.main.unnest([{', '.join([*missing, *turned][:rows])}]) AS {quoted(name)}")
+    return f"(SELECT {', '.join(shown)}) AS {quoted(alias)}"
+
+
+def constants_of(select: exp.Select) -> list[str]:
+    """Return the constants that a source names, as texts, with the whole numbers beside them."""
+    found: dict[str, None] = {}
+    for node in select.find_all(exp.Literal):
+        found[node.name] = None
+        if not node.is_string and node.name.isdigit():
+            found[str(int(node.name) + 1)] = None
+        if len(found) >= MOST_LITERALS:
+            break
+    return list(found)
+
+
+def rehearse(catalog: Catalog, select: exp.Select, leaves: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    """Run a generated source over made-up rows.
+
+    Parameters
+    ----------
+    select : sqlglot expression
+        As the kernel has accepted it, without the net of `guarded`.
+    leaves : mapping
+        Alias -> names and types of the columns of each table.
+
+    Raises
+    ------
+    UnsupportedQuery
+        An expression fails on some value.
+
+    Notes
+    -----
+    Privacy: no row of a table is read.
+    """
+    if not computes(select):
+        return
+    constants = constants_of(select)
+    tree = with_relations(select, leaves, lambda columns, alias: made_up(columns, alias, constants))
+    try:
+        catalog.run(render(tree))
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error as error:
+        reason = f"it fails on some values, as a rehearsal with made-up rows shows ({first_line(error)[:200]}); write it otherwise"
+        raise UnsupportedQuery("an expression", reason) from None
+
+
+def computes(select: exp.Select) -> bool:
+    """Return whether a generated source computes or compares anything, beyond copying columns."""
+    return any(_computed(node) for node in _expressions(select))
+
+
+def guarded(select: exp.Select) -> exp.Select:
+    """Return a generated source in which every computed expression is NULL where it would raise."""
+    out = select.copy()
+    for node in _expressions(out):
+        if _computed(node):
+            node.replace(exp.Var(this=caught(render(node))))
+    return out
+
+
+def _expressions(select: exp.Select) -> list[exp.Expression]:
+    """Return the outermost expressions of a SELECT and of those in its FROM: listed, after WHERE, on both sides of ON."""
+    found: list[exp.Expression] = []
+    for part in list(select.find_all(exp.Select)):
+        found += [listed.this if isinstance(listed, exp.Alias) else listed for listed in part.expressions]
+        if part.args.get("where") is not None:
+            found.append(part.args["where"].this)
+    for join in list(select.find_all(exp.Join)):
+        for condition in join.args["on"].flatten() if isinstance(join.args["on"], exp.And) else [join.args["on"]]:
+            equality = condition.unnest()
+            found += [equality.this, equality.expression]
+    return found
+
+
+def _computed(node: exp.Expression) -> bool:
+    """Return whether an expression could fail: anything but a column, a constant and a column's bytes."""
+    if isinstance(node, exp.Anonymous) and str(node.this).rsplit(".", 1)[-1] in ("encode", "decode") and len(node.expressions) == 1:
+        return _computed(node.expressions[0])
+    return not isinstance(node, exp.Column | exp.Literal | exp.Null | exp.Boolean)

@@ -1,0 +1,76 @@
+"""What travels with every row of the protected table through a rewritten source: its privacy unit, and its number.
+
+The unit says whose row it is. The number says which row it is, so that a row which comes out of a join more than once is
+counted once, whatever was believed about the key (`dpsql.domains.encoding.encode_sql`). Both come from the protected table alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from dpsql.errors import ArgumentError
+from dpsql.source.keys import KINDS, is_unit, unit_value
+from dpsql.source.model import ROW, UNIT, Column, TableId, fold, identifier
+
+
+def number_column(table: TableId) -> str:
+    """Return DuckDB's own column that numbers the rows of a table or file."""
+    return "file_row_number" if table.is_file else "rowid"
+
+
+class Carried:
+    """The columns ``__dp_unit`` and ``__dp_row`` of one source. ``unit`` is the privacy unit column, if there is one."""
+
+    def __init__(self) -> None:
+        self.unit: str | None = None
+        self.numbered = False  # whether rows have a number: a column of that name may hide it
+        self._origin: dict[str, dict[str, exp.Expression]] = {}  # of the protected table's alias: what they are there
+        self._selects: list[exp.Select] = []
+
+    def begin(self, table: TableId, alias: str, stored: Sequence[str], columns: Sequence[Column], unit: str | None) -> None:
+        """Note what they are in the protected table.
+
+        Parameters
+        ----------
+        alias : str
+            Of the table, in the generated SQL.
+        stored : sequence of str
+            Names of all of its columns, the generated ones too.
+        columns : sequence of Column
+            Without the generated ones.
+        unit : str or None
+            Name of the privacy unit column.
+
+        Raises
+        ------
+        ArgumentError
+            The privacy unit is gone, or of a type whose values have several forms.
+        """
+        found: dict[str, exp.Expression] = {}
+        if unit is not None:
+            column = next((c for c in columns if fold(c.name) == fold(unit)), None)
+            if column is None:
+                raise ArgumentError("privacy_unit", unit, f"{table.text} has no stored column of that name any more")
+            if not is_unit(column.sql_type):
+                raise ArgumentError("privacy_unit", unit, f"is {column.sql_type} in {table.text}; name a column that is {KINDS}")
+            self.unit = column.name
+            found[UNIT] = unit_value(exp.Column(this=identifier(column.name), table=identifier(alias)), column.sql_type)
+        self.numbered = all(fold(name) != number_column(table) for name in stored)
+        if self.numbered:
+            found[ROW] = exp.Column(this=identifier(number_column(table)), table=identifier(alias))
+        self._origin[alias] = found
+
+    def add(self, select: exp.Select, alias: str) -> None:
+        """Add them to the list of a SELECT whose first relation has this alias."""
+        names = [name for name, wanted in ((UNIT, self.unit is not None), (ROW, self.numbered)) if wanted]
+        known = self._origin.get(alias) or {n: exp.Column(this=identifier(n), table=identifier(alias)) for n in names}
+        listed = [exp.Alias(this=known[name].copy(), alias=identifier(name)) for name in names]
+        select.set("expressions", [*select.expressions, *listed])
+        self._selects.append(select)
+
+    def drop_numbers(self) -> None:
+        """Take the numbers of rows out again: without a join nothing can repeat a row."""
+        for select in self._selects:
+            select.set("expressions", [e for e in select.expressions if e.alias != ROW])

@@ -1,0 +1,129 @@
+"""What a SELECT of a source sees: its relations, their columns, the types of expressions over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.errors import ArgumentError
+from dpsql.source.catalog import Catalog
+from dpsql.source.kernel import MOST_TEXT
+from dpsql.source.model import Column, fold, quoted, refuse
+from dpsql.source.parse import render
+
+LONGEST_EXPRESSION = 100_000
+"""Characters that a rewritten expression may have."""
+
+
+@dataclass
+class Item:
+    """One relation in FROM: ``name`` is what the text calls it, ``alias`` what the generated SQL does."""
+
+    name: str
+    alias: str
+    node: exp.Expression
+    columns: list[Column]
+    path: tuple[str, ...] = ()
+    hidden: set[str] = field(default_factory=set)
+    protected: bool = True
+    unsafe: dict[str, str] = field(default_factory=dict)  # of a file: folded name -> Parquet type of what cannot be read safely
+
+    def __post_init__(self) -> None:
+        """Index the columns by name; the first of a name wins."""
+        self._positions = {fold(c.name): i for i, c in reversed(list(enumerate(self.columns)))}
+
+    def column(self, name: str) -> Column | None:
+        """Return the column of this name."""
+        position = self._positions.get(fold(name))
+        return None if position is None else self.columns[position]
+
+
+@dataclass
+class Texts:
+    """How long all texts that a source computes for one row may be together, by their bounds."""
+
+    left: int = MOST_TEXT
+
+    def take(self, characters: int, construct: str, node: exp.Expression, where: str) -> None:
+        """Note a text of at most so many characters; refuse it where the sum becomes too large."""
+        self.left -= characters
+        if self.left < 0:
+            advice = f"its texts could have more than {MOST_TEXT} characters a row; compute fewer or shorter ones"
+            refuse(construct, advice, node, where)
+
+
+@dataclass
+class Scope:
+    """The relations that a SELECT sees, and the catalog that knows types."""
+
+    catalog: Catalog
+    items: list[Item]
+    homes: list[tuple[str, str]]
+    where: str = ""
+    texts: Texts = field(default_factory=lambda: Texts())
+
+    def resolve(self, node: exp.Column) -> tuple[Item, Column, list[str]]:
+        """Return the relation and the column that a name means, and the struct fields that follow it."""
+        parts = [part.name for part in node.parts]
+        for length in range(min(len(parts) - 1, 3), 0, -1):
+            prefix = tuple(fold(p) for p in parts[:length])
+            for item in self.items:
+                matches = fold(item.name) == prefix[0] if length == 1 else item.path[-length:] == prefix
+                if matches and (column := item.column(parts[length])):
+                    return item, column, parts[length + 1 :]
+        found = [
+            (item, c) for item in self.items if fold(parts[0]) not in item.hidden and (c := item.column(parts[0])) is not None
+        ]
+        if len(found) > 1:
+            refuse(f"column {parts[0]!r}", "several relations have it; write relation.column", node, self.where)
+        if not found:
+            for item in self.items:
+                if (kind := item.unsafe.get(fold(parts[-1]))) is not None:
+                    advice = f"one far value of a {kind} column fails every call that reads it; CREATE TABLE t AS FROM the file"
+                    refuse(f"column {parts[-1]!r}", advice, node, self.where)
+            names = [c.name for item in self.items for c in item.columns]
+            raise ArgumentError(
+                "source",
+                ".".join(parts),
+                f"no such column{self.where}; there are {names!r} (a name given with AS in the same SELECT can't be used there)",
+            )
+        return (*found[0], parts[1:])
+
+    def type_of(self, node: exp.Expression) -> str:
+        """Return the type that DuckDB gives an expression in generated names. Binds over a relation without rows."""
+        by_alias = {item.alias: item for item in self.items}
+        needed: dict[str, dict[str, str]] = {}
+        for column in node.find_all(exp.Column):
+            item = by_alias[column.table]
+            kind = next(c.sql_type for c in item.columns if c.ref == column.name)
+            needed.setdefault(column.table, {})[column.name] = kind
+        relations = ", ".join(empty_relation(list(columns.items()), alias) for alias, columns in needed.items())
+        written = render(node)
+        if len(written) > LONGEST_EXPRESSION:  # a guard repeats its argument, so nested calls grow fast
+            refuse("an expression", "nested too deeply: give an inner part a name in a subquery", node, self.where)
+        text = f"SELECT {written} AS x" + (f" FROM {relations}" if relations else "")  # noqa: S608 -- rendered tree
+        return self.catalog.describe(text)[0].sql_type
+
+
+def empty_relation(columns: Sequence[tuple[str, str]], alias: str) -> str:
+    """Return a relation with columns of these names and types and no tie to any table, for binding."""
+    listed = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in columns)
+    return f"(SELECT {listed}) AS {quoted(alias)}"
+
+
+def with_relations(
+    select: exp.Select, leaves: Mapping[str, Sequence[tuple[str, str]]], make: Callable[[Sequence[tuple[str, str]], str], str]
+) -> exp.Select:
+    """Return a generated SELECT with each table replaced by what ``make`` makes of its columns (those that are used) and alias."""
+    tree = select.copy()
+    used: dict[str, set[str]] = {}
+    for column in tree.find_all(exp.Column):
+        used.setdefault(column.table, set()).add(column.name)
+    for node in list(tree.find_all(exp.Table)):
+        everywhere = used.get("", set())
+        wanted = used.get(node.alias, set()) | everywhere
+        columns = [c for c in leaves[node.alias] if c[0] in wanted] or list(leaves[node.alias])[:1]
+        node.replace(exp.Var(this=make(columns, node.alias)))
+    return tree

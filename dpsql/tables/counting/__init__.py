@@ -1,0 +1,1 @@
+"""Counting contingency tables from blocks of codes: which road is the shortest, and the roads."""
