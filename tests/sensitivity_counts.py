@@ -20,12 +20,11 @@ from sensitivity_schemas import ATTRIBUTES, Schema, fill, make_schema, make_sour
 import dpsql
 from dpsql.accounting import sensitivities
 from dpsql.domains import encoding
-from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.domains.declare import declare
 from dpsql.errors import DpsqlError
 from dpsql.measure import measuring, tuples
 from dpsql.measure.counting import count_moments, count_values
-from dpsql.methods.base import FINE
 from dpsql.noise import discrete
 from dpsql.planning.request import total_is_public
 from dpsql.protected.source import ProtectedSource, resolve

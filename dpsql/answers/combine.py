@@ -16,12 +16,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dpsql.errors import ArgumentError
-
-FloatArray = npt.NDArray[np.float64]
+from dpsql.numerics.arrays import FloatArray
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from dpsql.accounting import expected_absolute_error, fits, remaining
 from dpsql.answers import kept
 from dpsql.books.entries import Purchase, failure
 from dpsql.calls import arguments
+from dpsql.domains import unit_rows
 from dpsql.errors import ArgumentError, DpsqlError
-from dpsql.measure import unit_rows
 from dpsql.planning.request import Request, release_name, request
 from dpsql.protected.columns import asked_order, spelled
 from dpsql.protected.source import ProtectedSource, resolve

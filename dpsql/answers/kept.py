@@ -12,8 +12,8 @@ import duckdb
 
 from dpsql.accounting import noise_band
 from dpsql.books.schema import Books
+from dpsql.domains import unit_rows
 from dpsql.errors import LedgerError, ReleaseError
-from dpsql.measure import unit_rows
 from dpsql.release.store import Release
 from dpsql.rows import drawing
 from dpsql.session.instance import Context

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpsql.answers import figures as report_figures
-from dpsql.answers.figures import Synthetic
+from dpsql.answers import report_figures
+from dpsql.answers.report_figures import Synthetic
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
 from dpsql.calls import arguments
 from dpsql.custodian import comparing
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ReleaseError
-from dpsql.methods.base import Clique
+from dpsql.numerics.arrays import Clique, FloatArray
 from dpsql.page import dependence, document, figures
 from dpsql.page.content import Content, Listing, Maps
 from dpsql.page.crosstab import cross_tables
@@ -170,7 +170,7 @@ def _maps(
     """Return the maps of pairs; synthetic and raw tables are weighted as the released ones are."""
     noise = {pair: deviation for pair, (_, deviation) in dependence.pair_tables(found).items()}
 
-    def plain(counts: Mapping[Clique, figures.FloatArray]) -> figures.FloatArray | None:
+    def plain(counts: Mapping[Clique, FloatArray]) -> FloatArray | None:
         two_way = {clique: table for clique, table in counts.items() if len(clique) == 2}
         some: dict[Clique, Strength] = {
             clique: dependence.plain_strength(table, noise.get(clique, 0.0)) for clique, table in two_way.items()

@@ -10,13 +10,12 @@ import duckdb
 import numpy as np
 
 from dpsql.custodian.evaluate import evaluate
-from dpsql.domains import multi_value
+from dpsql.domains import multi_value, unit_rows
 from dpsql.domains.attributes import Domain
 from dpsql.errors import DpsqlError
-from dpsql.measure import unit_rows
-from dpsql.methods.base import Clique
+from dpsql.numerics.arrays import Clique, FloatArray
 from dpsql.page.content import Comparison, Listing
-from dpsql.page.figures import FloatArray, OneWay
+from dpsql.page.figures import OneWay
 from dpsql.page.markup import number
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.release.store import Release

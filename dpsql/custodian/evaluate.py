@@ -21,7 +21,7 @@ from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.encoding import column_types, encode, guarded
 from dpsql.errors import ArgumentError, DomainError
-from dpsql.methods.base import Clique
+from dpsql.numerics.arrays import Clique
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from dpsql.custodian.evaluate import NOTE, comparable_domain, fetch_pairs, materialise, pairs_query
 from dpsql.domains.attributes import Domain
+from dpsql.numerics.arrays import IntArray
 from dpsql.text.relation import identifier
 
 RARE = 10
@@ -34,7 +35,6 @@ COLUMNS = {
     "note": "VARCHAR",
 }
 Row = tuple[int | float | str | bool | None, ...]
-IntArray = npt.NDArray[np.int64]
 _BATCH = 32
 
 

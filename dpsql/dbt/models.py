@@ -19,13 +19,14 @@ from dpsql.dbt.declarations import declare_column
 from dpsql.domains.encoding import encode
 from dpsql.errors import DomainError, DpsqlError, ReleaseError
 from dpsql.measure.counting import count_tables
-from dpsql.methods.base import Clique, IntArray, Statistics
+from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.release import store
 from dpsql.release.store import Release
 from dpsql.rows import drawing
 from dpsql.session.instance import Context
 from dpsql.source.analysis import TableId, find_table
+from dpsql.tables.statistics import Statistics
 from dpsql.text.relation import identifier
 
 MARK = "dpsql release: "

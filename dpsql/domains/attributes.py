@@ -17,6 +17,9 @@ from dpsql.errors import DomainError
 OUTSIDE = ("clamp", "other", "drop")
 OTHER_LABEL = "(other)"
 
+FINE = 1 << 16
+"""Steps of the fixed-point scale between the bounds of a numeric attribute, for methods that sum values."""
+
 
 @dataclass(frozen=True)
 class Attribute:

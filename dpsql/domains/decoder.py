@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL, Attribute
 from dpsql.domains.sqltypes import SqlType
-from dpsql.methods.base import IntArray
+from dpsql.numerics.arrays import IntArray
 
 _EXACT = 2**62  # bounds below this leave room for int64 arithmetic
 # Parquet has no such types; the rows are written as text and cast when they are read.

@@ -18,12 +18,11 @@ import duckdb
 from sqlglot import exp
 
 from dpsql.domains import sqltypes
-from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.domains.codes import code_expression, comparable, either
 from dpsql.domains.declare import category_text
 from dpsql.domains.sqltypes import SqlType
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
-from dpsql.methods.base import FINE
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 

@@ -20,9 +20,9 @@ from dpsql.answers import report as reporting
 from dpsql.books.schema import Books
 from dpsql.calls import arguments
 from dpsql.custodian import contract
+from dpsql.domains import unit_rows
 from dpsql.domains.declare import MAX_VALUES
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, ReleaseError
-from dpsql.measure import unit_rows
 from dpsql.protected.columns import asked_order
 from dpsql.purchase import buying
 from dpsql.release import costs

@@ -17,8 +17,8 @@ from sqlglot import exp
 from dpsql.domains.codes import code_type
 from dpsql.domains.encoding import guarded, withheld
 from dpsql.errors import DpsqlError
-from dpsql.methods.base import Clique, IntArray
 from dpsql.noise.entropy import clamped
+from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.running import progress
 from dpsql.running.parallel import waited
 from dpsql.tables.counting.fold import Codes, FoldCounter

@@ -15,15 +15,16 @@ import numpy as np
 from sqlglot import exp
 
 from dpsql import methods
-from dpsql.domains import encoding, multi_value
+from dpsql.domains import encoding, multi_value, unit_rows
 from dpsql.domains.attributes import Domain
 from dpsql.errors import DpsqlError, ReleaseError, first_line
-from dpsql.measure import tuples, unit_rows
+from dpsql.measure import tuples
 from dpsql.measure.counting import count_moments, count_select, count_tables, count_values
 from dpsql.mechanisms.percentile import private_percentile
 from dpsql.methods.aggregate_seeded.levels import level_scale
-from dpsql.methods.base import Clique, Counted, DrawnMethod, IntArray, OpenMethod, TupleMethod, TuplePlan
+from dpsql.methods.base import Counted, DrawnMethod, OpenMethod, TupleMethod, TuplePlan
 from dpsql.noise import discrete
+from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.protected import universes
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe

@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from dpsql.domains.encoding import guarded
 from dpsql.measure.counting import cell_index, table_query
-from dpsql.methods.base import Clique, IntArray
+from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.running.machine import memory_mb
 from dpsql.tables.tuple_index import TupleIndex
 

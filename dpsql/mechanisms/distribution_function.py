@@ -70,8 +70,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.mechanisms.multinomial import IntArray
 from dpsql.noise.entropy import exp_bounds
+from dpsql.numerics.arrays import IntArray
 
 LIMIT = 1e10
 """Most additions that a release may take, see `cost`: about 10 seconds."""

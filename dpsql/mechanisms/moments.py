@@ -51,7 +51,8 @@ import numpy as np
 from dpsql.accounting.events import LaplaceEvent
 from dpsql.errors import ArgumentError
 from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, discrete_laplace, scale_grid
-from dpsql.noise.entropy import MOST_ROWS, IntArray, clamped
+from dpsql.noise.entropy import MOST_ROWS, clamped
+from dpsql.numerics.arrays import IntArray
 
 FINE = 1 << 16
 """Steps between the bounds; the same number as `dpsql.methods.base.FINE`."""

@@ -43,8 +43,7 @@ import numpy.typing as npt
 
 from dpsql.errors import ArgumentError
 from dpsql.noise.entropy import exp_bounds, random_words
-
-IntArray = npt.NDArray[np.int64]
+from dpsql.numerics.arrays import IntArray
 
 _WEIGHT_BITS = 62
 """No sum of weights exceeds 2^62."""

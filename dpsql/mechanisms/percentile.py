@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 from dpsql.errors import ArgumentError
 from dpsql.noise.discrete import accepts
-from dpsql.noise.entropy import IntArray, uniform_below
+from dpsql.noise.entropy import uniform_below
+from dpsql.numerics.arrays import IntArray
 
 _DRAWS = 64
 

@@ -55,7 +55,7 @@ from dpsql.errors import ArgumentError
 from dpsql.mechanisms.laplace_tail import smallest_threshold
 from dpsql.mechanisms.weak_domain import MAXIMUM_THRESHOLD, counts_of
 from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, checked_scale, discrete_laplace, scale_grid
-from dpsql.noise.entropy import IntArray
+from dpsql.numerics.arrays import IntArray
 
 
 def _checked_delta(delta: object) -> Fraction:

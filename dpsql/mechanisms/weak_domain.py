@@ -47,7 +47,8 @@ from dpsql.mechanisms.binomial import binomial
 from dpsql.mechanisms.laplace_tail import smallest_threshold, tail_bounds
 from dpsql.mechanisms.words import Universe
 from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, checked_scale, discrete_laplace, geometric
-from dpsql.noise.entropy import IntArray, uniform_below
+from dpsql.noise.entropy import uniform_below
+from dpsql.numerics.arrays import IntArray
 
 MAXIMUM_THRESHOLD = 1 << 60
 MAXIMUM_OTHERS = 1 << 22

@@ -25,14 +25,16 @@ import numpy as np
 
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import Clique, CodeArray, MeasurementPlan, Statistics
+from dpsql.methods.base import MeasurementPlan
 from dpsql.methods.mixture.fit import Mixture, average, fit_mixture, pull_strength
 from dpsql.methods.mixture.rows import forecast_draw, mixture_rows
 from dpsql.methods.mixture.targets import Targets, targets
+from dpsql.numerics.arrays import Clique, CodeArray
 from dpsql.running.blas import one_blas_thread
 from dpsql.running.parallel import Workers
 from dpsql.tables.coarse import ordered, shape
 from dpsql.tables.flat import AllCliques
+from dpsql.tables.statistics import Statistics
 
 _RESTARTS, _THREADS = 6, 2
 _WORK = 2.2e11

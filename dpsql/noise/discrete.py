@@ -43,7 +43,8 @@ from functools import lru_cache
 import numpy as np
 
 from dpsql.errors import ArgumentError
-from dpsql.noise.entropy import WORDS, BoolArray, IntArray, exp_bounds, random_bits, random_words, uniform_below
+from dpsql.noise.entropy import WORDS, BoolArray, exp_bounds, random_bits, random_words, uniform_below
+from dpsql.numerics.arrays import IntArray
 
 MECHANISMS = ("gaussian", "laplace")
 MAXIMUM_SIGMA = Fraction(2**25)

@@ -19,7 +19,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from dpsql.numerics.arrays import IntArray
+
 BoolArray = npt.NDArray[np.bool_]
 WORDS: dict[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 

@@ -21,9 +21,8 @@ import numpy.typing as npt
 from scipy import special
 
 from dpsql.errors import ArgumentError
+from dpsql.numerics.arrays import FloatArray
 from dpsql.running.parallel import Workers
-
-FloatArray = npt.NDArray[np.float64]
 
 _CHUNK = 16_384
 """Pairs worked on at a time: bounds the memory of the quadrature to some 10 MB a thread."""

@@ -22,9 +22,8 @@ import numpy.typing as npt
 from scipy import linalg
 
 from dpsql.errors import ArgumentError
+from dpsql.numerics.arrays import FloatArray
 from dpsql.running.parallel import Workers
-
-FloatArray = npt.NDArray[np.float64]
 
 _NEWTON_STEPS = 200
 _CG_STEPS = 200

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpsql.numerics.arrays import FloatArray
 from dpsql.page.crosstab import CrossTable
-from dpsql.page.figures import Column, FloatArray
+from dpsql.page.figures import Column
 
 
 @dataclass(frozen=True)

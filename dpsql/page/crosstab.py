@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.domains.attributes import Domain
-from dpsql.methods.base import Clique
-from dpsql.page.figures import FloatArray, Grouping, Measured, grouping, half_width
+from dpsql.numerics.arrays import Clique, FloatArray
+from dpsql.page.figures import Grouping, Measured, grouping, half_width
 from dpsql.page.markup import number
 from dpsql.page.svg import width_of
 

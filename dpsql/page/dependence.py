@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chndtr, ndtr
 
-from dpsql.methods.base import Clique
-from dpsql.page.figures import LEVEL, FloatArray, Measured
+from dpsql.numerics.arrays import Clique, FloatArray
+from dpsql.page.figures import LEVEL, Measured
 
 LARGE = 1 << 21  # cells of a pair that a dependence is still computed for
 _HALVINGS = 40

@@ -15,9 +15,8 @@ import numpy.typing as npt
 
 from dpsql.accounting.accuracy import standard_deviation
 from dpsql.domains.attributes import Attribute, Domain
-from dpsql.methods.base import Clique
+from dpsql.numerics.arrays import Clique, FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 LEVEL = 0.95
 MAX_BARS = 48
 """Codes of a column that a chart shows; more are put together."""

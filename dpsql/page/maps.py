@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from dpsql.page.figures import FloatArray
+from dpsql.numerics.arrays import FloatArray
 from dpsql.page.markup import text
 from dpsql.page.svg import WIDTH, fitted, frame, label_at, width_of
 

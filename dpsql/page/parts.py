@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dpsql.numerics.arrays import FloatArray
 from dpsql.page import maps, svg
 from dpsql.page.content import Listing, Maps
 from dpsql.page.crosstab import CrossTable, breakable
-from dpsql.page.figures import Column, FloatArray
+from dpsql.page.figures import Column
 from dpsql.page.markup import details, number, paragraphs, table, text
 
 _STRONGEST = 12

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpsql.page.figures import FloatArray
+from dpsql.numerics.arrays import FloatArray
 
 _NARROWEST = 1 / 150  # of the axis: two pixels or so; with narrower bins another axis is tried
 _MOST_TICKS = 12

@@ -10,7 +10,8 @@ import unicodedata
 
 import numpy as np
 
-from dpsql.page.figures import Column, FloatArray
+from dpsql.numerics.arrays import FloatArray
+from dpsql.page.figures import Column
 from dpsql.page.markup import number, text
 from dpsql.page.scales import Axis, axis_of, fitting, reference, ticks
 

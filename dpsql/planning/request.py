@@ -12,10 +12,9 @@ from dpsql import methods
 from dpsql.accounting import CALIBRATIONS, MECHANISMS, Calibration, calibrate, charge_for, sensitivities
 from dpsql.accounting.rules import selection_delta
 from dpsql.calls import arguments
-from dpsql.domains import multi_value, sqltypes
+from dpsql.domains import multi_value, sqltypes, unit_rows
 from dpsql.domains.attributes import Domain, open_attribute
 from dpsql.errors import ArgumentError, DomainError
-from dpsql.measure import unit_rows
 from dpsql.methods.base import Contract, DrawnMethod, MeasurementPlan, Method, OpenMethod, Price, TupleMethod
 from dpsql.planning import tuple_pricing
 from dpsql.protected import columns, universes

@@ -12,7 +12,7 @@ from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError, DomainError
 from dpsql.protected.source import ProtectedSource
 from dpsql.source.analysis import OutputColumn
-from dpsql.source.model import fold
+from dpsql.text.names import fold
 from dpsql.text.relation import literal
 
 _MOST_NAMED = 3

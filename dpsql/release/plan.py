@@ -20,9 +20,9 @@ from dpsql import methods
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OUTSIDE, Domain
 from dpsql.errors import DpsqlError, ReleaseError
-from dpsql.methods.base import Clique, IntArray
+from dpsql.numerics.arrays import Clique, FloatArray, IntArray
 from dpsql.tables import coarse
-from dpsql.tables.flat import AllCliques, FloatArray, by_order, cell_counts
+from dpsql.tables.flat import AllCliques, by_order, cell_counts
 from dpsql.text.bounded_json import check_numbers
 
 MAX_TABLES = 100_000_000
@@ -62,7 +62,7 @@ class Plan:
     coarse : tuple of cliques
         Pairs among `cliques` whose coarse tables are released after the tables, see `dpsql.tables.coarse`.
     units : bool
-        Whether privacy units are counted, by their number of rows, and not rows, see `dpsql.measure.unit_rows`.
+        Whether privacy units are counted, by their number of rows, and not rows, see `dpsql.domains.unit_rows`.
     """
 
     domain: Domain

@@ -33,11 +33,12 @@ import pandas as pd
 
 from dpsql import methods
 from dpsql.errors import DpsqlError, ReleaseError, first_line
-from dpsql.methods.base import Clique, CoarseTables, IntArray, Statistics
+from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.release.plan import MAX_CELLS, Plan, check_manifest, planned
 from dpsql.session.instance import Context
 from dpsql.tables import coarse
 from dpsql.tables.flat import FlatScales, FlatTables
+from dpsql.tables.statistics import CoarseTables, Statistics
 from dpsql.text.bounded_json import MAX_JSON, load
 from dpsql.text.relation import literal, parquet
 

@@ -19,10 +19,10 @@ from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.decoder import Columns
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import Clique, IntArray
+from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.release.plan import Plan
 from dpsql.rows.writing import FileSink, parquet_files, select_of, write
-from dpsql.source.model import fold
+from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 
 SHAPES = ("wide", "long")

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.domains.attributes import Domain
 from dpsql.domains.decoder import Columns, Decoder, cast
-from dpsql.methods.base import Clique, IntArray
+from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.rows.writing import FileSink, Sink, parquet_files, select_of, write
 from dpsql.running.blocks import Stop, drawn, generators, threads
 from dpsql.tables.flat import FlatTables, by_order

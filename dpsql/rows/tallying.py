@@ -14,8 +14,7 @@ from sqlglot import exp
 
 from dpsql.domains.attributes import Domain
 from dpsql.domains.encoding import encode, guarded
-from dpsql.methods.base import Clique
-from dpsql.page.figures import FloatArray
+from dpsql.numerics.arrays import Clique, FloatArray
 from dpsql.text.relation import identifier
 
 _BATCH = 40

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from dpsql.domains.attributes import Attribute, Domain
-from dpsql.methods.base import Clique, IntArray
+from dpsql.numerics.arrays import Clique, IntArray
 
 PARTS = 3
 """Groups of the values of one attribute; 'other' and NULL share one more."""

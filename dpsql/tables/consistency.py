@@ -14,22 +14,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import ArgumentError
+from dpsql.numerics.arrays import FloatArray, IntArray
 from dpsql.running import progress
+from dpsql.tables.flat import FlatScales, FlatTables
 from dpsql.tables.margins import fit_margins, fit_margins_linearly, shrink_to_independence, simplex_projection
 from dpsql.tables.pairs import Pairs, PairTables, PairValues, cell_by_cell, empty_stack
-
-if TYPE_CHECKING:  # dpsql.methods imports this module
-    from dpsql.methods.base import Statistics
-    from dpsql.tables.flat import FlatTables
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from dpsql.tables.statistics import Statistics
 
 ADJUSTMENTS = ("least_squares", "none")
 SHRINKAGES = ("empirical_bayes", "none")
@@ -206,8 +202,6 @@ class _Given:
 
 def _given(statistics: Statistics) -> _Given:
     """Lay the tables out in one array; refuse tables whose shape is not the domain's."""
-    from dpsql.tables.flat import FlatScales, FlatTables
-
     sizes, tables, scales = tuple(statistics.sizes), statistics.tables, statistics.scales
     if not isinstance(tables, FlatTables) or tables.sizes != sizes:
         for clique, table in tables.items():

@@ -10,11 +10,8 @@ from operator import eq
 from typing import overload
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-Clique = tuple[int, ...]
+from dpsql.numerics.arrays import Clique, FloatArray, IntArray
 
 _LARGEST = 1 << 40
 

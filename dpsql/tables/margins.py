@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import ArgumentError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from dpsql.numerics.arrays import FloatArray, IntArray
 
 _FITTING_ROUNDS = 100
 _FITTING_TOLERANCE = 1e-9

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from dpsql.numerics.arrays import FloatArray, IntArray
+
 Pair = tuple[int, ...]
 
 _SMALL_TABLE = 256

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from dpsql.errors import DomainError
-from dpsql.methods.base import Clique, IntArray
+from dpsql.numerics.arrays import Clique, IntArray
 
 MAX_TABLES = 2_000_000
 MAX_KEY = 2**62

@@ -50,12 +50,14 @@ def split_name(text: str) -> list[str]:
 
 
 def literal(value: Value) -> str:
-    """Return ``value`` as a DuckDB literal.
+    r"""Return ``value`` as a DuckDB literal.
 
     Examples
     --------
     >>> literal("it's"), literal([1, None]), literal(1e-9)
     ("'it''s'", '[1, NULL]', "'1e-09'::DOUBLE")
+    >>> literal("a\\0b")
+    "system.main.concat('a', system.main.chr(0), 'b')"
     """
     if value is None:
         return "NULL"
@@ -71,6 +73,9 @@ def literal(value: Value) -> str:
     if isinstance(value, dt.datetime):
         return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
     if isinstance(value, str):
+        if "\0" in value:  # DuckDB 1.x reads no further than that in the text of a statement
+            parts = [str(exp.Literal.string(part).sql(dialect="duckdb")) for part in value.split("\0")]
+            return f"system.main.concat({', system.main.chr(0), '.join(parts)})"
         return str(exp.Literal.string(value).sql(dialect="duckdb"))
     return "[" + ", ".join(literal(item) for item in value) + "]"
 

@@ -33,12 +33,13 @@ from scipy.stats import rankdata
 from dpsql.accounting import calibrate
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.measure.measuring import released
-from dpsql.methods.base import MeasurementPlan, Statistics
+from dpsql.methods.base import MeasurementPlan
 from dpsql.methods.gaussian_copula.method import GaussianCopula
 from dpsql.methods.latent_class import LatentClass
 from dpsql.release.store import Plan, as_statistics
 from dpsql.rows.decoding import Decoder
 from dpsql.tables.consistency import consistent_tables
+from dpsql.tables.statistics import Statistics
 
 METHODS = {"latent_class": LatentClass(), "gaussian_copula": GaussianCopula()}
 DELTAS = {"sim50k": 1.9e-6, "hospital": 1.9e-6}

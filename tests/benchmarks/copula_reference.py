@@ -30,10 +30,10 @@ from scipy import special
 
 from dpsql.accounting import calibrate
 from dpsql.domains.attributes import Attribute, Domain
-from dpsql.methods.base import Statistics
 from dpsql.methods.gaussian_copula.method import GaussianCopula
 from dpsql.methods.gaussian_copula.sampling import sample_thresholded
 from dpsql.noise import discrete
+from dpsql.tables.statistics import Statistics
 
 COPULA = GaussianCopula()
 EPSILON, DELTA = 1.0, 2.0**-30

@@ -27,15 +27,16 @@ from scipy import special, stats
 from tqdm import tqdm
 
 from dpsql.answers.combine import combine
-from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.mechanisms import moments
-from dpsql.mechanisms.moments import FINE, TOP
+from dpsql.mechanisms.moments import TOP
 from dpsql.mechanisms.multinomial import dirichlet_alpha, prior_alpha, smoothing_share
-from dpsql.methods.base import Contract, Statistics
+from dpsql.methods.base import Contract
 from dpsql.methods.modips.cells import cell_rows, fit_cells
 from dpsql.methods.modips.fine_values import fine_values
 from dpsql.methods.modips.method import Modips
 from dpsql.methods.modips.posterior import PRIOR, SMALLEST_VARIANCE, truncated_normal
+from dpsql.tables.statistics import Statistics
 
 SETS, LEVEL = 10, 0.95
 PUBLIC = Contract("replace_one", 1, True)

@@ -35,7 +35,7 @@ project:
 KILLER = """
 import os
 from dbt.adapters.duckdb.plugins import BasePlugin
-from dpsql import buying
+from dpsql.purchase import buying
 
 class Plugin(BasePlugin):
     def initialize(self, plugin_config):
@@ -283,7 +283,7 @@ def test_the_noise_bound_holds():
     import numpy as np
 
     from dpsql.dbt.models import bound
-    from dpsql.methods.base import Statistics
+    from dpsql.tables.statistics import Statistics
 
     rng = np.random.default_rng(5)
     for cells, scale in ((2, 20.0), (30, 5.0)):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql.domains.attributes import Attribute, Domain
-from dpsql.mechanisms.moments import FINE, TOP
-from dpsql.methods.base import Contract, Counted, Statistics
+from dpsql.domains.attributes import FINE, Attribute, Domain
+from dpsql.mechanisms.moments import TOP
+from dpsql.methods.base import Contract, Counted
 from dpsql.methods.modips.method import Modips, exact_statistics, kind_of
+from dpsql.tables.statistics import Statistics
 
 ALPHA = 1e-6
 METHOD = Modips()

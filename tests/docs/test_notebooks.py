@@ -17,7 +17,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples").glob("*.ipynb"))
 
 BAR = """
 import duckdb, dpsql, time
-from dpsql import progress, progress_bar
+from dpsql.running import progress, progress_bar
 progress_bar._DELAY = progress_bar._EVERY = 0.05
 print("before")
 with progress.Progress("dp_slow") as call:

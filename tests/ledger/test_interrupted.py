@@ -25,13 +25,14 @@ STAGES = ("encode", "count", "noise", "store", "fit", "sampling", "writing")
 VICTIM = """
 import contextlib, json, os, signal, sys, threading, time
 import duckdb, dpsql
-from dpsql import calls, progress
+from dpsql.door import dispatch
+from dpsql.running import progress
 
 ENDLESS = "SELECT sum(hash(a.range * b.range)) FROM range(1000000) a, range(1000000) b"
 con = duckdb.connect(sys.argv[1])
 dpsql.load(con)
 wanted, kind, cursors = None, None, []
-opened = calls.open_context
+opened = dispatch.open_context
 
 @contextlib.contextmanager
 def remembering(*given):
@@ -39,7 +40,7 @@ def remembering(*given):
         cursors.append(context.cursor)
         yield context
 
-calls.open_context = remembering
+dispatch.open_context = remembering
 plain = progress.Progress.stage
 
 @contextlib.contextmanager
@@ -128,7 +129,8 @@ def test_ctrl_c_at_every_stage(tmp_path, call, kind):
 
 COMMAND = """
 import contextlib, os, signal, sys, threading
-from dpsql import cli, progress
+from dpsql import cli
+from dpsql.running import progress
 
 plain = progress.Progress.stage
 

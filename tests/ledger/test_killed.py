@@ -94,7 +94,7 @@ def check(path: Path) -> bool:
 FILTERED = "FROM dp_marginals('SELECT sex FROM people WHERE age > 40', columns := ['sex'], epsilon := 0.1, release := 'x')"
 DYING = f"""
 import os, sys, duckdb, dpsql
-from dpsql import measuring
+from dpsql.measure import measuring
 con = duckdb.connect(sys.argv[1])
 dpsql.load(con)
 measuring.measure = lambda *given: os._exit(139)  # a crash inside the reading

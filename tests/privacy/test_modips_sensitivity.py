@@ -12,9 +12,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.mechanisms import moments
-from dpsql.mechanisms.moments import FINE, TOP
+from dpsql.mechanisms.moments import TOP
 from dpsql.methods import base
 from dpsql.methods.base import Contract, Counted
 from dpsql.methods.modips.method import Modips, exact_statistics

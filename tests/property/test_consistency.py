@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql.methods.base import Statistics
 from dpsql.tables.consistency import consistent_tables, simplex_projection
+from dpsql.tables.statistics import Statistics
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)

@@ -8,9 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpsql.domains.attributes import FINE
 from dpsql.mechanisms import moments, stable_selection, weak_domain
 from dpsql.mechanisms.distribution_function import draw_histograms
-from dpsql.mechanisms.moments import FINE, TOP
+from dpsql.mechanisms.moments import TOP
 from dpsql.mechanisms.multinomial import dirichlet_multinomial, dirichlet_prior, fixed_prior, multinomial
 from dpsql.mechanisms.words import Listed, Universe
 from dpsql.methods.histograms import histogram

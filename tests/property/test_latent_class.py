@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql.methods.base import Statistics
 from dpsql.methods.latent_class import LatentClass
+from dpsql.tables.statistics import Statistics
 
 METHOD = LatentClass()
 

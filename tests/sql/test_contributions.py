@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.measure import measuring, unit_rows
+from dpsql.domains import unit_rows
+from dpsql.measure import measuring
 
 PROTECT = "CALL dp_protect('visits', epsilon := 5, delta := 1e-9, privacy_unit := 'patient'"
 BOUGHT = "FROM dp_contributions('visits', epsilon := 1)"

@@ -16,7 +16,7 @@ pty = pytest.importorskip("pty")
 CHILD = """
 import contextlib, sys, threading, time
 import duckdb, dpsql
-from dpsql import forecast, progress, progress_bar
+from dpsql.running import progress, progress_bar
 from sample_tables import make_people, protect_people
 
 progress_bar._DELAY = progress_bar._EVERY = 0.1
@@ -36,8 +36,10 @@ protect_people(con)
 CALL = "FROM dp_marginals('people', columns := ['sex'], epsilon := 0.5, release := '{}')"
 con.execute(sys.argv[1])
 
+found = []
+
 def run(cursor, name):
-    print(len(cursor.execute(CALL.format(name)).fetchall()), "cells", flush=True)
+    found.append(len(cursor.execute(CALL.format(name)).fetchall()))
 
 if sys.argv[2] == "threads":
     threads = [threading.Thread(target=run, args=(con.cursor(), f"r{i}")) for i in range(3)]
@@ -47,6 +49,8 @@ if sys.argv[2] == "threads":
         thread.join()
 else:
     run(con, "one")
+for cells in found:
+    print(cells, "cells", flush=True)
 """
 
 

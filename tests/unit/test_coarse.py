@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 from dpsql.answers import forecast
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.measure import measuring
-from dpsql.methods.base import MeasurementPlan, Statistics
+from dpsql.methods.base import MeasurementPlan
 from dpsql.methods.latent_class import LatentClass
 from dpsql.methods.mixture.fit import _Descent
 from dpsql.methods.mixture.targets import emphasis, targets
@@ -16,6 +16,7 @@ from dpsql.noise import discrete
 from dpsql.release import store
 from dpsql.release.store import Plan
 from dpsql.tables import coarse
+from dpsql.tables.statistics import Statistics
 
 METHOD = LatentClass()
 

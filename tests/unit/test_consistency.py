@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import Statistics
 from dpsql.running.progress import Progress
 from dpsql.tables import consistency
 from dpsql.tables.consistency import (
@@ -17,6 +16,7 @@ from dpsql.tables.consistency import (
     simplex_projection,
 )
 from dpsql.tables.flat import FlatScales, FlatTables
+from dpsql.tables.statistics import Statistics
 
 
 def statistics(joint, scale=0.0, *, cliques=None, seed=0, mechanism="gaussian", total=None):

@@ -5,10 +5,10 @@ import pytest
 
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import Statistics
 from dpsql.methods.gaussian_copula.fit import even_normals
 from dpsql.methods.gaussian_copula.method import GaussianCopula
 from dpsql.methods.gaussian_copula.sampling import block_lengths
+from dpsql.tables.statistics import Statistics
 
 COPULA = GaussianCopula()
 

@@ -11,13 +11,14 @@ from dpsql.accounting.events import LaplaceEvent, PureEvent
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms import distribution_function, multinomial
-from dpsql.methods.base import Contract, Counted, Statistics
+from dpsql.methods.base import Contract, Counted
 from dpsql.methods.histograms import histogram
 from dpsql.methods.histograms.dp_prior import DpPrior, SmoothedHistogram
 from dpsql.methods.histograms.empirical_cdf import EmpiricalCdf
 from dpsql.methods.histograms.histogram import HistogramModel
 from dpsql.methods.histograms.laplace_sanitizer import LaplaceSanitizer, PerturbedHistogram
 from dpsql.methods.histograms.multinomial_dirichlet import BetaBinomial, MultinomialDirichlet
+from dpsql.tables.statistics import Statistics
 
 LAPLACE = [LaplaceSanitizer(), PerturbedHistogram()]
 FIXED_N = [MultinomialDirichlet(), BetaBinomial(), DpPrior(), SmoothedHistogram(), EmpiricalCdf()]

@@ -5,11 +5,11 @@ import pytest
 
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import Statistics
 from dpsql.methods.latent_class import LatentClass
 from dpsql.methods.mixture.fit import Mixture, average, fit_mixture, pair_matrix, pull_strength
 from dpsql.methods.mixture.rows import class_rows, exchange, mixture_rows, sweeps, systematic
 from dpsql.methods.mixture.targets import targets
+from dpsql.tables.statistics import Statistics
 
 METHOD = LatentClass()
 QUICK = {"classes": 24, "steps": 300}

@@ -14,7 +14,6 @@ from dpsql.answers import forecast
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ReleaseError
 from dpsql.measure import measuring
-from dpsql.methods.base import Statistics
 from dpsql.methods.gaussian_copula.method import GaussianCopula
 from dpsql.methods.latent_class import LatentClass
 from dpsql.noise import discrete
@@ -22,6 +21,7 @@ from dpsql.release import store
 from dpsql.release.store import Plan, Release
 from dpsql.tables import coarse
 from dpsql.tables.flat import AllCliques, FlatTables
+from dpsql.tables.statistics import Statistics
 
 
 def domain(sizes: list[int]) -> Domain:

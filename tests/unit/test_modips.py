@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from dpsql.accounting.events import LaplaceEvent
-from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms import moments
-from dpsql.mechanisms.moments import FINE, TOP
-from dpsql.methods.base import Contract, Counted, Statistics
+from dpsql.mechanisms.moments import TOP
+from dpsql.methods.base import Contract, Counted
 from dpsql.methods.modips.cells import fit_cells, simplex_projection
 from dpsql.methods.modips.fine_values import fine_attribute, fine_values
 from dpsql.methods.modips.method import Modips, kind_of
@@ -26,6 +26,7 @@ from dpsql.methods.modips.posterior import (
     truncated_rows,
 )
 from dpsql.rows.decoding import Decoder
+from dpsql.tables.statistics import Statistics
 
 PUBLIC = Contract("replace_one", 1, True)
 FLAG = Attribute("flag", "BOOLEAN", "categorical", ("false", "true"), nullable=False)

@@ -15,8 +15,9 @@ from dpsql.errors import ArgumentError, ReleaseError
 from dpsql.mechanisms import stable_selection, weak_domain
 from dpsql.mechanisms.binomial import Binomial, binomial
 from dpsql.mechanisms.words import Listed, Pattern, Tuples, Universe, from_list, nth_missing
-from dpsql.methods.base import Contract, Statistics
+from dpsql.methods.base import Contract
 from dpsql.methods.open_domains.weak_domain import WeakDomain
+from dpsql.tables.statistics import Statistics
 
 ADD_REMOVE = Contract("add_remove", 1, public_total=False)
 

@@ -31,8 +31,10 @@ from dpsql.methods.aggregate_seeded import levels as tuple_levels
 from dpsql.methods.aggregate_seeded.model import Empty, Level, Seeded, estimated_rows, fit_seeded, schedule
 from dpsql.methods.aggregate_seeded.published import published_rows
 from dpsql.methods.aggregate_seeded.rows import seeded_rows
-from dpsql.methods.base import CodeArray, IntArray, MeasurementPlan, Statistics, TuplePlan
+from dpsql.methods.base import MeasurementPlan, TuplePlan
 from dpsql.methods.mixture.rows import sweeps
+from dpsql.numerics.arrays import CodeArray, IntArray
+from dpsql.tables.statistics import Statistics
 from dpsql.tables.tuple_index import TupleIndex, tuple_index
 from dpsql.text.names import fold
 

@@ -20,15 +20,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.methods.base import IntArray
 from dpsql.methods.mixture.fit import Mixture, average, fit_mixture, pair_matrix, pull_strength
 from dpsql.methods.mixture.targets import Targets
+from dpsql.numerics.arrays import FloatArray, IntArray
 from dpsql.running.blas import one_blas_thread
 from dpsql.running.parallel import Workers
 from dpsql.tables.consistency import simplex_projection
 from dpsql.tables.tuple_index import TupleIndex
 
-FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 _RESTARTS = 2

@@ -21,10 +21,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.methods.base import CodeArray, IntArray
+from dpsql.numerics.arrays import CodeArray, FloatArray, IntArray
 from dpsql.tables.tuple_index import TupleIndex
-
-FloatArray = npt.NDArray[np.float64]
 
 _BATCHES = 200
 _LARGEST_BATCH = 512

@@ -15,15 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.methods.aggregate_seeded.model import BoolArray, Seeded
-from dpsql.methods.base import CodeArray
 from dpsql.methods.mixture.fit import pair_matrix
 from dpsql.methods.mixture.rows import class_rows, exchange, sweeps
+from dpsql.numerics.arrays import CodeArray, FloatArray
 
 _LONGEST_BLOCK = 1 << 16
 _ROUNDS = 30
 
 IndexArray = npt.NDArray[np.intp]
-FloatArray = npt.NDArray[np.float64]
 
 
 def seeded_rows(model: Seeded, sizes: tuple[int, ...], rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:

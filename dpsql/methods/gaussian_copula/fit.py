@@ -22,13 +22,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
+from dpsql.numerics.arrays import FloatArray, IntArray
 from dpsql.running import progress
 from dpsql.running.parallel import Workers
 
 Float32 = npt.NDArray[np.float32]
-FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
-IntArray = npt.NDArray[np.int64]
 
 _SEED = 20190208
 _MOMENTUM, _SQUARES = 0.9, 0.98

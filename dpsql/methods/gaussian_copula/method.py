@@ -35,9 +35,10 @@ from scipy import linalg, special
 
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import CodeArray, MeasurementPlan, Statistics
+from dpsql.methods.base import MeasurementPlan
 from dpsql.methods.gaussian_copula.fit import Float32, FreeColumns, Schedule, calibrate, targets
 from dpsql.methods.gaussian_copula.sampling import forecast_draw, sample_codes, sample_thresholded
+from dpsql.numerics.arrays import CodeArray, FloatArray, IntArray
 from dpsql.numerics.bivariate_normal import latent_correlation
 from dpsql.numerics.nearest_correlation import lift_spectrum, nearest_correlation
 from dpsql.running import progress
@@ -45,9 +46,7 @@ from dpsql.running.blas import one_blas_thread
 from dpsql.running.parallel import Workers
 from dpsql.tables.consistency import ADJUSTMENTS, SHRINKAGES, ConsistentTables, consistent_tables
 from dpsql.tables.flat import AllCliques
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from dpsql.tables.statistics import Statistics
 
 OUTPUTS = ("decoded", "one_hot")
 

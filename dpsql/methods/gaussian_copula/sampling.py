@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.methods.gaussian_copula.fit import Float32, block_starts, even_normals
+from dpsql.numerics.arrays import FloatArray
 from dpsql.running.blas import one_blas_thread
 from dpsql.running.blocks import Stop, drawn, generators
 
-FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 AnyCodes = npt.NDArray[np.integer]
 

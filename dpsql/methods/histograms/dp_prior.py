@@ -20,8 +20,9 @@ from typing import Any
 
 from dpsql.accounting import PureEvent
 from dpsql.mechanisms.multinomial import fixed_prior, multinomial
-from dpsql.methods.base import Contract, IntArray, Price
+from dpsql.methods.base import Contract, Price
 from dpsql.methods.histograms.histogram import HistogramMethod, require_public_total
+from dpsql.numerics.arrays import IntArray
 
 
 class DpPrior(HistogramMethod):

@@ -17,8 +17,9 @@ from dpsql.accounting import PureEvent
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms.distribution_function import LIMIT, cost, draw_histograms
-from dpsql.methods.base import Contract, IntArray, Price
+from dpsql.methods.base import Contract, Price
 from dpsql.methods.histograms.histogram import HistogramMethod, require_public_total
+from dpsql.numerics.arrays import IntArray
 
 
 class EmpiricalCdf(HistogramMethod):

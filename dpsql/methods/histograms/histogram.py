@@ -18,13 +18,12 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import CodeArray, Contract, Counted, IntArray, MeasurementPlan, Price, Statistics, with_sets
-
-FloatArray = npt.NDArray[np.float64]
+from dpsql.methods.base import Contract, Counted, MeasurementPlan, Price, with_sets
+from dpsql.numerics.arrays import CodeArray, FloatArray, IntArray
+from dpsql.tables.statistics import Statistics
 
 MAXIMUM_SETS = 1000
 MAXIMUM_CELLS = 1 << 22

@@ -19,9 +19,10 @@ from typing import Any, ClassVar
 
 from dpsql.accounting import LaplaceEvent, sensitivities
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import Contract, IntArray, Price
+from dpsql.methods.base import Contract, Price
 from dpsql.methods.histograms.histogram import HistogramMethod
 from dpsql.noise import discrete
+from dpsql.numerics.arrays import IntArray
 
 
 class LaplaceSanitizer(HistogramMethod):

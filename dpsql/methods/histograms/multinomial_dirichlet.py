@@ -20,8 +20,9 @@ from dpsql.accounting import PureEvent
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms.multinomial import dirichlet_multinomial, dirichlet_prior
-from dpsql.methods.base import Contract, IntArray, Price
+from dpsql.methods.base import Contract, Price
 from dpsql.methods.histograms.histogram import HistogramMethod, require_public_total
+from dpsql.numerics.arrays import IntArray
 
 
 class MultinomialDirichlet(HistogramMethod):

@@ -43,8 +43,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.methods.mixture.targets import Targets
+from dpsql.numerics.arrays import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 IndexArray = npt.NDArray[np.intp]
 

@@ -25,12 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.methods.mixture.fit import Mixture, pair_matrix
+from dpsql.numerics.arrays import CodeArray, FloatArray
 from dpsql.running.blocks import Stop, drawn, generators
 
-FloatArray = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 IndexArray = npt.NDArray[np.intp]
-CodeArray = npt.NDArray[np.integer]
 
 _LONGEST_BLOCK, _LONG_BLOCK = 1 << 16, 1 << 18
 """Rows of a block of a short table and of a long one, whose work per class is worth sharing."""

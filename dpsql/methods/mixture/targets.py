@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import ArgumentError
-from dpsql.methods.base import Clique, Statistics
+from dpsql.numerics.arrays import Clique, FloatArray
 from dpsql.tables.consistency import noise_variance, simplex_projection
+from dpsql.tables.statistics import Statistics
 
-FloatArray = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 
 LARGEST_STRENGTH = 1e4

@@ -28,16 +28,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.mechanisms.moments import FINE
+from dpsql.domains.attributes import FINE
 from dpsql.methods.modips.fine_values import FineValues
-from dpsql.methods.modips.posterior import (
-    SMALLEST_VARIANCE,
-    FloatArray,
-    RowSource,
-    bounded_mean,
-    inverse_wishart_factor,
-    truncated_rows,
-)
+from dpsql.methods.modips.posterior import SMALLEST_VARIANCE, RowSource, bounded_mean, inverse_wishart_factor, truncated_rows
+from dpsql.numerics.arrays import FloatArray
 from dpsql.numerics.nearest_correlation import lift_spectrum, nearest_correlation
 
 _ITERATIONS = 30

@@ -17,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.domains import sqltypes
-from dpsql.domains.attributes import Attribute
+from dpsql.domains.attributes import FINE, Attribute
 from dpsql.domains.declare import empty_bin
-from dpsql.methods.base import FINE
+from dpsql.numerics.arrays import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 _EXACT = 2**50
 """Units below this are told apart by doubles, and so are the points half-way between them."""
 

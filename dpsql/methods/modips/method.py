@@ -32,13 +32,15 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms import moments
-from dpsql.methods.base import FINE, CodeArray, Contract, Counted, IntArray, MeasurementPlan, Price, Statistics, with_sets
+from dpsql.methods.base import Contract, Counted, MeasurementPlan, Price, with_sets
 from dpsql.methods.modips.cells import Cells, cell_rows, fit_cells
 from dpsql.methods.modips.fine_values import FineValues, fine_attribute, fine_values
 from dpsql.methods.modips.posterior import RowSource, binary_rows, normal_rows, redrawn
+from dpsql.numerics.arrays import CodeArray, IntArray
+from dpsql.tables.statistics import Statistics
 
 BUDGETS = ("split", "joint")
 THRESHOLDS = ("clamp", "truncate")

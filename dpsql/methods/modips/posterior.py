@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from dpsql.methods.base import FINE
+from dpsql.domains.attributes import FINE
 from dpsql.methods.modips.fine_values import FineValues
+from dpsql.numerics.arrays import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 RowSource = Callable[[int], npt.NDArray[np.int32]]
 """Gives that many rows of codes from parameters that have been drawn."""
 

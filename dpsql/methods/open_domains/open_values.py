@@ -9,7 +9,9 @@ import numpy as np
 
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ReleaseError
-from dpsql.methods.base import CodeArray, IntArray, MeasurementPlan, Statistics
+from dpsql.methods.base import MeasurementPlan
+from dpsql.numerics.arrays import CodeArray, IntArray
+from dpsql.tables.statistics import Statistics
 
 _BLOCK = 1 << 20
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from dpsql.accounting.events import SelectionEvent
 from dpsql.mechanisms import stable_selection
-from dpsql.methods.base import Contract, IntArray, Price
+from dpsql.methods.base import Contract, Price
 from dpsql.methods.open_domains.open_values import OpenValues
+from dpsql.numerics.arrays import IntArray
 
 
 class StableSelection(OpenValues):

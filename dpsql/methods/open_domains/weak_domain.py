@@ -20,9 +20,10 @@ import numpy as np
 from dpsql.accounting.events import LaplaceEvent, sensitivities
 from dpsql.mechanisms import weak_domain
 from dpsql.mechanisms.words import Universe
-from dpsql.methods.base import Contract, IntArray, Price
+from dpsql.methods.base import Contract, Price
 from dpsql.methods.open_domains.open_values import OpenValues
 from dpsql.noise.discrete import scale_grid
+from dpsql.numerics.arrays import IntArray
 
 
 class Members(Protocol):

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.tables.flat import Clique, FlatTables, IntArray
+from dpsql.numerics.arrays import Clique, IntArray
+from dpsql.tables.flat import FlatTables
 
 Part = tuple[int, ...]
 Codes = Sequence[npt.NDArray[np.unsignedinteger]]

@@ -16,9 +16,10 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.numerics.arrays import IntArray
 from dpsql.running.blas import one_blas_thread
 from dpsql.tables.counting.fold import Codes
-from dpsql.tables.flat import FlatTables, IntArray
+from dpsql.tables.flat import FlatTables
 
 Floats = npt.NDArray[np.float32]
 

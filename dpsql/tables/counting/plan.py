@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import ArgumentError, DomainError
+from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.tables.counting import gram as counting_gram
 from dpsql.tables.counting.fold import Fold, Part
-from dpsql.tables.flat import Clique, IntArray, cell_counts
+from dpsql.tables.flat import cell_counts
 
 MAX_CELLS = 2**28
 NOMINAL_ROWS = 1_000_000

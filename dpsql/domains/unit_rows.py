@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN
-from dpsql.methods.base import IntArray
+from dpsql.numerics.arrays import IntArray
 from dpsql.text.relation import identifier
 
 LOWER = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)

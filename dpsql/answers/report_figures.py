@@ -20,10 +20,11 @@ from dpsql.accounting.accuracy import expected_absolute_error
 from dpsql.answers import kept
 from dpsql.domains.attributes import Domain
 from dpsql.errors import DpsqlError
-from dpsql.methods.base import Clique, Contract, Statistics, TupleMethod
+from dpsql.methods.base import Contract, TupleMethod
+from dpsql.numerics.arrays import Clique, FloatArray
 from dpsql.page import figures
 from dpsql.page.content import Listing
-from dpsql.page.figures import FloatArray, Measured, OneWay
+from dpsql.page.figures import Measured, OneWay
 from dpsql.page.markup import number
 from dpsql.release.plan import Plan
 from dpsql.release.store import Release
@@ -31,6 +32,7 @@ from dpsql.rows import decoding, drawing
 from dpsql.rows.tallying import Tally
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
+from dpsql.tables.statistics import Statistics
 from dpsql.tables.tuple_index import tuple_index
 from dpsql.text.relation import parquet
 
