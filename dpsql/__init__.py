@@ -1,14 +1,14 @@
 """dpsql: differentially private statistics and synthetic tables, native to DuckDB."""
 
+from importlib import import_module as _import_module
 from pathlib import Path as _Path
+from typing import TYPE_CHECKING, Any
 
 _root = _Path(__file__).parent.parent
 if (_root / "udfs" / "__init__.py").is_file() and (_root / "sql" / "schema.sql").is_file():
     # A checkout, first on the path because Python was started in it: udfs/ and sql/ stand beside dpsql/, not in it.
     __path__.append(str(_root))
 
-from dpsql.answers.cards import show  # noqa: E402
-from dpsql.answers.combine import Combined, combine  # noqa: E402
 from dpsql.api import (  # noqa: E402
     aggregates,
     budget,
@@ -39,8 +39,34 @@ from dpsql.errors import (  # noqa: E402
     ReleaseError,
     UnsupportedQuery,
 )
-from dpsql.running.interruption import Interrupted  # noqa: E402
-from dpsql.udfs import interrupt, load  # noqa: E402
+
+if TYPE_CHECKING:
+    from dpsql.answers.cards import show
+    from dpsql.answers.combine import Combined, combine
+    from dpsql.running.interruption import Interrupted
+    from dpsql.udfs import interrupt, load
+
+_LATER = {
+    "Combined": "answers.combine",
+    "Interrupted": "running.interruption",
+    "combine": "answers.combine",
+    "interrupt": "udfs",
+    "load": "udfs",
+    "show": "answers.cards",
+}
+"""Loaded when they are asked for, so that ``import dpsql`` takes no longer than what is used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'dpsql' has no attribute {name!r}")
+    found = globals()[name] = getattr(_import_module(f"dpsql.{_LATER[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "ArgumentError",
@@ -57,11 +83,11 @@ __all__ = [
     "aggregates",
     "budget",
     "combine",
+    "contributions",
     "declare",
     "domain",
     "evaluate",
     "export_release",
-    "contributions",
     "histogram",
     "import_release",
     "interrupt",

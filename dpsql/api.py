@@ -1,33 +1,18 @@
-"""The calls as Python functions: the names and arguments of the SQL macros, answered with a DuckDB relation."""
+"""The calls as Python functions: the names and arguments of the SQL macros, answered with a DuckDB relation.
+
+Made by `python -m dpsql.calls.render` from the declarations in `dpsql.calls`; a test fails where they differ.
+"""
 
 from __future__ import annotations
 
-import datetime as dt
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from dpsql.door import dispatch
-from dpsql.door.clients import connection_of
-from dpsql.errors import DpsqlError
-from dpsql.udfs import instance_of, load
-
-
-def _run(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.DuckDBPyRelation:
-    con = connection_of(con)
-    instance = instance_of(con)
-    if instance is None:
-        load(con)
-        instance = instance_of(con)
-    if instance is None:  # pragma: no cover -- load has just registered it
-        raise DpsqlError("dpsql could not be loaded on this connection")
-    own = "system.main."  # on the caller's connection a macro of the database would come before DuckDB's function
-    asked = f"SELECT {own}current_database(), {own}current_schema(), {own}getvariable('dpsql_progress')::VARCHAR"
-    ((database, schema, shown),) = con.execute(asked).fetchall()
-    return con.sql(f"FROM {dispatch.run(instance, name, given, database=database, schema=schema, progress=shown)}")
+from dpsql.relations import answered
+from dpsql.relations import plain as _plain
 
 
 def protect(
@@ -43,18 +28,37 @@ def protect(
     anchor: str | Path | None = None,
     resume: bool | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Give a table a privacy budget, or change it (``dp_protect``). Privacy: free; no row is read.
+    """Give a table a privacy budget, or raise or lower it (on the ledger) (``dp_protect``).
 
-    What is left out stays as it is; at first neighbors 'add_remove', accountant 'zcdp'. A privacy unit needs max_contributions:
-    at most that many rows of each unit are kept (`contributions` helps to choose).
-    ``anchor`` names a file outside the database that every entry of the ledger is noted in (`dpsql.books.anchor`). ``resume``
-    stands alone: after a reading failed, sources beyond plain ones may be bought again.
+    What is left out stays as it is; at first neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs
+    max_contributions.
+
+    Privacy: free; no row is read. Gives source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, change;
+    one row.
+
+    Parameters
+    ----------
+    source
+        The table: its name.
+    epsilon
+        The limit of everything that is ever released about the table, above 0, at most 1000.
+    delta
+        The limit's delta, from 1e-30 to below 1, far below 1 / (number of people).
+    neighbors
+        What one unit changes: 'add_remove' (is there or not) or 'replace_one' (has other values; the number of rows is public).
+    privacy_unit
+        The column that says whose row it is; without one every row is a unit.
+    max_contributions
+        At most that many rows of each unit are kept, at random; noise grows with it (dp_contributions helps to choose).
+    accountant
+        'zcdp': the tightest of several proofs; 'basic': epsilons and deltas are summed.
+    anchor
+        A file outside the database that every entry of the ledger is noted in: a ledger that was cut or restored is noticed.
+    resume
+        true: after a reading failed, sources beyond plain ones may be bought again (stands alone).
     """
-    return _run(
-        con, "protect", source=source, epsilon=epsilon, delta=delta, neighbors=neighbors, privacy_unit=privacy_unit,
-        max_contributions=max_contributions, accountant=accountant, resume=resume,
-        anchor=_path(anchor),
-    )  # fmt: skip
+    return answered(con, "protect", source=source, epsilon=epsilon, delta=delta, neighbors=neighbors, privacy_unit=privacy_unit,
+        max_contributions=max_contributions, accountant=accountant, anchor=_plain(anchor), resume=resume)
 
 
 def declare(
@@ -75,20 +79,63 @@ def declare(
     delta: float | None = None,
     release: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Declare the public domain of a column (``dp_declare``). Privacy: free; the protected table is not read.
+    """Declare the public domain of a column (``dp_declare``).
 
-    With ``discover`` the list of its values is bought (stable selection): charged once per release.
+    With discover the list of its values is bought (stable selection), and declared.
+
+    Privacy: free; the protected table is not read. With discover := true charged once per release. Gives column_name, type,
+    kind, codes, labels, nullable, outside, status; one row.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    column
+        The column (column_name in SQL, or the second argument; column is a reserved word).
+    lower
+        Least value of a number, date or time.
+    upper
+        Largest value.
+    bins
+        Number of bins of equal width between them.
+    edges
+        Edges of bins instead, ascending.
+    categories
+        The values, as a list.
+    categories_from
+        A public table's column that lists them: 'table.column'.
+    nullable
+        Whether NULL is a value of its own; as the column says, if left out.
+    outside
+        What becomes of other values: 'clamp' (to the nearest bin, or NULL), 'other' (a value of its own), 'drop' (the row).
+    discover
+        true: the list of values is bought, by stable selection.
+    epsilon
+        With discover: the epsilon of the purchase.
+    delta
+        With discover: the delta of the purchase.
+    release
+        Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     """
-    return _run(
-        con, "declare", source=source, column=column, lower=_plain(lower), upper=_plain(upper), bins=bins, edges=_plain(edges),
-        categories=_plain(categories), categories_from=categories_from, nullable=nullable, outside=outside, discover=discover,
-        epsilon=epsilon, delta=delta, release=release,
-    )  # fmt: skip
+    return answered(con, "declare", source=source, column=column, lower=_plain(lower), upper=_plain(upper), bins=bins,
+        edges=_plain(edges), categories=_plain(categories), categories_from=categories_from, nullable=nullable, outside=outside,
+        discover=discover, epsilon=epsilon, delta=delta, release=release)
 
 
-def domain(con: duckdb.DuckDBPyConnection, source: str) -> duckdb.DuckDBPyRelation:
-    """List the declared attributes of a source (``dp_domain``). Privacy: free."""
-    return _run(con, "domain", source=source)
+def domain(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+) -> duckdb.DuckDBPyRelation:
+    """List the declared attributes of a source; undeclared columns are listed as left out (``dp_domain``).
+
+    Privacy: free. Gives column_name, type, kind, codes, labels, nullable, outside, status; a row per column.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    """
+    return answered(con, "domain", source=source)
 
 
 def plan(
@@ -96,8 +143,8 @@ def plan(
     source: str,
     *,
     epsilon: float,
-    delta: float | None = None,
     method: str | None = None,
+    delta: float | None = None,
     columns: Sequence[str] | None = None,
     k: int | None = None,
     mechanism: str | None = None,
@@ -106,38 +153,86 @@ def plan(
     release: str | None = None,
     operation: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Show what ``synthesize`` (or, with ``k``, ``marginals``) would measure and cost (``dp_plan``). Privacy: free.
+    """Show what a dp_synthesize, dp_marginals (with k) or dp_contributions call would measure and cost (``dp_plan``).
 
-    ``operation`` names the call: 'synthesize', 'marginals' or 'contributions'.
+    One row: measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is
+    left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory
+    for two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other
+    max_contributions.
+
+    Privacy: free; no row is read. Gives one row.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    method
+        As in dp_synthesize.
+    epsilon
+        What the release may cost, above 0, at most 1000; smaller protects better. A stored release is reread without it.
+    delta
+        Its delta; under 'zcdp' the table's, if left out.
+    columns
+        The columns; all declared ones, if left out.
+    k
+        As in dp_marginals.
+    mechanism
+        'gaussian' or 'laplace'.
+    rows
+        A guess of the number of rows, for time and memory.
+    options
+        Options of the method as a struct, e.g. {'mechanism': 'laplace'}.
+    release
+        Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    operation
+        The call that is meant; 'marginals' where k is given, else 'synthesize', if left out.
     """
-    return _run(
-        con, "plan", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, k=k, mechanism=mechanism,
-        rows=rows, options=options, release=release, operation=operation,
-    )  # fmt: skip
+    return answered(con, "plan", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, k=k,
+        mechanism=mechanism, rows=rows, options=options, release=release, operation=operation)
 
 
 def marginals(
     con: duckdb.DuckDBPyConnection,
     source: str,
     *,
-    epsilon: float | None = None,
-    delta: float | None = None,
     columns: Sequence[str] | None = None,
     k: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
     mechanism: str = "gaussian",
     release: str | None = None,
     shape: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Buy noisy contingency tables (``dp_marginals``). Privacy: charged once per release.
+    """Buy noisy contingency tables: every cell of the public domain (``dp_marginals``).
 
-    Without ``k``: one table of the named columns where they are up to three, else all one-way tables. One table of named columns is
-    wide, a column per attribute in its own type, then n, n_low, n_high; otherwise, and with shape 'long': columns, values, n.
-    Counts are noisy and may be negative.
+    Without k: one table of the named columns where they are up to three, else all one-way tables. One table of named columns is
+    wide: a column per attribute in its own type (bins: <name>_lower, <name>_upper; with outside 'other' also <name>_other),
+    then n BIGINT (noisy; may be negative), n_low, n_high (95 % of the noise). Otherwise, and with shape 'long': columns
+    VARCHAR[], values VARCHAR[], n. Columns come in the order asked for.
+
+    Privacy: charged once per release. Gives a row per cell: its values, n, n_low, n_high; or columns, values, n.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    columns
+        The columns; all declared ones, if left out.
+    k
+        Tables of all sets of k of the columns, 1 to 3.
+    epsilon
+        What the release may cost, above 0, at most 1000; smaller protects better. A stored release is reread without it.
+    delta
+        Its delta; under 'zcdp' the table's, if left out.
+    mechanism
+        'gaussian' or 'laplace' noise on integers.
+    release
+        Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    shape
+        'wide' or 'long'; wide for one table, if left out.
     """
-    return _run(
-        con, "marginals", source=source, columns=columns, k=k, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release,
-        shape=shape,
-    )  # fmt: skip
+    return answered(con, "marginals", source=source, columns=columns, k=k, epsilon=epsilon, delta=delta, mechanism=mechanism,
+        release=release, shape=shape)
 
 
 def aggregates(
@@ -152,11 +247,33 @@ def aggregates(
     release: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Buy or reread noisy counts of combinations of values (``dp_aggregates``). Privacy: charged once per release."""
-    return _run(
-        con, "aggregates", source=source, reporting_length=reporting_length, epsilon=epsilon, delta=delta, columns=columns,
-        fabrication=_plain(fabrication), release=release, options=options,
-    )  # fmt: skip
+    """Buy noisy counts of combinations of values (``dp_aggregates``).
+
+    Every combination of up to reporting_length values that is frequent enough is reported.
+
+    Privacy: charged once per release. Gives columns VARCHAR[], values VARCHAR[], n BIGINT (noisy, above 0).
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    reporting_length
+        Most values of a combination, 1 to 10.
+    epsilon
+        What the release may cost, above 0, at most 1000; smaller protects better. A stored release is reread without it.
+    delta
+        Its delta; under 'zcdp' the table's, if left out.
+    columns
+        The columns; all declared ones, if left out.
+    fabrication
+        How likely combinations that nobody has are reported: 'minimize', 'balance', 'uncontrolled', or a list of probabilities.
+    release
+        Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    options
+        Options of aggregate_seeded as a struct.
+    """
+    return answered(con, "aggregates", source=source, reporting_length=reporting_length, epsilon=epsilon, delta=delta,
+        columns=columns, fabrication=_plain(fabrication), release=release, options=options)
 
 
 def histogram(
@@ -172,11 +289,36 @@ def histogram(
     separator: str | None = None,
     release: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Buy or reread noisy counts of a column whose domain nobody can list (``dp_histogram``). Privacy: charged once per release."""
-    return _run(
-        con, "histogram", source=source, column=column, epsilon=epsilon, delta=delta, domain=_plain(domain),
-        domain_size=domain_size, rho=rho, separator=separator, release=release,
-    )  # fmt: skip
+    """Buy noisy counts of the values of a column whose domain nobody can list (``dp_histogram``).
+
+    domain: words, pairs of words, a pattern (pure epsilon). Without one the domain is not known at all: stable selection, with
+    epsilon and delta.
+
+    Privacy: charged once per release. Gives value VARCHAR, n BIGINT (noisy), the largest first.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    column
+        The column (column_name in SQL, or the second argument; column is a reserved word).
+    epsilon
+        What the release may cost, above 0, at most 1000; smaller protects better. A stored release is reread without it.
+    delta
+        Its delta, for a selection alone; under 'zcdp' a share of the table's, if left out.
+    domain
+        Where values may come from: 'table.column' of a public table, a list, or 'pattern:[A-Z]{2}[0-9]{4}'.
+    domain_size
+        Number of members; beyond the words pairs, triples, ... are meant.
+    rho
+        Share of the values that occur whose count should pass the threshold, in (0, 1).
+    separator
+        Between the words of a pair; '-', if left out.
+    release
+        Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    """
+    return answered(con, "histogram", source=source, column=column, epsilon=epsilon, delta=delta, domain=_plain(domain),
+        domain_size=domain_size, rho=rho, separator=separator, release=release)
 
 
 def contributions(
@@ -188,11 +330,28 @@ def contributions(
     mechanism: str = "gaussian",
     release: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Buy a noisy histogram of the number of rows per privacy unit (``dp_contributions``), to choose ``max_contributions`` by.
+    """Buy a noisy histogram of the number of rows per privacy unit, to choose max_contributions by (``dp_contributions``).
 
-    Privacy: charged once per release. Every unit is counted once, in one bucket; counts are noisy and may be negative.
+    Every unit is counted once, in one bucket. max_contributions: the least number of the row; share_kept: about how many of all
+    rows are kept under it.
+
+    Privacy: charged once per release. Gives rows_per_unit, units BIGINT (noisy; may be negative), units_low, units_high (95 %
+    of the noise), max_contributions, share_kept.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    epsilon
+        What the release may cost, above 0, at most 1000; smaller protects better. A stored release is reread without it.
+    delta
+        Its delta; under 'zcdp' the table's, if left out.
+    mechanism
+        'gaussian' or 'laplace' noise on integers.
+    release
+        Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     """
-    return _run(con, "contributions", source=source, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release)
+    return answered(con, "contributions", source=source, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release)
 
 
 def synthesize(
@@ -209,37 +368,111 @@ def synthesize(
     release: str | None = None,
     into: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Buy a synthetic table (``dp_synthesize``). Privacy: charged once per release; rows are drawn from it for free."""
-    return _run(
-        con, "synthesize", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, rows=rows, seed=seed,
-        options=options, release=release, into=into,
-    )  # fmt: skip
+    """Buy a synthetic table with the source's column names and types; rows are drawn from the release for free (``dp_synthesize``).
+
+    With into_table the rows go straight into that table, and the answer is one row: table_name, rows, release.
+
+    Privacy: charged once per release. Gives the columns of the source, in its types; or table_name, rows, release.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    method
+        The method; latent_class, if left out.
+    epsilon
+        What the release may cost, above 0, at most 1000; smaller protects better. A stored release is reread without it.
+    delta
+        Its delta; under 'zcdp' the table's, if left out.
+    columns
+        The columns; all declared ones, if left out.
+    rows
+        Number of synthetic rows; about as many as the source has, if left out.
+    seed
+        Seed of the drawing: the same rows again.
+    options
+        Options of the method as a struct, e.g. {'mechanism': 'laplace'}.
+    release
+        Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    into
+        A table that the rows are put into (into_table in SQL; into is a reserved word).
+    """
+    return answered(con, "synthesize", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, rows=rows,
+        seed=seed, options=options, release=release, into=into)
 
 
 def sample(
-    con: duckdb.DuckDBPyConnection, release: str, *, rows: int | None = None, seed: int | None = None
+    con: duckdb.DuckDBPyConnection,
+    release: str,
+    *,
+    rows: int | None = None,
+    seed: int | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Draw other rows of a stored release (``dp_sample``). Privacy: free, post-processing."""
-    return _run(con, "sample", release=release, rows=rows, seed=seed)
+    """Draw other rows of a stored release (``dp_sample``).
+
+    Privacy: free: post-processing. Gives the columns of the source, in its types.
+
+    Parameters
+    ----------
+    release
+        Identifier of a stored release, as dp_releases shows it.
+    rows
+        Number of synthetic rows; about as many as the source has, if left out.
+    seed
+        Seed of the drawing: the same rows again.
+    """
+    return answered(con, "sample", release=release, rows=rows, seed=seed)
 
 
-def ledger(con: duckdb.DuckDBPyConnection, source: str | None = None) -> duckdb.DuckDBPyRelation:
-    """Show every entry of the books (``dp_ledger``). Privacy: free."""
-    return _run(con, "ledger", source=source)
+def ledger(
+    con: duckdb.DuckDBPyConnection,
+    source: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Show every entry of the books, and whether the chain of hashes holds (``dp_ledger``).
+
+    Privacy: free. Gives a row per entry.
+
+    Parameters
+    ----------
+    source
+        One table; all, if left out.
+    """
+    return answered(con, "ledger", source=source)
 
 
-def budget(con: duckdb.DuckDBPyConnection, source: str | None = None) -> duckdb.DuckDBPyRelation:
-    """Show limit, spent and left (``dp_budget``). Privacy: free.
+def budget(
+    con: duckdb.DuckDBPyConnection,
+    source: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Show limit, spent and left of every protected table (``dp_budget``).
 
     ``epsilon_spent`` is what the releases so far would guarantee together if their number and noise had been fixed beforehand;
     the limit, ``epsilon``, is what is guaranteed however they were chosen.
+
+    Privacy: free. Gives a row per protected table.
+
+    Parameters
+    ----------
+    source
+        One table; all, if left out.
     """
-    return _run(con, "budget", source=source)
+    return answered(con, "budget", source=source)
 
 
-def releases(con: duckdb.DuckDBPyConnection, source: str | None = None) -> duckdb.DuckDBPyRelation:
-    """Show what was bought (``dp_releases``). Privacy: free."""
-    return _run(con, "releases", source=source)
+def releases(
+    con: duckdb.DuckDBPyConnection,
+    source: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Show what was bought: of which rows, with which parameters, at what cost (``dp_releases``).
+
+    Privacy: free. Gives a row per release.
+
+    Parameters
+    ----------
+    source
+        One table; all, if left out.
+    """
+    return answered(con, "releases", source=source)
 
 
 def evaluate(
@@ -252,40 +485,87 @@ def evaluate(
     seed: int = 7,
     report: str = "tables",
 ) -> duckdb.DuckDBPyRelation:
-    """Compare a synthetic table with the raw one (``dp_evaluate``). Privacy: NOT PRIVATE, for the custodian only."""
-    return _run(con, "evaluate", source=source, synthetic=synthetic, max_k=max_k, queries=queries, seed=seed, report=report)
+    """Compare a synthetic table with the raw one (``dp_evaluate``).
+
+    report 'tuples': how well combinations of values are kept, by their count (bucket, preservation, errors, suppressed,
+    fabricated, leaked). rows, synthetic_rows and shortfall say how many rows are missing.
+
+    Privacy: NOT PRIVATE, for the custodian only. Gives a row per kind of table: mean and largest errors, total variation
+    distance, rows.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    synthetic
+        Name of the synthetic table or view.
+    max_k
+        Tables of up to that many columns, 1 to 3.
+    queries
+        Number of random range queries too; none if left out.
+    seed
+        Of the random queries.
+    report
+        'tables' or 'tuples'.
+    """
+    return answered(con, "evaluate", source=source, synthetic=synthetic, max_k=max_k, queries=queries, seed=seed, report=report)
 
 
-def export_release(con: duckdb.DuckDBPyConnection, release: str, path: str) -> duckdb.DuckDBPyRelation:
-    """Copy a release to a file that opens on another machine (``dp_export``). Privacy: free."""
-    return _run(con, "export", release=release, path=_path(path))
+def export_release(
+    con: duckdb.DuckDBPyConnection,
+    release: str,
+    path: str | Path,
+) -> duckdb.DuckDBPyRelation:
+    """Copy a release (noisy statistics and provenance only) to a file that opens on another machine (``dp_export``).
+
+    Privacy: free. Gives release, path; one row.
+
+    Parameters
+    ----------
+    release
+        Identifier of a stored release, as dp_releases shows it.
+    path
+        The file, or a folder; nothing is replaced.
+    """
+    return answered(con, "export", release=release, path=_plain(path))
 
 
-def import_release(con: duckdb.DuckDBPyConnection, path: str) -> duckdb.DuckDBPyRelation:
-    """Open an exported release (``dp_import``). Privacy: free."""
-    return _run(con, "import", path=_path(path))
+def import_release(
+    con: duckdb.DuckDBPyConnection,
+    path: str | Path,
+) -> duckdb.DuckDBPyRelation:
+    """Open an exported release; dp_sample then draws from it (``dp_import``).
+
+    Privacy: free. Gives release, source, method, columns; one row.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
+    return answered(con, "import", path=_plain(path))
 
 
 def report(
-    con: duckdb.DuckDBPyConnection, release: str, *, path: str | Path | None = None, compare: bool = False
+    con: duckdb.DuckDBPyConnection,
+    release: str,
+    *,
+    path: str | Path | None = None,
+    compare: bool = False,
 ) -> duckdb.DuckDBPyRelation:
-    """Write one HTML page about a release (``dp_report``). Privacy: free; with ``compare`` NOT PRIVATE, for the custodian only."""
-    return _run(con, "report", release=release, path=_path(path), compare=compare)
+    """Write one self-contained HTML page about a release (``dp_report``).
 
+    It says what was measured, its cost, the guarantee, and shows charts with error bands.
 
-def _path(value: Any) -> Any:
-    """Return a path as text; anything else is refused where it is read."""
-    return str(value) if isinstance(value, Path) else value
+    Privacy: free; with compare := true NOT PRIVATE, for the custodian only. Gives release, path, publishable, note; one row.
 
-
-def _plain(value: Any) -> Any:
-    """Return dates, numpy scalars and the like as the JSON values that SQL callers send."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, Sequence):
-        return [_plain(item) for item in value]
-    if isinstance(value, (dt.date, dt.time, uuid.UUID)):
-        return str(value)
-    return float(value) if hasattr(value, "as_integer_ratio") else value  # an object of another kind is refused where it is read
+    Parameters
+    ----------
+    release
+        Identifier of a stored release, as dp_releases shows it.
+    path
+        The file, or a folder; a file of the release's name in the working directory, if left out.
+    compare
+        true: with the raw table beside the release.
+    """
+    return answered(con, "report", release=release, path=_plain(path), compare=compare)

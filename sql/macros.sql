@@ -1,3 +1,4 @@
+-- Made by `python -m dpsql.calls.render` from the declarations in dpsql/calls/; a test fails where they differ.
 -- The public interface: every dp_* name is a table macro over one UDF, which is called while the statement is bound and
 -- answers with the text of a relation. Names and parameters are the contract. A call is idempotent: the same release is
 -- charged once, however often it is bound, explained, viewed or run.
@@ -5,12 +6,9 @@
 -- the file, functions in the process that called dpsql.load(con). Functions are written system.main.*, and neither || nor {}
 -- stands here: a macro in the database could change what they do.
 
--- dp_protect: gives a table a privacy budget, or raises or lowers it (on the ledger). Privacy status: free.
--- What is left out stays as it is; at first neighbors := 'add_remove', accountant := 'zcdp'. A privacy_unit needs
--- max_contributions: at most that many rows of each unit are kept (dp_contributions helps to choose).
--- anchor: a file outside the database that every entry of the ledger is noted in, so that a ledger that was cut or restored from a
--- backup is noticed. resume := true: sources beyond plain ones may be bought again after a reading failed (stands alone).
--- Gives one row: source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, change.
+-- dp_protect: Give a table a privacy budget, or raise or lower it (on the ledger). What is left out stays as it is; at first
+-- neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs max_contributions. Privacy status: free; no row is read. Gives
+-- source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, change; one row.
 CREATE OR REPLACE MACRO dp_protect(source, epsilon := NULL, delta := NULL, neighbors := NULL, privacy_unit := NULL,
     max_contributions := NULL, accountant := NULL, anchor := NULL, resume := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('protect',
@@ -20,9 +18,9 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         source := source, epsilon := epsilon, delta := delta, neighbors := neighbors, privacy_unit := privacy_unit,
         max_contributions := max_contributions, accountant := accountant, anchor := anchor, resume := resume))::VARCHAR)));
 
--- dp_declare: declares the public domain of a column. Privacy status: free; the protected table is not read. With
--- discover := true the list of values is bought (stable selection), charged once per release.
--- Gives one row: the attribute, as dp_domain shows it. (column is a reserved word: column_name := 'age', or the second argument.)
+-- dp_declare: Declare the public domain of a column. With discover the list of its values is bought (stable selection), and
+-- declared. Privacy status: free; the protected table is not read. With discover := true charged once per release. Gives
+-- column_name, type, kind, codes, labels, nullable, outside, status; one row.
 CREATE OR REPLACE MACRO dp_declare(source, column_name := NULL, lower := NULL, upper := NULL, bins := NULL, edges := NULL,
     categories := NULL, categories_from := NULL, nullable := NULL, outside := NULL, discover := false, epsilon := NULL,
     delta := NULL, release := NULL, "column" := NULL) AS TABLE
@@ -30,12 +28,12 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
-        source := source, lower := lower, upper := upper, bins := bins, edges := edges, categories := categories,
-        categories_from := categories_from, nullable := nullable, outside := outside, discover := discover, epsilon := epsilon,
-        delta := delta, release := release, "column" := coalesce(column_name, "column")))::VARCHAR)));
+        source := source, "column" := coalesce(column_name, "column"), lower := lower, upper := upper, bins := bins, edges := edges,
+        categories := categories, categories_from := categories_from, nullable := nullable, outside := outside,
+        discover := discover, epsilon := epsilon, delta := delta, release := release))::VARCHAR)));
 
--- dp_domain: the declared attributes of a source, one row each; undeclared columns are listed as left out.
--- Gives column_name, type, kind, codes, labels, nullable, outside, status. Privacy status: free.
+-- dp_domain: List the declared attributes of a source; undeclared columns are listed as left out. Privacy status: free. Gives
+-- column_name, type, kind, codes, labels, nullable, outside, status; a row per column.
 CREATE OR REPLACE MACRO dp_domain(source) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('domain',
     system.main.to_json(system.main.struct_pack(
@@ -43,26 +41,27 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source))::VARCHAR)));
 
--- dp_plan: what a dp_synthesize, dp_marginals (with k) or dp_contributions call would measure and cost. Privacy
--- status: free; no row is read. Gives one row: measures (which tables), epsilon, whether the budget covers it, noise_scale,
--- expected errors, what is left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory for two cores and
--- `rows` rows (100,000 where none are given). noise_by_contributions: the noise scale for other max_contributions.
+-- dp_plan: Show what a dp_synthesize, dp_marginals (with k) or dp_contributions call would measure and cost. One row: measures
+-- (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is left after, notes; then
+-- operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory for two cores and rows rows
+-- (100,000 where none are given). noise_by_contributions: the noise scale for other max_contributions. Privacy status: free; no row
+-- is read. Gives one row.
 CREATE OR REPLACE MACRO dp_plan(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, k := NULL,
     mechanism := NULL, rows := NULL, options := NULL, release := NULL, operation := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('plan',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
-        source := source, method := method, epsilon := epsilon, delta := delta, columns := columns, k := k,
-        mechanism := mechanism, rows := rows, options := options, release := release, operation := operation))::VARCHAR)));
+        source := source, method := method, epsilon := epsilon, delta := delta, columns := columns, k := k, mechanism := mechanism,
+        rows := rows, options := options, release := release, operation := operation))::VARCHAR)));
 
--- dp_marginals: noisy contingency tables, every cell of the public domain. Privacy status: charged once per release.
--- Without k: one table of the named columns where they are up to three, else all one-way tables. One table of named columns is
--- wide: a column per attribute in its own type (bins: <name>_lower, <name>_upper; with outside := 'other' also <name>_other), then
--- n BIGINT (noisy; may be negative), n_low, n_high (95 % of the noise). Otherwise, and with shape := 'long': columns VARCHAR[],
--- values VARCHAR[], n. Columns come in the order asked for.
-CREATE OR REPLACE MACRO dp_marginals(source, columns := NULL, k := NULL, epsilon := NULL, delta := NULL,
-    mechanism := 'gaussian', release := NULL, shape := NULL) AS TABLE
+-- dp_marginals: Buy noisy contingency tables: every cell of the public domain. Without k: one table of the named columns where they
+-- are up to three, else all one-way tables. One table of named columns is wide: a column per attribute in its own type (bins:
+-- <name>_lower, <name>_upper; with outside 'other' also <name>_other), then n BIGINT (noisy; may be negative), n_low, n_high (95 %
+-- of the noise). Otherwise, and with shape 'long': columns VARCHAR[], values VARCHAR[], n. Columns come in the order asked for.
+-- Privacy status: charged once per release. Gives a row per cell: its values, n, n_low, n_high; or columns, values, n.
+CREATE OR REPLACE MACRO dp_marginals(source, columns := NULL, k := NULL, epsilon := NULL, delta := NULL, mechanism := 'gaussian',
+    release := NULL, shape := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('marginals',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
@@ -70,8 +69,9 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         source := source, columns := columns, k := k, epsilon := epsilon, delta := delta, mechanism := mechanism,
         release := release, shape := shape))::VARCHAR)));
 
--- dp_aggregates: noisy counts of every combination of up to reporting_length values that is frequent enough to be reported.
--- Privacy status: charged once per release. Gives columns VARCHAR[], values VARCHAR[], n BIGINT (noisy, above 0).
+-- dp_aggregates: Buy noisy counts of combinations of values. Every combination of up to reporting_length values that is frequent
+-- enough is reported. Privacy status: charged once per release. Gives columns VARCHAR[], values VARCHAR[], n BIGINT (noisy, above
+-- 0).
 CREATE OR REPLACE MACRO dp_aggregates(source, reporting_length := NULL, epsilon := NULL, delta := NULL, columns := NULL,
     fabrication := NULL, release := NULL, options := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('aggregates',
@@ -81,21 +81,22 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         source := source, reporting_length := reporting_length, epsilon := epsilon, delta := delta, columns := columns,
         fabrication := fabrication, release := release, options := options))::VARCHAR)));
 
--- dp_histogram: noisy counts of the values of a column whose domain nobody can list (domain := words, pairs of words, a
--- pattern; pure epsilon), or is not known at all (no domain: stable selection, epsilon and delta). Charged once per release.
--- Gives value VARCHAR, n BIGINT (noisy), the largest first. (column is a reserved word: column_name :=, or the second argument.)
+-- dp_histogram: Buy noisy counts of the values of a column whose domain nobody can list. domain: words, pairs of words, a pattern
+-- (pure epsilon). Without one the domain is not known at all: stable selection, with epsilon and delta. Privacy status: charged
+-- once per release. Gives value VARCHAR, n BIGINT (noisy), the largest first.
 CREATE OR REPLACE MACRO dp_histogram(source, column_name := NULL, epsilon := NULL, delta := NULL, domain := NULL,
     domain_size := NULL, rho := NULL, separator := NULL, release := NULL, "column" := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('histogram',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
-        source := source, epsilon := epsilon, delta := delta, domain := domain, domain_size := domain_size, rho := rho,
-        separator := separator, release := release, "column" := coalesce(column_name, "column")))::VARCHAR)));
+        source := source, "column" := coalesce(column_name, "column"), epsilon := epsilon, delta := delta, domain := domain,
+        domain_size := domain_size, rho := rho, separator := separator, release := release))::VARCHAR)));
 
--- dp_contributions: a noisy histogram of the number of rows per privacy unit, to choose max_contributions by. Privacy status:
--- charged once per release. Gives rows_per_unit, units BIGINT (noisy; may be negative), units_low, units_high (95 % of the noise),
--- max_contributions (the least number of the row), share_kept (about how many of all rows are kept under it).
+-- dp_contributions: Buy a noisy histogram of the number of rows per privacy unit, to choose max_contributions by. Every unit is
+-- counted once, in one bucket. max_contributions: the least number of the row; share_kept: about how many of all rows are kept
+-- under it. Privacy status: charged once per release. Gives rows_per_unit, units BIGINT (noisy; may be negative), units_low,
+-- units_high (95 % of the noise), max_contributions, share_kept.
 CREATE OR REPLACE MACRO dp_contributions(source, epsilon := NULL, delta := NULL, mechanism := 'gaussian', release := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('contributions',
     system.main.to_json(system.main.struct_pack(
@@ -103,11 +104,11 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source, epsilon := epsilon, delta := delta, mechanism := mechanism, release := release))::VARCHAR)));
 
--- dp_synthesize: a synthetic table with the source's column names and types. Privacy status: charged once per release.
--- With into_table ("into" is the same, but a reserved word) the rows go straight into that table, and the answer is one row:
--- table_name, rows, release.
+-- dp_synthesize: Buy a synthetic table with the source's column names and types; rows are drawn from the release for free. With
+-- into_table the rows go straight into that table, and the answer is one row: table_name, rows, release. Privacy status: charged
+-- once per release. Gives the columns of the source, in its types; or table_name, rows, release.
 CREATE OR REPLACE MACRO dp_synthesize(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, rows := NULL,
-    seed := NULL, options := NULL, release := NULL, "into" := NULL, into_table := NULL) AS TABLE
+    seed := NULL, options := NULL, release := NULL, into_table := NULL, "into" := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('synthesize',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
@@ -115,7 +116,8 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         source := source, method := method, epsilon := epsilon, delta := delta, columns := columns, rows := rows, seed := seed,
         options := options, release := release, "into" := coalesce(into_table, "into")))::VARCHAR)));
 
--- dp_sample: more rows of a stored release, by its identifier (dp_releases lists them). Privacy status: free.
+-- dp_sample: Draw other rows of a stored release. Privacy status: free: post-processing. Gives the columns of the source, in its
+-- types.
 CREATE OR REPLACE MACRO dp_sample(release, rows := NULL, seed := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('sample',
     system.main.to_json(system.main.struct_pack(
@@ -123,7 +125,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         release := release, rows := rows, seed := seed))::VARCHAR)));
 
--- dp_ledger: every entry of the books, and whether the chain of hashes holds. Privacy status: free.
+-- dp_ledger: Show every entry of the books, and whether the chain of hashes holds. Privacy status: free. Gives a row per entry.
 CREATE OR REPLACE MACRO dp_ledger(source := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('ledger',
     system.main.to_json(system.main.struct_pack(
@@ -131,7 +133,9 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source))::VARCHAR)));
 
--- dp_budget: limit, spent and left per source. Privacy status: free.
+-- dp_budget: Show limit, spent and left of every protected table. ``epsilon_spent`` is what the releases so far would guarantee
+-- together if their number and noise had been fixed beforehand; the limit, ``epsilon``, is what is guaranteed however they were
+-- chosen. Privacy status: free. Gives a row per protected table.
 CREATE OR REPLACE MACRO dp_budget(source := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('budget',
     system.main.to_json(system.main.struct_pack(
@@ -139,7 +143,8 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source))::VARCHAR)));
 
--- dp_releases: what was bought, of which rows, with which parameters and at what cost. Privacy status: free.
+-- dp_releases: Show what was bought: of which rows, with which parameters, at what cost. Privacy status: free. Gives a row per
+-- release.
 CREATE OR REPLACE MACRO dp_releases(source := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('releases',
     system.main.to_json(system.main.struct_pack(
@@ -147,9 +152,10 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source))::VARCHAR)));
 
--- dp_evaluate: error tables of a synthetic table against the raw one; report := 'tuples': how well combinations of values are
--- kept, by their count (bucket, preservation, errors, suppressed, fabricated, leaked).
--- rows, synthetic_rows and shortfall say how many rows are missing. Privacy status: NOT PRIVATE, for the custodian only.
+-- dp_evaluate: Compare a synthetic table with the raw one. report 'tuples': how well combinations of values are kept, by their
+-- count (bucket, preservation, errors, suppressed, fabricated, leaked). rows, synthetic_rows and shortfall say how many rows are
+-- missing. Privacy status: NOT PRIVATE, for the custodian only. Gives a row per kind of table: mean and largest errors, total
+-- variation distance, rows.
 CREATE OR REPLACE MACRO dp_evaluate(source, synthetic, max_k := 3, queries := NULL, seed := 7, report := 'tables') AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('evaluate',
     system.main.to_json(system.main.struct_pack(
@@ -157,7 +163,8 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source, synthetic := synthetic, max_k := max_k, queries := queries, seed := seed, report := report))::VARCHAR)));
 
--- dp_export: copies a release (noisy statistics and provenance only) to a file that opens on another machine. Free.
+-- dp_export: Copy a release (noisy statistics and provenance only) to a file that opens on another machine. Privacy status: free.
+-- Gives release, path; one row.
 CREATE OR REPLACE MACRO dp_export(release, path) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('export',
     system.main.to_json(system.main.struct_pack(
@@ -165,7 +172,8 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         release := release, path := path))::VARCHAR)));
 
--- dp_import: opens an exported release; dp_sample then draws from it. Free.
+-- dp_import: Open an exported release; dp_sample then draws from it. Privacy status: free. Gives release, source, method, columns;
+-- one row.
 CREATE OR REPLACE MACRO dp_import(path) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('import',
     system.main.to_json(system.main.struct_pack(
@@ -173,8 +181,9 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         path := path))::VARCHAR)));
 
--- dp_report: writes one self-contained HTML page about a release: what was measured, its cost, the guarantee, charts, error bands.
--- Gives release, path, publishable, note. Privacy status: free; with compare := true NOT PRIVATE, for the custodian only.
+-- dp_report: Write one self-contained HTML page about a release. It says what was measured, its cost, the guarantee, and shows
+-- charts with error bands. Privacy status: free; with compare := true NOT PRIVATE, for the custodian only. Gives release, path,
+-- publishable, note; one row.
 CREATE OR REPLACE MACRO dp_report(release, path := NULL, compare := false) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('report',
     system.main.to_json(system.main.struct_pack(

@@ -15,9 +15,9 @@ from dpsql.answers import kept
 from dpsql.books.entries import reading
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
-from dpsql.calls import arguments
-from dpsql.custodian.contract import describe_key
+from dpsql.calls.stored import BudgetCall, LedgerCall, ReleasesCall
 from dpsql.errors import LedgerError, ReleaseError
+from dpsql.protected.source import describe_key
 from dpsql.rows import drawing
 from dpsql.session.instance import Context
 from dpsql.text.relation import at_least, at_most, inline
@@ -58,19 +58,19 @@ def _ordered(name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]
     return inline({c: columns[c] for c in order}, [[row[names.index(c)] for c in order] for row in rows])
 
 
-def _scope(context: Context, given: Mapping[str, Any]) -> tuple[list[Books], str | None]:
+def _scope(context: Context, source: str | None) -> tuple[list[Books], str | None]:
     """Return the books to show, and the one source asked for."""
-    if given.get("source") is None:
+    if source is None:
         books = [Books(context.cursor, database) for database in context.databases()]
         return [b for b in books if b.exist()], None
-    database, key = describe_key(context, arguments.text(given, "source"))
+    database, key = describe_key(context, source)
     books = [Books(context.cursor, database)]
     return [b for b in books if b.exist()], key
 
 
-def ledger(context: Context, given: Mapping[str, Any]) -> str:
+def ledger(context: Context, call: LedgerCall) -> str:
     """Return every entry of the books, with whether it follows from the one before; edited ones as far as they can be shown."""
-    books, key = _scope(context, given)
+    books, key = _scope(context, call.source)
     rows: list[tuple[Any, ...]] = []
     for book in books:
         kinds = {name: kind for name, kind in LEDGER_COLUMNS.items() if name != "chain_holds"}
@@ -84,9 +84,9 @@ def ledger(context: Context, given: Mapping[str, Any]) -> str:
     return _ordered("ledger", LEDGER_COLUMNS, rows)
 
 
-def budget(context: Context, given: Mapping[str, Any]) -> str:
+def budget(context: Context, call: BudgetCall) -> str:
     """Return limit, spent and left of every protected table: losses rounded up, what is left rounded down, to five digits."""
-    books, key = _scope(context, given)
+    books, key = _scope(context, call.source)
     rows = []
     for book in books:
         with reading(f"database {book.database}" if key is None else key):
@@ -118,9 +118,9 @@ def _budget_row(books: Ledger) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def releases(context: Context, given: Mapping[str, Any]) -> str:
+def releases(context: Context, call: ReleasesCall) -> str:
     """Return what was bought; losses rounded up to five digits (``dpsql.ledger`` has them all)."""
-    books, key = _scope(context, given)
+    books, key = _scope(context, call.source)
     rows: list[tuple[Any, ...]] = []
     for book in books:
         columns = ", ".join(f"TRY_CAST({name} AS {kind})::VARCHAR" for name, kind in RELEASE_COLUMNS.items())

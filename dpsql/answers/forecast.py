@@ -16,13 +16,12 @@ from dpsql import methods
 from dpsql.accounting import expected_absolute_error, fits, remaining
 from dpsql.answers import kept
 from dpsql.books.entries import Purchase, failure
-from dpsql.calls import arguments
+from dpsql.calls.buying import BuyingCall, PlanCall
 from dpsql.domains import unit_rows
-from dpsql.errors import ArgumentError, DpsqlError
-from dpsql.planning.request import Request, release_name, request
+from dpsql.errors import DpsqlError
+from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import asked_order, spelled
 from dpsql.protected.source import ProtectedSource, resolve
-from dpsql.purchase import buying
 from dpsql.purchase.buying import stopped_text
 from dpsql.release import store
 from dpsql.release.costs import estimate, too_large
@@ -39,31 +38,32 @@ PLAN_COLUMNS = {  # terminals hide those in the middle
     "estimated_memory_mb": "DOUBLE", "estimated_for_rows": "BIGINT", "estimated_stages": "MAP(VARCHAR, DOUBLE)",
     "estimated_seconds": "DOUBLE", "epsilon_left_after": "DOUBLE", "left_out": "VARCHAR[]", "notes": "VARCHAR[]",
 }  # fmt: skip
-OPERATIONS = ("synthesize", "marginals", "contributions")
 _ORDINAL = {1: "one-way", 2: "two-way", 3: "three-way"}
 _MOST_NAMED = 3
 
 
-def plan(context: Context, given: Mapping[str, Any]) -> str:
+def plan(context: Context, call: PlanCall) -> str:
     """Return the plan of a dp_synthesize, dp_marginals (with ``k``) or dp_contributions call, as a relation of one row."""
-    protected = resolve(context, arguments.text(given, "source"))
-    operation = given.get("operation") or ("marginals" if given.get("k") is not None else "synthesize")
-    arguments.choice({"operation": operation}, "operation", OPERATIONS)
-    asked = spelled(protected, _as_called(operation, given))
-    name = store.release_id(protected.key, operation, protected.query, release_name(asked))
+    protected = resolve(context, call.source)
+    asked: BuyingCall = call.asked()
+    if asked.columns is not None:
+        asked = asked.spelled(spelled(protected, asked.columns))
+    operation = asked.operation
+    name = store.release_id(protected.key, operation, protected.query, asked.release_name)
     purchase = protected.ledger.purchase(name)
-    filled = asked if purchase is None or purchase.operation != operation else buying.filled(purchase, asked)
-    wanted = request(context, protected, operation, filled)
+    if purchase is not None and purchase.operation == operation:
+        asked = asked.filled(purchase.parameters)
+    wanted = request(context, protected, asked)
     other = [key for key, value in wanted.parameters.items() if purchase is not None and purchase.parameters.get(key) != value]
     bought = purchase is not None and not other
     charges = protected.ledger.charges()
     budget, charge = protected.protection.budget, wanted.calibration.charge
     affordable = bought or fits(budget, charges, charge)
     after = remaining(budget, charges if bought or not affordable else [*charges, charge])
-    rows = arguments.integer(given, "rows", 0, 10**12)
-    by_number = _by_contributions(context, protected, operation, filled, wanted.plan)
+    rows = call.rows
+    by_number = _by_contributions(context, protected, asked, wanted.plan)
     shown: dict[str, Any] = {
-        "measures": measures(wanted.plan, asked_order(given, wanted.plan.domain.names)),
+        "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names)),
         "operation": operation,
         "method": wanted.plan.method,
         "tables": len(wanted.plan.cliques) + len(wanted.plan.coarse),
@@ -117,11 +117,11 @@ def measures(plan: Plan, order: Sequence[int]) -> str:
 
 
 def _by_contributions(
-    context: Context, protected: ProtectedSource, operation: str, given: Mapping[str, Any], plan: Plan
+    context: Context, protected: ProtectedSource, asked: BuyingCall, plan: Plan
 ) -> dict[int, float | None]:
     """Return the noise scale of the same call for other bounds on the rows of a unit; nothing where rows are the units."""
     held = protected.protection
-    if held.privacy_unit is None or operation == "contributions":
+    if held.privacy_unit is None or plan.units:
         return {}
     offered = sorted({*unit_rows.OFFERED, held.max_contributions})
     scale = usual_scale(plan)
@@ -131,7 +131,7 @@ def _by_contributions(
     for most in offered:
         other = dataclasses.replace(protected, protection=dataclasses.replace(held, max_contributions=most))
         with suppress(DpsqlError):  # a method may not hold under it, or its noise pass the largest scale
-            found[most] = usual_scale(request(context, other, operation, given).plan)
+            found[most] = usual_scale(request(context, other, asked).plan)
     return found
 
 
@@ -139,18 +139,6 @@ def _map(numbers: Mapping[int, float | None]) -> str | None:
     """Return a text that DuckDB casts to a MAP."""
     shown = {most: scale for most, scale in numbers.items() if scale is not None}
     return "{" + ", ".join(f"{most}={scale:.6g}" for most, scale in shown.items()) + "}" if shown else None
-
-
-def _as_called(operation: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    if operation == "contributions":
-        for name in ("columns", "k", "method", "options"):
-            if given.get(name) is not None:
-                raise ArgumentError(name, given[name], "dp_contributions has no such argument; leave it out")
-    if operation in ("marginals", "contributions"):
-        return {**given, "mechanism": given.get("mechanism") or "gaussian"}
-    if given.get("mechanism") is None:
-        return dict(given)
-    return {**given, "options": {**arguments.options(given), "mechanism": given["mechanism"]}}
 
 
 def _notes(protected: ProtectedSource, wanted: Request, affordable: bool, rows: int | None) -> list[str]:

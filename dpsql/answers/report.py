@@ -14,7 +14,7 @@ from dpsql.answers import report_figures
 from dpsql.answers.report_figures import Synthetic
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
-from dpsql.calls import arguments
+from dpsql.calls.stored import ReportCall
 from dpsql.custodian import comparing
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ReleaseError
@@ -34,7 +34,7 @@ MOST_CHARTS = 40
 _NAMES_SHOWN = 400
 
 
-def report(context: Context, given: Mapping[str, Any]) -> str:
+def report(context: Context, call: ReportCall) -> str:
     """Write the page of a release; return a relation of one row: release, path, publishable, note.
 
     Privacy
@@ -46,9 +46,8 @@ def report(context: Context, given: Mapping[str, Any]) -> str:
     ReleaseError
         There is no such release, or another file is where the page would be.
     """
-    bought = drawing.find(context, arguments.text(given, "release"))
-    compare = arguments.boolean(given, "compare") or False
-    target = _target(given, bought.identifier, compare)
+    bought, compare = drawing.find(context, call.release), call.compare
+    target = _target(call.path, bought.identifier, compare)
     first = document.marker(bought.identifier, compared=compare)
     _check_replaceable(target, first)
     with Progress("dp_report", show=context.progress) as progress:
@@ -59,10 +58,10 @@ def report(context: Context, given: Mapping[str, Any]) -> str:
     return inline(columns, [(bought.identifier, str(target), not compare, note)])
 
 
-def _target(given: Mapping[str, Any], identifier: str, compare: bool) -> Path:
+def _target(path: str | None, identifier: str, compare: bool) -> Path:
     """Return where the page goes; by default a file of the release's name in the working directory."""
     name = f"{identifier}{'.not-for-publication' if compare else ''}.html"
-    target = Path(name if given.get("path") is None else arguments.text(given, "path")).expanduser().absolute()
+    target = Path(name if path is None else path).expanduser().absolute()
     if target.is_dir():
         target = target / name
     if not target.parent.is_dir():

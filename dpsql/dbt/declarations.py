@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpsql.custodian import contract
+from dpsql.calls.custody import DeclareCall, ProtectCall
+from dpsql.custodian import declaring, protect
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.session.instance import Context
@@ -164,7 +165,7 @@ def _shape(context: Context, node: Node) -> str | None:
 def _protect(context: Context, node: Node) -> None:
     if node.protect:
         try:
-            contract.protect(context, {"source": node.relation, **node.protect})
+            protect.protect(context, ProtectCall.parse({"source": node.relation, **node.protect}))
         except DpsqlError as error:
             raise DpsqlError(f"schema.yml, {node.label}: {error}") from None
 
@@ -198,6 +199,6 @@ def declare_column(context: Context, label: str, protected: ProtectedSource, col
         truths = isinstance(values, list) and any(isinstance(value, bool) for value in values)
         if truths and protected.column(column).sql_type != "BOOLEAN":
             raise ArgumentError("categories", values, "YAML reads yes, no, on and off as true and false: write them in quotes")
-        contract.declare(context, {"source": protected.source.text, "column": column, **given})
+        declaring.declare(context, DeclareCall.parse({"source": protected.source.text, "column": column, **given}))
     except DpsqlError as error:
         raise DpsqlError(f"schema.yml, {label}: {error}") from None

@@ -1,44 +1,44 @@
-"""Methods that turn noisy statistics into synthetic rows, one file a method."""
+"""Methods that turn noisy statistics into synthetic rows: a file or a folder each, named as in SQL. Pure mathematics."""
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 from dpsql.errors import ArgumentError
-from dpsql.methods.aggregate_seeded.method import AggregateSeeded
-from dpsql.methods.base import DrawnMethod, Method, OpenMethod, ReportingMethod, TupleMethod
-from dpsql.methods.gaussian_copula.method import GaussianCopula
-from dpsql.methods.histograms.dp_prior import DpPrior, SmoothedHistogram
-from dpsql.methods.histograms.empirical_cdf import EmpiricalCdf
-from dpsql.methods.histograms.laplace_sanitizer import LaplaceSanitizer, PerturbedHistogram
-from dpsql.methods.histograms.multinomial_dirichlet import BetaBinomial, MultinomialDirichlet
-from dpsql.methods.latent_class import LatentClass
-from dpsql.methods.modips.method import Modips
-from dpsql.methods.open_domains.stable_selection import StableSelection
-from dpsql.methods.open_domains.weak_domain import WeakDomain
+
+if TYPE_CHECKING:
+    from dpsql.methods.base import DrawnMethod, Method, OpenMethod, ReportingMethod, TupleMethod
 
 DEFAULT = "latent_class"
-_METHODS: tuple[Method, ...] = (
-    GaussianCopula(),
-    LatentClass(),
-    LaplaceSanitizer(),
-    PerturbedHistogram(),
-    MultinomialDirichlet(),
-    BetaBinomial(),
-    DpPrior(),
-    SmoothedHistogram(),
-    EmpiricalCdf(),
-    Modips(),
-    WeakDomain(),
-    StableSelection(),
-    AggregateSeeded(),
-)
-_REGISTERED: dict[str, Method] = {method.name: method for method in _METHODS}
+_WHERE = {
+    "gaussian_copula": "gaussian_copula.method:GaussianCopula",
+    "latent_class": "latent_class:LatentClass",
+    "laplace_sanitizer": "histograms.laplace_sanitizer:LaplaceSanitizer",
+    "perturbed_histogram": "histograms.laplace_sanitizer:PerturbedHistogram",
+    "multinomial_dirichlet": "histograms.multinomial_dirichlet:MultinomialDirichlet",
+    "beta_binomial": "histograms.multinomial_dirichlet:BetaBinomial",
+    "dp_prior": "histograms.dp_prior:DpPrior",
+    "smoothed_histogram": "histograms.dp_prior:SmoothedHistogram",
+    "empirical_cdf": "histograms.empirical_cdf:EmpiricalCdf",
+    "modips": "modips.method:Modips",
+    "weak_domain": "open_domains.weak_domain:WeakDomain",
+    "stable_selection": "open_domains.stable_selection:StableSelection",
+    "aggregate_seeded": "aggregate_seeded.method:AggregateSeeded",
+}
+"""The class of each method; loaded when it is asked for, since scipy takes longer than most calls."""
 
 
 def names() -> tuple[str, ...]:
     """Return the names of all methods."""
-    return tuple(_REGISTERED)
+    return tuple(_WHERE)
+
+
+@cache
+def _loaded(name: str) -> Method:
+    module, _, found = _WHERE[name].partition(":")
+    return cast("Method", getattr(import_module(f"dpsql.methods.{module}"), found)())
 
 
 def get(name: str) -> Method:
@@ -54,9 +54,9 @@ def get(name: str) -> Method:
     >>> get("gaussian_copula").name
     'gaussian_copula'
     """
-    if name not in _REGISTERED:
-        raise ArgumentError("method", name, f"not a method; there are {', '.join(map(repr, _REGISTERED))}")
-    return _REGISTERED[name]
+    if name not in _WHERE:
+        raise ArgumentError("method", name, f"not a method; there are {', '.join(map(repr, _WHERE))}")
+    return _loaded(name)
 
 
 def of(name: str | None) -> Method | None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from dpsql.calls import arguments
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError, DomainError
@@ -18,26 +16,22 @@ from dpsql.text.relation import literal
 _MOST_NAMED = 3
 
 
-def spelled(protected: ProtectedSource, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with ``columns`` as the source spells and orders them, so that no spelling buys a second time."""
-    columns = arguments.names(given, "columns")
-    if columns is None:
-        return dict(given)
+def spelled(protected: ProtectedSource, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return names of columns as the source spells and orders them, so that no spelling buys a second time; unknown ones last."""
     wanted = {fold(name) for name in columns}
     known = [c.name for c in protected.source.columns if fold(c.name) in wanted]
     unknown = [name for name in columns if fold(name) not in {fold(other) for other in known}]
-    return {**given, "columns": [*known, *unknown]}
+    return (*known, *unknown)
 
 
-def asked_order(given: Mapping[str, Any], names: Sequence[str]) -> list[int]:
+def asked_order(columns: Sequence[str] | None, names: Sequence[str]) -> list[int]:
     """Return the positions of the columns in the order that the caller named them in; of all in their own order, if none were.
 
     Examples
     --------
-    >>> asked_order({"columns": ["Month", "ward"]}, ["ward", "month"]), asked_order({}, ["ward", "month"])
+    >>> asked_order(["Month", "ward"], ["ward", "month"]), asked_order(None, ["ward", "month"])
     ([1, 0], [0, 1])
     """
-    columns = arguments.names(given, "columns")
     if columns is None:
         return list(range(len(names)))
     place = {fold(name): i for i, name in enumerate(columns)}
@@ -60,8 +54,13 @@ def check_known(argument: str, wanted: Sequence[str], known: Sequence[str]) -> N
             raise ArgumentError(argument, name, f"no such column; {hint}The source has {list(known)!r}")
 
 
-def chosen(protected: ProtectedSource, given: Mapping[str, Any], columns: list[str] | None) -> tuple[Domain, list[OutputColumn]]:
+def chosen(protected: ProtectedSource, source: str, columns: list[str] | None) -> tuple[Domain, list[OutputColumn]]:
     """Return the domain of the wanted columns (all declared ones by default), and the columns of the source that have none.
+
+    Parameters
+    ----------
+    source : str
+        The SQL of the call, for the text of an error.
 
     Raises
     ------
@@ -79,10 +78,10 @@ def chosen(protected: ProtectedSource, given: Mapping[str, Any], columns: list[s
                 raise ArgumentError("columns", columns, f"{column.name!r} is the privacy unit: whose row it is cannot be released")
         missing = [c for c in left_out if c.name in columns]
         if missing:
-            raise DomainError(f"columns = {columns!r}: {without_domain(given, missing)}")
+            raise DomainError(f"columns = {columns!r}: {without_domain(source, missing)}")
         return declared.select(columns), left_out
     if not declared.attributes:
-        way = f"; {declaration(given, left_out[0])} declares one" if left_out else ""
+        way = f"; {declaration(source, left_out[0])} declares one" if left_out else ""
         raise DomainError(f"no column of the source has a declared domain{way}")
     return declared, left_out
 
@@ -93,7 +92,7 @@ def is_unit(protected: ProtectedSource, column: OutputColumn) -> bool:
     return unit is not None and fold(column.origin or column.name) == fold(unit)
 
 
-def check_k(given: Mapping[str, Any], k: int, domain: Domain, left_out: Sequence[OutputColumn]) -> None:
+def check_k(source: str, columns: list[str] | None, k: int, domain: Domain, left_out: Sequence[OutputColumn]) -> None:
     """Refuse tables of more columns than have a domain.
 
     Raises
@@ -103,28 +102,26 @@ def check_k(given: Mapping[str, Any], k: int, domain: Domain, left_out: Sequence
     """
     if k <= len(domain.attributes):
         return
-    if given.get("columns") is not None or not left_out:
+    if columns is not None or not left_out:
         raise ArgumentError("k", k, f"there are only {len(domain.attributes)} columns: {list(domain.names)!r}")
-    raise ArgumentError("k", k, f"only {list(domain.names)!r} have a domain; {without_domain(given, left_out)}")
+    raise ArgumentError("k", k, f"only {list(domain.names)!r} have a domain; {without_domain(source, left_out)}")
 
 
-def without_domain(given: Mapping[str, Any], missing: Sequence[OutputColumn]) -> str:
+def without_domain(source: str, missing: Sequence[OutputColumn]) -> str:
     """Return what to do about columns without a domain."""
     named = ", ".join(repr(c.name) for c in missing[:_MOST_NAMED]) + (", ..." if len(missing) > _MOST_NAMED else "")
     first = missing[0]
-    way = declaration(given, first)
+    way = declaration(source, first)
     if first.origin is None and not first.views:
         way += " (it is computed here: this declares it for this very text; on a view it is declared once)"
     return f"{named} {'has' if len(missing) == 1 else 'have'} no declared domain: {way}"
 
 
-def declaration(given: Mapping[str, Any], column: OutputColumn) -> str:
+def declaration(source: str, column: OutputColumn) -> str:
     """Return the call that declares a column of the source of a call, with what its type wants."""
     family = sqltypes.parse(column.sql_type).family
     says = {"text": "categories := ['...', '...']", "temporal": "lower := '2020-01-01', upper := '2030-01-01', bins := 10"}
     if column.sql_type == "TIME":
         says["temporal"] = "lower := '00:00:00', upper := '23:59:59', bins := 24"
     numbers = "lower := ..., upper := ..., bins := ..." if family in ("integer", "decimal", "float") else "categories := [...]"
-    source = given.get("source")
-    shown = literal(source) if isinstance(source, str) else "source"
-    return f"CALL dp_declare({shown}, {literal(column.name)}, {says.get(family, numbers)})"
+    return f"CALL dp_declare({literal(source)}, {literal(column.name)}, {says.get(family, numbers)})"

@@ -15,7 +15,8 @@ from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.declare import self_declared
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected
 from dpsql.session.instance import Context
-from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse
+from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table
+from dpsql.source.catalog import Catalog
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 
@@ -190,3 +191,15 @@ def resolve(context: Context, text: str) -> ProtectedSource:
     if found is None:  # pragma: no cover -- analyse has just seen it
         raise NotProtected(f"source = {text!r}: its budget has gone")
     return ProtectedSource(source, ledger, found)
+def describe_key(context: Context, text: str) -> tuple[str, str]:
+    """Return the database and the key in its books of a table named by the user, for the reports; of a view: of its table."""
+    table = find_table(context.cursor, text, database=context.database, schema=context.schema, views=True)
+    if not table.is_file and _is_view(context, table):
+        protected = resolve(context, text)
+        return protected.books.database, protected.key
+    return ledger_of(context, table).books.database, key_of(table)
+
+
+def _is_view(context: Context, table: TableId) -> bool:
+    entry = Catalog(context.cursor).find(table.database, table.schema, table.name)
+    return entry is not None and entry.is_view

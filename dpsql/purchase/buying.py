@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -21,10 +21,12 @@ from dpsql import methods
 from dpsql.books.entries import Purchase, failure
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
-from dpsql.calls import arguments
+from dpsql.calls.buying import BuyingCall
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError
-from dpsql.measure import measuring
-from dpsql.planning.request import Request, canonical_parameters, release_name, request, total_is_public
+from dpsql.kinds import measures
+from dpsql.kinds.planned import total_is_public
+from dpsql.kinds.plans import Request, request
+from dpsql.measure.reading import Measured
 from dpsql.protected.columns import spelled
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.protected.universes import Resolved as Universe
@@ -48,14 +50,8 @@ def versions() -> dict[str, str]:
     }
 
 
-def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Progress) -> Release:
+def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
     """Return the release that a call asks for, buying it if it is not there yet.
-
-    Parameters
-    ----------
-    operation : {'marginals', 'contributions', 'aggregates', 'synthesize', 'histogram', 'discover'}
-    given : mapping
-        The caller's arguments, ``source`` among them.
 
     Privacy
     -------
@@ -69,19 +65,20 @@ def buy(context: Context, operation: str, given: Mapping[str, Any], progress: Pr
     BudgetExceeded
         The budget does not cover it.
     """
-    protected = resolve(context, arguments.text(given, "source"))
-    given = spelled(protected, given)
-    identifier_ = release.release_id(protected.key, operation, protected.query, release_name(given))
+    protected = resolve(context, call.source)
+    if call.columns is not None:
+        call = call.spelled(spelled(protected, call.columns))
+    identifier_ = release.release_id(protected.key, call.operation, protected.query, call.release_name)
     interruption.about(lambda: _interrupted(context, protected, identifier_))
     with context.instance.lock(identifier_):
         store = context.store(protected.books.database)
         _record_failures(context, protected)
         purchase = protected.ledger.purchase(identifier_)
         if purchase is not None:
-            check_same(protected, purchase, operation, given)
+            check_same(protected, purchase, call)
         if purchase is None or purchase.status == "charged":
             with _one_at_a_time(context, protected):
-                purchase = _bought(context, protected, store, identifier_, operation, given, progress)
+                purchase = _bought(context, protected, store, identifier_, call, progress)
         if purchase.status == "failed":
             raise failure(purchase)
         path = release.path_of(store, identifier_, purchase.charge["hash"])
@@ -139,29 +136,23 @@ def _bought(
     protected: ProtectedSource,
     store: Path,
     name: str,
-    operation: str,
-    given: Mapping[str, Any],
+    call: BuyingCall,
     progress: Progress,
 ) -> Purchase:
     """Charge, unless an earlier call has, then measure and store."""
     release.check_store(context.cursor, store)
     purchase = protected.ledger.purchase(name)
     if purchase is None:
-        wanted = request(context, protected, operation, given)
-        costs.check_memory(wanted.plan, _rows(given))
+        wanted = request(context, protected, call)
+        costs.check_memory(wanted.plan, call.guessed_rows)
         release.check_space(context, protected.books.database, store, wanted.plan)
         purchase = _charge(context, protected, store, name, wanted)
     if purchase.status != "charged":
         return purchase
     plan = planned(purchase.plan, name)
-    progress.expect(costs.stage_seconds(plan, _rows(given)))
+    progress.expect(costs.stage_seconds(plan, call.guessed_rows))
     release.check_space(context, protected.books.database, store, plan)
     return measure(context, protected, purchase, release.path_of(store, name, purchase.charge["hash"]), progress)
-
-
-def _rows(given: Mapping[str, Any]) -> int | None:
-    """Return the number of synthetic rows that a call asks for: all that is publicly known of the number of rows."""
-    return arguments.integer(given, "rows", 0, 10**12)
 
 
 def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str:
@@ -180,20 +171,14 @@ def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str
     return f"interrupted; release {name!r} is bought: the same call goes on from it without another charge"
 
 
-def filled(purchase: Purchase, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with epsilon and k as they were bought where they are left out: a call without k once meant k = 1."""
-    kept = {name: purchase.parameters[name] for name in ("epsilon", "k") if name in purchase.parameters}
-    return {**given, **{name: value for name, value in kept.items() if given.get(name) is None}}
-
-
-def check_same(protected: ProtectedSource, purchase: Purchase, operation: str, given: Mapping[str, Any]) -> None:
+def check_same(protected: ProtectedSource, purchase: Purchase, call: BuyingCall) -> None:
     """Refuse a call that names a bought release but asks for something else."""
-    if (purchase.operation, purchase.query) != (operation, protected.query):
+    if (purchase.operation, purchase.query) != (call.operation, protected.query):
         raise ReleaseError(
             f"release {purchase.release!r} belongs to another call, which by accident has the same identifier; "
             "say release := 'another name'"
         )
-    asked = canonical_parameters(operation, filled(purchase, given))
+    asked = call.filled(purchase.parameters).canonical()
     for name, value in asked.items():
         bought = purchase.parameters.get(name)
         if value != bought:
@@ -222,7 +207,7 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
 
 def _bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
     """Try before the charge what can be tried without reading a row."""
-    measuring.bind(context, protected, plan)
+    measures.bind(context, protected, plan)
 
 
 def _prepare(protected: ProtectedSource, name: str, store: Path) -> Purchase:
@@ -301,8 +286,8 @@ def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name
     if large is not None:
         raise ReleaseError(f"release {name!r} is charged, nothing was read yet: the call {large}; then the same call finishes it")
     try:
-        measuring.bind(context, protected, plan)
-        return measuring.universe(context, protected, plan)
+        measures.bind(context, protected, plan)
+        return measures.universe(context, protected, plan)
     except DpsqlError as error:
         raise ReleaseError(
             f"release {name!r} is charged, nothing was read yet, and the same call finishes it once this is mended: {error}"
@@ -323,7 +308,7 @@ def _store(
     From here on anything can depend on rows or on noise: what DuckDB raises, memory, the size of a file, the method's own errors.
     """
     try:
-        measured = measuring.measure(context, protected, plan, progress, members)
+        measured = measures.measure(context, protected, plan, progress, members)
         with progress.stage("store"):
             about = manifest(protected, purchase, measured.total, _notes(plan, measured))
             return release.write(context.cursor, path, plan, measured.flat, about, measured.values, measured.places)
@@ -368,7 +353,7 @@ def check_unchanged(protected: ProtectedSource, plan: Plan, name: str) -> None:
         )
 
 
-def _notes(plan: Plan, measured: measuring.Measured) -> list[str]:
+def _notes(plan: Plan, measured: Measured) -> list[str]:
     """Return what the method reports about the released statistics: post-processing."""
     method = methods.of(plan.method)
     if not methods.reports(method):

@@ -8,13 +8,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
 import pandas as pd
 
-from dpsql.calls import arguments
+from dpsql.calls.buying import MarginalsCall
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.decoder import Columns
@@ -25,12 +24,11 @@ from dpsql.rows.writing import FileSink, parquet_files, select_of, write
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 
-SHAPES = ("wide", "long")
 COUNTS = ("n", "n_low", "n_high")
 _PART_ROWS = 1_000_000
 
 
-def check_shape(given: Mapping[str, Any]) -> None:
+def check_shape(call: MarginalsCall) -> None:
     """Check, before anything is charged, that the answer can have the shape that was asked for.
 
     Raises
@@ -38,24 +36,21 @@ def check_shape(given: Mapping[str, Any]) -> None:
     ArgumentError
         Several tables have no wide shape, and a column cannot be called as the counts are.
     """
-    if given.get("shape") is not None:
-        arguments.choice(given, "shape", SHAPES)
-    named = arguments.names(given, "columns")
-    k = arguments.integer(given, "k", 1, 3) or arguments.usual_k(named)
-    if given.get("shape") == "long":
+    named = call.columns
+    if call.shape == "long":
         return
-    if named is None or k != len(named):
-        if given.get("shape") == "wide":
+    if named is None or call.order != len(named):
+        if call.shape == "wide":
             raise ArgumentError("shape", "wide", "needs one table: name its columns, one to three, with k their number (or no k)")
         return
     taken = {fold(name) for name in named}
     made = {*COUNTS, *(f"{fold(name)}_{end}" for name in named for end in ("lower", "upper", "other"))}
     if taken & made:
         expected = f"{min(taken & made)!r} would stand twice in a wide answer: say shape := 'long', or call it otherwise in a view"
-        raise ArgumentError("columns", named, expected)
+        raise ArgumentError("columns", list(named), expected)
 
 
-def is_wide(given: Mapping[str, Any], plan: Plan) -> bool:
+def is_wide(call: MarginalsCall, plan: Plan) -> bool:
     """Return whether the answer of a call has one column per attribute: where it names the columns of the one table.
 
     Raises
@@ -64,10 +59,10 @@ def is_wide(given: Mapping[str, Any], plan: Plan) -> bool:
         Asked for where the release, bought earlier, has several tables.
     """
     one = len(plan.cliques) == 1 and len(plan.cliques[0]) == len(plan.domain.attributes)
-    if given.get("shape") == "wide" and not one:
+    if call.shape == "wide" and not one:
         expected = f"the release has {len(plan.cliques)} tables: say shape := 'long', or buy one table as release := 'another name'"
         raise ArgumentError("shape", "wide", expected)
-    return one and given.get("columns") is not None and given.get("shape") != "long"
+    return one and call.columns is not None and call.shape != "long"
 
 
 def ordered(tables: Mapping[Clique, IntArray], domain: Domain, order: list[int]) -> tuple[Mapping[Clique, IntArray], Domain]:

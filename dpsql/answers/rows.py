@@ -1,0 +1,41 @@
+"""dp_synthesize and dp_sample: synthetic rows as relations, or put into a table."""
+
+from __future__ import annotations
+
+from dpsql.calls.buying import SynthesizeCall
+from dpsql.calls.stored import SampleCall
+from dpsql.purchase import buying
+from dpsql.release import costs
+from dpsql.rows import drawing
+from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+from dpsql.text.relation import identifier, inline
+
+
+def synthesize(context: Context, call: SynthesizeCall) -> str:
+    """Return synthetic rows, or where they were put (``into``), buying the release at the first call."""
+    rows, seed, target = call.rows, call.seed, call.into
+    if target is not None:
+        drawing.check_target(context, target)
+    with Progress("dp_synthesize", show=context.progress) as progress:
+        bought = buying.buy(context, call, progress)
+        progress.expect(costs.stage_seconds(bought.plan, rows))
+        if target is None:
+            answer = drawing.relation(bought, drawing.rows(context, bought, rows, seed, progress))
+        else:
+            # The statement that calls cannot see the table yet: it began before the table was there.
+            made = drawing.into(context, bought, rows, seed, target, progress)
+            columns = {"table_name": "VARCHAR", "rows": "BIGINT", "release": "VARCHAR"}
+            answer = inline(columns, [(identifier(*drawing.table_name(context, target)), made, bought.identifier)])
+    context.instance.last_seconds, context.instance.last_peak_mb = dict(progress.seconds), dict(progress.peak_mb)
+    return answer
+
+
+def sample(context: Context, call: SampleCall) -> str:
+    """Return other rows of a stored release."""
+    bought = drawing.find(context, call.release)
+    with Progress("dp_sample", show=context.progress) as progress:
+        progress.expect(costs.stage_seconds(bought.plan, call.rows))
+        return drawing.relation(bought, drawing.rows(context, bought, call.rows, call.seed, progress))
+
+

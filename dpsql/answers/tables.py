@@ -1,0 +1,65 @@
+"""dp_marginals, dp_aggregates, dp_histogram, dp_contributions: noisy counts as relations."""
+
+from __future__ import annotations
+
+from dpsql.accounting import noise_band
+from dpsql.answers import kept
+from dpsql.calls.buying import AggregatesCall, ContributionsCall, HistogramCall, MarginalsCall
+from dpsql.domains import unit_rows
+from dpsql.protected.columns import asked_order
+from dpsql.purchase import buying
+from dpsql.rows import crosstab, drawing
+from dpsql.rows.writing import parquet_files
+from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+from dpsql.text.relation import inline, parquet
+
+CONTRIBUTION_COLUMNS = {
+    "rows_per_unit": "VARCHAR", "units": "BIGINT", "units_low": "BIGINT", "units_high": "BIGINT",
+    "max_contributions": "INTEGER", "share_kept": "DOUBLE",
+}  # fmt: skip
+
+
+def marginals(context: Context, call: MarginalsCall) -> str:
+    """Return noisy contingency tables, buying them at the first call.
+
+    The order of ``columns`` and ``shape`` say how the answer looks; they are not part of what is bought.
+    """
+    crosstab.check_shape(call)
+    with Progress("dp_marginals", show=context.progress) as progress:
+        bought = buying.buy(context, call, progress)
+        order = asked_order(call.columns, bought.plan.domain.names)
+        if crosstab.is_wide(call, bought.plan):
+            return drawing.wide(context, bought, order)
+        return f"(SELECT columns, values, n FROM {parquet_files(drawing.cells(context, bought, order))})"  # noqa: S608
+
+
+def aggregates(context: Context, call: AggregatesCall) -> str:
+    """Return the reported counts of tuples, buying them at the first call."""
+    with Progress("dp_aggregates", show=context.progress) as progress:
+        bought = buying.buy(context, call, progress)
+        return f"(SELECT columns, values, n FROM {parquet_files(drawing.reported(context, bought))})"  # noqa: S608
+
+
+def histogram(context: Context, call: HistogramCall) -> str:
+    """Return the released values of one column and their noisy counts, buying them at the first call."""
+    with Progress("dp_histogram", show=context.progress) as progress:
+        bought = buying.buy(context, call, progress)
+        bought.statistics(context.cursor)  # what is in the file is what the ledger knows
+        return f"(SELECT value, n FROM {parquet(bought.path)} ORDER BY n DESC, value ASC NULLS LAST)"  # noqa: S608
+
+
+def contributions(context: Context, call: ContributionsCall) -> str:
+    """Return noisy numbers of units by their number of rows, buying them at the first call."""
+    with Progress("dp_contributions", show=context.progress) as progress:
+        bought = buying.buy(context, call, progress)
+    plan, counts = bought.plan, bought.statistics(context.cursor).tables[(0,)]
+    band = noise_band(plan.mechanism, plan.scales[0])
+    shares = [kept.share_of(context.cursor, bought, low) for low in unit_rows.LOWER]
+    rows = [
+        (label, int(n), int(n) - band, int(n) + band, low, None if share is None else round(share, 3))
+        for label, n, low, share in zip(plan.domain.attributes[0].categories, counts, unit_rows.LOWER, shares, strict=True)
+    ]
+    return inline(CONTRIBUTION_COLUMNS, rows)
+
+

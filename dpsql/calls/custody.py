@@ -1,0 +1,157 @@
+"""The calls of the custodian: protect, declare, look, and compare with the raw table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dpsql.accounting import ACCOUNTANTS, NEIGHBORS
+from dpsql.calls import arguments
+from dpsql.calls.declaration import (
+    FREE,
+    NOT_PRIVATE,
+    REQUIRED,
+    Call,
+    anything,
+    argument,
+    flag,
+    one_of,
+    optional,
+    some_delta,
+    some_epsilon,
+    whole,
+)
+from dpsql.calls.words import COLUMN, DISCOVERED, RELEASE, SOURCE
+from dpsql.domains.attributes import OUTSIDE
+
+REPORTS = ("tables", "tuples")
+_ATTRIBUTE = "column_name, type, kind, codes, labels, nullable, outside, status"
+
+
+@dataclass(frozen=True)
+class ProtectCall(Call):
+    """Give a table a privacy budget, or raise or lower it (on the ledger).
+
+    What is left out stays as it is; at first neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs max_contributions.
+    """
+
+    name: ClassVar[str] = "protect"
+    function: ClassVar[str] = "protect"
+    privacy: ClassVar[str] = f"{FREE}; no row is read"
+    gives: ClassVar[str] = "source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, change; one row"
+
+    source: str = argument(arguments.text, "The table: its name.", default=REQUIRED, python="str")
+    epsilon: float | None = argument(
+        some_epsilon, "The limit of everything that is ever released about the table, above 0, at most 1000.", python="float | None"
+    )
+    delta: float | None = argument(
+        some_delta, "The limit's delta, from 1e-30 to below 1, far below 1 / (number of people).", python="float | None"
+    )
+    neighbors: str | None = argument(
+        optional(one_of(*NEIGHBORS)),
+        "What one unit changes: 'add_remove' (is there or not) or 'replace_one' (has other values; the number of rows is public).",
+        python="str | None",
+        choices=NEIGHBORS,
+    )
+    privacy_unit: str | None = argument(
+        optional(arguments.text), "The column that says whose row it is; without one every row is a unit.", python="str | None"
+    )
+    max_contributions: int | None = argument(
+        whole(1, 1_000_000),
+        "At most that many rows of each unit are kept, at random; noise grows with it (dp_contributions helps to choose).",
+        python="int | None",
+    )
+    accountant: str | None = argument(
+        optional(one_of(*ACCOUNTANTS)),
+        "'zcdp': the tightest of several proofs; 'basic': epsilons and deltas are summed.",
+        python="str | None",
+        choices=ACCOUNTANTS,
+    )
+    anchor: str | None = argument(
+        optional(arguments.text),
+        "A file outside the database that every entry of the ledger is noted in: a ledger that was cut or restored is noticed.",
+        python="str | Path | None",
+        plain=True,
+    )
+    resume: bool = argument(
+        flag,
+        "true: after a reading failed, sources beyond plain ones may be bought again (stands alone).",
+        python="bool | None",
+    )
+
+    def with_defaults(self, **kept: Any) -> ProtectCall:
+        """Return the call with what it leaves out filled in."""
+        return self.changed(**{name: value for name, value in kept.items() if getattr(self, name) is None})
+
+
+@dataclass(frozen=True)
+class DeclareCall(Call):
+    """Declare the public domain of a column.
+
+    With discover the list of its values is bought (stable selection), and declared.
+    """
+
+    name: ClassVar[str] = "declare"
+    function: ClassVar[str] = "declare"
+    privacy: ClassVar[str] = f"{FREE}; the protected table is not read. With discover := true charged once per release"
+    gives: ClassVar[str] = f"{_ATTRIBUTE}; one row"
+
+    source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
+    column: str = argument(arguments.text, COLUMN, python="str", also="column_name", needed=True)
+    lower: Any = argument(anything, "Least value of a number, date or time.", python="Any", plain=True)
+    upper: Any = argument(anything, "Largest value.", python="Any", plain=True)
+    bins: Any = argument(anything, "Number of bins of equal width between them.", python="int | None")
+    edges: Any = argument(anything, "Edges of bins instead, ascending.", python="Sequence[Any] | None", plain=True)
+    categories: Any = argument(anything, "The values, as a list.", python="Sequence[Any] | None", plain=True)
+    categories_from: Any = argument(
+        anything, "A public table's column that lists them: 'table.column'.", python="str | None"
+    )
+    nullable: bool | None = argument(
+        arguments.boolean, "Whether NULL is a value of its own; as the column says, if left out.", python="bool | None"
+    )
+    outside: str | None = argument(
+        optional(one_of(*OUTSIDE)),
+        "What becomes of other values: 'clamp' (to the nearest bin, or NULL), 'other' (a value of its own), 'drop' (the row).",
+        python="str | None",
+        choices=OUTSIDE,
+    )
+    discover: bool = argument(flag, "true: the list of values is bought, by stable selection.", default=False, python="bool")
+    epsilon: float | None = argument(some_epsilon, DISCOVERED.format("epsilon"), python="float | None")
+    delta: float | None = argument(some_delta, DISCOVERED.format("delta"), python="float | None")
+    release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
+
+
+@dataclass(frozen=True)
+class DomainCall(Call):
+    """List the declared attributes of a source; undeclared columns are listed as left out."""
+
+    name: ClassVar[str] = "domain"
+    function: ClassVar[str] = "domain"
+    privacy: ClassVar[str] = FREE
+    gives: ClassVar[str] = f"{_ATTRIBUTE}; a row per column"
+
+    source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
+
+
+@dataclass(frozen=True)
+class EvaluateCall(Call):
+    """Compare a synthetic table with the raw one.
+
+    report 'tuples': how well combinations of values are kept, by their count (bucket, preservation, errors, suppressed,
+    fabricated, leaked). rows, synthetic_rows and shortfall say how many rows are missing.
+    """
+
+    name: ClassVar[str] = "evaluate"
+    function: ClassVar[str] = "evaluate"
+    privacy: ClassVar[str] = NOT_PRIVATE
+    gives: ClassVar[str] = "a row per kind of table: mean and largest errors, total variation distance, rows"
+
+    source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
+    synthetic: str = argument(arguments.text, "Name of the synthetic table or view.", default=REQUIRED, python="str")
+    max_k: int = argument(whole(1, 3), "Tables of up to that many columns, 1 to 3.", default=3, python="int")
+    queries: int | None = argument(
+        whole(1, 10_000_000), "Number of random range queries too; none if left out.", python="int | None"
+    )
+    seed: int = argument(whole(0, 2**62), "Of the random queries.", default=7, python="int")
+    report: str = argument(one_of(*REPORTS), "'tables' or 'tuples'.", default="tables", python="str", choices=REPORTS)
+

@@ -1,0 +1,42 @@
+"""All calls, by name: where each is declared."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from dpsql.calls.declaration import Call
+
+WHERE = {
+    "protect": "custody:ProtectCall",
+    "declare": "custody:DeclareCall",
+    "domain": "custody:DomainCall",
+    "plan": "buying:PlanCall",
+    "marginals": "buying:MarginalsCall",
+    "aggregates": "buying:AggregatesCall",
+    "histogram": "buying:HistogramCall",
+    "contributions": "buying:ContributionsCall",
+    "synthesize": "buying:SynthesizeCall",
+    "sample": "stored:SampleCall",
+    "ledger": "stored:LedgerCall",
+    "budget": "stored:BudgetCall",
+    "releases": "stored:ReleasesCall",
+    "evaluate": "custody:EvaluateCall",
+    "export": "stored:ExportCall",
+    "import": "stored:ImportCall",
+    "report": "stored:ReportCall",
+}
+"""The module and the class of each call, in the order in which they are documented; loaded when it is asked for."""
+
+
+@cache
+def declaration(name: str) -> type[Call]:
+    """Return the type of a call; a KeyError where there is none."""
+    module, _, found = WHERE[name].partition(":")
+    declared: type[Call] = getattr(import_module(f"dpsql.calls.{module}"), found)
+    return declared
+
+
+def declarations() -> list[type[Call]]:
+    """Return the types of all calls."""
+    return [declaration(name) for name in WHERE]

@@ -1,0 +1,172 @@
+"""dp_declare and dp_domain: public domains of columns. The protected table is not read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpsql.calls.buying import DiscoverCall
+from dpsql.calls.custody import DeclareCall, DomainCall
+from dpsql.domains import encoding, sqltypes
+from dpsql.domains.attributes import Attribute
+from dpsql.domains.declare import MAX_VALUES, self_declared
+from dpsql.domains.declare import declare as build_attribute
+from dpsql.errors import ArgumentError, DomainError
+from dpsql.protected import columns, public
+from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.purchase import buying
+from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+from dpsql.source.analysis import OutputColumn
+from dpsql.text.names import fold
+from dpsql.text.relation import inline, literal
+
+_MOST_SHOWN, _WIDEST = 12, 60
+ATTRIBUTE_COLUMNS = {
+    "column_name": "VARCHAR",
+    "type": "VARCHAR",
+    "kind": "VARCHAR",
+    "codes": "INTEGER",
+    "labels": "VARCHAR",
+    "nullable": "BOOLEAN",
+    "outside": "VARCHAR",
+    "status": "VARCHAR",
+}
+
+
+
+
+def declare(context: Context, call: DeclareCall) -> str:
+    """Declare the public domain of a column, or buy the list of its values (``discover``) and declare that."""
+    if not call.discover:
+        for name in ("epsilon", "delta", "release"):
+            if getattr(call, name) is not None:
+                raise ArgumentError(name, getattr(call, name), "a declaration costs nothing; it belongs to discover := true")
+        return _declared(context, call)
+    check_discoverable(context, call)
+    wanted = DiscoverCall(call.source, call.column, call.epsilon, call.delta, call.release)
+    with Progress("dp_declare", show=context.progress) as progress:
+        bought = buying.buy(context, wanted, progress)
+    released = bought.statistics(context.cursor)
+    most = sorted(np.argsort(-released.blocks[0], kind="stable")[:MAX_VALUES].tolist())
+    values = [released.values[place] for place in most]
+    if not values:
+        raise DomainError(
+            f"column {call.column!r}: the bought list of values (release {bought.identifier!r}) is empty, so there is nothing "
+            "to declare; the charge stands. Buy another one with a larger epsilon and release := 'another name', or list the values"
+        )
+    return _declared(context, replace(call, categories=values))
+
+
+def _declared(context: Context, call: DeclareCall) -> str:
+    """Declare the public domain of a column. Returns a relation of one row.
+
+    Privacy
+    -------
+    Free: the protected table is not read. What is declared must be public knowledge.
+    """
+    protected, column, nullable, outside = declarable(context, call)
+    categories = _categories(context, call, column.sql_type)
+    attribute = build_attribute(
+        column.name,
+        column.sql_type,
+        nullable=nullable,
+        lower=call.lower,
+        upper=call.upper,
+        bins=call.bins,
+        edges=call.edges,
+        categories=categories,
+        outside=outside,
+    )
+    protected.books.declare(protected.query, attribute, context.user)
+    return inline(ATTRIBUTE_COLUMNS, [_shown(attribute, "declared")])
+
+
+def declarable(context: Context, call: DeclareCall) -> tuple[ProtectedSource, OutputColumn, bool, str]:
+    """Check what every declaration says; return source, column, nullable and outside, with defaults filled in."""
+    protected = resolve(context, call.source)
+    column = protected.column(call.column)
+    unit = protected.protection.privacy_unit
+    if unit is not None and fold(column.origin or column.name) == fold(unit):
+        expected = "is the privacy unit: it says whose row this is and cannot be data at the same time"
+        raise ArgumentError("column", call.column, expected)
+    outside = call.outside or ("other" if call.discover else "clamp")
+    return protected, column, column.nullable if call.nullable is None else call.nullable, outside
+
+
+def check_discoverable(context: Context, call: DeclareCall) -> None:
+    """Refuse, before anything is bought, a column whose bought values could not be declared."""
+    for name in ("lower", "upper", "bins", "edges", "categories", "categories_from"):
+        if getattr(call, name) is not None:
+            raise ArgumentError(name, getattr(call, name), "leave it out where discover := true buys the list of values")
+    _, column, _, _ = declarable(context, call)
+    if sqltypes.parse(column.sql_type).family in ("enum", "boolean"):
+        expected = f"is {column.sql_type}: its values are public by its type, nothing need be bought"
+        raise ArgumentError("column", call.column, expected)
+    encoding.canonical_categories(context.cursor, column.sql_type, [])
+
+
+def _categories(context: Context, call: DeclareCall, sql_type: str) -> list[str] | None:
+    listed, taken = call.categories, call.categories_from
+    if listed is not None and taken is not None:
+        raise ArgumentError("categories_from", taken, "give categories or categories_from, not both")
+    if taken is not None:
+        listed = public.column_values(context, "categories_from", taken, MAX_VALUES)
+    if listed is None:
+        return None
+    if isinstance(listed, str) or not isinstance(listed, Sequence):
+        raise ArgumentError("categories", listed, "a list is required, e.g. ['Female', 'Male']")
+    return encoding.canonical_categories(context.cursor, sql_type, listed)
+
+
+def domain(context: Context, call: DomainCall) -> str:
+    """List the declared attributes of a source, and the columns that are left out. Free: no row is read."""
+    protected = resolve(context, call.source)
+    declared, left_out = protected.attributes()
+    own = protected.declarations().keys()
+    by_name = {a.name: _shown(a, _status(a, own)) for a in declared.attributes}
+    for column in left_out:
+        status = "the privacy unit" if columns.is_unit(protected, column) else "left out: no domain declared"
+        by_name[column.name] = (column.name, column.sql_type, None, None, None, None, None, status)
+    return inline(ATTRIBUTE_COLUMNS, [by_name[c.name] for c in protected.source.columns])
+
+
+def _status(attribute: Attribute, own: Set[str]) -> str:
+    by_type = self_declared(attribute.name, attribute.sql_type, attribute.nullable)
+    return "declared" if by_type is None or attribute.name in own else "by its type"
+
+
+def _shown(attribute: Attribute, status: str) -> tuple[Any, ...]:
+    return (
+        attribute.name, attribute.sql_type, attribute.kind, attribute.size, labels_text(attribute),
+        attribute.nullable, attribute.outside, status,
+    )  # fmt: skip
+
+
+def labels_text(attribute: Attribute) -> str:
+    """Return what values an attribute may take, on one line.
+
+    Examples
+    --------
+    >>> labels_text(Attribute("sex", "VARCHAR", "categorical", ("f", "m")))
+    "'f', 'm', NULL"
+    >>> labels_text(Attribute("age", "INTEGER", "numeric", edges=(0.0, 5.0, 10.0), outside="other", nullable=False))
+    '2 bins from 0 to 10, others'
+    """
+    if attribute.kind == "categorical":
+        parts = [literal(text) for text in attribute.categories[:_MOST_SHOWN]]
+        while len(parts) > 1 and len(", ".join(parts)) > _WIDEST:
+            parts.pop()
+        if len(parts) < attribute.values:
+            parts.append(f"... ({attribute.values:,} values)")
+    else:
+        first, last = (edge if isinstance(edge, str) else f"{edge:.15g}" for edge in (attribute.edges[0], attribute.edges[-1]))
+        parts = [f"{attribute.values:,} bin{'' if attribute.values == 1 else 's'} from {first} to {last}"]
+    parts += ["others"] if attribute.outside == "other" else []
+    parts += ["NULL"] if attribute.nullable else []
+    return ", ".join(parts)
+
+

@@ -1,0 +1,66 @@
+"""dp_evaluate: a synthetic table beside the raw one. NOT PRIVATE, for the custodian only."""
+
+from __future__ import annotations
+
+import duckdb
+
+from dpsql.calls.custody import EvaluateCall
+from dpsql.custodian.evaluate import COLUMNS as EVALUATION_COLUMNS
+from dpsql.custodian.evaluate import evaluate as compare
+from dpsql.custodian.evaluate_tuples import COLUMNS as TUPLE_COLUMNS
+from dpsql.custodian.evaluate_tuples import evaluate_tuples
+from dpsql.errors import ArgumentError, DomainError, DpsqlError, first_line
+from dpsql.protected import columns
+from dpsql.protected.source import resolve
+from dpsql.session.instance import Context
+from dpsql.source.analysis import find_table
+from dpsql.text.names import fold
+from dpsql.text.relation import inline
+
+
+def evaluate(context: Context, call: EvaluateCall) -> str:
+    """Compare a synthetic table with the raw one. Returns the error table as a relation.
+
+    Privacy
+    -------
+    NOT PRIVATE: the errors are computed from raw counts. For the custodian; nothing is charged and nothing is stored.
+    """
+    protected, name = resolve(context, call.source), call.synthetic
+    domain_, _ = columns.chosen(protected, call.source, None)
+    synthetic, present = _synthetic(context, name)
+    wanted = [a.name for a in domain_.attributes if fold(a.name) in present]
+    if not wanted:
+        raise ArgumentError("synthetic", name, f"has none of the declared columns {list(domain_.names)!r}")
+    try:
+        if call.report == "tuples":
+            found = evaluate_tuples(context.cursor, protected.source.sql, synthetic, domain_.select(wanted), call.max_k)
+            return inline(TUPLE_COLUMNS, found)
+        rows = compare(
+            context.cursor,
+            protected.source.sql,
+            synthetic,
+            domain_.select(wanted),
+            max_k=call.max_k,
+            queries=call.queries,
+            seed=call.seed,
+        )
+    except duckdb.Error as error:
+        name = type(error).__name__
+        raise DpsqlError(f"dp_evaluate failed ({name}); the text is withheld because it could show a value") from None
+    return inline(EVALUATION_COLUMNS, rows)
+
+
+def _synthetic(context: Context, name: str) -> tuple[str, set[str]]:
+    """Return a SELECT of the synthetic relation and the names of its columns."""
+    try:
+        table = find_table(context.cursor, name, database=context.database, schema=context.schema, views=True)
+    except ArgumentError as error:
+        raise ArgumentError("synthetic", name, error.expected) from None
+    text = f"SELECT * FROM {table.sql}"  # noqa: S608 -- quoted by TableId
+    try:
+        rows = context.cursor.execute(f"DESCRIBE {text}").fetchall()
+    except duckdb.Error as error:
+        raise DomainError(f"synthetic = {name!r}: {first_line(error)}") from None
+    return text, {fold(row[0]) for row in rows}
+
+

@@ -1,0 +1,1 @@
+"""Methods that draw their private output themselves, from exact counts."""

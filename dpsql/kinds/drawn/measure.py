@@ -1,0 +1,57 @@
+"""Measure what a method draws itself: one table, with sums where the method asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dpsql import methods
+from dpsql.domains import encoding
+from dpsql.errors import ReleaseError
+from dpsql.kinds.measured import Measurer
+from dpsql.measure.counting import count_moments, count_tables
+from dpsql.measure.reading import Measured, Reading, count_rows
+from dpsql.methods.base import Counted, DrawnMethod
+from dpsql.numerics.arrays import Clique, IntArray
+from dpsql.protected.source import ProtectedSource
+from dpsql.protected.universes import Resolved as Universe
+from dpsql.release.plan import Plan
+from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+
+
+class Drawn(Measurer):
+    """The private output of a method that draws it itself."""
+
+    def reading(self, protected: ProtectedSource, plan: Plan) -> Reading:
+        """Read the codes, and the values that are summed."""
+        summed = _method(plan).values(plan.domain, plan.options)
+        return Reading(protected, plan, plan.domain, {f"z{i}": encoding.fixed_point(plan.domain.attributes[i]) for i in summed})
+
+    def measure(
+        self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
+    ) -> Measured:
+        """Count one table, with sums, and let the method draw at ``plan.parameters``."""
+        cursor, method = context.cursor, _method(plan)
+        with self.reading(protected, plan).encoded(cursor, progress) as codes:
+            with progress.stage("count"):
+                total = count_rows(cursor, codes)
+                summed = [f"z{i}" for i in method.values(plan.domain, plan.options)]
+                sums = products = None
+                tables: Mapping[Clique, IntArray]
+                if summed:
+                    table, sums, products = count_moments(cursor, codes, plan.domain.sizes, plan.cliques[0], summed)
+                    tables = {plan.cliques[0]: table}
+                else:
+                    tables = count_tables(cursor, codes, plan.domain.sizes, plan.cliques)
+            with progress.stage("noise"):
+                drawn = method.draw(Counted(tables, total, sums, products), plan.domain, plan.parameters, plan.options)
+        return Measured(np.concatenate(drawn), [], total if plan.public_total else None)
+
+
+def _method(plan: Plan) -> DrawnMethod:
+    method = methods.of(plan.method)
+    if not methods.is_drawn(method):
+        raise ReleaseError(f"method {plan.method!r} draws nothing itself")
+    return method

@@ -1,0 +1,50 @@
+"""Plan a release that the method draws itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpsql import methods
+from dpsql.calls.buying import BuyingCall
+from dpsql.errors import ArgumentError
+from dpsql.kinds.planned import (
+    Planned,
+    calibration_of,
+    check_meant,
+    contract_of,
+    exact_epsilon,
+    measurable,
+    method_options,
+    naming_epsilon,
+    no_delta,
+)
+from dpsql.protected.source import ProtectedSource
+from dpsql.release.plan import Plan
+from dpsql.session.instance import Context
+
+
+def plan(context: Context, protected: ProtectedSource, call: BuyingCall, parameters: Mapping[str, Any]) -> Planned:
+    """Plan and price what the method draws, see `dpsql.kinds.planned.Planner`."""
+    method, options = call.release_method, method_options(parameters)
+    if not methods.is_drawn(method):
+        raise ArgumentError("method", parameters["method"], "draws nothing itself")
+    found = measurable(protected, call, parameters)
+    domain, measured = found.domain, found.tables
+    no_delta(method, parameters)
+    contract = contract_of(protected, domain)
+    with naming_epsilon(parameters):
+        price = method.price(domain, contract, exact_epsilon(parameters), options)
+    wanted = Plan(
+        domain=domain,
+        cliques=measured.cliques,
+        scales=() if price.scale is None else (price.scale,),
+        mechanism=price.mechanism,
+        public_total=contract.public_total,
+        method=method.name,
+        options=options,
+        blocks=method.lengths(domain, options),
+        parameters=price.parameters,
+    )
+    check_meant(protected, call, found)
+    return Planned(wanted, calibration_of(protected, price, 0.0), found.left_out, (*measured.notes, *price.notes))

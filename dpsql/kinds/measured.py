@@ -1,0 +1,60 @@
+"""What every kind of statistics does when it is measured."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from dpsql.measure.reading import Measured, Reading, binding
+from dpsql.protected.source import ProtectedSource
+from dpsql.protected.universes import Resolved as Universe
+from dpsql.release.plan import Plan
+from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+
+
+class Measurer(ABC):
+    """The second half of a kind: from a charged plan to what is released."""
+
+    def reading(self, protected: ProtectedSource, plan: Plan) -> Reading:
+        """Return what is read of the source."""
+        raise NotImplementedError
+
+    def statement(self, protected: ProtectedSource, plan: Plan) -> str:
+        """Return the SELECT that will read the protected rows."""
+        return self.reading(protected, plan).statement()
+
+    def bind(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
+        """Try what can be tried without reading a row: the types of the columns, and whether DuckDB binds the statement.
+
+        Raises
+        ------
+        DomainError, DpsqlError
+            A column has another type than its domain was declared for, or DuckDB does not accept the statement.
+        """
+        with binding():
+            self.check_types(context, protected, plan)
+            context.cursor.execute(f"DESCRIBE {self.statement(protected, plan)}").fetchall()
+
+    def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
+        """Refuse a source whose columns have other types than their domains were declared for. No row is read."""
+        self.reading(protected, plan).check_types(context.cursor)
+
+    def universe(self, context: Context, protected: ProtectedSource, plan: Plan) -> Universe | None:
+        """Return the public universe that released values come from; None where there is none. No protected row is read."""
+        return None
+
+    @abstractmethod
+    def measure(
+        self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
+    ) -> Measured:
+        """Read the rows, count, draw. What can fail for a public reason has been tried before (`bind`, `universe`).
+
+        Parameters
+        ----------
+        members : from `universe`
+
+        Privacy
+        -------
+        The exact counts leave this function only through the mechanism of the plan: noise of ``plan.scales`` on every cell, or
+        what the method draws at ``plan.parameters``.
+        """

@@ -1,0 +1,46 @@
+"""Which kind of statistics a plan measures, and how."""
+
+from __future__ import annotations
+
+from dpsql import methods
+from dpsql.kinds.drawn.measure import Drawn
+from dpsql.kinds.measured import Measurer
+from dpsql.kinds.open.measure import Open
+from dpsql.kinds.tables.measure import Tables
+from dpsql.kinds.tuples.measure import Tuples
+from dpsql.kinds.units.measure import Units
+from dpsql.measure.reading import Measured
+from dpsql.protected.source import ProtectedSource
+from dpsql.protected.universes import Resolved as Universe
+from dpsql.release.plan import Plan
+from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+
+
+def measurer_of(plan: Plan) -> Measurer:
+    """Return the kind of statistics that a plan measures."""
+    if plan.units:
+        return Units()
+    method = methods.of(plan.method)
+    if methods.is_open(method):
+        return Open()
+    if methods.is_drawn(method):
+        return Drawn()
+    return Tuples() if methods.counts_tuples(method) else Tables()
+
+
+def bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
+    """Try what can be tried without reading a row, see `Measurer.bind`."""
+    measurer_of(plan).bind(context, protected, plan)
+
+
+def universe(context: Context, protected: ProtectedSource, plan: Plan) -> Universe | None:
+    """Return the public universe that released values come from, see `Measurer.universe`. No protected row is read."""
+    return measurer_of(plan).universe(context, protected, plan)
+
+
+def measure(
+    context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None = None
+) -> Measured:
+    """Read the rows, count, draw, see `Measurer.measure`. Privacy: what is returned is private by the plan's events."""
+    return measurer_of(plan).measure(context, protected, plan, progress, members)

@@ -1,0 +1,63 @@
+"""Which kind of statistics a call asks for, and its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpsql import methods
+from dpsql.accounting import Calibration
+from dpsql.calls.buying import BuyingCall, ContributionsCall
+from dpsql.kinds.drawn.plan import plan as drawn
+from dpsql.kinds.open.plan import plan as open_values
+from dpsql.kinds.planned import Planner
+from dpsql.kinds.tables.plan import plan as tables
+from dpsql.kinds.tuples.plan import plan as tuples
+from dpsql.kinds.units.plan import plan as units
+from dpsql.protected.source import ProtectedSource
+from dpsql.release.plan import Plan
+from dpsql.session.instance import Context
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call that could be bought: its canonical parameters, its plan and its price.
+
+    ``parameters`` identify what is bought: another value of one of them is another release.
+    """
+
+    operation: str
+    name: str
+    parameters: Mapping[str, Any]
+    plan: Plan
+    calibration: Calibration
+    left_out: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def planner_of(call: BuyingCall) -> Planner:
+    """Return the planner of the kind of statistics that a call asks for."""
+    if isinstance(call, ContributionsCall):
+        return units
+    method = call.release_method
+    if methods.is_open(method):
+        return open_values
+    if methods.is_drawn(method):
+        return drawn
+    return tuples if methods.counts_tuples(method) else tables
+
+
+def request(context: Context, protected: ProtectedSource, call: BuyingCall) -> Request:
+    """Plan and price a call.
+
+    Raises
+    ------
+    ArgumentError, DomainError, CalibrationError
+        Something is missing or out of range. Nothing has been charged, no row was read.
+    """
+    parameters = call.canonical()
+    found = planner_of(call)(context, protected, call, parameters)
+    return Request(
+        call.operation, call.release_name, parameters, found.plan, found.calibration, found.left_out, found.notes
+    )

@@ -1,0 +1,1 @@
+"""Noisy contingency tables: integer noise on every cell, scales fixed by the plan."""

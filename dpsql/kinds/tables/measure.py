@@ -1,0 +1,35 @@
+"""Measure noisy contingency tables: encode and count in one pass where that is less work, add noise to every cell."""
+
+from __future__ import annotations
+
+from dpsql.kinds.measured import Measurer
+from dpsql.measure.counting import count_select
+from dpsql.measure.noising import released
+from dpsql.measure.reading import Measured, Reading
+from dpsql.protected.source import ProtectedSource
+from dpsql.protected.universes import Resolved as Universe
+from dpsql.release.plan import Plan
+from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+
+
+class Tables(Measurer):
+    """Tables over declared columns."""
+
+    def reading(self, protected: ProtectedSource, plan: Plan) -> Reading:
+        """Read the codes alone."""
+        return Reading(protected, plan, plan.domain, {})
+
+    def measure(
+        self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
+    ) -> Measured:
+        """Count, and add noise of ``plan.scales`` to every cell."""
+        cursor = context.cursor
+        with progress.stage("encode"):
+            reading = self.reading(protected, plan)
+            reading.check_types(cursor)
+            select = reading.statement()
+        with progress.stage("count"):
+            tables, rows = count_select(cursor, select, plan.domain.sizes, plan.cliques)
+        with progress.stage("noise"):
+            return Measured(released(plan, tables), [], rows if plan.public_total else None)

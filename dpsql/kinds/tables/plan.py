@@ -1,0 +1,47 @@
+"""Plan noisy contingency tables: integer noise whose scales are calibrated to what the call may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpsql.accounting import calibrate
+from dpsql.calls.buying import BuyingCall
+from dpsql.kinds.planned import Planned, check_meant, measurable, method_options, release_delta, total_is_public
+from dpsql.protected.source import ProtectedSource
+from dpsql.release.plan import Plan
+from dpsql.session.instance import Context
+
+
+def plan(context: Context, protected: ProtectedSource, call: BuyingCall, parameters: Mapping[str, Any]) -> Planned:
+    """Plan and price the tables of a call, see `dpsql.kinds.planned.Planner`."""
+    found = measurable(protected, call, parameters)
+    domain, measured = found.domain, found.tables
+    options = parameters.get("options", {})
+    mechanism = parameters.get("mechanism") or options["mechanism"]
+    protection = protected.protection
+    coarse = measured.coarse if mechanism == "gaussian" else ()
+    weights = (*(measured.weights or (1.0,) * len(measured.cliques)), *measured.coarse_weights)
+    calibration = calibrate(
+        mechanism=mechanism,
+        tables=len(measured.cliques) + len(coarse),
+        epsilon=parameters["epsilon"],
+        delta=release_delta(protected, parameters["delta"], mechanism),
+        neighbors=protection.neighbors,
+        max_contributions=protection.max_contributions,
+        accountant=protection.budget.accountant,
+        calibration=options.get("accountant"),
+        weights=weights if mechanism == "gaussian" and len(set(weights)) > 1 else None,
+    )
+    wanted = Plan(
+        domain=domain,
+        cliques=measured.cliques,
+        scales=calibration.scales,
+        mechanism=mechanism,
+        public_total=total_is_public(protected, domain),
+        method=parameters.get("method"),
+        options=method_options(parameters),
+        coarse=coarse,
+    )
+    check_meant(protected, call, found)
+    return Planned(wanted, calibration, found.left_out, (*measured.notes, *calibration.notes))

@@ -1,0 +1,51 @@
+"""Plan counts of tuples, level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpsql import methods
+from dpsql.accounting import Calibration, sensitivities
+from dpsql.calls.buying import BuyingCall
+from dpsql.errors import ArgumentError
+from dpsql.kinds.planned import Planned, check_meant, contract_of, measurable, method_options, release_delta
+from dpsql.kinds.tuples import pricing
+from dpsql.protected.source import ProtectedSource
+from dpsql.release.plan import Plan
+from dpsql.session.instance import Context
+from dpsql.tables.tuple_index import tuple_index
+
+
+def plan(context: Context, protected: ProtectedSource, call: BuyingCall, parameters: Mapping[str, Any]) -> Planned:
+    """Plan and price the levels of a call, see `dpsql.kinds.planned.Planner`."""
+    method, options = call.release_method, method_options(parameters)
+    if not methods.counts_tuples(method):
+        raise ArgumentError("method", parameters["method"], "counts no tuples")
+    found = measurable(protected, call, parameters, options)
+    domain, measured = found.domain, found.tables
+    delta = release_delta(protected, parameters["delta"], "gaussian")
+    if not delta:
+        raise ArgumentError("delta", delta, "Gaussian noise needs a delta above 0, e.g. delta := 1e-10")
+    held = protected.protection
+    contract = contract_of(protected, domain)
+    wanted = method.tuples(domain, options, parameters["epsilon"], delta)
+    price = pricing.price(wanted, contract, parameters["epsilon"], delta, held.budget.accountant)
+    index = tuple_index(wanted.sizes, wanted.length)
+    scales = [price.scales[len(clique) - 1] for clique in index.cliques]
+    made = Plan(
+        domain=domain,
+        cliques=measured.cliques,
+        scales=(*scales, price.rows_scale) if price.rows_scale is not None else tuple(scales),
+        mechanism="gaussian",
+        public_total=contract.public_total,
+        method=method.name,
+        options=options,
+        parameters=price.parameters,
+        sparse=True,
+    )
+    _, l2 = sensitivities(held.neighbors, held.max_contributions)
+    notes = method.notes(domain, price.scales, parameters["epsilon"], delta, l2, options)
+    check_meant(protected, call, found)
+    calibration = Calibration("gaussian", made.scales, price.charge, price.calibration)
+    return Planned(made, calibration, found.left_out, (*measured.notes, *notes))

@@ -1,0 +1,114 @@
+"""What reading protected rows takes for every kind: the statement, bound before anything is charged; codes; what comes out."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from dpsql.domains import encoding, multi_value
+from dpsql.domains.attributes import Domain
+from dpsql.errors import DpsqlError, first_line
+from dpsql.numerics.arrays import IntArray
+from dpsql.protected.source import ProtectedSource
+from dpsql.release.plan import Plan
+from dpsql.running.progress import Progress
+from dpsql.text.relation import identifier
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is released: integers, the values that they belong to in an open domain, the number of rows where it is public.
+
+    ``places``: table and cell of each integer, shape (2, N), where only some cells are released. ``notes``: what was left out.
+    """
+
+    flat: IntArray
+    values: list[str]
+    total: int | None
+    places: IntArray | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one kind reads: the source, its codes, and columns beyond them.
+
+    Parameters
+    ----------
+    domain : Domain
+        Of the codes; empty where values are read as they are.
+    extra : mapping of str to expression
+        Columns that are counted or summed as they are.
+    distinct : bool
+        Whether equal rows of a unit count once.
+    """
+
+    protected: ProtectedSource
+    plan: Plan
+    domain: Domain
+    extra: Mapping[str, exp.Expression]
+    distinct: bool = False
+
+    def source_sql(self) -> str:
+        """Return the source, with columns of several values split."""
+        return multi_value.split_sql(self.protected.source.sql, self.plan.domain, self.plan.options)
+
+    def statement(self) -> str:
+        """Return the SELECT that will read the protected rows."""
+        sql = self.source_sql()
+        return encoding.encode_sql(sql, self.domain, **bounding(self.protected), extra=self.extra, distinct=self.distinct)
+
+    @contextmanager
+    def encoded(self, cursor: duckdb.DuckDBPyConnection, progress: Progress) -> Iterator[str]:
+        """Encode the rows into a temporary table; its name, as long as it is there.
+
+        Privacy: the table holds protected rows. It is dropped when the block ends, however it does.
+        """
+        with progress.stage("encode"):
+            codes = encoding.encode(
+                cursor, self.source_sql(), self.domain, **bounding(self.protected), extra=self.extra, distinct=self.distinct
+            )
+        try:
+            yield codes
+        finally:
+            cursor.execute(f"DROP TABLE IF EXISTS {identifier(codes)}")
+
+    def check_types(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Refuse a source whose columns have other types than their domains were declared for. No row is read."""
+        encoding.check_types(encoding.column_types(cursor, self.source_sql()), self.plan.domain)
+
+
+def bounding(protected: ProtectedSource) -> dict[str, Any]:
+    """Return how rows of a unit are bounded: which ones are kept is drawn anew at each reading."""
+    unit = protected.protection.privacy_unit is not None
+    most, salt = protected.protection.max_contributions, secrets.token_hex(16)
+    return {"unit": unit, "max_contributions": most, "salt": salt, "numbered": protected.source.row is not None}
+
+
+@contextmanager
+def binding() -> Iterator[None]:
+    """Say that DuckDB does not accept a statement, where it is bound so that it cannot fail later for a reason known beforehand.
+
+    Raises
+    ------
+    DpsqlError
+        DuckDB does not accept the statement.
+    """
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error as error:
+        raise DpsqlError(f"source: DuckDB does not accept it ({first_line(error)})") from None
+
+
+def count_rows(cursor: duckdb.DuckDBPyConnection, table: str) -> int:
+    """Return the number of rows of a table of codes. Privacy: secret."""
+    row = cursor.execute(f"SELECT count(*) FROM {identifier(table)}").fetchone()  # noqa: S608
+    return int(row[0]) if row else 0

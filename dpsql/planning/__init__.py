@@ -1,1 +1,0 @@
-"""From a call to what would be measured, with which noise, at what price. No row is read."""

@@ -1,0 +1,44 @@
+"""Calls from Python: values become those that SQL sends, the answer is a DuckDB relation."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+
+def answered(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.DuckDBPyRelation:
+    """Run a call on a connection, which is loaded if it was not yet."""
+    from dpsql import udfs
+    from dpsql.door import dispatch
+    from dpsql.door.clients import connection_of
+    from dpsql.errors import DpsqlError
+
+    con = connection_of(con)
+    instance = udfs.instance_of(con)
+    if instance is None:
+        udfs.load(con)
+        instance = udfs.instance_of(con)
+    if instance is None:  # pragma: no cover -- load has just registered it
+        raise DpsqlError("dpsql could not be loaded on this connection")
+    own = "system.main."  # on the caller's connection a macro of the database would come before DuckDB's function
+    asked = f"SELECT {own}current_database(), {own}current_schema(), {own}getvariable('dpsql_progress')::VARCHAR"
+    ((database, schema, shown),) = con.execute(asked).fetchall()
+    return con.sql(f"FROM {dispatch.run(instance, name, given, database=database, schema=schema, progress=shown)}")
+
+
+def plain(value: Any) -> Any:
+    """Return paths, dates, numpy scalars and the like as the JSON values that SQL callers send."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, Sequence):
+        return [plain(item) for item in value]
+    if isinstance(value, (dt.date, dt.time, uuid.UUID, Path)):
+        return str(value)
+    return float(value) if hasattr(value, "as_integer_ratio") else value  # an object of another kind is refused where it is read
