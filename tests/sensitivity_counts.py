@@ -23,10 +23,11 @@ from dpsql.domains import encoding
 from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.domains.declare import declare
 from dpsql.errors import DpsqlError
-from dpsql.measure import measuring, tuples
+from dpsql.kinds import measures
+from dpsql.kinds.planned import total_is_public
+from dpsql.measure import reading, tuples
 from dpsql.measure.counting import count_moments, count_values
 from dpsql.noise import discrete
-from dpsql.planning.request import total_is_public
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.release.store import Plan
 from dpsql.running.progress import Progress
@@ -51,7 +52,7 @@ def without_noise() -> Iterator[None]:
     """Exact counts instead of noisy ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts.copy())
-        patch.setattr(measuring, "secrets", FixedSecrets)
+        patch.setattr(reading, "secrets", FixedSecrets)
         patch.setattr(Catalog, "changed_function", lambda self, names: None)  # slow, and there are no macros here
         yield
 
@@ -93,7 +94,7 @@ def statistics(context: Context, question: Question, kind: str) -> dict[str, np.
         k = min(int(kind[-1]), len(domain.attributes))
         cliques = [c for c in _cliques(len(domain.attributes)) if len(c) == k]
         plan = Plan(domain, cliques, (1,) * len(cliques), "gaussian", total_is_public(protected, domain), None, {})
-        measured = measuring.measure(context, protected, plan, progress)
+        measured = measures.measure(context, protected, plan, progress)
         ends = np.concatenate([[0], np.cumsum(plan.table_lengths)])
         found = {f"table {c}": measured.flat[a:b] for c, a, b in zip(cliques, ends[:-1], ends[1:], strict=True)}
         return found | ({"public n": np.asarray([measured.total])} if measured.total is not None else {})
@@ -104,7 +105,7 @@ def statistics(context: Context, question: Question, kind: str) -> dict[str, np.
     if kind == "values":
         extra = {"v": encoding.value_text(domain.attributes[0])}
     coded = Domain(()) if kind == "values" else domain
-    bounding = measuring._bounding(protected)
+    bounding = reading.bounding(protected)
     codes = encoding.encode(cursor, protected.source.sql, coded, **bounding, extra=extra, distinct=kind == "values")
     try:
         if kind == "values":

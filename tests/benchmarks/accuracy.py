@@ -32,7 +32,7 @@ from scipy.stats import rankdata
 
 from dpsql.accounting import calibrate
 from dpsql.domains.attributes import Attribute, Domain
-from dpsql.measure.measuring import released
+from dpsql.measure.noising import released
 from dpsql.methods.base import MeasurementPlan
 from dpsql.methods.gaussian_copula.method import GaussianCopula
 from dpsql.methods.latent_class import LatentClass

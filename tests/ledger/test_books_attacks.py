@@ -14,7 +14,7 @@ from sample_tables import DELTA, make_people, protect_people
 import dpsql
 from dpsql.books.ledger import Ledger
 from dpsql.errors import LedgerError
-from dpsql.measure import measuring
+from dpsql.kinds.tables import measure as measuring
 from dpsql.purchase import buying
 from dpsql.release import store
 

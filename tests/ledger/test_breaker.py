@@ -13,7 +13,7 @@ from sample_tables import DELTA, make_people, protect_people
 import dpsql
 from dpsql.books.ledger import Ledger
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, LedgerError, ReleaseError
-from dpsql.measure import measuring
+from dpsql.kinds import measures
 from dpsql.protected.source import resolve
 from dpsql.purchase import buying
 from dpsql.release import store as release
@@ -34,7 +34,7 @@ def text_of(con: duckdb.DuckDBPyConnection, statement: str) -> str:
 def failing(monkeypatch):
     """Let every reading fail with the error that the test puts into the list; count the readings."""
     errors: list[BaseException] = []
-    read = measuring.measure
+    read = measures.measure
 
     def measure(*given: Any) -> Any:
         seen.append(1)
@@ -43,7 +43,7 @@ def failing(monkeypatch):
         return read(*given)
 
     seen: list[int] = []
-    monkeypatch.setattr(measuring, "measure", measure)
+    monkeypatch.setattr(measures, "measure", measure)
     return errors, seen
 
 
@@ -96,7 +96,7 @@ def test_the_text_does_not_depend_on_what_failed(tmp_path, monkeypatch):
         def fail(*_: object, error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr(measuring, "measure", fail)
+        monkeypatch.setattr(measures, "measure", fail)
         texts.add(text_of(con, PLAIN.format("x")))
         con.close()
     assert len(texts) == 1
@@ -150,7 +150,7 @@ def test_calls_side_by_side_give_one_such_answer(con, monkeypatch):
         seen.append(1)
         raise ValueError
 
-    monkeypatch.setattr(measuring, "measure", fail)
+    monkeypatch.setattr(measures, "measure", fail)
     texts: list[str] = []
 
     def call(cursor: duckdb.DuckDBPyConnection, number: int) -> None:
@@ -224,7 +224,7 @@ def test_a_failure_that_closes_the_database_is_recorded_by_the_next_process(tmp_
 @pytest.mark.parametrize("fails", [True, False])
 def test_an_interruption_hides_whether_it_would_have_failed(con, charges, monkeypatch, fails):
     """Stopped at a chosen moment, a call must not tell success from failure, nor leave anything to be told by another one."""
-    read = measuring.measure
+    read = measures.measure
 
     def measure(*given: Any) -> Any:
         found = read(*given)
@@ -234,7 +234,7 @@ def test_an_interruption_hides_whether_it_would_have_failed(con, charges, monkey
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(measuring, "measure", measure)
+        patch.setattr(measures, "measure", measure)
         text = text_of(con, FILTERED.format("x"))
     assert "is charged and not finished" in text
     assert con.execute("SELECT status FROM dp_releases()").fetchall() == [("charged",)]
@@ -271,7 +271,7 @@ def test_a_public_reason_before_the_reading_can_be_mended(con, charges, monkeypa
         raise interruption.Stopped("interrupted")
 
     with monkeypatch.context() as patch:
-        patch.setattr(measuring, "measure", stop)
+        patch.setattr(measures, "measure", stop)
         text_of(con, call)
     con.execute(break_it)
     assert told in text_of(con, call)

@@ -94,10 +94,10 @@ def check(path: Path) -> bool:
 FILTERED = "FROM dp_marginals('SELECT sex FROM people WHERE age > 40', columns := ['sex'], epsilon := 0.1, release := 'x')"
 DYING = f"""
 import os, sys, duckdb, dpsql
-from dpsql.measure import measuring
+from dpsql.kinds import measures
 con = duckdb.connect(sys.argv[1])
 dpsql.load(con)
-measuring.measure = lambda *given: os._exit(139)  # a crash inside the reading
+measures.measure = lambda *given: os._exit(139)  # a crash inside the reading
 con.execute({FILTERED!r})
 """
 

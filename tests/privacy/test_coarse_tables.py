@@ -15,7 +15,7 @@ from hypothesis import given
 import dpsql
 from dpsql.accounting.gaussian import effective_variance
 from dpsql.domains.attributes import Attribute, Domain
-from dpsql.measure import measuring
+from dpsql.measure import noising
 from dpsql.noise import discrete
 from dpsql.release.store import Plan, as_statistics
 from dpsql.tables import coarse
@@ -48,7 +48,7 @@ def test_with_noise_that_ignores_the_counts_both_rounds_ignore_them(rows):
     kept = discrete.add_noise
     discrete.add_noise = lambda counts, mechanism, scale: np.arange(counts.size, dtype=np.int64) % 5
     try:
-        flats = [measuring.released(PLAN, tables_of(held)) for held in (rows, rows[1:])]
+        flats = [noising.released(PLAN, tables_of(held)) for held in (rows, rows[1:])]
     finally:
         discrete.add_noise = kept
     assert (flats[0] == flats[1]).all()
@@ -60,13 +60,13 @@ def test_the_blinded_comparison_can_fail(monkeypatch):
     """With noise in the first round only, the second one must show the row."""
     monkeypatch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts if counts.size == 16 else counts * 0 + 1)
     rows = [(0, 0), (5, 5)]
-    assert (measuring.released(PLAN, tables_of(rows)) != measuring.released(PLAN, tables_of(rows[1:]))).any()
+    assert (noising.released(PLAN, tables_of(rows)) != noising.released(PLAN, tables_of(rows[1:]))).any()
 
 
 def test_every_coarse_cell_has_its_noise(monkeypatch):
     """Also the cells of groups without a code, which would otherwise show nothing but zeros."""
     plan = Plan(DOMAIN, PLAN.cliques, (Fraction(3), Fraction(3), Fraction(3), Fraction(40)), "gaussian", False, None, {}, coarse=((0, 1),))
-    drawn = np.stack([measuring.released(plan, tables_of([]))[-16:] for _ in range(400)])
+    drawn = np.stack([noising.released(plan, tables_of([]))[-16:] for _ in range(400)])
     assert drawn.std(0) == pytest.approx(np.full(16, 40.0), rel=0.25)
     assert np.abs(drawn.mean(0)).max() < 5 * 40 / 20
 

@@ -16,7 +16,7 @@ import pytest
 from sample_tables import make_people, protect_people
 
 import dpsql
-from dpsql.measure import measuring
+from dpsql.kinds import measures
 from dpsql.release import store as release
 from dpsql.release.plan import Plan
 
@@ -67,7 +67,7 @@ def test_an_import_never_stands_where_a_purchase_stands(con, tmp_path, monkeypat
 
     with monkeypatch.context() as patch:
         if state != "stored":
-            patch.setattr(measuring, "measure", stop)
+            patch.setattr(measures, "measure", stop)
         with contextlib.suppress(KeyboardInterrupt, dpsql.ReleaseError):
             dpsql.synthesize(con, "people", columns=["sex", "member"], method="perturbed_histogram", epsilon=1.0, release="official")
     assert con.execute("SELECT status FROM dp_releases()").fetchall() == [(state,)]

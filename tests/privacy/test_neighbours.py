@@ -17,7 +17,7 @@ import pytest
 from sample_tables import DELTA, make_people
 
 import dpsql
-from dpsql.measure import measuring
+from dpsql.kinds.tuples import measure as measuring
 from dpsql.mechanisms import stable_selection, weak_domain
 
 CALLS = [

@@ -12,7 +12,7 @@ import pytest
 from sensitivity_counts import Tried, try_schema
 from sqlglot import exp
 
-from dpsql.measure import measuring
+from dpsql.measure import reading
 from dpsql.source import joins, relations
 from dpsql.source.catalog import Catalog
 from dpsql.source.model import identifier
@@ -52,8 +52,8 @@ def take_down_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def take_down_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second wall: rows are not counted by their number."""
-    bounding = measuring._bounding
-    monkeypatch.setattr(measuring, "_bounding", lambda protected: {**bounding(protected), "numbered": False})
+    bounding = reading.bounding
+    monkeypatch.setattr(reading, "bounding", lambda protected: {**bounding(protected), "numbered": False})
 
 
 def test_no_neighbour_moves_more_than_is_claimed(tmp_path, capsys):

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.measure import measuring
 from dpsql.noise import discrete
 
 SECRET = "Zaphod 1f9c"
@@ -94,7 +93,7 @@ def test_every_candidate_gets_noise_the_empty_ones_too(victims, monkeypatch):
         sizes.append((flat.copy(), mechanism, float(scale)))
         return flat.copy()
 
-    monkeypatch.setattr(measuring.noise, "add_noise", spy)
+    monkeypatch.setattr(discrete, "add_noise", spy)
     victims.execute("FROM dp_aggregates('victims', reporting_length := 2, epsilon := 1, fabrication := 'uncontrolled')")
     assert [mechanism for _, mechanism, _ in sizes] == ["gaussian", "gaussian"]
     assert len(sizes[0][0]) == 5 + 3 + 2 + 2  # every attribute of the domain, 'nowhere' and NULL among them

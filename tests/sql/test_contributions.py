@@ -10,7 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.domains import unit_rows
-from dpsql.measure import measuring
+from dpsql.measure import noising
 
 PROTECT = "CALL dp_protect('visits', epsilon := 5, delta := 1e-9, privacy_unit := 'patient'"
 BOUGHT = "FROM dp_contributions('visits', epsilon := 1)"
@@ -115,7 +115,7 @@ def test_without_a_unit_there_is_no_histogram(visits):
 ])  # fmt: skip
 def test_one_unit_moves_the_exact_histogram_by_what_the_noise_covers(monkeypatch, extra):
     """With the noise off, whatever max_contributions is: L1 at most 1 for a unit more or fewer, at most 2 for one that changes."""
-    monkeypatch.setattr(measuring, "add_noise", lambda flat, lengths, scales, mechanism: flat)
+    monkeypatch.setattr(noising, "add_noise", lambda flat, lengths, scales, mechanism: flat)
     seen = []
     for change in ("", extra):
         con = duckdb.connect()

@@ -204,7 +204,7 @@ def test_the_domain_must_be_public(ce):
 
 
 def test_a_domain_that_changes_after_the_charge_is_refused(ce, monkeypatch):
-    from dpsql.measure import measuring
+    from dpsql.kinds.open import measure as measuring
 
     real = measuring.count_values
 

@@ -150,7 +150,7 @@ def test_duckdbs_own_bar_is_off_in_the_cursor_of_a_call(con, monkeypatch):
         seen.append(context.cursor.execute("SELECT current_setting('enable_progress_bar')").fetchone())
         return "(SELECT 1)"
 
-    monkeypatch.setitem(dpsql.door.dispatch.CALLS, "ledger", ledger)
+    monkeypatch.setattr("dpsql.door.dispatch.answer", lambda name: ledger)
     con.execute("SET enable_progress_bar = true")
     con.execute("FROM dp_ledger()")
     assert seen == [(False,)]

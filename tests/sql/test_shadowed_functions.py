@@ -12,7 +12,7 @@ from dpsql.udfs import instance_of
 
 import dpsql
 from dpsql.door import dispatch
-from dpsql.measure import measuring
+from dpsql.measure import reading
 from dpsql.noise import discrete
 from dpsql.session.instance import open_context
 
@@ -91,7 +91,7 @@ def exact(monkeypatch):
         token_hex = staticmethod(lambda size: "0123456789abcdef" * 2)
 
     monkeypatch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts.copy())
-    monkeypatch.setattr(measuring, "secrets", Fixed)
+    monkeypatch.setattr(reading, "secrets", Fixed)
 
 
 @pytest.mark.usefixtures("exact")

@@ -12,7 +12,8 @@ import pytest
 from scipy.stats import chisquare
 
 import dpsql
-from dpsql.measure import measuring, tuples
+from dpsql.kinds.tuples import measure as measuring
+from dpsql.measure import tuples
 from dpsql.noise import discrete
 from dpsql.tables.tuple_index import TupleIndex
 

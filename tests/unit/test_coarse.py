@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 from dpsql.answers import forecast
 from dpsql.domains.attributes import Attribute, Domain
-from dpsql.measure import measuring
+from dpsql.measure import noising
 from dpsql.methods.base import MeasurementPlan
 from dpsql.methods.latent_class import LatentClass
 from dpsql.methods.mixture.fit import _Descent
@@ -161,7 +161,7 @@ def test_the_second_round_sees_released_counts_only(monkeypatch):
         return counts + (np.arange(counts.size) % 7 - 3) * 40 if scale == 3 else counts
 
     monkeypatch.setattr(discrete, "add_noise", skewed)
-    flat = measuring.released(plan, tables)
+    flat = noising.released(plan, tables)
     assert calls == [(sum(plan.table_lengths), Fraction(3)), (12 + 9 + 12, Fraction(5))]
     found = store.as_statistics(plan, flat, None)
     wanted = coarse.groups(plan.domain, found.tables, [0, 2, 4])
@@ -178,7 +178,7 @@ def test_the_second_round_sees_released_counts_only(monkeypatch):
 
 def test_groups_are_the_same_at_every_reading():
     plan = planned(fine_domain())
-    flat = measuring.released(plan, exact_tables(some_rows(plan.domain), plan))
+    flat = noising.released(plan, exact_tables(some_rows(plan.domain), plan))
     one, other = (store.as_statistics(Plan.from_json(plan.to_json()), flat.copy(), None).coarse for _ in range(2))
     assert one.groups.keys() == other.groups.keys() == {0, 2, 4}
     assert all((one.groups[i] == other.groups[i]).all() for i in one.groups)
@@ -192,7 +192,7 @@ def test_expected_errors_are_those_of_the_tables():
 
 def test_targets_of_coarse_tables():
     plan = planned(fine_domain())
-    statistics = store.as_statistics(plan, measuring.released(plan, exact_tables(some_rows(plan.domain), plan)), None)
+    statistics = store.as_statistics(plan, noising.released(plan, exact_tables(some_rows(plan.domain), plan)), None)
     found = targets(statistics)
     assert found.groups.shape == (3 + 4 + 3, sum(plan.domain.sizes))
     assert found.groups.sum(0).tolist() == [1] * 30 + [0] * 3 + [1] * 21 + [0] * 3 + [1] * 24
@@ -211,7 +211,7 @@ def test_targets_of_coarse_tables():
 def test_slopes_of_coarse_covariances_are_those_of_the_objective():
     """Against differences of 1/4 sum T (C (M - m m') C' - Z)^2, written out."""
     plan, rng = planned(fine_domain()), np.random.default_rng(4)
-    statistics = store.as_statistics(plan, measuring.released(plan, exact_tables(some_rows(plan.domain), plan)), None)
+    statistics = store.as_statistics(plan, noising.released(plan, exact_tables(some_rows(plan.domain), plan)), None)
     given = targets(statistics)
     values, shares = rng.random((given.one_way.size, 5)), rng.dirichlet(np.ones(5))
 
@@ -248,7 +248,7 @@ def test_rows_keep_a_weak_trend_that_fine_tables_lose(strength, monkeypatch):
     plan = METHOD.plan(domain, {})
     scales = (Fraction(80),) * len(plan.cliques) + (Fraction(80),) * len(plan.coarse)
     full = Plan(domain, plan.cliques, scales, "gaussian", False, None, {}, coarse=plan.coarse)
-    flat = measuring.released(full, exact_tables(codes, full))
+    flat = noising.released(full, exact_tables(codes, full))
     wanted, missed = spearmanr(codes[:, 0], codes[:, 1])[0], []
     for statistics in (store.as_statistics(full, flat, None), without(store.as_statistics(full, flat, None))):
         model = METHOD.fit(statistics, {"classes": 40, "steps": 600})
@@ -265,6 +265,6 @@ def without(statistics):
 def test_a_plan_without_coarse_tables_is_as_before():
     assert MeasurementPlan(((0,),)).coarse == ()
     plan = Plan(Domain((words(3), words(2))), ((0,), (0, 1)), (Fraction(2), Fraction(3)), "gaussian", False, None, {})
-    flat = measuring.released(plan, {(0,): np.arange(3), (0, 1): np.arange(6).reshape(3, 2)})
+    flat = noising.released(plan, {(0,): np.arange(3), (0, 1): np.arange(6).reshape(3, 2)})
     assert flat.size == plan.cells == 9
     assert store.as_statistics(plan, flat, None).coarse.tables == {}

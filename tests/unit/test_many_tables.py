@@ -13,7 +13,7 @@ from dpsql.accounting import expected_absolute_error
 from dpsql.answers import forecast
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ReleaseError
-from dpsql.measure import measuring
+from dpsql.measure import noising
 from dpsql.methods.gaussian_copula.method import GaussianCopula
 from dpsql.methods.latent_class import LatentClass
 from dpsql.noise import discrete
@@ -116,20 +116,20 @@ def test_every_table_gets_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(discrete, "add_noise", recorded)
     flat = np.arange(47)
-    found = measuring.add_noise(flat, planned().table_lengths, SCALES, "gaussian")
+    found = noising.add_noise(flat, planned().table_lengths, SCALES, "gaussian")
     assert (found - flat).tolist() == [2000] * 14 + [3500] * 24 + [2000] + [5000] * 8
     assert drawn == [(15, 2), (24, Fraction(7, 2)), (8, 5)]
-    assert measuring.add_noise(flat[:0], [], [], "gaussian").size == 0
+    assert noising.add_noise(flat[:0], [], [], "gaussian").size == 0
 
 
 @pytest.mark.parametrize(("lengths", "scales"), [([2, 3], SCALES[:1]), ([2], SCALES[:2]), ([2, 2], SCALES[:2]), ([4, 3], SCALES[:2])])
 def test_noise_for_other_tables_is_refused(lengths, scales) -> None:
     with pytest.raises(ValueError, match="counts"):
-        measuring.add_noise(np.arange(5), lengths, scales, "gaussian")
+        noising.add_noise(np.arange(5), lengths, scales, "gaussian")
 
 
 def test_noise_of_every_cell_is_independent() -> None:
-    found = measuring.add_noise(np.zeros(60_000, np.int64), [20_000] * 3, (Fraction(8), Fraction(90), Fraction(8)), "gaussian")
+    found = noising.add_noise(np.zeros(60_000, np.int64), [20_000] * 3, (Fraction(8), Fraction(90), Fraction(8)), "gaussian")
     parts = found.reshape(3, -1)
     assert np.allclose(parts.std(1), [8, 90, 8], rtol=0.05)
     assert np.abs(np.corrcoef(parts) - np.eye(3)).max() < 0.05
@@ -143,7 +143,7 @@ def test_counts_come_in_any_order_and_form(order, monkeypatch: pytest.MonkeyPatc
     expected = np.concatenate([tables[clique].ravel() for clique in CLIQUES])
     flat = FlatTables(MIXED.sizes, tuple(order), np.concatenate([tables[clique].ravel() for clique in order]))
     for given in (tables, flat):
-        assert measuring.released(plan, given).tolist() == expected.tolist()
+        assert noising.released(plan, given).tolist() == expected.tolist()
 
 
 def test_statistics_of_a_plan() -> None:
