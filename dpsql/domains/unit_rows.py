@@ -22,7 +22,7 @@ OFFERED = (1, 2, 5, 10, 20, 50)
 """The values of max_contributions that a plan compares."""
 NAME = "rows_per_unit"
 _LONGEST = 2 * LOWER[-1]
-SURE = 0.998
+SURE = 0.9999
 """A count above this share of the noise is no noise, see `share_kept`."""
 
 
