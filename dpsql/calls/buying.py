@@ -162,8 +162,9 @@ class MarginalsCall(BuyingCall):
     epsilon: float | None = argument(some_epsilon, EPSILON, python="float | None")
     delta: float | None = argument(some_delta, DELTA, python="float | None")
     mechanism: str = argument(
-        one_of(*MECHANISMS), "'gaussian' or 'laplace' noise on integers.", default="gaussian", python="str", choices=MECHANISMS
-    )
+        one_of(*MECHANISMS), "'gaussian' or 'laplace' noise on integers.",
+        default="gaussian", python="str", choices=MECHANISMS, null=False,
+    )  # fmt: skip
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
     shape: str | None = argument(
         optional(one_of(*SHAPES)), "'wide' or 'long'; wide for one table, if left out.", python="str | None", choices=SHAPES
@@ -347,8 +348,9 @@ class ContributionsCall(BuyingCall):
     epsilon: float | None = argument(some_epsilon, EPSILON, python="float | None")
     delta: float | None = argument(some_delta, DELTA, python="float | None")
     mechanism: str = argument(
-        one_of(*MECHANISMS), "'gaussian' or 'laplace' noise on integers.", default="gaussian", python="str", choices=MECHANISMS
-    )
+        one_of(*MECHANISMS), "'gaussian' or 'laplace' noise on integers.",
+        default="gaussian", python="str", choices=MECHANISMS, null=False,
+    )  # fmt: skip
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
 
     @property

@@ -70,9 +70,12 @@ def argument(
     also: str | None = None,
     needed: bool = False,
     plain: bool = False,
+    null: bool = True,
 ) -> Any:
-    """Return the field of a call: a parameter with its check; arguments as in `Parameter`."""
-    about = {"check": check, "words": words, "python": python, "choices": choices, "also": also, "needed": needed, "plain": plain}
+    """Return the field of a call: a parameter with its check; ``null``: whether NULL stands for the default. Others: `Parameter`."""
+    about = {
+        "check": check, "words": words, "python": python, "choices": choices, "also": also, "needed": needed, "plain": plain, "null": null,
+    }  # fmt: skip
     if default is REQUIRED:
         return dataclasses.field(metadata=about)
     return dataclasses.field(default=default, metadata=about)
@@ -85,7 +88,7 @@ class Call:
     Raises
     ------
     ArgumentError
-        An argument is missing, of the wrong type or out of range. NULL stands for the default.
+        An argument is missing, of the wrong type or out of range.
     """
 
     name: ClassVar[str]
@@ -100,7 +103,7 @@ class Call:
         """Check every argument."""
         for field in dataclasses.fields(self):
             given = getattr(self, field.name)
-            if given is None and field.default is not dataclasses.MISSING:
+            if given is None and field.metadata["null"] and field.default is not dataclasses.MISSING:
                 given = field.default
             object.__setattr__(self, field.name, field.metadata["check"]({field.name: given}, field.name))
 
@@ -109,7 +112,7 @@ class Call:
         """Return the parameters in order."""
         found = []
         for field in dataclasses.fields(cls):
-            about = {name: value for name, value in field.metadata.items() if name != "check"}
+            about = {name: value for name, value in field.metadata.items() if name not in ("check", "null")}
             default = REQUIRED if field.default is dataclasses.MISSING else field.default
             found.append(Parameter(field.name, default, **about))
         return tuple(found)
@@ -127,7 +130,8 @@ class Call:
         for name, value in given.items():
             if name not in known:
                 raise ArgumentError(name, value, f"dp_{cls.name} has no such argument; it has {', '.join(sorted(known))}")
-        return cls(**{name: given.get(name) for name in known})
+        required = {name: None for name in known if name not in given and cls.__dataclass_fields__[name].default is dataclasses.MISSING}
+        return cls(**required, **given)
 
     def changed(self, **values: Any) -> Self:
         """Return the call with some arguments changed, which are checked again."""
