@@ -29,7 +29,9 @@ import dpsql
 
 ROOT = Path(__file__).parents[2]
 DATABASE = "census.duckdb"
-_FENCE = re.compile(r"(?:<!-- (?P<mark>fails|run) -->\n)?^```(?P<language>python|sql|sh|text)\n(?P<shown>.*?)^```", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(
+    r"(?:<!-- (?P<mark>fails|run) -->\n)?^```(?P<language>python|sql|sh|text)\n(?P<shown>.*?)^```", re.DOTALL | re.MULTILINE
+)
 _HIDDEN = re.compile(r"^<!-- (?P<language>python|sql)\n(?P<code>.*?)^-->", re.DOTALL | re.MULTILINE)
 
 
