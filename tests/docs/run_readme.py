@@ -159,7 +159,9 @@ def main(paths: Sequence[Path]) -> int:
     for path in paths:
         with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):  # pages write files
             count = run(path.read_text(encoding="utf-8"))
-        name = path.relative_to(ROOT).as_posix().removesuffix(".md") if path.parent == ROOT else path.relative_to(ROOT).as_posix()
+        known = path.is_relative_to(ROOT)
+        name = path.relative_to(ROOT).as_posix() if known else path.name
+        name = "README" if name == "README.md" else name
         sys.stdout.write(f"{name}: {count} statements ran\n")
         if path.name == "README.md" and path.parent == ROOT and count <= 10:
             return 1
