@@ -9,13 +9,14 @@ What a page may hold, besides plain blocks:
 - ``<!-- fails -->`` before a block of SQL: each of its statements must fail; a ``text`` block behind it is (the beginning of) the
   last message, blanks aside;
 - ``<!-- run -->`` before a block of shell commands: it is run by bash in the page's folder, the database being closed meanwhile;
-- a ``text`` block behind a block of SQL: the columns of each box in it must be those of an answer of that block, in order; ``…``
-  stands for columns that are left out.
+- a ``text`` block behind a block of SQL, or of commands that ran: the columns of each box in it must be those of an answer of that
+  block, in order; ``…`` stands for columns that are left out.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -113,7 +114,10 @@ class Page:
             self._sql(code, fails=mark == "fails")
         elif language == "sh" and mark == "run":
             self.close()
-            subprocess.run(["bash", "-euo", "pipefail", "-c", code], check=True, stdout=subprocess.DEVNULL)
+            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where dpsql's own command is
+            command = ["bash", "-euo", "pipefail", "-c", code]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "PATH": path})
+            self.answers, self.error = list(boxes(done.stdout)), ""
             self.done += 1
         elif language == "text":
             self._check_output(code)
