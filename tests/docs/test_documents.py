@@ -1,16 +1,22 @@
-"""The documents tell the truth: the README runs, every macro is in it, and help for missing pieces is there."""
+"""The documents tell the truth: each page runs, every call and method has its place, links lead somewhere."""
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import duckdb
+import pytest
 
 import dpsql
+from dpsql import methods
 
 ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TO_BE_WRITTEN = (ROOT / "docs/reference.md", ROOT / "docs/architecture.md")
 
 
 def macros() -> list[tuple[str, list[str]]]:
@@ -23,21 +29,94 @@ def macros() -> list[tuple[str, list[str]]]:
     return rows
 
 
-def test_the_readme_runs():
-    done = subprocess.run([sys.executable, ROOT / "tests/docs/run_readme.py"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_page_runs(page):
+    done = subprocess.run([sys.executable, ROOT / "tests/docs/run_readme.py", page], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "statements ran" in done.stdout
 
 
-def test_every_macro_and_parameter_is_in_the_readme():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_macro_and_parameter_is_in_the_table_of_calls():
+    text = (ROOT / "docs/calls.md").read_text(encoding="utf-8")
     found = macros()
     assert len({name for name, _ in found}) == 18
     for name, parameters in found:
         line = next((row for row in text.splitlines() if row.startswith("|") and f"`{name}(" in row), "")
-        assert line, f"{name} is not in the README's table"
+        assert line, f"{name} is not in the table of docs/calls.md"
         missing = [p for p in parameters if p not in line and p != "into"]
-        assert not missing or name == "dp_plan", f"{name}: parameters {missing} are not in the README"
+        assert not missing or name == "dp_plan", f"{name}: parameters {missing} are not in docs/calls.md"
+
+
+def test_every_method_and_option_has_its_page():
+    folder = ROOT / "docs/methods"
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    for name in methods.names():
+        page = next((p for p in folder.glob("*.md") if name in p.read_text(encoding="utf-8").splitlines()[0]), None)
+        assert page is not None, f"no page of docs/methods has {name} in its title"
+        assert f"]({page.name})" in index, f"{page.name} is not linked in docs/methods/index.md"
+        text = page.read_text(encoding="utf-8")
+        missing = [option for option in methods.get(name).options if f"| `{option}`" not in text and f", `{option}`" not in text]
+        assert not missing, f"{page.name}: options {missing} are missing"
+
+
+def test_the_readme_can_be_read():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 250
+    assert not [i for i, line in enumerate(lines, 1) if len(line) > 120]
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub names them."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    titles = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title) for title in re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)]
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"`[^`\n]*`", lambda code: code.group().replace("](", ""), text)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        found = (page.parent / name).resolve() if name else page
+        if found in TO_BE_WRITTEN and not found.exists():
+            continue
+        assert found.exists(), f"{target}: no such file"
+        assert not anchor or anchor in anchors(found.read_text(encoding="utf-8")), f"{target}: no such heading"
+
+
+def test_the_runner_notices_what_is_wrong(tmp_path, monkeypatch):
+    """Columns that do not come, statements that should fail and do not, errors of other words, failing commands."""
+    box = "```text\n┌───┐\n│ {} │\n├───┤\n│ 1 │\n└───┘\n```\n"
+    shown = "```sql\nSELECT 1 AS a, 2 AS b;\n```\n\n"
+    cases = {
+        shown.replace(", 2 AS b", "") + box.format("a"): True,
+        shown.replace(", 2 AS b", "") + box.format("b"): False,
+        shown + box.format("a"): False,
+        shown + box.format("a │ …"): True,
+        shown + box.format("… │ a"): False,
+        "<!-- fails -->\n```sql\nSELECT 1;\n```\n": False,
+        "<!-- fails -->\n```sql\nFROM nothing_here;\n```\n\n```text\nTable with name nothing_here\n```\n": True,
+        "<!-- fails -->\n```sql\nFROM nothing_here;\n```\n\n```text\nanother error\n```\n": False,
+        "<!-- sql\nCREATE TABLE hidden AS SELECT 1 AS a;\n-->\n\n```sql\nFROM hidden;\n```\n\n" + box.format("a"): True,
+        "<!-- run -->\n```sh\nfalse\n```\n": False,
+        "```sh\nfalse\n```\n": True,
+    }
+    spec = importlib.util.spec_from_file_location("run_readme", ROOT / "tests/docs/run_readme.py")
+    assert spec is not None and spec.loader is not None
+    runner = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runner)
+    for i, (text, passes) in enumerate(cases.items()):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        if passes:
+            runner.run(text)
+        else:
+            with pytest.raises((AssertionError, subprocess.CalledProcessError)):
+                runner.run(text)
 
 
 def test_the_changelog_has_privacy_first():
