@@ -72,9 +72,10 @@ def argument(
     plain: bool = False,
     null: bool = True,
 ) -> Any:
-    """Return the field of a call: a parameter with its check; ``null``: whether NULL stands for the default. Others: `Parameter`."""
+    """Return the field of a call. ``check``: of its value; ``null``: whether NULL stands for the default; others: `Parameter`."""
     about = {
-        "check": check, "words": words, "python": python, "choices": choices, "also": also, "needed": needed, "plain": plain, "null": null,
+        "check": check, "words": words, "python": python, "choices": choices, "also": also, "needed": needed, "plain": plain,
+        "null": null,
     }  # fmt: skip
     if default is REQUIRED:
         return dataclasses.field(metadata=about)
@@ -130,8 +131,8 @@ class Call:
         for name, value in given.items():
             if name not in known:
                 raise ArgumentError(name, value, f"dp_{cls.name} has no such argument; it has {', '.join(sorted(known))}")
-        required = {name: None for name in known if name not in given and cls.__dataclass_fields__[name].default is dataclasses.MISSING}
-        return cls(**required, **given)
+        left_out = {p.name: None for p in cls.parameters() if p.required and p.name not in given}
+        return cls(**left_out, **given)
 
     def changed(self, **values: Any) -> Self:
         """Return the call with some arguments changed, which are checked again."""

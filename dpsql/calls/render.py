@@ -17,7 +17,6 @@ from dpsql.calls.registry import declarations
 
 WIDTH = 132
 _UDF = "system.main.__dp_call_needs_dpsql_load"
-_RESERVED = ("column", "into")
 
 
 def _wrapped(words: Iterable[str], first: str, rest: str, end: str = "") -> str:
@@ -29,7 +28,7 @@ def _wrapped(words: Iterable[str], first: str, rest: str, end: str = "") -> str:
 
 
 def _sql_name(parameter: Parameter) -> str:
-    return f'"{parameter.name}"' if parameter.name in _RESERVED else parameter.name
+    return f'"{parameter.name}"' if parameter.also else parameter.name
 
 
 def _sql_default(parameter: Parameter) -> str:

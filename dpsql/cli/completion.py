@@ -10,7 +10,8 @@ import duckdb
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
-from dpsql import methods, sql
+from dpsql import sql
+from dpsql.calls.registry import declarations
 from dpsql.cli.dot import COMMANDS
 from dpsql.cli.printing import MODES
 from dpsql.text.relation import identifier
@@ -22,20 +23,11 @@ _ARGUMENT = re.compile(r"(\w+)\s*:=\s*'([^']*)$")
 _FIRST_ARGUMENT = re.compile(r"dp_(\w+)\s*\(\s*'([^']*)$", re.IGNORECASE)
 _QUOTED = re.compile(r"'(?:[^']|'')*'|--[^\n]*")
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "method": tuple(sorted(methods.names())),
-    "mechanism": ("gaussian", "laplace"),
-    "neighbors": ("add_remove", "replace_one"),
-    "accountant": ("zcdp", "basic"),
-    "outside": ("clamp", "other", "drop"),
-    "report": ("tables", "tuples"),
-    "shape": ("wide", "long"),
-    "operation": ("synthesize", "marginals", "contributions"),
-}
+CHOICES: dict[str, tuple[str, ...]] = {p.name: p.choices for call in declarations() for p in call.parameters() if p.choices}
 """Texts that a parameter takes."""
-RESERVED = ("column", "into")
+RESERVED = frozenset(p.name for call in declarations() for p in call.parameters() if p.also)
 """Parameters that need quotes; others, which need none, say the same."""
-_OF_RELEASES = ("sample", "export", "report")
+_OF_RELEASES = frozenset(call.name for call in declarations() if call.parameters()[0].name == "release")
 
 
 @dataclass
