@@ -2,7 +2,6 @@
 
 from dpsql.accounting.accuracy import expected_absolute_error, noise_band, standard_deviation
 from dpsql.accounting.budget import (
-    ACCOUNTANTS,
     Budget,
     Charge,
     Guarantee,
@@ -16,6 +15,7 @@ from dpsql.accounting.budget import (
     total_guarantee,
 )
 from dpsql.accounting.calibration import CALIBRATIONS, MECHANISMS, Calibration, calibrate
+from dpsql.accounting.checks import ACCOUNTANTS
 from dpsql.accounting.composition import (
     advanced_epsilon,
     advanced_epsilon_each,

@@ -19,9 +19,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
+from dpsql.accounting.checks import checked_accountant, checked_guarantee
 from dpsql.accounting.composition import pure_epsilon
 from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, SelectionEvent
-from dpsql.accounting.exact import DELTA_PLACES, PLACES, as_decimal, round_down, round_up, subtract, total
+from dpsql.accounting.exact import round_up, subtract, total
 from dpsql.accounting.gaussian import gaussian_epsilon, gdp_of_pure
 from dpsql.accounting.rules import (
     Cost,
@@ -39,38 +40,6 @@ from dpsql.accounting.rules import (
 )
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_epsilon
 from dpsql.errors import ArgumentError, CalibrationError
-
-ACCOUNTANTS = ("zcdp", "basic")
-_EPSILON = "must be a positive finite number of at least 1e-24, e.g. epsilon := 1.0"
-_DELTA_ZCDP = "must be above 0 and below 1 under the 'zcdp' accountant, far below 1 / (number of people), e.g. delta := 1e-9"
-_DELTA_BASIC = "must be at least 0 and below 1, far below 1 / (number of people), e.g. delta := 1e-9"
-
-
-def checked_accountant(accountant: object) -> str:
-    """Return the name of an accountant, or raise ArgumentError."""
-    if accountant not in ACCOUNTANTS:
-        raise ArgumentError("accountant", accountant, f"must be one of {', '.join(map(repr, ACCOUNTANTS))}")
-    return str(accountant)
-
-
-def checked_guarantee(epsilon: object, delta: object, accountant: str) -> tuple[Decimal, Decimal]:
-    """Return epsilon and delta as the books can hold them: 24 and 37 decimal places, rounded down (it is a limit).
-
-    Raises
-    ------
-    ArgumentError
-        One of them is out of range.
-    """
-    exact_epsilon = as_decimal("epsilon", epsilon, low=0, high=math.inf, expected=_EPSILON)
-    needed = accountant == "zcdp"
-    exact_delta = as_decimal("delta", delta, low=0, high=1, expected=_DELTA_ZCDP if needed else _DELTA_BASIC, closed=not needed)
-    held_epsilon = round_down(Fraction(exact_epsilon), PLACES)
-    held_delta = round_down(Fraction(exact_delta), DELTA_PLACES)
-    if held_epsilon <= 0:
-        raise ArgumentError("epsilon", epsilon, _EPSILON)
-    if needed and held_delta <= 0:
-        raise ArgumentError("delta", delta, _DELTA_ZCDP)
-    return held_epsilon, held_delta
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpsql.accounting.search import check_delta, check_nonnegative, exp_up, largest, smallest
+from dpsql.accounting.checks import check_delta, check_nonnegative
+from dpsql.accounting.search import exp_up, largest, smallest
 from dpsql.numerics.arrays import FloatArray
 
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
