@@ -24,7 +24,8 @@ from scipy.special import ndtr, ndtri
 
 from dpsql.accounting.gaussian import MINIMUM_VARIANCE
 from dpsql.errors import ArgumentError
-from dpsql.noise.discrete import Weights, scale_grid
+from dpsql.noise.discrete import scale_grid
+from dpsql.noise.inversion import Weights
 
 PROPORTIONS = ("long", "short", "balanced")
 FABRICATION_MODES = ("uncontrolled", "progressive", "balanced", "minimize")
