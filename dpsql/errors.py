@@ -14,7 +14,6 @@ from fractions import Fraction
 _SHOWN, _ITEMS = 400, 50  # letters of an argument that an error shows, and items of a list in it
 
 
-
 class DpsqlError(Exception):
     """Base class of every error that dpsql raises on purpose."""
 
@@ -146,6 +145,6 @@ class CalibrationError(DpsqlError):
     """No noise scale within the supported range reaches the requested guarantee."""
 
 
-def first_line(error: BaseException) -> str:
+def first_line(error: object) -> str:
     """Return the first line of an error's text: DuckDB appends the statement below it."""
     return (str(error).splitlines() or [""])[0]

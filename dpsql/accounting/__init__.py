@@ -1,21 +1,9 @@
 """Accounting: events, conversions, composition, calibration, budgets: mathematics on public parameters."""
 
 from dpsql.accounting.accuracy import expected_absolute_error, noise_band, standard_deviation
-from dpsql.accounting.budget import (
-    ACCOUNTANTS,
-    Budget,
-    Charge,
-    Guarantee,
-    Remaining,
-    Shortfall,
-    charge_for,
-    fits,
-    remaining,
-    share_used,
-    shortfall,
-    total_guarantee,
-)
+from dpsql.accounting.budget import Budget, Charge, Guarantee, charge_for, fits, total_guarantee
 from dpsql.accounting.calibration import CALIBRATIONS, MECHANISMS, Calibration, calibrate
+from dpsql.accounting.checks import ACCOUNTANTS
 from dpsql.accounting.composition import (
     advanced_epsilon,
     advanced_epsilon_each,
@@ -34,6 +22,7 @@ from dpsql.accounting.events import (
     sensitivities,
 )
 from dpsql.accounting.gaussian import effective_variance, gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpsql.accounting.left import Remaining, Shortfall, remaining, share_used, shortfall
 from dpsql.accounting.rules import rho_limit, selection_delta, selection_share
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_delta, zcdp_epsilon, zcdp_rho
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from dpsql.accounting.budget import Charge, charge_for, checked_accountant, checked_guarantee
+from dpsql.accounting.budget import Charge, charge_for
+from dpsql.accounting.checks import checked_accountant, checked_guarantee, whole
 from dpsql.accounting.composition import advanced_epsilon_each, pure_epsilon_each
 from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, sensitivities
-from dpsql.accounting.exact import limit_down, round_up, subtract, whole
+from dpsql.accounting.exact import limit_down, round_up, subtract
 from dpsql.accounting.gaussian import MINIMUM_VARIANCE, effective_variance, gaussian_mu, gdp_of_pure
 from dpsql.accounting.rules import pure_epsilon_for, rho_limit
 from dpsql.accounting.search import largest

@@ -16,17 +16,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpsql.accounting.search import check_delta, check_nonnegative, exp_up, largest, smallest
-from dpsql.errors import ArgumentError
+from dpsql.accounting.checks import check_count, check_delta, check_nonnegative
+from dpsql.accounting.search import exp_up, largest, smallest
 
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
 _CHUNK = 4096
 _LOG_NEGLIGIBLE = -45.0
-
-
-def _check_count(k: int) -> None:
-    if k < 1:
-        raise ArgumentError("k", k, "must be a number of mechanisms, at least 1")
 
 
 def advanced_epsilon(k: int, epsilon: float, delta: float) -> float:
@@ -58,7 +53,7 @@ def advanced_epsilon(k: int, epsilon: float, delta: float) -> float:
     >>> f"{advanced_epsilon(105, 0.014783, 2.0**-30):.4f}"
     '1.0000'
     """
-    _check_count(k)
+    check_count(k)
     check_nonnegative("epsilon", epsilon)
     check_delta(delta)
     if epsilon == 0:
@@ -78,7 +73,7 @@ def advanced_epsilon_each(k: int, epsilon: float, delta: float) -> float:
     >>> f"{1 / advanced_epsilon_each(105, 1.0, 2.0**-30):.2f}"  # Laplace scale of 105 tables
     '67.65'
     """
-    _check_count(k)
+    check_count(k)
     check_nonnegative("epsilon", epsilon)
     check_delta(delta)
     if delta == 0 or epsilon == 0:
@@ -197,7 +192,7 @@ def pure_delta(k: int, epsilon_each: float, epsilon: float) -> float:
     >>> f"{pure_delta(1, 1.0, 0.5):.6f}"  # (e - e^0.5) / (1 + e)
     '0.287649'
     """
-    _check_count(k)
+    check_count(k)
     check_nonnegative("epsilon_each", epsilon_each)
     check_nonnegative("epsilon", epsilon)
     if epsilon_each == 0 or math.isinf(epsilon):
@@ -219,7 +214,7 @@ def pure_epsilon(k: int, epsilon_each: float, delta: float) -> float:
     >>> f"{pure_epsilon(105, 1 / 54.93, 2.0**-30):.3f}"
     '1.000'
     """
-    _check_count(k)
+    check_count(k)
     check_nonnegative("epsilon_each", epsilon_each)
     check_delta(delta)
     if epsilon_each == 0 or delta == 1:
@@ -242,7 +237,7 @@ def pure_epsilon_each(k: int, epsilon: float, delta: float) -> float:
     >>> f"{1 / pure_epsilon_each(105, 1.0, 2.0**-30):.2f}"  # Laplace scale of 105 tables
     '54.93'
     """
-    _check_count(k)
+    check_count(k)
     check_nonnegative("epsilon", epsilon)
     check_delta(delta)
     if math.isinf(epsilon) or delta == 1:

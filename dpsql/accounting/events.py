@@ -12,11 +12,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from dpsql.accounting.exact import whole
+from dpsql.accounting.checks import positive, whole
 from dpsql.accounting.gaussian import MINIMUM_VARIANCE, effective_variance
 from dpsql.accounting.zcdp import rho_of_pure
 from dpsql.errors import ArgumentError, CalibrationError, LedgerError
@@ -61,20 +60,6 @@ def sensitivities(neighbors: str, max_contributions: int = 1) -> tuple[float, fl
     return 2.0 * rows, root
 
 
-def _positive(argument: str, value: object) -> Fraction:
-    """Return a positive finite number as an exact fraction; floats are taken at their exact value."""
-    expected = "must be a positive finite number"
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
-        raise ArgumentError(argument, value, expected)
-    try:
-        number = Fraction(value)
-    except (ValueError, OverflowError, ZeroDivisionError):
-        raise ArgumentError(argument, value, expected) from None
-    if number <= 0:
-        raise ArgumentError(argument, value, expected)
-    return number
-
-
 def _count(value: int) -> int:
     return whole("count", value, "must be a number of mechanisms, at least 1")
 
@@ -107,8 +92,8 @@ class GaussianEvent:
     gaussian: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", _positive("sigma", self.sigma))
-        object.__setattr__(self, "l2_sensitivity", float(_positive("l2_sensitivity", self.l2_sensitivity)))
+        object.__setattr__(self, "sigma", positive("sigma", self.sigma))
+        object.__setattr__(self, "l2_sensitivity", float(positive("l2_sensitivity", self.l2_sensitivity)))
         object.__setattr__(self, "count", _count(self.count))
         if self.sigma**2 < MINIMUM_VARIANCE:
             raise CalibrationError(
@@ -161,8 +146,8 @@ class LaplaceEvent:
     gaussian: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", _positive("scale", self.scale))
-        object.__setattr__(self, "l1_sensitivity", float(_positive("l1_sensitivity", self.l1_sensitivity)))
+        object.__setattr__(self, "scale", positive("scale", self.scale))
+        object.__setattr__(self, "l1_sensitivity", float(positive("l1_sensitivity", self.l1_sensitivity)))
         object.__setattr__(self, "count", _count(self.count))
 
     @property
@@ -207,7 +192,7 @@ class PureEvent:
     gaussian: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon))
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
         object.__setattr__(self, "count", _count(self.count))
 
     @property
@@ -248,8 +233,8 @@ class SelectionEvent:
     gaussian: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", _positive("delta", self.delta))
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", positive("delta", self.delta))
         object.__setattr__(self, "count", _count(self.count))
         if self.delta >= 1:
             raise ArgumentError("delta", float(self.delta), "must be above 0 and below 1")

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal
 from fractions import Fraction
 
-from dpsql.errors import ArgumentError, CalibrationError
+from dpsql.errors import CalibrationError
 
 PLACES = 24
 """Decimal places of rho and epsilon in the books (``DECIMAL(38, 24)`` in DuckDB)."""
@@ -103,54 +103,3 @@ def total(amounts: Iterable[Decimal]) -> Decimal:
 def subtract(minuend: Decimal, subtrahend: Decimal) -> Decimal:
     """Return the exact difference of two decimals."""
     return _CONTEXT.subtract(minuend, subtrahend)
-
-
-def as_decimal(argument: str, value: object, *, low: float, high: float, expected: str, closed: bool = False) -> Decimal:
-    """Return a number given by a user as the decimal it was written as.
-
-    A float is read as its shortest decimal text: 0.1 means one tenth, so that ten releases of 0.1 fill a budget of 1.
-
-    Parameters
-    ----------
-    argument : str
-        Name of the argument, for the message.
-    value : float, int or Decimal
-        What was given. Booleans are refused.
-    low, high : float
-        Allowed range, without its ends; ``closed`` admits ``low`` itself.
-    expected : str
-        What is allowed and what to do, for the message.
-    closed : bool
-        Whether ``low`` is allowed.
-
-    Raises
-    ------
-    ArgumentError
-        Not a number, not finite or out of range.
-    """
-    if isinstance(value, bool):
-        raise ArgumentError(argument, value, expected)
-    try:
-        number = value if isinstance(value, Decimal) else Decimal(repr(float(value)))  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError, InvalidOperation):
-        raise ArgumentError(argument, value, expected) from None
-    if not number.is_finite() or not (low < number < high or (closed and number == Decimal(low))):
-        raise ArgumentError(argument, value, expected)
-    return number
-
-
-def whole(argument: str, value: object, expected: str) -> int:
-    """Return a positive integer given by a user.
-
-    Raises
-    ------
-    ArgumentError
-        Not an integer, or below 1.
-    """
-    try:
-        number = int(value)  # type: ignore[call-overload]
-    except (TypeError, ValueError, OverflowError):
-        raise ArgumentError(argument, value, expected) from None
-    if isinstance(value, bool | str | bytes) or number != value or number < 1:
-        raise ArgumentError(argument, value, expected)
-    return int(number)

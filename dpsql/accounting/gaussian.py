@@ -74,13 +74,13 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import erfcx, erfinv, log_ndtr, ndtri, ndtri_exp
 
-from dpsql.accounting.search import check_delta, check_nonnegative, exp_up, largest, smallest
+from dpsql.accounting.checks import check_delta, check_nonnegative
+from dpsql.accounting.search import exp_up, largest, smallest
+from dpsql.numerics.arrays import FloatArray
 
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 _SQRT2 = math.sqrt(2.0)
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
 _LOG_MU_RANGE = (-740.0, 700.0)
 MINIMUM_VARIANCE = Fraction(1, 100)
 """The smallest sigma squared that is accounted for; its noise is 0 but once in 10^21 draws."""
@@ -135,6 +135,8 @@ _FAR = math.sqrt((_FIRST + 0.5) ** 2 + 1 + _REST) - (_FIRST - 0.5)
 
 def _share(variance: float) -> float:
     """Return 1 / (sigma W)^2, W that of (1'), rounded down."""
+    from scipy.special import ndtri_exp  # loaded when needed: scipy takes .2 s
+
     j, t = np.arange(1.0, 100.0), np.arange(1.0, _FIRST + 1)
     whole = math.log1p(2 * float(np.exp(-(j**2) / (2 * variance)).sum()))
     beyond = np.log1p(np.exp(-(2 * np.outer(t, j) + j**2) / (2 * variance)).sum(axis=1))
@@ -159,6 +161,8 @@ def gdp_of_pure(epsilon: Fraction) -> Fraction:
     >>> f"{float(gdp_of_pure(Fraction(1, 100))):.6g}"
     '7.85395e-05'
     """
+    from scipy.special import erfinv, ndtri
+
     if epsilon > 700:
         return epsilon**2  # mu < sqrt(2 epsilon) + 1
     value = float(epsilon) * (1 + 1e-15)
@@ -168,17 +172,26 @@ def gdp_of_pure(epsilon: Fraction) -> Fraction:
     return Fraction(mu * (1 + 1e-12)) ** 2 / 2
 
 
+@lru_cache(maxsize=1)
+def _quadrature() -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights on [-1, 1]."""
+    return np.polynomial.legendre.leggauss(96)
+
+
 def _log_difference_of_mills(x: float, mu: float) -> float:
     """Return log of the integral over s > 0 of (1 - exp(-mu s)) exp(-x s - s^2/2), for small mu, without cancelling."""
     length = 90.0 / (x + math.hypot(x, math.sqrt(90.0)))  # beyond it the integrand is below exp(-45) of its size
-    s = 0.5 * length * (_NODES + 1.0)
+    nodes, weights = _quadrature()
+    s = 0.5 * length * (nodes + 1.0)
     values = -np.expm1(-mu * s) * np.exp(-s * (x + 0.5 * s))
-    integral = 0.5 * length * float(_WEIGHTS @ values)
+    integral = 0.5 * length * float(weights @ values)
     return math.log(integral) if integral > 0 else -math.inf
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
     """Return log delta of mu-GDP at epsilon >= 0, for 0 < mu < inf, to nearly full relative precision of delta."""
+    from scipy.special import erfcx, log_ndtr
+
     x = epsilon / mu - mu / 2
     y = epsilon / mu + mu / 2
     if x < -20:  # nearly certain loss; erfcx would overflow

@@ -81,8 +81,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
+from dpsql.accounting.checks import as_decimal, whole
 from dpsql.accounting.events import Event, GaussianEvent, SelectionEvent
-from dpsql.accounting.exact import DELTA_PLACES, as_decimal, limit_down, round_down, round_up, subtract, total, whole
+from dpsql.accounting.exact import DELTA_PLACES, limit_down, round_down, round_up, subtract, total
 from dpsql.accounting.gaussian import gaussian_epsilon, gaussian_mu, gdp_of_pure
 from dpsql.accounting.search import largest
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_epsilon, zcdp_rho

@@ -1,4 +1,4 @@
-"""Bracketing by bisection, checks of ranges, and rounding in the safe direction. Pure mathematics, no data.
+"""Bracketing by bisection, and rounding in the safe direction. Pure mathematics, no data.
 
 Bisection rather than a faster root finder: a predicate that was seen to hold at the returned point is a
 guarantee, a small residual is not.
@@ -9,34 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from dpsql.errors import ArgumentError
-
 _GOLDEN = (math.sqrt(5.0) - 1) / 2
 _TINY = math.ulp(0.0)
-
-
-def check_nonnegative(argument: str, value: float) -> None:
-    """Refuse a negative number or NaN.
-
-    Raises
-    ------
-    ArgumentError
-        See above.
-    """
-    if not value >= 0:
-        raise ArgumentError(argument, value, "must be a number of at least 0")
-
-
-def check_delta(delta: float) -> None:
-    """Refuse a delta outside [0, 1].
-
-    Raises
-    ------
-    ArgumentError
-        See above.
-    """
-    if not 0 <= delta <= 1:
-        raise ArgumentError("delta", delta, "must be a probability, from 0 to 1")
 
 
 def exp_up(log_value: float) -> float:

@@ -16,7 +16,8 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
-from dpsql.accounting.search import check_delta, check_nonnegative, exp_up, largest, maximum
+from dpsql.accounting.checks import check_delta, check_nonnegative
+from dpsql.accounting.search import exp_up, largest, maximum
 
 _ORDERS = (-700.0, 700.0)  # range of log(alpha - 1)
 

@@ -7,18 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import sqlglot
-from sqlglot import exp
-
 from dpsql.accounting import remaining, share_used
-from dpsql.answers import kept
 from dpsql.books.entries import reading
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
 from dpsql.calls.stored import BudgetCall, LedgerCall, ReleasesCall
 from dpsql.errors import LedgerError, ReleaseError
-from dpsql.protected.source import describe_key
-from dpsql.rows import drawing
 from dpsql.session.instance import Context
 from dpsql.text.relation import at_least, at_most, inline
 
@@ -63,6 +57,8 @@ def _scope(context: Context, source: str | None) -> tuple[list[Books], str | Non
     if source is None:
         books = [Books(context.cursor, database) for database in context.databases()]
         return [b for b in books if b.exist()], None
+    from dpsql.protected.source import describe_key  # loaded when needed: it reads SQL, for which sqlglot takes .1 s
+
     database, key = describe_key(context, source)
     books = [Books(context.cursor, database)]
     return [b for b in books if b.exist()], key
@@ -148,6 +144,9 @@ def _filters(query: str, source: str) -> str | None:
     >>> [_filters(query, "main.t") for query in ('SELECT "sex" FROM "main"."t" WHERE "age" >= 65', "main.t", "main.v")]
     ['age >= 65', None, 'as in main.v']
     """
+    import sqlglot
+    from sqlglot import exp
+
     if query == source:
         return None
     if not query.lstrip().upper().startswith(("SELECT", "WITH")):
@@ -168,6 +167,9 @@ def _number(value: Any) -> bool:
 
 def _notes(context: Context, book: Books, name: str) -> list[str]:
     """Return what a stored release says about itself (statistics that were thresholded, say)."""
+    from dpsql.answers import kept
+    from dpsql.rows import drawing
+
     with suppress(ReleaseError, LedgerError):
         found = drawing.bought(context, book, name)
         if found is None:

@@ -28,7 +28,7 @@ from dpsql.page.figures import Measured, OneWay
 from dpsql.page.markup import number
 from dpsql.release.plan import Plan
 from dpsql.release.store import Release
-from dpsql.rows import decoding, drawing
+from dpsql.rows import decoding, drawing, models
 from dpsql.rows.tallying import Tally
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
@@ -60,7 +60,7 @@ class Synthetic:
 
 def shown_domain(plan: Plan, statistics: Statistics) -> Domain:
     """Return the domain of the charts: the declared one, or the values that were released."""
-    return drawing.output_domain(plan, statistics.values) if plan.open else plan.domain
+    return models.output_domain(plan, statistics.values) if plan.open else plan.domain
 
 
 def sets_of(plan: Plan) -> int:
@@ -125,7 +125,7 @@ def synthetic(context: Context, bought: Release, domain: Domain, pairs: Sequence
     if plan.options.get("output") == "one_hot":
         return _one_hot(context, path, domain)
     values = bought.statistics(context.cursor).values
-    rows = decoding.rows_sql(drawing.output_domain(plan, values), path)
+    rows = decoding.rows_sql(models.output_domain(plan, values), path)
     sets = sets_of(plan)
     with Tally(context.cursor, rows, domain) as tally:
         counts = tally.counts([*singles, *pairs])

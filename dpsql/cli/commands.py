@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 
 from dpsql.cli import books
-from dpsql.cli.demonstration import run_demo
+from dpsql.cli.dot import run_command
 from dpsql.cli.messages import message
 from dpsql.cli.printing import ALIASES, MODES, Look
 from dpsql.cli.session import MEMORY, Failed, Interrupted, Leave, Session
@@ -61,7 +61,7 @@ def _run(chosen: argparse.Namespace) -> int:
         return WRONG
     text = _read(chosen.file) if chosen.command == "run" else None
     look = Look(mode=ALIASES.get(chosen.mode, chosen.mode))
-    session = Session(chosen.database, read_only=chosen.readonly, store=chosen.store, look=look)
+    session = Session(chosen.database, read_only=chosen.readonly, store=chosen.store, look=look, dot=run_command)
     try:
         if text is not None:
             session.script(text, chosen.file)
@@ -105,6 +105,12 @@ def _shell(session: Session, chosen: argparse.Namespace) -> int:
         told = f"the shell needs {error.name}: pip install 'dpsql[shell]' (dpsql run and dpsql -c work without)"
         raise Failed(f"Error: {told}") from None
     return interact(session, _version())
+
+
+def _demo(session: Session, chosen: argparse.Namespace) -> None:
+    from dpsql.cli.demonstration import run_demo  # loaded when needed: its table is one of pandas, which takes .3 s
+
+    run_demo(session, chosen.rows, chosen.epsilon)
 
 
 def _init_dbt(project: Path) -> int:
@@ -165,7 +171,7 @@ def _writing(command: Adder) -> None:
     run.add_argument("--database", default=MEMORY, metavar="FILE", help="DuckDB file (default: in memory)")
     run.add_argument("--readonly", action="store_true", help="open the database for reading only")
     told = "make a sample table, synthesize it, show accuracy and ledger"
-    demo = command("demo", lambda session, chosen: run_demo(session, chosen.rows, chosen.epsilon), told)
+    demo = command("demo", _demo, told)
     demo.add_argument("--database", default=MEMORY, metavar="FILE", help="DuckDB file to create (default: in memory)")
     demo.add_argument("--rows", type=int, default=20_000, help="rows of the sample table (default: 20000)")
     demo.add_argument("--epsilon", type=float, default=1.0, help="privacy loss of the synthetic table (default: 1.0)")

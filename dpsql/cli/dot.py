@@ -12,8 +12,6 @@ from dpsql import sql
 from dpsql.cli.messages import visible
 from dpsql.cli.printing import ALIASES, MODES
 from dpsql.cli.session import Failed, Leave, Session
-from dpsql.protected.source import key_of
-from dpsql.source.analysis import TableId
 from dpsql.text.relation import inline
 
 
@@ -56,6 +54,9 @@ def _help(session: Session, arguments: list[str]) -> None:
 
 
 def _tables(session: Session, arguments: list[str]) -> None:
+    from dpsql.protected.source import key_of  # loaded when needed: it reads SQL, for which sqlglot takes .1 s
+    from dpsql.source.model import TableId
+
     found = session.guarded(lambda: session.con.execute(sql.text("shell_tables"), _pattern(arguments)).fetchall())
     budgets = session.guarded(lambda: _budgets(session.con))
     rows = [(*row, budgets.get(key_of(TableId("", row[0], row[1])))) for row in found]

@@ -65,7 +65,7 @@ def connect(path: str, *, read_only: bool = False, store: str | None = None) -> 
 
 @dataclass
 class Session:
-    """A connection and the settings that dot commands change."""
+    """A connection and the settings that dot commands change; ``dot`` runs one of those, from its text."""
 
     path: str = MEMORY
     read_only: bool = False
@@ -75,6 +75,7 @@ class Session:
     echo: bool = False
     interactive: bool = False
     fixed_width: int | None = None  # of boxes; None: the terminal's
+    dot: Callable[[Session, str], None] = field(kw_only=True)
     con: duckdb.DuckDBPyConnection = field(init=False)
     out: TextIO = field(init=False)
     depth: int = field(default=0, init=False)
@@ -152,13 +153,11 @@ class Session:
 
     def run(self, piece: Piece) -> None:
         """Run one statement or dot command and print what it returns."""
-        from dpsql.cli.dot import run_command  # dot commands run scripts, which run dot commands
-
         if self.echo:
             self.out.write(f"{piece.text}{'' if piece.command else ';'}\n")
             self.out.flush()
         if piece.command:
-            run_command(self, piece.text)
+            self.dot(self, piece.text)
         else:
             self.statement(piece.text, piece.line)
 

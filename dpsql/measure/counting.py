@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any
 
 import duckdb
@@ -20,6 +19,7 @@ from dpsql.errors import DpsqlError
 from dpsql.noise.entropy import clamped
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.running import progress
+from dpsql.running.background import Background
 from dpsql.running.parallel import waited
 from dpsql.tables.counting.fold import Codes, FoldCounter
 from dpsql.tables.counting.gram import GramCounter
@@ -143,12 +143,12 @@ def _group(cursor: duckdb.DuckDBPyConnection, select: str, tables: FlatTables) -
     """Count with GROUP BY: one table straight from the SELECT, more of them from a TEMP table of its rows."""
     if len(tables) == 1:
         query = table_query("codes", tables.sizes, tables.cliques[0], 0).sql(dialect="duckdb")
-        with _Background(cursor) as background:
+        with _Reading(cursor) as background:
             _take(tables, background.numpy(f"WITH codes AS ({select}) {query}"))  # noqa: S608
         return
     name = f"__dp_codes_{secrets.token_hex(8)}"
     try:
-        with _Background(cursor) as background:
+        with _Reading(cursor) as background:
             background.numpy(f"CREATE TEMP TABLE {identifier(name)} AS {select}")
             for start in range(0, len(tables), _BATCH):
                 batch = range(start, min(start + _BATCH, len(tables)))
@@ -175,21 +175,21 @@ def _stream(cursor: duckdb.DuckDBPyConnection, select: str, work: Work, tables: 
             counters.append(gram)
         if rest.by_order:
             counters.append(FoldCounter(tables, folds(sizes, rest, cliques, work.budget)))
-        for codes in _blocks(stack.enter_context(_Background(cursor)), select, sizes):
+        for codes in _blocks(stack.enter_context(_Reading(cursor)), select, sizes):
             for counter in counters:
                 counter.add(codes)
         for counter in counters:
             counter.finish()
 
 
-def _blocks(background: _Background, select: str, sizes: Sequence[int]) -> Iterator[Codes]:
+def _blocks(background: _Reading, select: str, sizes: Sequence[int]) -> Iterator[Codes]:
     """Yield blocks of rows, an array of codes for each attribute, and read one ahead."""
     width = sum(np.dtype(_NUMPY[code_type(size)]).itemsize for size in sizes)
     vectors = max(1, min(64, _CHUNK_BYTES // (_VECTOR * max(width, 1))))
-    background.begin(select)
+    background.start(select)
     waiting = background.chunk(vectors)
     while True:
-        frame = background.result(waiting)
+        frame = waited(waiting)
         if not len(frame):
             return
         background.advance()
@@ -200,37 +200,22 @@ def _blocks(background: _Background, select: str, sizes: Sequence[int]) -> Itera
         yield codes
 
 
-class _Background:
-    """Statements on a cursor in another thread, so that Ctrl-C ends the wait and then the statement; a context manager.
-
-    DuckDB itself looks for Ctrl-C in some waits only: not while it sorts, or makes a table. Nothing else may use the cursor
-    meanwhile: DuckDB 2.0 refuses, others wait.
-    """
+class _Reading(Background):
+    """Statements that read protected rows: an error of DuckDB is withheld."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        super().__init__(cursor, "dpsql-read")
         self._cursor = cursor
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="dpsql-read")
-        self._running: Future[Any] | None = None
-
-    def __enter__(self) -> _Background:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        while self._running is not None and not self._running.done():
-            self._cursor.interrupt()
-            wait([self._running], timeout=0.05)
-        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def numpy(self, statement: str) -> dict[str, Any]:
         """Execute a statement and return its whole result."""
-        found: dict[str, Any] = self.result(self._submit(lambda: guarded(self._cursor, statement).fetchnumpy()))
-        return found
+        return self.run(lambda: guarded(self._cursor, statement).fetchnumpy())
 
-    def begin(self, statement: str) -> None:
+    def start(self, statement: str) -> None:
         """Begin a statement whose result is read in chunks."""
         for setting in ("enable_progress_bar = true", "enable_progress_bar_print = false"):  # what `advance` asks for
             self._cursor.execute(f"SET SESSION {setting}")
-        self.result(self._submit(lambda: guarded(self._cursor, statement)))
+        self.run(lambda: guarded(self._cursor, statement))
 
     def chunk(self, vectors: int) -> Future[Any]:
         """Begin to read the next rows as a frame; there are none left where it is empty."""
@@ -239,21 +224,13 @@ class _Background:
             with withheld():
                 return self._cursor.fetch_df_chunk(vectors)
 
-        return self._submit(read)
+        return self.begin(read)
 
     def advance(self) -> None:
         """Show how far the statement is, where DuckDB knows; not while it is running."""
         percent = self._cursor.query_progress()
         if percent >= 0:
             progress.advance(percent / 100)
-
-    def result(self, waiting: Future[Any]) -> Any:
-        """Wait for what was begun."""
-        return waited(waiting)
-
-    def _submit(self, call: Callable[[], Any]) -> Future[Any]:
-        self._running = self._pool.submit(call)
-        return self._running
 
 
 def table_query(codes_table: str, sizes: Sequence[int], clique: Clique, offset: int) -> exp.Select:

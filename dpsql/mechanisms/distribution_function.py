@@ -61,15 +61,13 @@ import math
 import os
 import secrets
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dpsql.mechanisms.tubes import Step, draw_path, log_paths, most_paths, range_bits, steps
 from dpsql.noise.entropy import exp_bounds
 from dpsql.numerics.arrays import IntArray
 
@@ -77,7 +75,6 @@ LIMIT = 1e10
 """Most additions that a release may take, see `cost`: about 10 seconds."""
 
 _RANGE_BITS = 1850
-_RESCALE_ABOVE, _RESCALE_TO = 930, 880
 _FAR_BITS = 64
 """Radii that are proposed less than once in 2^64 times are not looked at closely."""
 
@@ -91,15 +88,6 @@ _MOST_ERROR = Fraction(1, 64)
 
 _MOST_NUMBERS = 1 << 27
 """Doubles that a tube may take."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """Paths up to one bin: ``sums[i]`` is the number, times 2^-(all shifts so far), of those that end at most at low + i."""
-
-    low: int
-    sums: npt.NDArray[np.generic]
-    shift: int
 
 
 def cost(cells: int, rows: int | None, epsilon: float | Fraction, sets: int = 1) -> float:
@@ -130,7 +118,7 @@ def cost(cells: int, rows: int | None, epsilon: float | Fraction, sets: int = 1)
         return 1.0
     top = _far(cells, rows, max(float(epsilon) / 2, 1e-300))
     width = min(2.0 * top + 1.0, rows + 1.0)
-    if _range(cells, rows, top) > _RANGE_BITS or cells * width > _MOST_NUMBERS:
+    if range_bits(cells, rows, top) > _RANGE_BITS or cells * width > _MOST_NUMBERS:
         return math.inf
     usual = min(8.0 * cells / float(epsilon) + 1.0, width)
     overhead = 3e6 + 2e4 * cells * math.sqrt(cells) + 1e5 * sets * cells
@@ -163,79 +151,6 @@ def draw_histograms(counts: IntArray, epsilon: Fraction, draws: int = 1) -> list
         return [counts.copy() for _ in range(draws)]
     sampler = Sampler([int(value) for value in np.cumsum(counts)[:-1]], rows, epsilon)
     return [np.diff(sampler.draw(), prepend=0, append=rows) for _ in range(draws)]
-
-
-def steps(cumulative: list[int], rows: int, radius: int, *, integers: bool = False) -> Iterator[Step]:
-    """Yield the cumulative numbers of paths of a tube, bin by bin.
-
-    Parameters
-    ----------
-    cumulative : list of int, length K - 1
-        F(1) ... F(K - 1).
-    rows : int
-        n.
-    radius : int, >= 0
-        J.
-    integers : bool
-        Python integers instead of doubles.
-
-    Notes
-    -----
-    Privacy: secret, made of exact counts.
-    """
-    sums: npt.NDArray[np.generic] | None = None
-    previous = 0
-    for value in cumulative:
-        low, high = max(value - radius, 0), min(value + radius, rows)
-        shift = 0
-        if sums is None:
-            weights: npt.NDArray[np.generic] = np.ones(high - low + 1, dtype=object if integers else np.float64)
-        else:
-            weights = np.full(high - low + 1, sums[-1], dtype=sums.dtype)  # beyond the earlier tube nothing is added
-            known = sums[low - previous :]
-            weights[: known.size] = known
-            if not integers and weights[-1] > 2.0**_RESCALE_ABOVE:
-                shift = math.frexp(weights[-1])[1] - _RESCALE_TO
-                weights = np.ldexp(weights, -shift)
-        sums, previous = np.cumsum(weights), low
-        yield Step(low, sums, shift)
-
-
-def draw_path(tube: list[Step], rows: int) -> tuple[list[int], Fraction]:
-    """Return a path of a tube, F*(1) ... F*(K - 1), and its exact probability.
-
-    Notes
-    -----
-    Privacy: secret until it is accepted.
-    """
-    path, numerator, denominator = [], 1, 1
-    value = rows
-    for step in reversed(tube):
-        last = min(value - step.low, step.sums.size - 1)
-        scale = _Integers(step.sums)
-        total = scale[last]
-        chosen = bisect_right(range(last), secrets.randbelow(total), key=scale.__getitem__)
-        numerator *= scale[chosen] - (scale[chosen - 1] if chosen else 0)
-        denominator *= total
-        value = step.low + chosen
-        path.append(value)
-    return path[::-1], Fraction(numerator, denominator)
-
-
-class _Integers:
-    """Doubles of an increasing array as integers: multiples of the last binary place of the first one, which all are."""
-
-    def __init__(self, values: npt.NDArray[np.generic]) -> None:
-        self._values = values
-        self._integers = values.dtype == object
-        self._place = 0 if self._integers else math.frexp(float(values[0]))[1] - 53
-
-    def __getitem__(self, position: int) -> int:
-        value: Any = self._values[position]
-        if self._integers:
-            return int(value)
-        mantissa, exponent = math.frexp(float(value))
-        return int(mantissa * 2.0**53) << exponent - 53 - self._place
 
 
 @dataclass(frozen=True)
@@ -317,13 +232,13 @@ class Sampler:
         """Return an upper bound of (weight of J) / Q, for all radii of the interval and all paths of their tubes."""
         known = [radius for radius in self._numbers if radius >= interval.last]
         radius = min(known, default=interval.last)
-        number = self._numbers.get(radius, 0) or _paths(self.cells, self.rows, radius)
+        number = self._numbers.get(radius, 0) or most_paths(self.cells, self.rows, radius)
         error = (self.cells - 1) * Fraction(min(2 * radius, self.rows) + 2, 1 << 52)
         return self._highest(interval) * number / (1 - min(error, _MOST_ERROR)) ** 3
 
     def _highest(self, interval: Interval) -> Fraction:
         """Return an upper bound of the weight of each radius of an interval."""
-        negligible = 2 * _GRID_BITS + math.ceil(_log_paths(self.cells, self.rows, self.rows) / math.log(2.0))
+        negligible = 2 * _GRID_BITS + math.ceil(log_paths(self.cells, self.rows, self.rows) / math.log(2.0))
         if self.half * interval.start <= negligible:
             _, high, scale = self.weight(interval.start, interval.stop is None, _GRID_BITS)
             return high * scale
@@ -366,7 +281,7 @@ class Sampler:
     def _needs_integers(self, radius: int) -> bool:
         if self.cells * (min(2 * radius, self.rows) + 2) > _MOST_ERROR * 2**52:
             return True
-        return _range(self.cells, self.rows, radius) > _RANGE_BITS
+        return range_bits(self.cells, self.rows, radius) > _RANGE_BITS
 
     def _refined(self) -> list[Interval]:
         """Return intervals whose bounds are close enough; how close does not matter for the result, only for the time."""
@@ -393,7 +308,7 @@ class Sampler:
         """Return about the logarithm of the interval's weight in proposals."""
         known = [radius for radius in self._numbers if radius >= interval.last]
         number = self._numbers[min(known)] if known else 0
-        most = math.log(number) if number else _log_paths(self.cells, self.rows, interval.last)
+        most = math.log(number) if number else log_paths(self.cells, self.rows, interval.last)
         return most - self._rate * interval.start + self._log_length(interval)
 
     def _least(self, interval: Interval) -> float:
@@ -408,26 +323,6 @@ class Sampler:
         return math.log(interval.length)
 
 
-def _paths(cells: int, rows: int, radius: int) -> int:
-    """Return an upper bound of the number of paths of any tube."""
-    box: int = (min(2 * radius, rows) + 1) ** (cells - 1)
-    return min(box, math.comb(rows + cells - 1, cells - 1))
-
-
-def _log_comb(top: float, chosen: float) -> float:
-    return math.lgamma(top + 1) - math.lgamma(chosen + 1) - math.lgamma(top - chosen + 1)
-
-
-def _log_paths(cells: int, rows: int, radius: int) -> float:
-    box = (cells - 1) * math.log(min(2.0 * radius, rows) + 1.0)
-    return min(box, _log_comb(rows + cells - 1.0, cells - 1.0)) if rows < 1 << 40 else box
-
-
-def _range(cells: int, rows: int, radius: int) -> float:
-    """Return an upper bound of the binary logarithm of the largest over the smallest number of a step."""
-    return _log_comb(min(2.0 * radius, rows) + cells, cells) / math.log(2.0) + 1.0
-
-
 def _far(cells: int, rows: int, half: float) -> int:
     """Return a radius beyond which proposals are rarer than 2^-64, or n.
 
@@ -435,7 +330,7 @@ def _far(cells: int, rows: int, half: float) -> int:
     """
     radius = 1
     while radius < rows:
-        beyond = _log_paths(cells, rows, 2 * radius) - half * radius + math.log(2.0 * radius)
+        beyond = log_paths(cells, rows, 2 * radius) - half * radius + math.log(2.0 * radius)
         if 2 * cells < half * radius and beyond < -_FAR_BITS * math.log(2.0):
             return radius
         radius += max(1, radius // 8)

@@ -49,8 +49,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpsql.accounting.checks import whole
 from dpsql.accounting.events import NEIGHBORS
-from dpsql.accounting.exact import whole
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms.laplace_tail import smallest_threshold
 from dpsql.mechanisms.weak_domain import MAXIMUM_THRESHOLD, counts_of

@@ -26,22 +26,22 @@ import numpy as np
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import MeasurementPlan
-from dpsql.methods.mixture.fit import Mixture, average, fit_mixture, pull_strength
+from dpsql.methods.mixture.fit import Mixture
 from dpsql.methods.mixture.rows import forecast_draw, mixture_rows
+from dpsql.methods.mixture.starts import FEWEST_CLASSES, class_work, fit_from_starts, usual_classes, usual_steps
 from dpsql.methods.mixture.targets import Targets, targets
 from dpsql.numerics.arrays import Clique, CodeArray
 from dpsql.running.blas import one_blas_thread
-from dpsql.running.parallel import Workers
+from dpsql.running.parallel import THREADS
 from dpsql.tables.coarse import ordered, shape
 from dpsql.tables.flat import AllCliques
 from dpsql.tables.statistics import Statistics
 
-_RESTARTS, _THREADS = 6, 2
+_RESTARTS = 6
 _WORK = 2.2e11
 """Floating-point operations that all restarts may take before fewer are made, with fewer classes: some five seconds."""
 
-_FEWEST_CLASSES, _LARGEST_FEWEST, _USUAL_CLASSES, _MOST_CLASSES = 64, 256, 128, 512
-_FEWEST_STEPS, _MOST_STEPS = 300, 1000
+_LARGEST_FEWEST = 256
 _ONE_WAY_SHARE = 20.0
 """Two-way tables get at most this many times the privacy loss of the one-way tables."""
 
@@ -179,7 +179,7 @@ class LatentClass:
         strength = measured / (5.5 * max(len(sizes) * (len(sizes) - 1) / 2.0, 1.0) ** 0.5) or 1000.0
         classes, steps, restarts = _schedule(sizes, strength, chosen)
         step = 4e-11 * columns**2 * classes + 8e-9 * columns**2 + 1.5e-8 * columns * classes
-        fit = steps * -(-restarts // _THREADS) * step
+        fit = steps * -(-restarts // THREADS) * step
         draw, drawn = forecast_draw(sizes, rows)
         return fit + draw, max(1e-6 * (80.0 * columns**2 + 60.0 * columns * classes), drawn)
 
@@ -253,14 +253,12 @@ def _schedule(sizes: Sequence[int], strength: float, chosen: Mapping[str, Any]) 
     """Return the number of classes, steps and restarts, from public sizes, n / sigma and options."""
     steps, classes = chosen["steps"], chosen["classes"]
     if steps == "auto":
-        steps = round(min(max(20.0 * strength**0.5, _FEWEST_STEPS), _MOST_STEPS))
-    work = 4.0 * sum(sizes) ** 2 * steps  # of one class
+        steps = usual_steps(strength)
     if classes == "auto":
         # An attribute that follows from another one needs a class for each of its values.
-        fewest = min(max(*sizes, _FEWEST_CLASSES), _LARGEST_FEWEST)
-        wanted = max(8.0 * strength**0.5, _USUAL_CLASSES, fewest)
-        classes = round(max(min(wanted, _MOST_CLASSES, _WORK / work), fewest))
-    restarts = int(min(max(_WORK / (work * classes), 1.0), _RESTARTS))
+        fewest = min(max(*sizes, FEWEST_CLASSES), _LARGEST_FEWEST)
+        classes = usual_classes(sum(sizes), steps, strength, _WORK, fewest)
+    restarts = int(min(max(_WORK / (class_work(sum(sizes), steps) * classes), 1.0), _RESTARTS))
     return classes, steps, restarts
 
 
@@ -269,10 +267,4 @@ def _fitted(given: Targets, chosen: Mapping[str, Any]) -> Mixture:
     if given.strength == 0.0:
         return Mixture(np.ones(1), given.one_way[:, None])
     classes, steps, restarts = _schedule(given.sizes, given.strength, chosen)
-    pull = chosen["pull"] * pull_strength(len(given.sizes), given.one_way.size, given.strength)
-
-    def fit(seed: int) -> Mixture:
-        return fit_mixture(given, classes=classes, steps=steps, pull=pull, seed=seed)
-
-    with Workers(_THREADS) as workers:
-        return average(workers.map(fit, range(restarts)))
+    return fit_from_starts(given, classes=classes, steps=steps, starts=restarts, pull=chosen["pull"])

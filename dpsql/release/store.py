@@ -29,7 +29,6 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import pandas as pd
 
 from dpsql import methods
 from dpsql.errors import DpsqlError, ReleaseError, first_line
@@ -269,6 +268,8 @@ def write(
 
     `publish` shows it, once the ledger knows this hash.
     """
+    import pandas as pd  # loaded when needed: pandas takes .3 s
+
     lengths = np.asarray([flat.size], np.int64) if plan.open else plan.lengths
     table = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
     cell = np.arange(len(table)) - np.repeat(np.cumsum(lengths) - lengths, lengths)

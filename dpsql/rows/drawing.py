@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 import duckdb
 import numpy as np
@@ -17,7 +14,7 @@ import numpy.typing as npt
 
 from dpsql import methods
 from dpsql.accounting import noise_band
-from dpsql.books.entries import canonical_json, failure
+from dpsql.books.entries import failure
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import SCHEMA, Books
 from dpsql.domains import multi_value
@@ -26,9 +23,9 @@ from dpsql.errors import ArgumentError, ReleaseError, first_line
 from dpsql.methods.base import OneHotMethod, TupleMethod
 from dpsql.release import store as release
 from dpsql.release.costs import DRAWING
-from dpsql.release.plan import Plan
 from dpsql.release.store import Release
-from dpsql.rows import crosstab, decoding
+from dpsql.rows import crosstab, decoding, listing
+from dpsql.rows.models import Fitted, fitted, mark, output_domain
 from dpsql.rows.writing import TableSink, parquet_files, run
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
@@ -38,40 +35,6 @@ from dpsql.text.relation import identifier, literal, split_name
 
 MAX_ROWS = 10_000_000_000
 _MADE = "dpsql: synthetic rows of "  # how the comment of a table of `into` begins
-_FITTED_MODELS = 4  # models kept in memory, so that drawing again does not fit again
-_models: OrderedDict[str, Fitted] = OrderedDict()
-_guard = threading.Lock()
-
-
-class Fitted(NamedTuple):
-    """A fitted model, and the domain of the rows that it gives."""
-
-    model: Any
-    domain: Domain
-
-
-def output_domain(plan: Plan, values: tuple[str, ...] = ()) -> Domain:
-    """Return the domain of the rows that a release gives; ``values`` are those of an open domain."""
-    if plan.open:
-        return Domain((replace(plan.domain.attributes[0], categories=values),))
-    return methods.get(plan.method or "").output_domain(plan.domain, plan.options)
-
-
-def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
-    """Return the model of a release, fitting it if this process has not done so lately."""
-    key = f"{bought.path} {_mark(bought)}"
-    with _guard:
-        if key in _models:
-            _models.move_to_end(key)
-            return _models[key]
-    plan = bought.plan
-    statistics = bought.statistics(cursor)
-    model = Fitted(methods.get(plan.method or "").fit(statistics, plan.options), output_domain(plan, statistics.values))
-    with _guard:
-        _models[key] = model
-        while len(_models) > _FITTED_MODELS:
-            _models.popitem(last=False)
-    return model
 
 
 def rows(context: Context, bought: Release, count: int | None, seed: int | None, progress: Progress) -> Path:
@@ -137,14 +100,7 @@ def relation(bought: Release, path: Path) -> str:
 
 
 def _path(bought: Release, count: int, seed: int | None) -> Path:
-    return bought.path.parent / "drawn" / f"{bought.identifier}.{_mark(bought)}.{count}-rows.seed-{seed or 0}.parquet"
-
-
-def _mark(bought: Release) -> str:
-    """Return what tells this release from any other of its name: what was charged, what was measured, and what was drawn."""
-    plan = canonical_json(bought.manifest["plan"])
-    text = f"{bought.manifest['charge']['hash']} {bought.manifest['sha256']} {plan}"
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+    return bought.path.parent / "drawn" / f"{bought.identifier}.{mark(bought)}.{count}-rows.seed-{seed or 0}.parquet"
 
 
 def cells(context: Context, bought: Release, order: list[int]) -> Path:
@@ -152,7 +108,7 @@ def cells(context: Context, bought: Release, order: list[int]) -> Path:
 
     def write(path: Path) -> None:
         tables, domain = crosstab.ordered(bought.statistics(context.cursor).tables, bought.plan.domain, order)
-        decoding.write_cells(context.cursor, tables, domain, path)
+        listing.write_cells(context.cursor, tables, domain, path)
 
     return _once(context, bought, f"cells{_in_order(order)}", write)
 
@@ -184,7 +140,7 @@ def reported(context: Context, bought: Release) -> Path:
         wanted = method.tuples(plan.domain, plan.options)
         index = tuple_index(wanted.sizes, wanted.length)
         names = multi_value.origins(plan.domain, plan.options)
-        decoding.write_tuples(context.cursor, keys, counts, index, plan.domain, names, path)
+        listing.write_tuples(context.cursor, keys, counts, index, plan.domain, names, path)
 
     return _once(context, bought, "reported", write)
 
@@ -192,7 +148,7 @@ def reported(context: Context, bought: Release) -> Path:
 def _once(context: Context, bought: Release, kind: str, write: Callable[[Path], None]) -> Path:
     """Return a file that is made of this very release, making it unless it is stored."""
     folder = bought.path.parent / "drawn"
-    path = folder / f"{bought.identifier}.{_mark(bought)}.{kind}.parquet"
+    path = folder / f"{bought.identifier}.{mark(bought)}.{kind}.parquet"
     with context.instance.lock(f"draw {bought.path}"):
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import secrets
 import shutil
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -24,10 +23,8 @@ import duckdb
 import pandas as pd
 
 from dpsql.running import progress
+from dpsql.running.background import Background
 from dpsql.text.relation import identifier, literal
-
-_LOOK_EVERY = 0.2
-"""Seconds between two looks at whether the user has pressed Ctrl-C."""
 
 
 class Sink(Protocol):
@@ -59,33 +56,9 @@ def _execute(  # noqa: PLR0913 -- DuckDB looks the frames up among the variables
 
 
 def run(cursor: duckdb.DuckDBPyConnection, statement: str, frames: Frames = ()) -> None:
-    """Execute a statement that may take long, so that Ctrl-C ends it within about a second.
-
-    DuckDB looks for signals between tasks, and a task on a wide table may take several seconds; `interrupt` is looked at
-    after every 2,048 rows.
-    """
-    failed: list[BaseException] = []
-    ended = threading.Event()  # a join that Ctrl-C interrupts takes the thread for ended (Python before 3.13)
-
-    def work() -> None:
-        try:
-            _execute(cursor, statement, *frames)
-        except BaseException as error:  # noqa: BLE001 -- raised again in the calling thread
-            failed.append(error)
-        finally:
-            ended.set()
-
-    threading.Thread(target=work, name="dpsql-write", daemon=True).start()
-    try:
-        while not ended.wait(_LOOK_EVERY):
-            pass
-    except BaseException:
-        while not ended.is_set():
-            cursor.interrupt()
-            ended.wait(_LOOK_EVERY)
-        raise
-    if failed:
-        raise failed[0]
+    """Execute a statement that may take long, so that Ctrl-C ends it within about a second."""
+    with Background(cursor, "dpsql-write") as background:
+        background.run(lambda: _execute(cursor, statement, *frames))
 
 
 @contextmanager

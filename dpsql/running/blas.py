@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from threadpoolctl import threadpool_limits
-
 
 def one_blas_thread() -> AbstractContextManager[object]:
     """Return a context in which BLAS uses one thread.
@@ -18,5 +16,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
     -----
     Privacy: none.
     """
+    from threadpoolctl import threadpool_limits  # loaded when needed: it looks at every library of the process
+
     limits: AbstractContextManager[object] = threadpool_limits(limits=1, user_api="blas")
     return limits

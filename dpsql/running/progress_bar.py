@@ -14,9 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from tqdm import tqdm
+from typing import Any, ClassVar, Protocol
 
 VARIABLE = "DPSQL_PROGRESS"
 _DELAY = 1.0  # seconds before a bar appears
@@ -129,31 +127,17 @@ def _shell() -> Any:
     return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
 
 
-class _Text(tqdm):  # type: ignore[type-arg]
-    monitor_interval = 0  # no thread of tqdm's, which would outlive the call
-
-
-class _Line:
-    """A line of a terminal, on standard error."""
-
-    def __init__(self, text: str) -> None:
-        self._bar = _Text(total=100, desc=text, leave=False, ncols=_width(), nrows=20, bar_format="{desc}", file=sys.stderr)
+class _Place(Protocol):
+    """Where a call is shown."""
 
     def show(self, text: str, share: float | None, rest: str) -> None:
-        """Write what there is to know over what stood there."""
-        shape = "{desc}" if share is None else "{desc}: {percentage:3.0f}% |{bar}|"
-        self._bar.ncols, self._bar.bar_format = _width(), f"{shape} {rest}".rstrip()
-        self._bar.n = int(100 * (share or 0.0))
-        self._bar.set_description_str(text, refresh=False)
-        self._bar.refresh()
+        """Show what there is to know in place of what was shown."""
 
     def clear(self) -> None:
-        """Empty the line until the next text."""
-        self._bar.clear()
+        """Show nothing until the next text."""
 
     def close(self) -> None:
-        """Empty the line for good."""
-        self._bar.close()
+        """Show nothing any more."""
 
 
 class _Display:
@@ -180,7 +164,9 @@ class _Display:
         if self._there:
             self._publish("", "")
 
-    close = clear
+    def close(self) -> None:
+        """Empty the display."""
+        self.clear()
 
     def _publish(self, plain: str, rich: str) -> None:
         self._publisher.publish(
@@ -189,17 +175,13 @@ class _Display:
         self._there = True
 
 
-def _new_bar(text: str) -> _Line | _Display:
+def _new_bar(text: str) -> _Place:
     """Return where to show a call."""
-    return _Display(_shell().display_pub) if in_notebook() else _Line(text)
+    if in_notebook():
+        return _Display(_shell().display_pub)
+    from dpsql.running.terminal_line import Line  # loaded when needed: tqdm takes .03 s
 
-
-def _width() -> int:
-    """Return the columns of the terminal now; some say none, and a notebook has no terminal."""
-    try:
-        return min(os.get_terminal_size(sys.stderr.fileno()).columns, 120) or 80
-    except (OSError, ValueError, AttributeError):
-        return 80
+    return Line(text)
 
 
 class Bar:
@@ -212,7 +194,7 @@ class Bar:
         self._state = state
         self._ended = threading.Event()
         self._furthest = 0.0
-        self._bar: _Line | _Display | None = None
+        self._bar: _Place | None = None
         context = contextvars.copy_context()  # a kernel finds the cell to write to in there
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="dpsql-progress", daemon=True)
 

@@ -128,8 +128,8 @@ def _plan(catalog: Catalog, probe: str) -> Any:
     except ValueError:  # DuckDB writes a constant of BIT, for one, as what is no JSON
         raise UnsupportedQuery("an expression", "DuckDB cannot show a constant in it; CAST it to a text") from None
     if plan.get("error"):
-        reason = str(plan.get("error_message", "")).splitlines()
-        raise UnsupportedQuery("an expression", f"DuckDB cannot bind it: {reason[0] if reason else 'no reason given'}")
+        reason = first_line(plan.get("error_message", "")) or "no reason given"
+        raise UnsupportedQuery("an expression", f"DuckDB cannot bind it: {reason}")
     return plan["plans"]
 
 

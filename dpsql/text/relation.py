@@ -12,9 +12,6 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-import sqlglot
-from sqlglot import exp
-
 Value = None | bool | int | float | str | Decimal | dt.datetime | Sequence["Value"]
 
 
@@ -26,7 +23,7 @@ def identifier(*parts: str) -> str:
     >>> identifier("main", 'odd "na"me')
     '"main"."odd ""na""me"'
     """
-    return ".".join(exp.to_identifier(part, quoted=True).sql(dialect="duckdb") for part in parts)
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
 def split_name(text: str) -> list[str]:
@@ -37,6 +34,9 @@ def split_name(text: str) -> list[str]:
     >>> split_name('census."odd name"')
     ['census', 'odd name']
     """
+    import sqlglot  # loaded when needed: sqlglot takes .1 s
+    from sqlglot import exp
+
     try:
         parsed = sqlglot.parse_one(text, read="duckdb", into=exp.Table)
     except sqlglot.errors.SqlglotError:
@@ -74,10 +74,15 @@ def literal(value: Value) -> str:
         return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
     if isinstance(value, str):
         if "\0" in value:  # DuckDB 1.x reads no further than that in the text of a statement
-            parts = [str(exp.Literal.string(part).sql(dialect="duckdb")) for part in value.split("\0")]
+            parts = [_text(part) for part in value.split("\0")]
             return f"system.main.concat({', system.main.chr(0), '.join(parts)})"
-        return str(exp.Literal.string(value).sql(dialect="duckdb"))
+        return _text(value)
     return "[" + ", ".join(literal(item) for item in value) + "]"
+
+
+def _text(value: str) -> str:
+    """Return a text without NUL as a literal: nothing but the quote has a meaning in one."""
+    return "'" + value.replace("'", "''") + "'"
 
 
 def at_most(value: float) -> float:

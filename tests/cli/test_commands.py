@@ -16,6 +16,7 @@ import pytest
 
 import dpsql
 from dpsql.cli import main
+from dpsql.cli.dot import run_command
 from dpsql.cli.session import Interrupted, Session
 
 SETUP = """
@@ -203,7 +204,7 @@ SLOW = "SELECT {} FROM range(1000000) a, range(1000000) b WHERE (a.range * b.ran
 
 @pytest.mark.parametrize("query", [SLOW.format("sum(a.range)"), SLOW.format("a.range"), "CREATE TABLE x AS " + SLOW.format("a.range")])
 def test_ctrl_c_ends_a_statement_inside_duckdb(query, capsys):
-    session = Session()
+    session = Session(dot=run_command)
     threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
     started = time.perf_counter()
     with pytest.raises(Interrupted):
@@ -216,7 +217,7 @@ def test_ctrl_c_ends_a_statement_inside_duckdb(query, capsys):
 
 def test_ctrl_c_in_a_purchase_leaves_the_books_true(tmp_path):
     """Wherever it strikes: nothing or one charge; the same call again finishes it, at no second charge."""
-    session = Session(str(tmp_path / "x.duckdb"))
+    session = Session(str(tmp_path / "x.duckdb"), dot=run_command)
     session.script("CREATE TABLE people AS SELECT i % 2 = 0 AS a, i % 3 = 0 AS b, i % 5 = 0 AS c FROM range(5000) t(i)", None)
     session.script("CALL dp_protect('people', epsilon := 50, delta := 1e-6)", None)
     call = "CREATE OR REPLACE TABLE s AS FROM dp_synthesize('people', epsilon := 0.5, release := '{}', method := 'laplace_sanitizer')"

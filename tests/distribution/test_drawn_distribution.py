@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpsql.mechanisms import distribution_function
-from dpsql.mechanisms.distribution_function import Sampler, draw_histograms, draw_path
+from dpsql.mechanisms import distribution_function, tubes
+from dpsql.mechanisms.distribution_function import Sampler, draw_histograms
 from dpsql.mechanisms.multinomial import dirichlet_multinomial, dirichlet_prior, fixed_prior, multinomial
+from dpsql.mechanisms.tubes import draw_path
 
 ALPHA = 1e-6
 N = 20_000
@@ -107,7 +108,7 @@ def test_distance_of_many_rows() -> None:
     inner, top = [int(v) for v in cumulative[:-1]], 400
     numbers = [0]
     for radius in range(top):
-        *_, last = distribution_function.steps(inner, int(y.sum()), radius, integers=True)
+        *_, last = tubes.steps(inner, int(y.sum()), radius, integers=True)
         numbers.append(int(last.sums[-1]))
     weights = np.exp(-0.1 * np.arange(top)) * np.diff(np.array(numbers, dtype=np.float64))
     assert max(distances) < top
@@ -121,7 +122,7 @@ def test_paths_of_a_tube_are_alike() -> None:
     """With doubles, and with the integers that stand in where doubles cannot hold the numbers."""
     inner, rows, radius = [1, 4, 5], 6, 2
     for integers in (False, True):
-        tube = list(distribution_function.steps(inner, rows, radius, integers=integers))
+        tube = list(tubes.steps(inner, rows, radius, integers=integers))
         number = int(tube[-1].sums[-1])
         found: dict[tuple[int, ...], int] = {}
         for _ in range(N // 4):

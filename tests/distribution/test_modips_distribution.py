@@ -9,7 +9,8 @@ from scipy import stats
 from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.mechanisms.moments import TOP
 from dpsql.methods.base import Contract, Counted
-from dpsql.methods.modips.method import Modips, exact_statistics, kind_of
+from dpsql.methods.modips.method import Modips
+from dpsql.methods.modips.statistics import exact_statistics, kind_of
 from dpsql.tables.statistics import Statistics
 
 ALPHA = 1e-6

@@ -1,11 +1,16 @@
-"""The layers of the design, checked without import-linter too: mathematics never imports duckdb."""
+"""The layers of the design, checked without import-linter too: mathematics never imports duckdb; no circle of modules."""
 
 from __future__ import annotations
 
+import ast
+import graphlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import dpsql
 
 MATHEMATICS = [
     "dpsql.accounting",
@@ -34,3 +39,33 @@ def test_mathematics_never_imports_duckdb(module):
     ).replace("import sys, types, importlib.util", "import sys, types, importlib, importlib.util")
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def modules() -> dict[str, Path]:
+    """Return the file of every module; in a checkout udfs/ and sql/ stand beside dpsql/."""
+    found = {}
+    for folder in map(Path, dpsql.__path__):
+        rooms = [folder] if (folder / "errors.py").is_file() else [folder / "udfs", folder / "sql"]
+        for path in (path for room in rooms for path in room.rglob("*.py")):
+            found[".".join(["dpsql", *path.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__")] = path
+    return found
+
+
+def imported(path: Path, known: dict[str, Path]) -> set[str]:
+    """Return the modules that a file imports anywhere, in its functions too."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, path  # relative imports would not be seen here
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {name if name in known else str(node.module) for name in inner}
+    return names & set(known)
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    known = modules()
+    assert len(known) > 200
+    order = graphlib.TopologicalSorter({name: imported(path, known) - {name} for name, path in known.items()})
+    order.prepare()  # a CycleError names the modules of a circle

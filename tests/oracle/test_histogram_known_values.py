@@ -7,9 +7,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from dpsql.mechanisms import distribution_function
-from dpsql.mechanisms.distribution_function import Sampler, draw_path, steps
+from dpsql.mechanisms import tubes
+from dpsql.mechanisms.distribution_function import Sampler
 from dpsql.mechanisms.multinomial import dirichlet_alpha, dirichlet_prior, fixed_prior, prior_alpha, smoothing_share
+from dpsql.mechanisms.tubes import draw_path, steps
 
 EPSILONS = [1e-12, math.exp(-10), 0.01, 0.1, 1.0, 5.0, 20.0, 700.0]
 ROWS = [1, 40, 994, 5_000_000, 10**12]
@@ -74,7 +75,7 @@ def test_numbers_of_paths_in_doubles(cells: int, rows: int, radius: int, shape: 
     assert number * (1 - error) <= found <= number / (1 - error)
     for step in tube:
         assert step.sums[0] >= 2.0**-1000  # normal: every place counts
-        assert math.log2(step.sums[-1]) - math.log2(step.sums[0]) <= distribution_function._range(cells, rows, radius) + math.log2(step.sums.size)
+        assert math.log2(step.sums[-1]) - math.log2(step.sums[0]) <= tubes.range_bits(cells, rows, radius) + math.log2(step.sums.size)
     for _ in range(3):
         path, probability = draw_path(tube, rows)
         assert path == sorted(path) and all(abs(a - b) <= radius for a, b in zip(path, inner, strict=True))

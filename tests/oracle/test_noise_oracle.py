@@ -10,29 +10,29 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpsql.noise import discrete, entropy
+from dpsql.noise import discrete, entropy, inversion
 
 WEIGHTS = [
-    discrete.Weights(Fraction(1, 100)),
-    discrete.Weights(Fraction(100)),
-    discrete.Weights(Fraction(2000)),
-    discrete.Weights(Fraction(3, 7)),
-    discrete.Weights(Fraction(1, 255)),
-    discrete.Weights(Fraction(1, 300), cells=256),
-    discrete.Weights(Fraction(1, 10**9), cells=256),
-    discrete.Weights(Fraction(5), cells=256),
-    discrete.Weights(Fraction(1, 2), cells=1),
-    discrete.Weights(Fraction(1, 2), cells=2),
-    discrete.Weights(Fraction(1, 2), square=True),
-    discrete.Weights(Fraction(3), square=True),
-    discrete.Weights(Fraction(5000), square=True),
-    discrete.Weights(1 / (2 * discrete.scale_grid(56.43) ** 2), square=True),
-    discrete.Weights(Fraction(1, 2 * 512**2), square=True),
-    discrete.Weights(Fraction(1, 2 * 4), square=True, cells=5),
+    inversion.Weights(Fraction(1, 100)),
+    inversion.Weights(Fraction(100)),
+    inversion.Weights(Fraction(2000)),
+    inversion.Weights(Fraction(3, 7)),
+    inversion.Weights(Fraction(1, 255)),
+    inversion.Weights(Fraction(1, 300), cells=256),
+    inversion.Weights(Fraction(1, 10**9), cells=256),
+    inversion.Weights(Fraction(5), cells=256),
+    inversion.Weights(Fraction(1, 2), cells=1),
+    inversion.Weights(Fraction(1, 2), cells=2),
+    inversion.Weights(Fraction(1, 2), square=True),
+    inversion.Weights(Fraction(3), square=True),
+    inversion.Weights(Fraction(5000), square=True),
+    inversion.Weights(1 / (2 * discrete.scale_grid(56.43) ** 2), square=True),
+    inversion.Weights(Fraction(1, 2 * 512**2), square=True),
+    inversion.Weights(Fraction(1, 2 * 4), square=True, cells=5),
 ]
 
 
-def _exact_thresholds(weights: discrete.Weights, bits: int) -> list[int]:
+def _exact_thresholds(weights: inversion.Weights, bits: int) -> list[int]:
     """Return floor(2^bits c_i) by mpmath in 150 digits."""
     with mp.workdps(150):
         y = mp.mpf(weights.exponent.numerator) / weights.exponent.denominator
@@ -58,18 +58,18 @@ def _exact_thresholds(weights: discrete.Weights, bits: int) -> list[int]:
 
 
 @pytest.mark.parametrize("weights", WEIGHTS, ids=str)
-def test_thresholds(weights: discrete.Weights) -> None:
+def test_thresholds(weights: inversion.Weights) -> None:
     assert weights.thresholds(64) == _exact_thresholds(weights, 64)
 
 
 @pytest.mark.parametrize("weights", WEIGHTS[1:4] + WEIGHTS[6:13], ids=str)
 @pytest.mark.parametrize("bits", [8, 200])
-def test_thresholds_of_other_widths(weights: discrete.Weights, bits: int) -> None:
+def test_thresholds_of_other_widths(weights: inversion.Weights, bits: int) -> None:
     assert weights.thresholds(bits) == _exact_thresholds(weights, bits)
 
 
 @pytest.mark.parametrize("weights", WEIGHTS, ids=str)
-def test_bounds_enclose_the_weights(weights: discrete.Weights) -> None:
+def test_bounds_enclose_the_weights(weights: inversion.Weights) -> None:
     lows, highs, tail = weights.bounds(96)
     with mp.workdps(80):
         y = mp.mpf(weights.exponent.numerator) / weights.exponent.denominator
@@ -109,16 +109,16 @@ class _Script:
 @pytest.mark.parametrize(
     "weights",
     [
-        discrete.Weights(Fraction(1, 3)),
-        discrete.Weights(Fraction(1, 18), square=True),
-        discrete.Weights(Fraction(9)),
-        discrete.Weights(Fraction(1, 5), cells=16),
+        inversion.Weights(Fraction(1, 3)),
+        inversion.Weights(Fraction(1, 18), square=True),
+        inversion.Weights(Fraction(9)),
+        inversion.Weights(Fraction(1, 5), cells=16),
     ],
     ids=str,
 )
-def test_every_start_of_two_bytes_ends_in_its_cell(weights: discrete.Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_start_of_two_bytes_ends_in_its_cell(weights: inversion.Weights, monkeypatch: pytest.MonkeyPatch) -> None:
     """An 8-bit table takes the slow path all the time: whatever two bytes say, it agrees with the exact 16-bit table."""
-    table = discrete.Table(weights, bits=8)
+    table = inversion.Table(weights, bits=8)
     fine = _exact_thresholds(weights, 16)
     coarse = _exact_thresholds(weights, 8)
     ambiguous = 0
@@ -130,7 +130,7 @@ def test_every_start_of_two_bytes_ends_in_its_cell(weights: discrete.Weights, mo
             ambiguous += 1
             continue
         expected = sum(threshold < word for threshold in fine)
-        monkeypatch.setattr(discrete.os, "urandom", _Script(bytes([first]), bytes([second])))
+        monkeypatch.setattr(inversion.os, "urandom", _Script(bytes([first]), bytes([second])))
         assert table.draw(1)[0] == expected
     monkeypatch.undo()
     assert 0 < ambiguous <= len(set(fine))
@@ -138,7 +138,7 @@ def test_every_start_of_two_bytes_ends_in_its_cell(weights: discrete.Weights, mo
 
 def test_narrow_tables_have_the_same_distribution() -> None:
     for bits in (8, 16, 32):
-        drawn = discrete.Table(discrete.Weights(Fraction(1, 18), square=True), bits=bits).draw(4000)
+        drawn = inversion.Table(inversion.Weights(Fraction(1, 18), square=True), bits=bits).draw(4000)
         p = np.exp(-(np.arange(60) ** 2) / 18)
         p /= p.sum()
         counts = np.bincount(np.minimum(drawn, 8), minlength=9)
@@ -164,7 +164,7 @@ def test_draws_beyond_the_table_are_exact_too(monkeypatch: pytest.MonkeyPatch) -
     variance = Fraction(600**2)
 
     class Beyond:
-        def __init__(self, table: discrete.Table) -> None:
+        def __init__(self, table: inversion.Table) -> None:
             self.thresholds = table.thresholds[:0]
             self.draw = table.draw
 

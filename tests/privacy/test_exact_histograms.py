@@ -13,7 +13,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from dpsql.mechanisms import distribution_function, multinomial
+from dpsql.mechanisms import distribution_function, multinomial, tubes
 
 Histogram = tuple[int, ...]
 Pmf = dict[Histogram, Fraction]
@@ -191,7 +191,7 @@ def enumerated(sampler: Callable[[], np.ndarray], bounds: list[int], block: int,
     return pmf
 
 
-def path_probability(tube: list[distribution_function.Step], path: list[int], rows: int) -> Fraction:
+def path_probability(tube: list[tubes.Step], path: list[int], rows: int) -> Fraction:
     """Exact probability that the backward walk gives a path, straight from the doubles."""
     probability = Fraction(1)
     following = rows
@@ -232,5 +232,5 @@ def test_distribution_functions_realise_their_probabilities(counts: Histogram, e
                 assert high * scale <= sampler.bounds[number] * sampler.unit * probability  # acceptance is a probability
             total += probability
         assert total == 1
-        path, probability = distribution_function.draw_path(tube, rows)
+        path, probability = tubes.draw_path(tube, rows)
         assert probability == path_probability(tube, path, rows)

@@ -17,7 +17,8 @@ from dpsql.mechanisms import moments
 from dpsql.mechanisms.moments import TOP
 from dpsql.methods import base
 from dpsql.methods.base import Contract, Counted
-from dpsql.methods.modips.method import Modips, exact_statistics
+from dpsql.methods.modips.method import Modips
+from dpsql.methods.modips.statistics import exact_statistics
 
 PUBLIC = Contract("replace_one", 1, True)
 Row = tuple[int, tuple[int, ...]]  # cell, values

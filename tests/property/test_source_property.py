@@ -8,10 +8,12 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 
 from dpsql.errors import DpsqlError
 from dpsql.source.analysis import TableId, analyse, find_table
 from dpsql.source.model import fold
+from dpsql.text.relation import identifier, literal
 
 NAMES = st.text(
     st.characters(exclude_categories=("Cs",), exclude_characters="\0") | st.sampled_from("\"'.;()[]{}*-$? \n\\aA"), min_size=1, max_size=12
@@ -116,3 +118,13 @@ def test_mangled_queries_give_a_source_or_a_refusal(con):
         assert con.execute(f"SELECT count(*) FROM ({source.sql}) AS s").fetchone()[0] <= 1
     assert ran > 10
     assert con.execute("SELECT a FROM canary").fetchall() == [(1,)]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(names=st.lists(NAMES, min_size=1, max_size=3), value=TEXTS)
+def test_names_and_texts_are_quoted_as_sqlglot_does(con, names, value):
+    assert identifier(*names) == ".".join(exp.to_identifier(name, quoted=True).sql(dialect="duckdb") for name in names)
+    assert literal(value) == exp.Literal.string(value).sql(dialect="duckdb")
+    assert con.execute(f"SELECT {literal(value)} AS {identifier(names[0])}").fetchall() == [(value,)]
+    for text in (value, f"{value}\0{value}"):
+        assert con.execute(f"SELECT {literal(text)}").fetchall() == [(text,)]

@@ -10,8 +10,9 @@ from scipy import stats
 
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.declare import declare
-from dpsql.rows import decoding
-from dpsql.rows.decoding import one_hot_names, rows_sql, write_cells, write_one_hot, write_rows
+from dpsql.rows import decoding, listing
+from dpsql.rows.decoding import one_hot_names, rows_sql, write_one_hot, write_rows
+from dpsql.rows.listing import write_cells
 from dpsql.rows.writing import parquet_files
 
 DOMAIN = Domain(
@@ -156,7 +157,7 @@ def test_one_hot_columns_are_distinct_for_duckdb(connection, tmp_path):
 
 @pytest.mark.parametrize("part", [7, 1_000_000])
 def test_every_cell_is_written(connection, tmp_path, monkeypatch, part):
-    monkeypatch.setattr(decoding, "_PART_ROWS", part)
+    monkeypatch.setattr(listing, "_PART_ROWS", part)
     rng = np.random.default_rng(0)
     cliques = [(0,), (0, 1), (1, 4), (0, 1, 4), (5,), ()]
     tables = {c: rng.integers(-(2**40), 2**40, [DOMAIN.sizes[i] for i in c]) for c in cliques}

@@ -9,7 +9,8 @@ from fractions import Fraction
 import pytest
 
 from dpsql import accounting as acc
-from dpsql.accounting.exact import as_decimal, limit_down, round_down, round_up, total
+from dpsql.accounting.checks import as_decimal
+from dpsql.accounting.exact import limit_down, round_down, round_up, total
 from dpsql.accounting.gaussian import gdp_of_pure
 from dpsql.errors import ArgumentError, CalibrationError, LedgerError
 

@@ -10,8 +10,8 @@ import pytest
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ArgumentError, DomainError
 from dpsql.methods import get
-from dpsql.methods.aggregate_seeded.method import reported
 from dpsql.methods.aggregate_seeded.model import Level, estimated_rows, fit_seeded, impossible_pairs, pair_targets
+from dpsql.methods.aggregate_seeded.reported import reported
 from dpsql.methods.aggregate_seeded.rows import seeded_rows
 from dpsql.tables.statistics import Statistics
 from dpsql.tables.tuple_index import TupleIndex, tuple_index

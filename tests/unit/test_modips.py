@@ -16,7 +16,7 @@ from dpsql.mechanisms.moments import TOP
 from dpsql.methods.base import Contract, Counted
 from dpsql.methods.modips.cells import fit_cells, simplex_projection
 from dpsql.methods.modips.fine_values import fine_attribute, fine_values
-from dpsql.methods.modips.method import Modips, kind_of
+from dpsql.methods.modips.method import Modips
 from dpsql.methods.modips.posterior import (
     bounded_mean,
     inverse_wishart_factor,
@@ -25,6 +25,7 @@ from dpsql.methods.modips.posterior import (
     truncated_normal,
     truncated_rows,
 )
+from dpsql.methods.modips.statistics import kind_of
 from dpsql.rows.decoding import Decoder
 from dpsql.tables.statistics import Statistics
 

@@ -16,6 +16,32 @@ ROWS = 50_000
 LONG = {2: (1.0, 1 / 2), 3: (1.0, 1 / 2, 1 / 3)}
 
 
+def published_delta(rows: float) -> float:
+    """Return delta where none is given: 1 / (n ln n).
+
+    Examples
+    --------
+    >>> f"{published_delta(50_000):.3g}"
+    '1.85e-06'
+    """
+    return 1.0 / (rows * math.log(rows))
+
+
+def published_threshold(sigma: float, sensitivity: int, rate: float) -> float:
+    """Return the published adaptive threshold of level k >= 2: sigma_k sqrt(Delta_k) Phi^-1(1 - eta_k / 2)."""
+    return sigma * math.sqrt(sensitivity) * float(norm.ppf(1.0 - rate / 2.0))
+
+
+def published_name_threshold(sigma: float, sensitivity: int, delta: float) -> float:
+    """Return the published threshold of level 1: 1 + sigma_1 sqrt(Delta_1) Phi^-1((1 - delta/2)^(1/Delta_1)).
+
+    It protects names that were read off the data. Where every attribute comes from a declared domain it is not needed.
+    """
+    # Phi^-1(1 - x) = -Phi^-1(x), and x = 1 - (1 - delta/2)^(1/Delta), which rounding would lose.
+    tail = -math.expm1(math.log1p(-delta / 2.0) / sensitivity)
+    return 1.0 - sigma * math.sqrt(sensitivity) * float(norm.ppf(tail))
+
+
 @pytest.mark.parametrize(
     ("epsilon", "length", "rho", "percentile", "sigmas"),
     [
@@ -27,7 +53,7 @@ LONG = {2: (1.0, 1 / 2), 3: (1.0, 1 / 2, 1 / 3)}
 def test_the_published_split_has_the_worked_values(epsilon, length, rho, percentile, sigmas):
     """METHODS.md section 6: n = 50,000, delta = 1 / (n ln n), N_p = 0.005, Q_p = 0.01."""
     found = levels.published_split(
-        epsilon, levels.published_delta(ROWS), LONG[length], percentile_share=0.01, records_share=0.005
+        epsilon, published_delta(ROWS), LONG[length], percentile_share=0.01, records_share=0.005
     )
     assert f"{found.rho:.5f}".lstrip("0") == rho
     if percentile:
@@ -94,13 +120,13 @@ def test_an_adaptive_threshold_is_the_smallest_that_keeps_the_rate(sigma, rate):
 def test_integer_thresholds_are_near_the_published_ones():
     """The published one compares real noise, so it may be up to one lower or higher."""
     for scale, rate in ((40.6, 0.55), (12.0, 0.01), (300.0, 0.1)):
-        assert abs(levels.adaptive_threshold(Fraction(scale), rate) - levels.published_threshold(scale, 1, rate)) <= 1
-    assert levels.published_threshold(6.06, 45, 0.55) == pytest.approx(6.06 * math.sqrt(45) * norm.isf(0.275))
+        assert abs(levels.adaptive_threshold(Fraction(scale), rate) - published_threshold(scale, 1, rate)) <= 1
+    assert published_threshold(6.06, 45, 0.55) == pytest.approx(6.06 * math.sqrt(45) * norm.isf(0.275))
     # 1 + sigma sqrt(Delta) Phi^-1((1 - delta/2)^(1/Delta)), also where 1 - delta rounds to 1
-    assert levels.published_name_threshold(12.0, 10, 1e-6) == pytest.approx(
+    assert published_name_threshold(12.0, 10, 1e-6) == pytest.approx(
         1 + 12 * math.sqrt(10) * norm.ppf((1 - 5e-7) ** 0.1), rel=1e-6
     )
-    assert 1 + 12 * math.sqrt(10) * 12 < levels.published_name_threshold(12.0, 10, 1e-40) < 1 + 12 * math.sqrt(10) * 14
+    assert 1 + 12 * math.sqrt(10) * 12 < published_name_threshold(12.0, 10, 1e-40) < 1 + 12 * math.sqrt(10) * 14
 
 
 def test_thresholds_of_a_release():
@@ -122,8 +148,8 @@ def test_a_level_costs_no_more_than_its_unit():
 
 def test_weights_give_each_level_its_share():
     """sigma_k = p_k c per unit of sqrt(C(d, k)): rho_k in proportion to 1 / p_k^2."""
-    each = levels.table_weights((1.0, 0.5, 0.25), 6)
-    assert [w * math.comb(6, k) for k, w in enumerate(each, 1)] == pytest.approx([1, 4, 16])
+    split = levels.published_split(1.0, 1e-6, (1.0, 0.5, 0.25), percentile_share=0.0, records_share=0.0)
+    assert [(split.sigmas[0] / sigma) ** 2 for sigma in split.sigmas] == pytest.approx([1, 4, 16])
 
 
 @pytest.mark.parametrize("scale", [3000, 20_000])

@@ -24,7 +24,8 @@ from scipy.special import ndtr, ndtri
 
 from dpsql.accounting.gaussian import MINIMUM_VARIANCE
 from dpsql.errors import ArgumentError
-from dpsql.noise.discrete import Weights, scale_grid
+from dpsql.noise.discrete import scale_grid
+from dpsql.noise.inversion import Weights
 
 PROPORTIONS = ("long", "short", "balanced")
 FABRICATION_MODES = ("uncontrolled", "progressive", "balanced", "minimize")
@@ -118,20 +119,6 @@ def _numbers(argument: str, given: object, count: int, expected: str, allowed: A
     return tuple(float(x) for x in given)
 
 
-def table_weights(proportions: Sequence[float], columns: int) -> tuple[float, ...]:
-    """Return the share of rho of one table at each level.
-
-    sigma_k = p_k c is the noise of level k per unit of its L2 sensitivity sqrt(C(d, k)): its rho is 1 / (2 sigma_k^2),
-    shared equally by its C(d, k) tables.
-
-    Examples
-    --------
-    >>> table_weights((1.0, 0.5), 3)  # 3 tables of each order: 1/5 and 4/5 of rho
-    (0.3333333333333333, 1.3333333333333333)
-    """
-    return tuple(p**-2 / math.comb(columns, k) for k, p in enumerate(proportions, 1))
-
-
 @dataclass(frozen=True)
 class PublishedSplit:
     """The budget as [SDS] splits it.
@@ -152,17 +139,6 @@ class PublishedSplit:
     epsilon_percentile: float
     rho: float
     sigmas: tuple[float, ...]
-
-
-def published_delta(rows: float) -> float:
-    """Return delta where none is given: 1 / (n ln n).
-
-    Examples
-    --------
-    >>> f"{published_delta(50_000):.3g}"
-    '1.85e-06'
-    """
-    return 1.0 / (rows * math.log(rows))
 
 
 def published_split(
@@ -196,7 +172,7 @@ def published_split(
 
     Examples
     --------
-    >>> split = published_split(4.0, published_delta(50_000), (1.0, 1/2, 1/3), percentile_share=0.01, records_share=0.005)
+    >>> split = published_split(4.0, 1 / (50_000 * math.log(50_000)), (1.0, 1/2, 1/3), percentile_share=0.01, records_share=0.005)
     >>> f"{split.rho:.5f}", [f"{sigma:.2f}" for sigma in split.sigmas]
     ('0.25030', ['5.32', '2.66', '1.77'])
     """
@@ -207,21 +183,6 @@ def published_split(
     total = math.fsum(p**-2 for p in proportions)
     sigmas = tuple(p * math.sqrt(total / (2.0 * rho * (1.0 - percentile_share))) for p in proportions)
     return PublishedSplit(epsilon_records, math.sqrt(2.0 * rho * percentile_share / len(proportions)), rho, sigmas)
-
-
-def published_threshold(sigma: float, sensitivity: int, rate: float) -> float:
-    """Return the published adaptive threshold of level k >= 2: sigma_k sqrt(Delta_k) Phi^-1(1 - eta_k / 2)."""
-    return sigma * math.sqrt(sensitivity) * float(ndtri(1.0 - rate / 2.0))
-
-
-def published_name_threshold(sigma: float, sensitivity: int, delta: float) -> float:
-    """Return the published threshold of level 1: 1 + sigma_1 sqrt(Delta_1) Phi^-1((1 - delta/2)^(1/Delta_1)).
-
-    It protects names that were read off the data. Where every attribute comes from a declared domain it is not needed.
-    """
-    # Phi^-1(1 - x) = -Phi^-1(x), and x = 1 - (1 - delta/2)^(1/Delta), which rounding would lose.
-    tail = -math.expm1(math.log1p(-delta / 2.0) / sensitivity)
-    return 1.0 - sigma * math.sqrt(sensitivity) * float(ndtri(tail))
 
 
 def published_scales(split: PublishedSplit, columns: int, l2_sensitivity: float) -> tuple[Fraction, ...]:

@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.methods.mixture.fit import Mixture, average, fit_mixture, pair_matrix, pull_strength
+from dpsql.methods.mixture.fit import Mixture, pair_matrix
+from dpsql.methods.mixture.starts import fit_from_starts, usual_classes, usual_steps
 from dpsql.methods.mixture.targets import Targets
 from dpsql.numerics.arrays import FloatArray, IntArray
 from dpsql.running.blas import one_blas_thread
-from dpsql.running.parallel import Workers
 from dpsql.tables.consistency import simplex_projection
 from dpsql.tables.tuple_index import TupleIndex
 
@@ -32,8 +32,6 @@ BoolArray = npt.NDArray[np.bool_]
 
 _RESTARTS = 2
 _WORK = 4e11  # floating-point operations that a fit may take before it makes do with fewer classes
-_FEWEST_CLASSES, _USUAL_CLASSES, _MOST_CLASSES = 64, 128, 512
-_FEWEST_STEPS, _MOST_STEPS = 300, 1000
 _LARGEST_STRENGTH = 1e4
 _SMALLEST_VARIANCE = 1e-6
 _SHARE_OF_INDEPENDENCE, _ERRORS = 0.05, 0.35
@@ -289,15 +287,8 @@ def fit_seeded(levels: Sequence[Level], index: TupleIndex, total: int | None, em
 
 
 def _fitted(given: Targets) -> Mixture:
-    columns = given.one_way.size
-    classes, steps = schedule(columns, given.strength)
-    pull = pull_strength(len(given.sizes), columns, given.strength)
-
-    def fit(seed: int) -> Mixture:
-        return fit_mixture(given, classes=classes, steps=steps, pull=pull, seed=seed)
-
-    with Workers(_RESTARTS) as workers:
-        return average(workers.map(fit, range(_RESTARTS)))
+    classes, steps = schedule(given.one_way.size, given.strength)
+    return fit_from_starts(given, classes=classes, steps=steps, starts=_RESTARTS)
 
 
 def schedule(columns: int, strength: float) -> tuple[int, int]:
@@ -308,7 +299,5 @@ def schedule(columns: int, strength: float) -> tuple[int, int]:
     >>> schedule(71, 1600.0)
     (320, 800)
     """
-    steps = round(min(max(20.0 * strength**0.5, _FEWEST_STEPS), _MOST_STEPS))
-    wanted = min(max(8.0 * strength**0.5, _USUAL_CLASSES), _MOST_CLASSES)
-    classes = round(max(min(wanted, _WORK / (4.0 * columns**2 * steps * _RESTARTS)), _FEWEST_CLASSES))
-    return classes, steps
+    steps = usual_steps(strength)
+    return usual_classes(columns, steps, strength, _WORK / _RESTARTS), steps

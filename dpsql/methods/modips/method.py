@@ -39,13 +39,22 @@ from dpsql.methods.base import Contract, Counted, MeasurementPlan, Price, with_s
 from dpsql.methods.modips.cells import Cells, cell_rows, fit_cells
 from dpsql.methods.modips.fine_values import FineValues, fine_attribute, fine_values
 from dpsql.methods.modips.posterior import RowSource, binary_rows, normal_rows, redrawn
+from dpsql.methods.modips.statistics import (
+    categorical_columns,
+    clamped,
+    exact_statistics,
+    kind_of,
+    limits_of,
+    numbers_of,
+    numeric_columns,
+    parts_of,
+    shares_of,
+)
 from dpsql.numerics.arrays import CodeArray, IntArray
 from dpsql.tables.statistics import Statistics
 
 BUDGETS = ("split", "joint")
 THRESHOLDS = ("clamp", "truncate")
-SHARES = (0.25, 0.5, 0.25)
-"""Of epsilon for counts, sums and moments: a sum is shared by the rows of one cell, a moment by all rows."""
 
 MAXIMUM_SETS = 1000
 _BLOCK = 250_000
@@ -125,11 +134,11 @@ class Modips:
             "normal": "normal: mean and variance, kept inside the bounds",
             "mixed": "mixed: cells, and normal numeric columns within them",
         }[kind]
-        return MeasurementPlan((_categorical(domain),), (1.0,), (f"modips, {what}; sets = {chosen['sets']}",))
+        return MeasurementPlan((categorical_columns(domain),), (1.0,), (f"modips, {what}; sets = {chosen['sets']}",))
 
     def values(self, domain: Domain, options: Mapping[str, Any]) -> tuple[int, ...]:
         """Return the positions of the numeric columns."""
-        return _numeric(domain)
+        return numeric_columns(domain)
 
     def price(self, domain: Domain, contract: Contract, epsilon: Fraction, options: Mapping[str, Any]) -> Price:
         """Return the noise of every statistic and what it costs.
@@ -151,8 +160,8 @@ class Modips:
                 "no row filtered or dropped; or method := 'laplace_sanitizer' or 'perturbed_histogram', which do without",
             )
         chosen = self._checked(domain, options)
-        sets, released = int(chosen["sets"]), _parts(domain)
-        shares = _shares(domain, released, chosen)
+        sets, released = int(chosen["sets"]), parts_of(domain)
+        shares = shares_of(domain, released, chosen)
         scales = moments.scales(released, shares, Fraction(epsilon), sets)
         per_set = ", ".join(
             f"{part.name} {float(part.l1 * part.tables / scale):.6g}" for part, scale in zip(released, scales, strict=True)
@@ -165,7 +174,7 @@ class Modips:
 
     def lengths(self, domain: Domain, options: Mapping[str, Any]) -> tuple[int, ...]:
         """Return the lengths of the parts of one set (`dpsql.mechanisms.moments.parts`), repeated for every set."""
-        return tuple(part.length for part in _parts(domain)) * int(self._checked(domain, options)["sets"])
+        return tuple(part.length for part in parts_of(domain)) * int(self._checked(domain, options)["sets"])
 
     def draw(self, counted: Counted, domain: Domain, parameters: Mapping[str, Any], options: Mapping[str, Any]) -> list[IntArray]:
         """Return the noisy parts of the first set, then of the second, and so on.
@@ -206,23 +215,24 @@ class Modips:
         per_set = len(statistics.blocks) // sets
         blocks = [statistics.blocks[i * per_set : (i + 1) * per_set] for i in range(sets)]
         kind = kind_of(domain)
-        fine = tuple(fine_values(domain.attributes[i]) for i in _numeric(domain))
+        fine = tuple(fine_values(domain.attributes[i]) for i in numeric_columns(domain))
         limits: tuple[tuple[float, float, float], ...] = ()
         found: list[tuple[float, ...] | Cells]
         if kind == "mixed":
-            cells = domain.cells(_categorical(domain))
+            cells = domain.cells(categorical_columns(domain))
             fitted = fit_cells(blocks, scales, cells, rows, fine)
             notes = _cell_notes(fitted)
             found = [*fitted]
         else:
-            limits = _limits(kind, rows, scales)
-            numbers = [_numbers(kind, rows, block) for block in blocks]
+            limits = limits_of(kind, rows, scales)
+            numbers = [numbers_of(kind, rows, block) for block in blocks]
             notes = _threshold_notes(kind, numbers, limits, chosen["threshold"])
-            found = [*numbers] if chosen["threshold"] == "truncate" else [_clamped(n, limits) for n in numbers]
-        categorical = _categorical(domain)
+            found = [*numbers] if chosen["threshold"] == "truncate" else [clamped(n, limits) for n in numbers]
+        categorical = categorical_columns(domain)
         sizes = tuple(domain.sizes[i] for i in categorical)
         columns = len(domain.attributes)
-        return ModipsModel(kind, rows, sets, columns, categorical, _numeric(domain), sizes, fine, tuple(found), limits, notes)
+        numeric = numeric_columns(domain)
+        return ModipsModel(kind, rows, sets, columns, categorical, numeric, sizes, fine, tuple(found), limits, notes)
 
     def report(self, model: ModipsModel) -> list[str]:
         """Return what was thresholded, one line a statistic; post-processing, so it may be shown."""
@@ -288,65 +298,6 @@ class Modips:
         return chosen
 
 
-def kind_of(domain: Domain) -> str:
-    """Return 'binary', 'normal' or 'mixed'; see the head of this file."""
-    if len(domain.attributes) == 1:
-        only = domain.attributes[0]
-        if only.kind == "numeric":
-            return "normal"
-        if only.size == 2:
-            return "binary"
-    return "mixed"
-
-
-def exact_statistics(counted: Counted, domain: Domain) -> list[IntArray]:
-    """Return the exact parts of one set, before noise.
-
-    Notes
-    -----
-    Privacy: secret. What one row can change: `dpsql.mechanisms.moments`.
-    """
-    table, kind = counted.tables[_categorical(domain)], kind_of(domain)
-    if kind == "binary":
-        return moments.binary_statistics(table)
-    if kind == "mixed":
-        return moments.mixed_statistics(table, counted.sums, counted.products)
-    if counted.sums is None or counted.products is None:
-        raise ArgumentError("counted", None, "sums and products of the numeric column are required")
-    return moments.normal_statistics(counted.total, int(counted.sums.sum()), int(counted.products[0]))
-
-
-def _categorical(domain: Domain) -> tuple[int, ...]:
-    return tuple(i for i, attribute in enumerate(domain.attributes) if attribute.kind != "numeric")
-
-
-def _numeric(domain: Domain) -> tuple[int, ...]:
-    return tuple(i for i, attribute in enumerate(domain.attributes) if attribute.kind == "numeric")
-
-
-def _parts(domain: Domain) -> tuple[moments.Part, ...]:
-    return moments.parts(kind_of(domain), domain.cells(_categorical(domain)), len(_numeric(domain)))
-
-
-def _shares(domain: Domain, released: Sequence[moments.Part], chosen: Mapping[str, Any]) -> list[Fraction]:
-    """Return the share of epsilon of each part, exact, with sum 1."""
-    kind = kind_of(domain)
-    if kind == "binary":
-        return [Fraction(1)]
-    if kind == "normal":
-        if chosen["budget"] == "split":
-            return [Fraction(1, 2)] * 2
-        # One vector (mean, variance) in the column's units with L1 sensitivity (R + R^2) / n and noise (R + R^2) / (n epsilon) on
-        # both: the mean, which changes by R / n, costs 1 / (1 + R) of epsilon, and the variance R / (1 + R).
-        edges = domain.attributes[0].edges
-        width = Fraction(float(edges[-1])) - Fraction(float(edges[0]))
-        return [1 / (1 + width), width / (1 + width)]
-    given = SHARES if chosen["shares"] == "auto" else chosen["shares"]
-    named = {name: Fraction(repr(float(share))) for name, share in zip(("counts", "sums", "moments"), given, strict=True)}
-    whole = sum((named[part.name] for part in released), Fraction(0))
-    return [named[part.name] / whole for part in released]
-
-
 def _check_values(chosen: Mapping[str, Any]) -> None:
     sets = chosen["sets"]
     if isinstance(sets, bool) or not isinstance(sets, int) or not 1 <= sets <= MAXIMUM_SETS:
@@ -379,28 +330,6 @@ def _check_column(attribute: Attribute) -> None:
         raise ArgumentError(
             "columns", attribute.name, "modips needs numeric columns with outside := 'clamp': dp_declare(..., outside := 'clamp')"
         )
-
-
-def _limits(kind: str, rows: int, scales: Sequence[float]) -> tuple[tuple[float, float, float], ...]:
-    """Return the range of each number, and its noise scale."""
-    if kind == "binary":
-        return ((0.0, float(rows), scales[0]),)
-    # s^2 is largest with half of the rows at each bound
-    largest = (rows // 2) * ((rows + 1) // 2) / (rows * (rows - 1)) if rows > 1 else 0.25
-    return (0.0, 1.0, scales[0] / (FINE * max(rows, 1))), (0.0, largest, scales[1] / (FINE * max(rows, 1)))
-
-
-def _numbers(kind: str, rows: int, block: Sequence[IntArray]) -> tuple[float, ...]:
-    """Return the released numbers: a count, or mean and variance in units of the bounds' distance."""
-    if kind == "binary":
-        return (float(block[0][0]),)
-    n = max(rows, 1)
-    # The middle of each step. A step of the variance is TOP^2 / (FINE n) of z, which spans FINE.
-    return (int(block[0][0]) / n + 0.5) / FINE, (int(block[1][0]) + 0.5) / (FINE * n) * (moments.TOP / FINE) ** 2
-
-
-def _clamped(numbers: tuple[float, ...], limits: Sequence[tuple[float, float, float]]) -> tuple[float, ...]:
-    return tuple(min(max(number, low), high) for number, (low, high, _) in zip(numbers, limits, strict=True))
 
 
 def _threshold_notes(

@@ -1,7 +1,13 @@
 """Write a database of this version of dpsql, its release store and an exported release."""
 
-import sys, shutil, pathlib, json
-import duckdb, dpsql
+import json
+import pathlib
+import shutil
+import sys
+
+import duckdb
+
+import dpsql
 
 out = pathlib.Path(sys.argv[1])
 shutil.rmtree(out, ignore_errors=True)
@@ -37,7 +43,7 @@ answers = {}
 for c in CALLS:
     try:
         rows = con.execute(c).fetchall()
-    except duckdb.Error as e:
+    except duckdb.Error:
         c2 = c.replace("column_name := ", '"column" := ')
         rows = con.execute(c2).fetchall()
         c = c2
