@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import dpsql
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50, print_blob=True)
 hypothesis.settings.load_profile("ci")
 
+
 @pytest.fixture
 def shared() -> Path:
     """Folder of public data sets; tests that need it skip where it is missing."""
@@ -25,13 +27,22 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def protected_people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed database file with the protected table ``people``: tests copy it, which takes a tenth of making one."""
+    path = tmp_path_factory.mktemp("protected") / "people.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        make_people(connection)
+        dpsql.load(connection, user="tester")
+        protect_people(connection)
+    return path
+
+
 @pytest.fixture
-def con(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def con(tmp_path: Path, protected_people: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database file with the protected table ``people`` (epsilon 5, delta 2^-30)."""
-    connection = duckdb.connect(str(tmp_path / "people.duckdb"))
-    make_people(connection)
+    connection = duckdb.connect(str(shutil.copy(protected_people, tmp_path / "people.duckdb")))
     dpsql.load(connection, user="tester")
-    protect_people(connection)
     yield connection
     connection.close()
 
