@@ -19,6 +19,8 @@ import dpsql
 from dpsql import measuring, release
 from dpsql.release_plan import Plan
 
+pytestmark = pytest.mark.any_duckdb
+
 CALL = "FROM dp_synthesize('people', columns := ['sex', 'member'], method := 'perturbed_histogram', epsilon := 1, release := 'official')"
 
 

@@ -24,7 +24,7 @@ def quote(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def con():
+def con(functions_as_shipped):
     with duckdb.connect(":memory:") as connection:
         connection.execute("CREATE TABLE canary(a INTEGER); INSERT INTO canary VALUES (1)")
         yield connection

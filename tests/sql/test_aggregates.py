@@ -14,6 +14,8 @@ import pytest
 import dpsql
 from dpsql import measuring, noise
 
+pytestmark = pytest.mark.any_duckdb
+
 SECRET = "Zaphod 1f9c"
 METHOD = "method := 'aggregate_seeded'"
 

@@ -12,6 +12,8 @@ import pytest
 import dpsql
 from dpsql import notebook
 
+pytestmark = pytest.mark.any_duckdb
+
 
 @pytest.fixture
 def bought(con):

@@ -84,7 +84,7 @@ FAMILIES = expressions()
 
 
 @pytest.fixture(scope="module")
-def con():
+def con(functions_as_shipped):
     with duckdb.connect(":memory:") as connection:
         connection.execute("SET TimeZone = 'America/New_York'")
         connection.execute(NASTY)

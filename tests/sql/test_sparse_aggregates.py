@@ -15,6 +15,8 @@ import dpsql
 from dpsql import measuring, noise, tuples
 from dpsql.methods.tuple_index import TupleIndex
 
+pytestmark = pytest.mark.any_duckdb
+
 COLUMNS = 5
 OPTIONS = "'empty': true, 'thresholds': [0, 0]"
 
