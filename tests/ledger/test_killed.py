@@ -19,7 +19,7 @@ from sample_tables import make_people, protect_people
 
 import dpsql
 
-CALL = "FROM dp_synthesize('people', epsilon := 1.0)"
+CALL = "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30})"  # a short fit: what is looked at are the books
 # One process imports everything and forks a victim for each file: importing takes longer than what the victim does.
 NURSERY = f"""
 import os, sys, duckdb, dpsql
