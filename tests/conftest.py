@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 import hypothesis
 import pytest
+from case_counts import cases
 from sample_tables import make_people, protect_people
 
 import dpsql
@@ -19,8 +20,8 @@ from dpsql.source_catalog import Catalog
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: tests of Ctrl-C would wait for ever
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50, print_blob=True)
-hypothesis.settings.load_profile("ci")
+hypothesis.settings.register_profile("cases", derandomize=True, deadline=None, max_examples=cases(50), print_blob=True)
+hypothesis.settings.load_profile("cases")
 
 
 @pytest.fixture
