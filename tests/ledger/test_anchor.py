@@ -17,6 +17,8 @@ from dpsql import sql
 from dpsql.anchor import Anchor
 from dpsql.errors import LedgerError
 
+pytestmark = pytest.mark.any_duckdb
+
 CALL = "FROM dp_marginals('people', columns := ['sex'], epsilon := 0.5, release := '{}')"
 
 

@@ -85,6 +85,7 @@ def test_the_key_alone_keeps_rows_from_being_repeated(tmp_path, capsys, monkeypa
     assert tried["joins"] >= 4 * FEW
 
 
+@pytest.mark.any_duckdb
 def test_the_generator_notices_when_neither_holds(tmp_path, capsys, monkeypatch):
     take_down_keys(monkeypatch)
     take_down_numbers(monkeypatch)
