@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
 import hypothesis
 import pytest
+from case_counts import cases
 from sample_tables import make_people, protect_people
 
 import dpsql
+from dpsql.source.catalog import Catalog
 
-hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50, print_blob=True)
-hypothesis.settings.load_profile("ci")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: tests of Ctrl-C would wait for ever
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+hypothesis.settings.register_profile("cases", derandomize=True, deadline=None, max_examples=cases(50), print_blob=True)
+hypothesis.settings.load_profile("cases")
+
 
 @pytest.fixture
 def shared() -> Path:
@@ -25,15 +33,32 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def protected_people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed database file with the protected table ``people``: tests copy it, which takes a tenth of making one."""
+    path = tmp_path_factory.mktemp("protected") / "people.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        make_people(connection)
+        dpsql.load(connection, user="tester")
+        protect_people(connection)
+    return path
+
+
 @pytest.fixture
-def con(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def con(tmp_path: Path, protected_people: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database file with the protected table ``people`` (epsilon 5, delta 2^-30)."""
-    connection = duckdb.connect(str(tmp_path / "people.duckdb"))
-    make_people(connection)
+    connection = duckdb.connect(str(shutil.copy(protected_people, tmp_path / "people.duckdb")))
     dpsql.load(connection, user="tester")
-    protect_people(connection)
     yield connection
     connection.close()
+
+
+@pytest.fixture(scope="module")
+def functions_as_shipped() -> Iterator[None]:
+    """For many sources in a database without macros: not asking whether one stands for a function takes half of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Catalog, "changed_function", lambda self, names: None)
+        yield
 
 
 @pytest.fixture

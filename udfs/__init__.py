@@ -161,7 +161,8 @@ def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
         con.execute(statement.replace("CREATE OR REPLACE MACRO", "CREATE OR REPLACE TEMP MACRO", 1))
     cursor = con.cursor()
     try:
-        stored, temporary = _macros(cursor, None), _macros(con, "temp")
+        row = cursor.execute("SELECT system.main.current_database()").fetchone()
+        stored, temporary = _macros(con, str(row and row[0]))
         if stored.items() >= temporary.items():
             return
         for statement in sql.statements("macros"):
@@ -173,12 +174,13 @@ def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
         cursor.close()
 
 
-def _macros(con: duckdb.DuckDBPyConnection, database: str | None) -> dict[tuple[str, str], str]:
-    """Return the text of dpsql's macros in a database, by kind and name; None: the one in use."""
+def _macros(con: duckdb.DuckDBPyConnection, database: str) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], str]]:
+    """Return the text of dpsql's macros in a database and of the temporary ones, by kind and name; looking takes most of a load."""
     rows = con.execute(
-        "SELECT function_type, function_name, macro_definition FROM system.main.duckdb_functions() "
+        "SELECT database_name = 'temp', function_type, function_name, macro_definition FROM system.main.duckdb_functions() "
         "WHERE function_type IN ('macro', 'table_macro') AND system.main.starts_with(function_name, 'dp_') "
-        "AND schema_name = 'main' AND database_name = coalesce(?, system.main.current_database())",
+        "AND schema_name = 'main' AND database_name IN ('temp', ?)",
         [database],
     ).fetchall()
-    return {(kind, name): text for kind, name, text in rows}
+    stored, temporary = ({(kind, name): text for own, kind, name, text in rows if own is wanted} for wanted in (False, True))
+    return stored, temporary

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
+from case_counts import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,7 +37,7 @@ PARTS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(150), deadline=None)
 @given(st.lists(PARTS, min_size=1, max_size=6))
 def test_a_script_falls_into_what_duckdb_parses(parts):
     text = ";".join(parts)
@@ -47,7 +48,7 @@ def test_a_script_falls_into_what_duckdb_parses(parts):
         assert duckdb.execute(own).fetchall() == duckdb.execute(statement).fetchall()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(150), deadline=None)
 @given(st.text(alphabet="a;'\"$-/*\n. é", max_size=14))
 def test_any_text_is_read_to_its_end(text):
     found = list(pieces(text))

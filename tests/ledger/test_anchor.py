@@ -17,6 +17,8 @@ from dpsql.books import anchor as anchors
 from dpsql.books.anchor import Anchor
 from dpsql.errors import LedgerError
 
+pytestmark = pytest.mark.any_duckdb
+
 CALL = "FROM dp_marginals('people', columns := ['sex'], epsilon := 0.5, release := '{}')"
 
 

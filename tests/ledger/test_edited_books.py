@@ -12,6 +12,8 @@ from sample_tables import make_people, protect_people
 import dpsql
 from dpsql.books.entries import FIELDS
 
+pytestmark = pytest.mark.any_duckdb
+
 CALLS = (
     "FROM dp_budget()",
     "FROM dp_budget('people')",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -55,8 +56,11 @@ def story(con: duckdb.DuckDBPyConnection) -> list[object]:
     return [*found, con.execute("SELECT count(*) FROM drawn").fetchone()]
 
 
-def opened(setting: str | None, monkeypatch: pytest.MonkeyPatch) -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
+@pytest.fixture(scope="module")
+def protected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed database, which each setting gets a copy of."""
+    path = tmp_path_factory.mktemp("protected") / "people.duckdb"
+    con = duckdb.connect(str(path))
     make_people(con, 100)
     con.execute("UPDATE people SET region = 'NORTH' WHERE person = 5")
     dpsql.load(con, user="tester", progress=False)
@@ -65,26 +69,33 @@ def opened(setting: str | None, monkeypatch: pytest.MonkeyPatch) -> duckdb.DuckD
     con.execute("CALL dp_declare('people', 'age', lower := 18, upper := 78, bins := 3, nullable := false)")
     con.execute("CALL dp_declare('people', 'region', categories := ['north', 'south', 'NORTH'])")
     con.execute("CALL dp_declare('people', 'joined', edges := ['2000-01-01', '2005-01-01', '2010-01-01'])")
+    con.close()
+    return path
+
+
+def opened(folder: Path, protected: Path, setting: str | None) -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect(str(shutil.copy(protected, folder / "people.duckdb")))
+    dpsql.load(con, user="tester", progress=False)
     if setting is not None:
         con.execute(f"SET GLOBAL {setting}")
     return con
 
 
 @pytest.fixture(scope="module")
-def plain_story():
+def plain_story(tmp_path_factory, protected):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discrete, "add_noise", lambda counts, *_: counts.copy())
-        con = opened(None, patch)
+        con = opened(tmp_path_factory.mktemp("plain"), protected, None)
         found = story(con)
         con.close()
     return found
 
 
 @pytest.mark.parametrize("setting", CHANGED, ids=lambda setting: setting.split(" ")[0])
-def test_the_books_and_the_counts_are_the_same_under_it(setting, plain_story, monkeypatch):
+def test_the_books_and_the_counts_are_the_same_under_it(setting, plain_story, protected, tmp_path, monkeypatch):
     monkeypatch.setattr(discrete, "add_noise", lambda counts, *_: counts.copy())
     try:
-        con = opened(setting, monkeypatch)
+        con = opened(tmp_path, protected, setting)
     except duckdb.Error as error:
         assert "unrecognized configuration" in str(error) or "cannot be set globally" in str(error)
         return

@@ -5,6 +5,7 @@ import itertools
 import duckdb
 import numpy as np
 import pytest
+from case_counts import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,7 +98,7 @@ def test_more_one_hot_columns_than_a_tile_holds():
     every_road_agrees(codes, sizes, cliques, ("fold", "gram"))  # SQL would take a minute
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(25), deadline=None)
 @given(st.data())
 def test_any_mixture(data):
     sizes = tuple(data.draw(st.lists(st.sampled_from([1, 2, 2, 2, 3, 5, 40, 300]), min_size=1, max_size=9)))

@@ -56,9 +56,18 @@ def laplace(q: float, low: int, high: int) -> list[tuple[int, float]]:
     return [*inner, (low, q**-low / (1 + q)), (high, q**high / (1 + q))]
 
 
-def scripted(monkeypatch: pytest.MonkeyPatch, choices: Choices, scale: Fraction, t: int, most: int) -> None:
-    """Let weak_domain take its draws from `choices`. Draws at the ends stand for tails: no output tells them apart."""
-    q = math.exp(-1 / scale)
+class Script:
+    """The choices that the mechanisms take their draws from at the moment."""
+
+    choices: Choices
+
+    def draw(self, weighted: list[tuple[int, float]]) -> Callable[[object, int], np.ndarray]:
+        return lambda _, n: np.array([self.choices.choose(weighted) for _ in range(n)], dtype=np.int64)
+
+
+def scripted(patch: pytest.MonkeyPatch, scale: Fraction, t: int, most: int) -> Script:
+    """Let weak_domain take its draws from a script. Draws at the ends stand for tails: no output tells them apart."""
+    script, q = Script(), math.exp(-1 / scale)
     noise = laplace(q, min(-1, t - 1 - most), t + MORE)
     weights = [(j, (1 - q) * q**j) for j in range(MORE)] + [(MORE, q**MORE)]
 
@@ -67,12 +76,13 @@ def scripted(monkeypatch: pytest.MonkeyPatch, choices: Choices, scale: Fraction,
         assert high - low <= 1
         p = low / 2**60
         assert math.isclose(p, q**t / (1 + q), rel_tol=1e-12)
-        return choices.choose([(k, math.comb(trials, k) * p**k * (1 - p) ** (trials - k)) for k in range(trials + 1)])
+        return script.choices.choose([(k, math.comb(trials, k) * p**k * (1 - p) ** (trials - k)) for k in range(trials + 1)])
 
-    monkeypatch.setattr(weak_domain, "discrete_laplace", lambda _, n: np.array([choices.choose(noise) for _ in range(n)], dtype=np.int64))
-    monkeypatch.setattr(weak_domain, "geometric", lambda _, n: np.array([choices.choose(weights) for _ in range(n)], dtype=np.int64))
-    monkeypatch.setattr(weak_domain, "binomial", binomial)
-    monkeypatch.setattr(weak_domain, "_integer_below", lambda bound: choices.choose([(i, 1 / bound) for i in range(bound)]))
+    patch.setattr(weak_domain, "discrete_laplace", script.draw(noise))
+    patch.setattr(weak_domain, "geometric", script.draw(weights))
+    patch.setattr(weak_domain, "binomial", binomial)
+    patch.setattr(weak_domain, "_integer_below", lambda bound: script.choices.choose([(i, 1 / bound) for i in range(bound)]))
+    return script
 
 
 Release = Callable[[dict[str, int], Universe, Fraction, int], list[tuple[str, int]]]
@@ -82,12 +92,14 @@ def outputs(
     monkeypatch: pytest.MonkeyPatch, counts: dict[str, int], size: int, scale: Fraction, t: int, release: Release = weak_domain.release
 ) -> dict[object, float]:
     universe = Universe([], Listed(MEMBERS[:size]))
+    with monkeypatch.context() as patch:
+        script = scripted(patch, scale, t, max(counts.values(), default=0))
 
-    def program(choices: Choices) -> object:
-        scripted(monkeypatch, choices, scale, t, max(counts.values(), default=0))
-        return tuple((text, min(weight, t + MORE)) for text, weight in release(counts, universe, scale, t))
+        def program(choices: Choices) -> object:
+            script.choices = choices
+            return tuple((text, min(weight, t + MORE)) for text, weight in release(counts, universe, scale, t))
 
-    return distribution(program)
+        return distribution(program)
 
 
 def table(*counts: int) -> dict[str, int]:
@@ -224,17 +236,18 @@ def test_showing_values_outside_the_universe_is_caught(monkeypatch: pytest.Monke
 
 
 def selected(monkeypatch: pytest.MonkeyPatch, counts: dict[str, int], scale: Fraction, t: int) -> dict[object, float]:
-    q = math.exp(-1 / scale)
+    q, script = math.exp(-1 / scale), Script()
     noise = laplace(q, min(-1, t - max(counts.values(), default=0)), t + MORE)
+    held = {text: n for text, n in counts.items() if n}
+    with monkeypatch.context() as patch:
+        patch.setattr(stable_selection, "discrete_laplace", script.draw(noise))
 
-    def program(choices: Choices) -> object:
-        draw = lambda _, n: np.array([choices.choose(noise) for _ in range(n)], dtype=np.int64)  # noqa: E731
-        monkeypatch.setattr(stable_selection, "discrete_laplace", draw)
-        held = {text: n for text, n in counts.items() if n}
-        chosen = stable_selection.select(list(held), np.array(list(held.values()), dtype=np.int64), scale, t)
-        return tuple((text, min(weight, t + MORE)) for text, weight in chosen)
+        def program(choices: Choices) -> object:
+            script.choices = choices
+            chosen = stable_selection.select(list(held), np.array(list(held.values()), dtype=np.int64), scale, t)
+            return tuple((text, min(weight, t + MORE)) for text, weight in chosen)
 
-    return distribution(program)
+        return distribution(program)
 
 
 def divergence(first: dict[object, float], second: dict[object, float], epsilon: float) -> float:

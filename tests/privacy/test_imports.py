@@ -20,6 +20,8 @@ from dpsql.kinds import measures
 from dpsql.release import store as release
 from dpsql.release.plan import Plan
 
+pytestmark = pytest.mark.any_duckdb
+
 CALL = "FROM dp_synthesize('people', columns := ['sex', 'member'], method := 'perturbed_histogram', epsilon := 1, release := 'official')"
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
+from case_counts import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from dpsql.noise.discrete import scale_grid
 
 EPSILONS = (1e-3, 0.01, 0.1, 0.3, 1.0, 2.7, 10.0, 50.0)
 TABLES = (1, 2, 7, 105, 20_100, 2_000_000)
-PROFILE = settings(max_examples=60, deadline=None, derandomize=True)
+PROFILE = settings(max_examples=cases(60), deadline=None, derandomize=True)
 
 
 @pytest.mark.parametrize("mechanism", acc.MECHANISMS)

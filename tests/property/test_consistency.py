@@ -1,4 +1,5 @@
 import numpy as np
+from case_counts import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -6,7 +7,7 @@ from dpsql.tables.consistency import consistent_tables, simplex_projection
 from dpsql.tables.statistics import Statistics
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=cases(60))
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=4), st.integers(0, 10**6), st.sampled_from([0.0, 3.0, 1e4]))
 def test_shares_whatever_the_tables(sizes: list[int], seed: int, scale: float) -> None:
     rng = np.random.default_rng(seed)
@@ -24,7 +25,7 @@ def test_shares_whatever_the_tables(sizes: list[int], seed: int, scale: float) -
         assert np.abs(table.sum(0) - found.one_way[pair[1]]).max() < 1e-9
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=cases(200))
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20), st.floats(1e-3, 1e6))
 def test_simplex_projection_lies_on_the_simplex_and_keeps_the_order(values: list[float], total: float) -> None:
     found = simplex_projection(values, total)

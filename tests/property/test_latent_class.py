@@ -1,6 +1,7 @@
 import itertools
 
 import numpy as np
+from case_counts import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,7 @@ from dpsql.tables.statistics import Statistics
 METHOD = LatentClass()
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, deadline=None, max_examples=cases(40))
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=5),
     st.integers(0, 10**6),

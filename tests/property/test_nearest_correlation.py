@@ -1,11 +1,12 @@
 import numpy as np
+from case_counts import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.numerics.nearest_correlation import lift_spectrum, nearest_correlation
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=cases(60))
 @given(st.integers(1, 25), st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 30.0]))
 def test_correlation_matrix_that_no_other_beats(d: int, seed: int, size: float) -> None:
     rng = np.random.default_rng(seed)

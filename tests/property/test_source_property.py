@@ -6,6 +6,7 @@ import random
 
 import duckdb
 import pytest
+from case_counts import cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
@@ -26,7 +27,7 @@ def quote(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def con():
+def con(functions_as_shipped):
     with duckdb.connect(":memory:") as connection:
         connection.execute("CREATE TABLE canary(a INTEGER); INSERT INTO canary VALUES (1)")
         yield connection
@@ -36,7 +37,7 @@ def check(con: duckdb.DuckDBPyConnection, text: str):
     return analyse(con.cursor(), text, database="memory", schema="main", protected=lambda t: True)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=NAMES, column=NAMES, alias=NAMES, value=TEXTS)
 def test_any_name_and_any_text_round_trips(con, table, column, alias, value):
     if fold(table) in ("canary", "main", "dpsql", "information_schema", "pg_catalog"):
@@ -70,7 +71,7 @@ def test_any_name_and_any_text_round_trips(con, table, column, alias, value):
     assert con.execute("SELECT a FROM canary").fetchall() == [(1,)]
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=40))
 def test_any_text_gives_a_source_or_a_refusal(con, text):
     try:

@@ -15,6 +15,8 @@ from dpsql.measure import tuples
 from dpsql.mechanisms import moments, stable_selection, weak_domain
 from dpsql.noise import discrete
 
+pytestmark = pytest.mark.any_duckdb
+
 FAR = 2**45
 """Beyond what noise of the largest scale reaches."""
 
@@ -130,16 +132,23 @@ def test_noise_beyond_what_is_drawn_is_refused_before_the_charge(options) -> Non
     con.close()
 
 
-@pytest.mark.parametrize("percentage", ["92.23372036854781", "66.66666666666667", "33.333333333333336", "1e-13"])
-def test_a_percentile_that_no_machine_integer_holds_is_drawn_whatever_the_number_of_rows(percentage) -> None:
+@pytest.fixture(scope="module")
+def tables_of_many_sizes() -> Iterator[duckdb.DuckDBPyConnection]:
     """It failed, or another law was drawn, from a certain number of rows on: 1000, 1384, 1107, 9224."""
+    con = duckdb.connect()
+    dpsql.load(con, progress=False)
     for rows in (999, 1000, 1107, 1384, 9224):
-        con = duckdb.connect()
-        dpsql.load(con, progress=False)
-        con.execute(f"CREATE TABLE t AS SELECT 'x' AS a, CASE WHEN i >= 0 THEN 'y' END AS b FROM range({rows}) r(i)")
-        con.execute("CALL dp_protect('t', epsilon := 10, delta := 1e-6)")
-        con.execute("CALL dp_declare('t', 'a', categories := ['x'])")
-        con.execute("CALL dp_declare('t', 'b', categories := ['y'])")
+        con.execute(f"CREATE TABLE t{rows} AS SELECT 'x' AS a, CASE WHEN i >= 0 THEN 'y' END AS b FROM range({rows}) r(i)")
+        con.execute(f"CALL dp_protect('t{rows}', epsilon := 10, delta := 1e-6)")
+        con.execute(f"CALL dp_declare('t{rows}', 'a', categories := ['x'])")
+        con.execute(f"CALL dp_declare('t{rows}', 'b', categories := ['y'])")
+    yield con
+    con.close()
+
+
+@pytest.mark.parametrize("percentage", ["92.23372036854781", "66.66666666666667", "33.333333333333336", "1e-13"])
+def test_a_percentile_that_no_machine_integer_holds_is_drawn_whatever_the_number_of_rows(tables_of_many_sizes, percentage) -> None:
+    for rows in (999, 1000, 1107, 1384, 9224):
         options = f"{{'empty': true, 'percentile_percentage': {percentage}}}"
-        con.execute(f"FROM dp_aggregates('t', reporting_length := 1, epsilon := 0.01, options := {options})").fetchall()
-        con.close()
+        call = f"FROM dp_aggregates('t{rows}', reporting_length := 1, epsilon := 0.01, options := {options}, release := '{percentage}')"
+        tables_of_many_sizes.execute(call).fetchall()

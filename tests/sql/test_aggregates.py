@@ -14,6 +14,8 @@ import pytest
 import dpsql
 from dpsql.noise import discrete
 
+pytestmark = pytest.mark.any_duckdb
+
 SECRET = "Zaphod 1f9c"
 METHOD = "method := 'aggregate_seeded'"
 

@@ -11,6 +11,8 @@ import pytest
 
 import dpsql
 
+pytestmark = pytest.mark.any_duckdb
+
 ASKED = "FROM dp_marginals('visits', columns := ['month', 'ward'], epsilon := 1)"
 
 

@@ -118,10 +118,12 @@ def test_written_frames_do_not_stay_in_memory(con, monkeypatch, replacements):
 
 def test_ctrl_c_ends_a_statement_soon():
     with duckdb.connect() as con:
-        timer = threading.Timer(0.5, _thread.interrupt_main)
+        timer, guard = threading.Timer(0.5, _thread.interrupt_main), threading.Timer(60, con.interrupt)  # or it would run for ever
+        guard.start()
         began = time.perf_counter()
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             writing.run(con, "CREATE TABLE t AS SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b")
         assert time.perf_counter() - began < 10.0
+        guard.cancel()
         assert con.execute("SELECT 1").fetchone() == (1,)

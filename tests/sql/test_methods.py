@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import duckdb
 import pytest
 
 import dpsql
+
+pytestmark = pytest.mark.any_duckdb
 
 ROWS = 400
 DRAWN = {
@@ -25,10 +28,11 @@ DRAWN = {
 BOTH_RELATIONS = {"laplace_sanitizer", "perturbed_histogram"}
 
 
-@pytest.fixture
-def ce(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A table whose number of rows is public."""
-    con = duckdb.connect(str(tmp_path / "ce.duckdb"))
+@pytest.fixture(scope="module")
+def protected_ce(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed file with a table whose number of rows is public; tests copy it."""
+    path = tmp_path_factory.mktemp("protected") / "ce.duckdb"
+    con = duckdb.connect(str(path))
     con.execute(
         f"""
         CREATE TABLE ce AS SELECT i AS person, ['a','b','c','d','e','f'][1 + (i * i % 11) % 6] AS race, i % 3 = 0 AS urban,
@@ -43,6 +47,14 @@ def ce(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     con.execute("CALL dp_declare('ce', 'income', lower := 0, upper := 1000, bins := 8, nullable := false)")
     con.execute("CALL dp_declare('ce', 'tax', lower := 0, upper := 110, bins := 11, nullable := false)")
     con.execute("CREATE TABLE words AS SELECT 'job ' || i AS word FROM range(1000) t(i)")
+    con.close()
+    return path
+
+
+@pytest.fixture
+def ce(tmp_path: Path, protected_ce: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    con = duckdb.connect(str(shutil.copy(protected_ce, tmp_path / "ce.duckdb")))
+    dpsql.load(con)
     yield con
     con.close()
 

@@ -7,6 +7,8 @@ import pytest
 
 import dpsql
 
+pytestmark = pytest.mark.any_duckdb
+
 
 def protected(con: duckdb.DuckDBPyConnection, name: str, query: str, **contract: object) -> None:
     con.execute(f"CREATE TABLE {name} AS {query}")

@@ -12,6 +12,8 @@ import pytest
 import dpsql
 from dpsql.answers import cards
 
+pytestmark = pytest.mark.any_duckdb
+
 
 @pytest.fixture
 def bought(con):

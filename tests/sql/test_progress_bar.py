@@ -11,6 +11,8 @@ import pytest
 
 import dpsql
 
+pytestmark = pytest.mark.any_duckdb
+
 pty = pytest.importorskip("pty")
 
 CHILD = """

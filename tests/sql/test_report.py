@@ -15,6 +15,8 @@ import pytest
 import dpsql
 from dpsql.errors import DpsqlError
 
+pytestmark = pytest.mark.any_duckdb
+
 VOID = {"meta", "link", "line", "rect", "circle", "br", "wbr"}
 
 

@@ -17,6 +17,8 @@ from dpsql.measure import tuples
 from dpsql.noise import discrete
 from dpsql.tables.tuple_index import TupleIndex
 
+pytestmark = pytest.mark.any_duckdb
+
 COLUMNS = 5
 OPTIONS = "'empty': true, 'thresholds': [0, 0]"
 
