@@ -346,8 +346,8 @@ def share_of_limit(cost: Cost, epsilon: Decimal, delta: Decimal) -> Fraction | N
 
 
 def gaussian_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Decimal:
-    """Return the rho of the largest Gaussian release that still fits, exactly; 0 where none does."""
-    if cost.selection_delta > selection_share(delta):
+    """Return the rho of the largest Gaussian release that still fits, exactly; 0 where none does, or the books do not fit."""
+    if not allows(cost, epsilon, delta):
         return _NOTHING
     found = [_NOTHING, subtract(rho_limit(float(epsilon), float(delta), gaussian=False), cost.rho)]
     if cost.gdp_rho.is_finite():
@@ -361,8 +361,8 @@ def gaussian_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Decimal:
 
 
 def pure_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Fraction:
-    """Return the epsilon of the largest pure event that still fits, to nearly all digits of a float; 0 where none does."""
-    if cost.selection_delta > selection_share(delta):
+    """Return the epsilon of the largest pure event that still fits, to nearly all digits of a float; 0 as in `gaussian_left`."""
+    if not allows(cost, epsilon, delta):
         return Fraction(0)
     rest = subtract(rho_limit(float(epsilon), float(delta), gaussian=False), cost.rho)
     found = [pure_epsilon_for(Fraction(rest))] if rest > 0 else [Fraction(0)]

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 from case_counts import cases
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpsql import accounting as acc
@@ -148,6 +148,7 @@ def test_what_is_spent_is_the_smallest_budget_that_would_do(books, budget) -> No
 
 
 @PROFILE
+@example(books=[(acc.PureEvent(Fraction(131, 1000), 30),)], budget=acc.Budget(3.0, 0.01))  # fit with a Gaussian event, not without
 @given(BOOKS, BUDGETS)
 def test_what_is_left_can_be_bought_and_no_more(books, budget) -> None:
     charges = _charges(books, budget)
