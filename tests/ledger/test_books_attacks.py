@@ -16,6 +16,7 @@ from dpsql.books.ledger import Ledger
 from dpsql.errors import LedgerError
 from dpsql.kinds.tables import measure as measuring
 from dpsql.purchase import buying
+from dpsql.purchase import measuring as measuring_purchase
 from dpsql.release import store
 
 CALL = "FROM dp_marginals('people', columns := ['sex'], epsilon := 1.0)"
@@ -70,7 +71,7 @@ def test_killed_after_the_books_know_gives_back_what_they_know(con, charges, mon
     contents = con.execute("SELECT contents FROM dpsql.ledger WHERE action = 'store'").fetchone()[0]
     assert draft.name.endswith(contents)
     expected = counts(con, draft)
-    monkeypatch.setattr(buying, "_store", kill)  # the rows are not read again
+    monkeypatch.setattr(measuring_purchase, "_store", kill)  # the rows are not read again
     assert [row[1:2] for row in con.execute(CALL).fetchall()] == expected
     assert drafts(tmp_path) == []
     assert charges() == 1
@@ -173,7 +174,7 @@ def test_a_view_redefined_before_its_release_was_read_cannot_show_its_number_of_
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(buying, "_store", kill)
+        patch.setattr(measuring_purchase, "_store", kill)
         with pytest.raises((Killed, duckdb.Error)):
             con.execute("FROM dp_synthesize('v', epsilon := 1.0)")
     con.execute("CREATE OR REPLACE VIEW v AS SELECT sex, member FROM people WHERE age > 50")

@@ -15,7 +15,6 @@ from dpsql.books.ledger import Ledger
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, LedgerError, ReleaseError
 from dpsql.kinds import measures
 from dpsql.protected.source import resolve
-from dpsql.purchase import buying
 from dpsql.release import store as release
 from dpsql.running import interruption
 from dpsql.session.instance import open_context
@@ -306,4 +305,3 @@ def test_plain_is_what_the_generated_sql_computes(con, tmp_path):
     with open_context(instance, "people", "main") as context:
         assert [resolve(context, source).plain for source in plain] == [True] * len(plain)
         assert [resolve(context, source).plain for source in more] == [False] * len(more)
-    assert buying.stopped_text

@@ -1,0 +1,210 @@
+"""What was charged for is measured and stored, or recorded as failed: from here on anything can depend on a row."""
+
+from __future__ import annotations
+
+import datetime as dt
+import platform
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from dpsql import methods
+from dpsql.books.entries import Purchase, failure
+from dpsql.books.ledger import Ledger
+from dpsql.books.schema import Books
+from dpsql.errors import DpsqlError, LedgerError, ReleaseError
+from dpsql.kinds import measures
+from dpsql.kinds.planned import total_is_public
+from dpsql.measure.reading import Measured
+from dpsql.protected.source import ProtectedSource
+from dpsql.protected.universes import Resolved as Universe
+from dpsql.purchase import failures
+from dpsql.release import costs
+from dpsql.release import store as release
+from dpsql.release.plan import Plan, planned
+from dpsql.running import interruption
+from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a ledger entry records."""
+    return {
+        "dpsql": version("dpsql"),
+        "duckdb": duckdb.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def in_force(protected: ProtectedSource, name: str) -> Purchase:
+    """Return a purchase as the books have it now."""
+    purchase = protected.ledger.purchase(name)
+    if purchase is None:
+        raise ReleaseError(f"release {name!r} is not charged; nothing is read")
+    return purchase
+
+
+def measure(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress) -> Purchase:
+    """Measure what was charged for and store it, or record that it failed.
+
+    Returns
+    -------
+    Purchase
+        As it is now in the books: 'stored', with the hash of what was released (the file is a draft of ``path``), or 'failed'.
+
+    Privacy
+    -------
+    Noise that was drawn but is not in the ledger is never shown, so a second try under the same charge, after an interruption or a
+    kill, is not a second release. A failure whose reason could be a row or the noise is as final as a success: it is recorded
+    before anybody is told, and nothing is read or drawn again. An interruption hides which of the two it would have been.
+
+    Raises
+    ------
+    DpsqlError
+        For a public reason, before a row was read: the same call finishes the release once it is gone.
+    """
+    plan, name = planned(purchase.plan, purchase.release), purchase.release
+    protected.ledger.check_intact()  # an edited plan could have smaller noise
+    check_unchanged(protected, plan, name)
+    members = _public_facts(context, protected, plan, name)
+    release.remove_leftovers(path)
+    note = failures.Note(protected.key, name, purchase.charge["hash"], context.instance.key)
+    if not protected.plain:
+        note.write(path.parent)
+    try:
+        contents = _store(context, protected, purchase, plan, path, progress, members)
+        if interruption.stopping():  # asked for before the outcome is known to anybody: there is none
+            release.remove_leftovers(path)
+            raise interruption.Stopped("interrupted")
+    except BaseException:  # interrupted: nothing was decided by a row
+        note.forget(path.parent)
+        raise
+    if contents is None:
+        _fail(context, protected, purchase, path, note)
+        return in_force(protected, name)
+    try:
+        protected.ledger.mark(name, "store", contents)
+    except LedgerError as error:
+        if not error.uncertain:  # rolled back: these counts are not the release's
+            release.draft_of(path, contents).unlink(missing_ok=True)
+        raise
+    finally:
+        note.forget(path.parent)
+    now = in_force(protected, name)
+    if now.contents != contents:  # another process was faster
+        release.draft_of(path, contents).unlink(missing_ok=True)
+    return now
+
+
+def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name: str) -> Universe | None:
+    """Check all that can be known without reading a row, so that what fails afterwards may be taken for a row's fault."""
+    large = costs.too_large(plan, None)
+    if large is not None:
+        raise ReleaseError(f"release {name!r} is charged, nothing was read yet: the call {large}; then the same call finishes it")
+    try:
+        measures.bind(context, protected, plan)
+        return measures.universe(context, protected, plan)
+    except DpsqlError as error:
+        raise ReleaseError(
+            f"release {name!r} is charged, nothing was read yet, and the same call finishes it once this is mended: {error}"
+        ) from None
+
+
+def _store(
+    context: Context,
+    protected: ProtectedSource,
+    purchase: Purchase,
+    plan: Plan,
+    path: Path,
+    progress: Progress,
+    members: Universe | None,
+) -> str | None:
+    """Write a draft with fresh noise and return the hash of its contents; None where that failed, whatever the reason.
+
+    From here on anything can depend on rows or on noise: what DuckDB raises, memory, the size of a file, the method's own errors.
+    """
+    try:
+        measured = measures.measure(context, protected, plan, progress, members)
+        with progress.stage("store"):
+            about = manifest(protected, purchase, measured.total, _notes(plan, measured))
+            return release.write(context.cursor, path, plan, measured.flat, about, measured.values, measured.places)
+    except (duckdb.InterruptException, interruption.Stopped):
+        raise
+    except Exception:  # its text could show a value
+        return None
+
+
+def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, note: failures.Note) -> None:
+    """Record that a reading failed, on a cursor of its own: the call's own may be in any state.
+
+    Where the books cannot take it down (a fatal error of DuckDB closes the database), the note beside the releases does, and the
+    answer is the same.
+    """
+    with suppress(OSError):
+        release.remove_leftovers(path)
+    note.write(path.parent)
+    found = (protected.books.database, protected.key, purchase.release)
+    context.instance.unrecorded.add(found)  # the disk may be full as well
+    try:
+        cursor = context.instance.cursor()
+        try:
+            Ledger(Books(cursor, protected.books.database), protected.key, context.user).mark(purchase.release, "fail")
+        finally:
+            cursor.close()
+    except (duckdb.Error, DpsqlError):
+        raise failure(purchase) from None
+    context.instance.unrecorded.discard(found)
+    note.forget(path.parent)
+
+
+def check_unchanged(protected: ProtectedSource, plan: Plan, name: str) -> None:
+    """Refuse to read under another contract than was charged, or a private number of rows where a public one was charged."""
+    if protected.ledger.protection() != protected.protection:  # a charge fixes the contract, but this call may be older
+        raise ReleaseError(f"release {name!r}: {protected.key} was protected anew meanwhile; repeat the call")
+    if plan.public_total and not total_is_public(protected, plan.domain):
+        raise ReleaseError(
+            f"release {name!r} was charged for a source with a public number of rows, and the source was changed before it was "
+            "read: rows may be left out of it now. Put it back as it was to finish the release, or buy another one: "
+            "release := 'another name'"
+        )
+
+
+def _notes(plan: Plan, measured: Measured) -> list[str]:
+    """Return what the method reports about the released statistics: post-processing."""
+    method = methods.of(plan.method)
+    if not methods.reports(method):
+        return [*measured.notes]
+    statistics = release.as_statistics(plan, measured.flat, measured.total, tuple(measured.values), measured.places)
+    try:
+        said = method.report(method.fit(statistics, plan.options))
+    except interruption.Stopped:
+        raise
+    except Exception:  # it could only fail by the noisy numbers, before they are stored: a release must not depend on that
+        said = ["its method could not describe it"]
+    return [*measured.notes, *said]
+
+
+def manifest(protected: ProtectedSource, purchase: Purchase, total: int | None, notes: list[str]) -> dict[str, Any]:
+    """Return the provenance that is stored with a release."""
+    contract = protected.protection
+    return {
+        "release": purchase.release,
+        "source": protected.key,
+        "operation": purchase.operation,
+        "query": protected.query,
+        "parameters": purchase.parameters,
+        "neighbors": contract.neighbors,
+        "privacy_unit": contract.privacy_unit,
+        "max_contributions": contract.max_contributions,
+        "accountant": contract.budget.accountant,
+        "charge": purchase.charge,
+        "total": total,
+        "notes": notes,
+        "created": dt.datetime.now(dt.UTC).replace(microsecond=0).isoformat(),
+        "versions": versions(),
+    }
