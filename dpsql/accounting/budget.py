@@ -21,19 +21,11 @@ from typing import NamedTuple
 
 from dpsql.accounting.checks import checked_accountant, checked_guarantee
 from dpsql.accounting.composition import pure_epsilon
+from dpsql.accounting.cost import Cost, cost_of, sum_of
 from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, SelectionEvent
 from dpsql.accounting.exact import round_up, total
 from dpsql.accounting.gaussian import gaussian_epsilon
-from dpsql.accounting.rules import (
-    Cost,
-    allows,
-    cost_of,
-    float_up,
-    least_epsilon,
-    mu_of,
-    selection_share,
-    sum_of,
-)
+from dpsql.accounting.rules import allows, float_up, least_epsilon, mu_of, selection_share
 from dpsql.accounting.zcdp import zcdp_epsilon
 from dpsql.errors import ArgumentError, CalibrationError
 

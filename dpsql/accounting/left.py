@@ -10,10 +10,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpsql.accounting.budget import Budget, Charge, together, total_guarantee
+from dpsql.accounting.cost import Cost, sum_of
 from dpsql.accounting.exact import round_up, subtract, total
 from dpsql.accounting.gaussian import gdp_of_pure
 from dpsql.accounting.rules import (
-    Cost,
     allows,
     float_up,
     gaussian_left,
@@ -22,7 +22,6 @@ from dpsql.accounting.rules import (
     rho_limit,
     selection_share,
     share_of_limit,
-    sum_of,
 )
 from dpsql.accounting.zcdp import rho_of_pure
 

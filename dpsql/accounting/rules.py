@@ -75,15 +75,14 @@ Kairouz, Oh & Viswanath (2015), arXiv:1311.0776. Feldman & Zrnic (2021), arXiv:2
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
 from dpsql.accounting.checks import as_decimal, whole
-from dpsql.accounting.events import Event, GaussianEvent, SelectionEvent
-from dpsql.accounting.exact import DELTA_PLACES, limit_down, round_down, round_up, subtract, total
+from dpsql.accounting.cost import NOTHING, Cost
+from dpsql.accounting.exact import DELTA_PLACES, limit_down, round_down, subtract
 from dpsql.accounting.gaussian import gaussian_epsilon, gaussian_mu, gdp_of_pure
 from dpsql.accounting.search import largest
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_epsilon, zcdp_rho
@@ -96,67 +95,6 @@ SELECTION_CALLS = 16
 """Selections of the default delta that a budget has room for."""
 
 _SELECTION_SHARE = Fraction(3, 1000)
-_NOTHING = Decimal(0)
-_UNKNOWN = Decimal("Infinity")
-
-
-class Cost(NamedTuple):
-    """What the rules add up, each rounded up.
-
-    ``rho`` of all events (zCDP), ``gaussian_rho`` of the Gaussian ones alone, ``pure_epsilon``, the plain sum of the
-    epsilons of all others (infinite where the events are not known), ``selection_delta``, and ``gdp_rho``, the mu^2 / 2 of
-    all events (infinite where they are not known).
-    """
-
-    rho: Decimal
-    gaussian_rho: Decimal
-    pure_epsilon: Decimal
-    selection_delta: Decimal
-    gdp_rho: Decimal = _UNKNOWN
-
-    @property
-    def gaussian_only(self) -> bool:
-        """Whether there is nothing but Gaussian events."""
-        return self.pure_epsilon == 0
-
-    @property
-    def gdp(self) -> Decimal:
-        """What rule G adds up; infinite where it is not asked: for pure events alone."""
-        if self.gaussian_only:
-            return self.rho
-        return _UNKNOWN if self.pure_only else self.gdp_rho
-
-    @property
-    def pure_only(self) -> bool:
-        """Whether there is no Gaussian event."""
-        return self.gaussian_rho == 0
-
-
-def cost_of(rho: Decimal, gaussian: bool, events: Sequence[Event]) -> Cost:
-    """Return what a charge costs: of this rho, for these events (all Gaussian, if ``gaussian``; unknown, if none).
-
-    Examples
-    --------
-    >>> from dpsql.accounting.events import PureEvent
-    >>> cost_of(Decimal("0.02"), False, [PureEvent(Fraction(1, 10), 4)]).pure_epsilon
-    Decimal('0.400000000000000000000000')
-    """
-    if gaussian:
-        return Cost(rho, rho, _NOTHING, _NOTHING, rho)
-    if not events:
-        return Cost(rho, rho, _UNKNOWN, _NOTHING)
-    normal = sum((e.rho for e in events if isinstance(e, GaussianEvent)), Fraction(0))
-    pure = sum((e.epsilon * e.count for e in events if not isinstance(e, GaussianEvent)), Fraction(0))
-    selections = sum((e.delta * e.count for e in events if isinstance(e, SelectionEvent)), Fraction(0))
-    others = (e for e in events if not isinstance(e, GaussianEvent))
-    gdp = normal + sum((gdp_of_pure(e.epsilon) * e.count for e in others), Fraction(0))
-    return Cost(rho, round_up(normal), round_up(pure), round_up(selections, DELTA_PLACES), round_up(gdp))
-
-
-def sum_of(costs: Iterable[Cost]) -> Cost:
-    """Return the exact sum of costs."""
-    held = list(costs)
-    return Cost(*(total(cost[i] for cost in held) for i in range(len(Cost._fields))))
 
 
 class Shares(NamedTuple):
@@ -348,8 +286,8 @@ def share_of_limit(cost: Cost, epsilon: Decimal, delta: Decimal) -> Fraction | N
 def gaussian_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Decimal:
     """Return the rho of the largest Gaussian release that still fits, exactly; 0 where none does, or the books do not fit."""
     if not allows(cost, epsilon, delta):
-        return _NOTHING
-    found = [_NOTHING, subtract(rho_limit(float(epsilon), float(delta), gaussian=False), cost.rho)]
+        return NOTHING
+    found = [NOTHING, subtract(rho_limit(float(epsilon), float(delta), gaussian=False), cost.rho)]
     if cost.gdp_rho.is_finite():
         found.append(subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.gdp_rho))
     elif cost.gaussian_only:

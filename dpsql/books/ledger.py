@@ -11,23 +11,14 @@ a ledger whose end was cut off: for that an anchor is kept outside the database 
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
-import random
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
-from dpsql import sql
 from dpsql.accounting import Charge, fits, remaining, shortfall
-from dpsql.books.anchor import INTENT, WRITTEN, Anchor, Head
+from dpsql.books.anchor import WRITTEN, Anchor
+from dpsql.books.chain import Chain
 from dpsql.books.entries import (
-    FIELDS,
-    RESTORE,
     Protection,
     Purchase,
     canonical_json,
@@ -39,26 +30,13 @@ from dpsql.books.entries import (
     reading,
     same_contract,
 )
-from dpsql.books.schema import Books, rollback
-from dpsql.errors import BudgetExceeded, LedgerError, first_line
-from dpsql.text.bounded_json import load
+from dpsql.errors import BudgetExceeded, LedgerError
 
-_TRIES = 200
 _BUDGETS = "action IN ('protect', 'raise', 'lower')"
-_NOT_A_CONFLICT = (
-    "No space left", "Could not write", "IO Error", "fsync", "Input/output", "Read-only", "Permission denied", "quota",
-)  # fmt: skip
-_writing = threading.Lock()  # saves retries within a process; what is right does not depend on it
 
 
-class Ledger:
-    """The entries of one source, in the books of one database."""
-
-    def __init__(self, books: Books, source: str, who: str) -> None:
-        self.books = books
-        self.source = source
-        self.who = who
-        self._table = books.table("ledger")
+class Ledger(Chain):
+    """Budgets and charges of one source, in the books of one database."""
 
     def protection(self) -> Protection | None:
         """Return the budget in force, or None if the source is not protected.
@@ -269,52 +247,6 @@ class Ledger:
 
         self._append(decide)
 
-    def chain_holds(self) -> bool:
-        """Return whether every entry of this source follows from the one before. The chain has no key, see above."""
-        if not self.books.exist():
-            return True
-        query = f"SELECT coalesce(system.main.bool_and(holds), true) FROM ({self.books.chain()}) WHERE source = ?"  # noqa: S608
-        try:
-            with reading(self.source):
-                row = self.books.cursor.execute(query, [self.source]).fetchone()
-        except LedgerError as error:
-            if RESTORE in str(error):  # no chain can be computed of such columns
-                return False
-            raise
-        return bool(row and row[0])
-
-    def anchor(self) -> Path | None:
-        """Return the file outside the database that every entry is noted in, if there is one."""
-        rows = self._rows("parameters", "action = 'anchor'")
-        with reading(self.source):
-            return Path(str(load(rows[-1][0])["anchor"])) if rows else None
-
-    def check_intact(self) -> None:
-        """Refuse a book that was edited, cut or restored from a backup, as far as it can be told.
-
-        Raises
-        ------
-        LedgerError
-            The chain of hashes does not hold, or the book does not agree with its anchor.
-        """
-        self.check_chain()
-        anchor = self.anchor()
-        if anchor is not None:
-            head = self._head()
-            if Anchor(anchor).check(head):  # a crash came between the entry and the line that confirms it
-                Anchor(anchor).append(WRITTEN, head)
-
-    def check_chain(self) -> None:
-        """Refuse a book whose chain of hashes does not hold.
-
-        Raises
-        ------
-        LedgerError
-            It was edited.
-        """
-        if not self.chain_holds():
-            raise edited(self.source, "its chain of hashes does not hold")
-
     def condition(self) -> str:
         """Return 'intact', or what is wrong with the book: that it was edited, does not agree with its anchor, or is stopped."""
         try:
@@ -330,109 +262,6 @@ class Ledger:
         if failed is not None:
             return f"intact; only tables and their columns can be bought since a reading failed: entry {failed}"
         return "intact"
-
-    def _head(self) -> Head:
-        def hash_at(entry: int) -> str | None:
-            rows = self._rows("hash", f"entry = {entry:d}")
-            return str(rows[0][0]) if rows else None
-
-        entry, newest = self._last()
-        return Head(self.source, str(hash_at(1)), entry, str(newest), hash_at)
-
-    def _last(self) -> tuple[int, str | None]:
-        with reading(self.source):
-            row = self.books.cursor.execute(
-                f"SELECT entry, hash FROM {self._table} WHERE source = ? ORDER BY entry DESC LIMIT 1",  # noqa: S608
-                [self.source],
-            ).fetchone()
-            return (int(row[0]), str(row[1])) if row else (0, None)
-
-    def _rows(self, columns: str, condition: str, values: Sequence[str] = ()) -> list[tuple[Any, ...]]:
-        query = f"SELECT {columns} FROM {self._table} WHERE source = ? AND ({condition}) ORDER BY entry ASC"  # noqa: S608
-        with reading(self.source):
-            return self.books.cursor.execute(query, [self.source, *values]).fetchall()
-
-    def _append(self, decide: Callable[[], Mapping[str, Any] | None], anchor: Path | None = None) -> None:
-        """Append what ``decide`` returns on the newest books; decide again if another session was faster.
-
-        Raises
-        ------
-        LedgerError
-            The database or the anchor cannot be written. Nothing is, where ``uncertain`` is false.
-        """
-        self.books.open()
-        cursor = self.books.cursor
-        for attempt in range(_TRIES):
-            with _writing:
-                committing = False
-                cursor.execute("BEGIN")
-                try:
-                    fields = decide()
-                    noted = self._insert(fields, anchor) if fields is not None else None
-                    committing = True
-                    cursor.execute("COMMIT")
-                except (duckdb.ConstraintException, duckdb.TransactionException) as error:
-                    reason = first_line(error)
-                    rollback(cursor)
-                    if any(text in reason for text in _NOT_A_CONFLICT):
-                        raise self._unwritten(reason, committing) from None
-                except duckdb.InterruptException:
-                    rollback(cursor)
-                    raise
-                except duckdb.Error as error:
-                    rollback(cursor)
-                    raise self._unwritten(first_line(error), committing) from None
-                except BaseException:
-                    rollback(cursor)
-                    raise
-                else:
-                    if noted is not None:
-                        _confirm(*noted)
-                    return
-            time.sleep(random.uniform(0, 0.002 * (attempt + 1)))  # noqa: S311 -- spreads retries; no privacy in it
-        raise LedgerError(f"the ledger of {self.source} is busy: {_TRIES} tries failed, the last with: {reason}; repeat the call")
-
-    def _unwritten(self, reason: str, committing: bool) -> LedgerError:
-        if "No space left" in reason or "quota" in reason:
-            reason = f"no space is left on the disk of database {self.books.database!r}. Free some and repeat the call ({reason})"
-        error = LedgerError(f"the ledger of {self.source} cannot be written: {reason}")
-        error.uncertain = committing
-        return error
-
-    def _insert(self, fields: Mapping[str, Any], anchor: Path | None = None) -> tuple[Anchor, Head] | None:
-        """Insert an entry into the open transaction; return its anchor, which holds an intent now, and what to confirm there."""
-        cursor = self.books.cursor
-        entry, previous = self._last()
-        values: dict[str, Any] = {
-            "source": self.source,
-            "entry": entry + 1,
-            "written_at": dt.datetime.now(dt.UTC).replace(tzinfo=None),
-            "who": self.who,
-            **fields,
-        }
-        texts = [str(v) if isinstance(v, Decimal) else v for v in (values.get(name) for name in FIELDS)]
-        names = list(FIELDS)
-        columns = ", ".join(f"?::{kind} AS {name}" for name, kind in FIELDS.items() if name != "previous")
-        cursor.execute(
-            f"INSERT INTO {self._table} SELECT *, {sql.text('entry_hash')} AS hash FROM "  # noqa: S608
-            f"(SELECT {columns}, coalesce(?, system.main.sha256(?)) AS previous)",
-            [*texts[: names.index("previous")], previous, self.source],
-        )
-        path = self.anchor() if anchor is None else anchor
-        if path is None:
-            return None
-        head = self._head()
-        Anchor(path).append(INTENT, head)
-        return Anchor(path), head
-
-
-def _confirm(anchor: Anchor, head: Head) -> None:
-    """Note that an entry was committed; where that fails the entry stands, and the next call notes it."""
-    try:
-        anchor.append(WRITTEN, head)
-    except LedgerError as error:
-        error.uncertain = True
-        raise
 
 
 def budget_change(current: Protection | None, wanted: Protection, charges: Sequence[Charge], *, bounded: bool = True) -> str:

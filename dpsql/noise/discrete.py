@@ -3,7 +3,7 @@ r"""Integer noise: discrete Laplace and discrete Gaussian, drawn exactly, from t
 There is no seed, and no generator whose state could be copied by a fork: every block of draws reads fresh bytes from
 ``os.urandom``. No floating-point number takes part in a draw; the table entries are integers with proved bounds.
 
-**Exact inversion with lazy bits** (``Table``). Let c_0 < c_1 < ... be the distribution function and U a uniform real
+**Exact inversion with lazy bits** (`Table`). Let c_0 < c_1 < ... be the distribution function and U a uniform real
 number, of which only the first 64 binary digits u are drawn. With C_i = floor(2^64 c_i): u < C_i means U < c_i, and u
 > C_i means U > c_i. So the number of C_i below u is the answer, unless u equals some C_i; then (about once in 2^50
 draws) more digits of U and of the c_i decide. The infinite tail is in there too: its entries all have C_i = 2^64 - 1,

@@ -74,7 +74,7 @@ class Weights:
 
 
 class Table:
-    """Draws from ``Weights`` by exact inversion; see the head of this file.
+    """Draws from ``Weights`` by exact inversion; see the head of `dpsql.noise.discrete`.
 
     Parameters
     ----------

@@ -11,12 +11,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from dpsql.running.interruption import Interruptible
+from dpsql.running.interruption import AGAIN, Interruptible
 from dpsql.running.parallel import waited
 
 Result = TypeVar("Result")
-
-_AGAIN = 0.05  # seconds: an interrupt between two statements is lost on the next one
 
 
 class Background:
@@ -44,7 +42,7 @@ class Background:
         """Stop what still runs, and wait for that."""
         while self._running is not None and not self._running.done():
             self._interrupt()
-            wait([self._running], timeout=_AGAIN)
+            wait([self._running], timeout=AGAIN)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def begin(self, call: Callable[[], Result]) -> Future[Result]:

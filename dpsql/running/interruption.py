@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 _current: ContextVar[Running | None] = ContextVar("running", default=None)
-_AGAIN = 0.05  # seconds: an interrupt between two statements is lost on the next one
+AGAIN = 0.05  # seconds: an interrupt between two statements is lost on the next one
 _NOTHING = "interrupted; nothing was charged"
 
 
@@ -184,7 +184,7 @@ def _pass_on(running: Running, seen: threading.Event, previous: Any) -> None:
     running.signalled = True
     while not seen.is_set():
         running.interrupt()
-        seen.wait(_AGAIN)
+        seen.wait(AGAIN)
 
 
 @contextmanager

@@ -62,11 +62,12 @@ from sqlglot.tokens import Token, TokenType
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source.binder import check
 from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
+from dpsql.source.leaves import View
 from dpsql.source.model import ROW, UNIT, Column, OutputColumn, Source, TableId, fold, identifier, quoted
 from dpsql.source.parquet import unsafe_columns
 from dpsql.source.parse import QUERY, agree, parse, render, tokens
 from dpsql.source.rehearsal import guarded, rehearse
-from dpsql.source.relations import Analysis, View
+from dpsql.source.relations import Analysis
 
 __all__ = ["UNIT", "OutputColumn", "Source", "TableId", "analyse", "find_table", "relation_columns"]
 

@@ -1,24 +1,22 @@
-"""The relations of a source: tables, files, views, CTEs, subqueries in FROM, and joins to public tables on their key."""
+"""The relations of a source: views, CTEs, subqueries in FROM, and joins to public tables on their key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from dpsql.errors import ArgumentError, NotProtected
-from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns, table_expression
+from dpsql.source.catalog import Entry
 from dpsql.source.expressions import Rewriter
 from dpsql.source.joins import chain, covered_key, key_pairs, one_row_a_key
 from dpsql.source.keys import in_bytes
-from dpsql.source.model import RESERVED, Column, TableId, fold, identifier, literal, quoted, refuse
-from dpsql.source.parquet import unsafe_columns
+from dpsql.source.leaves import Cte, Leaves, View, path_of
+from dpsql.source.model import RESERVED, Column, fold, identifier, refuse
 from dpsql.source.parse import agree, parse, render, tokens, used
-from dpsql.source.rows import Carried, number_column
-from dpsql.source.scope import Item, Scope, Texts, empty_relation, with_relations
+from dpsql.source.rows import number_column
+from dpsql.source.scope import Item, Scope, empty_relation, with_relations
 
 DEEPEST = 24
 """Views, CTEs and subqueries may be nested this deep."""
@@ -39,26 +37,6 @@ _CLAUSES = {
 
 
 @dataclass
-class Cte:
-    """A common table expression and what its text may see."""
-
-    node: exp.CTE
-    view: View
-    used: bool = False
-
-
-@dataclass(frozen=True)
-class View:
-    """Where a text stands: how names in it are looked up, and what encloses it."""
-
-    homes: tuple[tuple[str, str], ...]
-    where: str = ""
-    stack: tuple[TableId, ...] = ()
-    depth: int = 0
-    ctes: tuple[tuple[str, Cte], ...] = ()
-
-
-@dataclass
 class Relation:
     """A checked SELECT: its generated tree and what comes out of it. ``unnamed`` are the positions that need a name."""
 
@@ -67,27 +45,8 @@ class Relation:
     unnamed: list[int] = field(default_factory=list)
 
 
-class Analysis:
+class Analysis(Leaves):
     """One pass over one source. Collects what it reached in ``table``, ``public``, ``filtered`` and ``leaves``."""
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        protected: Callable[[TableId], bool],
-        public_keys: Callable[[TableId], Sequence[Sequence[str]]],
-        unit_column: Callable[[TableId], str | None],
-        home: tuple[str, str],
-    ) -> None:
-        self.home = home
-        self.catalog, self.protected, self.public_keys, self.unit_column = catalog, protected, public_keys, unit_column
-        self.table: TableId | None = None
-        self.public: list[TableId] = []
-        self.filtered = False
-        self.leaves: dict[str, list[tuple[str, str]]] = {}
-        self.named: list[tuple[exp.Table, TableId]] = []
-        self.texts = Texts()
-        self._aliases = 0
-        self.carried = Carried()
 
     def select(self, node: exp.Select, view: View) -> Relation:
         """Check a SELECT and return its rewriting."""
@@ -166,21 +125,6 @@ class Analysis:
         columns = [replace(c, ref=c.name, collated=False) for c in inner.columns]
         return Item(name or alias, alias, outer, self._renamed(node, columns, view))
 
-    def _alias(self) -> str:
-        self._aliases += 1
-        return f"{RESERVED}s{self._aliases}"
-
-    def _renamed(self, node: exp.Expression, columns: list[Column], view: View) -> list[Column]:
-        """Apply the column names of ``AS name(a, b)``, which may be fewer than the columns."""
-        alias = node.args.get("alias")
-        names = [c.name for c in alias.args.get("columns") or []] if isinstance(alias, exp.TableAlias) else []
-        if len(names) > len(columns):
-            refuse(f"{alias.name}(...)", "more names than columns", node, view.where)
-        out = [replace(c, name=names[i]) if i < len(names) else c for i, c in enumerate(columns)]
-        if names and len({fold(c.name) for c in out}) < len(out):
-            refuse(f"{alias.name}(...)", "two columns get the same name", node, view.where)
-        return out
-
     def _table(self, node: exp.Table, view: View, *, public: bool = False) -> Item:
         """Return a CTE, a file, a view or a base table."""
         extra = set(used(node)) - {"this", "db", "catalog", "alias"} - (set() if public else {"joins"})
@@ -202,32 +146,6 @@ class Analysis:
         else:
             entry, table = None, self._function(node, view)
         return self._base(table, entry, node, view, public=public)
-
-    def _file(self, node: exp.Table, parts: list[str], view: View) -> TableId:
-        """Return the file that a name in place of a table means, or say that there is nothing of that name."""
-        path = ".".join(parts)
-        if "/" in path or path.lower().endswith(FILE_ENDINGS):
-            return file_table(path, f"{path!r}{view.where}")
-        homes = ", ".join(quoted(*home) for home in view.homes)
-        raise ArgumentError(
-            "source",
-            path,
-            f"no such table or view{view.where} (looked in {homes}). If it was created in a transaction that is still open, COMMIT "
-            "first; a TEMP table belongs to one connection and can't be used; in another schema write schema.table",
-        )
-
-    def _function(self, node: exp.Table, view: View) -> TableId:
-        """Return the file of ``read_parquet('file')``; refuse every other table function."""
-        call = node.this
-        name = str(call.this).lower() if isinstance(call, exp.Anonymous) and isinstance(call.this, str) else render(call)
-        given = call.expressions if isinstance(call, exp.Anonymous) else []
-        if name not in ("read_parquet", "parquet_scan") or len(node.parts) != 1:
-            if name.startswith(("read_", "sniff_")) and given and isinstance(given[0], exp.Literal):
-                return file_table(given[0].name, f"{name}(){view.where}")
-            refuse(f"{name}()", "table functions and macros are not looked into; name a table, view or file", node, view.where)
-        if len(given) != 1 or not isinstance(given[0], exp.Literal) or not given[0].is_string:
-            refuse(f"{name}()", "takes one file name here", node, view.where)
-        return file_table(given[0].name, f"{name}(){view.where}")
 
     def _cte(self, cte: Cte, node: exp.Table, view: View) -> Item:
         if cte.used:
@@ -258,51 +176,7 @@ class Analysis:
         columns = [
             replace(c, name=d.name, views=(*c.views, (entry.table, d.name))) for c, d in zip(item.columns, described, strict=True)
         ]
-        return replace(item, columns=self._renamed(node, columns, view), path=_path(node, entry.table))
-
-    def _base(self, table: TableId, entry: Entry | None, node: exp.Table, view: View, *, public: bool) -> Item:
-        """Return a base table or a file; note it as the protected one if it has a budget."""
-        self.named.append((node, table))
-        described = self.catalog.columns(table)
-        skip = generated_columns(entry.sql) if entry is not None else set()
-        unsafe = unsafe_columns(self.catalog.cursor, table) if table.is_file else {}
-        collated = set() if table.is_file else self.catalog.collated(table)
-        columns = [
-            Column(d.name, d.name, d.sql_type, None, d.nullable, collated=d.name in collated)
-            for d in described
-            if fold(d.name) not in skip and fold(d.name) not in unsafe
-        ]
-        for column in columns:
-            if fold(column.name).startswith(RESERVED):
-                refuse(f"column {column.name!r}", f"names that start with {RESERVED} are dpsql's own", node, view.where)
-        protected = self.protected(table)
-        if protected and public:
-            refuse("JOIN", f"{table.text} is protected too: a join of protected tables is not allowed", node, view.where)
-        if protected:
-            if self.table is not None:
-                refuse(f"{table.text}", "a protected table may be read once, and only one of them", node, view.where)
-            self.table = table
-            columns = [replace(c, origin=c.name) for c in columns]
-        alias = self._alias()
-        self.leaves[alias] = [(d.name, d.sql_type) for d in described]
-        out = table_expression(table, alias)
-        if protected:
-            self.carried.begin(table, alias, [d.name for d in described], columns, self.unit_column(table))
-            if self.carried.numbered:
-                self.leaves[alias].append((number_column(table), "BIGINT"))
-        name = node.alias_or_name or alias
-        return Item(name, alias, out, self._renamed(node, columns, view), _path(node, table), protected=protected, unsafe=unsafe)
-
-    def _not_protected(self) -> None:
-        table = next(t for _, t in reversed(self.named) if not self.protected(t))
-        home = (fold(self.home[0]), fold(self.home[1]))
-        parts = [table.schema, table.name] if fold(table.database) == home[0] else [table.database, table.schema, table.name]
-        short = not table.is_file and (fold(table.database), fold(table.schema)) == home
-        name = table.name if short or table.is_file else quoted(*parts)
-        raise NotProtected(
-            f"source: {table.text} has no privacy budget, so there is nothing to charge. To protect it: "
-            f"CALL dp_protect({literal(name)}, epsilon := 1.0, delta := 1e-9)"
-        )
+        return replace(item, columns=self._renamed(node, columns, view), path=path_of(node, entry.table))
 
     # -- JOIN -------------------------------------------------------------------------------------------------------------
 
@@ -421,11 +295,6 @@ class Analysis:
     def probe(self, select: exp.Select) -> str:
         """Return the generated SQL with every table replaced by an empty relation with its columns."""
         return render(with_relations(select, self.leaves, empty_relation))
-
-
-def _path(node: exp.Table, table: TableId) -> tuple[str, ...]:
-    """Return the folded names by which an item without alias may be qualified: database, schema, table."""
-    return () if node.alias else tuple(fold(p) for p in (table.database, table.schema, table.name))
 
 
 def view_query(sql: str, where: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from dpsql import accounting as acc
 from dpsql.accounting import rules
+from dpsql.accounting.cost import Cost
 from dpsql.accounting.exact import round_down
 
 EPSILONS = (0.0, 0.05, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)
@@ -122,9 +123,9 @@ def test_the_rules_together_keep_delta() -> None:
         assert delta * (1 - 1e-6) < math.fsum(lost) <= delta
 
 
-def _pure_cost(epsilon: Fraction) -> rules.Cost:
+def _pure_cost(epsilon: Fraction) -> Cost:
     rounded = round_down(epsilon)
-    return rules.Cost(Decimal(10**9), Decimal(0), rounded, Decimal(0))  # too much for rule M
+    return Cost(Decimal(10**9), Decimal(0), rounded, Decimal(0))  # too much for rule M
 
 
 def test_laplace_release_keeps_its_promise_by_exact_composition() -> None:

@@ -18,10 +18,11 @@ from scipy.stats import norm
 
 from dpsql import accounting as acc
 from dpsql.accounting import rules
+from dpsql.accounting.cost import Cost, sum_of
 
 STEP = Fraction(1, 32)  # of the grid of losses
 Moves = list[tuple[np.ndarray, np.ndarray, float]]  # loss in steps, its probability, probability of certainty
-Admits = Callable[[rules.Cost, Decimal, Decimal], bool]
+Admits = Callable[[Cost, Decimal, Decimal], bool]
 
 
 def _ratio(low: float, high: float, mu: float) -> float:
@@ -74,7 +75,7 @@ def best_attack(budget: acc.Budget, events: list[acc.Event], most: list[int], ad
     stop = np.maximum(0.0, -np.expm1(float(budget.epsilon) - np.maximum(grid, float(budget.epsilon))))
     value: dict[tuple[int, ...], np.ndarray] = {}
     for bought in itertools.product(*(range(n, -1, -1) for n in most)):  # from what ends the interaction to its start
-        cost = rules.sum_of(c for c, n in zip(costs, bought, strict=True) for _ in range(n))
+        cost = sum_of(c for c, n in zip(costs, bought, strict=True) for _ in range(n))
         if not admits(cost, budget.epsilon, budget.delta):
             continue
         best = stop
@@ -181,16 +182,16 @@ def test_the_lemma_on_selections_holds_exactly() -> None:
     assert tried > 200
 
 
-def _rho_of_all_by_the_gaussian_limit(cost: rules.Cost, epsilon: Decimal, delta: Decimal) -> bool:
+def _rho_of_all_by_the_gaussian_limit(cost: Cost, epsilon: Decimal, delta: Decimal) -> bool:
     return cost.rho <= acc.rho_limit(float(epsilon), float(delta), gaussian=True) and cost.selection_delta == 0
 
 
-def _side_by_side(cost: rules.Cost, epsilon: Decimal, delta: Decimal) -> bool:
+def _side_by_side(cost: Cost, epsilon: Decimal, delta: Decimal) -> bool:
     gaussian = acc.rho_limit(float(epsilon), float(delta), gaussian=True)
     return cost.gaussian_rho <= gaussian and cost.pure_epsilon <= epsilon and cost.selection_delta == 0
 
 
-def _split_without_sharing(cost: rules.Cost, epsilon: Decimal, delta: Decimal) -> bool:
+def _split_without_sharing(cost: Cost, epsilon: Decimal, delta: Decimal) -> bool:
     """Rule H in which every j has all of delta, next to G with all of it."""
     if cost.selection_delta > 0:
         return False
@@ -199,7 +200,7 @@ def _split_without_sharing(cost: rules.Cost, epsilon: Decimal, delta: Decimal) -
     return rest > 0 and float(cost.gaussian_rho) <= acc.gaussian_mu(rest, float(delta)) ** 2 / 2
 
 
-def _selections_uncounted(cost: rules.Cost, epsilon: Decimal, delta: Decimal) -> bool:
+def _selections_uncounted(cost: Cost, epsilon: Decimal, delta: Decimal) -> bool:
     return rules.allows(cost._replace(selection_delta=Decimal(0)), epsilon, delta)
 
 

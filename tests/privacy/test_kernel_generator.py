@@ -20,9 +20,10 @@ from dpsql.session.settings import pin
 from dpsql.source import relations
 from dpsql.source.binder import check
 from dpsql.source.catalog import Catalog
+from dpsql.source.leaves import View
 from dpsql.source.model import TableId
 from dpsql.source.parse import parse, render
-from dpsql.source.relations import Analysis, View
+from dpsql.source.relations import Analysis
 from dpsql.source.scope import with_relations
 
 PARTS = 6

@@ -12,10 +12,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpsql.domains import attributes
 from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.moments import TOP
-from dpsql.methods import base
 from dpsql.methods.base import Contract, Counted
 from dpsql.methods.modips.method import Modips
 from dpsql.methods.modips.statistics import exact_statistics
@@ -112,7 +112,7 @@ def priced(domain: Domain, epsilon: Fraction = Fraction(1), **options: object) -
 
 
 def test_fine_is_one_number() -> None:
-    assert moments.FINE == base.FINE
+    assert moments.FINE == attributes.FINE
 
 
 VALUES = [0, 1, 30_000, TOP - 1, TOP]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy import linalg, special
@@ -69,21 +68,6 @@ def schedule_for(wanted: int | str, sizes: Sequence[int]) -> Schedule:
     steps = min(max(_WORK // max(columns, 1), fewest), _LONGEST) if isinstance(wanted, str) else wanted
     rate = _BINARY_RATE if 2 * binary > columns else _RATE
     return Schedule(steps, _MANY_DRAWS if columns <= _MANY_UP_TO else _DRAWS, rate, early=_DRAWS)
-
-
-def fit_forecast(sizes: Sequence[int], chosen: Mapping[str, Any]) -> tuple[float, float]:
-    """Return roughly the seconds and megabytes of a fit, from runs on tables of 227 to 2,000 free columns.
-
-    In this order: fixed costs, tables and cells (consistency and correlations), decompositions, calibration.
-    """
-    free = sum(size for size in sizes if size > 2) + sum(size == 2 for size in sizes)
-    tables = len(sizes) * (len(sizes) - 1) // 2
-    cells = (sum(sizes) ** 2 - sum(size * size for size in sizes)) // 2
-    schedule = schedule_for(chosen["calibration_steps"], sizes)
-    steps = schedule.steps if chosen["output"] == "decoded" else 0
-    step = 0.5 * (schedule.draws + schedule.early) * free * (1.9e-11 * free + 6e-9)
-    seconds = 0.3 + 3e-6 * tables + 1.2e-6 * cells + 1.7e-9 * free**3 + steps * step
-    return seconds, 40.0 + 1e-6 * (45.0 * cells + 90.0 * free**2 + 12.0 * schedule.draws * free)
 
 
 def _measured(tables: ConsistentTables) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:

@@ -35,8 +35,9 @@ from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import MeasurementPlan
 from dpsql.methods.gaussian_copula.fit import Float32, FreeColumns
-from dpsql.methods.gaussian_copula.latent import calibrated, fit_forecast, published, schedule_for
-from dpsql.methods.gaussian_copula.sampling import forecast_draw, sample_codes, sample_thresholded
+from dpsql.methods.gaussian_copula.forecast import fit_forecast, forecast_draw
+from dpsql.methods.gaussian_copula.latent import calibrated, published, schedule_for
+from dpsql.methods.gaussian_copula.sampling import sample_codes, sample_thresholded
 from dpsql.numerics.arrays import CodeArray, FloatArray
 from dpsql.running.blas import one_blas_thread
 from dpsql.tables.consistency import ADJUSTMENTS, SHRINKAGES, consistent_tables

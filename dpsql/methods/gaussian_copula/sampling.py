@@ -37,7 +37,7 @@ _BLOCK_BYTES = 1 << 28
 _PART_CELLS = 1 << 24
 """Latent values of one attribute, or latent normals, held at a time: 64 MB in float32."""
 
-_CHUNK = 64
+CHUNK = 64
 """Attributes of two codes whose utilities are computed with one matrix product."""
 
 _SHORTEST_BLOCK = 4096
@@ -162,9 +162,9 @@ def _draw_binary(model: _Model, latent: Float32, codes: AnyCodes, rng: np.random
     """Draw the attributes with two codes into the rows of `codes`."""
     length = latent.shape[1]
     odds = np.empty(length, np.float32)
-    held = np.empty((min(_CHUNK, model.binary.size), length), np.float32)
-    for first in range(0, model.binary.size, _CHUNK):
-        chunk = slice(first, first + _CHUNK)
+    held = np.empty((min(CHUNK, model.binary.size), length), np.float32)
+    for first in range(0, model.binary.size, CHUNK):
+        chunk = slice(first, first + CHUNK)
         utilities = _product(model.binary_loadings[chunk], latent, held, stop)
         for i, against, offset in zip(model.binary[chunk], utilities, model.binary_offsets[chunk], strict=True):
             against += offset
@@ -275,49 +275,6 @@ def _largest(scores: Float32, factors: Float32, kind: npt.DTypeLike) -> AnyCodes
     return found
 
 
-def draw_cost(sizes: Sequence[int], rows: int, rank: int, output: str = "decoded") -> tuple[float, float]:
-    """Return roughly the seconds and megabytes that drawing takes and writing into a table, on two cores.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-    rows : int
-    rank : int
-        Latent factors.
-    output : {'decoded', 'one_hot'}
-
-    Notes
-    -----
-    Per value and core, measured: a multiplication 0.035 ns and 5 ns besides for two codes, 14 ns for each code of longer
-    lists, 36 ns for a value of a table.
-
-    Examples
-    --------
-    >>> [round(draw_cost([2] * m, 5_240_260, 64)[0]) for m in (1000, 2000)], round(draw_cost([14] * 14, 32_561, 64)[0], 1)
-    ([114, 227], 0.3)
-    """
-    hot = output == "one_hot"
-    binary = sum(1 for size in sizes if size == 2) if not hot else sum(sizes)
-    others = 0 if hot else sum(size for size in sizes if size > 2)
-    columns = sum(sizes) if hot else len(sizes)
-    drawing = rows * (binary * (5.0 + 0.035 * rank) + others * (14.0 + 0.035 * rank) + 4.0 * rank) * 1e-9
-    length = block_lengths([1] * columns if hot else sizes, rank, max(rows, 1))[0]
-    parts = min(2.0, max(rows / max(length, 1), 1.0))
-    held = length * (6.0 * columns + 8.0 * (rank + max(_CHUNK, *sizes)))
-    return 0.15 + (drawing + rows * columns * 36e-9) / parts, 50.0 + held * parts / 2.0 / 1e6
-
-
-def forecast_draw(sizes: Sequence[int], rows: int, output: str = "decoded") -> tuple[float, float]:
-    """Return `draw_cost` for the usual number of latent factors.
-
-    Examples
-    --------
-    >>> forecast_draw([2, 2], 0)[0]
-    0.15
-    """
-    return draw_cost(sizes, rows, min(sum(sizes), 64), output)
-
-
 def sample_thresholded(
     factor: Float32, thresholds: FloatArray, rows: int, rng: np.random.Generator
 ) -> Iterator[npt.NDArray[np.uint8]]:
@@ -347,9 +304,9 @@ def sample_thresholded(
     def draw(size: int, own: np.random.Generator, stop: Stop) -> AnyCodes:
         latent = own.standard_normal((factor.shape[1], size), dtype=np.float32)
         found = np.empty((limits.size, size), np.bool_)
-        for first in range(0, limits.size, _CHUNK):
+        for first in range(0, limits.size, CHUNK):
             stop.check()
-            chunk = slice(first, first + _CHUNK)
+            chunk = slice(first, first + CHUNK)
             np.greater(factor[chunk] @ latent, limits[chunk, None], out=found[chunk])
         return found.view(np.uint8).T
 

@@ -32,11 +32,12 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.domains.attributes import FINE, Attribute, Domain
+from dpsql.domains.attributes import FINE, Domain
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms import moments
 from dpsql.methods.base import Contract, Counted, MeasurementPlan, Price, with_sets
 from dpsql.methods.modips.cells import Cells, cell_rows, fit_cells
+from dpsql.methods.modips.checks import check_column, check_values
 from dpsql.methods.modips.fine_values import FineValues, fine_attribute, fine_values
 from dpsql.methods.modips.posterior import RowSource, binary_rows, normal_rows, redrawn
 from dpsql.methods.modips.statistics import (
@@ -53,10 +54,6 @@ from dpsql.methods.modips.statistics import (
 from dpsql.numerics.arrays import CodeArray, IntArray
 from dpsql.tables.statistics import Statistics
 
-BUDGETS = ("split", "joint")
-THRESHOLDS = ("clamp", "truncate")
-
-MAXIMUM_SETS = 1000
 _BLOCK = 250_000
 
 
@@ -283,11 +280,11 @@ class Modips:
             if option not in self.options:
                 raise ArgumentError("options", option, f"not an option; there are {', '.join(map(repr, self.options))}")
         chosen = {**self.options, **options}
-        _check_values(chosen)
+        check_values(chosen)
         if not domain.attributes:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
         for attribute in domain.attributes:
-            _check_column(attribute)
+            check_column(attribute)
         kind = kind_of(domain)
         if chosen["budget"] != "split" and kind != "normal":
             raise ArgumentError("budget", chosen["budget"], "is for one numeric column; leave it out (several columns: shares)")
@@ -296,40 +293,6 @@ class Modips:
         if chosen["shares"] != "auto" and kind != "mixed":
             raise ArgumentError("shares", chosen["shares"], "is for several columns; leave it out")
         return chosen
-
-
-def _check_values(chosen: Mapping[str, Any]) -> None:
-    sets = chosen["sets"]
-    if isinstance(sets, bool) or not isinstance(sets, int) or not 1 <= sets <= MAXIMUM_SETS:
-        raise ArgumentError("sets", sets, f"a whole number from 1 to {MAXIMUM_SETS} is required")
-    for option, allowed in (("budget", BUDGETS), ("threshold", THRESHOLDS)):
-        if chosen[option] not in allowed:
-            raise ArgumentError(option, chosen[option], f"one of {', '.join(map(repr, allowed))}")
-    shares = chosen["shares"]
-    if isinstance(shares, str) and shares == "auto":
-        return
-    expected = "'auto' or three numbers from 0.001 to 1000: relative shares of counts, sums and moments, e.g. [0.25, 0.5, 0.25]"
-    if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != 3:
-        raise ArgumentError("shares", shares, expected)
-    if any(isinstance(s, bool) or not isinstance(s, int | float) or not 0.001 <= s <= 1000 for s in shares):
-        raise ArgumentError("shares", list(shares), expected)
-
-
-def _check_column(attribute: Attribute) -> None:
-    """Refuse a numeric column that may hold something that is no number between the bounds."""
-    if attribute.kind != "numeric":
-        return
-    if attribute.nullable:
-        raise ArgumentError(
-            "columns",
-            attribute.name,
-            "modips sums the values of a numeric column, which may not be NULL: dp_declare(..., nullable := false), which counts "
-            "NULL as the lower bound; or fill it in a view",
-        )
-    if attribute.outside != "clamp":
-        raise ArgumentError(
-            "columns", attribute.name, "modips needs numeric columns with outside := 'clamp': dp_declare(..., outside := 'clamp')"
-        )
 
 
 def _threshold_notes(

@@ -17,7 +17,7 @@ SHARES = (0.25, 0.5, 0.25)
 
 
 def kind_of(domain: Domain) -> str:
-    """Return 'binary', 'normal' or 'mixed'; see the head of this file."""
+    """Return 'binary', 'normal' or 'mixed'; see `dpsql.methods.modips.method`."""
     if len(domain.attributes) == 1:
         only = domain.attributes[0]
         if only.kind == "numeric":

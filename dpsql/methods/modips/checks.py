@@ -1,0 +1,50 @@
+"""Options and columns that `modips` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpsql.domains.attributes import Attribute
+from dpsql.errors import ArgumentError
+
+BUDGETS = ("split", "joint")
+
+THRESHOLDS = ("clamp", "truncate")
+
+MAXIMUM_SETS = 1000
+
+
+def check_values(chosen: Mapping[str, Any]) -> None:
+    """Refuse an option that is none of those allowed."""
+    sets = chosen["sets"]
+    if isinstance(sets, bool) or not isinstance(sets, int) or not 1 <= sets <= MAXIMUM_SETS:
+        raise ArgumentError("sets", sets, f"a whole number from 1 to {MAXIMUM_SETS} is required")
+    for option, allowed in (("budget", BUDGETS), ("threshold", THRESHOLDS)):
+        if chosen[option] not in allowed:
+            raise ArgumentError(option, chosen[option], f"one of {', '.join(map(repr, allowed))}")
+    shares = chosen["shares"]
+    if isinstance(shares, str) and shares == "auto":
+        return
+    expected = "'auto' or three numbers from 0.001 to 1000: relative shares of counts, sums and moments, e.g. [0.25, 0.5, 0.25]"
+    if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != 3:
+        raise ArgumentError("shares", shares, expected)
+    if any(isinstance(s, bool) or not isinstance(s, int | float) or not 0.001 <= s <= 1000 for s in shares):
+        raise ArgumentError("shares", list(shares), expected)
+
+
+def check_column(attribute: Attribute) -> None:
+    """Refuse a numeric column that may hold something that is no number between the bounds."""
+    if attribute.kind != "numeric":
+        return
+    if attribute.nullable:
+        raise ArgumentError(
+            "columns",
+            attribute.name,
+            "modips sums the values of a numeric column, which may not be NULL: dp_declare(..., nullable := false), which counts "
+            "NULL as the lower bound; or fill it in a view",
+        )
+    if attribute.outside != "clamp":
+        raise ArgumentError(
+            "columns", attribute.name, "modips needs numeric columns with outside := 'clamp': dp_declare(..., outside := 'clamp')"
+        )
