@@ -16,7 +16,8 @@ from dpsql import methods
 from dpsql.accounting import expected_absolute_error, fits, remaining
 from dpsql.answers import kept
 from dpsql.books.entries import Purchase, failure
-from dpsql.calls.buying import BuyingCall, PlanCall
+from dpsql.calls.buying import BuyingCall
+from dpsql.calls.planning import PlanCall
 from dpsql.domains import unit_rows
 from dpsql.errors import DpsqlError
 from dpsql.kinds.plans import Request, request

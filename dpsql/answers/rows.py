@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpsql.calls.buying import SynthesizeCall
+from dpsql.calls.rows import SynthesizeCall
 from dpsql.calls.stored import SampleCall
 from dpsql.purchase import buying
 from dpsql.release import costs

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dpsql.accounting import noise_band
 from dpsql.answers import kept
-from dpsql.calls.buying import AggregatesCall, ContributionsCall, HistogramCall, MarginalsCall
+from dpsql.calls.tables import AggregatesCall, ContributionsCall, MarginalsCall
+from dpsql.calls.values import HistogramCall
 from dpsql.domains import unit_rows
 from dpsql.protected.columns import asked_order
 from dpsql.purchase import buying

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.calls.buying import DiscoverCall
 from dpsql.calls.custody import DeclareCall, DomainCall
+from dpsql.calls.values import DiscoverCall
 from dpsql.domains import encoding, sqltypes
 from dpsql.domains.attributes import Attribute
 from dpsql.domains.declare import MAX_VALUES, self_declared

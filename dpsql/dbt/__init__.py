@@ -22,7 +22,7 @@ try:
     from dbt.adapters.duckdb.plugins import BasePlugin
     from dbt.adapters.events.logging import AdapterLogger
 except ImportError as missing:
-    raise ImportError("dpsql.dbt needs dbt-core and dbt-duckdb: pip install 'dpsql[dbt]'") from missing
+    raise ImportError("dpsql.dbt needs dbt-core and dbt-duckdb: pip install 'dpsql[dbt]', from a checkout '.[dbt]'") from missing
 
 __all__ = ["Plugin"]
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from dpsql.accounting import Calibration, charge_for
-from dpsql.calls.buying import NOISE_OPTIONS, BuyingCall, MarginalsCall
+from dpsql.calls.buying import NOISE_OPTIONS, BuyingCall
+from dpsql.calls.tables import MarginalsCall
 from dpsql.domains import multi_value
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError, DomainError

@@ -8,7 +8,8 @@ from typing import Any
 
 from dpsql import methods
 from dpsql.accounting import Calibration
-from dpsql.calls.buying import BuyingCall, ContributionsCall
+from dpsql.calls.buying import BuyingCall
+from dpsql.calls.tables import ContributionsCall
 from dpsql.kinds.drawn.plan import plan as drawn
 from dpsql.kinds.open.plan import plan as open_values
 from dpsql.kinds.planned import Planner

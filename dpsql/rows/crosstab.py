@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from dpsql.calls.buying import MarginalsCall
+from dpsql.calls.tables import MarginalsCall
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.decoder import Columns

@@ -1,0 +1,85 @@
+"""The call that shows what another one would measure and cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dpsql import methods
+from dpsql.accounting import MECHANISMS
+from dpsql.calls import arguments
+from dpsql.calls.declaration import (
+    FREE,
+    REQUIRED,
+    Call,
+    anything,
+    argument,
+    one_of,
+    optional,
+    some_columns,
+    some_delta,
+    some_epsilon,
+    some_options,
+    whole,
+)
+from dpsql.calls.rows import SynthesizeCall
+from dpsql.calls.tables import ContributionsCall, MarginalsCall
+from dpsql.calls.words import COLUMNS, DELTA, EPSILON, OPTIONS, RELEASE, SOURCE
+from dpsql.errors import ArgumentError
+
+OPERATIONS = ("synthesize", "marginals", "contributions")
+MOST_ROWS = 10**12
+"""A guess of the rows of a source."""
+
+
+@dataclass(frozen=True)
+class PlanCall(Call):
+    """Show what a dp_synthesize, dp_marginals (with k) or dp_contributions call would measure and cost.
+
+    One row: measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is
+    left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory for
+    two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other max_contributions.
+    """
+
+    name: ClassVar[str] = "plan"
+    function: ClassVar[str] = "plan"
+    privacy: ClassVar[str] = f"{FREE}; no row is read"
+    gives: ClassVar[str] = "one row"
+
+    source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
+    method: Any = argument(anything, "As in dp_synthesize.", python="str | None", choices=methods.names())
+    epsilon: float | None = argument(some_epsilon, EPSILON, python="float", needed=True)
+    delta: float | None = argument(some_delta, DELTA, python="float | None")
+    columns: tuple[str, ...] | None = argument(some_columns, COLUMNS, python="Sequence[str] | None")
+    k: Any = argument(anything, "As in dp_marginals.", python="int | None")
+    mechanism: Any = argument(anything, "'gaussian' or 'laplace'.", python="str | None", choices=MECHANISMS)
+    rows: int | None = argument(whole(0, MOST_ROWS), "A guess of the number of rows, for time and memory.", python="int | None")
+    options: dict[str, Any] = argument(some_options, OPTIONS, python="Mapping[str, Any] | None")
+    release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
+    operation: str | None = argument(
+        optional(one_of(*OPERATIONS)),
+        "The call that is meant; 'marginals' where k is given, else 'synthesize', if left out.",
+        python="str | None",
+        choices=OPERATIONS,
+    )
+
+    def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall:
+        """Return the call that is planned.
+
+        Raises
+        ------
+        ArgumentError
+            It has no such argument, or does not take this value.
+        """
+        operation = self.operation or ("marginals" if self.k is not None else "synthesize")
+        shared: dict[str, Any] = {"source": self.source, "epsilon": self.epsilon, "delta": self.delta, "release": self.release}
+        if operation == "contributions":
+            named = {"columns": self.columns, "k": self.k, "method": self.method, "options": self.options or None}
+            for name, value in named.items():
+                if value is not None:
+                    raise ArgumentError(name, value, "dp_contributions has no such argument; leave it out")
+            return ContributionsCall(**shared, mechanism=self.mechanism or "gaussian")
+        if operation == "marginals":
+            return MarginalsCall(**shared, columns=self.columns, k=self.k, mechanism=self.mechanism or "gaussian")
+        options = self.options if self.mechanism is None else {**self.options, "mechanism": self.mechanism}
+        return SynthesizeCall(**shared, columns=self.columns, method=self.method, options=options)
