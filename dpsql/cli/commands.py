@@ -102,7 +102,10 @@ def _shell(session: Session, chosen: argparse.Namespace) -> int:
     try:
         from dpsql.cli.shell import interact
     except ModuleNotFoundError as error:
-        told = f"the shell needs {error.name}: pip install 'dpsql[shell]', from a checkout '.[shell]' (dpsql run and dpsql -c work without)"
+        told = (
+            f"the shell needs {error.name}: pip install 'dpsql[shell]', from a checkout '.[shell]' "
+            "(dpsql run and dpsql -c work without)"
+        )
         raise Failed(f"Error: {told}") from None
     return interact(session, _version())
 
