@@ -13,6 +13,7 @@ import duckdb
 from dpsql.books.schema import Books
 from dpsql.calls.stored import ExportCall, ImportCall
 from dpsql.errors import DpsqlError, ReleaseError
+from dpsql.release import identity
 from dpsql.release import store as release
 from dpsql.rows import drawing
 from dpsql.session.instance import Context
@@ -44,7 +45,7 @@ def _copy(path: Path, target: Path) -> None:
         if target.is_file() and filecmp.cmp(path, target, shallow=False):
             return
         raise ReleaseError(f"path = {str(target)!r}: another file is there and was not replaced; choose another path")
-    draft = release.draft_of(target, uuid.uuid4().hex)
+    draft = identity.draft_of(target, uuid.uuid4().hex)
     try:
         shutil.copyfile(path, draft)
         release.publish(draft, target)
@@ -99,10 +100,10 @@ def _is_the_bought_one(context: Context, path: Path, identifier: str) -> bool:
 
 def _keep(store: Path, path: Path, opened: release.Release) -> None:
     """Copy a file to the imported ones, unless an older dpsql has put it into the store itself."""
-    name = release.path_of(store, opened.identifier, str(opened.manifest["charge"]["hash"])).name
+    name = identity.path_of(store, opened.identifier, str(opened.manifest["charge"]["hash"])).name
     if (store / name).is_file() and filecmp.cmp(path, store / name, shallow=False):
         return
-    folder = release.imports_of(store)
+    folder = identity.imports_of(store)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -24,7 +24,7 @@ from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import asked_order, spelled
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase.buying import stopped_text
-from dpsql.release import store
+from dpsql.release import identity
 from dpsql.release.costs import estimate, too_large
 from dpsql.release.plan import Plan, planned
 from dpsql.session.instance import Context
@@ -50,7 +50,7 @@ def plan(context: Context, call: PlanCall) -> str:
     if asked.columns is not None:
         asked = asked.spelled(spelled(protected, asked.columns))
     operation = asked.operation
-    name = store.release_id(protected.key, operation, protected.query, asked.release_name)
+    name = identity.release_id(protected.key, operation, protected.query, asked.release_name)
     purchase = protected.ledger.purchase(name)
     if purchase is not None and purchase.operation == operation:
         asked = asked.filled(purchase.parameters)

@@ -21,7 +21,7 @@ from dpsql.errors import DomainError, DpsqlError, ReleaseError
 from dpsql.measure.counting import count_tables
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.protected.source import ProtectedSource, resolve
-from dpsql.release import store
+from dpsql.release import identity
 from dpsql.release.store import Release
 from dpsql.rows import drawing
 from dpsql.session.instance import Context
@@ -86,12 +86,12 @@ def _free(protected: ProtectedSource, label: str, name: str) -> str:
     ).fetchall()
     for source, query, bought in rows:
         other = (source, query) != (protected.key, protected.query)
-        if other and bought == store.release_id(source, "synthesize", query, name):
+        if other and bought == identity.release_id(source, "synthesize", query, name):
             raise ReleaseError(
                 f"{label}: its release {bought!r} was bought for other SQL ({query}). A changed model is another release and costs "
                 "anew: give its config another release, or put the SQL back to use what was bought"
             )
-    return store.release_id(protected.key, "synthesize", protected.query, name)
+    return identity.release_id(protected.key, "synthesize", protected.query, name)
 
 
 def within_error(context: Context, given: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from dpsql.protected.columns import spelled
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import failures
 from dpsql.purchase.measuring import in_force, measure, versions
-from dpsql.release import costs
+from dpsql.release import costs, identity
 from dpsql.release import store as release
 from dpsql.release.plan import Plan, planned
 from dpsql.release.store import Release
@@ -48,7 +48,7 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
     protected = resolve(context, call.source)
     if call.columns is not None:
         call = call.spelled(spelled(protected, call.columns))
-    identifier_ = release.release_id(protected.key, call.operation, protected.query, call.release_name)
+    identifier_ = identity.release_id(protected.key, call.operation, protected.query, call.release_name)
     interruption.about(lambda: _interrupted(context, protected, identifier_))
     with context.instance.lock(identifier_):
         store = context.store(protected.books.database)
@@ -61,8 +61,8 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
                 purchase = _bought(context, protected, store, identifier_, call, progress)
         if purchase.status == "failed":
             raise failure(purchase)
-        path = release.path_of(store, identifier_, purchase.charge["hash"])
-        release.publish(release.draft_of(path, str(purchase.contents)), path)
+        path = identity.path_of(store, identifier_, purchase.charge["hash"])
+        release.publish(identity.draft_of(path, str(purchase.contents)), path)
         return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
 
 
@@ -132,7 +132,7 @@ def _bought(
     plan = planned(purchase.plan, name)
     progress.expect(costs.stage_seconds(plan, call.guessed_rows))
     release.check_space(context, protected.books.database, store, plan)
-    return measure(context, protected, purchase, release.path_of(store, name, purchase.charge["hash"]), progress)
+    return measure(context, protected, purchase, identity.path_of(store, name, purchase.charge["hash"]), progress)
 
 
 def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str:
@@ -194,7 +194,7 @@ def _prepare(protected: ProtectedSource, name: str, store: Path) -> Purchase:
     """Do what is left to do before the first row is read; a failure here is refunded."""
     try:
         purchase = in_force(protected, name)
-        release.remove_leftovers(release.path_of(store, name, purchase.charge["hash"]))
+        release.remove_leftovers(identity.path_of(store, name, purchase.charge["hash"]))
     except BaseException:
         protected.ledger.mark(name, "refund")
         raise

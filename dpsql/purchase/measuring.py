@@ -23,7 +23,7 @@ from dpsql.measure.reading import Measured
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.purchase import failures
-from dpsql.release import costs
+from dpsql.release import costs, identity
 from dpsql.release import store as release
 from dpsql.release.plan import Plan, planned
 from dpsql.running import interruption
@@ -91,13 +91,13 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
         protected.ledger.mark(name, "store", contents)
     except LedgerError as error:
         if not error.uncertain:  # rolled back: these counts are not the release's
-            release.draft_of(path, contents).unlink(missing_ok=True)
+            identity.draft_of(path, contents).unlink(missing_ok=True)
         raise
     finally:
         note.forget(path.parent)
     now = in_force(protected, name)
     if now.contents != contents:  # another process was faster
-        release.draft_of(path, contents).unlink(missing_ok=True)
+        identity.draft_of(path, contents).unlink(missing_ok=True)
     return now
 
 

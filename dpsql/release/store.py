@@ -33,6 +33,7 @@ import numpy as np
 from dpsql import methods
 from dpsql.errors import DpsqlError, ReleaseError, first_line
 from dpsql.numerics.arrays import Clique, IntArray
+from dpsql.release import identity
 from dpsql.release.plan import MAX_CELLS, Plan, check_manifest, planned
 from dpsql.session.instance import Context
 from dpsql.tables import coarse
@@ -42,38 +43,11 @@ from dpsql.text.bounded_json import MAX_JSON, load
 from dpsql.text.relation import literal, parquet
 
 FORMAT = 1
-SUFFIX = ".release.parquet"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _HASHED = 1 << 22
 _SPARE = 4 << 20  # bytes that the ledger, its checkpoint and a probe may take
 _LARGEST = 1 << 61  # what noise and counts can never reach
 _LISTED = 1 << 20  # integers of a release that lists what it holds
-
-
-def slug(text: str) -> str:
-    """Return a name as it stands in an identifier of a release.
-
-    Examples
-    --------
-    >>> slug("by order")
-    'by_order'
-    """
-    return re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:40]
-
-
-def release_id(source: str, operation: str, query: str, name: str) -> str:
-    """Return the identifier of a release: readable, usable as a file name, and distinct for distinct keys.
-
-    Examples
-    --------
-    >>> release_id("main.adult", "synthesize", "main.adult", "default")
-    'adult-synthesize-default-c1eceb74'
-    """
-    key = json.dumps([source, operation, query, name], ensure_ascii=False)
-    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
-    stem = source.rsplit("/", 1)[-1] if source.startswith("file:") else source.rsplit(".", 1)[-1]
-    parts = [slug(part) for part in (stem, operation, name)]
-    return "-".join([part for part in parts if part] + [digest])
 
 
 @dataclass(frozen=True)
@@ -193,29 +167,6 @@ def _coarse(plan: Plan, tables: Mapping[Clique, IntArray], flat: IntArray) -> Co
     )
 
 
-def valid_identifier(identifier: str) -> bool:
-    """Return whether a text can be the identifier of a release (and so a file name)."""
-    return re.fullmatch(r"[A-Za-z0-9_-]{1,160}", identifier) is not None
-
-
-def path_of(store: Path, identifier: str, charge_hash: str) -> Path:
-    """Return where the store keeps the release that a charge (the hash of its ledger entry) has paid for."""
-    if not valid_identifier(identifier) or not _HASH.fullmatch(charge_hash):
-        raise ReleaseError(f"release = {identifier!r}: not an identifier of a release; FROM dp_releases() lists them")
-    return store / f"{identifier}.{charge_hash[:16]}{SUFFIX}"
-
-
-def imports_of(store: Path) -> Path:
-    """Return the folder of what was imported: apart, so that it never stands in the place of what was bought."""
-    return store / "imported"
-
-
-def stored_files(store: Path) -> list[tuple[str, Path]]:
-    """Return identifier and path of every release in a store, bought or imported."""
-    found = [*store.glob("*" + SUFFIX), *imports_of(store).glob("*" + SUFFIX)]
-    return sorted((path.name.split(".", 1)[0], path) for path in found)
-
-
 def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
     """Write and read back a one-row file, so that a store which cannot take a release is found before anything is charged."""
     probe = store / f".probe-{uuid.uuid4().hex}.parquet"
@@ -281,7 +232,7 @@ def write(
     contents = fingerprint(flat, values, places)
     full = {"format": FORMAT, **manifest, "plan": plan.to_json(), "sha256": contents}
     text = json.dumps(full, sort_keys=True, ensure_ascii=False)
-    partial = draft_of(path, contents)
+    partial = identity.draft_of(path, contents)
     name = f"dpsql_{uuid.uuid4().hex}"
     cursor.register(name, frame)
     try:
@@ -297,11 +248,6 @@ def write(
         with contextlib.suppress(duckdb.Error):  # as after an interruption: the cursor is closed soon
             cursor.unregister(name)
     return contents
-
-
-def draft_of(path: Path, contents: str) -> Path:
-    """Return the hidden name of a finished file that the ledger does not know yet."""
-    return path.with_name(f".{path.name}.{contents}")
 
 
 def publish(draft: Path, path: Path) -> None:
@@ -377,7 +323,7 @@ def check_plan(found: Release) -> None:
     item = found.manifest
     try:
         check_manifest(item)
-        if not valid_identifier(found.identifier) or not _HASH.fullmatch(item["charge"]["hash"]):
+        if not identity.valid_identifier(found.identifier) or not _HASH.fullmatch(item["charge"]["hash"]):
             raise ValueError("names that are none")
         found.plan  # noqa: B018 -- parsed here, where an error is told
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, DpsqlError):

@@ -21,6 +21,7 @@ from dpsql.domains import multi_value
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError, ReleaseError, first_line
 from dpsql.methods.base import OneHotMethod, TupleMethod
+from dpsql.release import identity
 from dpsql.release import store as release
 from dpsql.release.costs import DRAWING
 from dpsql.release.store import Release
@@ -285,8 +286,8 @@ def bought(context: Context, books: Books, name: str) -> Release | None:
                 f"release = {name!r}: it is charged and not finished; the call that began to buy it finishes it, without another "
                 "charge (FROM dp_ledger() shows its source and parameters)"
             )
-        path = release.path_of(context.store(books.database), name, purchase.charge["hash"])
-        release.publish(release.draft_of(path, str(purchase.contents)), path)
+        path = identity.path_of(context.store(books.database), name, purchase.charge["hash"])
+        release.publish(identity.draft_of(path, str(purchase.contents)), path)
         return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
     return None
 
@@ -316,7 +317,7 @@ def find(context: Context, identifier_: str) -> Release:
     if refused is not None:
         raise refused
     stores = dict.fromkeys(context.store(database) for database in context.databases())
-    files = [item for store in stores for item in release.stored_files(store)]
+    files = [item for store in stores for item in identity.stored_files(store)]
     same = {path.name: path for known, path in files if known == identifier_}
     if len(same) == 1:
         return release.read(context.cursor, next(iter(same.values())))
@@ -324,7 +325,7 @@ def find(context: Context, identifier_: str) -> Release:
         listed = ", ".join(repr(str(path)) for path in same.values())
         raise ReleaseError(f"release = {identifier_!r}: several files hold one of that identifier: {listed}; move all but one away")
     known = sorted({known for known, _ in files} | sold.keys())
-    named = [item for item in known if item.rsplit("-", 1)[0].endswith("-" + release.slug(identifier_))]
+    named = [item for item in known if item.rsplit("-", 1)[0].endswith("-" + identity.slug(identifier_))]
     own = [item for item in named if item in sold]  # an imported file cannot make the name of a purchase mean two things
     if len(own or named) == 1:
         return find(context, (own or named)[0])

@@ -17,7 +17,7 @@ from dpsql.errors import LedgerError
 from dpsql.kinds.tables import measure as measuring
 from dpsql.purchase import buying
 from dpsql.purchase import measuring as measuring_purchase
-from dpsql.release import store
+from dpsql.release import identity, store
 
 CALL = "FROM dp_marginals('people', columns := ['sex'], epsilon := 1.0)"
 
@@ -27,11 +27,11 @@ class Killed(BaseException):
 
 
 def visible(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*" + store.SUFFIX))
+    return sorted(folder.rglob("*" + identity.SUFFIX))
 
 
 def drafts(folder: Path) -> list[Path]:
-    return sorted(folder.rglob(".*" + store.SUFFIX + ".*"))
+    return sorted(folder.rglob(".*" + identity.SUFFIX + ".*"))
 
 
 def counts(con: duckdb.DuckDBPyConnection, path: Path) -> list[tuple[int]]:

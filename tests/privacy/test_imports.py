@@ -17,6 +17,7 @@ from sample_tables import make_people, protect_people
 
 import dpsql
 from dpsql.kinds import measures
+from dpsql.release import identity
 from dpsql.release import store as release
 from dpsql.release.plan import Plan
 
@@ -79,9 +80,9 @@ def test_an_import_never_stands_where_a_purchase_stands(con, tmp_path, monkeypat
         con.execute(f"FROM dp_import('{file}')")
     # Put there by hand, or by an import of an older dpsql: not shown either.
     folder = tmp_path / "people.duckdb.dpsql"
-    for place in (folder, release.imports_of(folder)):
+    for place in (folder, identity.imports_of(folder)):
         place.mkdir(exist_ok=True)
-        target = release.path_of(place, name, charge)
+        target = identity.path_of(place, name, charge)
         kept = target.read_bytes() if target.exists() else None
         target.write_bytes(file.read_bytes())
         for shown in (name, "official"):
@@ -100,7 +101,7 @@ def test_an_import_never_stands_where_a_purchase_stands(con, tmp_path, monkeypat
 def test_a_file_with_other_labels_and_the_same_counts_is_not_the_purchase(con, tmp_path):
     con.execute(CALL)
     name, charge, _ = charged(con)
-    path = release.path_of(tmp_path / "people.duckdb.dpsql", name, charge)
+    path = identity.path_of(tmp_path / "people.duckdb.dpsql", name, charge)
     frame = duckdb.sql(f"FROM '{path}'").df()
     ((text,),) = duckdb.sql(f"SELECT decode(value) FROM parquet_kv_metadata('{path}') WHERE decode(key) = 'dpsql'").fetchall()
     manifest = json.loads(text)
@@ -130,9 +131,9 @@ def test_what_an_older_dpsql_imported_is_still_found(con, tmp_path):
     name, charge, plan = charged(con)
     store = tmp_path / "people.duckdb.dpsql"
     file = forged(tmp_path / "old.parquet", "elsewhere-synthesize-x-00000000", charge, plan, 9)
-    release.path_of(store, "elsewhere-synthesize-x-00000000", charge).write_bytes(file.read_bytes())
+    identity.path_of(store, "elsewhere-synthesize-x-00000000", charge).write_bytes(file.read_bytes())
     con.execute(f"FROM dp_import('{file}')")  # said again
-    assert not release.imports_of(store).exists()
+    assert not identity.imports_of(store).exists()
     assert con.execute("SELECT count(*) FROM dp_sample('x', rows := 5)").fetchone() == (5,)
 
 
@@ -215,7 +216,7 @@ def test_mutated_manifests_are_read_or_refused(tmp_path, kind):
 def test_mutated_counts_are_refused(con, tmp_path, change):
     con.execute(CALL)
     name, charge, plan = charged(con)
-    frame = duckdb.sql(f"FROM '{release.path_of(tmp_path / 'people.duckdb.dpsql', name, charge)}'").df()
+    frame = duckdb.sql(f"FROM '{identity.path_of(tmp_path / 'people.duckdb.dpsql', name, charge)}'").df()
     good = forged(tmp_path / "good.parquet", "p-synthesize-x-00000000", charge, plan)
     ((text,),) = duckdb.sql(f"SELECT decode(value) FROM parquet_kv_metadata('{good}') WHERE decode(key) = 'dpsql'").fetchall()
     bad = write(tmp_path / "bad.parquet", json.loads(text), change(frame))
