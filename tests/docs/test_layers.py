@@ -6,6 +6,7 @@ import ast
 import graphlib
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,16 @@ def test_no_module_imports_itself_by_way_of_others():
     assert len(known) > 200
     order = graphlib.TopologicalSorter({name: imported(path, known) - {name} for name, path in known.items()})
     order.prepare()  # a CycleError names the modules of a circle
+
+
+def test_every_room_is_shipped_and_says_what_it_is_for():
+    """setuptools takes the packages that pyproject.toml lists; a room that is not there is missing in the wheel alone."""
+    root = Path(__file__).parents[2]
+    listed = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    rooms = {".".join(file.relative_to(root).parent.parts) for file in (root / "dpsql").rglob("__init__.py")}
+    assert set(listed) == rooms | {"dpsql.udfs", "dpsql.sql"}
+    for file in (root / "dpsql").rglob("__init__.py"):
+        assert (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").strip(), file
+    layers = (root / ".importlinter").read_text(encoding="utf-8").split("layers =")[1].split("[")[0]
+    told = {line.strip().removeprefix("dpsql.") for line in layers.replace("|", "\n").splitlines()}
+    assert {name.split(".")[1] for name in rooms if "." in name} <= told, "a room without a place in the order of .importlinter"
