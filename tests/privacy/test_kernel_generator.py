@@ -17,7 +17,7 @@ from kernel_expressions import SETTINGS, Generator, make_table
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.session.settings import pin
-from dpsql.source import relations
+from dpsql.source import leaves
 from dpsql.source.binder import check
 from dpsql.source.catalog import Catalog
 from dpsql.source.leaves import View
@@ -102,7 +102,7 @@ class Gate:
 @pytest.fixture(autouse=True)
 def read_once(monkeypatch) -> None:
     """The CREATE TABLE of the wide table is read once, not for every expression."""
-    monkeypatch.setattr(relations, "generated_columns", functools.cache(relations.generated_columns))
+    monkeypatch.setattr(leaves, "generated_columns", functools.cache(leaves.generated_columns))
 
 
 @pytest.mark.parametrize("part", range(PARTS))
