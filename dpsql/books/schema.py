@@ -43,6 +43,7 @@ class Books:
         self.cursor = cursor
         self.database = database
         self.schema = identifier(database, SCHEMA)
+        self._found = False  # books are never removed, and looking takes longer than reading an entry
 
     def table(self, name: str) -> str:
         """Return the quoted name of one of the tables."""
@@ -58,12 +59,15 @@ class Books:
 
     def exist(self) -> bool:
         """Return whether this database has books."""
+        if self._found:
+            return True
         query = (
             "SELECT system.main.count_star() FROM system.main.duckdb_tables() "
             "WHERE database_name = ? AND schema_name = ? AND table_name = 'ledger'"
         )
         row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()
-        return bool(row and row[0])
+        self._found = bool(row and row[0])
+        return self._found
 
     def _current(self) -> bool:
         """Return whether the views are this version's: those of an older one do not know what became of a release."""

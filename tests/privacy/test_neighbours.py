@@ -112,6 +112,7 @@ def scrub(value: Any) -> Any:
     return re.sub(r"/\S*/(one|other)/", "", repr(value))
 
 
+@pytest.mark.any_duckdb
 def test_the_comparison_can_fail(tmp_path, caplog, monkeypatch):
     """With noise that keeps the counts, the two databases must look different."""
     from dpsql.noise import discrete
