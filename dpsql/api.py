@@ -266,7 +266,7 @@ def aggregates(
     columns
         The columns; all declared ones, if left out.
     fabrication
-        How likely combinations that nobody has are reported: 'minimize', 'balance', 'uncontrolled', or a list of probabilities.
+        How likely combinations that nobody has are reported: a mode, or a list of probabilities, one for each k = 2 ....
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     options

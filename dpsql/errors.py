@@ -11,7 +11,8 @@ import itertools
 from decimal import Decimal
 from fractions import Fraction
 
-_SHOWN, _ITEMS = 400, 50  # letters of an argument that an error shows, and items of a list in it
+_SHOWN, _ITEMS, _KEYS = 400, 12, 50
+"""Letters of an argument that an error shows; items of a list (a longer one may be data, and is not shown), and of an object."""
 
 
 class DpsqlError(Exception):
@@ -69,14 +70,11 @@ def _plain(value: object, depth: int) -> str:
             return repr(value)
         except ValueError:  # an integer of thousands of digits
             return f"a value of type {type(value).__name__}"
-    if depth and type(value) in (list, tuple):
-        # A list in a list may be a row.
-        listed = [_plain(item, 0) for item in itertools.islice(value, _ITEMS)]  # type: ignore[call-overload]
-        more = ["…"] if len(value) > _ITEMS else []  # type: ignore[arg-type]
-        return f"[{', '.join([*listed, *more])}]"
+    if depth and isinstance(value, (list, tuple)) and type(value) in (list, tuple) and len(value) <= _ITEMS:
+        return f"[{', '.join(_plain(item, 0) for item in value)}]"  # a list in a list may be a row
     if depth and type(value) is dict:
-        pairs = [f"{_plain(k, 0)}: {_plain(v, depth - 1)}" for k, v in itertools.islice(value.items(), _ITEMS)]
-        return "{" + ", ".join([*pairs, *(["…"] if len(value) > _ITEMS else [])]) + "}"
+        pairs = [f"{_plain(k, 0)}: {_plain(v, depth - 1)}" for k, v in itertools.islice(value.items(), _KEYS)]
+        return "{" + ", ".join([*pairs, *(["…"] if len(value) > _KEYS else [])]) + "}"
     return f"a value of type {type(value.value if isinstance(value, OnlyType) else value).__name__}"
 
 

@@ -28,9 +28,9 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
-        source := source, "column" := coalesce(column_name, "column"), lower := lower, upper := upper, bins := bins, edges := edges,
+        source := source, "column" := "column", lower := lower, upper := upper, bins := bins, edges := edges,
         categories := categories, categories_from := categories_from, nullable := nullable, outside := outside,
-        discover := discover, epsilon := epsilon, delta := delta, release := release))::VARCHAR)));
+        discover := discover, epsilon := epsilon, delta := delta, release := release, column_name := column_name))::VARCHAR)));
 
 -- dp_domain: List the declared attributes of a source; undeclared columns are listed as left out. Privacy status: free. Gives
 -- column_name, type, kind, codes, labels, nullable, outside, status; a row per column.
@@ -90,8 +90,8 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
-        source := source, "column" := coalesce(column_name, "column"), epsilon := epsilon, delta := delta, domain := domain,
-        domain_size := domain_size, rho := rho, separator := separator, release := release))::VARCHAR)));
+        source := source, "column" := "column", epsilon := epsilon, delta := delta, domain := domain, domain_size := domain_size,
+        rho := rho, separator := separator, release := release, column_name := column_name))::VARCHAR)));
 
 -- dp_contributions: Buy a noisy histogram of the number of rows per privacy unit, to choose max_contributions by. Every unit is
 -- counted once, in one bucket. max_contributions: the least number of the row; share_kept: about how many of all rows are kept
@@ -114,7 +114,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source, method := method, epsilon := epsilon, delta := delta, columns := columns, rows := rows, seed := seed,
-        options := options, release := release, "into" := coalesce(into_table, "into")))::VARCHAR)));
+        options := options, release := release, "into" := "into", into_table := into_table))::VARCHAR)));
 
 -- dp_sample: Draw other rows of a stored release. Privacy status: free: post-processing. Gives the columns of the source, in its
 -- types.

@@ -22,7 +22,21 @@ def text(arguments: Mapping[str, Any], name: str) -> str:
     value = arguments.get(name)
     if not isinstance(value, str) or not value.strip():
         raise ArgumentError(name, _scalar(value), "a non-empty text is required")
+    if not _is_text(value):
+        raise ArgumentError(name, value, "is no text that can be stored: it has a NUL character, or half of one beyond U+FFFF")
     return value
+
+
+def _is_text(value: str) -> bool:
+    return "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _is_finite(value: float) -> bool:
+    """Return whether a number is finite, and an integer one that a float can hold."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def choice(arguments: Mapping[str, Any], name: str, allowed: Sequence[str]) -> str:
@@ -60,7 +74,7 @@ def number(arguments: Mapping[str, Any], name: str) -> float | None:
     value = arguments.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_finite(value):
         raise ArgumentError(name, _scalar(value), "a finite number is required")
     return float(value)
 
@@ -70,7 +84,7 @@ def integer(arguments: Mapping[str, Any], name: str, low: int, high: int) -> int
     value = arguments.get(name)
     if value is None:
         return None
-    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and int(value) == value
+    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and _is_finite(value) and int(value) == value
     if not whole or not low <= value <= high:
         shown = high if high < 10**19 else f"{high:.0e}"
         raise ArgumentError(name, _scalar(value), f"a whole number from {low} to {shown} is required")
@@ -92,6 +106,8 @@ def names(arguments: Mapping[str, Any], name: str) -> list[str] | None:
         return None
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value) or not value:
         raise ArgumentError(name, value, "a non-empty list of names is required, e.g. ['sex', 'race']")
+    if not all(map(_is_text, value)):
+        raise ArgumentError(name, value, "a name has a NUL character, or half of one beyond U+FFFF")
     if len({fold(item) for item in value}) < len(value):
         raise ArgumentError(name, value, "a name is repeated")
     return list(value)
@@ -115,4 +131,19 @@ def options(arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ArgumentError("options", value, "a struct is required, e.g. {'output': 'one_hot'}")
+    for key, item in value.items():
+        if not _is_plain(item):
+            expected = "a number, a text, true, false, or a list of those is required"
+            raise ArgumentError(f"options[{key[:80]!r}]", OnlyType(item), expected)
     return dict(value)
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a value is one that SQL could send, and none that would take long to write."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, str):
+        return _is_text(value)
+    return value is None or isinstance(value, bool) or (isinstance(value, (int, float)) and _is_finite(value))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from dpsql.calls import arguments
-from dpsql.errors import ArgumentError
+from dpsql.errors import ArgumentError, shown
 
 Check = Callable[[Mapping[str, Any], str], Any]
 REQUIRED: Any = object()
@@ -128,11 +128,27 @@ class Call:
             One of them is wrong, or of no such name.
         """
         known = {field.name for field in dataclasses.fields(cls)}
+        given = cls._under_one_name(given)
         for name, value in given.items():
             if name not in known:
                 raise ArgumentError(name, value, f"dp_{cls.name} has no such argument; it has {', '.join(sorted(known))}")
         left_out = {p.name: None for p in cls.parameters() if p.required and p.name not in given}
         return cls(**left_out, **given)
+
+    @classmethod
+    def _under_one_name(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments with those that have two names in SQL under one; refuse two that differ."""
+        found = dict(given)
+        for parameter in cls.parameters():
+            other = None if parameter.also is None else found.pop(parameter.also, None)
+            if other is None:
+                continue
+            stated = found.get(parameter.name)
+            if stated is not None and stated != other:
+                name = str(parameter.also)
+                raise ArgumentError(name, other, f'"{parameter.name}" is the same argument and says {shown(stated)}; leave one out')
+            found[parameter.name] = other
+        return found
 
     def changed(self, **values: Any) -> Self:
         """Return the call with some arguments changed, which are checked again."""

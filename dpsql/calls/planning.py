@@ -28,6 +28,8 @@ from dpsql.calls.words import COLUMNS, DELTA, EPSILON, OPTIONS, RELEASE, SOURCE
 from dpsql.errors import ArgumentError
 
 OPERATIONS = ("synthesize", "marginals", "contributions")
+_OTHERS = {"synthesize": ("k",), "marginals": ("method", "options"), "contributions": ("columns", "k", "method", "options")}
+"""Arguments of dp_plan that a call does not have."""
 MOST_ROWS = 10**12
 """A guess of the rows of a source."""
 
@@ -73,13 +75,16 @@ class PlanCall(Call):
         """
         operation = self.operation or ("marginals" if self.k is not None else "synthesize")
         shared: dict[str, Any] = {"source": self.source, "epsilon": self.epsilon, "delta": self.delta, "release": self.release}
+        given = {"columns": self.columns, "k": self.k, "method": self.method, "options": self.options or None}
+        for name in _OTHERS[operation]:
+            if given[name] is not None:
+                raise ArgumentError(name, given[name], f"dp_{operation} has no such argument; leave it out")
         if operation == "contributions":
-            named = {"columns": self.columns, "k": self.k, "method": self.method, "options": self.options or None}
-            for name, value in named.items():
-                if value is not None:
-                    raise ArgumentError(name, value, "dp_contributions has no such argument; leave it out")
             return ContributionsCall(**shared, mechanism=self.mechanism or "gaussian")
         if operation == "marginals":
             return MarginalsCall(**shared, columns=self.columns, k=self.k, mechanism=self.mechanism or "gaussian")
         options = self.options if self.mechanism is None else {**self.options, "mechanism": self.mechanism}
+        if self.options.get("mechanism", self.mechanism) != options.get("mechanism"):
+            other = self.options["mechanism"]
+            raise ArgumentError("mechanism", self.mechanism, f"options say mechanism = {other!r}; leave one of them out")
         return SynthesizeCall(**shared, columns=self.columns, method=self.method, options=options)

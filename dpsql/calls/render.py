@@ -51,7 +51,7 @@ def macro(call: type[Call]) -> str:
     heads = [
         (p.also or _sql_name(p)) + ("" if p.required else f" := {_sql_default(p)}") for p in parameters
     ] + [f"{_sql_name(p)} := NULL" for p in parameters if p.also]
-    sent = [f"{_sql_name(p)} := {f'coalesce({p.also}, {_sql_name(p)})' if p.also else _sql_name(p)}" for p in parameters]
+    sent = [f"{_sql_name(p)} := {_sql_name(p)}" for p in parameters] + [f"{p.also} := {p.also}" for p in parameters if p.also]
     said = cleandoc(call.__doc__ or "").split("\n\n")
     words = " ".join([f"dp_{call.name}:", *" ".join(said).split(), f"Privacy status: {call.privacy}.", f"Gives {call.gives}."])
     comment = textwrap.fill(words, width=WIDTH, initial_indent="-- ", subsequent_indent="-- ", break_on_hyphens=False)
@@ -164,7 +164,8 @@ def reference() -> str:
         "# Reference of the calls",
         "Made from the declarations in `dpsql/calls/` (`python -m dpsql.calls.render .`); CI fails when it is stale.",
         "Every call is a table macro, `FROM dp_...(...)` or `CALL dp_...(...)`, and a Python function of the same arguments,\n"
-        "`dpsql....(con, ...)`. Arguments with `:=` are named and may be left out; NULL stands for the default.",
+        "`dpsql....(con, ...)`. Arguments with `:=` are named and may be left out; NULL stands for the\n"
+        "default, but for `mechanism`. Where an argument has two names in SQL, Python has the one in brackets.",
         "\n".join(f"- [`dp_{call.name}`](#dp_{call.name}): {_first_sentence(call)}" for call in declarations())
         + "\n- `dp_combine(estimates, variances, level := 0.95)`, also an aggregate: "
         "one estimate and its interval from several synthetic tables.",

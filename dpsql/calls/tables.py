@@ -28,7 +28,14 @@ from dpsql.errors import ArgumentError
 from dpsql.methods.base import Method
 
 AGGREGATES = "aggregate_seeded"
+FABRICATIONS = ("uncontrolled", "progressive", "balanced", "minimize")
 SHAPES = ("wide", "long")
+
+
+def some_fabrication(given: Mapping[str, Any], name: str) -> Any:
+    """Return a mode, or a list of probabilities, which the method checks; None where it is left out."""
+    value = given.get(name)
+    return arguments.choice(given, name, FABRICATIONS) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
@@ -131,9 +138,10 @@ class AggregatesCall(BuyingCall):
     delta: float | None = argument(some_delta, DELTA, python="float | None")
     columns: tuple[str, ...] | None = argument(some_columns, COLUMNS, python="Sequence[str] | None")
     fabrication: Any = argument(
-        anything,
-        "How likely combinations that nobody has are reported: 'minimize', 'balance', 'uncontrolled', or a list of probabilities.",
+        some_fabrication,
+        "How likely combinations that nobody has are reported: a mode, or a list of probabilities, one for each k = 2 ....",
         python="str | Sequence[float] | None",
+        choices=FABRICATIONS,
         plain=True,
     )
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")

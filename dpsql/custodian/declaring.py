@@ -15,13 +15,12 @@ from dpsql.domains.attributes import Attribute
 from dpsql.domains.declare import MAX_VALUES, self_declared
 from dpsql.domains.declare import declare as build_attribute
 from dpsql.errors import ArgumentError, DomainError
-from dpsql.protected import columns, public
+from dpsql.protected import public
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import buying
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.source.analysis import OutputColumn
-from dpsql.text.names import fold
 from dpsql.text.relation import inline, literal
 
 _MOST_SHOWN, _WIDEST = 12, 60
@@ -89,8 +88,7 @@ def declarable(context: Context, call: DeclareCall) -> tuple[ProtectedSource, Ou
     """Check what every declaration says; return source, column, nullable and outside, with defaults filled in."""
     protected = resolve(context, call.source)
     column = protected.column(call.column)
-    unit = protected.protection.privacy_unit
-    if unit is not None and fold(column.origin or column.name) == fold(unit):
+    if protected.is_unit(column):
         expected = "is the privacy unit: it says whose row this is and cannot be data at the same time"
         raise ArgumentError("column", call.column, expected)
     outside = call.outside or ("other" if call.discover else "clamp")
@@ -129,7 +127,7 @@ def domain(context: Context, call: DomainCall) -> str:
     own = protected.declarations().keys()
     by_name = {a.name: _shown(a, _status(a, own)) for a in declared.attributes}
     for column in left_out:
-        status = "the privacy unit" if columns.is_unit(protected, column) else "left out: no domain declared"
+        status = "the privacy unit" if protected.is_unit(column) else "left out: no domain declared"
         by_name[column.name] = (column.name, column.sql_type, None, None, None, None, None, status)
     return inline(ATTRIBUTE_COLUMNS, [by_name[c.name] for c in protected.source.columns])
 

@@ -70,12 +70,9 @@ def chosen(protected: ProtectedSource, source: str, columns: list[str] | None) -
         A wanted column, or every one, has no domain; says the call that declares it.
     """
     declared, without = protected.attributes()
-    left_out = [c for c in without if not is_unit(protected, c)]
+    left_out = [c for c in without if not protected.is_unit(c)]
     if columns is not None:
-        check_known("columns", columns, [c.name for c in protected.source.columns])
-        for column in without:
-            if column.name in columns and is_unit(protected, column):
-                raise ArgumentError("columns", columns, f"{column.name!r} is the privacy unit: whose row it is cannot be released")
+        check_released(protected, columns)
         missing = [c for c in left_out if c.name in columns]
         if missing:
             raise DomainError(f"columns = {columns!r}: {without_domain(source, missing)}")
@@ -86,10 +83,19 @@ def chosen(protected: ProtectedSource, source: str, columns: list[str] | None) -
     return declared, left_out
 
 
-def is_unit(protected: ProtectedSource, column: OutputColumn) -> bool:
-    """Return whether a column says whose row this is: it has no domain, and is no data."""
-    unit = protected.protection.privacy_unit
-    return unit is not None and fold(column.origin or column.name) == fold(unit)
+def check_released(protected: ProtectedSource, columns: Sequence[str]) -> None:
+    """Refuse columns that are not there, or say whose row it is: of every kind of statistics, whatever their domain.
+
+    Raises
+    ------
+    ArgumentError
+        Names the column.
+    """
+    check_known("columns", columns, [c.name for c in protected.source.columns])
+    for column in protected.source.columns:
+        if column.name in columns and protected.is_unit(column):
+            expected = f"{column.name!r} is the privacy unit: whose row it is cannot be released"
+            raise ArgumentError("columns", list(columns), expected)
 
 
 def check_k(source: str, columns: list[str] | None, k: int, domain: Domain, left_out: Sequence[OutputColumn]) -> None:

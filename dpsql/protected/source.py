@@ -127,16 +127,25 @@ class ProtectedSource:
     def _views(self) -> set[str]:
         return {view for column in self.source.columns for view, _ in column.views}
 
+    def is_unit(self, column: OutputColumn) -> bool:
+        """Return whether a column says whose row this is: it has no domain, and is no data."""
+        unit = self.protection.privacy_unit
+        return unit is not None and fold(column.origin or column.name) == fold(unit)
+
     def attributes(self) -> tuple[Domain, list[OutputColumn]]:
         """Return the domain of the declared columns, in column order, and the columns that have none.
 
         A declaration for this very view or query comes first, then the one of the column that an output column copies: of
         the outermost view that has one, or of the protected table; then what an ENUM or BOOLEAN column declares by its type.
+        A column that says whose row it is has none, whatever was declared before it became that.
         """
         found: list[Attribute] = []
         left_out: list[OutputColumn] = []
         declared = self.declarations()
         for column in self.source.columns:
+            if self.is_unit(column):
+                left_out.append(column)
+                continue
             attribute = declared.get(column.name)
             if attribute is not None and attribute.sql_type != column.sql_type:
                 raise DomainError(

@@ -56,7 +56,7 @@ def literal(value: Value) -> str:
     --------
     >>> literal("it's"), literal([1, None]), literal(1e-9)
     ("'it''s'", '[1, NULL]', "'1e-09'::DOUBLE")
-    >>> literal("a\\0b")
+    >>> literal("a\0b")
     "system.main.concat('a', system.main.chr(0), 'b')"
     """
     if value is None:

@@ -27,7 +27,7 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     named = parameters["columns"] or []
     if len(named) != 1:
         raise ArgumentError("columns", parameters["columns"], f"{method.name} releases one column: columns := ['name']")
-    columns.check_known("columns", named, [c.name for c in protected.source.columns])
+    columns.check_released(protected, named)
     column = protected.column(named[0])
     if sqltypes.parse(column.sql_type).family == "other":
         raise ArgumentError(
