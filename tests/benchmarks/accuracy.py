@@ -55,7 +55,7 @@ ACS_EDGES = {
     "WGTP": [0, 1, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 690],
 }
 
-# Adult-15, epsilon = 1, delta = 2^-30, single runs on a shared machine of two cores; as given in the description of the task (issue 5):
+# Adult-15, epsilon = 1, delta = 2^-30, single runs on a shared machine of two cores:
 # wall s, CPU s, TVD of one-, two-, three-way tables, one-way error average and maximum, two-way error average and maximum.
 _NAN = float("nan")
 PUBLISHED = {

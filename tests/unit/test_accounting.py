@@ -22,7 +22,7 @@ def _scale(mechanism: str, tables: int, **more: object) -> float:
     return float(acc.calibrate(mechanism=mechanism, tables=tables, **arguments).scales[0])
 
 
-# Values of the issue (dp-accounting's PLD gives 54.87 for real-valued Laplace noise, 105 tables).
+# Reference values (dp-accounting's PLD gives 54.87 for real-valued Laplace noise, 105 tables).
 @pytest.mark.parametrize(
     ("found", "wanted", "digits"),
     [
