@@ -9,12 +9,12 @@ from typing import Any
 from dpsql.errors import ArgumentError, OnlyType
 from dpsql.text.names import fold
 
+MOST_CROSSED = 3
+
 
 def _scalar(value: object) -> object:
     """Return what an error may show where a single value is wanted: of anything else (a list of rows?) its type."""
     return value if value is None or isinstance(value, (str, bool, int, float)) else OnlyType(value)
-
-MOST_CROSSED = 3
 
 
 def text(arguments: Mapping[str, Any], name: str) -> str:

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from dpsql import methods
 from dpsql.accounting import CALIBRATIONS, MECHANISMS
 from dpsql.calls import arguments
-from dpsql.calls.declaration import (
-    Call,
-)
+from dpsql.calls.declaration import Call
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import Method
 from dpsql.text.names import fold

@@ -41,16 +41,20 @@ def _sql_default(parameter: Parameter) -> str:
 
 def sql_parameters(call: type[Call]) -> list[str]:
     """Return the parameters of the macro in order; names that need quotes come last, where another one says the same."""
-    found = [p.also or p.name for p in call.parameters()]
-    return [*found, *(p.name for p in call.parameters() if p.also)]
+    return [name for name, _ in _sql_heads(call)]
+
+
+def _sql_heads(call: type[Call]) -> list[tuple[str, str]]:
+    """Return names and what follows them in the head of a macro."""
+    heads = [(p.also or p.name, "" if p.required else f" := {_sql_default(p)}") for p in call.parameters()]
+    return [*heads, *((p.name, " := NULL") for p in call.parameters() if p.also)]
 
 
 def macro(call: type[Call]) -> str:
     """Return the statement that creates the macro of a call, with a comment."""
     parameters = call.parameters()
-    heads = [
-        (p.also or _sql_name(p)) + ("" if p.required else f" := {_sql_default(p)}") for p in parameters
-    ] + [f"{_sql_name(p)} := NULL" for p in parameters if p.also]
+    quoted = {p.name for p in parameters if p.also}
+    heads = [(f'"{name}"' if name in quoted else name) + rest for name, rest in _sql_heads(call)]
     sent = [f"{_sql_name(p)} := {_sql_name(p)}" for p in parameters] + [f"{p.also} := {p.also}" for p in parameters if p.also]
     said = cleandoc(call.__doc__ or "").split("\n\n")
     words = " ".join([f"dp_{call.name}:", *" ".join(said).split(), f"Privacy status: {call.privacy}.", f"Gives {call.gives}."])

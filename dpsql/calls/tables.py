@@ -25,17 +25,17 @@ from dpsql.calls.declaration import (
 )
 from dpsql.calls.words import COLUMNS, DELTA, EPSILON, RELEASE, SOURCE
 from dpsql.errors import ArgumentError
+from dpsql.methods.aggregate_seeded.levels import FABRICATION_MODES
 from dpsql.methods.base import Method
 
 AGGREGATES = "aggregate_seeded"
-FABRICATIONS = ("uncontrolled", "progressive", "balanced", "minimize")
 SHAPES = ("wide", "long")
 
 
 def some_fabrication(given: Mapping[str, Any], name: str) -> Any:
     """Return a mode, or a list of probabilities, which the method checks; None where it is left out."""
     value = given.get(name)
-    return arguments.choice(given, name, FABRICATIONS) if isinstance(value, str) else value
+    return arguments.choice(given, name, FABRICATION_MODES) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class AggregatesCall(BuyingCall):
         some_fabrication,
         "How likely combinations that nobody has are reported: a mode, or a list of probabilities, one for each k = 2 ....",
         python="str | Sequence[float] | None",
-        choices=FABRICATIONS,
+        choices=FABRICATION_MODES,
         plain=True,
     )
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")

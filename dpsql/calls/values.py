@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from dpsql import methods
 from dpsql.calls import arguments
 from dpsql.calls.buying import BuyingCall, with_method
-from dpsql.calls.declaration import (
-    CHARGED,
-    REQUIRED,
-    anything,
-    argument,
-    optional,
-    some_delta,
-    some_epsilon,
-)
+from dpsql.calls.declaration import CHARGED, REQUIRED, anything, argument, optional, some_delta, some_epsilon
 from dpsql.calls.words import COLUMN, EPSILON, PURE_DELTA, RELEASE, SOURCE
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import Method
@@ -89,7 +81,7 @@ class HistogramCall(OpenCall):
 
     def canonical(self) -> dict[str, Any]:
         """Return the column, what its values may be, and cost."""
-        method = self.release_method
+        method = self.release_method  # what is wrong with a domain is said first
         return with_method(self._shared(), method, self.stated_options)
 
 

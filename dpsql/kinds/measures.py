@@ -9,6 +9,7 @@ from dpsql.kinds.open.measure import Open
 from dpsql.kinds.tables.measure import Tables
 from dpsql.kinds.tuples.measure import Tuples
 from dpsql.kinds.units.measure import Units
+from dpsql.kinds.which import Kind, kind_of
 from dpsql.measure.reading import Measured
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
@@ -16,17 +17,12 @@ from dpsql.release.plan import Plan
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 
+_MEASURERS: dict[Kind, Measurer] = {"tables": Tables(), "units": Units(), "tuples": Tuples(), "drawn": Drawn(), "open": Open()}
+
 
 def measurer_of(plan: Plan) -> Measurer:
     """Return the kind of statistics that a plan measures."""
-    if plan.units:
-        return Units()
-    method = methods.of(plan.method)
-    if methods.is_open(method):
-        return Open()
-    if methods.is_drawn(method):
-        return Drawn()
-    return Tuples() if methods.counts_tuples(method) else Tables()
+    return _MEASURERS[kind_of(methods.of(plan.method), units=plan.units)]
 
 
 def bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:

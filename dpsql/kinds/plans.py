@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpsql import methods
 from dpsql.accounting import Calibration
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.tables import ContributionsCall
@@ -16,9 +15,12 @@ from dpsql.kinds.planned import Planner
 from dpsql.kinds.tables.plan import plan as tables
 from dpsql.kinds.tuples.plan import plan as tuples
 from dpsql.kinds.units.plan import plan as units
+from dpsql.kinds.which import Kind, kind_of
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
 from dpsql.session.instance import Context
+
+_PLANNERS: dict[Kind, Planner] = {"tables": tables, "units": units, "tuples": tuples, "drawn": drawn, "open": open_values}
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,7 @@ class Request:
 
 def planner_of(call: BuyingCall) -> Planner:
     """Return the planner of the kind of statistics that a call asks for."""
-    if isinstance(call, ContributionsCall):
-        return units
-    method = call.release_method
-    if methods.is_open(method):
-        return open_values
-    if methods.is_drawn(method):
-        return drawn
-    return tuples if methods.counts_tuples(method) else tables
+    return _PLANNERS[kind_of(call.release_method, units=isinstance(call, ContributionsCall))]
 
 
 def request(context: Context, protected: ProtectedSource, call: BuyingCall) -> Request:

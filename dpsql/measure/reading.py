@@ -61,8 +61,10 @@ class Reading:
 
     def statement(self) -> str:
         """Return the SELECT that will read the protected rows."""
-        sql = self.source_sql()
-        return encoding.encode_sql(sql, self.domain, **bounding(self.protected), extra=self.extra, distinct=self.distinct)
+        return encoding.encode_sql(self.source_sql(), self.domain, **self._wanted())
+
+    def _wanted(self) -> dict[str, Any]:
+        return {**bounding(self.protected), "extra": self.extra, "distinct": self.distinct}
 
     @contextmanager
     def encoded(self, cursor: duckdb.DuckDBPyConnection, progress: Progress) -> Iterator[str]:
@@ -71,9 +73,7 @@ class Reading:
         Privacy: the table holds protected rows. It is dropped when the block ends, however it does.
         """
         with progress.stage("encode"):
-            codes = encoding.encode(
-                cursor, self.source_sql(), self.domain, **bounding(self.protected), extra=self.extra, distinct=self.distinct
-            )
+            codes = encoding.encode(cursor, self.source_sql(), self.domain, **self._wanted())
         try:
             yield codes
         finally:

@@ -34,7 +34,6 @@ from dpsql.tables.tuple_index import tuple_index
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier, literal, split_name
 
-MAX_ROWS = 10_000_000_000
 _MADE = "dpsql: synthetic rows of "  # how the comment of a table of `into` begins
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpsql.kinds.measured import Measurer
 from dpsql.measure.counting import count_select
 from dpsql.measure.noising import released
-from dpsql.measure.reading import Measured, Reading
+from dpsql.measure.reading import Measured
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.release.plan import Plan
@@ -16,20 +16,14 @@ from dpsql.session.instance import Context
 class Tables(Measurer):
     """Tables over declared columns."""
 
-    def reading(self, protected: ProtectedSource, plan: Plan) -> Reading:
-        """Read the codes alone."""
-        return Reading(protected, plan, plan.domain, {})
-
     def measure(
         self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
     ) -> Measured:
         """Count, and add noise of ``plan.scales`` to every cell."""
-        cursor = context.cursor
         with progress.stage("encode"):
-            reading = self.reading(protected, plan)
-            reading.check_types(cursor)
-            select = reading.statement()
+            self.check_types(context, protected, plan)
+            select = self.statement(protected, plan)
         with progress.stage("count"):
-            tables, rows = count_select(cursor, select, plan.domain.sizes, plan.cliques)
+            tables, rows = count_select(context.cursor, select, plan.domain.sizes, plan.cliques)
         with progress.stage("noise"):
             return Measured(released(plan, tables), [], rows if plan.public_total else None)

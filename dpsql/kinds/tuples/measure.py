@@ -13,7 +13,7 @@ from dpsql import methods
 from dpsql.errors import ReleaseError
 from dpsql.kinds.measured import Measurer
 from dpsql.measure import tuples
-from dpsql.measure.reading import Measured, Reading, count_rows
+from dpsql.measure.reading import Measured, count_rows
 from dpsql.mechanisms.percentile import private_percentile
 from dpsql.methods.aggregate_seeded.levels import level_scale
 from dpsql.methods.base import TupleMethod, TuplePlan
@@ -29,10 +29,6 @@ from dpsql.tables.tuple_index import tuple_index
 
 class Tuples(Measurer):
     """Combinations of values over declared columns."""
-
-    def reading(self, protected: ProtectedSource, plan: Plan) -> Reading:
-        """Read the codes alone."""
-        return Reading(protected, plan, plan.domain, {})
 
     def measure(
         self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
