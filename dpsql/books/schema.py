@@ -6,7 +6,6 @@ import getpass
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 
 import duckdb
 
@@ -106,7 +105,7 @@ class Books:
     def declare(self, source: str, attribute: Attribute, who: str) -> None:
         """Store the public domain of one column, replacing an earlier declaration."""
         self.open()
-        text = json.dumps(asdict(attribute), sort_keys=True, ensure_ascii=False)
+        text = json.dumps(attribute.to_json(), sort_keys=True, ensure_ascii=False)
         if self.declared(source).get(attribute.name) == attribute:
             return
         try:

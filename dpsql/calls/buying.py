@@ -14,10 +14,10 @@ from dpsql.errors import ArgumentError
 from dpsql.methods.base import Method
 from dpsql.text.names import fold
 
-NOISE_OPTIONS: dict[str, Any] = {"mechanism": "gaussian", "accountant": None}
-"""Options of every method that measures noisy tables: the noise, and how it is calibrated.
+NOISE_OPTIONS: dict[str, Any] = {"mechanism": "gaussian", "accountant": None, "fine": "auto"}
+"""Options of every method that measures noisy tables: the noise, how it is calibrated, and the loss of fine histograms.
 
-By default the tightest that the ledger accepts.
+By default the tightest calibration that the ledger accepts, and the part that `dpsql.kinds.fine` gives fine histograms.
 """
 
 

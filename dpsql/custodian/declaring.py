@@ -162,7 +162,8 @@ def labels_text(attribute: Attribute) -> str:
             parts.append(f"... ({attribute.values:,} values)")
     else:
         first, last = (edge if isinstance(edge, str) else f"{edge:.15g}" for edge in (attribute.edges[0], attribute.edges[-1]))
-        parts = [f"{attribute.values:,} bin{'' if attribute.values == 1 else 's'} from {first} to {last}"]
+        bins = f"{attribute.values:,} bin{'' if attribute.values == 1 else 's'}"
+        parts = [f"{f'automatic bins (at most {attribute.values:,})' if attribute.automatic else bins} from {first} to {last}"]
     parts += ["others"] if attribute.outside == "other" else []
     parts += ["NULL"] if attribute.nullable else []
     return ", ".join(parts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +42,9 @@ class Attribute:
     outside : {'clamp', 'other', 'drop'}
         What becomes of values outside the domain. 'clamp': to the nearest bin; where there is no nearest value
         (a category, NULL or NaN) to NULL if nullable, else to code 0. 'other': a code of its own. 'drop': the row is left out.
+    automatic : bool
+        Whether the bins are bought with a release: `edges` then say the bounds, and how many bins there are at most
+        (`dpsql.tables.cutting`). False in the domain of a release that was measured.
     """
 
     name: str
@@ -51,11 +54,21 @@ class Attribute:
     edges: tuple[float, ...] | tuple[str, ...] = ()
     nullable: bool = True
     outside: str = "clamp"
+    automatic: bool = False
 
     @property
     def values(self) -> int:
         """Number of declared values or bins, without 'other' and NULL."""
         return len(self.categories) if self.kind == "categorical" else len(self.edges) - 1
+
+    @property
+    def bounded(self) -> Attribute:
+        """The attribute with one bin between its bounds."""
+        return replace(self, edges=(self.edges[0], self.edges[-1]), automatic=False)  # type: ignore[arg-type]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``Domain.from_json`` reads back; what an older dpsql did not have is there only where it is used."""
+        return {name: value for name, value in asdict(self).items() if name != "automatic" or value}
 
     @property
     def other_code(self) -> int | None:
@@ -125,7 +138,7 @@ class Domain:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return plain lists and dicts that ``from_json`` reads back."""
-        return [asdict(a) for a in self.attributes]
+        return [a.to_json() for a in self.attributes]
 
     @classmethod
     def from_json(cls, items: Iterable[Mapping[str, Any]]) -> Domain:

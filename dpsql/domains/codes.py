@@ -64,6 +64,47 @@ def code_expression(attribute: Attribute, column: exp.Expression) -> exp.Express
     return exp.Cast(this=whole, to=exp.DataType.build(code_type(attribute.size), dialect="duckdb"))
 
 
+def number_expression(attribute: Attribute, column: exp.Expression) -> exp.Expression:
+    """Return a value as a DOUBLE, on the scale of `dpsql.domains.grid`; beyond the bounds an infinity, NULL and NaN as NaN.
+
+    Parameters
+    ----------
+    attribute : Attribute
+        With bins.
+
+    Notes
+    -----
+    Privacy: a function of one value alone; it never fails.
+    """
+    parsed = sqltypes.parse(attribute.sql_type)
+    _, low, above = _comparisons(attribute, parsed, column)
+    double = exp.DataType.build("DOUBLE", dialect="duckdb")
+    value: exp.Expression = exp.Cast(this=_steps(parsed, column) if parsed.family == "temporal" else column.copy(), to=double)
+    inside = either(low, _double("-inf"), either(above, _double("inf"), value))
+    missing: exp.Expression = column.copy().is_(exp.null())
+    if parsed.family == "float":
+        missing = exp.or_(missing, exp.func("isnan", column.copy()))
+    return exp.Coalesce(this=either(missing, exp.null(), inside), expressions=[_double("nan")])
+
+
+def _double(text: str) -> exp.Expression:
+    return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build("DOUBLE", dialect="duckdb"))
+
+
+def _steps(parsed: SqlType, column: exp.Expression) -> exp.Expression:
+    """Return the steps of a date or time since 1970 (since midnight for TIME); NULL where there are none."""
+    if parsed.text == "DATE":
+        day = exp.Cast(this=exp.Literal.string("1970-01-01"), to=exp.DataType.build("DATE"))
+        days = exp.Anonymous(this="date_diff", expressions=[exp.Literal.string("day"), day, column.copy()])
+        return either(exp.Anonymous(this="isfinite", expressions=[column.copy()]), days, exp.null())
+    moment: exp.Expression = column.copy()
+    if parsed.text in ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"):
+        moment = exp.TryCast(this=moment, to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
+    micros = exp.Anonymous(this="epoch_us", expressions=[moment])
+    factor = {"TIMESTAMP_S": 1_000_000, "TIMESTAMP_MS": 1000}.get(parsed.text, 1)
+    return micros if factor == 1 else exp.IntDiv(this=micros, expression=exp.Literal.number(factor))
+
+
 def _boolean_code(attribute: Attribute, column: exp.Expression) -> exp.Expression:
     """Return the code where both values are listed by a cast, a tenth of the work of looking up a text."""
     null, small = _null_code(attribute), exp.DataType.build(code_type(attribute.size), dialect="duckdb")

@@ -20,7 +20,8 @@ from dpsql.errors import ArgumentError, DomainError
 
 MAX_VALUES = 100_000
 MAX_BINS = 10_000  # a bin is a branch of the SQL that encodes; a category is an entry of a hash table
-DEFAULT_BINS = 20
+MOST_AUTOMATIC = 24
+"""Bins of a column that says nothing of them, at most: they are cut from a fine histogram, bought with a release."""
 
 
 def declare(
@@ -49,7 +50,8 @@ def declare(
         Public bounds, lower < upper. Numeric bins are ``numpy.linspace(lower, upper, bins + 1)``; dates get bins of whole days,
         timestamps of whole microseconds (seconds and milliseconds for TIMESTAMP_S and TIMESTAMP_MS), as equal as those allow.
     bins : int, 1 to 10,000
-        Default: 20; fewer where the range has fewer values (integers, days, ...), so that no bin is without one.
+        Without it bins are automatic: cut to fit from a fine histogram that every release buys; at most 24, fewer where the
+        range has fewer values (integers, days, ...). Where each value has a bin of its own, nothing is bought.
     edges : list of numbers or ISO texts, strictly increasing, at least 2
         Bin i is [edges[i], edges[i + 1]); the last one includes its right edge.
     categories : list
@@ -100,7 +102,22 @@ def declare(
         _temporal(parsed, lower, upper, bins, edges) if parsed.kind == "temporal" else _numeric(parsed, lower, upper, bins, edges)
     )
     _check_filled(name, parsed, found_edges, by_bounds=edges is None)
-    return Attribute(name, sql_type, parsed.kind, edges=found_edges, nullable=nullable, outside=outside)
+    automatic = bins is None and edges is None and has_inside(parsed, found_edges)
+    return Attribute(name, sql_type, parsed.kind, edges=found_edges, nullable=nullable, outside=outside, automatic=automatic)
+
+
+def has_inside(parsed: SqlType, edges: tuple[float, ...] | tuple[str, ...]) -> bool:
+    """Return whether a bin holds more than one value of the type.
+
+    Examples
+    --------
+    >>> has_inside(sqltypes.parse("INTEGER"), (0.0, 1.0, 2.0)), has_inside(sqltypes.parse("INTEGER"), (0.0, 1.0))
+    (True, True)
+    >>> has_inside(sqltypes.parse("INTEGER"), (-0.5, 0.5, 1.5))
+    False
+    """
+    bounds = sqltypes.grid(parsed, edges)
+    return bounds is None or any(b - a > 1 for a, b in itertools.pairwise(bounds))
 
 
 def self_declared(name: str, sql_type: str, nullable: bool, outside: str = "clamp") -> Attribute | None:
@@ -190,7 +207,7 @@ def category_text(value: object) -> str:
 def _count(bins: object) -> int:
     """Check the number of bins, or return the default."""
     if bins is None:
-        return DEFAULT_BINS
+        return MOST_AUTOMATIC
     if isinstance(bins, bool) or not isinstance(bins, (int, float)) or bins not in range(1, MAX_BINS + 1):
         raise ArgumentError("bins", bins, f"a whole number from 1 to {MAX_BINS} is required")
     return int(bins)

@@ -14,7 +14,9 @@ from sqlglot import exp
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL, Attribute
+from dpsql.domains.grid import Histogram
 from dpsql.domains.sqltypes import SqlType
+from dpsql.domains.within import Within
 from dpsql.numerics.arrays import IntArray
 
 _EXACT = 2**62  # bounds below this leave room for int64 arithmetic
@@ -32,13 +34,16 @@ class Decoder:
         The attribute.
     name : str
         Prefix of the arrays' column names.
+    histogram : Histogram, optional
+        Says where in a bin values lie; without one they are uniform.
 
     Notes
     -----
-    Privacy: none needed, post-processing. A bin's value is uniform in the bin; encoding it again gives the same code.
+    Privacy: none needed, post-processing. Encoding a value again gives the same code.
     """
 
-    def __init__(self, attribute: Attribute, name: str) -> None:
+    def __init__(self, attribute: Attribute, name: str, histogram: Histogram | None = None) -> None:
+        self.within = Within(attribute, histogram) if histogram is not None and Within.fits(attribute) else None
         self.attribute = attribute
         self.name = name
         self.parsed = sqltypes.parse(attribute.sql_type)
@@ -115,6 +120,9 @@ class Decoder:
 
     def _floats(self, codes: npt.NDArray[np.integer], rng: np.random.Generator) -> npt.NDArray[np.floating]:
         low, high = self._low[codes], self._high[codes]
+        if self.within is not None:
+            drawn: npt.NDArray[np.floating] = np.clip(self.within.draw(codes, rng).astype(low.dtype), low, high)
+            return drawn
         share = rng.random(len(codes))
         mixed = low.astype(np.float64) * (1 - share) + high.astype(np.float64) * share
         placed: npt.NDArray[np.floating] = np.clip(mixed.astype(low.dtype), low, high)
@@ -125,6 +133,9 @@ class Decoder:
         if self._widths.max() == 1:
             return starts
         width = self._widths[codes]
+        if self.within is not None:
+            inside: IntArray = np.clip(self.within.draw(codes, rng).astype(np.int64), starts, starts + width - 1)
+            return inside
         offset = (rng.random(len(codes)) * width).astype(np.int64)
         starts += np.minimum(offset, width - 1)
         return starts

@@ -143,12 +143,12 @@ def _group(cursor: duckdb.DuckDBPyConnection, select: str, tables: FlatTables) -
     """Count with GROUP BY: one table straight from the SELECT, more of them from a TEMP table of its rows."""
     if len(tables) == 1:
         query = table_query("codes", tables.sizes, tables.cliques[0], 0).sql(dialect="duckdb")
-        with _Reading(cursor) as background:
+        with ProtectedReading(cursor) as background:
             _take(tables, background.numpy(f"WITH codes AS ({select}) {query}"))  # noqa: S608
         return
     name = f"__dp_codes_{secrets.token_hex(8)}"
     try:
-        with _Reading(cursor) as background:
+        with ProtectedReading(cursor) as background:
             background.numpy(f"CREATE TEMP TABLE {identifier(name)} AS {select}")
             for start in range(0, len(tables), _BATCH):
                 batch = range(start, min(start + _BATCH, len(tables)))
@@ -175,14 +175,14 @@ def _stream(cursor: duckdb.DuckDBPyConnection, select: str, work: Work, tables: 
             counters.append(gram)
         if rest.by_order:
             counters.append(FoldCounter(tables, folds(sizes, rest, cliques, work.budget)))
-        for codes in _blocks(stack.enter_context(_Reading(cursor)), select, sizes):
+        for codes in _blocks(stack.enter_context(ProtectedReading(cursor)), select, sizes):
             for counter in counters:
                 counter.add(codes)
         for counter in counters:
             counter.finish()
 
 
-def _blocks(background: _Reading, select: str, sizes: Sequence[int]) -> Iterator[Codes]:
+def _blocks(background: ProtectedReading, select: str, sizes: Sequence[int]) -> Iterator[Codes]:
     """Yield blocks of rows, an array of codes for each attribute, and read one ahead."""
     width = sum(np.dtype(_NUMPY[code_type(size)]).itemsize for size in sizes)
     vectors = max(1, min(64, _CHUNK_BYTES // (_VECTOR * max(width, 1))))
@@ -200,7 +200,7 @@ def _blocks(background: _Reading, select: str, sizes: Sequence[int]) -> Iterator
         yield codes
 
 
-class _Reading(Background):
+class ProtectedReading(Background):
     """Statements that read protected rows: an error of DuckDB is withheld."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:

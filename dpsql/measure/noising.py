@@ -31,7 +31,8 @@ def released(plan: Plan, tables: Mapping[Clique, IntArray]) -> IntArray:
     groups = coarse.groups(plan.domain, noisy, itertools.chain.from_iterable(plan.coarse))
     summed = [coarse.coarsened(tables[pair], pair, groups, coarse.shape(plan.domain, pair)) for pair in plan.coarse]
     flat = np.concatenate([table.ravel() for table in summed])
-    return np.concatenate([first, add_noise(flat, [table.size for table in summed], plan.scales[count:], plan.mechanism)])
+    scales = plan.scales[count : count + len(plan.coarse)]
+    return np.concatenate([first, add_noise(flat, [table.size for table in summed], scales, plan.mechanism)])
 
 
 def _flat(plan: Plan, tables: Mapping[Clique, IntArray]) -> IntArray:

@@ -17,6 +17,7 @@ from dpsql.errors import DpsqlError, first_line
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
+from dpsql.release.refined import Refinement
 from dpsql.running.progress import Progress
 from dpsql.text.relation import identifier
 
@@ -26,6 +27,7 @@ class Measured:
     """What is released: integers, the values that they belong to in an open domain, the number of rows where it is public.
 
     ``places``: table and cell of each integer, shape (2, N), where only some cells are released. ``notes``: what was left out.
+    ``refinement``: the fine histograms that were released before, where the plan has any.
     """
 
     flat: IntArray
@@ -33,6 +35,7 @@ class Measured:
     total: int | None
     places: IntArray | None = None
     notes: tuple[str, ...] = ()
+    refinement: Refinement | None = None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from dpsql.purchase import failures
 from dpsql.release import costs, identity
 from dpsql.release import store as release
 from dpsql.release.plan import Plan, planned
+from dpsql.release.refined import resolved
 from dpsql.running import interruption
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
@@ -132,7 +133,9 @@ def _store(
         measured = measures.measure(context, protected, plan, progress, members)
         with progress.stage("store"):
             about = manifest(protected, purchase, measured.total, _notes(plan, measured))
-            return release.write(context.cursor, path, plan, measured.flat, about, measured.values, measured.places)
+            return release.write(
+                context.cursor, path, plan, measured.flat, about, measured.values, measured.places, measured.refinement
+            )
     except (duckdb.InterruptException, interruption.Stopped):
         raise
     except Exception:  # its text could show a value
@@ -179,7 +182,10 @@ def _notes(plan: Plan, measured: Measured) -> list[str]:
     method = methods.of(plan.method)
     if not methods.reports(method):
         return [*measured.notes]
-    statistics = release.as_statistics(plan, measured.flat, measured.total, tuple(measured.values), measured.places)
+    plan = resolved(plan, measured.refinement)
+    statistics = release.as_statistics(
+        plan, measured.flat, measured.total, tuple(measured.values), measured.places, measured.refinement
+    )
     try:
         said = method.report(method.fit(statistics, plan.options))
     except interruption.Stopped:

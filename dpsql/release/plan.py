@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpsql import methods
-from dpsql.domains import sqltypes
+from dpsql.domains import grid, sqltypes
 from dpsql.domains.attributes import OUTSIDE, Domain
 from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.numerics.arrays import Clique, FloatArray, IntArray
@@ -27,7 +27,27 @@ from dpsql.text.bounded_json import check_numbers
 
 MAX_TABLES = 100_000_000
 MAX_CELLS = 1_000_000_000
-_ATTRIBUTE = {"name", "sql_type", "kind", "categories", "edges", "nullable", "outside"}
+_ATTRIBUTE = {"name", "sql_type", "kind", "categories", "edges", "nullable", "outside", "automatic"}
+_MOST_FINE = 10_000
+
+
+@dataclass(frozen=True)
+class FineColumn:
+    """A column whose fine histogram is measured before the tables, see `dpsql.tables.fine`.
+
+    Parameters
+    ----------
+    position : int
+        Of the attribute.
+    scales : tuple of Fraction
+        Noise scale of each level of its grid; their number is that of the levels.
+    mechanism : str
+        'gaussian' or 'laplace'.
+    """
+
+    position: int
+    scales: tuple[Fraction, ...]
+    mechanism: str
 
 
 @dataclass(frozen=True)
@@ -63,6 +83,9 @@ class Plan:
         Pairs among `cliques` whose coarse tables are released after the tables, see `dpsql.tables.coarse`.
     units : bool
         Whether privacy units are counted, by their number of rows, and not rows, see `dpsql.domains.unit_rows`.
+    fine : tuple of FineColumn
+        Columns with bounds whose fine histograms are released before the tables. The bins of an automatic attribute are cut from
+        them: until then its domain has as many bins as there can be, see `dpsql.release.refined`.
     """
 
     domain: Domain
@@ -78,6 +101,7 @@ class Plan:
     sparse: bool = False
     coarse: tuple[Clique, ...] = ()
     units: bool = False
+    fine: tuple[FineColumn, ...] = ()
 
     @property
     def listed(self) -> bool:
@@ -130,6 +154,7 @@ class Plan:
             **({"sparse": True, "parameters": dict(self.parameters)} if self.sparse else {}),
             **({"coarse": [list(pair) for pair in self.coarse]} if self.coarse else {}),
             **({"units": True} if self.units else {}),
+            **({"fine": [[c.position, c.mechanism, [str(s) for s in c.scales]] for c in self.fine]} if self.fine else {}),
             "domain": self.domain.to_json(),
             "tables": _short(self.cliques, len(self.domain.attributes)),
             "scales": runs,
@@ -157,6 +182,7 @@ class Plan:
             sparse=item.get("sparse", False),
             coarse=tuple(tuple(pair) for pair in item.get("coarse", ())),
             units=item.get("units", False),
+            fine=tuple(FineColumn(i, tuple(map(Fraction, scales)), name) for i, name, scales in item.get("fine", ())),
         )
 
 
@@ -225,6 +251,7 @@ def check_item(item: Mapping[str, Any]) -> None:
     _require(all(_ascending(pair, len(domain.sizes)) for pair in pairs))
     listed = "all_of_order" in item["tables"]
     _require(not pairs or (2 in item["tables"]["all_of_order"] if listed else {tuple(p) for p in pairs} <= _tuples(item["tables"])))
+    _check_fine(item)
     scales = item["scales"]
     _require(isinstance(scales, list) and all(isinstance(run, list) and len(run) == 2 for run in scales))
     _require(all(isinstance(text, str) and _whole(count) and count > 0 for text, count in scales))
@@ -241,6 +268,21 @@ def check_item(item: Mapping[str, Any]) -> None:
     _require(not (sparse and (is_open or blocks is not None)) and (not is_open or len(domain.sizes) == 1))
     _require(sparse or is_open or blocks is not None or cells <= MAX_CELLS)
     _require(item["method"] is None or methods.get(item["method"]) is not None)
+
+
+def _check_fine(item: Mapping[str, Any]) -> None:
+    """Refuse fine histograms of columns without bounds, or automatic bins without a fine histogram."""
+    columns, domain = item.get("fine", []), item["domain"]
+    _require(isinstance(columns, list) and len(columns) <= _MOST_FINE)
+    _require(all(isinstance(column, list) and len(column) == 3 for column in columns))
+    positions = [column[0] for column in columns]
+    _require(_ascending(positions, len(domain)) and all(domain[i]["kind"] in ("numeric", "temporal") for i in positions))
+    for _, mechanism, scales in columns:
+        _require(mechanism in ("gaussian", "laplace") and isinstance(scales, list) and 1 <= len(scales) <= grid.DEPTH)
+        _require(all(isinstance(text, str) for text in scales))
+        check_numbers(scales)
+        _require(all(0 < Fraction(text) < 1 << 64 for text in scales))
+    _require({i for i, attribute in enumerate(domain) if attribute.get("automatic")} <= set(positions))
 
 
 def _require(holds: bool) -> None:
@@ -260,7 +302,8 @@ def _domain(item: object) -> Domain:
         _require(isinstance(attribute, dict) and {"name", "sql_type", "kind"} <= attribute.keys() <= _ATTRIBUTE)
         _require(all(isinstance(attribute[name], str) for name in ("name", "sql_type", "kind")))
         _require(attribute["kind"] in ("categorical", "numeric", "temporal") and attribute.get("outside", "clamp") in OUTSIDE)
-        _require(isinstance(attribute.get("nullable", True), bool))
+        _require(isinstance(attribute.get("nullable", True), bool) and isinstance(attribute.get("automatic", False), bool))
+        _require(not attribute.get("automatic", False) or attribute["kind"] != "categorical")
         categories = attribute.get("categories", [])
         _require(attribute["name"] != "" and isinstance(categories, list) and all(isinstance(text, str) for text in categories))
         _require(len(set(categories)) == len(categories))

@@ -35,6 +35,7 @@ from dpsql.errors import DpsqlError, ReleaseError, first_line
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.release import identity
 from dpsql.release.plan import MAX_CELLS, Plan, check_manifest, planned
+from dpsql.release.refined import Refinement, histograms, refinement_of, resolved
 from dpsql.session.instance import Context
 from dpsql.tables import coarse
 from dpsql.tables.flat import FlatScales, FlatTables
@@ -63,9 +64,25 @@ class Release:
         return str(self.manifest["release"])
 
     @cached_property
-    def plan(self) -> Plan:
-        """What was measured."""
+    def planned(self) -> Plan:
+        """What was planned: automatic columns have as many bins as there could be."""
         return Plan.from_json(self.manifest["plan"])
+
+    @cached_property
+    def refinement(self) -> Refinement | None:
+        """The fine histograms that were released, None where the plan has none.
+
+        Raises
+        ------
+        ValueError, TypeError, KeyError, DpsqlError
+            They do not fit the plan: the file was edited.
+        """
+        return refinement_of(self.planned, self.manifest.get("fine"))
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What was measured, with the bins that were cut."""
+        return resolved(self.planned, self.refinement)
 
     def check(self) -> None:
         """Refuse a file from elsewhere whose plan its own method would not take.
@@ -75,7 +92,7 @@ class Release:
         DpsqlError, ValueError, TypeError, KeyError, ...
             Options or shapes are not those of the method.
         """
-        plan, method = self.plan, methods.of(self.plan.method)
+        plan, method = self.planned, methods.of(self.planned.method)
         if method is None:
             return
         options = {name: value for name, value in plan.options.items() if name in method.options}
@@ -100,9 +117,10 @@ class Release:
         values = tuple(str(text) for text in found["value"]) if plan.open else ()
         places = np.stack([np.asarray(found[name], dtype=np.int64) for name in ("tbl", "cell")]) if plan.sparse else None
         holes = any(np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any() for column in found.values())
-        if holes or np.any(np.abs(flat) > _LARGEST) or fingerprint(flat, values, places) != self.manifest["sha256"]:
+        contents = None if holes else fingerprint(flat, values, places, self.refinement)
+        if holes or np.any(np.abs(flat) > _LARGEST) or contents != self.manifest["sha256"]:
             raise self._damaged()
-        return as_statistics(plan, flat, self.manifest["total"], values, places)
+        return as_statistics(plan, flat, self.manifest["total"], values, places, self.refinement)
 
 
     def _check_size(self, cursor: duckdb.DuckDBPyConnection) -> None:
@@ -120,7 +138,9 @@ class Release:
         return ReleaseError(f"release {self.identifier!r}: {self.path} is damaged or was edited; restore it from a backup")
 
 
-def fingerprint(flat: IntArray, values: Sequence[str] = (), places: IntArray | None = None) -> str:
+def fingerprint(
+    flat: IntArray, values: Sequence[str] = (), places: IntArray | None = None, refinement: Refinement | None = None
+) -> str:
     """Return the SHA-256 of what a release holds; ``places``: table and cell of each count, where they are part of it."""
     digest = hashlib.sha256()
     for start in range(0, flat.size, _HASHED):  # an interrupt waits for one of them
@@ -129,17 +149,27 @@ def fingerprint(flat: IntArray, values: Sequence[str] = (), places: IntArray | N
         digest.update(places.tobytes())
     if values:
         digest.update(json.dumps(list(values), ensure_ascii=False).encode())
+    if refinement is not None:
+        digest.update(json.dumps(refinement.to_json(), sort_keys=True, ensure_ascii=False).encode())
     return digest.hexdigest()
 
 
 def as_statistics(
-    plan: Plan, flat: IntArray, total: int | None, values: tuple[str, ...] = (), places: IntArray | None = None
+    plan: Plan,
+    flat: IntArray,
+    total: int | None,
+    values: tuple[str, ...] = (),
+    places: IntArray | None = None,
+    refinement: Refinement | None = None,
 ) -> Statistics:
-    """Cut the flat integers of a plan into its tables (with the coarse ones) or blocks; of sparse tables: table, cell, count."""
+    """Cut the flat integers of a plan into its tables (with the coarse ones) or blocks; of sparse tables: table, cell, count.
+
+    ``plan`` has the bins that were cut (`dpsql.release.refined.resolved`).
+    """
     count = len(plan.cliques)
     common: dict[str, Any] = {
         "sizes": plan.domain.sizes, "mechanism": plan.mechanism, "total": total, "domain": plan.domain,
-        "parameters": plan.parameters, "values": values,
+        "parameters": plan.parameters, "values": values, "fine": histograms(plan, refinement),
     }  # fmt: skip
     if plan.listed or plan.blocks is not None:
         pieces = (flat,) if plan.open else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
@@ -163,7 +193,7 @@ def _coarse(plan: Plan, tables: Mapping[Clique, IntArray], flat: IntArray) -> Co
     return CoarseTables(
         coarse.groups(plan.domain, tables, itertools.chain.from_iterable(plan.coarse)),
         {pair: piece.reshape(coarse.shape(plan.domain, pair)) for pair, piece in zip(plan.coarse, pieces, strict=True)},
-        {pair: float(scale) for pair, scale in zip(plan.coarse, plan.scales[len(plan.cliques) :], strict=True)},
+        dict(zip(plan.coarse, map(float, plan.scales[len(plan.cliques) : len(plan.cliques) + len(plan.coarse)]), strict=True)),
     )
 
 
@@ -214,6 +244,7 @@ def write(
     manifest: Mapping[str, Any],
     values: Sequence[str] = (),
     places: IntArray | None = None,
+    refinement: Refinement | None = None,
 ) -> str:
     """Write released integers (with values or places) and manifest to a draft of ``path``, complete and on disk; return a SHA-256.
 
@@ -221,7 +252,7 @@ def write(
     """
     import pandas as pd  # loaded when needed: pandas takes .3 s
 
-    lengths = np.asarray([flat.size], np.int64) if plan.open else plan.lengths
+    lengths = np.asarray([flat.size], np.int64) if plan.open else resolved(plan, refinement).lengths
     table = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
     cell = np.arange(len(table)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     if places is not None:
@@ -229,8 +260,9 @@ def write(
     frame = pd.DataFrame({"tbl": table, "cell": cell, "n": flat})
     if plan.open:
         frame["value"] = pd.Series(list(values), dtype=object)
-    contents = fingerprint(flat, values, places)
-    full = {"format": FORMAT, **manifest, "plan": plan.to_json(), "sha256": contents}
+    contents = fingerprint(flat, values, places, refinement)
+    rounds = {} if refinement is None else {"fine": refinement.to_json()}
+    full = {"format": FORMAT, **manifest, **rounds, "plan": plan.to_json(), "sha256": contents}
     text = json.dumps(full, sort_keys=True, ensure_ascii=False)
     partial = identity.draft_of(path, contents)
     name = f"dpsql_{uuid.uuid4().hex}"
@@ -297,7 +329,7 @@ def read(
     if contents is not None and found.manifest.get("sha256") != contents:
         raise ReleaseError(f"{path} is not the release that the ledger knows: it was edited or replaced; restore it from a backup")
     check_plan(found)
-    if plan is not None and found.manifest["plan"] != plan and found.plan.to_json() != planned(plan, found.identifier).to_json():
+    if plan is not None and found.manifest["plan"] != plan and found.planned.to_json() != planned(plan, found.identifier).to_json():
         raise ReleaseError(f"{path} is not the release that the ledger knows: its plan was edited; restore it from a backup")
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dpsql.domains.attributes import Domain
 from dpsql.domains.decoder import Columns, Decoder
+from dpsql.domains.grid import Histogram
 from dpsql.rows.writing import FileSink, Sink, parquet_files, select_of, write
 from dpsql.running.blocks import Stop, drawn, generators, threads
 from dpsql.text.relation import identifier
@@ -26,6 +27,8 @@ _BLOCKS = 1 << 40
 
 Codes = npt.NDArray[np.integer]
 _NOTHING: Codes = np.empty((0, 0), np.uint8)
+Histograms = Mapping[str, Histogram]
+_NONE: Histograms = {}
 
 
 def write_rows(
@@ -35,6 +38,7 @@ def write_rows(
     rng: np.random.Generator,
     path: Path,
     total: int | None = None,
+    histograms: Histograms = _NONE,
 ) -> None:
     """Write synthetic rows to one Parquet file, or a folder of them where they are many, in bounded memory.
 
@@ -48,6 +52,8 @@ def write_rows(
         The file or folder appears there when it is complete.
     total : int, optional
         Number of rows, to show how far it is.
+    histograms : mapping of column name to Histogram
+        Where in their bins values lie.
 
     Notes
     -----
@@ -56,7 +62,7 @@ def write_rows(
 
     Privacy: None: post-processing.
     """
-    decoders = _decoders(domain)
+    decoders = _decoders(domain, histograms)
     with FileSink(path) as sink:
         write(cursor, _decoded(blocks, decoders, rng), select_of(_stored(decoders)), sink, total)
 
@@ -69,6 +75,7 @@ def put_rows(
     sink: Sink,
     shape: Callable[[str], str],
     total: int | None = None,
+    histograms: Histograms = _NONE,
 ) -> None:
     """Write synthetic rows elsewhere, in the source's own names and types; parameters and values as in `write_rows`.
 
@@ -78,7 +85,7 @@ def put_rows(
     shape : function
         Takes the text of a query of rows to the one that is written.
     """
-    decoders = _decoders(domain)
+    decoders = _decoders(domain, histograms)
     stored = select_of(_stored(decoders))
 
     def select(name: str) -> str:
@@ -87,8 +94,8 @@ def put_rows(
     write(cursor, _decoded(blocks, decoders, rng), select, sink, total)
 
 
-def _decoders(domain: Domain) -> list[Decoder]:
-    return [Decoder(attribute, f"v{i}") for i, attribute in enumerate(domain.attributes)]
+def _decoders(domain: Domain, histograms: Histograms) -> list[Decoder]:
+    return [Decoder(attribute, f"v{i}", histograms.get(attribute.name)) for i, attribute in enumerate(domain.attributes)]
 
 
 def _stored(decoders: Sequence[Decoder]) -> list[str]:

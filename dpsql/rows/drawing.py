@@ -62,7 +62,7 @@ def rows(context: Context, bought: Release, count: int | None, seed: int | None,
                 if bought.plan.options.get("output") == "one_hot":
                     decoding.write_one_hot(context.cursor, blocks, model.domain, path, wanted)
                 else:
-                    decoding.write_rows(context.cursor, blocks, model.domain, rng, path, wanted)
+                    decoding.write_rows(context.cursor, blocks, model.domain, rng, path, wanted, model.histograms)
         return path
 
 
@@ -207,7 +207,8 @@ def _fill(context: Context, bought: Release, found: Fitted, wanted: int, seed: i
             # What the store's reader gets, see `relation`; the values of an open domain are in the model's domain alone.
             domain, options = found.domain, bought.plan.options
             decoding.put_rows(
-                context.cursor, blocks, domain, rng, sink, lambda query: multi_value.joined_sql(query, domain, options), wanted
+                context.cursor, blocks, domain, rng, sink, lambda query: multi_value.joined_sql(query, domain, options), wanted,
+                found.histograms,
             )
     context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(_marker(bought, wanted, seed))}")
 

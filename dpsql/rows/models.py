@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import duckdb
 from dpsql import methods
 from dpsql.books.entries import canonical_json
 from dpsql.domains.attributes import Domain
+from dpsql.domains.grid import Histogram
 from dpsql.release.plan import Plan
 from dpsql.release.store import Release
 
@@ -24,10 +26,11 @@ _guard = threading.Lock()
 
 
 class Fitted(NamedTuple):
-    """A fitted model, and the domain of the rows that it gives."""
+    """A fitted model, the domain of the rows that it gives, and where in their bins the values of a column lie."""
 
     model: Any
     domain: Domain
+    histograms: Mapping[str, Histogram]
 
 
 def output_domain(plan: Plan, values: tuple[str, ...] = ()) -> Domain:
@@ -53,7 +56,9 @@ def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
             return _models[key]
     plan = bought.plan
     statistics = bought.statistics(cursor)
-    model = Fitted(methods.get(plan.method or "").fit(statistics, plan.options), output_domain(plan, statistics.values))
+    inside = {plan.domain.names[position]: histogram for position, histogram in statistics.fine.items()}
+    found = methods.get(plan.method or "").fit(statistics, plan.options)
+    model = Fitted(found, output_domain(plan, statistics.values), inside)
     with _guard:
         _models[key] = model
         while len(_models) > _FITTED_MODELS:

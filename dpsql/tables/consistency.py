@@ -26,6 +26,7 @@ from dpsql.tables.flat import FlatScales, FlatTables
 from dpsql.tables.margins import fit_margins, fit_margins_linearly, shrink_to_independence, simplex_projection
 from dpsql.tables.pairs import Pairs, PairTables, PairValues, cell_by_cell, empty_stack
 from dpsql.tables.statistics import Statistics
+from dpsql.tables.variance import noise_variance
 
 ADJUSTMENTS = ("least_squares", "none")
 SHRINKAGES = ("empirical_bayes", "none")
@@ -78,41 +79,6 @@ class ConsistentTables:
         ndarrays, shapes (T, c_i) and (T, c_j)
         """
         return _margins(np.concatenate(self.one_way), self.sizes, np.asarray(pairs, np.int64).reshape(-1, 2))
-
-
-def noise_variance(scale: float, mechanism: str) -> float:
-    """Return the variance of one cell's noise.
-
-    Parameters
-    ----------
-    scale : float
-        Standard deviation (Gaussian) or b (Laplace); 0 for no noise.
-    mechanism : {'gaussian', 'laplace'}
-
-    Returns
-    -------
-    float
-        sigma^2, or 2 b^2 (the discrete distributions differ from it by less than 1/6 for scales above 1).
-
-    Raises
-    ------
-    ArgumentError
-        If the mechanism is unknown or the scale negative.
-
-    Notes
-    -----
-    Privacy: none; public parameters.
-
-    Examples
-    --------
-    >>> noise_variance(3.0, "laplace")
-    18.0
-    """
-    if mechanism not in ("gaussian", "laplace"):
-        raise ArgumentError("mechanism", mechanism, "'gaussian' or 'laplace'")
-    if not scale >= 0.0:
-        raise ArgumentError("scale", scale, "a noise scale of at least 0")
-    return float(scale) ** 2 * (2.0 if mechanism == "laplace" else 1.0)
 
 
 def consistent_tables(

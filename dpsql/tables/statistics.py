@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpsql.domains.attributes import Domain
+from dpsql.domains.grid import Histogram
 from dpsql.numerics.arrays import Clique, IntArray
 
 
@@ -61,6 +62,8 @@ class Statistics:
         The released values, one per integer of the only block, where no declared domain lists them; else ().
     coarse : CoarseTables
         What was released in a second round; empty for methods that ask for none.
+    fine : mapping from attribute position to Histogram
+        Estimates of the fine histograms that were released before the tables.
 
     Notes
     -----
@@ -77,3 +80,4 @@ class Statistics:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     values: tuple[str, ...] = ()
     coarse: CoarseTables = field(default_factory=CoarseTables)
+    fine: Mapping[int, Histogram] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from typing import Any
 
 from dpsql.accounting import calibrate
 from dpsql.calls.buying import BuyingCall
+from dpsql.kinds import fine
 from dpsql.kinds.planned import Planned, check_meant, measurable, method_options, release_delta, total_is_public
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
@@ -22,9 +23,18 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     protection = protected.protection
     coarse = measured.coarse if mechanism == "gaussian" else ()
     weights = (*(measured.weights or (1.0,) * len(measured.cliques)), *measured.coarse_weights)
+    tables = len(measured.cliques) + len(coarse)
+    option = fine.option_of(parameters)
+    histograms = fine.fine_wanted(domain, option, rows=_draws(call, options))
+    if mechanism != "gaussian":
+        histograms = fine.shallow(histograms, tables)
+    each = fine.level_weight(sum(weights), histograms, option)
+    levels = histograms.count
+    weights = (*weights, *(each,) * levels)
+    share = each * levels / sum(weights) if mechanism == "gaussian" else levels / (tables + levels)
     calibration = calibrate(
         mechanism=mechanism,
-        tables=len(measured.cliques) + len(coarse),
+        tables=tables + levels,
         epsilon=parameters["epsilon"],
         delta=release_delta(protected, parameters["delta"], mechanism),
         neighbors=protection.neighbors,
@@ -36,12 +46,19 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     wanted = Plan(
         domain=domain,
         cliques=measured.cliques,
-        scales=calibration.scales,
+        scales=calibration.scales[:tables],
         mechanism=mechanism,
         public_total=total_is_public(protected, domain),
         method=parameters.get("method"),
         options=method_options(parameters),
         coarse=coarse,
+        fine=histograms.columns(calibration.scales[tables:], mechanism),
     )
     check_meant(protected, call, found)
-    return Planned(wanted, calibration, found.left_out, (*measured.notes, *calibration.notes))
+    notes = (*measured.notes, *fine.notes(domain, histograms, share), *calibration.notes)
+    return Planned(wanted, calibration, found.left_out, notes)
+
+
+def _draws(call: BuyingCall, options: Mapping[str, Any]) -> bool:
+    """Return whether values are drawn inside bins: in rows, but for those that only say which bin."""
+    return call.release_method is not None and options.get("output") != "one_hot"

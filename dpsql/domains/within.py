@@ -1,0 +1,117 @@
+"""Where inside its bin a value lies: as a fine histogram says, spikes and gaps included.
+
+Privacy: post-processing of a released histogram.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.domains import sqltypes
+from dpsql.domains.attributes import Attribute
+from dpsql.domains.grid import Histogram
+from dpsql.numerics.arrays import FloatArray, IntArray
+
+_EXACT = 2**62
+_ZERO = 16 * math.ulp(0.0)
+_DAY = 86_400_000_000
+_ROUND_MOMENTS = (_DAY, _DAY // 24, 60_000_000, 1_000_000, 1_000)
+
+
+class Within:
+    """Values inside the bins of one attribute.
+
+    Parameters
+    ----------
+    attribute : Attribute
+        With bins; numeric or temporal.
+    histogram : Histogram
+        Over the same bounds.
+
+    Notes
+    -----
+    Where the histogram says nothing of a bin (no rows), its values are uniform.
+
+    Privacy: post-processing.
+    """
+
+    def __init__(self, attribute: Attribute, histogram: Histogram) -> None:
+        self.parsed = sqltypes.parse(attribute.sql_type)
+        bounds = sqltypes.grid(self.parsed, attribute.edges)
+        self.whole = bounds is not None
+        if bounds is None:
+            edges = np.asarray([float(edge) for edge in attribute.edges])
+            low, high = histogram.low.copy(), histogram.high
+            edges[-1] = max(edges[-1], float(high[-1]))
+        else:
+            scale = 10**self.parsed.scale if self.parsed.family != "temporal" else 1
+            scale *= 1000 if self.parsed.text == "TIMESTAMP_NS" else 1
+            edges = np.asarray(bounds, np.float64)
+            low, high = np.rint(histogram.low * scale), np.rint(histogram.high * scale)
+        marks = np.unique(np.concatenate([low, high, edges]))
+        marks = marks[(marks >= edges[0]) & (marks <= edges[-1])]
+        start, end = marks[:-1], marks[1:]
+        cell = np.clip(np.searchsorted(low, start, side="right") - 1, 0, low.size - 1)
+        inside = (start >= low[cell]) & (end <= high[cell])
+        widths = end - start
+        mass = np.where(inside, histogram.counts[cell] * widths / np.maximum(high - low, np.finfo(float).tiny)[cell], 0.0)
+        owner = np.clip(np.searchsorted(edges, start, side="right") - 1, 0, edges.size - 2)
+        held = np.bincount(owner, mass, edges.size - 1)
+        spread = np.bincount(owner, widths, edges.size - 1)
+        mass = np.where(held[owner] > 0.0, mass, widths / np.maximum(spread[owner], np.finfo(float).tiny))
+        self.start, self.end = start, end
+        self.first = np.searchsorted(owner, np.arange(edges.size - 1))
+        self.behind = np.append(self.first[1:], start.size)
+        self.sums = np.concatenate([[0.0], np.cumsum(mass)])
+        self.point = np.where(widths <= _ZERO, start, np.nan)
+        for place in np.flatnonzero(histogram.spiked[cell] & inside).tolist():
+            self.point[place] = self._round(float(start[place]), float(end[place]))
+
+    @staticmethod
+    def fits(attribute: Attribute) -> bool:
+        """Return whether values of the attribute's type and bounds can be placed: numbers that 64 bits hold."""
+        if attribute.kind == "categorical":
+            return False
+        bounds = sqltypes.grid(sqltypes.parse(attribute.sql_type), attribute.edges)
+        return bounds is None or (bounds[0] > -_EXACT and bounds[-1] < _EXACT)
+
+    def _round(self, low: float, high: float) -> float:
+        """Return the roundest value of [low, high): what a spike in a cell of several values most likely is."""
+        if self.parsed.family == "temporal":
+            steps = [float(step) for step in _ROUND_MOMENTS] if self.parsed.text != "DATE" else []
+        else:
+            top = math.floor(math.log10(max(abs(low), abs(high), 1e-300)))
+            steps = [10.0**k for k in range(top, top - 18, -1) if not self.whole or k >= 0]
+        for step in steps:
+            value = math.ceil(low / step) * step
+            if low <= value < high:
+                return value
+        return low
+
+    def draw(self, codes: npt.NDArray[np.integer], rng: np.random.Generator) -> FloatArray | IntArray:
+        """Return a value for every code of a bin: int64 in units of the type's grid, or float64.
+
+        Values of one bin are spread systematically over its distribution, in random order, so that a block of rows has
+        less sampling noise than independent draws.
+        """
+        order = rng.permutation(codes.size)
+        order = order[np.argsort(codes[order], kind="stable")]
+        ordered = codes[order].astype(np.intp)
+        begins = np.searchsorted(ordered, ordered)
+        many = np.bincount(ordered, minlength=self.first.size)[ordered]
+        share = (np.arange(codes.size) - begins + rng.random(codes.size)) / np.maximum(many, 1)
+        low, high = self.sums[self.first[ordered]], self.sums[self.behind[ordered]]
+        place = np.searchsorted(self.sums, low + share * (high - low), side="right") - 1
+        place = np.clip(place, self.first[ordered], self.behind[ordered] - 1)
+        start, width = self.start[place], self.end[place] - self.start[place]
+        found = start + rng.random(codes.size) * width
+        if self.whole:
+            found = np.minimum(np.floor(found), np.maximum(self.end[place] - 1.0, start))
+        known = self.point[place]
+        found = np.where(np.isnan(known), found, known)
+        result = np.empty_like(found)
+        result[order] = found
+        return result.astype(np.int64) if self.whole else result

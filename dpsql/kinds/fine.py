@@ -1,0 +1,133 @@
+"""Which columns of a release get a fine histogram before its tables, how many levels each, and what part of the loss they take.
+
+Columns with automatic bins always do: their bins are cut from it. Columns whose bins were declared do where rows are drawn and a
+bin holds more than one value, so that values inside a bin can be placed.
+
+Privacy: decided from the public domain and the call alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpsql.domains import sqltypes
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.declare import has_inside
+from dpsql.domains.grid import DEPTH, grid_of
+from dpsql.errors import ArgumentError
+from dpsql.release.plan import FineColumn
+
+SHARE = 0.04
+"""Part of the loss of a release of many tables that its fine histograms take."""
+
+_LEAST_WEIGHT, _LARGEST_SHARE = 0.25, 0.2
+"""Where tables are few a level takes up to this part of a two-way table's loss, and all levels at most this part of the whole."""
+
+_LAPLACE_SHARE = 0.25
+"""Levels under Laplace noise, which knows no weights, relative to the number of tables, at most."""
+
+
+@dataclass(frozen=True)
+class FineWanted:
+    """The fine histograms of a release.
+
+    Parameters
+    ----------
+    positions : tuple of int
+        Attributes, ascending.
+    levels : tuple of int
+        Levels of each.
+    """
+
+    positions: tuple[int, ...] = ()
+    levels: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of levels of all."""
+        return sum(self.levels)
+
+    def columns(self, scales: Sequence[Fraction], mechanism: str) -> tuple[FineColumn, ...]:
+        """Return the columns of a plan, with the scale of every level in order."""
+        found, start = [], 0
+        for position, levels in zip(self.positions, self.levels, strict=True):
+            found.append(FineColumn(position, tuple(scales[start : start + levels]), mechanism))
+            start += levels
+        return tuple(found)
+
+
+def fine_wanted(domain: Domain, option: Any, *, rows: bool) -> FineWanted:
+    """Return the fine histograms of a call under Gaussian noise.
+
+    Parameters
+    ----------
+    option : 'auto' or number in [0, 0.5]
+        The option `fine`.
+    rows : bool
+        Whether rows are drawn, so that values inside declared bins matter.
+
+    Raises
+    ------
+    ArgumentError
+        The option is out of range, or 0 although bins are automatic.
+    """
+    if option != "auto" and (isinstance(option, bool) or not isinstance(option, int | float) or not 0 <= option <= 0.5):
+        raise ArgumentError("fine", option, "'auto', or the part of the loss that fine histograms take, from 0 to 0.5")
+    automatic = [i for i, attribute in enumerate(domain.attributes) if attribute.automatic]
+    if option == 0 and automatic:
+        name = domain.attributes[automatic[0]].name
+        raise ArgumentError("fine", option, f"column {name!r} has automatic bins, which are cut from its fine histogram: "
+                            "declare it with bins := ... or edges := [...], or leave fine out")  # fmt: skip
+    found = [i for i, a in enumerate(domain.attributes) if a.automatic or (rows and option != 0 and _inside(a))]
+    return FineWanted(tuple(found), tuple(len(grid_of(domain.attributes[i]).levels) for i in found))
+
+
+def shallow(wanted: FineWanted, tables: int) -> FineWanted:
+    """Return the same columns with as many levels as noise of one scale for all tables and levels can bear."""
+    each = max(int(_LAPLACE_SHARE * tables / max(len(wanted.positions), 1)), 1)
+    return FineWanted(wanted.positions, tuple(min(levels, each, DEPTH) for levels in wanted.levels))
+
+
+def level_weight(tables: float, wanted: FineWanted, option: Any) -> float:
+    """Return the weight of one level, where the tables' weights (of two-way tables: 1) add up to ``tables``."""
+    if not wanted.count:
+        return 0.0
+    if option != "auto":
+        return float(option) / (1.0 - float(option)) * tables / wanted.count
+    usual = SHARE / (1.0 - SHARE) * tables / wanted.count
+    few = min(_LEAST_WEIGHT, _LARGEST_SHARE / (1.0 - _LARGEST_SHARE) * tables / wanted.count)
+    return max(usual, few)
+
+
+def notes(domain: Domain, wanted: FineWanted, share: float) -> tuple[str, ...]:
+    """Return what ``dp_plan`` says of fine histograms."""
+    if not wanted.positions:
+        return ()
+    automatic = [domain.attributes[i].name for i in wanted.positions if domain.attributes[i].automatic]
+    said = [
+        f"fine histograms of {_listed([domain.attributes[i].name for i in wanted.positions])} are bought with the release, for "
+        f"{100 * share:.2g} % of its loss: values inside a bin follow them (options := {{'fine': 0}} leaves out what is not needed)"
+    ]
+    if automatic:
+        said.append(f"bins of {_listed(automatic)} are cut from them, at most {_most(domain)} each; tables come after that")
+    return tuple(said)
+
+
+def _most(domain: Domain) -> int:
+    return max(attribute.values for attribute in domain.attributes if attribute.automatic)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def _inside(attribute: Attribute) -> bool:
+    return attribute.kind != "categorical" and has_inside(sqltypes.parse(attribute.sql_type), attribute.edges)
+
+
+def option_of(parameters: Mapping[str, Any]) -> Any:
+    """Return the option `fine` of a call; 'auto' where it has none."""
+    return parameters.get("options", {}).get("fine", "auto")

@@ -1,0 +1,129 @@
+"""Fine histograms of protected columns: counted along their grids in one pass, with noise level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import numpy as np
+from sqlglot import exp
+
+from dpsql.domains.attributes import Domain
+from dpsql.domains.codes import number_expression
+from dpsql.domains.encoding import SOURCE_NAME
+from dpsql.measure.counting import ProtectedReading
+from dpsql.measure.noising import add_noise
+from dpsql.measure.reading import Reading
+from dpsql.numerics.arrays import IntArray
+from dpsql.protected.source import ProtectedSource
+from dpsql.release import refined
+from dpsql.release.plan import FineColumn, Plan
+from dpsql.release.refined import Refinement
+from dpsql.running.parallel import waited
+from dpsql.running.progress import Progress
+from dpsql.tables import fine
+
+_VECTORS = 32
+"""Vectors of 2,048 rows that are read together."""
+
+
+def refined_by(
+    cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: Plan, progress: Progress
+) -> Refinement | None:
+    """Return the fine histograms that a plan releases before its tables, and the bins cut from them; None where it has none.
+
+    Privacy
+    -------
+    Every level of a column is one contingency table with the noise of the plan: a row is in at most one of its cells. Which cells
+    of a level are counted follows from the released counts of the level before it, and the bins from released counts alone
+    (`dpsql.tables.fine`, `dpsql.tables.cutting`). So the levels are so many tables of an adaptive composition, at scales fixed
+    in the plan.
+    """
+    if not plan.fine:
+        return None
+    with progress.stage("fine histograms"):
+        exact = count_fine(cursor, fine_statement(protected, plan), plan)
+        counts = tuple(_released(plan, column, exact[column.position]) for column in plan.fine)
+    edges = []
+    for column, found in zip(plan.fine, counts, strict=True):
+        attribute = plan.domain.attributes[column.position]
+        cut = refined.cut(attribute, refined.histogram(plan, column, found), _cell_noise(plan)) if attribute.automatic else None
+        edges.append(cut)
+    return Refinement(counts, tuple(edges))
+
+
+def _cell_noise(plan: Plan) -> float:
+    """Return the noise scale of a cell of the tables, the largest: public. Where none is known beforehand, of the levels."""
+    scales = plan.scales or tuple(scale for column in plan.fine for scale in column.scales)
+    return float(max(scales))
+
+
+def _released(plan: Plan, column: FineColumn, exact: IntArray) -> IntArray:
+    """Return the noisy counts of every level of one column, one after the other."""
+    cells = refined.column_grid(plan, column)
+
+    def draw(level: int, wanted: fine.Cells) -> IntArray:
+        counts = fine.counted(wanted, exact)
+        return add_noise(counts, [counts.size], [column.scales[level]], column.mechanism)
+
+    levels = fine.levels(cells, column.scales, column.mechanism, draw)
+    return np.concatenate([counts for _, counts in levels])
+
+
+def fine_statement(protected: ProtectedSource, plan: Plan) -> str:
+    """Return the SELECT that reads the values of fine columns.
+
+    Its columns: first a code each, 0 where the value counts (see `dpsql.domains.attributes.Attribute.bounded`), then the codes of
+    columns that leave rows out, then the values.
+    """
+    attributes = plan.domain.attributes
+    positions = [column.position for column in plan.fine]
+    dropping = [i for i, attribute in enumerate(attributes) if attribute.outside == "drop" and i not in positions]
+    domain = Domain(tuple(attributes[i].bounded for i in positions) + tuple(attributes[i] for i in dropping))
+    values = {
+        f"x{i}": number_expression(attributes[i], exp.column(attributes[i].name, SOURCE_NAME, quoted=True)) for i in positions
+    }
+    return Reading(protected, plan, domain, values).statement()
+
+
+def count_fine(cursor: duckdb.DuckDBPyConnection, select: str, plan: Plan) -> dict[int, IntArray]:
+    """Count the values of fine columns in the finest cells of their grids.
+
+    Parameters
+    ----------
+    select : str
+        From `fine_statement`.
+
+    Returns
+    -------
+    dict from position to int64 array
+
+    Notes
+    -----
+    Privacy: exact, secret counts. Memory does not grow with the rows.
+    """
+    grids = {column.position: refined.column_grid(plan, column) for column in plan.fine}
+    found = {i: np.zeros(cells.edges.size - 1, np.int64) for i, cells in grids.items()}
+    with ProtectedReading(cursor) as background:
+        for frame in _frames(background, select):
+            for place, (i, cells) in enumerate(grids.items()):
+                counts = frame[f"c{place}"].to_numpy() == 0
+                values = frame[f"x{i}"].to_numpy(dtype=np.float64)[counts]
+                found[i] += np.bincount(cells.place(values), minlength=found[i].size)
+    return found
+
+
+def _frames(background: ProtectedReading, select: str) -> Iterator[Any]:
+    background.start(select)
+    waiting = background.chunk(_VECTORS)
+    while True:
+        frame = waited(waiting)
+        if not len(frame):
+            return
+        background.advance()
+        waiting = background.chunk(_VECTORS)
+        yield frame
+
+
+__all__ = ["count_fine", "fine_statement", "refined_by"]

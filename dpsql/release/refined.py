@@ -1,0 +1,162 @@
+"""The round before the tables: fine histograms as released, and the bins of automatic columns that were cut from them.
+
+A plan is fixed before a row is read, and says of an automatic column only its bounds and how many bins there are at most. After
+the fine histograms were released its bins are cut, and the tables are counted over these: `resolved` is the plan with them. The
+cut is post-processing; its edges are stored with the release, so that whoever reads it needs no floating-point rule to find them
+again.
+
+Privacy: post-processing of released counts throughout.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dpsql.domains import sqltypes
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.declare import empty_bin
+from dpsql.domains.grid import Grid, Histogram, grid_of
+from dpsql.numerics.arrays import IntArray
+from dpsql.release.plan import FineColumn, Plan
+from dpsql.tables import cutting, fine
+
+_LARGEST = 1 << 61
+_MOST_COUNTS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """What was released of fine histograms.
+
+    Parameters
+    ----------
+    counts : tuple of int64 arrays
+        For each fine column of the plan the noisy counts of the cells of every level, one after the other.
+    edges : tuple of (tuple or None)
+        For each of them the edges of the bins that were cut; None where the bins were declared.
+    """
+
+    counts: tuple[IntArray, ...]
+    edges: tuple[tuple[float, ...] | tuple[str, ...] | None, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain lists, as a manifest holds them."""
+        return {
+            "counts": [counts.tolist() for counts in self.counts],
+            "edges": [None if edges is None else list(edges) for edges in self.edges],
+        }
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> Refinement:
+        """Read what ``to_json`` wrote, and refuse what it would not have written.
+
+        Raises
+        ------
+        ValueError, TypeError, KeyError
+            It is something else.
+        """
+        counts, edges = item["counts"], item["edges"]
+        _require(isinstance(counts, list) and isinstance(edges, list) and len(counts) == len(edges))
+        for found in counts:
+            _require(isinstance(found, list) and len(found) <= _MOST_COUNTS)
+            _require(all(isinstance(n, int) and not isinstance(n, bool) and abs(n) <= _LARGEST for n in found))
+        for cut in edges:
+            _require(cut is None or (isinstance(cut, list) and all(isinstance(edge, str | float | int) for edge in cut)))
+        return cls(
+            tuple(np.asarray(found, np.int64) for found in counts),
+            tuple(None if cut is None else tuple(cut) for cut in edges),
+        )
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise ValueError("not what a release holds of fine histograms")
+
+
+def column_grid(plan: Plan, column: FineColumn) -> Grid:
+    """Return the grid of a fine column, as deep as its levels."""
+    return grid_of(plan.domain.attributes[column.position], len(column.scales))
+
+
+def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | None:
+    """Return the refinement of a manifest, checked against its plan; None where there is none and none is needed.
+
+    Raises
+    ------
+    ValueError, TypeError, KeyError, DpsqlError
+        It does not fit the plan.
+    """
+    _require((item is None) == (not plan.fine))
+    if item is None:
+        return None
+    found = Refinement.from_json(item)
+    _require(len(found.counts) == len(plan.fine))
+    for column, counts, edges in zip(plan.fine, found.counts, found.edges, strict=True):
+        attribute = plan.domain.attributes[column.position]
+        fine.split(column_grid(plan, column), counts, column.scales, column.mechanism)
+        _require((edges is None) == (not attribute.automatic))
+        if edges is not None:
+            _check_edges(attribute, edges)
+    return found
+
+
+def _check_edges(attribute: Attribute, edges: Sequence[Any]) -> None:
+    parsed = sqltypes.parse(attribute.sql_type)
+    kind = float | int if attribute.kind == "numeric" else str
+    _require(2 <= len(edges) <= attribute.values + 1 and all(isinstance(edge, kind) for edge in edges))
+    _require((edges[0], edges[-1]) == (attribute.edges[0], attribute.edges[-1]))
+    numbers = [sqltypes.steps_of(parsed, edge) for edge in edges] if attribute.kind == "temporal" else [*edges]
+    _require(all(a < b for a, b in itertools.pairwise(numbers)) and empty_bin(parsed, [*edges]) is None)
+
+
+def resolved(plan: Plan, found: Refinement | None) -> Plan:
+    """Return the plan with the bins that were cut: its automatic attributes are plain ones."""
+    if found is None:
+        return plan
+    attributes = [*plan.domain.attributes]
+    for column, edges in zip(plan.fine, found.edges, strict=True):
+        if edges is not None:
+            attributes[column.position] = replace(attributes[column.position], edges=edges, automatic=False)
+    return replace(plan, domain=Domain(tuple(attributes)))
+
+
+def histograms(plan: Plan, found: Refinement | None) -> dict[int, Histogram]:
+    """Return the estimate of every fine histogram, by position of its attribute."""
+    if found is None:
+        return {}
+    return {
+        column.position: histogram(plan, column, counts) for column, counts in zip(plan.fine, found.counts, strict=True)
+    }
+
+
+def histogram(plan: Plan, column: FineColumn, counts: IntArray) -> Histogram:
+    """Return the estimate of one fine histogram from its released counts."""
+    cells = column_grid(plan, column)
+    released = fine.split(cells, counts, column.scales, column.mechanism)
+    return fine.estimate(cells, released, [float(scale) for scale in column.scales], column.mechanism)
+
+
+def cut(attribute: Attribute, found: Histogram, noise: float) -> tuple[float, ...] | tuple[str, ...]:
+    """Return the edges of an automatic attribute's bins.
+
+    Parameters
+    ----------
+    noise : float
+        Standard deviation of a cell of the tables over these bins.
+    """
+    parsed = sqltypes.parse(attribute.sql_type)
+    marks = found.low[cutting.cuts(found, attribute.values, noise)].tolist()
+    first, last = attribute.edges[0], attribute.edges[-1]
+    if attribute.kind == "temporal":
+        inner = [sqltypes.step_text(parsed, int(mark)) for mark in marks]
+    else:
+        inner = [float(mark) for mark in marks if float(first) < float(mark) < float(last)]
+    edges = [first, *(mark for mark in inner if mark not in (first, last)), last]
+    while len(edges) > 2 and (empty := empty_bin(parsed, edges)) is not None:  # type: ignore[arg-type]
+        del edges[empty + 1 if empty + 2 < len(edges) else empty]
+    return tuple(edges)  # type: ignore[return-value]

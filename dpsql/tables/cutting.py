@@ -1,0 +1,103 @@
+"""Bins that fit a fine histogram: spikes alone, the rest in parts of equal weight.
+
+Half of a cell's weight is its part of the rows, half its part of the column's spread about the median: so a tail that few rows
+make up, and half of the mean, gets bins of its own.
+
+Privacy: post-processing of released counts. The edges are stored with the release, so the rule may get better.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpsql.domains.grid import Histogram
+from dpsql.numerics.arrays import FloatArray, IntArray
+
+SPREAD = 0.5
+"""Part of the weight that is the spread's."""
+
+
+FEWEST = 4.0
+"""Rows of a bin, on average over a run of bins, in standard deviations of a table's cell."""
+
+
+def cuts(histogram: Histogram, most: int, noise: float) -> IntArray:
+    """Return after which cells of a histogram a bin ends, ascending; the last bin ends after the last cell.
+
+    Parameters
+    ----------
+    most : int, at least 1
+        Number of bins, at most.
+    noise : float
+        Standard deviation of a cell of the tables over these bins.
+
+    Returns
+    -------
+    int64 array, shape (at most ``most`` - 1,)
+        Numbers of cells, from 1 to cells - 1.
+    """
+    cells = histogram.counts.size
+    if most <= 1 or cells <= 1:
+        return np.zeros(0, np.int64)
+    weight = weights(histogram)
+    alone: list[int] = []
+    while len(alone) < most // 2:  # each takes one bin, and may part another one in two
+        rest = weight.copy()
+        rest[alone] = 0.0
+        largest = int(np.argmax(rest))
+        if rest[largest] * max(most - 2 * len(alone) - 1, 1) < rest.sum() or rest[largest] <= 0.0:
+            break
+        alone.append(largest)
+    ends = {0, cells}
+    for place in alone:
+        ends |= {place, place + 1}
+    found = sorted(ends)
+    gaps = [(a, b) for a, b in zip(found[:-1], found[1:], strict=True) if not (b - a == 1 and a in alone)]
+    left = most - (len(found) - 1)
+    worth = [int(histogram.counts[a:b].sum() / (FEWEST * max(noise, 1e-3))) for a, b in gaps]
+    room = [min(b - a, max(rows, 1)) - 1 for (a, b), rows in zip(gaps, worth, strict=True)]
+    parts = _allotted([float(weight[a:b].sum()) for a, b in gaps], room, left)
+    for (a, b), more in zip(gaps, parts, strict=True):
+        ends |= set(_inner(weight[a:b], more + 1, a))
+    inside = sorted(ends - {0, cells})
+    return np.asarray(inside, np.int64)
+
+
+def weights(histogram: Histogram) -> FloatArray:
+    """Return the weight of every cell, sum 1."""
+    counts = histogram.counts
+    total = counts.sum()
+    if total <= 0.0:
+        return np.full(counts.size, 1.0 / counts.size)
+    middle = (histogram.low + histogram.high) / 2.0
+    median = middle[int(np.searchsorted(np.cumsum(counts), total / 2.0))]
+    spread = counts * np.abs(middle - median)
+    share: FloatArray = counts / total
+    if spread.sum() > 0.0:
+        share = (1.0 - SPREAD) * share + SPREAD * spread / spread.sum()
+    return share
+
+
+def _allotted(weight: list[float], most: list[int], count: int) -> list[int]:
+    """Share out further cuts: each where its part of the weight would still be the largest."""
+    parts = [0] * len(weight)
+    for _ in range(max(count, 0)):
+        there = [i for i in range(len(weight)) if parts[i] < most[i] and weight[i] > 0.0]
+        if not there:
+            break
+        parts[max(there, key=lambda i: (weight[i] / (parts[i] + 1), -i))] += 1
+    return parts
+
+
+def _inner(weight: FloatArray, parts: int, start: int) -> list[int]:
+    """Return the cuts of a run of cells in parts of about equal weight, none of them empty."""
+    if parts <= 1 or weight.sum() <= 0.0:
+        return []
+    sums = np.cumsum(weight)
+    found: list[int] = []
+    for part in range(1, parts):
+        wanted = sums[-1] * part / parts
+        place = int(np.argmin(np.abs(sums - wanted))) + 1
+        if 0 < place < weight.size:
+            found.append(start + place)
+    return sorted(set(found))

@@ -1,0 +1,261 @@
+r"""Fine histograms: where between its bounds a column's values lie, counted along its grid from coarse cells to fine ones.
+
+1. Level by level the cells get integer noise. A cell is counted on the next level, in parts, only where its *released* count
+   passes `THRESHOLD` standard deviations of its noise (`counted`): empty regions cost nothing but the few cells that say so.
+2. The released counts contradict each other; `estimate` finds the least squares solution over the tree and then, from the top
+   down, counts that are not negative, in which what the noise alone explains is spread evenly.
+
+**Privacy.** A level is a contingency table of disjoint cells: a row is in at most one of the cells that are counted, whichever
+they are. Which are is a function of what was released before. So a level has the sensitivities that
+`dpsql.accounting.events.sensitivities` states for one table, its noise scale is in the plan, and the levels compose adaptively at
+the price of as many tables that are fixed beforehand ("Adaptive choice" in `dpsql.accounting.gaussian`), as the coarse tables
+do (`dpsql.tables.coarse`). `counted` alone is given exact counts, by `dpsql.measure.noising` alone.
+
+**Reproducible.** Whoever reads a release finds the same cells again, from the same released integers, in integer arithmetic: the
+rule is part of the release format. The estimate is not: it is post-processing and may get better.
+
+References: Hay et al. (2010), arXiv:0904.0942, for consistent trees; Qardaji et al. (2013), PVLDB 6(14), for the branching factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.domains.grid import Grid, Histogram
+from dpsql.numerics.arrays import FloatArray, IntArray
+from dpsql.tables.margins import simplex_projection
+from dpsql.tables.variance import noise_variance
+
+THRESHOLD = 3
+"""Standard deviations that a released count needs for its cell to be counted in parts."""
+
+MOST_OPEN = 64
+"""Cells of a level that are counted in parts, at most: those with the largest released counts."""
+
+_NARROWEST = 1e-250
+"""Width of a cell that holds more than zero."""
+
+_SPIKE = 4.0
+"""Standard deviations by which a part differs from its share before it is taken as it is."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of one level that are counted.
+
+    Parameters
+    ----------
+    first, behind : int64 arrays
+        Positions among the grid's edges of each cell's two ends, ascending.
+    parent : int64 array
+        Place of the cell that each is a part of, among the cells of the level before; zeros for the first level.
+    """
+
+    first: IntArray
+    behind: IntArray
+    parent: IntArray
+
+
+def top_cells(grid: Grid) -> Cells:
+    """Return the cells of the first level: public."""
+    ends = grid.levels[0]
+    return Cells(ends[:-1], ends[1:], np.zeros(ends.size - 1, np.int64))
+
+
+def next_cells(grid: Grid, level: int, cells: Cells, released: IntArray, scale: Fraction, mechanism: str) -> Cells:
+    """Return the cells of a level that are counted, after the released counts of the level before.
+
+    Parameters
+    ----------
+    level : int, at least 1
+    cells, released : of level - 1
+    scale : Fraction
+        Noise scale of `released`.
+
+    Notes
+    -----
+    Privacy: post-processing of released counts. Integer arithmetic: a count c passes where c^2 > THRESHOLD^2 variance, exactly.
+    """
+    ends = grid.levels[level]
+    wide = cells.behind - cells.first > 1
+    limit = _limit(scale, mechanism)
+    open_ = np.flatnonzero(wide & (released > limit))
+    if open_.size > MOST_OPEN:
+        largest = np.lexsort((open_, -released[open_]))[:MOST_OPEN]
+        open_ = np.sort(open_[largest])
+    first, behind, parent = [], [], []
+    for place in open_.tolist():
+        low, high = np.searchsorted(ends, [cells.first[place], cells.behind[place]])
+        inner = ends[low : high + 1]
+        first.append(inner[:-1])
+        behind.append(inner[1:])
+        parent.append(np.full(inner.size - 1, place, np.int64))
+    if not first:
+        nothing = np.zeros(0, np.int64)
+        return Cells(nothing, nothing, nothing)
+    return Cells(np.concatenate(first), np.concatenate(behind), np.concatenate(parent))
+
+
+def _limit(scale: Fraction, mechanism: str) -> int:
+    """Return the largest integer at most THRESHOLD standard deviations."""
+    variance = scale**2 * (2 if mechanism == "laplace" else 1) * THRESHOLD**2
+    return math.isqrt(math.floor(variance))
+
+
+def levels(
+    grid: Grid, scales: Sequence[Fraction], mechanism: str, answer: Callable[[int, Cells], IntArray]
+) -> list[tuple[Cells, IntArray]]:
+    """Return the cells of every level with their released counts.
+
+    Parameters
+    ----------
+    scales : sequence of Fraction
+        Noise scale of each level.
+    answer : function of (level, cells)
+        Gives the released counts: draws them (`counted`), or reads them.
+    """
+    found: list[tuple[Cells, IntArray]] = []
+    cells = top_cells(grid)
+    for level in range(len(scales)):
+        if level:
+            cells = next_cells(grid, level, *found[-1], scales[level - 1], mechanism)
+        found.append((cells, answer(level, cells)))
+    return found
+
+
+def counted(cells: Cells, counts: IntArray) -> IntArray:
+    """Return the exact counts of cells from those of the grid's finest cells. Privacy: as secret as `counts`."""
+    sums = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    exact: IntArray = sums[cells.behind] - sums[cells.first]
+    return exact
+
+
+def split(grid: Grid, flat: IntArray, scales: Sequence[Fraction], mechanism: str) -> list[tuple[Cells, IntArray]]:
+    """Return the cells of every level with their counts from a release's flat ones.
+
+    Raises
+    ------
+    ValueError
+        There are fewer or more counts than cells.
+    """
+    start = 0
+
+    def take(_: int, cells: Cells) -> IntArray:
+        nonlocal start
+        start += cells.first.size
+        piece = flat[start - cells.first.size : start]
+        if piece.size != cells.first.size:
+            raise ValueError("fewer counts than cells")
+        return piece
+
+    found = levels(grid, scales, mechanism, take)
+    if start != flat.size:
+        raise ValueError("more counts than cells")
+    return found
+
+
+def estimate(grid: Grid, released: Sequence[tuple[Cells, IntArray]], scales: Sequence[float], mechanism: str) -> Histogram:
+    """Return non-negative counts of the finest cells that were counted.
+
+    Privacy: post-processing.
+    """
+    deviations = [math.sqrt(max(noise_variance(scale, mechanism), 1e-6)) for scale in scales]
+    kept = [(cells, counts.astype(np.float64)) for cells, counts in released if cells.first.size]
+    solved = _least_squares(kept, [deviation**2 for deviation in deviations])
+    total = max(float(solved[0].sum()), 0.0)
+    counts = [simplex_projection(solved[0], total) if total > 0 else np.zeros(solved[0].size)]
+    for level in range(1, len(kept)):
+        cells = kept[level][0]
+        widths = _widths(grid, cells)
+        found = np.zeros(cells.first.size)
+        for part, mass in _families(cells, counts[-1]):
+            found[part] = _shared(solved[level][part], widths[part], mass, deviations[level])
+        counts.append(found)
+    low, high, leaf, narrow = [], [], [], []
+    for level, (cells, _) in enumerate(kept):
+        closed = np.ones(cells.first.size, bool)
+        if level + 1 < len(kept):
+            closed[np.unique(kept[level + 1][0].parent)] = False
+        low.append(grid.edges[cells.first[closed]])
+        high.append(grid.edges[cells.behind[closed]])
+        leaf.append(counts[level][closed])
+        narrow.append(np.full(int(closed.sum()), level + 1 == len(grid.levels)))
+    order = np.argsort(np.concatenate(low), kind="stable")
+    lows, highs, masses = (np.concatenate(parts)[order] for parts in (low, high, leaf))
+    spiked = _spikes(lows, highs, masses, grid.unit, deviations[-1]) & np.concatenate(narrow)[order]
+    return Histogram(lows, highs, masses, spiked, grid.unit, deviations[-1])
+
+
+def _widths(grid: Grid, cells: Cells) -> FloatArray:
+    found: FloatArray = grid.edges[cells.behind] - grid.edges[cells.first]
+    return found
+
+
+def _families(cells: Cells, parents: FloatArray) -> Iterator[tuple[slice, float]]:
+    """Yield the parts of every cell that was counted in parts, with that cell's count."""
+    places, starts = np.unique(cells.parent, return_index=True)
+    ends = np.append(starts[1:], cells.parent.size)
+    for place, start, end in zip(places.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        yield slice(start, end), float(parents[place])
+
+
+def _least_squares(levels_: Sequence[tuple[Cells, FloatArray]], variances: Sequence[float]) -> list[FloatArray]:
+    """Return the least squares solution over the tree: children's means upwards, discrepancies downwards."""
+    best = [counts.copy() for _, counts in levels_]
+    spread = [np.full(counts.size, variances[level]) for level, (_, counts) in enumerate(levels_)]
+    sums: list[tuple[FloatArray, FloatArray]] = []
+    for level in range(len(levels_) - 1, 0, -1):
+        cells = levels_[level][0]
+        size = best[level - 1].size
+        total = np.bincount(cells.parent, best[level], size)
+        variance = np.bincount(cells.parent, spread[level], size)
+        parents = np.flatnonzero(variance > 0.0)
+        weight = variance[parents] / (variance[parents] + spread[level - 1][parents])
+        best[level - 1][parents] = weight * best[level - 1][parents] + (1.0 - weight) * total[parents]
+        spread[level - 1][parents] *= weight
+        sums.append((total, variance))
+    for level, (total, variance) in zip(range(1, len(levels_)), reversed(sums), strict=True):
+        parent = levels_[level][0].parent
+        best[level] += (best[level - 1] - total)[parent] * spread[level] / variance[parent]
+    return best
+
+
+def _shared(found: FloatArray, widths: FloatArray, mass: float, deviation: float) -> FloatArray:
+    """Return counts of the parts of one cell, not negative, their sum its count: even but where the noise does not explain it."""
+    if mass <= 0.0:
+        return np.zeros(found.size)
+    even = widths / widths.sum()
+    base, single = mass * even, np.zeros(found.size, bool)
+    for _ in range(found.size):
+        off = np.where(single, 0.0, np.abs(found - base))
+        worst = int(np.argmax(off))
+        if off[worst] <= _SPIKE * deviation:
+            break
+        single[worst] = True
+        rest = max(mass - float(found[single].sum()), 0.0)
+        left = float(even[~single].sum())
+        base = np.where(single, found, rest * even / left if left > 0.0 else 0.0)
+    plain = ~single
+    k = int(plain.sum())
+    if k > 3:
+        excess = float(((found - base)[plain] ** 2).sum()) / deviation**2
+        share = max(1.0 - (k - 1) / excess, 0.0) if excess > 0.0 else 0.0
+        base[plain] += share * (found - base)[plain]
+    return simplex_projection(base, mass)
+
+
+def _spikes(low: FloatArray, high: FloatArray, counts: FloatArray, unit: float, deviation: float) -> npt.NDArray[np.bool_]:
+    """Return which cells of several values hold far more rows than cells beside them."""
+    widths = high - low
+    several = widths > max(1.5 * unit, _NARROWEST)
+    density = np.where(several, counts, 0.0) / np.maximum(widths, _NARROWEST)
+    padded = np.concatenate([[0.0], density, [0.0]])
+    beside = np.maximum(padded[:-2], padded[2:]) * widths
+    found: npt.NDArray[np.bool_] = several & (counts > 4.0 * beside) & (counts > _SPIKE * deviation)
+    return found
