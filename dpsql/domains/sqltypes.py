@@ -25,7 +25,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 # Type -> microseconds that one declared step takes. A TIMESTAMP_NS is declared in microseconds and holds nanoseconds.
-_STEPS = {
+MICROSECONDS = {
     "DATE": _DAY,
     "TIME": 1,
     "TIMESTAMP": 1,
@@ -92,7 +92,7 @@ def parse(text: str) -> SqlType:
         return SqlType(text, "decimal", int(match[2]), -high, high)
     if text in ("FLOAT", "DOUBLE"):
         return SqlType(text, "float")
-    if text in _STEPS:
+    if text in MICROSECONDS:
         return SqlType(text, "temporal")
     if re.fullmatch(r"ENUM\(\s*'(?:[^']|'')*'(?:\s*,\s*'(?:[^']|'')*')*\s*\)", text):
         found = re.findall(r"'((?:[^']|'')*)'", text)
@@ -117,7 +117,7 @@ def steps_of(sql_type: SqlType, value: object) -> int:
         It is not such a value, lies out of the type's range or between two steps. The text says which.
     """
     micros = _micros(sql_type.text, value)
-    step = _STEPS[sql_type.text]
+    step = MICROSECONDS[sql_type.text]
     if micros % step:
         raise ValueError(f"a {sql_type.text} cannot hold it exactly")
     if sql_type.text == "TIMESTAMP_NS" and not _NS_RANGE[0] <= micros <= _NS_RANGE[1]:
@@ -156,7 +156,7 @@ def step_text(sql_type: SqlType, step: int) -> str:
     >>> step_text(parse("DATE"), 1), step_text(parse("TIMESTAMP_S"), 61)
     ('1970-01-02', '1970-01-01 00:01:01')
     """
-    moment = _EPOCH + dt.timedelta(microseconds=step * _STEPS[sql_type.text])
+    moment = _EPOCH + dt.timedelta(microseconds=step * MICROSECONDS[sql_type.text])
     if sql_type.text == "DATE":
         return moment.date().isoformat()
     if sql_type.text == "TIME":

@@ -17,6 +17,7 @@ from dpsql.domains.attributes import Domain
 from dpsql.domains.grid import Histogram
 from dpsql.release.plan import Plan
 from dpsql.release.store import Release
+from dpsql.tables.tails import placed, trimmed
 
 _FITTED_MODELS = 4  # models kept in memory, so that drawing again does not fit again
 
@@ -55,8 +56,8 @@ def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
             _models.move_to_end(key)
             return _models[key]
     plan = bought.plan
-    statistics = bought.statistics(cursor)
-    inside = {plan.domain.names[position]: histogram for position, histogram in statistics.fine.items()}
+    statistics = trimmed(bought.statistics(cursor))
+    inside = {plan.domain.names[position]: histogram for position, histogram in placed(statistics).items()}
     found = methods.get(plan.method or "").fit(statistics, plan.options)
     model = Fitted(found, output_domain(plan, statistics.values), inside)
     with _guard:

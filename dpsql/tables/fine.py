@@ -170,14 +170,16 @@ def estimate(grid: Grid, released: Sequence[tuple[Cells, IntArray]], scales: Seq
     solved = _least_squares(kept, [deviation**2 for deviation in deviations])
     total = max(float(solved[0].sum()), 0.0)
     counts = [simplex_projection(solved[0], total) if total > 0 else np.zeros(solved[0].size)]
+    known = _Covering(grid, kept[0][0], counts[0])
     for level in range(1, len(kept)):
         cells = kept[level][0]
-        widths = _widths(grid, cells)
+        smooth = known.smooth(cells)
         found = np.zeros(cells.first.size)
         for part, mass in _families(cells, counts[-1]):
-            found[part] = _shared(solved[level][part], widths[part], mass, deviations[level])
+            found[part] = _shared(solved[level][part], smooth[part], mass, deviations[level])
         counts.append(found)
-    low, high, leaf, narrow = [], [], [], []
+        known = known.with_parts(cells, found)
+    low, high, leaf, narrow, plain = [], [], [], [], []
     for level, (cells, _) in enumerate(kept):
         closed = np.ones(cells.first.size, bool)
         if level + 1 < len(kept):
@@ -185,16 +187,81 @@ def estimate(grid: Grid, released: Sequence[tuple[Cells, IntArray]], scales: Seq
         low.append(grid.edges[cells.first[closed]])
         high.append(grid.edges[cells.behind[closed]])
         leaf.append(counts[level][closed])
+        plain.append(solved[level][closed])
         narrow.append(np.full(int(closed.sum()), level + 1 == len(grid.levels)))
     order = np.argsort(np.concatenate(low), kind="stable")
-    lows, highs, masses = (np.concatenate(parts)[order] for parts in (low, high, leaf))
+    lows, highs, masses, raw = (np.concatenate(parts)[order] for parts in (low, high, leaf, plain))
     spiked = _spikes(lows, highs, masses, grid.unit, deviations[-1]) & np.concatenate(narrow)[order]
-    return Histogram(lows, highs, masses, spiked, grid.unit, deviations[-1])
+    return Histogram(lows, highs, masses, raw, spiked, grid.unit, deviations[-1])
 
 
-def _widths(grid: Grid, cells: Cells) -> FloatArray:
-    found: FloatArray = grid.edges[cells.behind] - grid.edges[cells.first]
+def inside(histogram: Histogram, edges: FloatArray, masses: FloatArray) -> Histogram:
+    """Return a fine histogram that agrees with what tables say of bins: within each, smooth but where the noise does not explain it.
+
+    Parameters
+    ----------
+    edges : float64 array, shape (B + 1,)
+        Ends of the bins, ascending, on the scale of the histogram.
+    masses : float64 array, shape (B,)
+        Rows of each bin; at least 0.
+
+    Notes
+    -----
+    The cells of the result are those of the histogram, parted at the bins' ends. Privacy: post-processing.
+    """
+    ends = edges.copy()
+    ends[-1] = max(ends[-1], histogram.high[-1])
+    marks = np.unique(np.concatenate([histogram.low, histogram.high, ends]))
+    low, high = marks[:-1], marks[1:]
+    cell = np.clip(np.searchsorted(histogram.low, low, side="right") - 1, 0, histogram.low.size - 1)
+    part = (high - low) / np.maximum(histogram.high - histogram.low, _NARROWEST)[cell]
+    raw = histogram.raw[cell] * np.minimum(part, 1.0)
+    owner = np.clip(np.searchsorted(ends, low, side="right") - 1, 0, masses.size - 1)
+    smooth = _smooth(ends, masses, low, high)
+    counts = np.zeros(low.size)
+    starts = np.searchsorted(owner, np.arange(masses.size + 1))
+    for bin_, mass in enumerate(masses.tolist()):
+        here = slice(int(starts[bin_]), int(starts[bin_ + 1]))
+        left = mass - float(raw[here].sum())
+        share = smooth[here] / smooth[here].sum() if smooth[here].sum() > 0.0 else 1.0 / max(raw[here].size, 1)
+        counts[here] = _shared(raw[here] + left * share, smooth[here], mass, histogram.noise)
+    narrow = histogram.spiked[cell] | (high - low <= _NARROWEST)
+    spiked = narrow | (_spikes(low, high, counts, histogram.unit, histogram.noise) & (part >= 1.0))
+    return Histogram(low, high, counts, raw, spiked & (part >= 1.0), histogram.unit, histogram.noise)
+
+
+def _smooth(ends: FloatArray, masses: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return what cells hold if the distribution function goes smoothly through the ends of bins."""
+    from scipy.interpolate import PchipInterpolator  # loaded when needed: scipy takes .3 s
+
+    distribution = PchipInterpolator(ends, np.concatenate([[0.0], np.cumsum(masses)]))
+    found: FloatArray = np.maximum(distribution(high) - distribution(low), 0.0)
     return found
+
+
+class _Covering:
+    """Disjoint cells that cover the grid, the finest known so far, with their counts."""
+
+    def __init__(self, grid: Grid, cells: Cells, counts: FloatArray) -> None:
+        self.grid, self.first, self.behind, self.counts = grid, cells.first, cells.behind, counts
+
+    def with_parts(self, cells: Cells, counts: FloatArray) -> _Covering:
+        """Return the cells with some of them replaced by their parts."""
+        inside = np.searchsorted(self.first, cells.first, side="right") - 1
+        closed = np.ones(self.first.size, bool)
+        closed[inside] = False
+        first = np.concatenate([self.first[closed], cells.first])
+        order = np.argsort(first, kind="stable")
+        behind = np.concatenate([self.behind[closed], cells.behind])
+        masses = np.concatenate([self.counts[closed], counts])
+        nothing = np.zeros(0, np.int64)
+        return _Covering(self.grid, Cells(first[order], behind[order], nothing), masses[order])
+
+    def smooth(self, cells: Cells) -> FloatArray:
+        """Return what parts would hold if the distribution function went smoothly through all ends of these cells."""
+        edges = self.grid.edges
+        ends = np.append(edges[self.first], edges[self.behind[-1]])
+        return _smooth(ends, self.counts, edges[cells.first], edges[cells.behind])
 
 
 def _families(cells: Cells, parents: FloatArray) -> Iterator[tuple[slice, float]]:
@@ -226,11 +293,11 @@ def _least_squares(levels_: Sequence[tuple[Cells, FloatArray]], variances: Seque
     return best
 
 
-def _shared(found: FloatArray, widths: FloatArray, mass: float, deviation: float) -> FloatArray:
-    """Return counts of the parts of one cell, not negative, their sum its count: even but where the noise does not explain it."""
+def _shared(found: FloatArray, smooth: FloatArray, mass: float, deviation: float) -> FloatArray:
+    """Return counts of the parts of one cell, not negative, their sum its count: smooth but where noise is no reason not to be."""
     if mass <= 0.0:
         return np.zeros(found.size)
-    even = widths / widths.sum()
+    even = smooth / smooth.sum() if smooth.sum() > 0.0 else np.full(found.size, 1.0 / found.size)
     base, single = mass * even, np.zeros(found.size, bool)
     for _ in range(found.size):
         off = np.where(single, 0.0, np.abs(found - base))

@@ -1,0 +1,139 @@
+"""Tails that are noise: bins at the ends of a column's range whose noisy counts do not differ from 0, but would move its mean.
+
+Bounds are public and generous, so the last bins often hold nobody. A fitted model has no negative counts, and a
+hundred rows that are not there, at a thousand times the median, are most of a mean. So the longest run of bins from an end whose
+sums from that end stay within the noise is taken to be empty, as far as its noise could move the mean by `LEVERAGE` of the column's
+spread. What is truly there and as small as the noise is lost: no estimate could tell it from nothing.
+
+Privacy: post-processing of released statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.domains.grid import Histogram, edge_numbers
+from dpsql.numerics.arrays import Clique, FloatArray, IntArray
+from dpsql.tables.fine import inside
+from dpsql.tables.flat import FlatTables
+from dpsql.tables.margins import simplex_projection
+from dpsql.tables.statistics import Statistics
+from dpsql.tables.variance import noise_variance
+
+SIGNIFICANT = 1.5
+"""Standard deviations that the sum of a run has to pass."""
+
+LEVERAGE = 0.02
+"""Part of the sum of all rows' distances from the median that the noise of one bin could add."""
+
+
+def trimmed(statistics: Statistics) -> Statistics:
+    """Return statistics whose columns with fine histograms have no rows in tails that are noise.
+
+    Only noisy tables are changed; other statistics are returned as they are.
+    """
+    domain = statistics.domain
+    if domain is None or not statistics.fine or not statistics.tables:
+        return statistics
+    known = one_way(statistics, sorted(statistics.fine))
+    empty = {}
+    for position, (counts, deviation) in known.items():
+        attribute = domain.attributes[position]
+        edges = edge_numbers(attribute)
+        cells = noise_cells(edges[:-1], edges[1:], counts[: attribute.values], deviation)
+        if cells.any():
+            empty[position] = np.flatnonzero(cells)
+    if not empty:
+        return statistics
+    return replace(statistics, tables=_without(statistics, empty))
+
+
+def placed(statistics: Statistics) -> dict[int, Histogram]:
+    """Return where inside its bins each column with a fine histogram has its values, agreeing with what the tables say of bins."""
+    domain = statistics.domain
+    if domain is None:
+        return {}
+    known = one_way(statistics, sorted(statistics.fine))
+    found = {}
+    for position, histogram in statistics.fine.items():
+        shown, attribute = without_tails(histogram), domain.attributes[position]
+        if position in known:
+            counts = known[position][0][: attribute.values]
+            rows = simplex_projection(counts, max(float(counts.sum()), 0.0)) if counts.sum() > 0.0 else np.zeros(counts.size)
+            shown = inside(shown, edge_numbers(attribute), rows)
+        found[position] = shown
+    return found
+
+
+def without_tails(histogram: Histogram) -> Histogram:
+    """Return a fine histogram without rows in tails that are noise."""
+    cells = noise_cells(histogram.low, histogram.high, histogram.counts, histogram.noise)
+    return replace(histogram, counts=np.where(cells, 0.0, histogram.counts), raw=np.where(cells, 0.0, histogram.raw))
+
+
+def noise_cells(low: FloatArray, high: FloatArray, counts: FloatArray, deviation: float) -> npt.NDArray[np.bool_]:
+    """Return which of neighbouring cells are in a tail that is noise.
+
+    Parameters
+    ----------
+    low, high : float64 arrays
+        Ends of each cell, ascending.
+    counts : float64 array
+        Noisy counts.
+    deviation : float
+        Standard deviation of each.
+    """
+    middle = (low + high) / 2.0
+    rows = np.maximum(counts, 0.0)
+    found = np.zeros(counts.size, bool)
+    if rows.sum() <= 0.0:
+        return found
+    median = middle[int(np.searchsorted(np.cumsum(rows), rows.sum() / 2.0))]
+    spread = float((rows * np.abs(middle - median)).sum())
+    for order in (np.arange(counts.size), np.arange(counts.size)[::-1]):
+        sums = np.cumsum(counts[order])
+        noise = SIGNIFICANT * deviation * np.sqrt(np.arange(1, counts.size + 1))
+        run = order[: int(np.argmin(sums <= noise)) if (sums > noise).any() else 0]
+        strong = deviation * np.abs(middle[run] - median) > LEVERAGE * spread
+        weak = np.flatnonzero(~strong)
+        found[run[: int(weak[0])] if weak.size else run] = True
+    return found
+
+
+def one_way(statistics: Statistics, positions: list[int]) -> dict[int, tuple[FloatArray, float]]:
+    """Return the counts of each code of some attributes from all tables, weighted by precision, and their standard deviation."""
+    sums: dict[int, FloatArray] = {i: np.zeros(statistics.sizes[i]) for i in positions}
+    precisions = dict.fromkeys(positions, 0.0)
+    for clique in statistics.tables:
+        for axis, i in enumerate(clique):
+            if i not in sums:
+                continue
+            table = np.asarray(statistics.tables[clique])
+            others = tuple(other for other in range(table.ndim) if other != axis)
+            variance = max(noise_variance(statistics.scales[clique], statistics.mechanism), 1e-6)
+            precision = table.shape[axis] / (variance * table.size)
+            sums[i] += precision * table.sum(axis=others)
+            precisions[i] += precision
+    return {i: (sums[i] / precisions[i], precisions[i] ** -0.5) for i in positions if precisions[i] > 0.0}
+
+
+def _without(statistics: Statistics, empty: Mapping[int, IntArray]) -> FlatTables:
+    """Return the tables with the cells of empty codes set to 0."""
+    cliques: list[Clique] = list(statistics.tables)
+    tables = {}
+    for clique in cliques:
+        table = np.asarray(statistics.tables[clique])
+        if any(i in empty for i in clique):
+            table = table.copy()
+            for axis, i in enumerate(clique):
+                if i in empty:
+                    table[(slice(None),) * axis + (empty[i],)] = 0
+        tables[clique] = table
+    flat = np.concatenate([tables[clique].ravel() for clique in cliques])
+    given = statistics.tables
+    return FlatTables(statistics.sizes, given.cliques if isinstance(given, FlatTables) else cliques, flat)
+
