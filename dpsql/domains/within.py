@@ -114,4 +114,8 @@ class Within:
         found = np.where(np.isnan(known), found, known)
         result = np.empty_like(found)
         result[order] = found
-        return result.astype(np.int64) if self.whole else result
+        if self.whole:
+            units: IntArray = result.astype(np.int64)
+            return units
+        values: FloatArray = result
+        return values

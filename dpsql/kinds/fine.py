@@ -8,16 +8,18 @@ Privacy: decided from the public domain and the call alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from dpsql.accounting import LaplaceEvent, sensitivities
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.declare import has_inside
 from dpsql.domains.grid import DEPTH, grid_of
 from dpsql.errors import ArgumentError
+from dpsql.noise.discrete import scale_grid
 from dpsql.release.plan import FineColumn
 
 SHARE = 0.04
@@ -25,6 +27,9 @@ SHARE = 0.04
 
 _LEAST_WEIGHT, _LARGEST_SHARE = 0.25, 0.2
 """Where tables are few a level takes up to this part of a two-way table's loss, and all levels at most this part of the whole."""
+
+PURE_SHARE = Fraction(1, 10)
+"""Part of a pure epsilon that fine histograms take, where the rest is drawn with."""
 
 _LAPLACE_SHARE = 0.25
 """Levels under Laplace noise, which knows no weights, relative to the number of tables, at most."""
@@ -59,7 +64,7 @@ class FineWanted:
         return tuple(found)
 
 
-def fine_wanted(domain: Domain, option: Any, *, rows: bool) -> FineWanted:
+def fine_wanted(domain: Domain, option: Any, *, rows: bool, unbinned: Collection[int] = ()) -> FineWanted:
     """Return the fine histograms of a call under Gaussian noise.
 
     Parameters
@@ -68,6 +73,8 @@ def fine_wanted(domain: Domain, option: Any, *, rows: bool) -> FineWanted:
         The option `fine`.
     rows : bool
         Whether rows are drawn, so that values inside declared bins matter.
+    unbinned : collection of int
+        Attributes whose values are used as they are, without bins.
 
     Raises
     ------
@@ -81,7 +88,8 @@ def fine_wanted(domain: Domain, option: Any, *, rows: bool) -> FineWanted:
         name = domain.attributes[automatic[0]].name
         raise ArgumentError("fine", option, f"column {name!r} has automatic bins, which are cut from its fine histogram: "
                             "declare it with bins := ... or edges := [...], or leave fine out")  # fmt: skip
-    found = [i for i, a in enumerate(domain.attributes) if a.automatic or (rows and option != 0 and _inside(a))]
+    wanted = [a.automatic or (rows and option != 0 and _inside(a)) for a in domain.attributes]
+    found = [i for i, is_wanted in enumerate(wanted) if is_wanted and i not in unbinned]
     return FineWanted(tuple(found), tuple(len(grid_of(domain.attributes[i]).levels) for i in found))
 
 
@@ -100,6 +108,20 @@ def level_weight(tables: float, wanted: FineWanted, option: Any) -> float:
     usual = SHARE / (1.0 - SHARE) * tables / wanted.count
     few = min(_LEAST_WEIGHT, _LARGEST_SHARE / (1.0 - _LARGEST_SHARE) * tables / wanted.count)
     return max(usual, few)
+
+
+def pure_share(
+    epsilon: Fraction, wanted: FineWanted, neighbors: str, max_contributions: int
+) -> tuple[Fraction, LaplaceEvent | None]:
+    """Return what is left of a pure epsilon after fine histograms, and their event; all of it and None where there are none.
+
+    Privacy: the levels are `LaplaceEvent.count` tables of an adaptive composition, of PURE_SHARE times epsilon together.
+    """
+    if not wanted.count:
+        return epsilon, None
+    l1, _ = sensitivities(neighbors, max_contributions)
+    scale = scale_grid(Fraction(l1) * wanted.count / (PURE_SHARE * epsilon))
+    return epsilon - PURE_SHARE * epsilon, LaplaceEvent(scale, l1, wanted.count)
 
 
 def notes(domain: Domain, wanted: FineWanted, share: float) -> tuple[str, ...]:

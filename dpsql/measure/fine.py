@@ -29,9 +29,14 @@ _VECTORS = 32
 
 
 def refined_by(
-    cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: Plan, progress: Progress
+    cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: Plan, progress: Progress, *, exact: bool = False
 ) -> Refinement | None:
     """Return the fine histograms that a plan releases before its tables, and the bins cut from them; None where it has none.
+
+    Parameters
+    ----------
+    exact : bool
+        Whether there have to be as many bins as were planned, since what is drawn depends on their number.
 
     Privacy
     -------
@@ -43,14 +48,9 @@ def refined_by(
     if not plan.fine:
         return None
     with progress.stage("fine histograms"):
-        exact = count_fine(cursor, fine_statement(protected, plan), plan)
-        counts = tuple(_released(plan, column, exact[column.position]) for column in plan.fine)
-    edges = []
-    for column, found in zip(plan.fine, counts, strict=True):
-        attribute = plan.domain.attributes[column.position]
-        cut = refined.cut(attribute, refined.histogram(plan, column, found), _cell_noise(plan)) if attribute.automatic else None
-        edges.append(cut)
-    return Refinement(counts, tuple(edges))
+        secret = count_fine(cursor, fine_statement(protected, plan), plan)
+        counts = tuple(_released(plan, column, secret[column.position]) for column in plan.fine)
+    return Refinement(counts, refined.cut_edges(plan, counts, _cell_noise(plan), exact=exact))
 
 
 def _cell_noise(plan: Plan) -> float:

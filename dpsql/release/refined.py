@@ -141,22 +141,46 @@ def histogram(plan: Plan, column: FineColumn, counts: IntArray) -> Histogram:
     return fine.estimate(cells, released, [float(scale) for scale in column.scales], column.mechanism)
 
 
-def cut(attribute: Attribute, found: Histogram, noise: float) -> tuple[float, ...] | tuple[str, ...]:
-    """Return the edges of an automatic attribute's bins.
+def cut_edges(
+    plan: Plan, counts: Sequence[IntArray], noise: float, *, exact: bool
+) -> tuple[tuple[float, ...] | tuple[str, ...] | None, ...]:
+    """Return the edges of every fine column's bins, None where they were declared.
 
     Parameters
     ----------
+    counts : sequence of int64 arrays
+        The released counts of each fine column.
     noise : float
         Standard deviation of a cell of the tables over these bins.
+    exact : bool
+        Whether there are as many bins as there could be.
     """
+    edges: list[tuple[float, ...] | tuple[str, ...] | None] = []
+    for column, found in zip(plan.fine, counts, strict=True):
+        attribute = plan.domain.attributes[column.position]
+        if not attribute.automatic:
+            edges.append(None)
+            continue
+        marks = cutting.marks(histogram(plan, column, found), attribute.values, noise)
+        if exact:
+            marks = cutting.filled(marks, column_grid(plan, column), attribute.values)
+        edges.append(_edges(attribute, marks.tolist(), exact=exact))
+    return tuple(edges)
+
+
+def _edges(attribute: Attribute, marks: Sequence[float], *, exact: bool) -> tuple[float, ...] | tuple[str, ...]:
+    """Return the edges of bins between an attribute's bounds, each with a value of its type; those declared where that fails."""
     parsed = sqltypes.parse(attribute.sql_type)
-    marks = found.low[cutting.cuts(found, attribute.values, noise)].tolist()
     first, last = attribute.edges[0], attribute.edges[-1]
+    inner: list[Any] = [*marks]
     if attribute.kind == "temporal":
         inner = [sqltypes.step_text(parsed, int(mark)) for mark in marks]
+        inner = [text for text in inner if text not in (first, last)]
     else:
-        inner = [float(mark) for mark in marks if float(first) < float(mark) < float(last)]
-    edges = [first, *(mark for mark in inner if mark not in (first, last)), last]
-    while len(edges) > 2 and (empty := empty_bin(parsed, edges)) is not None:  # type: ignore[arg-type]
+        inner = [mark for mark in marks if float(first) < mark < float(last)]
+    edges = [first, *inner, last]
+    while len(edges) > 2 and (empty := empty_bin(parsed, edges)) is not None:
         del edges[empty + 1 if empty + 2 < len(edges) else empty]
-    return tuple(edges)  # type: ignore[return-value]
+    if exact and len(edges) - 1 != attribute.values:
+        return attribute.edges
+    return tuple(edges)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsql.domains.grid import Histogram
+from dpsql.domains.grid import Grid, Histogram
 from dpsql.numerics.arrays import FloatArray, IntArray
 
 SPREAD = 0.5
@@ -61,6 +61,32 @@ def cuts(histogram: Histogram, most: int, noise: float) -> IntArray:
         ends |= set(_inner(weight[a:b], more + 1, a))
     inside = sorted(ends - {0, cells})
     return np.asarray(inside, np.int64)
+
+
+def marks(histogram: Histogram, most: int, noise: float) -> FloatArray:
+    """Return where bins end: the inner ends of `cuts` on the histogram's scale."""
+    found: FloatArray = histogram.low[cuts(histogram, most, noise)]
+    return found
+
+
+def filled(ends: FloatArray, grid: Grid, count: int) -> FloatArray:
+    """Return inner ends of exactly so many bins, or fewer where the grid has too few cells: the widest bins are parted.
+
+    Parameters
+    ----------
+    ends : float64 array
+        Inner ends, at most ``count`` - 1.
+    """
+    found = np.searchsorted(grid.edges, ends)
+    found = np.unique(found[(found > 0) & (found < grid.edges.size - 1)])
+    while found.size < count - 1:
+        whole = np.concatenate([[0], found, [grid.edges.size - 1]])
+        widest = int(np.argmax(np.diff(whole)))
+        if whole[widest + 1] - whole[widest] < 2:
+            break
+        found = np.sort(np.append(found, (whole[widest] + whole[widest + 1]) // 2))
+    inner: FloatArray = grid.edges[found]
+    return inner
 
 
 def weights(histogram: Histogram) -> FloatArray:

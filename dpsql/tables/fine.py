@@ -41,7 +41,10 @@ MOST_OPEN = 64
 _NARROWEST = 1e-250
 """Width of a cell that holds more than zero."""
 
-_SPIKE = 4.0
+_NARROW_SHARE = 0.002
+"""Width of a cell that may be taken for one value, relative to its values or to the whole range."""
+
+_SPIKE = 3.5
 """Standard deviations by which a part differs from its share before it is taken as it is."""
 
 
@@ -196,7 +199,7 @@ def estimate(grid: Grid, released: Sequence[tuple[Cells, IntArray]], scales: Seq
 
 
 def inside(histogram: Histogram, edges: FloatArray, masses: FloatArray) -> Histogram:
-    """Return a fine histogram that agrees with what tables say of bins: within each, smooth but where the noise does not explain it.
+    """Return a fine histogram that agrees with what tables say of bins; within each, smooth but where noise is no reason not to be.
 
     Parameters
     ----------
@@ -231,12 +234,18 @@ def inside(histogram: Histogram, edges: FloatArray, masses: FloatArray) -> Histo
 
 
 def _smooth(ends: FloatArray, masses: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """Return what cells hold if the distribution function goes smoothly through the ends of bins."""
+    """Return what cells hold if the distribution function goes smoothly through the ends of bins.
+
+    Bins of no width, such as zero alone, are left out of it; a cell there holds what its bin does.
+    """
     from scipy.interpolate import PchipInterpolator  # loaded when needed: scipy takes .3 s
 
-    distribution = PchipInterpolator(ends, np.concatenate([[0.0], np.cumsum(masses)]))
-    found: FloatArray = np.maximum(distribution(high) - distribution(low), 0.0)
-    return found
+    wide = np.diff(ends) > _NARROWEST
+    knots = np.append(ends[:-1][wide], ends[-1])
+    distribution = PchipInterpolator(knots, np.concatenate([[0.0], np.cumsum(masses[wide])]))
+    found: FloatArray = np.maximum(distribution(high) - distribution(np.maximum(low, knots[0])), 0.0)
+    owner = np.clip(np.searchsorted(ends, low, side="right") - 1, 0, masses.size - 1)
+    return np.where(wide[owner], found, masses[owner])
 
 
 class _Covering:
@@ -276,18 +285,18 @@ def _least_squares(levels_: Sequence[tuple[Cells, FloatArray]], variances: Seque
     """Return the least squares solution over the tree: children's means upwards, discrepancies downwards."""
     best = [counts.copy() for _, counts in levels_]
     spread = [np.full(counts.size, variances[level]) for level, (_, counts) in enumerate(levels_)]
-    sums: list[tuple[FloatArray, FloatArray]] = []
+    below: list[tuple[FloatArray, FloatArray]] = []
     for level in range(len(levels_) - 1, 0, -1):
         cells = levels_[level][0]
         size = best[level - 1].size
-        total = np.bincount(cells.parent, best[level], size)
-        variance = np.bincount(cells.parent, spread[level], size)
+        total: FloatArray = np.bincount(cells.parent, best[level], size)
+        variance: FloatArray = np.bincount(cells.parent, spread[level], size)
         parents = np.flatnonzero(variance > 0.0)
         weight = variance[parents] / (variance[parents] + spread[level - 1][parents])
         best[level - 1][parents] = weight * best[level - 1][parents] + (1.0 - weight) * total[parents]
         spread[level - 1][parents] *= weight
-        sums.append((total, variance))
-    for level, (total, variance) in zip(range(1, len(levels_)), reversed(sums), strict=True):
+        below.append((total, variance))
+    for level, (total, variance) in zip(range(1, len(levels_)), reversed(below), strict=True):
         parent = levels_[level][0].parent
         best[level] += (best[level - 1] - total)[parent] * spread[level] / variance[parent]
     return best
@@ -324,5 +333,7 @@ def _spikes(low: FloatArray, high: FloatArray, counts: FloatArray, unit: float, 
     density = np.where(several, counts, 0.0) / np.maximum(widths, _NARROWEST)
     padded = np.concatenate([[0.0], density, [0.0]])
     beside = np.maximum(padded[:-2], padded[2:]) * widths
-    found: npt.NDArray[np.bool_] = several & (counts > 4.0 * beside) & (counts > _SPIKE * deviation)
+    size = np.maximum(np.abs(low), np.abs(high))
+    narrow = (widths <= _NARROW_SHARE * size) | (widths <= _NARROW_SHARE * (high[-1] - low[0]))
+    found: npt.NDArray[np.bool_] = several & narrow & (counts > 4.0 * beside) & (counts > _SPIKE * deviation)
     return found

@@ -11,12 +11,14 @@ from dpsql.domains import encoding
 from dpsql.errors import ReleaseError
 from dpsql.kinds.measured import Measurer
 from dpsql.measure.counting import count_moments, count_tables
+from dpsql.measure.fine import refined_by
 from dpsql.measure.reading import Measured, Reading, count_rows
 from dpsql.methods.base import Counted, DrawnMethod
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.release.plan import Plan
+from dpsql.release.refined import resolved
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 
@@ -32,8 +34,10 @@ class Drawn(Measurer):
     def measure(
         self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
     ) -> Measured:
-        """Count one table, with sums, and let the method draw at ``plan.parameters``."""
+        """Cut automatic bins, count one table, with sums, and let the method draw at ``plan.parameters``."""
         cursor, method = context.cursor, _method(plan)
+        refinement = refined_by(cursor, protected, plan, progress, exact=True)
+        plan = resolved(plan, refinement)
         with self.reading(protected, plan).encoded(cursor, progress) as codes:
             with progress.stage("count"):
                 total = count_rows(cursor, codes)
@@ -47,7 +51,7 @@ class Drawn(Measurer):
                     tables = count_tables(cursor, codes, plan.domain.sizes, plan.cliques)
             with progress.stage("noise"):
                 drawn = method.draw(Counted(tables, total, sums, products), plan.domain, plan.parameters, plan.options)
-        return Measured(np.concatenate(drawn), [], total if plan.public_total else None)
+        return Measured(np.concatenate(drawn), [], total if plan.public_total else None, refinement=refinement)
 
 
 def _method(plan: Plan) -> DrawnMethod:

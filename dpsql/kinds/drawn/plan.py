@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dpsql import methods
 from dpsql.calls.buying import BuyingCall
 from dpsql.errors import ArgumentError
+from dpsql.kinds import fine
 from dpsql.kinds.planned import (
     Planned,
     calibration_of,
@@ -33,8 +35,12 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     domain, measured = found.domain, found.tables
     no_delta(method, parameters)
     contract = contract_of(protected, domain)
+    histograms = fine.fine_wanted(domain, "auto", rows=False, unbinned=method.values(domain, options))
+    histograms = fine.shallow(histograms, 8)
+    epsilon, levels = fine.pure_share(exact_epsilon(parameters), histograms, contract.neighbors, contract.max_contributions)
     with naming_epsilon(parameters):
-        price = method.price(domain, contract, exact_epsilon(parameters), options)
+        price = method.price(domain, contract, epsilon, options)
+    price = replace(price, events=(*price.events, *(event for event in (levels,) if event is not None)))
     wanted = Plan(
         domain=domain,
         cliques=measured.cliques,
@@ -45,6 +51,8 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
         options=options,
         blocks=method.lengths(domain, options),
         parameters=price.parameters,
+        fine=() if levels is None else histograms.columns((levels.scale,) * levels.count, "laplace"),
     )
     check_meant(protected, call, found)
-    return Planned(wanted, calibration_of(protected, price, 0.0), found.left_out, (*measured.notes, *price.notes))
+    notes = (*measured.notes, *fine.notes(domain, histograms, float(fine.PURE_SHARE)), *price.notes)
+    return Planned(wanted, calibration_of(protected, price, 0.0), found.left_out, notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from dataclasses import replace
 from fractions import Fraction
 
 import duckdb
@@ -13,6 +14,7 @@ from dpsql import methods
 from dpsql.errors import ReleaseError
 from dpsql.kinds.measured import Measurer
 from dpsql.measure import tuples
+from dpsql.measure.fine import refined_by
 from dpsql.measure.reading import Measured, count_rows
 from dpsql.mechanisms.percentile import private_percentile
 from dpsql.methods.aggregate_seeded.levels import level_scale
@@ -22,6 +24,7 @@ from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.release.plan import Plan
+from dpsql.release.refined import resolved
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.tables.tuple_index import tuple_index
@@ -37,8 +40,10 @@ class Tuples(Measurer):
         method = methods.of(plan.method)
         if not methods.counts_tuples(method):
             raise ReleaseError(f"method {plan.method!r} counts no tuples")
+        refinement = refined_by(context.cursor, protected, plan, progress)
+        plan = resolved(plan, refinement)
         with self.reading(protected, plan).encoded(context.cursor, progress) as codes:
-            return _levels(context.cursor, plan, method, codes, progress)
+            return replace(_levels(context.cursor, plan, method, codes, progress), refinement=refinement)
 
 
 def _levels(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: TupleMethod, codes: str, progress: Progress) -> Measured:

@@ -9,6 +9,7 @@ from dpsql import methods
 from dpsql.accounting import Calibration, sensitivities
 from dpsql.calls.buying import BuyingCall
 from dpsql.errors import ArgumentError
+from dpsql.kinds import fine
 from dpsql.kinds.planned import Planned, check_meant, contract_of, measurable, method_options, release_delta
 from dpsql.kinds.tuples import pricing
 from dpsql.protected.source import ProtectedSource
@@ -30,7 +31,8 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     held = protected.protection
     contract = contract_of(protected, domain)
     wanted = method.tuples(domain, options, parameters["epsilon"], delta)
-    price = pricing.price(wanted, contract, parameters["epsilon"], delta, held.budget.accountant)
+    histograms = fine.fine_wanted(domain, "auto", rows=False)
+    price = pricing.price(wanted, contract, parameters["epsilon"], delta, held.budget.accountant, histograms.count)
     index = tuple_index(wanted.sizes, wanted.length)
     scales = [price.scales[len(clique) - 1] for clique in index.cliques]
     made = Plan(
@@ -43,9 +45,11 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
         options=options,
         parameters=price.parameters,
         sparse=True,
+        fine=histograms.columns(price.fine_scales, "gaussian"),
     )
     _, l2 = sensitivities(held.neighbors, held.max_contributions)
     notes = method.notes(domain, price.scales, parameters["epsilon"], delta, l2, options)
     check_meant(protected, call, found)
     calibration = Calibration("gaussian", made.scales, price.charge, price.calibration)
+    notes = (*fine.notes(domain, histograms, fine.SHARE), *notes)
     return Planned(made, calibration, found.left_out, (*measured.notes, *notes))

@@ -15,7 +15,8 @@ from fractions import Fraction
 from typing import Any
 
 from dpsql.accounting import Charge, Event, GaussianEvent, PureEvent, calibrate, charge_for, gaussian_mu, sensitivities
-from dpsql.errors import CalibrationError
+from dpsql.errors import ArgumentError, CalibrationError
+from dpsql.kinds.fine import SHARE
 from dpsql.mechanisms.percentile import penalty_sensitivity
 from dpsql.methods.aggregate_seeded import levels
 from dpsql.methods.base import Contract, TuplePlan
@@ -36,6 +37,8 @@ class TuplePrice:
     parameters : mapping
         For rows with empty cells: what is drawn with.
     calibration : str
+    fine_scales : tuple of Fraction
+        Noise scale of each level of fine histograms.
     """
 
     scales: tuple[Fraction, ...]
@@ -43,18 +46,29 @@ class TuplePrice:
     charge: Charge
     parameters: Mapping[str, Any]
     calibration: str
+    fine_scales: tuple[Fraction, ...] = ()
 
 
-def price(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str) -> TuplePrice:
+def price(
+    wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str, fine_levels: int = 0
+) -> TuplePrice:
     """Return noise and cost of a release of (epsilon, delta).
+
+    Parameters
+    ----------
+    fine_levels : int
+        Levels of fine histograms, each a contingency table with Gaussian noise of its own (`dpsql.kinds.fine`).
 
     Raises
     ------
     ArgumentError, CalibrationError
         No noise of the samplers' range has that guarantee.
     """
+    if fine_levels and wanted.published is not None:
+        expected = "the published split knows no automatic bins: declare bins := ... or edges := [...] for every numeric column"
+        raise ArgumentError("options", "published", expected)
     priced = _sparse if wanted.empty else _full
-    found = priced(wanted, contract, epsilon, delta, accountant)
+    found = priced(wanted, contract, epsilon, delta, accountant, fine_levels)
     # Where rows have empty cells, a level's own scale follows from its private bound: it is at most this one.
     largest = max(*found.scales, found.rows_scale or Fraction(0))
     if largest > MAXIMUM_SIGMA:
@@ -65,7 +79,15 @@ def price(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, a
     return found
 
 
-def _full(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str) -> TuplePrice:
+def _with_fine(weights: list[float], fine_levels: int) -> list[float]:
+    """Return the weights with those of levels of fine histograms behind."""
+    share = SHARE / (1.0 - SHARE) * sum(weights) / max(fine_levels, 1)
+    return [*weights, *[share] * fine_levels]
+
+
+def _full(
+    wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str, fine_levels: int
+) -> TuplePrice:
     """Every row is in one cell of each table: a level of C(d, k) tables."""
     _, l2 = sensitivities(contract.neighbors, contract.max_contributions)
     d = len(wanted.sizes)
@@ -75,15 +97,20 @@ def _full(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, a
         events = [GaussianEvent(scale, l2, count) for scale, count in zip(scales, tables, strict=True)]
         return TuplePrice(scales, None, charge_for(events, delta=delta, accountant=accountant), {}, "published")
     weights = [weight / count for weight, count in zip(wanted.weights, tables, strict=True) for _ in range(count)]
+    counted = len(weights)
+    weights = _with_fine(weights, fine_levels)
     found = calibrate(
         mechanism="gaussian", tables=len(weights), epsilon=epsilon, delta=delta, neighbors=contract.neighbors,
         max_contributions=contract.max_contributions, accountant=accountant, weights=weights,
     )  # fmt: skip
     firsts = [sum(tables[:k]) for k in range(wanted.length)]
-    return TuplePrice(tuple(found.scales[first] for first in firsts), None, found.charge, {}, found.method)
+    scales = tuple(found.scales[first] for first in firsts)
+    return TuplePrice(scales, None, found.charge, {}, found.method, tuple(found.scales[counted:]))
 
 
-def _sparse(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str) -> TuplePrice:
+def _sparse(
+    wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str, fine_levels: int
+) -> TuplePrice:
     """Rows differ in their number of tuples: noise per root of that number, percentiles, and the number of rows."""
     _, l2 = sensitivities(contract.neighbors, contract.max_contributions)
     length, published = wanted.length, wanted.published
@@ -92,6 +119,7 @@ def _sparse(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float,
     each = math.sqrt(4.0 * wanted.percentile_share * rho / (math.pi * length))
     if published is not None:
         each = published.epsilon_percentile
+    fine_scales: tuple[Fraction, ...] = ()
     beside = [PureEvent(Fraction(each), length)] if wanted.percentile is not None and each > 0 else []
     if published is not None:
         units = list(levels.published_units(published, l2))
@@ -103,11 +131,14 @@ def _sparse(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float,
         weights = list(wanted.weights)
         if with_rows:
             weights.append(sum(weights) * max(wanted.rows_share, 1e-3) / (1.0 - wanted.rows_share))
+        counted = len(weights)
+        weights = _with_fine(weights, fine_levels)
         found = calibrate(
             mechanism="gaussian", tables=len(weights), epsilon=epsilon, delta=delta, neighbors=contract.neighbors,
             max_contributions=contract.max_contributions, accountant=accountant, weights=weights, beside=beside,
         )  # fmt: skip
-        units, charge, name = list(found.scales), found.charge, found.method
+        units, charge, name = list(found.scales[:counted]), found.charge, found.method
+        fine_scales = tuple(found.scales[counted:])
     share = wanted.percentile if beside else None
     parameters = {
         "units": [str(unit) for unit in units],
@@ -119,4 +150,4 @@ def _sparse(wanted: TuplePlan, contract: Contract, epsilon: float, delta: float,
     }
     d = len(wanted.sizes)
     scales = tuple(levels.level_scale(units[k - 1], math.comb(d, k)) for k in range(1, length + 1))
-    return TuplePrice(scales, units[length] if with_rows else Fraction(1), charge, parameters, name)
+    return TuplePrice(scales, units[length] if with_rows else Fraction(1), charge, parameters, name, fine_scales)
