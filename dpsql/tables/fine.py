@@ -289,8 +289,8 @@ def _least_squares(levels_: Sequence[tuple[Cells, FloatArray]], variances: Seque
     for level in range(len(levels_) - 1, 0, -1):
         cells = levels_[level][0]
         size = best[level - 1].size
-        total: FloatArray = np.bincount(cells.parent, best[level], size)
-        variance: FloatArray = np.bincount(cells.parent, spread[level], size)
+        total = np.bincount(cells.parent, best[level], size).astype(np.float64)
+        variance = np.bincount(cells.parent, spread[level], size).astype(np.float64)
         parents = np.flatnonzero(variance > 0.0)
         weight = variance[parents] / (variance[parents] + spread[level - 1][parents])
         best[level - 1][parents] = weight * best[level - 1][parents] + (1.0 - weight) * total[parents]
