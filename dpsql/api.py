@@ -74,14 +74,17 @@ def declare(
     categories_from: str | None = None,
     nullable: bool | None = None,
     outside: str | None = None,
-    discover: bool = False,
+    calendar: str | None = None,
+    discover: bool | str = False,
     epsilon: float | None = None,
     delta: float | None = None,
     release: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Declare the public domain of a column (``dp_declare``).
 
-    With discover the list of its values is bought (stable selection), and declared.
+    A number, date or time with bounds alone gets automatic bins: every release buys a fine histogram and cuts its own from it.
+    With discover what cannot be named is bought and declared: bounds of a number (a noisy histogram over powers of two), the
+    list of values of anything else (stable selection).
 
     Privacy: free; the protected table is not read. With discover := true charged once per release. Gives column_name, type,
     kind, codes, labels, nullable, outside, status; one row.
@@ -97,7 +100,7 @@ def declare(
     upper
         Largest value.
     bins
-        Number of bins of equal width between them.
+        Number of bins of equal width between them; left out: automatic.
     edges
         Edges of bins instead, ascending.
     categories
@@ -108,8 +111,10 @@ def declare(
         Whether NULL is a value of its own; as the column says, if left out.
     outside
         What becomes of other values: 'clamp' (to the nearest bin, or NULL), 'other' (a value of its own), 'drop' (the row).
+    calendar
+        Bins of a date or timestamp between the bounds: one for each month, say.
     discover
-        true: the list of values is bought, by stable selection.
+        true: the bounds of a number, or the list of values of anything else, are bought; 'values': the list, of a number too.
     epsilon
         With discover: the epsilon of the purchase.
     delta
@@ -119,7 +124,7 @@ def declare(
     """
     return answered(con, "declare", source=source, column=column, lower=_plain(lower), upper=_plain(upper), bins=bins,
         edges=_plain(edges), categories=_plain(categories), categories_from=categories_from, nullable=nullable, outside=outside,
-        discover=discover, epsilon=epsilon, delta=delta, release=release)
+        calendar=calendar, discover=discover, epsilon=epsilon, delta=delta, release=release)
 
 
 def domain(

@@ -18,19 +18,22 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         source := source, epsilon := epsilon, delta := delta, neighbors := neighbors, privacy_unit := privacy_unit,
         max_contributions := max_contributions, accountant := accountant, anchor := anchor, resume := resume))::VARCHAR)));
 
--- dp_declare: Declare the public domain of a column. With discover the list of its values is bought (stable selection), and
--- declared. Privacy status: free; the protected table is not read. With discover := true charged once per release. Gives
--- column_name, type, kind, codes, labels, nullable, outside, status; one row.
+-- dp_declare: Declare the public domain of a column. A number, date or time with bounds alone gets automatic bins: every release
+-- buys a fine histogram and cuts its own from it. With discover what cannot be named is bought and declared: bounds of a number (a
+-- noisy histogram over powers of two), the list of values of anything else (stable selection). Privacy status: free; the protected
+-- table is not read. With discover := true charged once per release. Gives column_name, type, kind, codes, labels, nullable,
+-- outside, status; one row.
 CREATE OR REPLACE MACRO dp_declare(source, column_name := NULL, lower := NULL, upper := NULL, bins := NULL, edges := NULL,
-    categories := NULL, categories_from := NULL, nullable := NULL, outside := NULL, discover := false, epsilon := NULL,
-    delta := NULL, release := NULL, "column" := NULL) AS TABLE
+    categories := NULL, categories_from := NULL, nullable := NULL, outside := NULL, calendar := NULL, discover := false,
+    epsilon := NULL, delta := NULL, release := NULL, "column" := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('declare',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source, "column" := "column", lower := lower, upper := upper, bins := bins, edges := edges,
         categories := categories, categories_from := categories_from, nullable := nullable, outside := outside,
-        discover := discover, epsilon := epsilon, delta := delta, release := release, column_name := column_name))::VARCHAR)));
+        calendar := calendar, discover := discover, epsilon := epsilon, delta := delta, release := release,
+        column_name := column_name))::VARCHAR)));
 
 -- dp_domain: List the declared attributes of a source; undeclared columns are listed as left out. Privacy status: free. Gives
 -- column_name, type, kind, codes, labels, nullable, outside, status; a row per column.

@@ -18,12 +18,14 @@ from dpsql.calls.declaration import (
     one_of,
     optional,
     some_delta,
+    some_discovery,
     some_epsilon,
     whole,
 )
 from dpsql.calls.words import COLUMN, DISCOVERED, RELEASE, SOURCE
 from dpsql.domains.attributes import OUTSIDE
 
+CALENDAR = ("hour", "day", "week", "month", "quarter", "year")
 REPORTS = ("tables", "tuples")
 _ATTRIBUTE = "column_name, type, kind, codes, labels, nullable, outside, status"
 
@@ -88,7 +90,9 @@ class ProtectCall(Call):
 class DeclareCall(Call):
     """Declare the public domain of a column.
 
-    With discover the list of its values is bought (stable selection), and declared.
+    A number, date or time with bounds alone gets automatic bins: every release buys a fine histogram and cuts its own from it.
+    With discover what cannot be named is bought and declared: bounds of a number (a noisy histogram over powers of two), the list
+    of values of anything else (stable selection).
     """
 
     name: ClassVar[str] = "declare"
@@ -100,7 +104,7 @@ class DeclareCall(Call):
     column: str = argument(arguments.text, COLUMN, python="str", also="column_name", needed=True)
     lower: Any = argument(anything, "Least value of a number, date or time.", python="Any", plain=True)
     upper: Any = argument(anything, "Largest value.", python="Any", plain=True)
-    bins: Any = argument(anything, "Number of bins of equal width between them.", python="int | None")
+    bins: Any = argument(anything, "Number of bins of equal width between them; left out: automatic.", python="int | None")
     edges: Any = argument(anything, "Edges of bins instead, ascending.", python="Sequence[Any] | None", plain=True)
     categories: Any = argument(anything, "The values, as a list.", python="Sequence[Any] | None", plain=True)
     categories_from: Any = argument(
@@ -115,7 +119,15 @@ class DeclareCall(Call):
         python="str | None",
         choices=OUTSIDE,
     )
-    discover: bool = argument(flag, "true: the list of values is bought, by stable selection.", default=False, python="bool")
+    calendar: str | None = argument(
+        optional(one_of(*CALENDAR)), "Bins of a date or timestamp between the bounds: one for each month, say.",
+        python="str | None", choices=CALENDAR,
+    )  # fmt: skip
+    discover: bool | str = argument(
+        some_discovery,
+        "true: the bounds of a number, or the list of values of anything else, are bought; 'values': the list, of a number too.",
+        default=False, python="bool | str",
+    )  # fmt: skip
     epsilon: float | None = argument(some_epsilon, DISCOVERED.format("epsilon"), python="float | None")
     delta: float | None = argument(some_delta, DISCOVERED.format("delta"), python="float | None")
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")

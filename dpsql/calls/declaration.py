@@ -208,3 +208,9 @@ def some_options(given: Mapping[str, Any], name: str) -> dict[str, Any]:
 def flag(given: Mapping[str, Any], name: str) -> bool:
     """Return true or false; false where it is left out."""
     return arguments.boolean(given, name) or False
+
+
+def some_discovery(given: Mapping[str, Any], name: str) -> bool | str:
+    """Return true, false or 'values'."""
+    value = given.get(name)
+    return "values" if value == "values" else flag(given, name)

@@ -109,3 +109,24 @@ class DiscoverCall(OpenCall):
     def canonical(self) -> dict[str, Any]:
         """Return column and cost."""
         return with_method(self._shared(), self.release_method, {})
+
+
+@dataclass(frozen=True)
+class BoundsCall(OpenCall):
+    """The purchase inside of a dp_declare with discover of a numeric column: between which powers of two its values lie."""
+
+    name: ClassVar[str] = "declare"
+    function: ClassVar[str] = "declare"
+    operation: ClassVar[str] = "discover"
+    privacy: ClassVar[str] = CHARGED
+    gives: ClassVar[str] = ""
+
+    source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
+    column: str = argument(arguments.text, COLUMN, default=REQUIRED, python="str")
+    epsilon: float | None = argument(some_epsilon, EPSILON, python="float | None")
+    delta: float | None = argument(some_delta, PURE_DELTA, python="float | None")
+    release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
+
+    def canonical(self) -> dict[str, Any]:
+        """Return column and cost."""
+        return {**self._shared(), "bounds": "powers of two"}

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpsql.calls.custody import DeclareCall, DomainCall
-from dpsql.calls.values import DiscoverCall
-from dpsql.domains import encoding, sqltypes
+from dpsql.calls.values import BoundsCall, DiscoverCall
+from dpsql.domains import bounds, encoding, sqltypes
 from dpsql.domains.attributes import Attribute
 from dpsql.domains.declare import MAX_VALUES, self_declared
 from dpsql.domains.declare import declare as build_attribute
@@ -46,6 +46,8 @@ def declare(context: Context, call: DeclareCall) -> str:
                 raise ArgumentError(name, getattr(call, name), "a declaration costs nothing; it belongs to discover := true")
         return _declared(context, call)
     check_discoverable(context, call)
+    if finds_bounds(context, call):
+        return _with_bounds(context, call)
     wanted = DiscoverCall(call.source, call.column, call.epsilon, call.delta, call.release)
     with Progress("dp_declare", show=context.progress) as progress:
         bought = buying.buy(context, wanted, progress)
@@ -58,6 +60,23 @@ def declare(context: Context, call: DeclareCall) -> str:
             "to declare; the charge stands. Buy another one with a larger epsilon and release := 'another name', or list the values"
         )
     return _declared(context, replace(call, categories=values))
+
+
+def finds_bounds(context: Context, call: DeclareCall) -> bool:
+    """Return whether the bounds of a column are bought, and not the list of its values."""
+    column = resolve(context, call.source).column(call.column)
+    return call.discover is True and sqltypes.parse(column.sql_type).family in ("integer", "decimal", "float")
+
+
+def _with_bounds(context: Context, call: DeclareCall) -> str:
+    """Buy between which powers of two the values of a number lie, and declare these bounds, with automatic bins."""
+    wanted = BoundsCall(call.source, call.column, call.epsilon, call.delta, call.release)
+    with Progress("dp_declare", show=context.progress) as progress:
+        bought = buying.buy(context, wanted, progress)
+    released = bought.statistics(context.cursor)
+    (attribute,), scale = bought.plan.domain.attributes, released.scales[0,]
+    lower, upper = bounds.bounds_of(attribute, released.tables[0,], scale, released.mechanism)
+    return _declared(context, replace(call, lower=lower, upper=upper, discover=False))
 
 
 def _declared(context: Context, call: DeclareCall) -> str:
@@ -79,6 +98,7 @@ def _declared(context: Context, call: DeclareCall) -> str:
         edges=call.edges,
         categories=categories,
         outside=outside,
+        calendar=call.calendar,
     )
     protected.books.declare(protected.query, attribute, context.user)
     return inline(ATTRIBUTE_COLUMNS, [_shown(attribute, "declared")])
@@ -91,15 +111,16 @@ def declarable(context: Context, call: DeclareCall) -> tuple[ProtectedSource, Ou
     if protected.is_unit(column):
         expected = "is the privacy unit: it says whose row this is and cannot be data at the same time"
         raise ArgumentError("column", call.column, expected)
-    outside = call.outside or ("other" if call.discover else "clamp")
+    listed = call.discover and not finds_bounds(context, call)
+    outside = call.outside or ("other" if listed else "clamp")
     return protected, column, column.nullable if call.nullable is None else call.nullable, outside
 
 
 def check_discoverable(context: Context, call: DeclareCall) -> None:
     """Refuse, before anything is bought, a column whose bought values could not be declared."""
-    for name in ("lower", "upper", "bins", "edges", "categories", "categories_from"):
+    for name in ("lower", "upper", "bins", "edges", "categories", "categories_from", "calendar"):
         if getattr(call, name) is not None:
-            raise ArgumentError(name, getattr(call, name), "leave it out where discover := true buys the list of values")
+            raise ArgumentError(name, getattr(call, name), "leave it out where discover := true buys the domain")
     _, column, _, _ = declarable(context, call)
     if sqltypes.parse(column.sql_type).family in ("enum", "boolean"):
         expected = f"is {column.sql_type}: its values are public by its type, nothing need be bought"

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL, OUTSIDE, Attribute
+from dpsql.domains.calendar import calendar_marks
 from dpsql.domains.sqltypes import SqlType
 from dpsql.errors import ArgumentError, DomainError
 
@@ -35,6 +36,7 @@ def declare(
     edges: Sequence[object] | None = None,
     categories: Sequence[object] | None = None,
     outside: str = "clamp",
+    calendar: str | None = None,
 ) -> Attribute:
     """Build the public domain of a column.
 
@@ -59,6 +61,8 @@ def declare(
         `dpsql.domains.encoding.canonical_categories` turns 1 into '1.0' for a DOUBLE column, and so on.
     outside : {'clamp', 'other', 'drop'}
         What becomes of values outside the domain; see `dpsql.domains.attributes.Attribute`.
+    calendar : {'hour', 'day', 'week', 'month', 'quarter', 'year'}, optional
+        Bins of a date or timestamp that end where the calendar's do, between ``lower`` and ``upper``; weeks begin on Monday.
 
     Raises
     ------
@@ -98,6 +102,11 @@ def declare(
         raise DomainError(
             f"column {name!r} is {sql_type}, which has no bins: declare categories := [...], or CAST it to a number or date"
         )
+    if calendar is not None:
+        if lower is None or bins is not None or edges is not None:
+            raise ArgumentError("calendar", calendar, "makes bins between lower and upper: name these two, and no bins or edges")
+        edges = _calendar_edges(parsed, calendar, lower, upper)
+        lower = upper = None
     found_edges = (
         _temporal(parsed, lower, upper, bins, edges) if parsed.kind == "temporal" else _numeric(parsed, lower, upper, bins, edges)
     )
@@ -277,6 +286,20 @@ def _temporal(parsed: SqlType, lower: object, upper: object, bins: object, edges
     if count > high - low:
         raise ArgumentError("bins", bins, f"at most {high - low} for a {parsed.text} between these bounds, so that no bin is empty")
     return tuple(sqltypes.step_text(parsed, low + (i * (high - low)) // count) for i in range(count + 1))
+
+
+def _calendar_edges(parsed: SqlType, calendar: str, lower: object, upper: object) -> list[object]:
+    """Return bounds and all starts of months, say, between them."""
+    without = {"TIME": calendar != "hour", "DATE": calendar == "hour"}.get(parsed.text, False)
+    if parsed.kind != "temporal" or without:
+        raise ArgumentError("calendar", calendar, f"a {parsed.text} has no bins of that kind")
+    low, high = _step(parsed, "lower", lower), _step(parsed, "upper", upper)
+    if low >= high:
+        raise ArgumentError("lower", lower, f"must be before upper = {upper!r}")
+    marks = calendar_marks(parsed, low, high, calendar, MAX_BINS + 2)
+    if len(marks) > MAX_BINS:
+        raise ArgumentError("calendar", calendar, f"makes more than {MAX_BINS:,} bins between these bounds; take longer ones")
+    return [sqltypes.step_text(parsed, step) for step in sorted({low, *(mark for mark in marks if low < mark < high), high})]
 
 
 def _step(parsed: SqlType, argument: str, value: object) -> int:

@@ -16,7 +16,6 @@ Privacy: public. Nothing in here has seen data.
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
 import math
 import sys
@@ -27,7 +26,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.domains import sqltypes
+from dpsql.domains import calendar, sqltypes
 from dpsql.domains.attributes import Attribute
 from dpsql.domains.sqltypes import SqlType
 from dpsql.numerics.arrays import FloatArray, IntArray
@@ -214,7 +213,7 @@ def _real_parts(a: float, b: float) -> Iterator[float]:
 
 def _calendar(parsed: SqlType, first: int, last: int, depth: int) -> list[list[int]]:
     """Return the edges of each level of dates and times: years, months, days, ..., as many as there is room for."""
-    per_second = max(1_000_000 // sqltypes.MICROSECONDS[parsed.text], 1)
+    per_second = max(calendar.SECOND // sqltypes.MICROSECONDS[parsed.text], 1)
     if parsed.text == "DATE":
         seconds = {"day": 1}
         names = ["millennium", "century", "decade", "year", "month", "day"]
@@ -227,8 +226,8 @@ def _calendar(parsed: SqlType, first: int, last: int, depth: int) -> list[list[i
         if len(levels) == depth:
             break
         width = seconds.get(name, 1)
-        if name in _YEARS:
-            marks = _years(seconds["day"], first, last, name)
+        if name in calendar.YEARS:
+            marks = calendar.year_marks(seconds["day"], first, last, name)
         elif (last - first) // width > _MOST_CELLS:
             break
         else:
@@ -239,21 +238,3 @@ def _calendar(parsed: SqlType, first: int, last: int, depth: int) -> list[list[i
         if len(levels) > 1 and len(levels[0]) - 1 <= 3:
             del levels[0]  # so few cells need no level of their own
     return levels or [[first, last]]
-
-
-def _years(day: int, first: int, last: int, name: str) -> list[int]:
-    """Return the starts of months, years, decades, ... between two days."""
-    epoch = dt.date(1970, 1, 1)
-    start = epoch + dt.timedelta(days=max(first // day, _FIRST_DAY))
-    end = epoch + dt.timedelta(days=min(last // day, _LAST_DAY))
-    if name == "month":
-        months = range(start.year * 12 + start.month - 1, end.year * 12 + end.month)
-        starts = [dt.date(month // 12, month % 12 + 1, 1) for month in months]
-    else:
-        step = _YEARS[name]
-        starts = [dt.date(max(year, 1), 1, 1) for year in range(start.year // step * step, end.year + 1, step)]
-    return [(date - epoch).days * day for date in starts]
-
-
-_YEARS = {"millennium": 1000, "century": 100, "decade": 10, "year": 1, "month": 0}
-_FIRST_DAY, _LAST_DAY = (dt.date(1, 1, 1) - dt.date(1970, 1, 1)).days, (dt.date(9999, 12, 31) - dt.date(1970, 1, 1)).days

@@ -9,6 +9,8 @@ from typing import Any
 from dpsql.accounting import Calibration
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.tables import ContributionsCall
+from dpsql.calls.values import BoundsCall
+from dpsql.kinds.bounds.plan import plan as bounds
 from dpsql.kinds.drawn.plan import plan as drawn
 from dpsql.kinds.open.plan import plan as open_values
 from dpsql.kinds.planned import Planner
@@ -41,6 +43,8 @@ class Request:
 
 def planner_of(call: BuyingCall) -> Planner:
     """Return the planner of the kind of statistics that a call asks for."""
+    if isinstance(call, BoundsCall):
+        return bounds
     return _PLANNERS[kind_of(call.release_method, units=isinstance(call, ContributionsCall))]
 
 

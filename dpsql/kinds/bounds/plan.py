@@ -1,0 +1,47 @@
+"""Plan the histogram over powers of two that bounds are read off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpsql.accounting import calibrate
+from dpsql.calls.buying import BuyingCall
+from dpsql.domains import bounds
+from dpsql.domains.attributes import Domain
+from dpsql.kinds.planned import Planned, release_delta
+from dpsql.protected import columns
+from dpsql.protected.source import ProtectedSource
+from dpsql.release.plan import Plan
+from dpsql.session.instance import Context
+
+
+def plan(context: Context, protected: ProtectedSource, call: BuyingCall, parameters: Mapping[str, Any]) -> Planned:
+    """Plan and price the histogram, see `dpsql.kinds.planned.Planner`.
+
+    Privacy: one contingency table of one column, over cells that follow from its type: Gaussian noise under 'zcdp', Laplace noise
+    without delta under 'basic'.
+    """
+    named = list(parameters["columns"])
+    columns.check_released(protected, named)
+    column, held = protected.column(named[0]), protected.protection
+    mechanism = "gaussian" if held.budget.accountant == "zcdp" or parameters["delta"] else "laplace"
+    calibration = calibrate(
+        mechanism=mechanism,
+        tables=1,
+        epsilon=parameters["epsilon"],
+        delta=release_delta(protected, parameters["delta"], mechanism),
+        neighbors=held.neighbors,
+        max_contributions=held.max_contributions,
+        accountant=held.budget.accountant,
+    )
+    wanted = Plan(
+        domain=Domain((bounds.magnitudes(column.name, column.sql_type, nullable=True),)),
+        cliques=((0,),),
+        scales=calibration.scales,
+        mechanism=mechanism,
+        public_total=False,
+        method=None,
+        options={},
+    )
+    return Planned(wanted, calibration, (), ("bounds are powers of two, read off a noisy histogram over them",))
