@@ -113,6 +113,8 @@ def measures(plan: Plan, order: Sequence[int]) -> str:
         parts.append(f"{places.size:,} {_ORDINAL.get(k, f'{k}-way')} table{'' if places.size == 1 else 's'}")
     if plan.coarse:
         parts.append(f"{len(plan.coarse):,} coarse ones")
+    if plan.fine:
+        parts.append(f"{len(plan.fine):,} fine histogram{'' if len(plan.fine) == 1 else 's'}")
     few = f" of {', '.join(names)}" if len(names) <= _MOST_NAMED else f" of {len(names)} columns"
     return ", ".join(parts) + few
 
@@ -203,12 +205,15 @@ def usual_scale(plan: Plan) -> float | None:
 
 def _scales(plan: Plan) -> list[str]:
     """Return a note that says every kind of table's noise, where it is not all the same."""
-    if len(plan.scale_runs) < 2 or plan.sparse or plan.blocks is not None:
+    if (len(plan.scale_runs) < 2 and not plan.fine) or plan.sparse or plan.blocks is not None:
         return []
     scales = plan.scale_numbers
     kinds = [(places[0], f"{attributes.shape[1]}-way tables", scales[places]) for places, attributes in plan.orders]
     if plan.coarse:
         kinds.append((len(plan.cliques), "coarse tables", scales[len(plan.cliques) :]))
+    if plan.fine:
+        levels = [float(scale) for column in plan.fine for scale in column.scales]
+        kinds.append((len(plan.cliques) + len(plan.coarse), "levels of fine histograms", np.asarray(levels)))
     parts = []
     for _, kind, found in sorted(kinds, key=itemgetter(0)):
         least, most = found.min(), found.max()

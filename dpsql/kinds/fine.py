@@ -131,10 +131,13 @@ def notes(domain: Domain, wanted: FineWanted, share: float) -> tuple[str, ...]:
     automatic = [domain.attributes[i].name for i in wanted.positions if domain.attributes[i].automatic]
     said = [
         f"fine histograms of {_listed([domain.attributes[i].name for i in wanted.positions])} are bought with the release, for "
-        f"{100 * share:.2g} % of its loss: values inside a bin follow them (options := {{'fine': 0}} leaves out what is not needed)"
+        f"{100 * share:.2g} % of its loss; values inside a bin follow them"
     ]
     if automatic:
-        said.append(f"bins of {_listed(automatic)} are cut from them, at most {_most(domain)} each; tables come after that")
+        most = f"at most {_most(domain)} each, before tables are counted"
+        said.append(f"automatic bins of {_listed(automatic)} are cut from them, {most}")
+    else:
+        said.append("options := {'fine': 0} leaves them out: values are then uniform inside their bins")
     return tuple(said)
 
 

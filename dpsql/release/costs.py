@@ -45,7 +45,9 @@ def measuring(plan: Plan, rows: int) -> dict[str, Part]:
         encode = Part(0.1 + 1e-4 * columns)
         seconds, megabytes = counting_plan.estimate(plan.domain.sizes, plan.cliques, rows, encode=codes.nanoseconds(plan.domain))
         count = Part(seconds, megabytes, _stored_mb(plan, rows))
+    fine = {"fine histograms": Part(0.2 + 1.5e-7 * rows * len(plan.fine), 12.0 * len(plan.fine))} if plan.fine else {}
     return {
+        **fine,
         "encode": encode,
         "count": count,
         "noise": Part(2e-7 * cells, 4e-5 * cells),
