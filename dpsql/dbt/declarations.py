@@ -23,7 +23,7 @@ from dpsql.source.catalog import Catalog
 from dpsql.text.names import fold
 
 PROTECT = ("epsilon", "delta", "neighbors", "privacy_unit", "max_contributions", "accountant", "anchor")
-DECLARE = ("lower", "upper", "bins", "edges", "categories", "categories_from", "nullable", "outside")
+DECLARE = ("lower", "upper", "bins", "edges", "calendar", "categories", "categories_from", "nullable", "outside")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 
 

@@ -1,5 +1,10 @@
 """Where inside its bin a value lies: as a fine histogram says, spikes and gaps included.
 
+The place does not depend on the rest of the row. What that costs was measured: with the exact bins of every row and places from a
+released histogram (24 automatic bins, epsilon 1) the median error of group means is .001 to .015 of the mean, on six of eight
+columns of Adult, ACS and a table of hospital visits below a third of the error with noisy tables; squared errors add, so a place
+that knew the row's class could gain a few per cent of it, and would be paid with noise.
+
 Privacy: post-processing of a released histogram.
 """
 

@@ -31,6 +31,9 @@ _LEAST_WEIGHT, _LARGEST_SHARE = 0.25, 0.2
 PURE_SHARE = Fraction(1, 10)
 """Part of a pure epsilon that fine histograms take, where the rest is drawn with."""
 
+_FAR = 2.5
+"""Noise scales up to which a few rows far from all others are taken for noise (`dpsql.tables.tails`)."""
+
 _LAPLACE_SHARE = 0.25
 """Levels under Laplace noise, which knows no weights, relative to the number of tables, at most."""
 
@@ -124,8 +127,8 @@ def pure_share(
     return epsilon - PURE_SHARE * epsilon, LaplaceEvent(scale, l1, wanted.count)
 
 
-def notes(domain: Domain, wanted: FineWanted, share: float) -> tuple[str, ...]:
-    """Return what ``dp_plan`` says of fine histograms."""
+def notes(domain: Domain, wanted: FineWanted, share: float, scale: float | None = None) -> tuple[str, ...]:
+    """Return what ``dp_plan`` says of fine histograms; ``scale``: noise of the tables' cells, where it is known."""
     if not wanted.positions:
         return ()
     automatic = [domain.attributes[i].name for i in wanted.positions if domain.attributes[i].automatic]
@@ -136,6 +139,11 @@ def notes(domain: Domain, wanted: FineWanted, share: float) -> tuple[str, ...]:
     if automatic:
         most = f"at most {_most(domain)} each, before tables are counted"
         said.append(f"automatic bins of {_listed(automatic)} are cut from them, {most}")
+        if scale is not None:
+            said.append(
+                f"fewer than about {_FAR * scale:.2g} rows far from all others are within the noise: means and maxima that so few "
+                "rows make up are not kept; bounds as near as can be defended help"
+            )
     else:
         said.append("options := {'fine': 0} leaves them out: values are then uniform inside their bins")
     return tuple(said)
