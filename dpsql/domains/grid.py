@@ -124,7 +124,7 @@ def grid_of(attribute: Attribute, depth: int = DEPTH) -> Grid:
     return _grid(attribute.sql_type, attribute.edges[0], attribute.edges[-1], depth)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _grid(sql_type: str, low: float | str, high: float | str, depth: int) -> Grid:
     parsed = sqltypes.parse(sql_type)
     bounds = sqltypes.grid(parsed, (low, high))  # type: ignore[arg-type]

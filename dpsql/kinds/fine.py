@@ -141,7 +141,7 @@ def notes(domain: Domain, wanted: FineWanted, share: float, scale: float | None 
         said.append(f"automatic bins of {_listed(automatic)} are cut from them, {most}")
         if scale is not None:
             said.append(
-                f"fewer than about {_FAR * scale:.2g} rows far from all others are within the noise: means and maxima that so few "
+                f"fewer than about {round(_FAR * scale):,} rows far from all others are within the noise: means and maxima that so few "
                 "rows make up are not kept; bounds as near as can be defended help"
             )
     else:
