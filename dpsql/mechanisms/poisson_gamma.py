@@ -1,53 +1,55 @@
 r"""Synthetic counts from a Poisson-gamma model whose prior is strong enough to be private, exact.
 
-**The model** [Quick 2021]. Cell k of K has a count y_k ~ Poisson(theta_k) with theta_k ~ Gamma(a, a / E_k): E_k is its
-*public* expected count, a the strength of the prior, in rows. The posterior is Gamma(y_k + a, 1 + a / E_k), and n* synthetic
-rows are drawn from Multinomial(n*, theta / sum theta). Here the E_k add up to n, the public number of rows, and n* = n.
+**The model** [Quick 2021]. Cell k of K has a count y_k ~ Poisson(theta_k) with theta_k ~ Gamma(a, rate a / E_k): E_k is its
+*public* expected count, a the strength of the prior, in rows. The posterior is Gamma(y_k + a, rate 1 + a / E_k), and n*
+synthetic rows are drawn from Multinomial(n*, theta / sum theta). Here the E_k add up to n, the public number of rows, and
+n* = n.
 
-**Why the total is fixed.** Poisson counts of the posterior are negative binomial, z ~ NB(y + a). One row more multiplies the
-probability of z by (y + a + z) / (y + a) times a constant, which grows with z without bound: no prior makes independent draws
-epsilon-DP. With the total fixed z is at most n. So this holds where n is public and a unit replaces its one row, and nowhere
-else.
+**Why the total is fixed.** Poisson counts of the posterior are negative binomial. One row more in a cell multiplies the
+probability of its z by (y + a + z) / (y + a) times a constant, which grows with z without bound: no prior makes independent
+draws epsilon-DP. With the total fixed z is at most n. So this holds where n is public and a unit replaces its one row.
 
-**The law.** With s_k = E_k / (E_k + a), theta_k is s_k times a Gamma(y_k + a, 1) variate. So theta / sum theta is (s_k q_k) /
-(s . q) with q ~ Dirichlet(y + a), and
+**The law.** With s_k = E_k / (E_k + a), theta_k is s_k times a Gamma(y_k + a, 1) variate. So theta / sum theta is
+(s_k q_k) / (s . q) with q ~ Dirichlet(y + a), and
 
-    P(z | y) = multinomial(z) E[prod (s_k q_k)^(z_k) / (s . q)^n],    q ~ Dirichlet(y + a).
+    P(z | y) = n! / prod z_k!  *  E[prod (s_k q_k)^(z_k) / (s . q)^n].
 
 Where all E_k are equal the s_k cancel, and this is the Dirichlet-multinomial of `dpsql.mechanisms.multinomial`.
 
-**Privacy.** Neighbours are y = r + e_i and y' = r + e_j; r has n - 1 rows. Write alpha_k = r_k + a + z_k, |alpha| = 2 n - 1 + K a.
-Taking q_i out of the Dirichlet density (size bias) gives
+**Privacy.** Neighbours are y = r + e_i and y' = r + e_j; r has n - 1 rows. Write alpha_k = r_k + a + z_k. Taking q_i out of
+the Dirichlet density (size bias) gives
 
-    P(z | y) / P(z | y') = (r_j + a) / (r_i + a)  *  alpha_i / alpha_j  *  R_i / R_j,    R_i = E[(s . q)^(-n)], q ~ Dirichlet(alpha + e_i).
+    P(z | y) / P(z | y') = (r_j + a) / (r_i + a)  *  alpha_i / alpha_j  *  R_i / R_j,
+    R_i = E[(s . q)^(-n)],  q ~ Dirichlet(alpha + e_i).
 
-The first two factors are those of the Dirichlet-multinomial: together at most 1 + n / a. For the third, a Dirichlet variate is
-a vector of gamma variates over their sum, independent of it, and x^(-n) is the integral of t^(n-1) e^(-x t) / Gamma(n), so that
+The first two factors are those of the Dirichlet-multinomial: together at most 1 + n / a. For the third, a Dirichlet variate
+is a vector of gamma variates over their sum, independent of it, and x^(-n) is the integral of t^(n-1) e^(-x t) / Gamma(n), so
 
-    R_i / R_j = int w(t) (1 + s_i t)^(-1) dt / int w(t) (1 + s_j t)^(-1) dt,    w(t) = t^(n-1) prod (1 + s_k t)^(-alpha_k),
+    R_i / R_j = int w(t) / (1 + s_i t) dt  /  int w(t) / (1 + s_j t) dt,    w(t) = t^(n-1) prod (1 + s_k t)^(-alpha_k):
 
-which is the mean of (1 + s_j t) / (1 + s_i t) under the density proportional to w(t) / (1 + s_j t). Let m be the smallest s,
-kappa_k = s_k / m, kappa the largest of them. That ratio is at most 1 + (kappa - 1) v with v = m t / (1 + m t). v increases in t, and
-putting m in the place of s_k in the density's (1 + s_k t)^(-r_k - z_k) multiplies it by a factor that increases in t, so it
-raises the mean of v. The density is then t^(n-1) (1 + m t)^(-2n+1) (1 + s_j t)^(-1) prod (1 + s_k t)^(-a). In x = log t, the mean of
-the derivative of the logarithm of a density is 0:
+the mean of (1 + s_j t) / (1 + s_i t) under the density proportional to w(t) / (1 + s_j t). Let m be the smallest s, kappa_k
+= s_k / m, kappa the largest of them. That ratio is at most 1 + (kappa - 1) v with v = m t / (1 + m t), which increases in t.
+Putting m in the place of s_k in the density's (1 + s_k t)^(-r_k - z_k) multiplies it by a factor that increases in t, so it
+raises the mean of v. The density is then t^(n-1) (1 + m t)^(-2n+1) (1 + s_j t)^(-1) prod (1 + s_k t)^(-a). In x = log t,
+the mean of the derivative of a density's logarithm is 0:
 
-    n = (2n - 1) E[v] + E[u_j] + a sum E[u_k],    u_k = s_k t / (1 + s_k t) = kappa_k v / (1 + (kappa_k - 1) v) >= v.
+    n = (2n - 1) E[v] + E[u_j] + a sum E[u_k],
+    u_k = s_k t / (1 + s_k t) = kappa_k v / (1 + (kappa_k - 1) v) >= v.
 
-1 / (1 + (kappa - 1) v) is convex, so (Jensen, under the density times v) E[u_k] >= E[v] kappa_k / (1 + (kappa_k - 1) b_1), where b_1
-is the mean of v under the density times v, or more. Hence E[v] <= b_0, and with one more power of v in the density
-the same holds for b_1 and b_2, and so on; the last one takes u_k >= v:
+1 / (1 + (kappa_k - 1) v) is convex in v, so (Jensen, under the density times v) E[u_k] >= E[v] kappa_k / (1 + (kappa_k - 1)
+b_1), where b_1 is the mean of v under the density times v, or more. Hence E[v] <= b_0; with one more power of v in the
+density the same holds for b_1 and b_2, and so on, and the last one takes u_k >= v:
 
     b_l = (n + l) / (2n + l + a sum_k kappa_k / (1 + (kappa_k - 1) b_(l+1))),    b_L = (n + L) / (2n + L + K a).
 
-So epsilon-DP holds where (1 + n / a) (1 + (kappa - 1) b_0) <= e^epsilon. For equal E_k this is n / (e^epsilon - 1) <= a, which is
-reached. Otherwise the exact loss lies a little below: `tests/privacy/test_exact_poisson_gamma.py`. The proof takes any s: which s
-is used is decided by rounding, and the bound is computed from the s that are used.
+So epsilon-DP holds where (1 + n / a) (1 + (kappa - 1) b_0) <= e^epsilon. For equal E_k this is n / (e^epsilon - 1) <= a,
+which is reached. Otherwise the exact loss lies a little below: `tests/privacy/test_exact_poisson_gamma.py`. The proof takes
+any s: which s is used is decided by rounding, and the bound is computed from the s that are used.
 
-**Exact draws.** Given q, draws from q of which a draw of cell k is kept with probability s_k / M are draws from (s_k q_k) /
-(s . q). Draws from q are those of a Polya urn (`dpsql.mechanisms.multinomial`). So: draw from the urn, keep with probability
-c_k / 2^20, integers c_k, until n are kept; what is not kept has been added to the urn too. Every decision is a comparison of
-integers.
+**Exact draws.** Given q, draws from q of which a draw of cell k is kept with a probability in proportion to s_k are draws
+from (s_k q_k) / (s . q). Draws from q are those of a Polya urn (`dpsql.mechanisms.multinomial`). So: draw from the urn, keep
+with probability c_k / 2^20, integers c_k, until n are kept; what is not kept has been added to the urn too. Every decision
+is a comparison of integers.
 
 References
 ----------
@@ -140,7 +142,8 @@ def largest_ratio(strength: Fraction, rows: int, kept: IntArray) -> Fraction:
         # kappa / (1 + (kappa - 1) b), rounded down
         terms = sum(n * (c * one * one // (smallest * one + (c - smallest) * b)) for c, n in zip(values, multiplicity, strict=True))
         bound = (rows + level) / (2 * rows + level + Fraction(terms, one) * strength)
-    return (1 + rows / strength) * (1 + Fraction(values[-1] - smallest, smallest) * bound)
+    ratio: Fraction = (1 + rows / strength) * (1 + Fraction(values[-1] - smallest, smallest) * bound)
+    return ratio
 
 
 def relative_strength(epsilon: float, expected: FloatArray, rows: float = math.inf) -> float:
@@ -191,7 +194,8 @@ def keeping(expected: FloatArray, relative: float) -> IntArray:
     """
     shares = expected / expected.sum()
     s = shares if math.isinf(relative) else shares / (shares + relative)
-    return np.clip(np.ceil(s / s.max() * 2**KEEP_BITS), 1, 2**KEEP_BITS).astype(np.int64)
+    found: IntArray = np.clip(np.ceil(s / s.max() * 2**KEEP_BITS), 1, 2**KEEP_BITS).astype(np.int64)
+    return found
 
 
 def poisson_gamma_prior(epsilon: Fraction, rows: int, expected: FloatArray) -> PoissonGammaPrior:

@@ -3,10 +3,11 @@
 **As published** ('sine'): correlation = sin(pi tau / 2), which holds for columns without ties. A tie counts 0 in tau, so columns
 of few values get correlations that are too small: those of two fair coins come out at most 0.71.
 
-**With ties and noise** ('posterior'). The tau of two normals of correlation r that are cut where the released margins cut them
-is a function of r that increases; `tau_curve`. With Laplace noise of known scale on tau, and r uniform from -1 to 1 a priori, the mean
-of r given the noisy tau is taken. Little noise: the inverse of that function. Much noise, or columns so skewed that their tau
-can hardly move: near 0, and not whatever the noise happens to be.
+**With ties and noise** ('posterior'). The tau of two normals of correlation sin(x) that are cut where the released margins cut
+them is a function of x that increases (`tau_curve`), and noise on tau is Laplace of known scale. A priori the angles x of all
+pairs are normal around 0, between -pi/2 and pi/2, with the width under which the noisy values are most likely; of each pair the
+mean of sin(x) given its noisy tau is taken. Little noise: the inverse of that function. Much noise, or columns so skewed that
+their tau can hardly move: near 0, and not whatever the noise happens to be.
 
 Either way the nearest correlation matrix follows, with its eigenvalues lifted off 0.
 
@@ -29,9 +30,12 @@ from dpsql.numerics.nearest_correlation import lift_spectrum, nearest_correlatio
 from dpsql.running import progress
 
 _NODES = 17
-"""Correlations at which a curve is computed; between them it is interpolated, monotonely."""
+"""Angles at which a curve is computed; between them it is interpolated, monotonely."""
 
-_FINE = 2001
+_ANGLES = np.linspace(-0.5 * math.pi, 0.5 * math.pi, 3201)
+_WIDTHS = np.geomspace(0.01, 3.0, 25)
+"""Widths that the prior of the angles is chosen from."""
+
 _FLOOR = 1e-6
 """Smallest eigenvalue of the correlation matrix."""
 
@@ -60,51 +64,68 @@ def latent_correlations(
         Positive definite, unit diagonal.
     """
     m = len(margins)
+    if m == 1:
+        return np.eye(1)
+    pairs = list(itertools.combinations(range(m), 2))
+    if rule == "sine":
+        values = np.sin(0.5 * math.pi * np.clip(tau, -1.0, 1.0))
+    else:
+        values = posterior_means(tau, [(margins[i], margins[j]) for i, j in pairs], scale)
     found = np.eye(m)
-    for place, (i, j) in enumerate(itertools.combinations(range(m), 2)):
-        value = float(tau[place])
-        found[i, j] = found[j, i] = (
-            math.sin(0.5 * math.pi * min(max(value, -1.0), 1.0)) if rule == "sine" else posterior_mean(value, margins[i], margins[j], scale)
-        )
-        progress.advance((place + 1) / len(tau))
-    return lift_spectrum(nearest_correlation(found), floor=_FLOOR) if m > 1 else found
+    first, second = np.array(pairs).T
+    found[first, second] = found[second, first] = values
+    return lift_spectrum(nearest_correlation(found), floor=_FLOOR)
 
 
-def posterior_mean(tau: float, first: FloatArray, second: FloatArray, scale: float) -> float:
-    """Return the mean correlation given a noisy tau; see the head of this file.
+def posterior_means(tau: FloatArray, margins: Sequence[tuple[FloatArray, FloatArray]], scale: float) -> FloatArray:
+    """Return the mean correlation of every pair given its noisy tau; see the head of this file.
 
     Parameters
     ----------
-    tau : float
-    first, second : ndarray
-        Shares of the codes of the two columns.
+    tau : ndarray, shape (P,)
+    margins : sequence of P pairs of ndarrays
+        Shares of the codes of both columns.
     scale : float, > 0
         Of the Laplace noise in tau.
-    """
-    correlations, expected = tau_curve(first, second)
-    log_weight = -np.abs(tau - expected) / scale
-    weight = np.exp(log_weight - log_weight.max())
-    return float(weight @ correlations / weight.sum())
-
-
-def tau_curve(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return correlations from -1 to 1, and Kendall's tau-a of two normals of that correlation cut to these shares.
 
     Examples
     --------
-    >>> coin = np.array([0.5, 0.5])  # asin(r) / pi
-    >>> correlations, tau = tau_curve(coin, coin)
-    >>> [round(float(tau[i]), 4) for i in (0, 1000, 1500, 2000)]
-    [-0.5, 0.0, 0.1667, 0.5]
+    >>> coin = np.array([0.5, 0.5])
+    >>> [posterior_means(np.array([1 / 6]), [(coin, coin)], scale).round(3).tolist() for scale in (1e-6, 1e3)]
+    [[0.5], [0.0]]
     """
-    angles = np.linspace(-0.5 * math.pi, 0.5 * math.pi, _NODES)
-    fine = np.linspace(-1.0, 1.0, _FINE)
+    priors = np.exp(-0.5 * np.square(_ANGLES / _WIDTHS[:, None]))
+    priors /= priors.sum(axis=1, keepdims=True)
+    both = np.concatenate((priors, priors * np.sin(_ANGLES))).T
+    evidence, means = np.zeros(len(_WIDTHS)), np.empty((len(tau), len(_WIDTHS)))
+    for place, (value, (first, second)) in enumerate(zip(tau, margins, strict=True)):
+        distance = np.abs(value - tau_curve(first, second)) / scale
+        mass, moment = np.split(np.exp(distance.min() - distance) @ both, 2)
+        mass = np.maximum(mass, 1e-300)
+        evidence += np.log(mass)
+        means[place] = moment / mass
+        progress.advance((place + 1) / len(tau))
+    chosen: FloatArray = means[:, int(np.argmax(evidence))]
+    return chosen
+
+
+def tau_curve(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return Kendall's tau-a of two normals that are cut to these shares, for 3,201 angles of their correlation, -pi/2 to pi/2.
+
+    Examples
+    --------
+    >>> coin = np.array([0.5, 0.5])  # angle / pi
+    >>> tau_curve(coin, coin)[[0, 1600, 2400, 3200]].round(4).tolist()
+    [-0.5, 0.0, 0.25, 0.5]
+    """
     one, two = (shares[shares > 1e-9] for shares in (first, second))
     if one.size * two.size > _MOST_CELLS:
         untied = math.sqrt(max(1.0 - float(one @ one), 0.0) * max(1.0 - float(two @ two), 0.0))
-        return fine, untied * np.arcsin(fine) / (0.5 * math.pi)
-    curve = np.array([_cut_tau(one, two, math.sin(angle)) for angle in angles])
-    return fine, interpolate.PchipInterpolator(angles, np.maximum.accumulate(curve))(np.arcsin(fine))
+        return untied * _ANGLES / (0.5 * math.pi)
+    nodes = np.linspace(_ANGLES[0], _ANGLES[-1], _NODES)
+    curve = np.array([_cut_tau(one, two, math.sin(angle)) for angle in nodes])
+    found: FloatArray = interpolate.PchipInterpolator(nodes, np.maximum.accumulate(curve))(_ANGLES)
+    return found
 
 
 def _cut_tau(first: FloatArray, second: FloatArray, correlation: float) -> float:

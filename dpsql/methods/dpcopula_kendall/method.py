@@ -13,7 +13,7 @@ Published differently: the margins (a Fourier transform with Laplace noise; any 
 scale says the private number of rows (it is public here), epsilon_2 split between the pairs, and the correlation
 matrix made positive definite by taking the absolute values of its eigenvalues (here: the nearest one).
 
-References: Li, Xiong & Jiang (2014), *Differentially Private Synthesization of Multi-Dimensional Data using Copula Functions*, EDBT.
+References: Li, Xiong & Jiang (2014), *Differentially Private Synthesization of Multi-Dimensional Data using Copula Functions*.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from dpsql.tables.margins import simplex_projection
 from dpsql.tables.statistics import Statistics
 
 RULES = ("posterior", "sine")
-MOST_COLUMNS = 1000
+MOST_COLUMNS = 200
 
 _BLOCK = 1 << 17
 _NAMED = 5
@@ -138,18 +138,17 @@ class DpcopulaKendall:
         m, ratio = len(domain.attributes), Fraction(repr(self._checked(options)["ratio"]))
         first = epsilon * ratio / (ratio + 1) if m > 1 else epsilon
         margin = _scale(2 * m / first, epsilon)
-        events, parameters = [LaplaceEvent(margin, 2.0, m)], {"margins": str(margin)}
+        events = [LaplaceEvent(margin, 2.0, m)]
         notes = [f"noise of scale {float(margin):.6g} on the counts of {m} columns (epsilon {float(2 * m / margin):.6g})"]
         if m == 1:
-            return Price(tuple(events), "laplace", margin, parameters, tuple(notes))
+            return Price(tuple(events), "laplace", margin, {"scales": [str(margin)]}, tuple(notes))
         steps = _scale(kendall.kendall_sensitivity(m) / (epsilon - first), epsilon)
         events.append(kendall.kendall_event(m, steps))
-        parameters["kendall"] = str(steps)
         notes.append(
             f"noise of scale {2 * float(steps) / FINE:.6g} / n on Kendall's tau of {math.comb(m, 2)} pairs "
             f"(epsilon {float(kendall.kendall_sensitivity(m) / steps):.6g})"
         )
-        return Price(tuple(events), "laplace", None, parameters, tuple(notes))
+        return Price(tuple(events), "laplace", None, {"scales": [str(margin), str(steps)]}, tuple(notes))
 
     def draw(self, counted: Counted, domain: Domain, parameters: Mapping[str, Any], options: Mapping[str, Any]) -> list[IntArray]:
         """Return the noisy one-way tables, then the noisy sums of all pairs in steps.
@@ -158,11 +157,11 @@ class DpcopulaKendall:
         -----
         Privacy: adds to exact statistics the noise that `price` has charged. Entropy from the operating system.
         """
-        m, scale = len(domain.attributes), Fraction(parameters["margins"])
-        blocks = [discrete.add_noise(np.ascontiguousarray(counted.tables[(i,)], np.int64), "laplace", scale) for i in range(m)]
+        m, scales = len(domain.attributes), [Fraction(text) for text in parameters["scales"]]
+        blocks = [discrete.add_noise(np.ascontiguousarray(counted.tables[(i,)], np.int64), "laplace", scales[0]) for i in range(m)]
         if m > 1:
             pairs = (counted.tables[pair] for pair in AllCliques(m, [2]))
-            blocks.append(kendall.noisy_kendall(kendall.kendall_steps(pairs, counted.total), Fraction(parameters["kendall"])))
+            blocks.append(kendall.noisy_kendall(kendall.kendall_steps(pairs, counted.total), scales[1]))
         return blocks
 
     def fit(self, statistics: Statistics, options: Mapping[str, Any]) -> KendallModel:
@@ -189,7 +188,7 @@ class DpcopulaKendall:
         thresholds = tuple(special.ndtri(np.minimum(np.cumsum(shares)[:-1], 1.0)) for shares in margins)
         if m == 1 or rows < 2:
             return KendallModel(rows, thresholds, np.eye(m))
-        scale = 2.0 * float(Fraction(statistics.parameters["kendall"])) / (rows * FINE)
+        scale = 2.0 * float(Fraction(statistics.parameters["scales"][1])) / (rows * FINE)
         with one_blas_thread():
             tau = kendall.tau_of_steps(statistics.blocks[m], rows)
             correlations = latent_correlations(tau, margins, scale, self._checked(options)["correlation"])
@@ -202,7 +201,7 @@ class DpcopulaKendall:
     def forecast(self, sizes: Sequence[int], rows: int, options: Mapping[str, Any], measured: int = 0) -> tuple[float, float]:
         """Return roughly the seconds and megabytes that fitting and drawing take. Post-processing of public sizes."""
         m, cells = len(sizes), sum(sizes)
-        pairs = 0.5 * (cells * cells - sum(size * size for size in sizes)) if m < MOST_COLUMNS else 0.0
+        pairs = 0.5 * (cells * cells - sum(size * size for size in sizes))
         return 0.1 + 3e-4 * m * m + 5e-6 * pairs + 4e-8 * rows * m * (1.0 + m / 100.0), 60.0 + 1.6e-5 * _BLOCK * m
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:

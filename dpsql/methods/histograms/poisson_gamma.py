@@ -108,17 +108,16 @@ class PoissonGamma(HistogramMethod):
         if isinstance(given, str) and given == EQUAL:
             return None
         cells = domain.cells(range(len(domain.attributes)))
-        if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != cells or cells > MOST_EXPECTED:
-            most = f"; at most {MOST_EXPECTED}" if cells > MOST_EXPECTED else ""
+        listed = isinstance(given, Sequence) and not isinstance(given, str)
+        if not listed or len(given) != cells or cells > MOST_EXPECTED:
             raise ArgumentError(
-                "expected", given if isinstance(given, str) else "a list" if isinstance(given, Sequence) else given,
-                f"must be 'equal' or a list of {cells} numbers, one for each cell of {list(domain.names)!r} in the order of the values "
-                f"(the last column's change first){most}",
+                "expected", f"a list of {len(given)}" if listed else given,
+                f"must be 'equal' or a list of {cells} numbers, one for each cell of {list(domain.names)!r}: in the order of the "
+                f"values, those of the last column changing first; at most {MOST_EXPECTED}",
             )  # fmt: skip
         if any(isinstance(v, bool) or not isinstance(v, int | float) or not 0 < v < math.inf for v in given):
-            raise ArgumentError("expected", list(given), "must be finite numbers above 0: what public sources let one expect of each cell")
+            raise ArgumentError("expected", list(given), "must be finite numbers above 0, the public expectations")
         if max(given) > LARGEST_RATIO * min(given):
-            raise ArgumentError(
-                "expected", list(given), f"the largest may be at most {LARGEST_RATIO} times the smallest; raise the small ones, or merge cells"
-            )
+            expected = f"the largest may be at most {LARGEST_RATIO} times the smallest; raise the small ones, or merge cells"
+            raise ArgumentError("expected", list(given), expected)
         return np.asarray(given, np.float64)
