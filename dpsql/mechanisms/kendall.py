@@ -26,7 +26,7 @@ are no pairs, and 0 is put in their place.
 tau changes when a row is added to n rows. That is right; but the scale itself then tells n, and two Laplace densities of
 different scales have a ratio without bound. And S changes by up to n. So this holds where n is public, and nowhere else;
 there tau changes by up to 4 / n, a little more than 4 / (n + 1). Kendall's tau-b, which public code takes with the same
-noise, divides by the numbers of untied pairs, which are private: one row can change it by 1 and more, whatever n is.
+noise, divides by the numbers of untied pairs, which are private: one row can change it from 1 to -1, whatever n is.
 
 References
 ----------

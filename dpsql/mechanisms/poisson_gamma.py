@@ -179,7 +179,7 @@ def relative_strength(epsilon: float, expected: FloatArray, rows: float = math.i
     while log_ratio(high) > epsilon:
         high *= 2.0
     for _ in range(100):
-        middle = math.sqrt(low * high)
+        middle = math.sqrt(low) * math.sqrt(high)
         low, high = (middle, high) if log_ratio(middle) > epsilon else (low, middle)
     return high
 

@@ -144,8 +144,9 @@ class DpcopulaKendall:
             return Price(tuple(events), "laplace", margin, {"scales": [str(margin)]}, tuple(notes))
         steps = _scale(kendall.kendall_sensitivity(m) / (epsilon - first), epsilon)
         events.append(kendall.kendall_event(m, steps))
+        pairs = math.comb(m, 2)
         notes.append(
-            f"noise of scale {2 * float(steps) / FINE:.6g} / n on Kendall's tau of {math.comb(m, 2)} pairs "
+            f"noise of scale {2 * float(steps) / FINE:.6g} / n on Kendall's tau of {pairs} pair{'s' * (pairs > 1)} "
             f"(epsilon {float(kendall.kendall_sensitivity(m) / steps):.6g})"
         )
         return Price(tuple(events), "laplace", None, {"scales": [str(margin), str(steps)]}, tuple(notes))
