@@ -13,12 +13,12 @@ def concordance(table: npt.NDArray[Any]) -> Any:
 
     Parameters
     ----------
-    table : ndarray, shape (c_j, c_k)
+    table : ndarray, shape (..., c_j, c_k)
         Counts or shares of the pairs of codes, in the codes' order.
 
     Returns
     -------
-    number
+    number, or ndarray of shape (...)
         Of the table's type; a tie in either code counts 0. Takes c_j c_k steps, whatever the number of rows.
 
     Examples
@@ -27,8 +27,8 @@ def concordance(table: npt.NDArray[Any]) -> Any:
     (6, -1)
     """
     before = np.zeros_like(table)
-    before[1:] = np.cumsum(table, axis=0)[:-1]  # those with a smaller first code
+    before[..., 1:, :] = np.cumsum(table, axis=-2)[..., :-1, :]  # those with a smaller first code
     smaller, larger = np.zeros_like(table), np.zeros_like(table)
-    smaller[:, 1:] = np.cumsum(before, axis=1)[:, :-1]
-    larger[:, :-1] = np.cumsum(before[:, ::-1], axis=1)[:, ::-1][:, 1:]
-    return (table * (smaller - larger)).sum()
+    smaller[..., 1:] = np.cumsum(before, axis=-1)[..., :-1]
+    larger[..., :-1] = np.cumsum(before[..., ::-1], axis=-1)[..., ::-1][..., 1:]
+    return (table * (smaller - larger)).sum(axis=(-2, -1))

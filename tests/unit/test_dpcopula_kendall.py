@@ -215,3 +215,4 @@ class TestSample:
     def test_forecast(self) -> None:
         few, many = (METHOD.forecast((20,) * m, 100_000, {}) for m in (5, 100))
         assert few[0] < 1 < many[0] < 300 and few[1] < many[1]
+        assert METHOD.forecast((20,) * 100, 0, {"correlation": "sine"})[0] < 1 < METHOD.forecast((20,) * 100, 0, {})[0]

@@ -123,19 +123,19 @@ def tau_curve(first: FloatArray, second: FloatArray) -> FloatArray:
         untied = math.sqrt(max(1.0 - float(one @ one), 0.0) * max(1.0 - float(two @ two), 0.0))
         return untied * _ANGLES / (0.5 * math.pi)
     nodes = np.linspace(_ANGLES[0], _ANGLES[-1], _NODES)
-    curve = np.array([_cut_tau(one, two, math.sin(angle)) for angle in nodes])
+    curve = _cut_tau(one, two, np.sin(nodes))
     found: FloatArray = interpolate.PchipInterpolator(nodes, np.maximum.accumulate(curve))(_ANGLES)
     return found
 
 
-def _cut_tau(first: FloatArray, second: FloatArray, correlation: float) -> float:
-    """Return tau-a of two cut normals: twice the concordance of their table of shares."""
+def _cut_tau(first: FloatArray, second: FloatArray, correlations: FloatArray) -> FloatArray:
+    """Return tau-a of two cut normals for each correlation: twice the concordance of their table of shares."""
     up, across = np.cumsum(first), np.cumsum(second)
-    below = np.zeros((first.size + 1, second.size + 1))
-    below[1:, -1], below[-1, 1:] = up, across
+    below = np.zeros((correlations.size, first.size + 1, second.size + 1))
+    below[:, 1:, -1], below[:, -1, 1:] = up, across
     if first.size > 1 and second.size > 1:
         h, k = special.ndtri(np.minimum(up[:-1], 1.0)), special.ndtri(np.minimum(across[:-1], 1.0))
-        grid = np.broadcast_arrays(h[:, None], k[None, :])
-        below[1:-1, 1:-1] = normal_cdf2(grid[0].ravel(), grid[1].ravel(), correlation).reshape(h.size, k.size)
-    table = np.maximum(np.diff(np.diff(below, axis=0), axis=1), 0.0)
-    return 2.0 * float(concordance(table))
+        below[:, 1:-1, 1:-1] = normal_cdf2(h[:, None], k, correlations[:, None, None])
+    table = np.maximum(np.diff(np.diff(below, axis=1), axis=2), 0.0)
+    found: FloatArray = 2.0 * concordance(table)
+    return found
