@@ -1,4 +1,4 @@
-"""Measure what a method draws itself: one table, with sums where the method asks for them."""
+"""Measure what a method draws itself: from exact tables, or one with sums where the method asks for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Drawn(Measurer):
     def measure(
         self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
     ) -> Measured:
-        """Count one table, with sums, and let the method draw at ``plan.parameters``."""
+        """Count the tables, with sums where they are asked for, and let the method draw at ``plan.parameters``."""
         cursor, method = context.cursor, _method(plan)
         with self.reading(protected, plan).encoded(cursor, progress) as codes:
             with progress.stage("count"):
