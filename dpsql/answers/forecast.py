@@ -107,6 +107,9 @@ def measures(plan: Plan, order: Sequence[int]) -> str:
         return f"combinations of up to {longest} values of {len(names)} columns"
     if len(plan.cliques) == 1 and not plan.coarse and len(plan.cliques[0]) == len(names) <= _MOST_NAMED:
         return f"{' × '.join(names)} ({plan.cells:,} cells)"
+    few = f" of {', '.join(names)}" if len(names) <= _MOST_NAMED else f" of {len(names)} columns"
+    if plan.blocks is not None and len(plan.cliques) > len(names):  # two-way tables are counted, but not released
+        return f"{len(names):,} one-way tables, {len(plan.cliques) - len(names):,} rank correlations{few}"
     parts = []
     for places, attributes in sorted(plan.orders, key=lambda found: found[1].shape[1]):
         k = attributes.shape[1]
@@ -115,7 +118,6 @@ def measures(plan: Plan, order: Sequence[int]) -> str:
         parts.append(f"{len(plan.coarse):,} coarse ones")
     if plan.fine:
         parts.append(f"{len(plan.fine):,} fine histogram{'' if len(plan.fine) == 1 else 's'}")
-    few = f" of {', '.join(names)}" if len(names) <= _MOST_NAMED else f" of {len(names)} columns"
     return ", ".join(parts) + few
 
 

@@ -76,6 +76,11 @@ def measured(plan: Plan, statistics: Statistics) -> Measured:
         deviations = {clique: figures.deviation_of(plan.mechanism, scale) for clique, scale in scales.items()}
         return Measured(tables, deviations, scales if plan.mechanism == "laplace" else {}, statistics.total)
     whole = tuple(range(len(plan.domain.attributes)))
+    if plan.blocks is not None and len(plan.cliques) > len(whole):  # one-way tables come first, then what is no table
+        singles: dict[Clique, FloatArray] = {(i,): statistics.blocks[i].astype(np.float64) for i in whole}
+        scale = float(Fraction(str(plan.parameters["scales"][0])))
+        deviations = dict.fromkeys(singles, figures.deviation_of(plan.mechanism, scale))
+        return Measured(singles, deviations, dict.fromkeys(singles, scale), statistics.total)
     if plan.listed or not statistics.blocks or any(block.size != plan.domain.cells(whole) for block in statistics.blocks):
         return Measured(total=statistics.total)
     if plan.method == "modips":  # of a binary column one count, which is no table
@@ -156,8 +161,10 @@ def measurements(plan: Plan, statistics: Statistics) -> Listing:
     elif plan.blocks is not None:
         whole = tuple(range(len(plan.domain.attributes)))
         scale = float(plan.scales[0]) if plan.scales else None
+        several = len(plan.cliques) > len(whole)
+        tables, cells = (len(whole), plan.cells) if several else (sets_of(plan), plan.domain.cells(whole))
         rows.append(
-            (f"{', '.join(plan.domain.names)}", sets_of(plan), f"{plan.domain.cells(whole):,}", plan.mechanism, number(scale),
+            (f"{', '.join(plan.domain.names)}", tables, f"{cells:,}", plan.mechanism, number(scale),
              *_errors(plan.mechanism, scale))
         )  # fmt: skip
     else:

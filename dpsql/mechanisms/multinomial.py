@@ -233,7 +233,7 @@ def multinomial(counts: IntArray, alpha: Fraction | None, rows: int) -> IntArray
 
 def _drawn(counts: IntArray, alpha: Fraction | None, rows: int, *, urn: bool) -> IntArray:
     """Draw in blocks. In an urn every block starts from the counts and all earlier draws: the next draws see no other."""
-    weights, step = _integer_weights(counts, alpha, rows if urn else 0)
+    weights, step = integer_weights(counts, alpha, rows if urn else 0)
     drawn = np.zeros(counts.size, dtype=np.int64)
     sums = np.cumsum(weights)
     for start in range(0, rows, _BLOCK):
@@ -247,7 +247,7 @@ def _drawn(counts: IntArray, alpha: Fraction | None, rows: int, *, urn: bool) ->
     return drawn
 
 
-def _integer_weights(counts: IntArray, alpha: Fraction | None, added: int) -> tuple[IntArray, int]:
+def integer_weights(counts: IntArray, alpha: Fraction | None, added: int) -> tuple[IntArray, int]:
     """Return 2^s (alpha + counts) and 2^s; for infinite alpha equal weights, and 0: then a copy has no weight."""
     if alpha is None:
         return np.ones(counts.size, dtype=np.int64), 0
@@ -261,6 +261,35 @@ def _integer_weights(counts: IntArray, alpha: Fraction | None, added: int) -> tu
 
 def _urn_block(sums: IntArray, step: int, size: int) -> IntArray:
     """Return the counts of ``size`` draws of an urn whose cells hold ``diff(sums)``; a draw adds ``step`` to its cell."""
+    sources, uniform = _urn_sources(sums, step, size)
+    multiplicity = np.bincount(sources, minlength=size)
+    own = np.flatnonzero(multiplicity)
+    cells = _look_up(sums, uniform[own])
+    # weights are added as doubles: exact, they sum to the size of a block
+    return np.bincount(cells, weights=multiplicity[own], minlength=sums.size).astype(np.int64)
+
+
+def urn_sequence(sums: IntArray, step: int, size: int) -> npt.NDArray[np.intp]:
+    """Return the cells of ``size`` draws of an urn in their order; otherwise as the counts of `dirichlet_multinomial`.
+
+    Parameters
+    ----------
+    sums : int64 array, shape (K,)
+        Cumulative weights of the cells, the last one above 0.
+    step : int, >= 0
+        What a draw adds to the weight of its cell; ``sums[-1] + step * size`` is at most 2^62.
+    size : int, >= 0
+
+    Notes
+    -----
+    Privacy: as the counts. Entropy from the operating system; no seed.
+    """
+    sources, uniform = _urn_sources(sums, step, size)
+    return _look_up(sums, uniform[sources])
+
+
+def _urn_sources(sums: IntArray, step: int, size: int) -> tuple[npt.NDArray[np.intp], IntArray]:
+    """Return for every draw the earliest draw that it is a copy of (or itself), and the uniform integer of every draw."""
     total = int(sums[-1])
     uniform = _uniform_below(total + step * np.arange(size, dtype=np.int64))
     sources = np.arange(size)
@@ -271,11 +300,7 @@ def _urn_block(sums: IntArray, step: int, size: int) -> IntArray:
         moved = further != sources[copies]
         sources[copies] = further
         copies = copies[moved]
-    multiplicity = np.bincount(sources, minlength=size)
-    own = np.flatnonzero(multiplicity)
-    cells = _look_up(sums, uniform[own])
-    # weights are added as doubles: exact, they sum to the size of a block
-    return np.bincount(cells, weights=multiplicity[own], minlength=sums.size).astype(np.int64)
+    return sources, uniform
 
 
 def _look_up(sums: IntArray, values: IntArray) -> npt.NDArray[np.intp]:

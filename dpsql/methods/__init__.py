@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 DEFAULT = "latent_class"
 _WHERE = {
     "gaussian_copula": "gaussian_copula.method:GaussianCopula",
+    "dpcopula_kendall": "dpcopula_kendall.method:DpcopulaKendall",
     "latent_class": "latent_class:LatentClass",
     "laplace_sanitizer": "histograms.laplace_sanitizer:LaplaceSanitizer",
     "perturbed_histogram": "histograms.laplace_sanitizer:PerturbedHistogram",
     "multinomial_dirichlet": "histograms.multinomial_dirichlet:MultinomialDirichlet",
     "beta_binomial": "histograms.multinomial_dirichlet:BetaBinomial",
+    "poisson_gamma": "histograms.poisson_gamma:PoissonGamma",
     "dp_prior": "histograms.dp_prior:DpPrior",
     "smoothed_histogram": "histograms.dp_prior:SmoothedHistogram",
     "empirical_cdf": "histograms.empirical_cdf:EmpiricalCdf",

@@ -182,7 +182,7 @@ class OneHotMethod(Method, Protocol):
 
 
 class DrawnMethod(Method, Protocol):
-    """A synthesizer that draws its private output itself; its ``plan`` names the one table that is counted."""
+    """A synthesizer that draws its private output itself; its ``plan`` names the tables that are counted for that."""
 
     def price(self, domain: Domain, contract: Contract, epsilon: Fraction, options: Mapping[str, Any]) -> Price:
         """Return events and parameters of a release of this pure epsilon in total.

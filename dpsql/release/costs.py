@@ -40,7 +40,8 @@ def measuring(plan: Plan, rows: int) -> dict[str, Part]:
     """Return what the stages up to the stored release take. Costs per row, cell and table were fitted to runs."""
     cells, tables, columns = plan.cells, len(plan.cliques), len(plan.domain.sizes)
     encode = Part(0.2 + 1e-8 * rows * columns, table_mb=1e-6 * rows * columns)
-    count = Part(4e-9 * rows * tables + 1e-7 * cells + 2e-5 * tables, 2e-5 * cells + 1e-3 * tables)
+    counted = cells if plan.blocks is None or plan.listed else max(cells, int(plan.table_lengths.sum()))  # not all is released
+    count = Part(4e-9 * rows * tables + 1e-7 * counted + 2e-5 * tables, 2e-5 * counted + 1e-3 * tables)
     if not plan.listed and plan.blocks is None:  # streamed: what is encoded is counted at once
         encode = Part(0.1 + 1e-4 * columns)
         seconds, megabytes = counting_plan.estimate(plan.domain.sizes, plan.cliques, rows, encode=codes.nanoseconds(plan.domain))

@@ -18,6 +18,7 @@ import dpsql
 CALLS = {
     "laplace_sanitizer": "columns := ['race'], method := 'laplace_sanitizer'",
     "multinomial_dirichlet": "columns := ['race'], method := 'multinomial_dirichlet'",
+    "poisson_gamma": "columns := ['race'], method := 'poisson_gamma', options := {'expected': [1, 1, 2, 2, 1, 1]}",
     "beta_binomial": "columns := ['urban'], method := 'beta_binomial'",
     "dp_prior": "columns := ['race'], method := 'dp_prior'",
     "perturbed_histogram": "columns := ['income'], method := 'perturbed_histogram'",
@@ -26,6 +27,7 @@ CALLS = {
     "modips binary": "columns := ['urban'], method := 'modips'",
     "modips normal": "columns := ['income'], method := 'modips'",
     "modips mixed": "columns := ['race', 'urban', 'income', 'tax'], method := 'modips'",
+    "dpcopula_kendall": "columns := ['race', 'urban', 'income', 'tax'], method := 'dpcopula_kendall'",
     "weak_domain": "columns := ['job'], method := 'weak_domain', options := {'domain': 'words', 'domain_size': 10000000000}",
     "stable_selection": "columns := ['job'], method := 'stable_selection'",
 }

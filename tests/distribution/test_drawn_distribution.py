@@ -15,6 +15,7 @@ from scipy import special, stats
 from dpsql.mechanisms import distribution_function, tubes
 from dpsql.mechanisms.distribution_function import Sampler, draw_histograms
 from dpsql.mechanisms.multinomial import dirichlet_multinomial, dirichlet_prior, fixed_prior, multinomial
+from dpsql.mechanisms.poisson_gamma import poisson_gamma, poisson_gamma_prior
 from dpsql.mechanisms.tubes import draw_path
 
 ALPHA = 1e-6
@@ -50,6 +51,41 @@ def test_dirichlet_multinomial(counts: list[int]) -> None:
         a = float(alpha) * factor
         exact = beta_binomial(rows, a + y[0], (y.size - 1) * a + rows - y[0])
         assert (p_value(observed, exact) > ALPHA) == passes
+
+
+@pytest.mark.parametrize("counts", [[3, 9], [0, 12], [12, 0]])
+@pytest.mark.parametrize("expected", [[1.0, 4.0], [50.0, 1.0]])
+def test_poisson_gamma(counts: list[int], expected: list[float]) -> None:
+    """Two cells: q ~ Beta, kept with s, so the share is s_1 q / (s_1 q + s_2 (1 - q)); the law is integrated over q."""
+    y, rows = np.array(counts), sum(counts)
+    prior = poisson_gamma_prior(Fraction(2), rows, np.array(expected))
+    assert prior.strength is not None and prior.kept is not None
+    observed = np.bincount([poisson_gamma(y, prior, rows)[0] for _ in range(N // 2)], minlength=rows + 1)
+    q = (np.arange(200_000) + 0.5) / 200_000
+
+    def law(strength: float, kept: np.ndarray) -> np.ndarray:
+        weights = stats.beta.pdf(q, y[0] + strength, y[1] + strength)
+        share = kept[0] * q / (kept[0] * q + kept[1] * (1 - q))
+        return np.array([weights @ stats.binom.pmf(k, rows, share) for k in range(rows + 1)]) / weights.sum()
+
+    assert p_value(observed, law(float(prior.strength), prior.kept)) > ALPHA
+    assert p_value(observed, law(float(prior.strength) / 2, prior.kept)) < ALPHA
+    assert p_value(observed, law(float(prior.strength), np.array([1, 1]))) < ALPHA
+
+
+def test_poisson_gamma_over_many_blocks() -> None:
+    """A million draws kept of about two million: the shares are those of the gamma variates that numpy draws, on average."""
+    rows, expected = 1_000_000, np.array([1.0, 2.0, 3.0, 30.0])
+    y = np.array([400_000, 300_000, 200_000, 100_000])
+    prior = poisson_gamma_prior(Fraction(4), rows, expected)
+    assert prior.strength is not None and prior.kept is not None
+    drawn = poisson_gamma(y, prior, rows)
+    assert drawn.sum() == rows
+    theta = np.random.default_rng(1).standard_gamma(y + float(prior.strength), (20_000, 4)) * prior.kept
+    shares = theta / theta.sum(axis=1, keepdims=True)
+    spread = np.sqrt(shares.var(axis=0) + shares.mean(axis=0) / rows)
+    assert (np.abs(drawn / rows - shares.mean(axis=0)) / spread).max() < stats.norm.isf(ALPHA / 8) + 0.1
+    assert (np.abs(drawn / rows - y / rows) / spread).max() > 20
 
 
 @pytest.mark.parametrize("counts", [[3, 27], [0, 30], [3, 7, 20]])

@@ -57,7 +57,7 @@ def multiplicity(counts: Histogram) -> int:
 
 def urn_pmf(counts: Histogram, alpha: Fraction, rows: int) -> Pmf:
     """Dirichlet-multinomial, from the integer weights that the sampler uses."""
-    weights, step = multinomial._integer_weights(np.array(counts), alpha, rows)
+    weights, step = multinomial.integer_weights(np.array(counts), alpha, rows)
     total = math.prod(int(weights.sum()) + t * step for t in range(rows))
     return {
         drawn: Fraction(
@@ -69,7 +69,7 @@ def urn_pmf(counts: Histogram, alpha: Fraction, rows: int) -> Pmf:
 
 def fixed_pmf(counts: Histogram, alpha: Fraction, rows: int) -> Pmf:
     """Multinomial with fixed shares, from the integer weights that the sampler uses."""
-    weights, _ = multinomial._integer_weights(np.array(counts), alpha, 0)
+    weights, _ = multinomial.integer_weights(np.array(counts), alpha, 0)
     total = int(weights.sum()) ** rows
     return {
         drawn: Fraction(multiplicity(drawn) * math.prod(int(w) ** k for w, k in zip(weights, drawn, strict=True)), total)
@@ -150,7 +150,7 @@ def test_empirical_cdf_with_a_whole_epsilon_a_step_is_caught(rows: int, cells: i
 )
 def test_urn_realises_its_probabilities(counts: Histogram, alpha: Fraction, rows: int, block: int, monkeypatch) -> None:
     """The shipped sampler on every sequence of uniform integers: exact frequencies."""
-    weights, step = multinomial._integer_weights(np.array(counts), alpha, rows)
+    weights, step = multinomial.integer_weights(np.array(counts), alpha, rows)
     bounds = [int(weights.sum()) + t * step for t in range(rows)]
     found = enumerated(lambda: multinomial.dirichlet_multinomial(np.array(counts), alpha, rows), bounds, block, monkeypatch)
     assert found == urn_pmf(counts, alpha, rows)
@@ -159,7 +159,7 @@ def test_urn_realises_its_probabilities(counts: Histogram, alpha: Fraction, rows
 @pytest.mark.parametrize("block", [1, 2, 100])
 @pytest.mark.parametrize(("counts", "alpha", "rows"), [((2, 0), Fraction(1, 2), 3), ((0, 1, 1), Fraction(1), 3)])
 def test_fixed_shares_realise_their_probabilities(counts: Histogram, alpha: Fraction, rows: int, block: int, monkeypatch) -> None:
-    weights, _ = multinomial._integer_weights(np.array(counts), alpha, 0)
+    weights, _ = multinomial.integer_weights(np.array(counts), alpha, 0)
     found = enumerated(
         lambda: multinomial.multinomial(np.array(counts), alpha, rows), [int(weights.sum())] * rows, block, monkeypatch
     )

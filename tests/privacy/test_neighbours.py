@@ -33,6 +33,8 @@ CALLS = [
     "FROM dp_marginals('SELECT region, sex FROM people WHERE age > 40', k := 1, epsilon := 0.3)",
     "FROM dp_synthesize('people', method := 'laplace_sanitizer', columns := ['region'], epsilon := 0.05)",
     "FROM dp_synthesize('people', method := 'dp_prior', columns := ['region'], epsilon := 0.05)",
+    "FROM dp_synthesize('people', method := 'poisson_gamma', columns := ['region'], epsilon := 0.05)",
+    "FROM dp_synthesize('people', method := 'dpcopula_kendall', columns := ['region', 'age'], epsilon := 0.05)",
     "FROM dp_aggregates('people', reporting_length := 3, epsilon := 0.05)",
     "FROM dp_aggregates('people', reporting_length := 2, epsilon := 0.05, options := {'empty': true}, release := 'sparse')",
     "FROM dp_aggregates('people', reporting_length := 2, epsilon := 0.05, options := {'multi_value_columns': {'region': ';'}}, release := 'split')",

@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.measure import tuples
-from dpsql.mechanisms import moments, stable_selection, weak_domain
+from dpsql.mechanisms import kendall, moments, stable_selection, weak_domain
 from dpsql.noise import discrete
 
 pytestmark = pytest.mark.any_duckdb
@@ -39,6 +39,8 @@ CALLS = [
             ("modips", ["b"], "{'threshold': 'truncate'}"),
             ("modips", ["x"], "{'budget': 'joint', 'sets': 2}"),
             ("modips", ["b", "x", "y", "c"], "{'sets': 2}"),
+            ("dpcopula_kendall", ["b", "x", "y", "c"], ""),
+            ("dpcopula_kendall", ["x", "c"], "{'correlation': 'sine'}"),
         )
     ),
     "FROM dp_aggregates('t', reporting_length := 2, epsilon := 1, columns := ['b', 'x', 'c'])",
@@ -71,7 +73,7 @@ def far_noise(request, monkeypatch) -> Iterator[None]:
         shape = size if isinstance(size, tuple) else (size,)
         return PATTERNS[request.param](int(np.prod(shape))).astype(np.int64).reshape(shape)
 
-    for module in (discrete, moments, weak_domain, stable_selection):
+    for module in (discrete, kendall, moments, weak_domain, stable_selection):
         monkeypatch.setattr(module, "discrete_laplace", draw)
     monkeypatch.setattr(discrete, "discrete_gaussian", draw)
 

@@ -19,6 +19,7 @@ DRAWN = {
     "laplace_sanitizer": ["race"],
     "multinomial_dirichlet": ["race", "urban"],
     "beta_binomial": ["urban"],
+    "poisson_gamma": ["race"],
     "dp_prior": ["race"],
     "perturbed_histogram": ["income"],
     "smoothed_histogram": ["income"],
@@ -173,6 +174,59 @@ def test_a_release_opens_on_another_machine(ce, tmp_path):
     other.execute(f"FROM dp_import('{tmp_path / 'r.parquet'}')")
     assert other.execute(f"FROM dp_sample('{name}', rows := 50, seed := 3)").fetchall() == rows
     other.close()
+
+
+def test_expected_counts_of_the_cells(ce):
+    call = "'ce', method := 'poisson_gamma', columns := ['race'], epsilon := 4, options := {'expected': [9, 9, 4, 4, 3, 3.5]}"
+    (note,) = ce.execute(f"SELECT notes FROM dp_plan({call})").fetchone()[0]
+    assert note.startswith("prior strength of a cell: n * 0.0") and "expected count" in note
+    found = dict(ce.execute(f"SELECT race, count(*) FROM dp_synthesize({call}) GROUP BY race").fetchall())
+    assert set(found) <= set("abcdef") and sum(found.values()) == ROWS
+    for wrong, text in (("[1, 2]", "list of 6 numbers"), ("[1, 1, 1, 1, 1, 1000]", "100 times"), ("'none'", "'equal' or a list")):
+        with pytest.raises(duckdb.Error, match=text):
+            ce.execute(f"FROM dp_synthesize({call.split(', options')[0]}, release := 'w', options := {{'expected': {wrong}}})")
+    assert charges(ce) == 1
+
+
+def test_a_copula_of_rank_correlations(ce, tmp_path):
+    call = "'ce', method := 'dpcopula_kendall', columns := ['race', 'urban', 'income', 'tax'], epsilon := 30"
+    plan = ce.execute(f"SELECT measures, epsilon, delta, cells, mechanism, notes, release FROM dp_plan({call})").fetchone()
+    assert plan[0].startswith("4 one-way tables, 6 rank correlations of ") and 29.99 < plan[1] <= 30 and plan[2] == 0
+    assert plan[3:5] == (6 + 2 + 8 + 11 + 6, "laplace")
+    assert plan[5][0] == "taken in the order in which they were declared: race" and "on the counts of 4 columns" in plan[5][1]
+    ce.execute(f"CREATE TABLE synth AS FROM dp_synthesize({call})")
+    ce.execute(f"FROM dp_synthesize({call})")
+    assert charges(ce) == 1
+    raw, synthetic = (ce.execute(f"SELECT count(*), corr(income, tax), avg(income), avg(urban::INT) FROM {t}").fetchone() for t in ("ce", "synth"))
+    assert synthetic[0] == raw[0] == ROWS and raw[1] > 0.99
+    assert synthetic[1] > 0.8 and abs(synthetic[2] - raw[2]) < 80 and abs(synthetic[3] - raw[3]) < 0.15
+    events = json.loads(ce.execute("SELECT events FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0])
+    assert [(event["event"], event["l1_sensitivity"], event["count"]) for event in events] == [("laplace", 2.0, 4), ("laplace", 524293.0, 1)]
+    rows = ce.execute(f"FROM dp_sample('{plan[6]}', rows := 50, seed := 3)").fetchall()
+    ce.execute(f"FROM dp_export('{plan[6]}', '{tmp_path / 'r.parquet'}')")
+    other = duckdb.connect()
+    dpsql.load(other, store=tmp_path / "elsewhere")
+    other.execute(f"FROM dp_import('{tmp_path / 'r.parquet'}')")
+    assert other.execute(f"FROM dp_sample('{plan[6]}', rows := 50, seed := 3)").fetchall() == rows
+    other.close()
+
+
+def test_a_copula_of_rank_correlations_needs_a_public_n(con, charges):
+    """The fixture's table is add_remove."""
+    for call in ("dp_plan", "dp_synthesize"):
+        with pytest.raises(duckdb.Error, match="twice the number of rows, which must be public.*replace_one.*latent_class"):
+            con.execute(f"FROM {call}('people', method := 'dpcopula_kendall', epsilon := 1, columns := ['region', 'age'])").fetchall()
+    assert charges() == 0
+
+
+def test_options_of_a_copula_of_rank_correlations(ce):
+    for options, text in (("{'ratio': 0}", "0.01 to 100"), ("{'correlation': 'x'}", "'posterior', 'sine'"), ("{'sets': 2}", "option")):
+        with pytest.raises(duckdb.Error, match=text):
+            ce.execute(f"FROM dp_synthesize('ce', method := 'dpcopula_kendall', epsilon := 1, columns := ['income', 'tax'], options := {options})")
+    assert charges(ce) == 0
+    call = "FROM dp_synthesize('ce', method := 'dpcopula_kendall', epsilon := 1, columns := {}, options := {}, release := '{}')"
+    for number, (columns, options) in enumerate([(["income"], "{'ratio': 1}"), (["income", "tax"], "{'ratio': 2.5, 'correlation': 'sine'}")]):
+        assert len(ce.execute(call.format(columns, options, number)).fetchall()) == ROWS
 
 
 def test_a_weak_domain_in_a_histogram_and_as_rows(ce):

@@ -184,7 +184,7 @@ KINDS = {
     "stable": "dp_histogram('people', 'region', epsilon := 1, release := 'r')",
     "universe": "dp_histogram('people', 'region', epsilon := 1, domain := ['north', 'south', 'west'], release := 'r')",
 }
-DRAWN = ("multinomial_dirichlet", "dp_prior", "empirical_cdf", "modips", "smoothed_histogram")
+DRAWN = ("multinomial_dirichlet", "poisson_gamma", "dp_prior", "empirical_cdf", "modips", "smoothed_histogram")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -212,6 +212,20 @@ def test_methods_that_draw_their_release_have_a_page(con, tmp_path, method):
     assert [row[0] for row in rows] == ["a", "b", "c"]
     assert "carry no error bands" in text
     assert "300" in text and "rows, public" in text
+
+
+def test_a_copula_of_rank_correlations_has_a_page(con, tmp_path):
+    con.execute("CREATE TABLE answers AS SELECT ['a', 'b', 'c'][1 + (i * i) % 3] AS answer, i % 7 AS x FROM range(300) t(i)")
+    con.execute("CALL dp_protect('answers', epsilon := 90, delta := 1e-9, neighbors := 'replace_one')")
+    con.execute("CALL dp_declare('answers', 'answer', categories := ['a', 'b', 'c'], nullable := false)")
+    con.execute("CALL dp_declare('answers', 'x', lower := 0, upper := 7, bins := 7, nullable := false)")
+    con.execute("FROM dp_synthesize('answers', method := 'dpcopula_kendall', epsilon := 80, release := 'r')").fetchall()
+    for compare in (False, True):
+        text, page = report(con, "r", tmp_path / f"{compare}.html", compare=compare)
+        check_self_contained(text, page)
+        assert "on Kendall's tau of 1 pair" in text.replace("&#x27;", "'").replace("&#39;", "'")
+        assert "rows, public" in text
+        assert any(row[0] == "a" for rows in page.rows_of("value") for row in rows)
 
 
 def test_an_empty_list_of_values_has_a_page(con, tmp_path):

@@ -1,4 +1,4 @@
-"""Measure what a method draws itself: one table, with sums where the method asks for them."""
+"""Measure what a method draws itself: from exact tables, or one with sums where the method asks for them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Drawn(Measurer):
     def measure(
         self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
     ) -> Measured:
-        """Cut automatic bins, count one table, with sums, and let the method draw at ``plan.parameters``."""
+        """Cut automatic bins, count the tables, with sums where asked for, and let the method draw at ``plan.parameters``."""
         cursor, method = context.cursor, _method(plan)
         refinement = refined_by(cursor, protected, plan, progress, exact=True)
         plan = resolved(plan, refinement)
