@@ -9,7 +9,7 @@ Privacy: decided from the public domain and the call alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -96,6 +96,12 @@ def fine_wanted(domain: Domain, option: Any, *, rows: bool, unbinned: Collection
     return FineWanted(tuple(found), tuple(len(grid_of(domain.attributes[i]).levels) for i in found))
 
 
+def without_automatic(domain: Domain, unbinned: Collection[int]) -> Domain:
+    """Return the domain whose attributes at these positions, the bins of which nobody looks at, are plain ones."""
+    attributes = enumerate(domain.attributes)
+    return Domain(tuple(replace(a, automatic=False) if i in unbinned else a for i, a in attributes))
+
+
 def shallow(wanted: FineWanted, tables: int) -> FineWanted:
     """Return the same columns with as many levels as noise of one scale for all tables and levels can bear."""
     each = max(int(_LAPLACE_SHARE * tables / max(len(wanted.positions), 1)), 1)
@@ -141,8 +147,8 @@ def notes(domain: Domain, wanted: FineWanted, share: float, scale: float | None 
         said.append(f"automatic bins of {_listed(automatic)} are cut from them, {most}")
         if scale is not None:
             said.append(
-                f"fewer than about {round(_FAR * scale):,} rows far from all others are within the noise: means and maxima that so few "
-                "rows make up are not kept; bounds as near as can be defended help"
+                f"fewer than about {round(_FAR * scale):,} rows far from all others are within the noise: means and maxima that so "
+                "few rows make up are not kept; bounds as near as can be defended help"
             )
     else:
         said.append("options := {'fine': 0} leaves them out: values are then uniform inside their bins")

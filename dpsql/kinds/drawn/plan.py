@@ -32,10 +32,11 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     if not methods.is_drawn(method):
         raise ArgumentError("method", parameters["method"], "draws nothing itself")
     found = measurable(protected, call, parameters)
-    domain, measured = found.domain, found.tables
+    unbinned = method.values(found.domain, options)
+    domain, measured = fine.without_automatic(found.domain, unbinned), found.tables
     no_delta(method, parameters)
     contract = contract_of(protected, domain)
-    histograms = fine.fine_wanted(domain, "auto", rows=False, unbinned=method.values(domain, options))
+    histograms = fine.fine_wanted(domain, "auto", rows=False, unbinned=unbinned)
     histograms = fine.shallow(histograms, 8)
     epsilon, levels = fine.pure_share(exact_epsilon(parameters), histograms, contract.neighbors, contract.max_contributions)
     with naming_epsilon(parameters):

@@ -55,7 +55,8 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
         fine=histograms.columns(calibration.scales[tables:], mechanism),
     )
     check_meant(protected, call, found)
-    notes = (*measured.notes, *fine.notes(domain, histograms, share, float(calibration.scales[len(measured.cliques) - 1])), *calibration.notes)
+    told = fine.notes(domain, histograms, share, float(calibration.scales[len(measured.cliques) - 1]))
+    notes = (*measured.notes, *told, *calibration.notes)
     return Planned(wanted, calibration, found.left_out, notes)
 
 
