@@ -33,7 +33,7 @@ def by_column(table: ValueTable) -> tuple[list[Figure], dict[int, float | None]]
     summaries = dict(_summaries(table, table.numeric, None))
     for i, name in enumerate(names):
         shares = [count / rows if rows else None for count, rows in zip(missing[i], table.rows, strict=True)]
-        found.append(Figure("null_share", *table.rows, *shares, column=name))
+        found.append(Figure("null_share", table.rows, shares[0], shares[1], column=name))
         if i not in table.numeric:
             continue
         raw, synthetic = (summaries[i].get((None, which), _EMPTY) for which in (RAW, SYNTHETIC))
@@ -42,8 +42,8 @@ def by_column(table: ValueTable) -> tuple[list[Figure], dict[int, float | None]]
         notes = () if ranges[i] != 0 else (NO_RANGE,)
         rows = (raw[0], synthetic[0])
         ks, wasserstein = _distances(table, i)
-        found.append(Figure("ks", *rows, error=ks, column=name))
-        found.append(Figure("wasserstein", *rows, error=wasserstein, unit=ranges[i], column=name, notes=notes))
+        found.append(Figure("ks", rows, error=ks, column=name))
+        found.append(Figure("wasserstein", rows, error=wasserstein, unit=ranges[i], column=name, notes=notes))
         found += _compared(table, i, raw, synthetic, ranges[i])
     return found, ranges
 
@@ -105,7 +105,7 @@ def _summaries(
         interruption.check()
         some = numeric[start : start + step]
         figures = ", ".join(f"count(v{i}), avg(v{i}), quantile_cont(v{i}::DOUBLE, [0.25, 0.5, 0.75])" for i in some)
-        rows: list[Any] = table.fetch(f"SELECT {key} AS g, s, {figures} FROM {table.name} GROUP BY g, s")  # noqa: S608 -- quoted
+        rows = table.fetch(f"SELECT {key} AS g, s, {figures} FROM {table.name} GROUP BY g, s")  # noqa: S608 -- quoted
         for place, i in enumerate(some):
             at = 2 + 3 * place
             yield i, {(r[0], r[1]): (r[at], r[at + 1], tuple(r[at + 2] or (None,) * 3)) for r in rows}
@@ -121,18 +121,17 @@ def _distances(table: ValueTable, i: int) -> tuple[float, float]:
 
 
 def _compared(
-    table: ValueTable, i: int, raw: _Summary, synthetic: _Summary, spread: float | None, **group: Any
+    table: ValueTable, i: int, raw: _Summary, synthetic: _Summary, spread: float | None, *, notes: Sequence[str] = (), **group: Any
 ) -> list[Figure]:
     """Return mean and quartiles of one column in all rows or in one group."""
     rows, name = (raw[0], synthetic[0]), table.domain.names[i]
     of_time = table.domain.attributes[i].kind == "temporal"
-    notes = tuple(group.pop("notes", ()))
     lacking = (*notes, *((NO_RANGE,) if spread == 0 else ()))
     unit = spread if of_time else raw[1]
-    mean = Figure("mean", *rows, raw[1], synthetic[1], unit=unit, column=name, notes=lacking if of_time else notes, **group)
+    mean = Figure("mean", rows, raw[1], synthetic[1], unit=unit, column=name, notes=lacking if of_time else notes, **group)
     found = [mean]
     for measure, first, second in zip(QUARTILES, raw[2], synthetic[2], strict=True):
-        found.append(Figure(measure, *rows, first, second, unit=spread, column=name, notes=lacking, **group))
+        found.append(Figure(measure, rows, first, second, unit=spread, column=name, notes=lacking, **group))
     return found
 
 

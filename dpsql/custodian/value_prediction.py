@@ -99,7 +99,7 @@ def _figure(table: ValueTable, target: int, others: Sequence[int], train: Column
     elif synthetic is None:
         notes.append("no synthetic rows to train on")
     name = table.domain.names[target]
-    return Figure("auc", *counts, raw, synthetic, column=name, notes=notes)
+    return Figure("auc", counts, raw, synthetic, column=name, notes=notes)
 
 
 def _area(table: ValueTable, target: int, others: Sequence[int], classes: int, train: Columns, test: Columns) -> float | None:

@@ -33,8 +33,8 @@ def duplicates(table: ValueTable) -> list[Figure]:
     ((raw, synthetic),) = table.fetch(query)
     shares = [count / n if n else None for count, n in zip((raw, synthetic), table.rows, strict=True)]
     return [
-        Figure("duplicates", *table.rows, raw, synthetic, alike=False),
-        Figure("duplicate_share", *table.rows, *shares, alike=False),
+        Figure("duplicates", table.rows, raw, synthetic, alike=False),
+        Figure("duplicate_share", table.rows, shares[0], shares[1], alike=False),
     ]
 
 
@@ -66,8 +66,8 @@ def rules_broken(table: ValueTable, rules: Sequence[str]) -> list[Figure]:
             row = guarded(table.cursor, f"SELECT count(*) FILTER (NOT kept), count(*) FROM ({test})").fetchone()  # noqa: S608
             counts.append(row or (0, 0))
         (raw, rows), (synthetic, synthetic_rows) = counts
-        error = abs(raw - synthetic * rows / synthetic_rows) if synthetic_rows else None
-        found.append(Figure("rules_broken", rows, synthetic_rows, raw, synthetic, error=error, unit=rows, rule=rule))
+        apart = abs(raw - synthetic * rows / synthetic_rows) if synthetic_rows else None
+        found.append(Figure("rules_broken", (rows, synthetic_rows), raw, synthetic, error=apart, unit=rows, rule=rule))
     return found
 
 

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
+from typing import Any
 
 import duckdb
 
@@ -42,6 +43,8 @@ class Figure:
 
     Parameters
     ----------
+    rows : (int, int)
+        Raw and synthetic values or rows that it is of.
     error, relative : float or None
         Left out: |raw - synthetic|, and that in units of `unit`.
     unit : float or None
@@ -51,8 +54,7 @@ class Figure:
     """
 
     measure: str
-    rows: int
-    synthetic_rows: int
+    rows: tuple[int, int]
     raw: float | None = None
     synthetic: float | None = None
     error: float | None = None
@@ -76,7 +78,7 @@ class Figure:
         shown = [_finite(number) for number in (self.share, raw, synthetic, error, relative)]
         note = "; ".join((NOTE, *more, *self.notes))
         names = (self.measure, self.column, self.group, self.value)
-        return (*names, *shown, self.rows, self.synthetic_rows, self.rule, False, note)
+        return (*names, *shown, *self.rows, self.rule, False, note)
 
 
 def _finite(value: float | None) -> float | None:
@@ -153,13 +155,13 @@ class ValueTable:
         ]
         union = both(columns[0], columns[1], self.sources, self.domains)
         guarded(self.cursor, f"CREATE TEMP TABLE {self.name} AS {union}")
-        counts = dict(self.fetch(f"SELECT s, count(*) FROM {self.name} GROUP BY s"))  # noqa: S608 -- quoted
+        counts = {row[0]: row[1] for row in self.fetch(f"SELECT s, count(*) FROM {self.name} GROUP BY s")}  # noqa: S608 -- quoted
         self.rows = (int(counts.get(RAW, 0)), int(counts.get(SYNTHETIC, 0)))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.cursor.execute(f"DROP TABLE IF EXISTS {self.name}")
 
-    def fetch(self, statement: str) -> list[tuple[int, ...]]:
+    def fetch(self, statement: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query. NOT PRIVATE."""
         return guarded(self.cursor, statement).fetchall()
