@@ -74,8 +74,8 @@ def _worst(figures: Sequence[Mapping[str, Any]], attribute: Attribute) -> str:
 def _areas(figures: Sequence[Mapping[str, Any]]) -> Listing:
     rows = [(f["column_name"], number(f["raw"], 3), number(f["synthetic"], 3)) for f in figures if f["measure"] == "auc"]
     note = (
-        "A logistic regression predicts the column from all others, and is tested on raw rows that it was not trained on. Area under "
-        "the ROC curve: 1 is perfect, 0.5 is guessing; the mean over the values, each against the rest."
+        "A logistic regression predicts the column from all others, and is tested on raw rows that it was not trained on. "
+        "Area under the ROC curve: 1 is perfect, 0.5 is guessing; the mean over the values, each against the rest."
     )
     head = ["Predicted column", "AUC, trained on raw rows", "AUC, trained on synthetic rows"]
     return Listing("What a model learns from synthetic rows", head, rows, (1, 2), note)

@@ -47,8 +47,8 @@ def page(content: Content) -> str:
     name = str(content.manifest["release"])
     open_, compared = _Sections(content), content.comparison is not None
     said = [
-        open_.cost(), open_.guarantee(), open_.accuracy(), open_.tables(), open_.distributions(), open_.values(), open_.dependence(),
-        open_.lists(), open_.comparison(), open_.provenance(),
+        open_.cost(), open_.guarantee(), open_.accuracy(), open_.tables(), open_.distributions(), open_.values(),
+        open_.dependence(), open_.lists(), open_.comparison(), open_.provenance(),
     ]  # fmt: skip
     links = "".join(f'<a href="#{key}">{text(title)}</a>' for key, title, body in said if body)
     sections = "".join(section(title, body, key=key, private=not compared) for key, title, body in said if body)

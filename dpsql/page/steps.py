@@ -41,12 +41,19 @@ def path(edges: FloatArray, heights: FloatArray) -> str:
     return "".join([*parts, f"H{edges[-1]:.1f}"])
 
 
+def _series(of: Fine) -> tuple[FloatArray | None, FloatArray | None, FloatArray | None]:
+    """Return the heights of released bins, and of synthetic and raw fine ones."""
+    released, synthetic, raw = (
+        None if counts is None else densities(counts, edges)
+        for counts, edges in ((of.released, of.cuts.bins), (of.synthetic, of.cuts.places), (of.raw, of.cuts.places))
+    )
+    return released, synthetic, raw
+
+
 def chart(of: Fine) -> str:
     """Return the chart: released bins as an area, synthetic and raw rows as lines."""
     cut = of.cuts
-    released = None if of.released is None else densities(of.released, cut.bins)
-    synthetic = densities(of.synthetic, cut.places)
-    raw = None if of.raw is None else densities(of.raw, cut.places)
+    released, synthetic, raw = _series(of)
     high = height_of((released, synthetic, raw))
     marks = [(value, f"{number(100 * value, 3)} %") for value in ticks(high)]
     left = max(width_of(shown) for _, shown in marks) + 8
@@ -86,12 +93,11 @@ def describe(of: Fine) -> str:
 
 def note(of: Fine) -> str:
     """Return what to know to read a chart beyond its legend."""
-    cut = of.cuts
-    both = [(densities(counts, cut.places), counts) for counts in (of.synthetic, of.raw) if counts is not None]
-    high = height_of([None if of.released is None else densities(of.released, cut.bins), *(steps for steps, _ in both)])
-    over = max((float(counts[steps > high].max() / counts.sum()) for steps, counts in both if steps is not None and (steps > high).any()), default=0.0)
+    released, *lines = _series(of)
+    high, widths = height_of((released, *lines)), np.diff(of.cuts.places) * 100
+    over = max((float((widths * line)[line > high].max(initial=0.0)) for line in lines if line is not None), default=0.0)
     said = f"Steps above the chart are cut: one bin holds up to {number(100 * over, 3)} % of the rows." if over else ""
-    return f"{said} {cut.axis.note}".strip()
+    return f"{said} {of.cuts.axis.note}".strip()
 
 
 def figure(of: Fine) -> str:
@@ -111,14 +117,14 @@ def figure(of: Fine) -> str:
 
 def legend(charts: Sequence[Fine]) -> str:
     """Return what the marks of the charts mean."""
-    found = ['<svg viewBox="0 0 22 14" aria-hidden="true" class="chart"><path class="drawn" d="M2 10H9V4H20"/></svg>synthetic rows']
+    step = '<path class="{}" d="M2 10H9V4H20"/>'
+    found = [(step.format("drawn"), "synthetic rows")]
     if any(of.released is not None for of in charts):
-        mark = '<svg viewBox="0 0 22 14" aria-hidden="true" class="chart"><rect class="bar" x="4" y="1" width="14" height="12"/></svg>'
-        found.append(f"{mark}released counts of the declared bins")
+        found.append(('<rect class="bar" x="4" y="1" width="14" height="12"/>', "released counts of the declared bins"))
     if any(of.raw is not None for of in charts):
-        mark = '<svg viewBox="0 0 22 14" aria-hidden="true" class="chart"><path class="raw" d="M2 10H9V4H20"/></svg>'
-        found.append(f"{mark}protected table (not private)")
-    return '<ul class="legend">' + "".join(f"<li>{item}</li>" for item in found) + "</ul>"
+        found.append((step.format("raw"), "protected table (not private)"))
+    keys = (f'<svg viewBox="0 0 22 14" aria-hidden="true" class="chart">{mark}</svg>{words}' for mark, words in found)
+    return f'<ul class="legend">{"".join(f"<li>{key}</li>" for key in keys)}</ul>'
 
 
 def section(charts: Sequence[Fine]) -> str:
@@ -126,8 +132,8 @@ def section(charts: Sequence[Fine]) -> str:
     if not charts:
         return ""
     said = (
-        "Counts of bins say nothing of where values lie inside a bin. Here each bin is cut into fine ones, with widths to scale: areas "
-        "are shares of the rows that have a value, and the scale at the left is their share in a hundredth of the axis."
+        "Counts of bins say nothing of where values lie inside a bin. Here each bin is cut into fine ones, with widths to scale: "
+        "areas are shares of the rows that have a value, and the scale at the left is their share in a hundredth of the axis."
     )
     shown = itertools.chain.from_iterable(("<div>", figure(of), "</div>") for of in charts)
     return paragraphs(said) + legend(charts) + f'<div class="charts">{"".join(shown)}</div>'
