@@ -117,7 +117,8 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
     if compare:
         with progress.stage("compare"):
             home = books.books.database if books else context.database
-            raw = comparing.compare(context, bought, domain, pairs, home, None if drawn is None else drawn.path, cut)
+            some = {i: cut[i] for i in inside}
+            raw = comparing.compare(context, bought, domain, pairs, home, None if drawn is None else drawn.path, some)
     released = report_figures.released_one_way(plan, statistics, found) if count else []
     kept: dict[Clique, Any] = {} if drawn is None else dict(drawn.counts)
     columns = [

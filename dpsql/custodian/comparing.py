@@ -163,7 +163,8 @@ def as_content(raw: Raw, released: Sequence[OneWay | None], synthetic: Mapping[C
     listings = []
     if rows:
         head = ["Column", "Mean error of a released count", "Expected from the noise, about", "Synthetic: total variation distance"]
-        listings.append(Listing("One-way statistics against the raw ones", head, rows, (1, 2, 3)))
+        note = "Of bins and categories: an error inside a bin is not in these figures."
+        listings.append(Listing("One-way statistics against the raw ones", head, rows, (1, 2, 3), note))
     if raw.evaluation:
         head = [
             "k",
@@ -179,7 +180,7 @@ def as_content(raw: Raw, released: Sequence[OneWay | None], synthetic: Mapping[C
         rows_, synthetic_rows, shortfall = raw.evaluation[0][10:13]
         missing = "" if shortfall is None else f", {100 * shortfall:.1f} % fewer" if shortfall > 0 else ""  # type: ignore[operator]
         note = f"{synthetic_rows:,} synthetic rows for {rows_:,} raw ones{missing}: counts are scaled to the raw number before. "
-        note += "Cells are bins and categories: an error inside a bin is not in these figures, but in those of values."
+        note += "Cells are bins and categories: an error inside a bin is not in these figures, but in those of values below."
         listings.append(Listing("The synthetic table against the raw one (dp_evaluate)", head, shown, tuple(range(8)), note))
     return Comparison([*listings, *listings_of(raw.values, domain)], notes)
 

@@ -60,7 +60,7 @@ def evaluate_values(
     Raises
     ------
     ArgumentError, DomainError
-        A rule is no expression over both tables; a column is missing or has another type.
+        A rule is no expression over the raw table; a column is missing or has another type.
 
     Notes
     -----

@@ -9,8 +9,8 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.custodian.value_table import RAW, SYNTHETIC, Figure, ValueTable, both
-from dpsql.domains.encoding import SOURCE_NAME, guarded
-from dpsql.errors import ArgumentError, first_line
+from dpsql.domains.encoding import SOURCE_NAME
+from dpsql.errors import ArgumentError, DpsqlError, first_line
 from dpsql.text.relation import identifier
 
 
@@ -49,26 +49,47 @@ def rules_broken(table: ValueTable, rules: Sequence[str]) -> list[Figure]:
     Raises
     ------
     ArgumentError
-        A rule is no such expression, or names a column that the synthetic table lacks.
+        A rule is no such expression, or does not fit the raw table. One that does not fit the synthetic table, which may lack
+        columns, has no synthetic figure.
     """
     found = []
     for rule in rules:
         checked(rule)
-        counts = []
-        for source, named in zip(table.sources, ("raw", "synthetic"), strict=True):
+        counts: list[tuple[int, int] | None] = []
+        for source, which in zip(table.sources, (RAW, SYNTHETIC), strict=True):
             test = f"SELECT ({rule}\n) AS kept FROM (\n{source}\n) AS {SOURCE_NAME}"  # noqa: S608 -- one expression
             try:
                 kind = table.cursor.execute(f"DESCRIBE {test}").fetchall()[0][1]
             except duckdb.Error as error:
-                raise ArgumentError("rules", rule, f"does not fit the {named} table: {first_line(error)}") from None
+                if which == RAW:
+                    raise ArgumentError("rules", rule, f"does not fit the table: {first_line(error)}") from None
+                counts.append(None)
+                continue
             if kind not in ("BOOLEAN", '"NULL"'):
                 raise ArgumentError("rules", rule, f"a boolean expression is required; this one is {kind}")
-            row = guarded(table.cursor, f"SELECT count(*) FILTER (NOT kept), count(*) FROM ({test})").fetchone()  # noqa: S608
-            counts.append(row or (0, 0))
-        (raw, rows), (synthetic, synthetic_rows) = counts
-        apart = abs(raw - synthetic * rows / synthetic_rows) if synthetic_rows else None
-        found.append(Figure("rules_broken", (rows, synthetic_rows), raw, synthetic, error=apart, unit=rows, rule=rule))
+            counts.append(_broken(table, rule, test))
+        found.append(_figure(table, rule, counts))
     return found
+
+
+def _broken(table: ValueTable, rule: str, test: str) -> tuple[int, int]:
+    """Return how many rows break a rule, and how many there are."""
+    try:
+        ((broken, rows),) = table.fetch(f"SELECT count(*) FILTER (NOT kept), count(*) FROM ({test})")  # noqa: S608
+    except DpsqlError:
+        text = "fails on some row, and the text is withheld because it could show a value; a CAST? Use TRY_CAST"
+        raise ArgumentError("rules", rule, text) from None
+    return broken, rows
+
+
+def _figure(table: ValueTable, rule: str, counts: Sequence[tuple[int, int] | None]) -> Figure:
+    raw, rows = counts[0] or (0, 0)
+    if counts[1] is None:
+        note = "it does not fit the synthetic table, which may lack columns of it"
+        return Figure("rules_broken", (rows, table.rows[SYNTHETIC]), raw, rule=rule, notes=(note,))
+    synthetic, synthetic_rows = counts[1]
+    apart = abs(raw - synthetic * rows / synthetic_rows) if synthetic_rows else None
+    return Figure("rules_broken", (rows, synthetic_rows), raw, synthetic, error=apart, unit=rows, rule=rule)
 
 
 def checked(rule: object) -> None:

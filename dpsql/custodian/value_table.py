@@ -155,7 +155,11 @@ class ValueTable:
         ]
         union = both(columns[0], columns[1], self.sources, self.domains)
         guarded(self.cursor, f"CREATE TEMP TABLE {self.name} AS {union}")
-        counts = {row[0]: row[1] for row in self.fetch(f"SELECT s, count(*) FROM {self.name} GROUP BY s")}  # noqa: S608 -- quoted
+        try:
+            counts = {row[0]: row[1] for row in self.fetch(f"SELECT s, count(*) FROM {self.name} GROUP BY s")}  # noqa: S608 -- quoted
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         self.rows = (int(counts.get(RAW, 0)), int(counts.get(SYNTHETIC, 0)))
         return self
 

@@ -174,6 +174,23 @@ def test_equal_rows_and_broken_rules(connection):
     assert broken[0]["error"] == pytest.approx(abs(1 - 3 * 4 / 9)) and broken[0]["relative"] == pytest.approx(broken[0]["error"] / 4)
 
 
+def test_a_rule_about_a_column_that_the_synthetic_table_lacks(connection):
+    make(connection, "r", 50, 1)
+    connection.execute("CREATE TABLE s AS SELECT x, g FROM r")
+    some = Domain(DOMAIN.attributes[:2])
+    (found,) = [row for row in evaluate_values(connection, "SELECT * FROM r", "SELECT * FROM s", some, rules=["flag"]) if row[0] == "rules_broken"]
+    (broken,) = connection.execute("SELECT count(*) FROM r WHERE NOT flag").fetchone()
+    assert found[5:9] == (broken, None, None, None) and "lack columns" in found[-1]
+
+
+def test_a_rule_that_fails_on_a_row_shows_nothing_of_it(connection):
+    make(connection, "r", 50, 1)
+    make(connection, "s", 50, 2)
+    with pytest.raises(ValueError, match="withheld") as caught:
+        figures(connection, rules=["CAST(g AS INTEGER) = 1"])
+    assert "elsewhere" not in str(caught.value) and "'a'" not in str(caught.value)
+
+
 @pytest.mark.parametrize("rule", ["x <", "1; DROP TABLE r", "x < 5); SELECT (true", "sum(x) > 1", "(SELECT true)", "x + 1", "", "nothing > 1", "row_number() OVER () > 1"])
 def test_what_is_no_rule_is_refused(connection, rule):
     make(connection, "r", 5, 1)
