@@ -85,13 +85,14 @@ def _missing(table: ValueTable) -> list[tuple[int, int]]:
     attributes = table.domain.attributes
     found: list[tuple[int, int]] = []
     for start in range(0, len(attributes), _COLUMNS):
-        tests = [
-            f"v{i} IS NULL" if i in table.numeric else f"g{i} = {grouped(attributes[i]).null_code}"
-            for i in range(start, min(start + _COLUMNS, len(attributes)))
-        ]
-        counts = ", ".join(f"count(*) FILTER (s = {s} AND {test})" for test in tests for s in (RAW, SYNTHETIC))
-        (row,) = table.fetch(f"SELECT {counts} FROM {table.name}")  # noqa: S608 -- quoted
-        found += list(zip(row[::2], row[1::2], strict=True))
+        interruption.check()
+        some = range(start, min(start + _COLUMNS, len(attributes)))
+        there = ", ".join(
+            f"count(v{i})" if i in table.numeric else f"count(nullif(g{i}, {grouped(attributes[i]).null_code}))" for i in some
+        )
+        counts = {row[0]: row[1:] for row in table.fetch(f"SELECT s, {there} FROM {table.name} GROUP BY s")}  # noqa: S608 -- quoted
+        raw, synthetic = (counts.get(which, (0,) * len(some)) for which in (RAW, SYNTHETIC))
+        found += [(table.rows[RAW] - a, table.rows[SYNTHETIC] - b) for a, b in zip(raw, synthetic, strict=True)]
     return found
 
 

@@ -57,15 +57,15 @@ def predictions(table: ValueTable, seed: int) -> tuple[list[Figure], str]:
         return [], ""
     used = sorted({*targets, *predictors})
     sample = _rows(table, used, RAW, MOST_ROWS, seed)
-    half = _length(sample) // 2
+    half = _length(sample) // 2  # of a random order
     train, test = ({i: values[part] for i, values in sample.items()} for part in (slice(0, half), slice(half, None)))
     made = _rows(table, used, SYNTHETIC, half, seed)
     found = []
     with one_blas_thread():
+        models = [_Trained.of(table, predictors, rows, test) for rows in (train, made)]
         for target in targets:
             interruption.check()
-            others = [i for i in predictors if i != target]
-            found.append(_figure(table, target, others, train, made, test))
+            found.append(_figure(table, target, models, test))
     return found, " ".join(left)
 
 
@@ -88,50 +88,60 @@ def _length(sample: Columns) -> int:
     return len(next(iter(sample.values())))
 
 
-def _figure(table: ValueTable, target: int, others: Sequence[int], train: Columns, made: Columns, test: Columns) -> Figure:
+def _figure(table: ValueTable, target: int, models: Sequence[_Trained], test: Columns) -> Figure:
     """Return the row of one predicted column."""
     classes = table.domain.attributes[target].values
-    raw, synthetic = (_area(table, target, others, classes, rows, test) for rows in (train, made))
-    counts = (_length(train), _length(made))
+    raw, synthetic = (_area(target, classes, trained, test[target]) for trained in models)
     notes = []
     if raw is None:
         notes.append(f"no value that {LEAST} tested rows have and {LEAST} have not")
     elif synthetic is None:
         notes.append("no synthetic rows to train on")
-    name = table.domain.names[target]
-    return Figure("auc", counts, raw, synthetic, column=name, notes=notes)
+    counts = (_length(models[0].rows), _length(models[1].rows))
+    return Figure("auc", counts, raw, synthetic, column=table.domain.names[target], notes=notes)
 
 
-def _area(table: ValueTable, target: int, others: Sequence[int], classes: int, train: Columns, test: Columns) -> float | None:
+def _area(target: int, classes: int, trained: _Trained, tested: FloatArray) -> float | None:
     """Return the mean area over the classes, each against the rest; None where there is nothing to train on or to test."""
-    known, asked = (rows[target] < classes for rows in (train, test))
-    wanted = test[target][asked].astype(np.int64)
+    labels = trained.rows[target]
+    known, asked = labels < classes, tested < classes
+    wanted = tested[asked].astype(np.int64)
     counts = np.bincount(wanted, minlength=classes)
-    tested = np.flatnonzero((counts >= LEAST) & (len(wanted) - counts >= LEAST))
-    if not tested.size or not known.any():
+    large = np.flatnonzero((counts >= LEAST) & (len(wanted) - counts >= LEAST))
+    if not large.size or not known.any():
         return None
-    scores = _scores(table, others, classes, _where(train, known), train[target][known].astype(np.int64), _where(test, asked))
-    return float(np.mean([area_under_curve(scores[:, c], wanted == c) for c in tested]))
+    others = trained.owners != target
+    learnt = fit(trained.features[known][:, others], labels[known].astype(np.int64), classes)
+    scores = learnt.probabilities(trained.tested[asked][:, others])
+    return float(np.mean([area_under_curve(scores[:, c], wanted == c) for c in large]))
 
 
-def _where(rows: Columns, kept: npt.NDArray[np.bool_]) -> Columns:
-    return {i: values[kept] for i, values in rows.items()}
+@dataclass(frozen=True)
+class _Trained:
+    """Training rows and tested rows as features, which the training rows decide on.
 
+    Parameters
+    ----------
+    rows : columns of the training rows
+    features, tested : sparse matrices of training and of tested rows
+    owners : int array
+        The column that each feature is of.
+    """
 
-def _scores(
-    table: ValueTable, others: Sequence[int], classes: int, train: Columns, labels: IntArray, test: Columns
-) -> FloatArray:
-    """Return the probability of each class for each tested row."""
-    from scipy import sparse  # loaded when needed: scipy takes .2 s
+    rows: Columns
+    features: Any
+    tested: Any
+    owners: IntArray
 
-    encoders: list[_Number | _Category] = [
-        _Number.of(train[i]) if i in table.numeric else _Category.of(train[i]) for i in others
-    ]
-    known, asked = (
-        sparse.hstack([sparse.csr_matrix(encoder.features(rows[i])) for i, encoder in zip(others, encoders, strict=True)], "csr")
-        for rows in (train, test)
-    )
-    return fit(known, labels, classes).probabilities(asked)
+    @classmethod
+    def of(cls, table: ValueTable, predictors: Sequence[int], rows: Columns, test: Columns) -> _Trained:
+        from scipy import sparse  # loaded when needed: scipy takes .2 s
+
+        encoders = {i: _Number.of(rows[i]) if i in table.numeric else _Category.of(rows[i]) for i in predictors}
+        parts = [[sparse.csr_matrix(encoders[i].features(some[i])) for i in predictors] for some in (rows, test)]
+        owners = np.repeat(predictors, [part.shape[1] for part in parts[0]])
+        features, tested = (sparse.hstack(part, "csr") for part in parts)
+        return cls(rows, features, tested, owners)
 
 
 @dataclass(frozen=True)
@@ -171,6 +181,8 @@ class _Category:
         from scipy import sparse
 
         order = np.argsort(self.codes)
+        if not len(order):
+            return sparse.csr_matrix((len(values), 0))
         place = np.searchsorted(self.codes[order], values).clip(max=len(order) - 1)
         row = np.flatnonzero(self.codes[order][place] == values)
         return sparse.csr_matrix((np.ones(len(row)), (row, order[place[row]])), shape=(len(values), len(order)))
