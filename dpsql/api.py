@@ -492,11 +492,14 @@ def evaluate(
 ) -> duckdb.DuckDBPyRelation:
     """Compare a synthetic table with the raw one (``dp_evaluate``).
 
-    report 'tuples': how well combinations of values are kept, by their count (bucket, preservation, errors, suppressed,
-    fabricated, leaked). rows, synthetic_rows and shortfall say how many rows are missing.
+    report 'tables' and 'tuples' count bins and categories: an error inside a bin is not in them. 'tuples': how well
+    combinations of values are kept, by their count (bucket, preservation, errors, suppressed, fabricated, leaked). 'values'
+    sees inside bins: per column KS and Wasserstein distance, mean and quartiles, also by group, equal rows, and how well a
+    model learns.
 
     Privacy: NOT PRIVATE, for the custodian only. Gives a row per kind of table: mean and largest errors, total variation
-    distance, rows.
+    distance, rows, shortfall; report 'values': a row per figure: measure, column_name, group_column, group_value, raw,
+    synthetic, error, relative.
 
     Parameters
     ----------
@@ -505,13 +508,13 @@ def evaluate(
     synthetic
         Name of the synthetic table or view.
     max_k
-        Tables of up to that many columns, 1 to 3.
+        Tables of up to that many columns, 1 to 3; of 'values' 1: no groups and no models.
     queries
-        Number of random range queries too; none if left out.
+        A sample of so many triples of columns, of 'values' pairs of a numeric and a categorical one; all if left out.
     seed
-        Of the random queries.
+        Of that sample, and of the rows that models are trained on.
     report
-        'tables' or 'tuples'.
+        'tables', 'tuples' or 'values'.
     """
     return answered(con, "evaluate", source=source, synthetic=synthetic, max_k=max_k, queries=queries, seed=seed, report=report)
 

@@ -155,10 +155,12 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source))::VARCHAR)));
 
--- dp_evaluate: Compare a synthetic table with the raw one. report 'tuples': how well combinations of values are kept, by their
--- count (bucket, preservation, errors, suppressed, fabricated, leaked). rows, synthetic_rows and shortfall say how many rows are
--- missing. Privacy status: NOT PRIVATE, for the custodian only. Gives a row per kind of table: mean and largest errors, total
--- variation distance, rows.
+-- dp_evaluate: Compare a synthetic table with the raw one. report 'tables' and 'tuples' count bins and categories: an error inside
+-- a bin is not in them. 'tuples': how well combinations of values are kept, by their count (bucket, preservation, errors,
+-- suppressed, fabricated, leaked). 'values' sees inside bins: per column KS and Wasserstein distance, mean and quartiles, also by
+-- group, equal rows, and how well a model learns. Privacy status: NOT PRIVATE, for the custodian only. Gives a row per kind of
+-- table: mean and largest errors, total variation distance, rows, shortfall; report 'values': a row per figure: measure,
+-- column_name, group_column, group_value, raw, synthetic, error, relative.
 CREATE OR REPLACE MACRO dp_evaluate(source, synthetic, max_k := 3, queries := NULL, seed := 7, report := 'tables') AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('evaluate',
     system.main.to_json(system.main.struct_pack(

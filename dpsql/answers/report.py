@@ -19,7 +19,7 @@ from dpsql.custodian import comparing
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ReleaseError
 from dpsql.numerics.arrays import Clique, FloatArray
-from dpsql.page import dependence, document, figures
+from dpsql.page import dependence, document, figures, fine
 from dpsql.page.content import Content, Listing, Maps
 from dpsql.page.crosstab import cross_tables
 from dpsql.page.dependence import Strength
@@ -109,12 +109,16 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
         charted = dependence.most_dependent(strengths, count, MOST_CHARTS)
     pairs = _pairs(domain, mapped)
     drawn = report_figures.synthetic(context, bought, domain, pairs, progress)
+    parts = {i: fine.cuts(domain.attributes[i]) for i in charted if drawn is not None}
+    cut = {i: some for i, some in parts.items() if some is not None}
+    inside = report_figures.fine_counts(context, bought, drawn, cut)
     books, entries = _books(context, bought)
     raw = None
     if compare:
         with progress.stage("compare"):
             home = books.books.database if books else context.database
-            raw = comparing.compare(context, bought, domain, pairs, home, None if drawn is None else drawn.path)
+            some = {i: cut[i] for i in inside}
+            raw = comparing.compare(context, bought, domain, pairs, home, None if drawn is None else drawn.path, some)
     released = report_figures.released_one_way(plan, statistics, found) if count else []
     kept: dict[Clique, Any] = {} if drawn is None else dict(drawn.counts)
     columns = [
@@ -137,6 +141,7 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
         synthetic_rows=None if drawn is None else drawn.rows,
         sets=report_figures.sets_of(plan),
         columns=columns,
+        fine=[fine.fine(domain.names[i], cut[i], inside[i], released[i], None if raw is None else raw.fine.get(i)) for i in inside],
         columns_left_out=[name for i, name in enumerate(domain.names[:count]) if i not in set(charted)][:_NAMES_SHOWN],
         listings=report_figures.listings(context, bought, statistics),
         tables=[] if plan.method and statistics.tables else cross_tables(found, domain, {} if raw is None else raw.counts),

@@ -25,6 +25,7 @@ from dpsql.numerics.arrays import Clique, FloatArray
 from dpsql.page import figures
 from dpsql.page.content import Listing
 from dpsql.page.figures import Measured, OneWay
+from dpsql.page.fine import Cuts
 from dpsql.page.markup import number
 from dpsql.release.plan import Plan
 from dpsql.release.store import Release
@@ -135,6 +136,17 @@ def synthetic(context: Context, bought: Release, domain: Domain, pairs: Sequence
     with Tally(context.cursor, rows, domain) as tally:
         counts = tally.counts([*singles, *pairs])
         return Synthetic(path, tally.rows(), {clique: table / sets for clique, table in counts.items()})
+
+
+def fine_counts(context: Context, bought: Release, drawn: Synthetic | None, cut: Mapping[int, Cuts]) -> Mapping[int, FloatArray]:
+    """Return counts of the fine bins of some columns in the synthetic rows; empty where rows are indicators of values."""
+    plan = bought.plan
+    if drawn is None or not cut or plan.options.get("output") == "one_hot":
+        return {}
+    rows = decoding.rows_sql(models.output_domain(plan, bought.statistics(context.cursor).values), drawn.path)
+    with Tally(context.cursor, rows, Domain(tuple(found.attribute for found in cut.values()))) as tally:
+        counts = tally.counts([(i,) for i in range(len(cut))])
+    return {column: counts[(i,)] for i, column in enumerate(cut)}
 
 
 def _one_hot(context: Context, path: Path, domain: Domain) -> Synthetic:

@@ -26,7 +26,7 @@ from dpsql.calls.words import COLUMN, DISCOVERED, RELEASE, SOURCE
 from dpsql.domains.attributes import OUTSIDE
 
 CALENDAR = ("hour", "day", "week", "month", "quarter", "year")
-REPORTS = ("tables", "tuples")
+REPORTS = ("tables", "tuples", "values")
 _ATTRIBUTE = "column_name, type, kind, codes, labels, nullable, outside, status"
 
 
@@ -149,21 +149,29 @@ class DomainCall(Call):
 class EvaluateCall(Call):
     """Compare a synthetic table with the raw one.
 
-    report 'tuples': how well combinations of values are kept, by their count (bucket, preservation, errors, suppressed,
-    fabricated, leaked). rows, synthetic_rows and shortfall say how many rows are missing.
+    report 'tables' and 'tuples' count bins and categories: an error inside a bin is not in them. 'tuples': how well combinations
+    of values are kept, by their count (bucket, preservation, errors, suppressed, fabricated, leaked). 'values' sees inside bins:
+    per column KS and Wasserstein distance, mean and quartiles, also by group, equal rows, and how well a model learns.
     """
 
     name: ClassVar[str] = "evaluate"
     function: ClassVar[str] = "evaluate"
     privacy: ClassVar[str] = NOT_PRIVATE
-    gives: ClassVar[str] = "a row per kind of table: mean and largest errors, total variation distance, rows"
+    gives: ClassVar[str] = (
+        "a row per kind of table: mean and largest errors, total variation distance, rows, shortfall; report 'values': "
+        "a row per figure: measure, column_name, group_column, group_value, raw, synthetic, error, relative"
+    )
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
     synthetic: str = argument(arguments.text, "Name of the synthetic table or view.", default=REQUIRED, python="str")
-    max_k: int = argument(whole(1, 3), "Tables of up to that many columns, 1 to 3.", default=3, python="int")
-    queries: int | None = argument(
-        whole(1, 10_000_000), "Number of random range queries too; none if left out.", python="int | None"
+    max_k: int = argument(
+        whole(1, 3), "Tables of up to that many columns, 1 to 3; of 'values' 1: no groups and no models.", default=3, python="int"
     )
-    seed: int = argument(whole(0, 2**62), "Of the random queries.", default=7, python="int")
-    report: str = argument(one_of(*REPORTS), "'tables' or 'tuples'.", default="tables", python="str", choices=REPORTS)
+    queries: int | None = argument(
+        whole(1, 10_000_000),
+        "A sample of so many triples of columns, of 'values' pairs of a numeric and a categorical one; all if left out.",
+        python="int | None",
+    )
+    seed: int = argument(whole(0, 2**62), "Of that sample, and of the rows that models are trained on.", default=7, python="int")
+    report: str = argument(one_of(*REPORTS), "'tables', 'tuples' or 'values'.", default="tables", python="str", choices=REPORTS)
 

@@ -44,6 +44,12 @@ def run_demo(session: Session, rows: int, epsilon: float) -> None:
         "SELECT k, queries, cells, round(tvd, 4) AS tvd, round(average_95, 1) AS average_95, "
         "round(average_100, 1) AS average_100, round(maximum_100) AS maximum_100 FROM dp_evaluate('people', 'people_synth')",
     )
+    _say(session, "\n-- Those are counts of bins. How far are the values, inside bins too? (relative: in interquartile ranges)")
+    _show(
+        session,
+        "SELECT column_name, measure, round(error, 4) AS error, round(relative, 4) AS relative "
+        "FROM dp_evaluate('people', 'people_synth', report := 'values', max_k := 1) WHERE measure IN ('ks', 'wasserstein')",
+    )
     _say(session, "\n-- The books: what was spent")
     _show(
         session,

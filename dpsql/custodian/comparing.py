@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
 import numpy as np
 
 from dpsql.custodian.evaluate import evaluate
+from dpsql.custodian.evaluate_values import evaluate_values
+from dpsql.custodian.value_listings import listings_of
+from dpsql.custodian.value_table import Row as ValueRow
 from dpsql.domains import multi_value, unit_rows
 from dpsql.domains.attributes import Domain
 from dpsql.errors import DpsqlError
 from dpsql.numerics.arrays import Clique, FloatArray
 from dpsql.page.content import Comparison, Listing
 from dpsql.page.figures import OneWay
+from dpsql.page.fine import Cuts
 from dpsql.page.markup import number
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.release.store import Release
@@ -41,6 +45,9 @@ class Raw:
         What is kept where rows of a unit are bounded; None where all rows are.
     kept : int
         Rows that are kept, of `rows`.
+    fine : mapping from position to array
+        Counts of the fine bins of columns.
+    values : rows of ``dp_evaluate(..., report := 'values')``
     """
 
     rows: int
@@ -48,10 +55,18 @@ class Raw:
     evaluation: Sequence[tuple[object, ...]]
     capped: str | None = None
     kept: int = 0
+    fine: Mapping[int, FloatArray] = field(default_factory=dict)
+    values: Sequence[ValueRow] = ()
 
 
 def compare(
-    context: Context, bought: Release, domain: Domain, pairs: Sequence[Clique], database: str, synthetic: Path | None
+    context: Context,
+    bought: Release,
+    domain: Domain,
+    pairs: Sequence[Clique],
+    database: str,
+    synthetic: Path | None,
+    cut: Mapping[int, Cuts],
 ) -> Raw:
     """Count the protected table that a release was bought from.
 
@@ -64,6 +79,7 @@ def compare(
         Whose books charged the release.
     synthetic : path or None
         Rows of the release, as drawn.
+    cut : mapping from position to fine bins
 
     Raises
     ------
@@ -85,7 +101,9 @@ def compare(
         held = protected.protection
         capped = unit_rows.capped(held.privacy_unit, held.max_contributions)
         kept = rows if capped is None else _kept(context, sql, held.max_contributions, protected.source.row is not None)
-        return Raw(rows, counts, _evaluation(context, bought, sql, domain, synthetic), capped, kept)
+        inside = _fine(context, sql, cut)
+        evaluation, values = _evaluations(context, bought, sql, domain, synthetic)
+        return Raw(rows, counts, evaluation, capped, kept, inside, values)
     except duckdb.Error as error:
         name = type(error).__name__
         raise DpsqlError(f"the comparison failed ({name}); the text is withheld because it could show a value") from None
@@ -105,16 +123,25 @@ def _source(context: Context, bought: Release, database: str) -> ProtectedSource
     return resolve(there, query)
 
 
-def _evaluation(
+def _fine(context: Context, sql: str, cut: Mapping[int, Cuts]) -> Mapping[int, FloatArray]:
+    if not cut:
+        return {}
+    with Tally(context.cursor, sql, Domain(tuple(found.attribute for found in cut.values()))) as tally:
+        counts = tally.counts([(i,) for i in range(len(cut))])
+    return {column: counts[(i,)] for i, column in enumerate(cut)}
+
+
+def _evaluations(
     context: Context, bought: Release, sql: str, domain: Domain, synthetic: Path | None
-) -> Sequence[tuple[object, ...]]:
+) -> tuple[Sequence[tuple[object, ...]], Sequence[ValueRow]]:
+    """Return the rows of both reports: of tables, and of values."""
     plan = bought.plan
     one_hot = plan.options.get("output") == "one_hot"
     if synthetic is None or plan.open or one_hot or multi_value.split(domain, plan.options):
-        return ()
+        return (), ()
     triples = None if len(domain.attributes) <= _ALL_TRIPLES else _TRIPLES
     rows = f"SELECT * FROM {drawing.relation(bought, synthetic)}"  # noqa: S608 -- a file
-    return evaluate(context.cursor, sql, rows, domain, 3, triples)
+    return evaluate(context.cursor, sql, rows, domain, 3, triples), evaluate_values(context.cursor, sql, rows, domain)
 
 
 def as_content(raw: Raw, released: Sequence[OneWay | None], synthetic: Mapping[Clique, FloatArray], domain: Domain) -> Comparison:
@@ -136,7 +163,8 @@ def as_content(raw: Raw, released: Sequence[OneWay | None], synthetic: Mapping[C
     listings = []
     if rows:
         head = ["Column", "Mean error of a released count", "Expected from the noise, about", "Synthetic: total variation distance"]
-        listings.append(Listing("One-way statistics against the raw ones", head, rows, (1, 2, 3)))
+        note = "Of bins and categories: an error inside a bin is not in these figures."
+        listings.append(Listing("One-way statistics against the raw ones", head, rows, (1, 2, 3), note))
     if raw.evaluation:
         head = [
             "k",
@@ -151,9 +179,10 @@ def as_content(raw: Raw, released: Sequence[OneWay | None], synthetic: Mapping[C
         shown = [(r[0], f"{r[1]:,}", f"{r[2]:,}", f"{r[3]:.4f}", *(number(r[i], 3) for i in (4, 5, 8, 9))) for r in raw.evaluation]  # type: ignore[arg-type]
         rows_, synthetic_rows, shortfall = raw.evaluation[0][10:13]
         missing = "" if shortfall is None else f", {100 * shortfall:.1f} % fewer" if shortfall > 0 else ""  # type: ignore[operator]
-        note = f"{synthetic_rows:,} synthetic rows for {rows_:,} raw ones{missing}: counts are scaled to the raw number before."
+        note = f"{synthetic_rows:,} synthetic rows for {rows_:,} raw ones{missing}: counts are scaled to the raw number before. "
+        note += "Cells are bins and categories: an error inside a bin is not in these figures, but in those of values below."
         listings.append(Listing("The synthetic table against the raw one (dp_evaluate)", head, shown, tuple(range(8)), note))
-    return Comparison(listings, notes)
+    return Comparison([*listings, *listings_of(raw.values, domain)], notes)
 
 
 def _distance(exact: FloatArray, other: FloatArray) -> float:

@@ -1,7 +1,8 @@
 """How far a synthetic table is from the raw one. NOT PRIVATE: for the custodian, who may see the raw table anyway.
 
 The error tables of the published evaluations: for k = 1, 2, 3 the mean total variation distance of the k-way tables and the
-absolute count errors over all their cells.
+absolute count errors over all their cells. Cells are bins and categories: no error inside a bin is seen, which
+`dpsql.custodian.evaluate_values` is for.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from dpsql.numerics.arrays import Clique
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 
-NOTE = "not private: computed from raw counts, for the custodian only"
+NOTE = (
+    "not private: computed from raw counts, for the custodian only; of bins and categories: no error inside a bin is seen "
+    "(report 'values' does)"
+)
 COLUMNS = {
     "k": "INTEGER",
     "queries": "BIGINT",

@@ -9,13 +9,15 @@ from dpsql.custodian.evaluate import COLUMNS as EVALUATION_COLUMNS
 from dpsql.custodian.evaluate import evaluate as compare
 from dpsql.custodian.evaluate_tuples import COLUMNS as TUPLE_COLUMNS
 from dpsql.custodian.evaluate_tuples import evaluate_tuples
+from dpsql.custodian.evaluate_values import evaluate_values
+from dpsql.custodian.value_table import COLUMNS as VALUE_COLUMNS
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, first_line
 from dpsql.protected import columns
 from dpsql.protected.source import resolve
 from dpsql.session.instance import Context
 from dpsql.source.analysis import find_table
 from dpsql.text.names import fold
-from dpsql.text.relation import inline
+from dpsql.text.relation import inline, packed
 
 
 def evaluate(context: Context, call: EvaluateCall) -> str:
@@ -31,15 +33,22 @@ def evaluate(context: Context, call: EvaluateCall) -> str:
     wanted = [a.name for a in domain_.attributes if fold(a.name) in present]
     if not wanted:
         raise ArgumentError("synthetic", name, f"has none of the declared columns {list(domain_.names)!r}")
+    compared = domain_.select(wanted)
     try:
+        if call.report == "values":
+            lacking = [name for name in domain_.names if name not in wanted]
+            figures = evaluate_values(
+                context.cursor, protected.source.sql, synthetic, compared, call.max_k, call.queries, call.seed, lacking=lacking
+            )
+            return packed(VALUE_COLUMNS, figures)
         if call.report == "tuples":
-            found = evaluate_tuples(context.cursor, protected.source.sql, synthetic, domain_.select(wanted), call.max_k)
+            found = evaluate_tuples(context.cursor, protected.source.sql, synthetic, compared, call.max_k)
             return inline(TUPLE_COLUMNS, found)
         rows = compare(
             context.cursor,
             protected.source.sql,
             synthetic,
-            domain_.select(wanted),
+            compared,
             max_k=call.max_k,
             queries=call.queries,
             seed=call.seed,

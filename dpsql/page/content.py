@@ -9,6 +9,7 @@ from typing import Any
 from dpsql.numerics.arrays import FloatArray
 from dpsql.page.crosstab import CrossTable
 from dpsql.page.figures import Column
+from dpsql.page.fine import Fine
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Content:
         Number of synthetic tables.
     measured, domain, ledger, listings : tables
     columns : charts; ``columns_left_out``: names of those without one
+    fine : charts of values inside bins
     tables : released cross-tables
     maps : Maps or None
     notes : texts about the release
@@ -95,6 +97,7 @@ class Content:
     sets: int = 1
     columns: Sequence[Column] = ()
     columns_left_out: Sequence[str] = ()
+    fine: Sequence[Fine] = ()
     listings: Sequence[Listing] = ()
     tables: Sequence[CrossTable] = ()
     maps: Maps | None = None

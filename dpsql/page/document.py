@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from dpsql.page import parts, words
+from dpsql.page import parts, steps, words
 from dpsql.page.content import Content
 from dpsql.page.markup import details, facts, number, paragraphs, section, text
 from dpsql.page.style import CSS
@@ -47,8 +47,8 @@ def page(content: Content) -> str:
     name = str(content.manifest["release"])
     open_, compared = _Sections(content), content.comparison is not None
     said = [
-        open_.cost(), open_.guarantee(), open_.accuracy(), open_.tables(), open_.distributions(), open_.dependence(),
-        open_.lists(), open_.comparison(), open_.provenance(),
+        open_.cost(), open_.guarantee(), open_.accuracy(), open_.tables(), open_.distributions(), open_.values(),
+        open_.dependence(), open_.lists(), open_.comparison(), open_.provenance(),
     ]  # fmt: skip
     links = "".join(f'<a href="#{key}">{text(title)}</a>' for key, title, body in said if body)
     sections = "".join(section(title, body, key=key, private=not compared) for key, title, body in said if body)
@@ -206,6 +206,10 @@ class _Sections:
         if self.content.sets > 1:
             about = paragraphs(f"The release has {self.content.sets} synthetic tables; their mean is shown.")
         return "columns", "Columns one by one", parts.legend(columns) + about + more + parts.figures(columns)
+
+    def values(self) -> tuple[str, str, str]:
+        """Show where values lie inside bins."""
+        return "values", "Inside the bins", steps.section(self.content.fine)
 
     def dependence(self) -> tuple[str, str, str]:
         """Show maps of pairs."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +27,56 @@ Ticks = list[tuple[float, str]]
 
 
 @dataclass(frozen=True)
+class Scale:
+    """From numbers to places between 0 and 1, and back.
+
+    Parameters
+    ----------
+    low, high : float
+        The numbers at 0 and at 1.
+    size : float
+        Their largest absolute value: differences of bounds may be larger than a DOUBLE can be.
+    turn : float or None
+        Beyond this share of ``size`` from 0, on both sides, the scale is logarithmic; None: it is straight.
+
+    Examples
+    --------
+    >>> straight, bent = Scale(0.0, 40.0, 40.0), Scale(0.0, 100.0, 100.0, 0.01)
+    >>> straight.places(np.array([0.0, 10.0, 40.0])).tolist(), straight.numbers(np.array([0.25])).tolist()
+    ([0.0, 0.25, 1.0], [10.0])
+    >>> bent.places(np.array([1.0, 10.0])).round(2).tolist(), bent.numbers(bent.places(np.array([0.5, 7.0]))).round(9).tolist()
+    ([0.18, 0.59], [0.5, 7.0])
+    """
+
+    low: float
+    high: float
+    size: float
+    turn: float | None = None
+
+    def places(self, numbers: FloatArray) -> FloatArray:
+        """Return where numbers stand."""
+        low, high = self._bent(np.asarray([self.low, self.high]) / self.size)
+        found: FloatArray = (self._bent(numbers / self.size) - low) / (high - low)
+        return found
+
+    def numbers(self, places: FloatArray) -> FloatArray:
+        """Return the numbers that stand at some places."""
+        low, high = self._bent(np.asarray([self.low, self.high]) / self.size)
+        bent = low + places * (high - low)
+        if self.turn is None:
+            return np.asarray(bent * self.size)
+        sizes = np.abs(bent)
+        unbent = np.where(sizes <= 1, sizes, np.exp(np.maximum(sizes, 1) - 1)) * self.turn
+        return np.asarray(np.sign(bent) * unbent * self.size)
+
+    def _bent(self, scaled: FloatArray) -> FloatArray:
+        if self.turn is None:
+            return scaled
+        sizes = np.abs(scaled) / self.turn
+        return np.asarray(np.sign(scaled) * np.where(sizes <= 1, sizes, 1 + np.log(np.maximum(sizes, 1))))
+
+
+@dataclass(frozen=True)
 class Axis:
     """A horizontal axis from 0 to 1.
 
@@ -36,12 +86,15 @@ class Axis:
         Where bins begin, and the last one ends.
     ticks : sequence of lists
         Places and texts to choose from: the first that fits.
+    scale : Scale
+        Of numbers; of times the seconds after the first edge.
     note : str
         What to know about the axis, if it is not straight.
     """
 
     edges: FloatArray
     ticks: Sequence[Ticks]
+    scale: Scale
     note: str = ""
 
 
@@ -93,32 +146,28 @@ def axis_of(edges: Sequence[float] | Sequence[str]) -> Axis:
         return _of_times([str(edge) for edge in edges])
     values = np.asarray([float(edge) for edge in edges])
     texts = _texts(values.tolist())
-    scaled = values / float(np.abs(values).max())  # differences of bounds may be larger than a DOUBLE can be
-    straight = _to_unit(scaled)
+    scale = Scale(float(values[0]), float(values[-1]), float(np.abs(values).max()))
+    straight = scale.places(values)
     if float(np.diff(straight).min()) < _NARROWEST:
-        turn = float(np.abs(scaled[scaled != 0]).min())
-        sizes = np.abs(scaled) / turn
-        bent = _to_unit(np.sign(scaled) * np.where(sizes <= 1, sizes, 1 + np.log(np.maximum(sizes, 1))))
+        sizes = np.abs(values) / scale.size
+        turn = float(sizes[sizes != 0].min())
+        curved = replace(scale, turn=turn)
+        bent = curved.places(values)
         if float(np.diff(bent).min()) > float(np.diff(straight).min()):
-            at = next(text for text, size in zip(texts, sizes, strict=True) if size == 1).removeprefix("-")
-            return Axis(bent, [list(zip(bent.tolist(), texts, strict=True))], f"The axis is logarithmic beyond {at}.")
+            at = next(text for text, size in zip(texts, sizes, strict=True) if size == turn).removeprefix("-")
+            return Axis(bent, [list(zip(bent.tolist(), texts, strict=True))], curved, f"The axis is logarithmic beyond {at}.")
     low, high = float(values[0]), float(values[-1])
     choices = [
         [((tick - low) / (high - low), text) for tick, text in zip(found, _texts(found), strict=True)]
         for found in (ticks(high, low, count) for count in ((8, 6, 5, 4, 3, 2, 1) if math.isfinite(high - low) else ()))
     ]
-    return Axis(straight, [*choices, list(zip(straight.tolist(), texts, strict=True))])
+    return Axis(straight, [*choices, list(zip(straight.tolist(), texts, strict=True))], scale)
 
 
 def _texts(values: Sequence[float]) -> list[str]:
     """Return numbers for an axis, with more digits where they would look alike."""
     texts = [short(value) for value in values]
     return texts if len(set(texts)) == len(values) else [f"{value:.15g}" for value in values]
-
-
-def _to_unit(values: FloatArray) -> FloatArray:
-    found: FloatArray = (values - values[0]) / (values[-1] - values[0])
-    return found
 
 
 def _of_times(edges: Sequence[str]) -> Axis:
@@ -135,7 +184,8 @@ def _of_times(edges: Sequence[str]) -> Axis:
             shape = "%Y" if months >= 12 else "%Y-%m"
             choices.append([((t - first) / span, t.strftime(shape)) for t in _every_months(first, moments[-1], months)])
     ends = [(0.0, edges[0]), (1.0, edges[-1])]
-    return Axis(places, [*(choice for choice in choices if len(choice) > 1), ends])
+    seconds = span / _SECOND
+    return Axis(places, [*(choice for choice in choices if len(choice) > 1), ends], Scale(0.0, seconds, seconds))
 
 
 def _moment(text: str) -> datetime.datetime:

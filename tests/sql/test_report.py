@@ -420,3 +420,47 @@ def test_a_browser_shows_it_and_prints_it(tables, tmp_path):
     if text is not None:
         pages = subprocess.run([text, pdf, "-"], capture_output=True, text=True, check=True).stdout.split("\f")[:-1]
         assert len(pages) > 1 and all("PUBLICATION" in page.upper() for page in pages)
+
+
+@pytest.fixture
+def two_groups(tmp_path):
+    """Everybody of one group has 5, everybody of the other 900; one bin holds both."""
+    con = duckdb.connect(str(tmp_path / "groups.duckdb"))
+    dpsql.load(con)
+    con.execute("CREATE TABLE t AS SELECT CASE WHEN i % 2 = 0 THEN 'low' ELSE 'high' END AS g, CASE WHEN i % 2 = 0 THEN 5 ELSE 900 END AS x FROM range(4000) t(i)")
+    con.execute("CALL dp_protect('t', epsilon := 90, delta := 1e-9)")
+    con.execute("CALL dp_declare('t', 'g', categories := ['low', 'high'], nullable := false)")
+    con.execute("CALL dp_declare('t', 'x', lower := 0, upper := 1000, bins := 1, nullable := false)")
+    con.execute("FROM dp_synthesize('t', epsilon := 9, release := 'one')").fetchall()
+    yield con
+    con.close()
+
+
+def test_a_comparison_sees_inside_bins(two_groups, tmp_path):
+    text, page = report(two_groups, "one", tmp_path / "c.html", compare=True)
+    check_self_contained(text, page)
+    assert page.sections == ["cost", "guarantee", "accuracy", "columns", "values", "pairs", "comparison", "provenance"]
+    (values,) = page.rows_of("Column", "KS distance")
+    name, ks, moved, *shown, worst = values[0]
+    assert name == "x" and float(ks) > 0.3 and float(moved) > 0.1
+    assert shown[0] == "452.5" and 300 < float(shown[1].replace(",", "")) < 700
+    assert worst.startswith("g = low: 5, synthetic ") and 300 < float(worst.split()[-1]) < 700
+    (areas,) = page.rows_of("Predicted column", "AUC, trained on raw rows")
+    assert areas[0][:2] == ["g", "1"]
+    assert "an error inside a bin is not in these figures" in text and "no measure of privacy" in text
+    assert 'class="raw" d="' in text and "raw, not private" in text
+
+
+def test_where_values_lie_inside_bins_is_drawn_without_the_raw_table(two_groups, tmp_path):
+    text, page = report(two_groups, "one", tmp_path / "p.html")
+    check_self_contained(text, page)
+    assert page.sections == ["cost", "guarantee", "accuracy", "columns", "values", "pairs", "provenance"]
+    assert 'class="drawn" d="' in text and 'class="raw" d="' not in text and "not private" not in text.split("<main>")[1].split('id="values"')[1].split("</section>")[0]
+    (lines,) = page.rows_of("value", "synthetic")
+    two_groups.execute("CREATE TABLE s AS FROM dp_synthesize('t', epsilon := 9, release := 'one')")
+    low, high = lines[0][0].strip("[)").split(", ")
+    share = two_groups.execute(f"SELECT 100 * avg((x >= {low} AND x < {high})::INT) FROM s").fetchone()[0]
+    assert len(lines) == 24 and float(lines[0][1].removesuffix(" %")) == pytest.approx(share, rel=0.01)
+    assert sum(float(line[1].removesuffix(" %")) for line in lines) == pytest.approx(100, abs=0.5)
+    two_groups.execute("ALTER TABLE t RENAME TO hidden")
+    assert report(two_groups, "one", tmp_path / "p.html")[0] == text
