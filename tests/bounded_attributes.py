@@ -19,7 +19,7 @@ BOUNDS: list[tuple[str, object, object]] = [
     ("DECIMAL(4,2)", -99.99, 99.99), ("DECIMAL(10,2)", 0, 1_000_000), ("DECIMAL(18,3)", -10**12, 10**12), ("DECIMAL(38,0)", -1e37, 1e37),
     ("DECIMAL(38,37)", -9.9, 9.9), ("DECIMAL(38,38)", 0, 0.5), ("DECIMAL(9,4)", 1.5, 1.75), ("DECIMAL(38,10)", 1e20, 1e27),
     ("FLOAT", 0, 1), ("FLOAT", -3.4028234663852886e38, 3.4028234663852886e38), ("FLOAT", 1e-45, 1e-40), ("FLOAT", 100, 100.001), ("FLOAT", -1e20, 1e-20),
-    ("DOUBLE", 0, 1), ("DOUBLE", 0, 100_000), ("DOUBLE", -LARGEST, LARGEST), ("DOUBLE", 0, LARGEST), ("DOUBLE", -LARGEST, 0), ("DOUBLE", -1, 1),
+    ("DOUBLE", 0, 1), ("DOUBLE", 0, 100_000), ("DOUBLE", -LARGEST / 2, LARGEST / 2.1), ("DOUBLE", 0, LARGEST), ("DOUBLE", -LARGEST, 0), ("DOUBLE", -1, 1),
     ("DOUBLE", 0, TINY), ("DOUBLE", -TINY, TINY), ("DOUBLE", TINY, 1e-320), ("DOUBLE", 1e-310, 1e-300), ("DOUBLE", 1, math.nextafter(1, 2)),
     ("DOUBLE", 1e15, 1e15 + 1), ("DOUBLE", -1000, -1), ("DOUBLE", 36.5, 42.0), ("DOUBLE", 1e300, LARGEST), ("DOUBLE", 1e-300, 1e300), ("DOUBLE", 100, 101),
     ("DOUBLE", -1e38, 3.0), ("DOUBLE", -2.5, -1e-9),

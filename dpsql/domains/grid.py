@@ -41,6 +41,8 @@ _MOST_DECADES = 12
 """The same for whole numbers and decimals."""
 _RATIO = 16
 """Bounds of one sign that differ by less than this factor are split in equal parts."""
+_FEW = 3
+"""Cells of dates or times that need no level of their own."""
 _MOST_CELLS = 1 << 18
 """Finest cells of a column of dates or times, at most."""
 
@@ -247,7 +249,7 @@ def _calendar(parsed: SqlType, first: int, last: int, depth: int) -> list[list[i
         names = [*(names[6:] if parsed.text == "TIME" else names), "step"]
     levels: list[list[int]] = []
     for name in names:
-        if len(levels) == depth:
+        if len(levels) == depth and len(levels[0]) - 1 > _FEW:
             break
         width = seconds.get(name, 1)
         if name in _YEARS:
@@ -257,9 +259,9 @@ def _calendar(parsed: SqlType, first: int, last: int, depth: int) -> list[list[i
         else:
             marks = [*range((first // width + 1) * width, last, width)]
         edges = sorted({first, *(mark for mark in marks if first < mark < last), last})
-        if len(edges) > 3 or name == names[-1] or levels:
+        if len(edges) > _FEW or name == names[-1] or levels:
             levels.append(edges)
-        if len(levels) > 1 and len(levels[0]) - 1 <= 3:
+        if len(levels) > 1 and len(levels[0]) - 1 <= _FEW:
             del levels[0]  # so few cells need no level of their own
     return levels or [[first, last]]
 
