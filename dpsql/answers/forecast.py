@@ -55,7 +55,8 @@ def plan(context: Context, call: PlanCall) -> str:
     if purchase is not None and purchase.operation == operation:
         asked = asked.filled(purchase.parameters)
     wanted = request(context, protected, asked)
-    other = [key for key, value in wanted.parameters.items() if purchase is not None and purchase.parameters.get(key) != value]
+    held = {} if purchase is None else asked.completed(purchase.parameters)
+    other = [key for key, value in wanted.parameters.items() if purchase is not None and held.get(key) != value]
     bought = purchase is not None and not other
     charges = protected.ledger.charges()
     budget, charge = protected.protection.budget, wanted.calibration.charge

@@ -75,6 +75,13 @@ class BuyingCall(Call):
             return self.changed(epsilon=bought["epsilon"])
         return self
 
+    def completed(self, bought: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of a purchase with the options that an older dpsql did not have: their default, as nobody asked."""
+        parameters, method = dict(bought), self.release_method
+        if method is not None and parameters.get("method") == method.name and isinstance(parameters.get("options"), dict):
+            parameters["options"] = {**default_options(method), **parameters["options"]}
+        return parameters
+
     @property
     def release_name(self) -> str:
         """The name of the release: the caller's, else the columns', else 'default'.
@@ -104,9 +111,14 @@ class BuyingCall(Call):
         }
 
 
+def default_options(method: Method) -> dict[str, Any]:
+    """Return the options of a call with a method that states none."""
+    return {**(NOISE_OPTIONS if methods.measures_tables(method) else {}), **method.options}
+
+
 def with_method(shared: Mapping[str, Any], method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the canonical parameters of a call with a method; ``given``: the options that were stated."""
-    options = {**(NOISE_OPTIONS if methods.measures_tables(method) else {}), **method.options}
+    options = default_options(method)
     for key, value in given.items():
         if key not in options:
             known = ", ".join(map(repr, options)) or "none"

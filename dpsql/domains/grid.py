@@ -40,6 +40,8 @@ _MOST_DECADES = 12
 """The same for whole numbers and decimals."""
 _RATIO = 16
 """Bounds of one sign that differ by less than this factor are split in equal parts."""
+_FEW = 3
+"""Cells of dates or times that need no level of their own."""
 _MOST_CELLS = 1 << 18
 """Finest cells of a column of dates or times, at most."""
 
@@ -70,6 +72,7 @@ class Grid:
         placed: IntArray = np.clip(found, 0, self.edges.size - 2)
         return placed
 
+
 @dataclass(frozen=True)
 class Histogram:
     """What a fine histogram says: disjoint cells that cover the range, each with a number of rows.
@@ -99,12 +102,30 @@ class Histogram:
     noise: float
 
 
+def centres(low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return the middle of each of neighbouring cells, relative to the largest bound, so that nothing overflows."""
+    largest = max(abs(float(low[0])), abs(float(high[-1])))
+    found: FloatArray = (low / largest + high / largest) / 2.0
+    return found
+
+
 def edge_numbers(attribute: Attribute) -> FloatArray:
-    """Return the edges of bins as numbers: dates and times in steps of their type since 1970."""
-    if attribute.kind != "temporal":
-        return np.asarray(attribute.edges, np.float64)
+    """Return where bins end on the scale of the grid: at the first value of each, where the type has neighbouring values.
+
+    Dates and times are in steps of their type since 1970.
+
+    Examples
+    --------
+    >>> edge_numbers(Attribute("age", "INTEGER", "numeric", edges=(0.0, 2.5, 5.0))).tolist()
+    [0.0, 3.0, 6.0]
+    """
     parsed = sqltypes.parse(attribute.sql_type)
-    return np.asarray([sqltypes.steps_of(parsed, edge) for edge in attribute.edges], np.float64)
+    if attribute.kind == "temporal":
+        return np.asarray([sqltypes.steps_of(parsed, edge) for edge in attribute.edges], np.float64)
+    bounds = sqltypes.grid(parsed, attribute.edges)
+    if bounds is None:
+        return np.asarray(attribute.edges, np.float64)
+    return np.asarray([bound / 10**parsed.scale for bound in bounds], np.float64)
 
 
 def grid_of(attribute: Attribute, depth: int = DEPTH) -> Grid:
@@ -141,8 +162,10 @@ def _grid(sql_type: str, low: float | str, high: float | str, depth: int) -> Gri
 
 def _nested(levels: Sequence[Sequence[float]], unit: float) -> Grid:
     edges = np.unique(np.asarray(levels[-1], np.float64))
-    places = tuple(np.unique(np.searchsorted(edges, np.asarray(level, np.float64))) for level in levels)
-    return Grid(edges, tuple(place.astype(np.int64) for place in places), unit)
+    places = [np.unique(np.searchsorted(edges, np.asarray(level, np.float64))).astype(np.int64) for level in levels]
+    while len(places) > 1 and places[-1].size == places[-2].size:  # double precision has no finer cells
+        del places[-1]
+    return Grid(edges, tuple(places), unit)
 
 
 def _whole(first: int, last: int, depth: int) -> list[list[int]]:
@@ -208,7 +231,8 @@ def _real(low: float, behind: float, depth: int) -> list[list[float]]:
 def _real_parts(a: float, b: float) -> Iterator[float]:
     yield a
     if b - a > 16 * math.ulp(0.0) and a + (b - a) / BRANCH > a:  # zero alone has no parts
-        yield from (a + (b - a) * i / BRANCH for i in range(1, BRANCH))
+        shift = 1.0 if b - a < sys.float_info.max / BRANCH else 0.5**4  # ten widths are no number
+        yield from (a + (b - a) * shift * i / BRANCH / shift for i in range(1, BRANCH))
 
 
 def _calendar(parsed: SqlType, first: int, last: int, depth: int) -> list[list[int]]:
@@ -219,11 +243,12 @@ def _calendar(parsed: SqlType, first: int, last: int, depth: int) -> list[list[i
         names = ["millennium", "century", "decade", "year", "month", "day"]
     else:
         seconds = {"day": 86_400 * per_second, "hour": 3_600 * per_second, "minute": 60 * per_second, "second": per_second}
-        names = ["millennium", "century", "decade", "year", "month", "day", "hour", "minute", "second"]
+        seconds["millisecond"] = max(per_second // 1_000, 1)
+        names = ["millennium", "century", "decade", "year", "month", "day", "hour", "minute", "second", "millisecond"]
         names = [*(names[6:] if parsed.text == "TIME" else names), "step"]
     levels: list[list[int]] = []
     for name in names:
-        if len(levels) == depth:
+        if len(levels) == depth and len(levels[0]) - 1 > _FEW:
             break
         width = seconds.get(name, 1)
         if name in calendar.YEARS:
@@ -233,8 +258,8 @@ def _calendar(parsed: SqlType, first: int, last: int, depth: int) -> list[list[i
         else:
             marks = [*range((first // width + 1) * width, last, width)]
         edges = sorted({first, *(mark for mark in marks if first < mark < last), last})
-        if len(edges) > 3 or name == names[-1] or levels:
+        if len(edges) > _FEW or name == names[-1] or levels:
             levels.append(edges)
-        if len(levels) > 1 and len(levels[0]) - 1 <= 3:
+        if len(levels) > 1 and len(levels[0]) - 1 <= _FEW:
             del levels[0]  # so few cells need no level of their own
     return levels or [[first, last]]

@@ -62,11 +62,14 @@ class Within:
         cell = np.clip(np.searchsorted(low, start, side="right") - 1, 0, low.size - 1)
         inside = (start >= low[cell]) & (end <= high[cell])
         widths = end - start
-        mass = np.where(inside, histogram.counts[cell] * widths / np.maximum(high - low, np.finfo(float).tiny)[cell], 0.0)
+        parts = high - low  # of whole numbers beyond 2^53 some cells have none
+        mass = np.where(inside, histogram.counts[cell] * (widths / np.where(parts > 0.0, parts, np.inf)[cell]), 0.0)
         owner = np.clip(np.searchsorted(edges, start, side="right") - 1, 0, edges.size - 2)
         held = np.bincount(owner, mass, edges.size - 1)
-        spread = np.bincount(owner, widths, edges.size - 1)
-        mass = np.where(held[owner] > 0.0, mass, widths / np.maximum(spread[owner], np.finfo(float).tiny))
+        largest = max(abs(float(edges[0])), abs(float(edges[-1])))
+        even = end / largest - start / largest
+        spread = np.bincount(owner, even, edges.size - 1)
+        mass = np.where(held[owner] > 0.0, mass, even / np.where(spread > 0.0, spread, 1.0)[owner])
         self.start, self.end = start, end
         self.first = np.searchsorted(owner, np.arange(edges.size - 1))
         self.behind = np.append(self.first[1:], start.size)

@@ -158,9 +158,9 @@ def check_same(protected: ProtectedSource, purchase: Purchase, call: BuyingCall)
             f"release {purchase.release!r} belongs to another call, which by accident has the same identifier; "
             "say release := 'another name'"
         )
-    asked = call.filled(purchase.parameters).canonical()
+    asked, parameters = call.filled(purchase.parameters).canonical(), call.completed(purchase.parameters)
     for name, value in asked.items():
-        bought = purchase.parameters.get(name)
+        bought = parameters.get(name)
         if value != bought:
             raise ReleaseError(
                 f"release {purchase.release!r} was bought with {name} = {bought!r}, the call says {name} = {value!r}. "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsql.domains.grid import Grid, Histogram
+from dpsql.domains.grid import Grid, Histogram, centres
 from dpsql.numerics.arrays import FloatArray, IntArray
 
 SPREAD = 0.5
@@ -41,16 +41,18 @@ def cuts(histogram: Histogram, most: int, noise: float) -> IntArray:
         return np.zeros(0, np.int64)
     weight = weights(histogram)
     alone: list[int] = []
-    while len(alone) < most // 2:  # each takes one bin, and may part another one in two
+    ends = {0, cells}
+    while True:
         rest = weight.copy()
         rest[alone] = 0.0
         largest = int(np.argmax(rest))
         if rest[largest] * max(most - 2 * len(alone) - 1, 1) < rest.sum() or rest[largest] <= 0.0:
             break
+        parted = ends | {largest, largest + 1}  # one bin, and perhaps another one in two
+        if len(parted) - 1 > most:
+            break
         alone.append(largest)
-    ends = {0, cells}
-    for place in alone:
-        ends |= {place, place + 1}
+        ends = parted
     found = sorted(ends)
     gaps = [(a, b) for a, b in zip(found[:-1], found[1:], strict=True) if not (b - a == 1 and a in alone)]
     left = most - (len(found) - 1)
@@ -95,7 +97,7 @@ def weights(histogram: Histogram) -> FloatArray:
     total = counts.sum()
     if total <= 0.0:
         return np.full(counts.size, 1.0 / counts.size)
-    middle = (histogram.low + histogram.high) / 2.0
+    middle = centres(histogram.low, histogram.high)
     median = middle[int(np.searchsorted(np.cumsum(counts), total / 2.0))]
     spread = counts * np.abs(middle - median)
     share: FloatArray = counts / total

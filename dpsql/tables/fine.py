@@ -38,8 +38,8 @@ THRESHOLD = 3
 MOST_OPEN = 64
 """Cells of a level that are counted in parts, at most: those with the largest released counts."""
 
-_NARROWEST = 1e-250
-"""Width of a cell that holds more than zero."""
+_NARROWEST = 1e-90
+"""Width of a cell that holds more than one value, relative to the largest bound; slopes over less overflow."""
 
 _NARROW_SHARE = 0.002
 """Width of a cell that may be taken for one value, relative to its values or to the whole range."""
@@ -217,7 +217,7 @@ def inside(histogram: Histogram, edges: FloatArray, masses: FloatArray) -> Histo
     marks = np.unique(np.concatenate([histogram.low, histogram.high, ends]))
     low, high = marks[:-1], marks[1:]
     cell = np.clip(np.searchsorted(histogram.low, low, side="right") - 1, 0, histogram.low.size - 1)
-    part = (high - low) / np.maximum(histogram.high - histogram.low, _NARROWEST)[cell]
+    part = (high - low) / (histogram.high - histogram.low)[cell]
     raw = histogram.raw[cell] * np.minimum(part, 1.0)
     owner = np.clip(np.searchsorted(ends, low, side="right") - 1, 0, masses.size - 1)
     smooth = _smooth(ends, masses, low, high)
@@ -228,8 +228,7 @@ def inside(histogram: Histogram, edges: FloatArray, masses: FloatArray) -> Histo
         left = mass - float(raw[here].sum())
         share = smooth[here] / smooth[here].sum() if smooth[here].sum() > 0.0 else 1.0 / max(raw[here].size, 1)
         counts[here] = _shared(raw[here] + left * share, smooth[here], mass, histogram.noise)
-    narrow = histogram.spiked[cell] | (high - low <= _NARROWEST)
-    spiked = narrow | (_spikes(low, high, counts, histogram.unit, histogram.noise) & (part >= 1.0))
+    spiked = histogram.spiked[cell] | _spikes(low, high, counts, histogram.unit, histogram.noise)
     return Histogram(low, high, counts, raw, spiked & (part >= 1.0), histogram.unit, histogram.noise)
 
 
@@ -240,11 +239,13 @@ def _smooth(ends: FloatArray, masses: FloatArray, low: FloatArray, high: FloatAr
     """
     from scipy.interpolate import PchipInterpolator  # loaded when needed: scipy takes .3 s
 
-    wide = np.diff(ends) > _NARROWEST
-    knots = np.append(ends[:-1][wide], ends[-1])
-    distribution = PchipInterpolator(knots, np.concatenate([[0.0], np.cumsum(masses[wide])]))
-    found: FloatArray = np.maximum(distribution(high) - distribution(np.maximum(low, knots[0])), 0.0)
     owner = np.clip(np.searchsorted(ends, low, side="right") - 1, 0, masses.size - 1)
+    largest = _largest(ends[0], ends[-1])
+    scaled = ends / largest
+    wide = np.diff(scaled) > _NARROWEST
+    knots = np.append(scaled[:-1][wide], scaled[-1])
+    distribution = PchipInterpolator(knots, np.concatenate([[0.0], np.cumsum(masses[wide])]))
+    found: FloatArray = np.maximum(distribution(high / largest) - distribution(np.maximum(low / largest, knots[0])), 0.0)
     return np.where(wide[owner], found, masses[owner])
 
 
@@ -328,8 +329,11 @@ def _shared(found: FloatArray, smooth: FloatArray, mass: float, deviation: float
 
 def _spikes(low: FloatArray, high: FloatArray, counts: FloatArray, unit: float, deviation: float) -> npt.NDArray[np.bool_]:
     """Return which cells of several values hold far more rows than cells beside them."""
+    largest = _largest(low[0], high[-1])
+    several = high - low > 1.5 * unit
+    low, high = low / largest, high / largest
     widths = high - low
-    several = widths > max(1.5 * unit, _NARROWEST)
+    several &= widths > _NARROWEST
     density = np.where(several, counts, 0.0) / np.maximum(widths, _NARROWEST)
     padded = np.concatenate([[0.0], density, [0.0]])
     beside = np.maximum(padded[:-2], padded[2:]) * widths
@@ -337,3 +341,8 @@ def _spikes(low: FloatArray, high: FloatArray, counts: FloatArray, unit: float, 
     narrow = (widths <= _NARROW_SHARE * size) | (widths <= _NARROW_SHARE * (high[-1] - low[0]))
     found: npt.NDArray[np.bool_] = several & narrow & (counts > 4.0 * beside) & (counts > _SPIKE * deviation)
     return found
+
+
+def _largest(low: float, high: float) -> float:
+    """Return the largest bound: relative to it no width or sum of bounds overflows, and a range of denormals has widths."""
+    return max(abs(float(low)), abs(float(high)))

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.domains.grid import Histogram, edge_numbers
+from dpsql.domains.grid import Histogram, centres, edge_numbers
 from dpsql.numerics.arrays import Clique, FloatArray, IntArray
 from dpsql.tables.fine import inside
 from dpsql.tables.flat import FlatTables
@@ -87,7 +87,7 @@ def noise_cells(low: FloatArray, high: FloatArray, counts: FloatArray, deviation
     deviation : float
         Standard deviation of each.
     """
-    middle = (low + high) / 2.0
+    middle = centres(low, high)
     rows = np.maximum(counts, 0.0)
     found = np.zeros(counts.size, bool)
     if rows.sum() <= 0.0:
