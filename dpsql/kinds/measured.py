@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from dpsql.measure.fine import fine_statement
 from dpsql.measure.reading import Measured, Reading, binding
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
@@ -34,6 +35,8 @@ class Measurer(ABC):
         with binding():
             self.check_types(context, protected, plan)
             context.cursor.execute(f"DESCRIBE {self.statement(protected, plan)}").fetchall()
+            if plan.fine:
+                context.cursor.execute(f"DESCRIBE {fine_statement(protected, plan)}").fetchall()
 
     def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
         """Refuse a source whose columns have other types than their domains were declared for. No row is read."""
