@@ -29,6 +29,7 @@ from dpsql.methods.base import MeasurementPlan
 from dpsql.methods.mixture.efforts import EFFORTS, USUAL, schedule
 from dpsql.methods.mixture.fit import Mixture
 from dpsql.methods.mixture.functions import MOST_KEYS, find_key
+from dpsql.methods.mixture.heldout import pull_factor
 from dpsql.methods.mixture.rows import forecast_draw, mixture_rows
 from dpsql.methods.mixture.starts import fit_from_starts, fit_seconds, fit_with_key
 from dpsql.methods.mixture.targets import Targets, targets
@@ -46,6 +47,9 @@ _COARSE_WEIGHT, _COARSE_SHARE = 0.3, 0.06
 
 _FINE_CELLS = 4
 """A pair gets a coarse table where its table has at least this many times the cells of it."""
+
+_HALF_CLASSES = 256
+"""Of the fits that tell the pull, at most."""
 
 _MANY_PAIRS = 1000
 """Two-way tables from which the plan says what spreading the budget means."""
@@ -181,6 +185,7 @@ class LatentClass:
         strength = measured / (5.5 * max(len(sizes) * (len(sizes) - 1) / 2.0, 1.0) ** 0.5) or 1000.0
         wanted = schedule(sizes, strength, chosen)
         fit = fit_seconds(columns, wanted.classes, wanted.steps, wanted.starts)
+        fit += fit_seconds(columns, min(wanted.classes, _HALF_CLASSES), wanted.steps, 1)
         draw, drawn = forecast_draw(sizes, rows)
         return fit + draw, max(1e-6 * (80.0 * columns**2 + 60.0 * columns * wanted.classes), drawn)
 
@@ -263,5 +268,6 @@ def _fitted(given: Targets, chosen: Mapping[str, Any]) -> Mixture:
     # Classes that are asked for in number are not tied to the values of a column.
     key = find_key(given, max(wanted.classes, MOST_KEYS)) if chosen["classes"] == "auto" else None
     if key is None:
+        pull *= pull_factor(given, min(wanted.classes, _HALF_CLASSES), wanted.steps)
         return fit_from_starts(given, classes=wanted.classes, steps=wanted.steps, starts=wanted.starts, pull=pull)
     return fit_with_key(given, key, classes=wanted.classes, steps=wanted.steps, starts=wanted.starts, pull=pull)

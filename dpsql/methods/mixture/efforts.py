@@ -28,7 +28,7 @@ class Effort:
     starts: int
 
 
-EFFORTS = {"fast": Effort(1.2e11, 1.0, 2), "balanced": Effort(6e11, 1.0, 6), "best": Effort(3e12, 2.0, 8)}
+EFFORTS = {"fast": Effort(1.2e11, 1.0, 2), "balanced": Effort(8e11, 1.0, 6), "best": Effort(3e12, 2.0, 8)}
 USUAL = "balanced"
 
 _FEWEST_STARTS = 2
