@@ -17,8 +17,8 @@ with a known standard error (`determination`). Rules, from released tables and t
    no key determines, and whose noisy tables together are within two standard errors of those of an independent one, is kept
    independent.
 4. The fit gives posterior means, which spread each value's rows over what it might determine. The total variation distance to a function
-   is smallest at the mode. So theta of determined attributes is raised to a power (at most 3), until the model is as close to
-   functions as the noisy tables are.
+   is smallest at the mode. So theta of determined attributes is raised to a power (at most 3), as long as the model is not closer
+   to functions than the noisy tables are on average, and no attribute by more than a standard error.
 
 The thresholds were chosen on hospital, and checked on made-up tables (tests); Adult, acs, msnbc, nist, sim50k and salary have no key.
 
@@ -68,12 +68,15 @@ class Key:
         Positions of what nothing is seen to depend on, ascending.
     level : float
         Mean of F over what is determined, as the noisy tables have it, at most 1.
+    bounds : tuple of float, same length as determined
+        F of each, plus one standard error.
     """
 
     position: int
     determined: tuple[int, ...]
     independent: tuple[int, ...]
     level: float
+    bounds: tuple[float, ...]
 
 
 def determination(given: Targets) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -135,7 +138,11 @@ def find_key(given: Targets, most: int) -> Key | None:
     if x < 0:
         return None
     independent = [i for i, z in enumerate(dependence(given)) if z < _INDEPENDENT_ERRORS and i != x and i not in determined]
-    return Key(x, tuple(determined), tuple(independent), min(float(squares[x, determined].mean()), 1.0))
+    values = squares[x, determined]
+    # The error of F: that of tau without its denominator, 1 less what F is for independent columns.
+    scales = np.divide(1.0 - values, 1.0 - taus[x, determined], out=np.ones_like(values), where=taus[x, determined] != 1.0)
+    bounds = values + scales * errors[x, determined]
+    return Key(x, tuple(determined), tuple(independent), min(float(values.mean()), 1.0), tuple(bounds.tolist()))
 
 
 def dependence(given: Targets) -> FloatArray:
@@ -173,19 +180,29 @@ def start(given: Targets, key: Key, classes: int, seed: int) -> tuple[Float32, F
 def sharpened(mixture: Mixture, given: Targets, key: Key) -> Mixture:
     """Return the mixture of rule 4."""
     blocks = _blocks(given)
-    parts = [blocks[y] for y in key.determined]
     keys = mixture.values[blocks[key.position]] * mixture.shares
     whole = float((keys.sum(1) ** 2).sum())
-    values = mixture.values
+    values, best = mixture.values.copy(), mixture.values.copy()
     for power in _POWERS:
-        values = mixture.values.copy()
-        for part in parts:
-            raised = mixture.values[part] ** power
-            values[part] = raised / raised.sum(axis=0)
-        closeness = np.mean([float(((keys @ values[part].T) ** 2).sum()) for part in parts]) / whole
-        if closeness >= key.level:
+        closeness = []
+        for y, bound in zip(key.determined, key.bounds, strict=True):
+            raised = mixture.values[blocks[y]] ** power
+            raised /= raised.sum(axis=0)
+            found = _closeness(keys, raised, whole)
+            if found > bound:
+                found = _closeness(keys, values[blocks[y]], whole)
+            else:
+                values[blocks[y]] = raised
+            closeness.append(found)
+        if float(np.mean(closeness)) > key.level:
             break
-    return Mixture(mixture.shares, values)
+        best = values.copy()
+    return Mixture(mixture.shares, best)
+
+
+def _closeness(keys: FloatArray, values: FloatArray, whole: float) -> float:
+    """Return F of the model, from pi times theta of the key and theta of what it determines."""
+    return float(((keys @ values.T) ** 2).sum()) / whole
 
 
 def owners(given: Targets) -> npt.NDArray[np.intp]:
