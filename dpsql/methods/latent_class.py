@@ -29,7 +29,7 @@ from dpsql.methods.base import MeasurementPlan
 from dpsql.methods.mixture.efforts import EFFORTS, USUAL, schedule
 from dpsql.methods.mixture.fit import Mixture
 from dpsql.methods.mixture.functions import MOST_KEYS, find_key
-from dpsql.methods.mixture.heldout import pull_factor
+from dpsql.methods.mixture.heldout import APART, pull_factor
 from dpsql.methods.mixture.rows import forecast_draw, mixture_rows
 from dpsql.methods.mixture.starts import fit_from_starts, fit_seconds, fit_with_key
 from dpsql.methods.mixture.targets import Targets, targets
@@ -268,6 +268,9 @@ def _fitted(given: Targets, chosen: Mapping[str, Any]) -> Mixture:
     # Classes that are asked for in number are not tied to the values of a column.
     key = find_key(given, max(wanted.classes, MOST_KEYS)) if chosen["classes"] == "auto" else None
     if key is None:
-        pull *= pull_factor(given, min(wanted.classes, _HALF_CLASSES), wanted.steps)
+        factor = pull_factor(given, min(wanted.classes, _HALF_CLASSES), wanted.steps)
+        if factor == APART:
+            return fit_from_starts(given, classes=1, steps=wanted.steps, starts=1)
+        pull *= factor
         return fit_from_starts(given, classes=wanted.classes, steps=wanted.steps, starts=wanted.starts, pull=pull)
     return fit_with_key(given, key, classes=wanted.classes, steps=wanted.steps, starts=wanted.starts, pull=pull)

@@ -24,8 +24,9 @@ rules, functions of public sizes and released numbers alone, set everything:
 Coarse tables, where there are some, add 1/4 sum_gh T_gh (C (M - m m^T) C^T - Z)_gh^2, where C sums the codes of a group and Z
 is a noisy coarse table less the product of the one-way tables: covariances of groups, which say nothing of the one-way tables.
 
-Adam in float32, rate falling as a cosine, with the same memory for both moments: with the usual longer one for the second, steps
-are too short for most of the fit, and where noise is small ten times as many are needed. The average of fits from different fixed starts is itself a mixture.
+Adam in float32, rate falling as a cosine, with the same memory for both moments: with the usual longer one for the second,
+steps are too short for most of the fit, and where noise is small ten times as many are needed (chosen on msnbc, checked on
+Adult-15, sim50k, acs and salary). The average of fits from different fixed starts is itself a mixture.
 
 Privacy: post-processing of released statistics.
 
@@ -79,8 +80,8 @@ def pull_strength(attributes: int, strength: float) -> float:
 
     Noise pulls at a class with a force that grows like n / sigma and with the number of tables that an attribute is in; a
     larger table in units of noise can bear somewhat less. The two numbers were chosen on Adult-15 at epsilon .1, 1 and 10,
-    sim50k, nist, the first 20 of 100 simulated attributes and small subsets of them, and checked on msnbc, acs, salary
-    and all 100 attributes: the error is flat around it, a factor of 1.4 costs about 2 %.
+    sim50k, nist, small subsets and the first 20 of 100 simulated attributes, and checked on msnbc, acs, salary and all 100:
+    a factor of 1.4 costs about 2 % of the distances.
 
     Examples
     --------

@@ -8,19 +8,20 @@ very many cells, and every one of them is lost in the noise. All of them togethe
 1 for a function and 0 for independent columns, and sums of squared noisy shares less their known variance estimate it without bias,
 with a known standard error (`determination`). Rules, from released tables and the known noise alone:
 
-1. The *key* is the attribute of at least 64 values that determines most. It determines y where a tau of 0.8 is within two, and 0 not
-   within one standard error; all that it determines must together be four standard errors above 0, and two above 1/2, and one
-   of them must have at least 64 values too: fewer are expressed by the usual classes.
-2. With a key, every class starts as one of its values: theta of a determined attribute is the posterior distribution of the one
-   value that it takes there, given the noisy table; the others start at their one-way tables.
-3. Where classes are that sharp, an attribute that has nothing to do with them is fitted to noise by all of them. So an attribute that
-   no key determines, and whose noisy tables together are within two standard errors of those of an independent one, is kept
-   independent.
-4. The fit gives posterior means, which spread each value's rows over what it might determine. The total variation distance to a function
-   is smallest at the mode. So theta of determined attributes is raised to a power (at most 3), as long as the model is not closer
-   to functions than the noisy tables are on average, and no attribute by more than a standard error.
+1. The *key* is the attribute of at least 64 values that determines most. It determines y where a tau of 0.8 is within two,
+   and 0 not within one standard error; all that it determines must together be four standard errors above 0, and two above
+   1/2, and one of them must have at least 64 values too: fewer are expressed by the usual classes.
+2. With a key, every class starts as one of its values: theta of a determined attribute is the posterior distribution of the
+   one value that it takes there, given the noisy table; the others start at their one-way tables.
+3. Where classes are that sharp, an attribute that has nothing to do with them is fitted to noise by all of them. So an
+   attribute that no key determines, and whose noisy tables together are within two standard errors of those of an
+   independent one, is kept independent.
+4. The fit gives posterior means, which spread each value's rows over what it might determine. The total variation distance
+   to a function is smallest at the mode. So theta of determined attributes is raised to a power (at most 3), as long as the
+   model is not closer to functions than the noisy tables are on average, and no attribute by more than a standard error.
 
-The thresholds were chosen on hospital, and checked on made-up tables (tests); Adult, acs, msnbc, nist, sim50k and salary have no key.
+The thresholds were chosen on hospital, and checked on made-up tables (tests); Adult, acs, msnbc, nist, sim50k and salary
+have no key.
 
 Privacy: post-processing of released statistics.
 
