@@ -3,7 +3,9 @@
 1. Measure every one-way and two-way table with Gaussian noise; nothing is selected. Then, for pairs of numeric or temporal
    attributes with many bins, a table of few groups of bins each (`dpsql.tables.coarse`), for the sake of their rank
    correlation.
-2. Fit a mixture of products of one-way tables to the noisy tables as they are (`dpsql.methods.mixture.fit`).
+2. Fit a mixture of products of one-way tables to the noisy tables as they are (`dpsql.methods.mixture.fit`); how strongly it is
+   pulled towards independent columns, held-out noise tells (`dpsql.methods.mixture.heldout`). Columns that follow from another one
+   of many values get classes of their own (`dpsql.methods.mixture.functions`).
 3. Write rows whose tables are the model's almost exactly (`dpsql.methods.mixture.rows`).
 
 Privacy: the tables are the only use of protected rows: one Gaussian release, composed exactly; the groups of the coarse
@@ -26,9 +28,9 @@ import numpy as np
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import MeasurementPlan
-from dpsql.methods.mixture.efforts import EFFORTS, USUAL, schedule
+from dpsql.methods.mixture.efforts import EFFORTS, USUAL, most_keys, schedule
 from dpsql.methods.mixture.fit import Mixture
-from dpsql.methods.mixture.functions import MOST_KEYS, find_key
+from dpsql.methods.mixture.functions import find_key
 from dpsql.methods.mixture.heldout import APART, pull_factor
 from dpsql.methods.mixture.rows import forecast_draw, mixture_rows
 from dpsql.methods.mixture.starts import fit_from_starts, fit_seconds, fit_with_key
@@ -40,7 +42,11 @@ from dpsql.tables.flat import AllCliques
 from dpsql.tables.statistics import Statistics
 
 _ONE_WAY_SHARE = 10.0
-"""Two-way tables get at most this many times the privacy loss of the one-way tables."""
+"""Two-way tables get at most this many times the privacy loss of the one-way tables.
+
+Chosen on Adult-15, acs and small subsets, checked on salary: one-way distances fall by a tenth against 20 times and equal shares, and
+two-way distances do not change.
+"""
 
 _COARSE_WEIGHT, _COARSE_SHARE = 0.3, 0.06
 """Privacy loss of a coarse table relative to a two-way table, and at most of all of them relative to all two-way tables."""
@@ -227,7 +233,7 @@ class LatentClass:
             value = chosen[option]
             if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
                 raise ArgumentError(option, value, f"'auto' or a whole number from 1 to {most}")
-        if chosen["effort"] not in EFFORTS:
+        if not isinstance(chosen["effort"], str) or chosen["effort"] not in EFFORTS:
             raise ArgumentError("effort", chosen["effort"], f"one of {', '.join(map(repr, EFFORTS))}")
         for option, rule in (("pull", ""), ("one_way_weight", "'auto' or ")):
             value = chosen[option]
@@ -266,7 +272,7 @@ def _fitted(given: Targets, chosen: Mapping[str, Any]) -> Mixture:
         return Mixture(np.ones(1), given.one_way[:, None])
     wanted, pull = schedule(given.sizes, given.strength, chosen), float(chosen["pull"])
     # Classes that are asked for in number are not tied to the values of a column.
-    key = find_key(given, max(wanted.classes, MOST_KEYS)) if chosen["classes"] == "auto" else None
+    key = find_key(given, most_keys(sum(given.sizes), wanted)) if chosen["classes"] == "auto" else None
     if key is None:
         factor = pull_factor(given, min(wanted.classes, _HALF_CLASSES), wanted.steps)
         if factor == APART:

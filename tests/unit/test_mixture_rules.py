@@ -11,7 +11,7 @@ from dpsql.domains.attributes import Attribute, Domain
 from dpsql.methods.latent_class import LatentClass
 from dpsql.methods.mixture.efforts import EFFORTS, schedule
 from dpsql.methods.mixture.fit import Mixture, fit_mixture, pair_matrix
-from dpsql.methods.mixture.functions import MOST_KEYS, Key, dependence, determination, find_key, sharpened, start
+from dpsql.methods.mixture.functions import Key, dependence, determination, find_key, sharpened, start
 from dpsql.methods.mixture.heldout import APART, FACTORS, halves, held_out_error, pull_factor
 from dpsql.methods.mixture.starts import fit_from_starts, fit_seconds, fit_with_key
 from dpsql.methods.mixture.targets import targets
@@ -125,7 +125,7 @@ def test_determination_is_without_bias_and_its_error_is_known():
 
 
 def test_a_key_is_found_with_all_that_follows_and_what_does_not():
-    found = find_key(NOISY, MOST_KEYS)
+    found = find_key(NOISY, 1024)
     assert found is not None
     assert found.position in (0, 1)  # each is a permutation of the other
     assert set(found.determined) == {0, 1, 2, 3} - {found.position}
@@ -138,19 +138,19 @@ def test_no_key_where_there_is_none():
     rng = np.random.default_rng(2)
     sizes = [100, 90, 80, 4]
     nothing = np.stack([rng.integers(0, n, 8000) for n in sizes], 1)
-    assert find_key(targets(statistics_of(nothing, sizes, 20.0)), MOST_KEYS) is None
+    assert find_key(targets(statistics_of(nothing, sizes, 20.0)), 1024) is None
     # What follows has few values only, or there are more values than classes.
     few = np.stack([FUNCTIONAL[:, 0], FUNCTIONAL[:, 3], FUNCTIONAL[:, 4]], 1)
-    assert find_key(targets(statistics_of(few, [80, 4, 10], 10.0)), MOST_KEYS) is None
+    assert find_key(targets(statistics_of(few, [80, 4, 10], 10.0)), 1024) is None
     assert find_key(NOISY, 69) is None
     # No one-way tables: how many rows share a value is not known.
     pairs = {clique: np.round(4.0 * np.ones([sizes[i] for i in clique])).astype(np.int64) for clique in ((0, 1), (0, 2))}
-    assert find_key(targets(Statistics((100, 90, 80), pairs, dict.fromkeys(pairs, 5.0), "gaussian", 8000)), MOST_KEYS) is None
+    assert find_key(targets(Statistics((100, 90, 80), pairs, dict.fromkeys(pairs, 5.0), "gaussian", 8000)), 1024) is None
 
 
 def test_columns_that_follow_from_another_are_kept():
     """The aim of the rules for keys: the same work from random starts leaves more of the dependence out."""
-    key = find_key(NOISY, MOST_KEYS)
+    key = find_key(NOISY, 1024)
     kept = fit_with_key(NOISY, key, classes=80, steps=120, starts=1)
     usual = fit_from_starts(NOISY, classes=80, steps=120, starts=1)
     measured, random = distances(kept, FUNCTIONAL, FUNCTIONAL_SIZES)[1], distances(usual, FUNCTIONAL, FUNCTIONAL_SIZES)[1]
@@ -171,7 +171,7 @@ def test_the_method_uses_a_key():
 
 
 def test_a_start_has_a_class_for_each_value():
-    key = find_key(NOISY, MOST_KEYS)
+    key = find_key(NOISY, 1024)
     logits, classes = start(NOISY, key, 150, 3)
     assert logits.shape == (sum(FUNCTIONAL_SIZES), 160)
     assert classes.shape == (160,)

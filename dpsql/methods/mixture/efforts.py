@@ -35,6 +35,7 @@ _FEWEST_STARTS = 2
 """Two run side by side, and two are better than one of them."""
 
 _LARGEST_FEWEST = 256
+_MOST_KEYS, _KEY_WORK = 1024, 3.2e12
 
 
 @dataclass(frozen=True)
@@ -74,3 +75,15 @@ def schedule(sizes: Sequence[int], strength: float, chosen: Mapping[str, Any]) -
         classes = usual_classes(columns, steps, strength, effort.work / _FEWEST_STARTS, fewest, effort.factor)
     starts = min(max(effort.work / (class_work(columns, steps) * classes), _FEWEST_STARTS), effort.starts)
     return Schedule(classes, steps, int(starts))
+
+
+def most_keys(columns: int, wanted: Schedule) -> int:
+    """Return the number of values that a column may have whose values become the classes: each takes a class.
+
+    Examples
+    --------
+    >>> most_keys(1273, Schedule(200, 200, 2)), most_keys(3000, Schedule(256, 200, 2))
+    (1024, 256)
+    """
+    affordable = _KEY_WORK / (class_work(columns, wanted.steps) * wanted.starts)
+    return max(wanted.classes, int(min(_MOST_KEYS, affordable)))

@@ -43,9 +43,6 @@ from dpsql.numerics.arrays import FloatArray
 FEWEST_VALUES = 64
 """Of a key: for fewer values the usual classes are enough."""
 
-MOST_KEYS = 1024
-"""Values of a key, where the noise does not ask for more classes."""
-
 _NEAR, _NEAR_ERRORS, _ABOVE_ERRORS = 0.8, 2.0, 1.0
 _TOGETHER, _TOGETHER_ERRORS, _CERTAIN_ERRORS = 0.5, 2.0, 4.0
 _INDEPENDENT_ERRORS = 2.0
