@@ -44,8 +44,8 @@ from dpsql.tables.statistics import Statistics
 _ONE_WAY_SHARE = 10.0
 """Two-way tables get at most this many times the privacy loss of the one-way tables.
 
-Chosen on Adult-15, acs and small subsets, checked on salary: one-way distances fall by a tenth against 20 times and equal shares, and
-two-way distances do not change.
+Chosen on Adult-15, acs and small subsets, checked on salary: one-way distances fall by a tenth against 20 times and equal
+shares, and two-way distances do not change.
 """
 
 _COARSE_WEIGHT, _COARSE_SHARE = 0.3, 0.06

@@ -89,7 +89,7 @@ def determination(given: Targets) -> tuple[FloatArray, FloatArray, FloatArray]:
     >>> tables = {(0,): np.array([10, 10, 20]), (1,): np.array([20, 20]), (0, 1): np.array([[10, 0], [10, 0], [0, 20]])}
     >>> found = determination(targets(Statistics((3, 2), tables, dict.fromkeys(tables, 0.0), "gaussian", 40)))
     >>> found[1].round(2).tolist()
-    [[nan, 1.0], [0.67, nan]]
+    [[nan, 1.0], [0.6, nan]]
     """
     m, blocks = len(given.sizes), _blocks(given)
     squares, taus, errors = (np.full((m, m), math.nan) for _ in range(3))
