@@ -1,7 +1,7 @@
 """Accuracy of synthetic tables: ours, independent columns and resampling, beside what other systems were measured to reach.
 
-    python tests/benchmarks/accuracy.py [--data adult15|ordered|acs|nist|hospital|sim50k|wide] [--epsilon 0.1 1 10] [--seeds 5]
-        [--methods latent_class gaussian_copula dpcopula_kendall independent resampling]
+    python tests/benchmarks/accuracy.py [--data adult15|ordered|acs|nist|hospital|sim50k|wide|msnbc|salary|small] [--epsilon 0.1 1 10]
+        [--seeds 5] [--methods latent_class gaussian_copula dpcopula_kendall independent resampling] [--effort fast|balanced|best]
 
 Prints medians over the seeds: wall and CPU seconds (noise, fit and rows; counting is left out), total variation distance of one-,
 two- and three-way tables (at most 200 triples), average and maximum of the absolute count errors of one- and two-way tables, and
@@ -10,8 +10,9 @@ largest over the pairs of each pair's median over the seeds, `worst` the median 
 Rows are scored as written. The noise is the real one: other figures every run, seeds are those of the rows.
 
 The data are not part of the project: the folder `shared` next to the project's, or the one DPSQL_SHARED names. `wide` is made here:
-100 attributes that depend on six normals. `nist` is the ten features of the k-marginal score, 1000 (1 - mean two-way distance).
-`ordered` are the columns of Adult that have an order: the numbers, and those of two values.
+100 attributes that depend on six normals; `small` is 1,304 rows and nine columns of Adult-15. `nist` is the ten features of the
+k-marginal score, 1000 (1 - mean two-way distance). `ordered` are the columns of Adult that have an order: the numbers, and those of
+two values.
 `independent` is made from noisy one-way tables with the whole budget; `resampling` draws rows of the original, with no privacy.
 `dpcopula_kendall` spends epsilon alone, no delta, and takes the number of rows as public (replace_one); values of categories are taken in
 the order of the domain file.
@@ -51,6 +52,8 @@ DRAWN = {"dpcopula_kendall": {}, "dpcopula_kendall, sine": {"correlation": "sine
 DELTAS = {"sim50k": 1.9e-6, "hospital": 1.9e-6}
 DELTA = 2.0**-30
 TRIPLES, TRIPLE_SEED, PAIRS = 200, 7, 1000
+MOST_CELLS = 2_000_000
+"""Of a three-way table: where the largest has more, none is scored."""
 NIST = ["AGEP", "SEX", "MSP", "RAC1P", "HOUSING_TYPE", "OWN_RENT", "EDU", "PINCP_DECILE", "DVET", "DEYE"]
 ACS_EDGES = {
     "AGEP": list(range(0, 100, 5)),
@@ -60,6 +63,12 @@ ACS_EDGES = {
     "PWGTP": [1, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 1003],
     "WGTP": [0, 1, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 690],
 }
+
+# What two-way and three-way distances at epsilon = 1 should be at most (median of the seeds), and the seconds of 'balanced'.
+GOALS = {
+    "adult15": "two-way .0255, three-way .060, 10 s", "msnbc": "two-way .006, three-way .026, 30 s",
+    "salary": "two-way .021, three-way .052", "hospital": "two-way .40", "small": "not above independent columns",
+}  # fmt: skip
 
 # Adult-15, epsilon = 1, delta = 2^-30, single runs on a shared machine of two cores:
 # wall s, CPU s, TVD of one-, two-, three-way tables, one-way error average and maximum, two-way error average and maximum.
@@ -164,6 +173,22 @@ def occurring(name: str) -> Data:
     return Data(np.stack([codes for codes, _ in parts], 1), [len(values) for _, values in parts])
 
 
+def coded(name: str) -> Data:
+    """Return a table of codes, with the number of codes of each column beside it."""
+    folder = shared_folder() / "data"
+    sizes = json.loads((folder / f"{name}.json").read_text())
+    frame = pd.read_csv(folder / f"{name}.csv.gz")
+    return Data(frame.to_numpy(int), [int(sizes[column]) for column in frame])
+
+
+def small(rows: int = 1304) -> Data:
+    """Return a few rows and nine columns of Adult-15, always the same."""
+    whole = adult15()
+    picked = np.random.default_rng(1).choice(len(whole.codes), rows, replace=False)
+    columns = [0, 1, 3, 5, 6, 8, 9, 12, 13]
+    return Data(whole.codes[picked][:, columns], [whole.sizes[i] for i in columns])
+
+
 def wide(attributes: int = 100, rows: int = 30_000) -> Data:
     """Return a table whose attributes depend, to different degrees, on six normals; half of them in no order."""
     rng = np.random.default_rng(5)
@@ -180,12 +205,17 @@ def wide(attributes: int = 100, rows: int = 30_000) -> Data:
 DATA = {
     "adult15": adult15, "ordered": ordered, "acs": acs, "nist": lambda: acs(NIST), "wide": wide,
     "hospital": lambda: occurring("hospital"), "sim50k": lambda: occurring("sim50k"),
+    "msnbc": lambda: coded("msnbc"), "salary": lambda: coded("salary"), "small": small,
 }  # fmt: skip
 
 
 def table(codes: np.ndarray, clique: tuple[int, ...], sizes: list[int]) -> np.ndarray:
     shape = [sizes[i] for i in clique]
     return np.bincount(np.ravel_multi_index([codes[:, i] for i in clique], shape), minlength=int(np.prod(shape))).reshape(shape)
+
+
+def _largest_triple(sizes: list[int]) -> int:
+    return int(np.prod(sorted(sizes)[-3:]))
 
 
 class Score:
@@ -198,7 +228,7 @@ class Score:
         self.exact = []
         for k in (1, 2, 3):
             cliques = list(itertools.combinations(range(len(sizes)), k))
-            most = {1: len(cliques), 2: PAIRS, 3: TRIPLES if max(sizes) <= 60 else 0}[k]
+            most = {1: len(cliques), 2: PAIRS, 3: TRIPLES if _largest_triple(sizes) <= MOST_CELLS else 0}[k]
             if len(cliques) > most or k == 3:
                 picked = np.random.default_rng(TRIPLE_SEED).choice(len(cliques), min(most, len(cliques)), replace=False)
                 cliques = [cliques[i] for i in picked]
@@ -267,7 +297,7 @@ def independent(statistics: Statistics, rng: np.random.Generator) -> np.ndarray:
     return np.stack([rng.choice(p.size, max(round(tables.total), 1), p=p) for p in tables.one_way], 1)
 
 
-def one_run(name: str, data: Data, epsilon: float, delta: float, seed: int) -> tuple[np.ndarray, float, float]:
+def one_run(name: str, data: Data, epsilon: float, delta: float, seed: int, options: dict | None = None) -> tuple[np.ndarray, float, float]:
     """Return rows, wall seconds and CPU seconds."""
     rng, codes = np.random.default_rng(seed), data.codes
     if name == "resampling":
@@ -276,11 +306,12 @@ def one_run(name: str, data: Data, epsilon: float, delta: float, seed: int) -> t
         singles = tuple((i,) for i in range(len(data.sizes)))
         statistics, _ = measure(data, MeasurementPlan(singles, (1.0,) * len(singles)), epsilon, delta)
         return independent(statistics, rng), float("nan"), float("nan")
-    method, options = (DpcopulaKendall(), DRAWN[name]) if name in DRAWN else (METHODS[name], {})
     if name in DRAWN:
+        method, options = DpcopulaKendall(), DRAWN[name]
         statistics, seconds = measure_drawn(method, data, epsilon, options)
     else:
-        statistics, seconds = measure(data, method.plan(data.domain(), {}), epsilon, delta)
+        method, options = METHODS[name], options if name == "latent_class" and options else {}
+        statistics, seconds = measure(data, method.plan(data.domain(), options), epsilon, delta)
     wall, cpu = time.perf_counter(), time.process_time()
     model = method.fit(statistics, options)
     rows = np.concatenate(list(method.sample(model, max(method.total(model), 1), rng)))
@@ -304,6 +335,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     every = [*METHODS, *DRAWN, "independent", "resampling"]
     parser.add_argument("--methods", nargs="+", choices=every, default=every)
+    parser.add_argument("--effort", choices=["fast", "balanced", "best"], default="balanced", help="of latent_class")
     arguments = parser.parse_args()
     for data in arguments.data:
         given = DATA[data]()
@@ -315,11 +347,13 @@ def main() -> None:
             for name in arguments.methods:
                 runs = []
                 for seed in range(arguments.seeds):
-                    rows, wall, cpu = one_run(name, given, epsilon, delta, seed)
+                    rows, wall, cpu = one_run(name, given, epsilon, delta, seed, {"effort": arguments.effort})
                     runs.append([wall, cpu, *score(rows)])
                 middle = np.median(runs, axis=0)
                 nist = f"   k-marginal {1000 * (1 - middle[3]):.0f}" if data == "nist" else ""
                 print(line(name, middle) + nist, flush=True)
+            if data in GOALS and epsilon == 1.0:
+                print(f"{'goal':36s}{GOALS[data]}")
             if data == "nist":
                 picks = [np.random.default_rng(s).choice(len(codes), round(0.4 * len(codes)), replace=False) for s in range(arguments.seeds)]
                 middle = np.median([[np.nan, np.nan, *score(codes[p])] for p in picks], axis=0)

@@ -75,10 +75,25 @@ def test_plan_measures_every_one_way_and_two_way_table():
     assert plan.weights == pytest.approx((5 / 12, 1 / 4, 1 / 6, 1.0, 1.0, 1.0))
 
 
-def test_one_way_tables_get_one_part_in_21_of_the_privacy_loss():
+def test_one_way_tables_get_one_part_in_11_of_the_privacy_loss():
     plan = METHOD.plan(domain_of([2] * 15), {})
     singles = sum(w for c, w in zip(plan.cliques, plan.weights, strict=True) if len(c) == 1)
-    assert singles / sum(plan.weights) == pytest.approx(1 / 21)
+    assert singles / sum(plan.weights) == pytest.approx(1 / 11)
+
+
+def test_one_way_tables_share_so_that_the_sum_of_their_errors_is_smallest():
+    sizes = np.array([8, 8, 8, 27, 27, 27, 64, 64])
+    weights = np.array(METHOD.plan(domain_of(sizes), {}).weights[:8])
+    known = 1.0 - (1.0 / sizes).sum() + 1.0 / sizes
+    assert known.max() < 0.75
+    weights_of_rule = 28 / 10 * sizes ** (2 / 3) / (sizes ** (2 / 3)).sum()
+    assert weights == pytest.approx(np.maximum(weights_of_rule, known))
+    # Without the second part: c_i w_i^(-1/2) summed is least among all splits of the same whole.
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        moved = weights_of_rule * np.exp(0.2 * rng.standard_normal(8))
+        moved *= weights_of_rule.sum() / moved.sum()
+        assert (sizes / np.sqrt(moved)).sum() >= (sizes / np.sqrt(weights_of_rule)).sum()
 
 
 def test_plan_of_many_attributes_says_what_to_expect():
@@ -115,6 +130,8 @@ def test_plan_without_one_way_tables():
         ({"pull": float("nan")}, "a number from 0 to 1000"),
         ({"one_way_weight": 2000}, "'auto' or a number from 0 to 1000"),
         ({"one_way_weight": False}, "'auto' or a number from 0 to 1000"),
+        ({"effort": "much"}, "one of 'fast', 'balanced', 'best'"),
+        ({"effort": None}, "one of 'fast', 'balanced', 'best'"),
     ],
 )
 def test_options_are_checked(options, text):
@@ -165,6 +182,18 @@ def test_the_total_is_public_or_estimated():
     assert METHOD.total(METHOD.fit(statistics_of(ROWS, SIZES, 5.0, total=1234), QUICK)) == 1234
     estimated = METHOD.total(METHOD.fit(statistics_of(ROWS, SIZES, 5.0), QUICK))
     assert abs(estimated - len(ROWS)) < 60
+
+
+def test_the_pull_is_what_a_class_tells_not_how_far_the_one_way_tables_are_from_an_estimate():
+    """A fit whose classes are all the same pays nothing, whatever its one-way tables are."""
+    from dpsql.methods.mixture.fit import _Descent
+
+    given = targets(statistics_of(ROWS, SIZES, 20.0))
+    descent = _Descent(given, 3, 1000, 1e6, 0)
+    descent.begin(np.repeat(np.random.default_rng(0).standard_normal((sum(SIZES), 1)).astype(np.float32), 3, axis=1), np.zeros(3, np.float32))
+    pulled = descent._gradients(10, correct=False)[0]  # every tenth step it looks at its own one-way tables
+    descent.pull = np.float32(0.0)
+    assert pulled == pytest.approx(descent._gradients(10, correct=False)[0], abs=1e-5)
 
 
 def numeric_gradient(given, pull, parameter, position, logits, class_logits):
@@ -240,8 +269,8 @@ def test_the_fit_is_deterministic():
 
 
 def test_more_noise_means_relatively_more_pull():
-    assert pull_strength(15, 227, 50.0) / 50.0 > pull_strength(15, 227, 500.0) / 500.0
-    assert pull_strength(15, 227, 50.0) < pull_strength(15, 227, 500.0)
+    assert pull_strength(15, 50.0) / 50.0 > pull_strength(15, 500.0) / 500.0
+    assert pull_strength(15, 50.0) < pull_strength(15, 500.0)
 
 
 def test_strong_pull_gives_independent_columns():
@@ -327,11 +356,12 @@ def test_systematic_sampling_rounds_each_share():
 
 def test_long_tables_come_in_blocks_without_exchange():
     assert sweeps(10**6, 15) == 0
+    assert sweeps(2 * 10**5, 9) == 2
     assert sweeps(1, 1) == 2
     mixture = Mixture(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.1, 0.9], [0.8, 0.2], [0.2, 0.8]]))
-    blocks = list(mixture_rows(mixture, [2, 2], 200_001, np.random.default_rng(0)))
-    assert [len(b) for b in blocks] == [200_001]
-    joint = table(np.concatenate(blocks), (0, 1), [2, 2]) / 200_001
+    blocks = list(mixture_rows(mixture, [2, 2], 300_001, np.random.default_rng(0)))
+    assert sorted(len(b) for b in blocks) == [150_000, 150_001]
+    joint = table(np.concatenate(blocks), (0, 1), [2, 2]) / 300_001
     assert joint == pytest.approx(pair_matrix(mixture, [2, 2])[:2, 2:], abs=0.005)
 
 

@@ -33,6 +33,7 @@ from dpsql.methods.aggregate_seeded.reported import AggregateModel, extra_of, le
 from dpsql.methods.aggregate_seeded.rows import seeded_rows
 from dpsql.methods.base import MeasurementPlan, TuplePlan
 from dpsql.methods.mixture.rows import sweeps
+from dpsql.methods.mixture.starts import fit_seconds
 from dpsql.numerics.arrays import CodeArray, IntArray
 from dpsql.tables.statistics import Statistics
 from dpsql.tables.tuple_index import tuple_index
@@ -223,7 +224,7 @@ class AggregateSeeded:
         if self._checked(options)["sampler"] == "published":
             return rows * m * columns * 4e-7, 100.0
         classes, steps = schedule(columns, 1000.0)
-        fit = 2 * steps * (4e-11 * columns**2 * classes + 1.2e-8 * columns**2 + 2.5e-8 * columns * classes)
+        fit = 2 * fit_seconds(columns, classes, steps, 2)
         draw = rows * m * 3e-7 + min(rows, 1 << 16) * sweeps(rows, m) * m**2 * 7e-8
         return fit + draw, 1e-6 * (100.0 * columns**2 + 60.0 * columns * classes) + 1e-6 * min(rows, 1 << 16) * m * 100
 

@@ -297,7 +297,7 @@ def schedule(columns: int, strength: float) -> tuple[int, int]:
     Examples
     --------
     >>> schedule(71, 1600.0)
-    (320, 800)
+    (400, 240)
     """
     steps = usual_steps(strength)
     return usual_classes(columns, steps, strength, _WORK / _RESTARTS), steps

@@ -34,8 +34,11 @@ IndexArray = npt.NDArray[np.intp]
 _LONGEST_BLOCK, _LONG_BLOCK = 1 << 16, 1 << 18
 """Rows of a block of a short table and of a long one, whose work per class is worth sharing."""
 
-_LONGEST_FINISHED = 1 << 17
-"""Rows beyond which their pair tables are left as they fall."""
+_LONG = 1 << 17
+"""Rows beyond which a table is long."""
+
+_LONGEST_FINISHED = 1 << 18
+"""Rows beyond which their pair tables are left as they fall: they fall closer to the model's than this is to the data's."""
 
 _SWEEPS = 2
 _SWEEP_WORK = 650_000_000
@@ -73,7 +76,7 @@ def forecast_draw(sizes: Sequence[int], rows: int, output: str = "decoded") -> t
     (7.6, 0.3)
     """
     m = len(sizes)
-    length = min(max(rows, 1), _LONGEST_BLOCK if rows <= _LONGEST_FINISHED else _LONG_BLOCK)
+    length = min(max(rows, 1), _LONGEST_BLOCK if rows <= _LONG else _LONG_BLOCK)
     parts = min(2.0, max(rows / length, 1.0))
     seconds = rows * m * 106e-9 + sweeps(rows, m) * 2.0 * rows * m**2 * 5e-9
     return 0.15 + seconds / parts, 50.0 + parts * length * (6.0 * m + 40.0) / 1e6 + 8e-6 * sum(sizes) ** 2
@@ -101,7 +104,7 @@ def mixture_rows(mixture: Mixture, sizes: Sequence[int], rows: int, rng: np.rand
     Privacy: post-processing.
     """
     rounds = sweeps(rows, len(sizes))
-    longest = _LONGEST_BLOCK if rows <= _LONGEST_FINISHED else _LONG_BLOCK
+    longest = _LONGEST_BLOCK if rows <= _LONG else _LONG_BLOCK
     blocks = -(-rows // longest)
     matrix = pair_matrix(mixture, sizes) if rounds else None
 
