@@ -142,6 +142,20 @@ def read(text: str, columns: Sequence[str]) -> Rule:
     return Rule(render(tree), tuple(found))
 
 
+def stored(text: str) -> Rule:
+    """Return a rule that was written down: in the books, in a release, in a CHECK constraint; checked as in `read`.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    tree = _tree(text)
+    names = tuple(dict.fromkeys(column.name for column in tree.find_all(exp.Column, bfs=False)))
+    if not names:
+        _refuse(text, "looks at no column")
+    return Rule(render(tree), names)
+
+
 def render(tree: exp.Expression) -> str:
     """Return the SQL text of a checked tree, without comments."""
     return str(tree.sql(dialect=StrictDuckDB, comments=False, unsupported_level=ErrorLevel.RAISE))
