@@ -55,7 +55,7 @@ def rule(context: Context, call: RuleCall) -> str:
     shapes = None
     if set(found.columns) <= set(domain.names):
         shapes = SHAPES[effect(context.cursor, found, domain).kind]
-    change = "taken back" if call.remove else "declared"
+    change = "declared" if not call.remove else "taken back" if same is not None else "was not declared"
     return inline(RULE_COLUMNS, [(protected.query, found.text, list(found.columns), shapes, change)])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpsql.accounting import Calibration
@@ -16,6 +16,7 @@ from dpsql.kinds.tables.plan import plan as tables
 from dpsql.kinds.tuples.plan import plan as tuples
 from dpsql.kinds.units.plan import plan as units
 from dpsql.kinds.which import Kind, kind_of
+from dpsql.protected.ruled import in_force
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
 from dpsql.session.instance import Context
@@ -55,5 +56,13 @@ def request(context: Context, protected: ProtectedSource, call: BuyingCall) -> R
     parameters = call.canonical()
     found = planner_of(call)(context, protected, call, parameters)
     return Request(
-        call.operation, call.release_name, parameters, found.plan, found.calibration, found.left_out, found.notes
-    )
+        call.operation, call.release_name, parameters, _ruled(context, protected, found.plan), found.calibration, found.left_out,
+        found.notes,
+    )  # fmt: skip
+
+
+def _ruled(context: Context, protected: ProtectedSource, plan: Plan) -> Plan:
+    """Return the plan with the rules that its rows are to obey. Privacy: the books and the catalog are read, no row."""
+    if plan.method is None or plan.units:
+        return plan
+    return replace(plan, rules=tuple(one.rule.text for one in in_force(context.cursor, protected, plan.domain)))

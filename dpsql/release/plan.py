@@ -21,6 +21,7 @@ from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OUTSIDE, Domain
 from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.numerics.arrays import Clique, FloatArray, IntArray
+from dpsql.rules.grammar import MOST_RULES, stored
 from dpsql.tables import coarse
 from dpsql.tables.flat import AllCliques, by_order, cell_counts
 from dpsql.text.bounded_json import check_numbers
@@ -63,6 +64,8 @@ class Plan:
         Pairs among `cliques` whose coarse tables are released after the tables, see `dpsql.tables.coarse`.
     units : bool
         Whether privacy units are counted, by their number of rows, and not rows, see `dpsql.domains.unit_rows`.
+    rules : tuple of str
+        Rules that every row of the release obeys, in the canonical text of `dpsql.rules.grammar`.
     """
 
     domain: Domain
@@ -78,6 +81,7 @@ class Plan:
     sparse: bool = False
     coarse: tuple[Clique, ...] = ()
     units: bool = False
+    rules: tuple[str, ...] = ()
 
     @property
     def listed(self) -> bool:
@@ -130,6 +134,7 @@ class Plan:
             **({"sparse": True, "parameters": dict(self.parameters)} if self.sparse else {}),
             **({"coarse": [list(pair) for pair in self.coarse]} if self.coarse else {}),
             **({"units": True} if self.units else {}),
+            **({"rules": list(self.rules)} if self.rules else {}),
             "domain": self.domain.to_json(),
             "tables": _short(self.cliques, len(self.domain.attributes)),
             "scales": runs,
@@ -157,6 +162,7 @@ class Plan:
             sparse=item.get("sparse", False),
             coarse=tuple(tuple(pair) for pair in item.get("coarse", ())),
             units=item.get("units", False),
+            rules=tuple(item.get("rules", ())),
         )
 
 
@@ -241,6 +247,16 @@ def check_item(item: Mapping[str, Any]) -> None:
     _require(not (sparse and (is_open or blocks is not None)) and (not is_open or len(domain.sizes) == 1))
     _require(sparse or is_open or blocks is not None or cells <= MAX_CELLS)
     _require(item["method"] is None or methods.get(item["method"]) is not None)
+    _check_rules(item.get("rules", []), domain)
+
+
+def _check_rules(rules: object, domain: Domain) -> None:
+    """Refuse rules that are none over the columns of the domain: they become SQL."""
+    _require(isinstance(rules, list) and len(rules) <= MOST_RULES and all(isinstance(text, str) for text in rules))
+    assert isinstance(rules, list)  # noqa: S101 -- for the type checker
+    for text in rules:
+        rule = stored(text)
+        _require(rule.text == text and set(rule.columns) <= set(domain.names))
 
 
 def _require(holds: bool) -> None:

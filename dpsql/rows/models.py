@@ -15,6 +15,8 @@ from dpsql.books.entries import canonical_json
 from dpsql.domains.attributes import Domain
 from dpsql.release.plan import Plan
 from dpsql.release.store import Release
+from dpsql.rules.effects import shaped
+from dpsql.rules.grammar import stored
 
 _FITTED_MODELS = 4  # models kept in memory, so that drawing again does not fit again
 
@@ -53,6 +55,8 @@ def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
             return _models[key]
     plan = bought.plan
     statistics = bought.statistics(cursor)
+    if plan.rules:
+        statistics = shaped(cursor, statistics, plan.domain, [stored(text) for text in plan.rules])
     model = Fitted(methods.get(plan.method or "").fit(statistics, plan.options), output_domain(plan, statistics.values))
     with _guard:
         _models[key] = model

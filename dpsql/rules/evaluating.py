@@ -37,18 +37,25 @@ class Evaluator:
     ----------
     cursor : DuckDB cursor
     attributes : sequence of Attribute
-        Attribute i is read from the arrays that its `Decoder`, called ``v<i>``, makes.
+        Each is read from the arrays that its `Decoder` makes.
     expressions : sequence of sqlglot expression
         Boolean, over columns called as the attributes; what `dpsql.rules.grammar` has checked.
+    names : sequence of str, optional
+        Of the decoders; ``v0``, ``v1``, ... if left out.
     """
 
     def __init__(
-        self, cursor: duckdb.DuckDBPyConnection, attributes: Sequence[Attribute], expressions: Sequence[exp.Expression]
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        attributes: Sequence[Attribute],
+        expressions: Sequence[exp.Expression],
+        names: Sequence[str] | None = None,
     ) -> None:
         self._cursor = cursor
-        self.decoders = [Decoder(attribute, f"v{i}") for i, attribute in enumerate(attributes)]
-        names = {attribute.name: f"c{i}" for i, attribute in enumerate(attributes)}
-        self._texts = [_guarded(expression, names) for expression in expressions]
+        prefixes = names or [f"v{i}" for i in range(len(attributes))]
+        self.decoders = [Decoder(attribute, prefix) for attribute, prefix in zip(attributes, prefixes, strict=True)]
+        called = {attribute.name: f"c{i}" for i, attribute in enumerate(attributes)}
+        self._texts = [_guarded(expression, called) for expression in expressions]
         stored = [exp.alias_(d.expression(), f"s{i}", quoted=True).sql(dialect="duckdb") for i, d in enumerate(self.decoders)]
         typed = [f'CAST("s{i}" AS {a.sql_type}) AS "c{i}"' for i, a in enumerate(attributes)]  # DuckDB's own texts of types
         row = identifier(_ROW)
@@ -134,6 +141,8 @@ def _guarded(tree: exp.Expression, names: Mapping[str, str]) -> str:
     return f"system.main.list_transform([0], lambda __dp_once: TRY({render(leaf)}))[1]"
 
 
-def evaluator(cursor: duckdb.DuckDBPyConnection, attributes: Sequence[Attribute], rules: Sequence[Rule]) -> Evaluator:
+def evaluator(
+    cursor: duckdb.DuckDBPyConnection, attributes: Sequence[Attribute], rules: Sequence[Rule], names: Sequence[str] | None = None
+) -> Evaluator:
     """Return the evaluator of rules."""
-    return Evaluator(cursor, attributes, [rule.tree for rule in rules])
+    return Evaluator(cursor, attributes, [rule.tree for rule in rules], names)
