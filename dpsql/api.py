@@ -131,8 +131,7 @@ def rule(
 ) -> duckdb.DuckDBPyRelation:
     """Declare a rule that every row obeys, or take one back (``dp_rule``).
 
-    Synthetic rows of releases that are bought from then on obey it. It is a boolean SQL expression over declared columns of one
-    row.
+    Rows of releases that are bought from then on obey it. It is a boolean SQL expression over the declared columns of one row.
 
     Privacy: free; the protected table is not read. A rule is public knowledge. Gives source, rule, columns, shapes ('tables',
     'rows', 'nothing'), change; one row.

@@ -32,8 +32,8 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         categories := categories, categories_from := categories_from, nullable := nullable, outside := outside,
         discover := discover, epsilon := epsilon, delta := delta, release := release, column_name := column_name))::VARCHAR)));
 
--- dp_rule: Declare a rule that every row obeys, or take one back. Synthetic rows of releases that are bought from then on obey it.
--- It is a boolean SQL expression over declared columns of one row. Privacy status: free; the protected table is not read. A rule is
+-- dp_rule: Declare a rule that every row obeys, or take one back. Rows of releases that are bought from then on obey it. It is a
+-- boolean SQL expression over the declared columns of one row. Privacy status: free; the protected table is not read. A rule is
 -- public knowledge. Gives source, rule, columns, shapes ('tables', 'rows', 'nothing'), change; one row.
 CREATE OR REPLACE MACRO dp_rule(source, rule, remove := false) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('rule',

@@ -125,7 +125,7 @@ class DeclareCall(Call):
 class RuleCall(Call):
     """Declare a rule that every row obeys, or take one back.
 
-    Synthetic rows of releases that are bought from then on obey it. It is a boolean SQL expression over declared columns of one row.
+    Rows of releases that are bought from then on obey it. It is a boolean SQL expression over the declared columns of one row.
     """
 
     name: ClassVar[str] = "rule"

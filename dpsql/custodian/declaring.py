@@ -126,9 +126,8 @@ def domain(context: Context, call: DomainCall) -> str:
     protected = resolve(context, call.source)
     declared, left_out = protected.attributes()
     own = protected.declarations().keys()
-    by_constraint = {
-        c.name: found[1] for c in protected.source.columns if c.name not in own and (found := protected.by_constraint(c)) is not None
-    }
+    others = [column for column in protected.source.columns if column.name not in own]
+    by_constraint = {c.name: found[1] for c in others if (found := protected.by_constraint(c)) is not None}
     by_name = {a.name: _shown(a, _status(a, own, by_constraint)) for a in declared.attributes}
     for column in left_out:
         status = "the privacy unit" if protected.is_unit(column) else "left out: no domain declared"

@@ -71,7 +71,7 @@ def rules_of(protected: ProtectedSource) -> list[Ruled]:
 
 
 def in_force(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, domain: Domain) -> list[Ruled]:
-    """Return the rules of a source whose columns are all in a domain; of CHECK constraints those that are boolean over its types."""
+    """Return the rules of a source whose columns are all in a domain; of CHECK constraints those that fit its types."""
     every = rules_of(protected)
     held = {rule.text for rule in concerning([one.rule for one in every], domain)}
     return [one for one in every if one.rule.text in held and (one.status == DECLARED or _fits(cursor, one.rule, domain))]

@@ -6,6 +6,7 @@ Privacy: post-processing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ class Block:
     def __init__(self, codes: Codes, arrays: Columns) -> None:
         self._codes = codes
         self._changed: dict[int, Codes] = {}
-        self._kinds = {name: array.dtype for name, array in arrays.items() if isinstance(array, pd.Categorical)}
+        self._kinds: dict[str, Any] = {name: array.dtype for name, array in arrays.items() if isinstance(array, pd.Categorical)}
         self._raw: dict[str, npt.NDArray[np.generic]] = {
             name: np.asarray(array.codes) if isinstance(array, pd.Categorical) else array for name, array in arrays.items()
         }
@@ -67,9 +68,9 @@ class Block:
         """Return the arrays of all attributes."""
         return {name: self._typed(name, raw) for name, raw in self._raw.items()}
 
-    def _typed(self, name: str, raw: npt.NDArray[np.generic]) -> npt.NDArray[np.generic] | pd.Categorical:
+    def _typed(self, name: str, raw: Any) -> Any:
         kind = self._kinds.get(name)
-        return raw if kind is None else pd.Categorical.from_codes(raw, dtype=kind)  # type: ignore[call-overload, no-any-return]
+        return raw if kind is None else pd.Categorical.from_codes(raw, dtype=kind)
 
 
 def agreement(mine: Block, rows: Places, others: Block, candidates: Places, positions: Sequence[int]) -> npt.NDArray[np.int16]:

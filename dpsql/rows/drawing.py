@@ -238,8 +238,9 @@ def _fill(context: Context, bought: Release, found: Fitted, wanted: int, seed: i
             # What the store's reader gets, see `relation`; the values of an open domain are in the model's domain alone.
             domain, options = found.domain, bought.plan.options
             decoding.put_rows(
-                context.cursor, blocks, domain, rng, sink, lambda query: multi_value.joined_sql(query, domain, options), wanted, mend
-            )
+                context.cursor, blocks, domain, rng, sink, lambda query: multi_value.joined_sql(query, domain, options), wanted,
+                mend,
+            )  # fmt: skip
     context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(_marker(bought, wanted, seed))}")
 
 

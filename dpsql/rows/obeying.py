@@ -31,17 +31,17 @@ from dpsql.domains.decoder import Columns, Decoder
 from dpsql.errors import ReleaseError
 from dpsql.rows.block import Block, Codes, Places, agreement, neighbours
 from dpsql.rules.effects import ALWAYS, concerning, effect, places
-from dpsql.rules.evaluating import Evaluator, evaluator
+from dpsql.rules.evaluating import FALSE, Evaluator, evaluator
 from dpsql.rules.grammar import Rule, stored
 from dpsql.rules.reasoning import single_valued
 
 Mask = npt.NDArray[np.bool_]
 _REDRAWS, _FEWEST_REDRAWS, _LEAST_SHARE = 24, 4, 0.02
 """Tries inside bins; after how many, and below which share that worked, they are given up."""
-_ROUNDS, _CANDIDATES = 8, 24
+_ROUNDS, _CANDIDATES = 6, 24
 _KEYS, _COMPARED = 5, 12
 """Columns that candidates are sorted by, and that alike rows agree on."""
-_MOST_DONORS = 40_000
+_MOST_DONORS, _FEWEST_DONORS = 40_000, 4_000
 _AT_ONCE = 1 << 18
 """Rows that are evaluated together."""
 _MADE_UP, _MADE_UP_TIMES = 1 << 14, 16
@@ -98,15 +98,16 @@ class Mender:
             Which rows have one value of each attribute; all of them if left out. Of others a rule says nothing.
         """
         for group in self._groups:
-            meant = np.ones(len(block), bool) if single is None else single[:, group.positions].all(axis=1)
-            broken = np.flatnonzero(~group.obey(block) & meant)
-            if not broken.size:
+            obeys, beside = group.obey(block), np.zeros(0, np.intp)
+            if single is not None:
+                beside = np.flatnonzero(group.partly_broken(block, single))
+                obeys |= ~single[:, group.positions].all(axis=1)
+            broken = np.flatnonzero(~obeys)
+            if not broken.size and not beside.size:
                 continue
-            is_broken = np.zeros(len(block), bool)
-            is_broken[broken] = True
-            donors = np.flatnonzero(~is_broken & meant)
+            donors = np.flatnonzero(obeys if single is None else obeys & single[:, group.positions].all(axis=1))
             broken = group.redraw(block, broken, rng)
-            broken = group.exchange(block, broken, donors, compared, rng)
+            broken = np.concatenate([group.exchange(block, broken, donors, compared, rng), beside])
             if broken.size:
                 pool, donors = (block, donors) if donors.size else self._pool(group, rng)
                 group.replace(block, broken, pool, donors, compared, rng)
@@ -129,8 +130,8 @@ class Mender:
                 return pool, good
         listed = " and ".join(rule.text for rule in group.rules)
         raise ReleaseError(
-            f"release {self._release!r}: no row was found that obeys the rules {listed[:400]}. The release stays as it is; take a rule "
-            "back (dp_rule with remove := true), or declare wider domains, and buy one under another name"
+            f"release {self._release!r}: no row was found that obeys the rules {listed[:400]}. The release stays as it is; take a "
+            "rule back (dp_rule with remove := true), or declare wider domains, and buy one under another name"
         )
 
 
@@ -162,6 +163,7 @@ class _Group:
     def __init__(self, cursor: duckdb.DuckDBPyConnection, domain: Domain, rules: Sequence[Rule]) -> None:
         self.rules = rules
         self.positions = sorted({position for rule in rules for position in places(rule, domain)})
+        self._of_rule = [list(places(rule, domain)) for rule in rules]
         attributes = [domain.attributes[position] for position in self.positions]
         names = [f"v{position}" for position in self.positions]
         self._evaluator: Evaluator = evaluator(cursor, attributes, rules, names)
@@ -171,6 +173,14 @@ class _Group:
     def obey(self, block: Block) -> Mask:
         """Return which rows of a block obey."""
         return self._obey(self._values(block, slice(None)), len(block))
+
+    def partly_broken(self, block: Block, single: Mask) -> Mask:
+        """Return which rows without one value of every column break a rule all of whose columns have one."""
+        found = np.zeros(len(block), bool)
+        verdicts = self._evaluator.verdicts(self._values(block, slice(None)), len(block))
+        for positions, verdict in zip(self._of_rule, verdicts, strict=True):
+            found |= (verdict == FALSE) & single[:, positions].all(axis=1)
+        return found & ~single[:, self.positions].all(axis=1)
 
     def _obey(self, values: Columns, rows: int) -> Mask:
         return self._evaluator.obey(values, rows)
@@ -203,7 +213,7 @@ class _Group:
         for _ in range(_ROUNDS if donors.size else 0):
             if not broken.size:
                 break
-            chosen = donors if len(donors) <= _MOST_DONORS else rng.choice(donors, _MOST_DONORS, replace=False)
+            chosen = _some(donors, len(broken), rng)
             keys, others = self._chosen(compared, rng)
             partners, columns = np.full(len(broken), -1), np.zeros(len(broken), np.int64)
             candidates = neighbours(block, broken, block, chosen, keys, _CANDIDATES, rng)
@@ -258,13 +268,19 @@ class _Group:
         self, block: Block, broken: Places, pool: Block, donors: Places, compared: Sequence[int], rng: np.random.Generator
     ) -> None:
         """Take the columns of the rules from rows that obey."""
-        chosen = donors if len(donors) <= _MOST_DONORS else rng.choice(donors, _MOST_DONORS, replace=False)
+        chosen = _some(donors, len(broken), rng)
         keys, others = self._chosen(compared, rng)
         candidates = neighbours(block, broken, pool, chosen, keys, _CANDIDATES, rng)
         place = agreement(block, broken, pool, candidates, others).argmax(axis=1)
         taken = candidates[np.arange(len(broken)), place]
         for position in self.positions:
             block.put(position, broken, pool.codes(position)[taken], pool.take(position, taken))
+
+
+def _some(donors: Places, broken: int, rng: np.random.Generator) -> Places:
+    """Return at most so many donors as are worth sorting for so many rows."""
+    most = min(_MOST_DONORS, max(_FEWEST_DONORS, _CANDIDATES * broken))
+    return donors if len(donors) <= most else rng.choice(donors, most, replace=False)
 
 
 def _swap(block: Block, position: int, first: Places, second: Places) -> None:

@@ -97,9 +97,8 @@ def shaped(cursor: duckdb.DuckDBPyConnection, statistics: Statistics, domain: Do
         tables[clique] = found
     cliques = statistics.tables.cliques if isinstance(statistics.tables, FlatTables) else tuple(tables)
     flat = np.concatenate([tables[clique].ravel() for clique in cliques])
-    return replace(
-        statistics, tables=FlatTables(statistics.sizes, cliques, flat), coarse=replace(statistics.coarse, tables=_coarse(statistics, zeros))
-    )  # fmt: skip
+    coarse = replace(statistics.coarse, tables=_coarse(statistics, zeros))
+    return replace(statistics, tables=FlatTables(statistics.sizes, cliques, flat), coarse=coarse)
 
 
 def _zeros(effects: Sequence[Effect]) -> dict[Clique, Cells]:

@@ -183,9 +183,9 @@ def _rounded(left: Term, right: Term) -> tuple[Term, Term]:
 def _to_single(found: Term) -> Term:
     with np.errstate(over="ignore"):
         low, high = found.low.astype(np.float32), found.high.astype(np.float32)
-    low = np.where(low > found.low, np.nextafter(low, np.float32(-np.inf)), low)
-    high = np.where(high < found.high, np.nextafter(high, np.float32(np.inf)), high)
-    return replace(found, low=low.astype(np.float64), high=high.astype(np.float64))
+    below = np.where(low > found.low, np.nextafter(low, np.float32(-np.inf)), low)
+    above = np.where(high < found.high, np.nextafter(high, np.float32(np.inf)), high)
+    return replace(found, low=below.astype(np.float64), high=above.astype(np.float64))
 
 
 def _ordered(kind: type[exp.Expression], left: Term, right: Term) -> Outcomes:
@@ -210,8 +210,8 @@ def _ordered(kind: type[exp.Expression], left: Term, right: Term) -> Outcomes:
 
 
 def _not(sets: Outcomes) -> Outcomes:
-    found: Outcomes = ((sets & MAY_TRUE) << 1) | ((sets & MAY_FALSE) >> 1) | (sets & MAY_NULL)
-    return found.astype(np.uint8)
+    found: Outcomes = np.array([0, 2, 1, 3, 4, 6, 5, 7], np.uint8)[sets]
+    return found
 
 
 def _and(a: Outcomes, b: Outcomes) -> Outcomes:

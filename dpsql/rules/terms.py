@@ -244,11 +244,10 @@ def _days(left: Term, right: Term) -> Term | None:
     """Return the days from one date to another."""
     if (left.kind, right.kind) != ("DATE", "DATE"):
         return None
-    found = replace(
+    return replace(
         left, low=(left.low - right.high) / _DAY, high=(left.high - right.low) / _DAY, null=left.null | right.null,
         value=left.value & right.value, kind="number", least=-math.inf, most=math.inf,
     )  # fmt: skip
-    return found
 
 
 def _within(found: Term, limits: Term) -> Term:
