@@ -83,7 +83,7 @@ def check_contradictions(context: Context, text: str, found: Rule, others: Seque
     """Refuse a rule that no row can obey: alone, with another one, or with all others over its columns."""
     cursor = context.cursor
     if contradicting(cursor, [found], domain):
-        expected = "no value of the declared domain obeys it; FROM dp_domain(source) shows the domain: declare that again, or another rule"
+        expected = "no value of the declared domain obeys it; FROM dp_domain(source) shows it: declare it again, or another rule"
         raise ArgumentError("rule", text, expected)
     for other in others:
         if contradicting(cursor, [found, other.rule], domain):

@@ -70,6 +70,17 @@ def mender(
     return Mender(cursor, domain, kept, spare, release) if kept else None
 
 
+def check(cursor: duckdb.DuckDBPyConnection, domain: Domain, rules: Sequence[str]) -> None:
+    """Refuse rules that came from elsewhere and are not boolean over the types of a domain.
+
+    Raises
+    ------
+    duckdb.Error, ValueError
+    """
+    for rule in [stored(text) for text in rules]:
+        evaluator(cursor, domain.select(rule.columns).attributes, [rule]).check()
+
+
 class Mender:
     """Repairs blocks of rows; see `mender`."""
 

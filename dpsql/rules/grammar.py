@@ -54,6 +54,8 @@ _NODES: dict[type[exp.Expression], frozenset[str]] = {
     exp.Anonymous: frozenset({"this", "expressions"}),
     exp.Extract: _TWO,
 }  # fmt: skip
+_OF_ONE_PIECE = (*COMPARISONS, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.In, exp.Between, exp.Column, exp.Anonymous, exp.Paren)
+"""What stands between AND and OR without brackets."""
 _TYPES = frozenset({
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "INT128", "FLOAT", "DOUBLE",
     "DECIMAL", "VARCHAR", "TEXT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPNTZ", "TIMESTAMPTZ", "UUID",
@@ -149,11 +151,14 @@ def stored(text: str) -> Rule:
     ------
     ArgumentError
     """
-    tree = _tree(text)
-    names = tuple(dict.fromkeys(column.name for column in tree.find_all(exp.Column, bfs=False)))
+    tree = _tree(text).copy()
+    names: dict[str, None] = {}
+    for column in list(tree.find_all(exp.Column, bfs=False)):
+        column.set("this", exp.to_identifier(column.name, quoted=True))
+        names[column.name] = None
     if not names:
         _refuse(text, "looks at no column")
-    return Rule(render(tree), names)
+    return Rule(render(tree), tuple(names))
 
 
 def render(tree: exp.Expression) -> str:
@@ -192,12 +197,26 @@ def _parsed(text: str) -> exp.Expression:
             if number > _MOST_NODES:
                 _refuse(text, "has too many parts; write several rules")
             _check(text, node)
+        tree = _plain(tree)
         again = render(tree)
     except (SqlglotError, RecursionError):
         again = ""
     if not again or len(again) > 4 * LONGEST:
         _refuse(text, "cannot be written as DuckDB SQL; write it more plainly")
     return tree
+
+
+def _plain(tree: exp.Expression) -> exp.Expression:
+    """Return the tree without brackets that change nothing, so that a rule and the CHECK constraint DuckDB made of it are one text."""
+    root = exp.Paren(this=tree)
+    for node in list(root.find_all(exp.Paren)):
+        if node.parent is not None and type(node.parent) in (exp.And, exp.Or, exp.Paren) and type(node.this) in _OF_ONE_PIECE:
+            node.replace(node.this)
+    found: exp.Expression = root.this
+    while type(found) is exp.Paren:
+        found = found.this
+    found.pop()
+    return found
 
 
 def _check(text: str, node: exp.Expression) -> None:
