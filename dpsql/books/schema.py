@@ -99,7 +99,7 @@ class Books:
             self.cursor.execute("COMMIT")
         except duckdb.Error as error:
             rollback(self.cursor)
-            if self.exist():  # another thread was faster
+            if self.exist() and self._current():  # another thread was faster
                 return
             raise LedgerError(
                 f"the books (schema {SCHEMA}) cannot be created in database {self.database!r}: {first_line(error)}. "
@@ -141,7 +141,7 @@ class Books:
         if rule in self.rules(source):
             return
         now = "(now() AT TIME ZONE 'UTC')::TIMESTAMP"
-        self._change_rules(f"INSERT INTO {self.table('rules')} VALUES (?, ?, {now}, ?)", [source, rule, who])  # noqa: S608 -- quoted
+        self._change_rules(f"INSERT OR IGNORE INTO {self.table('rules')} VALUES (?, ?, {now}, ?)", [source, rule, who])  # noqa: S608 -- quoted
 
     def remove_rule(self, source: str, rule: str) -> None:
         """Take a rule of a source back."""

@@ -285,7 +285,7 @@ def test_rules_travel_with_a_release_and_edited_ones_are_refused(visits, tmp_pat
     other = duckdb.connect()
     dpsql.load(other, store=tmp_path / "other", progress=False)
     other.execute("FROM dp_import(?)", [str(fine)])
-    assert other.execute("SELECT DISTINCT sex FROM dp_sample(?, rows := 3000)", [name]).fetchall() == [("F",)]
+    assert other.execute("SELECT DISTINCT sex FROM dp_sample(?, rows := 3000) WHERE ward IS NOT NULL", [name]).fetchall() == [("F",)]
     never = rewritten(path, tmp_path / "never.release", ['length("sex") > 5 AND "ward" = \'er\' AND "seen" < DATE \'1940-01-01\''.replace("length", "LENGTH").replace("DATE '1940-01-01'", "CAST('1940-01-01' AS DATE)")])
     last = duckdb.connect()
     dpsql.load(last, store=tmp_path / "last", progress=False)
