@@ -99,7 +99,7 @@ class Books:
             self.cursor.execute("COMMIT")
         except duckdb.Error as error:
             rollback(self.cursor)
-            if self.exist() and self._current():  # another thread was faster
+            if self.exist() and self._has("rules"):  # another thread was faster
                 return
             raise LedgerError(
                 f"the books (schema {SCHEMA}) cannot be created in database {self.database!r}: {first_line(error)}. "

@@ -37,7 +37,7 @@ def contradicting(cursor: duckdb.DuckDBPyConnection, rules: Sequence[Rule], doma
 
     Notes
     -----
-    False where it is not known: expressions that are not understood, or more than 4,000,000 combinations.
+    False where it is not known: expressions that are not understood, or more than 1,000,000 combinations.
     """
     if len(rules) == 2 and _orders_clash(rules[0].tree, rules[1].tree):
         return True

@@ -36,7 +36,7 @@ from dpsql.rules.terms import Term, column_term, moment, term
 Outcomes = npt.NDArray[np.uint8]
 MAY_TRUE, MAY_FALSE, MAY_NULL = np.uint8(1), np.uint8(2), np.uint8(4)
 _ANY = np.uint8(7)
-MOST_CELLS = 4_000_000
+MOST_CELLS = 1_000_000
 """Cells of a table that are looked at one by one."""
 _SAME_MOMENTS = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS")
 
@@ -55,7 +55,7 @@ def outcomes(cursor: duckdb.DuckDBPyConnection, rule: Rule, attributes: Sequence
     Returns
     -------
     uint8 array, one axis per attribute, or None
-        Sums of `MAY_TRUE`, `MAY_FALSE`, `MAY_NULL`. None where there are more than 4,000,000 cells.
+        Sums of `MAY_TRUE`, `MAY_FALSE`, `MAY_NULL`. None where there are more than 1,000,000 cells.
     """
     shape = tuple(attribute.size for attribute in attributes)
     if math.prod(shape) > MOST_CELLS:

@@ -45,7 +45,7 @@ AND database_name = $database AND schema_name = $schema AND table_name = $name
 _CONSTRAINTS = """
 SELECT constraint_type, expression, constraint_column_names, referenced_table, referenced_column_names
 FROM system.main.duckdb_constraints() WHERE constraint_type IN ('CHECK', 'FOREIGN KEY')
-AND database_name = $database AND schema_name = $schema AND table_name = $name ORDER BY constraint_index
+AND database_name = $database AND schema_name = $schema AND table_name = $name ORDER BY constraint_index ASC
 """
 _ENUMS = """
 SELECT database_name, schema_name, type_name, labels FROM system.main.duckdb_types() WHERE logical_type = 'ENUM'
