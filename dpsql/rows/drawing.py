@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import duckdb
-import numpy as np
-import numpy.typing as npt
 
 from dpsql import methods
 from dpsql.accounting import noise_band
@@ -21,15 +17,14 @@ from dpsql.books.schema import SCHEMA, Books
 from dpsql.domains import multi_value
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError, ReleaseError, first_line
-from dpsql.methods.base import OneHotMethod, TupleMethod
+from dpsql.methods.base import TupleMethod
 from dpsql.release import identity
 from dpsql.release import store as release
 from dpsql.release.costs import DRAWING
 from dpsql.release.store import Release
-from dpsql.rows import crosstab, decoding, hot, listing
-from dpsql.rows.decoding import Mend
+from dpsql.rows import crosstab, decoding, listing
 from dpsql.rows.models import Fitted, fitted, mark, output_domain
-from dpsql.rows.obeying import mender
+from dpsql.rows.sampled import blocks_of, one_hot
 from dpsql.rows.writing import TableSink, parquet_files, run
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
@@ -37,7 +32,6 @@ from dpsql.tables.tuple_index import tuple_index
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier, literal, split_name
 
-_SPARE_ROWS = 4096
 _MADE = "dpsql: synthetic rows of "  # how the comment of a table of `into` begins
 
 
@@ -62,8 +56,8 @@ def rows(context: Context, bought: Release, count: int | None, seed: int | None,
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with progress.stage(DRAWING):
-                rng, blocks, mend = _blocks(context, bought, model, wanted, seed)
-                if _one_hot(bought):
+                rng, blocks, mend = blocks_of(context.cursor, bought, model, wanted, seed)
+                if one_hot(bought):
                     decoding.write_one_hot(context.cursor, blocks, model.domain, path, wanted)
                 else:
                     decoding.write_rows(context.cursor, blocks, model.domain, rng, path, wanted, mend)
@@ -84,47 +78,9 @@ def _model_and_rows(context: Context, bought: Release, count: int | None, progre
     return found, methods.get(bought.plan.method or "").total(found.model) if count is None else count
 
 
-def _one_hot(bought: Release) -> bool:
-    return bought.plan.options.get("output") == "one_hot"
-
-
-def _blocks(
-    context: Context, bought: Release, found: Fitted, wanted: int, seed: int | None
-) -> tuple[np.random.Generator, Iterator[npt.NDArray[np.integer]], Mend | None]:
-    """Return the generator of a draw, its blocks of codes or of one-hot rows, and what makes decoded rows obey the rules."""
-    own = [seed or 0, int(hashlib.sha256(bought.identifier.encode()).hexdigest()[:16], 16)]
-    rng = np.random.default_rng(own)
-    blocks = _sampled(bought, found, wanted, rng)
-    rules = bought.plan.rules
-    spare = partial(_spare, bought, found, [*own, 1])
-    mending = mender(context.cursor, found.domain, rules, spare, bought.identifier) if rules else None
-    if mending is None:
-        return rng, blocks, None
-    if _one_hot(bought):
-        return rng, hot.mended(blocks, found.domain, mending, np.random.default_rng([*own, 2])), None
-    return rng, blocks, mending.mended
-
-
-def _sampled(bought: Release, found: Fitted, wanted: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.integer]]:
-    method = methods.get(bought.plan.method or "")
-    if _one_hot(bought):
-        return cast("OneHotMethod", method).sample_one_hot(found.model, wanted, rng)
-    return method.sample(found.model, wanted, rng)
-
-
-def _spare(bought: Release, found: Fitted, seeds: list[int]) -> npt.NDArray[np.integer]:
-    """Return codes of some other rows of the model."""
-    domain = found.domain
-    blocks = list(_sampled(bought, found, _SPARE_ROWS, np.random.default_rng(seeds)))
-    if _one_hot(bought):
-        read = [hot.codes_of(block, domain, list(range(len(domain.sizes)))) for block in blocks]
-        blocks = [codes[single.all(axis=1)] for codes, single in read]
-    return np.concatenate([np.zeros((0, len(domain.sizes)), np.uint8), *blocks])
-
-
 def relation(bought: Release, path: Path) -> str:
     """Return the drawn rows in the types of the source, some of which (ENUM, HUGEINT, TIMESTAMP_S) Parquet does not have."""
-    if _one_hot(bought):
+    if one_hot(bought):
         return parquet_files(path)
     domain = output_domain(bought.plan)
     return f"({multi_value.joined_sql(decoding.rows_sql(domain, path), domain, bought.plan.options)})"
@@ -231,8 +187,8 @@ def _fill(context: Context, bought: Release, found: Fitted, wanted: int, seed: i
     if path.exists():
         sink.add(context.cursor, f"FROM {relation(bought, path)}")
     else:
-        rng, blocks, mend = _blocks(context, bought, found, wanted, seed)
-        if _one_hot(bought):
+        rng, blocks, mend = blocks_of(context.cursor, bought, found, wanted, seed)
+        if one_hot(bought):
             decoding.put_one_hot(context.cursor, blocks, found.domain, sink, wanted)
         else:
             # What the store's reader gets, see `relation`; the values of an open domain are in the model's domain alone.

@@ -207,7 +207,7 @@ def _parsed(text: str) -> exp.Expression:
 
 
 def _plain(tree: exp.Expression) -> exp.Expression:
-    """Return the tree without brackets that change nothing, so that a rule and the CHECK constraint DuckDB made of it are one text."""
+    """Return the tree without brackets that change nothing: a rule and the CHECK constraint that says it are one text."""
     root = exp.Paren(this=tree)
     for node in list(root.find_all(exp.Paren)):
         if node.parent is not None and type(node.parent) in (exp.And, exp.Or, exp.Paren) and type(node.this) in _OF_ONE_PIECE:
