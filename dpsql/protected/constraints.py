@@ -50,6 +50,7 @@ class Constraints:
                 self.rules.append(stored(text))
             except ArgumentError:
                 self.others.append(text)
+        self._known: dict[OutputColumn, tuple[Attribute, str] | None] = {}
         self._references = {fold(name): found for name, found in catalog.references(table).items()}
 
     def attribute(self, column: OutputColumn, key: str) -> tuple[Attribute, str] | None:
@@ -62,6 +63,11 @@ class Constraints:
         key : str
             Name in the books of the table that the column refers to, see `reference`.
         """
+        if column not in self._known:  # a list behind a foreign key is read once
+            self._known[column] = self._attribute(column, key)
+        return self._known[column]
+
+    def _attribute(self, column: OutputColumn, key: str) -> tuple[Attribute, str] | None:
         origin = fold(column.origin or "")
         own = [rule for rule in self.rules if {fold(name) for name in rule.columns} == {origin}]
         found = _attribute(self._cursor, column, [part for rule in own for part in _conjuncts(rule.tree)])

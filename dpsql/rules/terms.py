@@ -31,6 +31,7 @@ _UNITS = {
 }  # fmt: skip
 """Least and most microseconds of a unit of time."""
 _MICROS = {"DATE": _DAY, "TIMESTAMP_S": 1_000_000, "TIMESTAMP_MS": 1_000, "TIMESTAMP": 1, "TIMESTAMP WITH TIME ZONE": 1, "TIME": 1}
+_ZONED = "TIMESTAMP WITH TIME ZONE"
 _YEARS = (-62_135_596_800_000_000, 253_402_214_400_000_000)  # 0001-01-01 and 9999-12-31
 Mask = npt.NDArray[np.bool_]
 
@@ -200,7 +201,8 @@ def moment(found: Term, kind: str) -> Term | None:
 
 def _cast(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) -> Term | None:
     """Return a constant date or timestamp, or a date as a timestamp."""
-    kind = {"DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "TIMESTAMPNTZ": "TIMESTAMP", "TIME": "TIME"}.get(node.args["to"].this.value)
+    known = {"DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "TIMESTAMPNTZ": "TIMESTAMP", "TIME": "TIME", "TIMESTAMPTZ": _ZONED}
+    kind = known.get(node.args["to"].this.value)
     inner = term(node.this, columns, axes)
     if kind is None or inner is None:
         return None

@@ -23,6 +23,7 @@ from dpsql.tables.flat import AllCliques, FlatTables
 from dpsql.tables.statistics import CoarseTables, Statistics
 
 CONNECTION = duckdb.connect()
+CONNECTION.execute("SET TimeZone = 'UTC'")  # as the cursors of dpsql have it
 COLUMNS = ["age", "Sex", 'odd "n', "born"]
 DOMAIN = Domain((
     declare("sex", "VARCHAR", nullable=True, categories=["F", "M", "it's"]),
@@ -36,6 +37,10 @@ DOMAIN = Domain((
     declare("seen", "TIMESTAMP", nullable=False, lower="2000-01-01", upper="2024-01-01", bins=4),
     declare("few", "INTEGER", nullable=False, lower=0, upper=3, bins=4),
     declare("ok", "BOOLEAN", nullable=True),
+    declare("at", "TIMESTAMP WITH TIME ZONE", nullable=True, lower="2000-01-01", upper="2024-01-01", bins=3),
+    declare("clock", "TIME", nullable=False, lower="00:00:00", upper="23:59:59", bins=4),
+    declare("ns", "TIMESTAMP_NS", nullable=False, lower="2000-01-01", upper="2024-01-01", bins=3),
+    declare("big", "HUGEINT", nullable=False, lower=-5, upper=1e30, bins=3),
 ))  # fmt: skip
 
 
@@ -78,7 +83,7 @@ def test_a_rule_calls_nothing_that_a_source_may_not():
 
 # -- what is known of each cell, against values --------------------------------------------------------------------------------
 
-NUMBERS = ("age", "los", "price", "x", "f", "few")
+NUMBERS = ("age", "los", "price", "x", "f", "few", "big")
 MOMENTS = ("born", "seen")
 number = st.sampled_from(["-20", "0", "0.1", "0.10", "3", "5", "25", "99.99", "100", "1e2", "127", "-1", "2"])
 numeric = st.one_of(
@@ -100,6 +105,9 @@ leaf = st.one_of(
     st.builds("{} NOT IN ({}, {})".format, st.sampled_from(NUMBERS), number, number),
     st.builds("{} IS NULL".format, st.sampled_from(DOMAIN.names)),
     st.builds("{} IN ('F', 'it''s', 'icu')".format, st.sampled_from(["sex", "ward", "lower(ward)"])),
+    st.builds("at {} {}".format, sign, st.sampled_from(["at", "TIMESTAMPTZ '2010-01-01 00:00:00+00'", "'2010-01-01'", "'2012-01-01 05:00:00+05'"])),
+    st.builds("clock {} {}".format, sign, st.sampled_from(["TIME '12:00:00'", "'06:00:00'", "clock"])),
+    st.builds("ns {} {}".format, sign, st.sampled_from(["ns", "'2010-01-01'", "seen", "TIMESTAMP '2010-01-01'"])),
     st.builds("length({}) {} 3".format, st.sampled_from(["sex", "ward"]), sign),
     st.builds("date_diff('day', {}, {}) {} 500".format, st.just("born"), st.just("CAST(seen AS DATE)"), sign),
     st.sampled_from(["ok", "few // few = 1", "few * 2 > 3", "round(x) = 2", "ok IS NOT TRUE", "sex IS DISTINCT FROM 'F'", "true", "NULL::BOOLEAN"]),
