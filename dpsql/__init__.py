@@ -25,6 +25,7 @@ from dpsql.api import (  # noqa: E402
     protect,
     releases,
     report,
+    rule,
     sample,
     synthesize,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "protect",
     "releases",
     "report",
+    "rule",
     "sample",
     "show",
     "synthesize",

@@ -127,13 +127,40 @@ def declare(
         calendar=calendar, discover=discover, epsilon=epsilon, delta=delta, release=release)
 
 
+def rule(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    rule: str,
+    *,
+    remove: bool = False,
+) -> duckdb.DuckDBPyRelation:
+    """Declare a rule that every row obeys, or take one back (``dp_rule``).
+
+    Rows of releases that are bought from then on obey it. It is a boolean SQL expression over the declared columns of one row.
+
+    Privacy: free; the protected table is not read. A rule is public knowledge. Gives source, rule, columns, shapes ('tables',
+    'rows', 'nothing'), change; one row.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    rule
+        What holds, e.g. 'visit_at >= date_of_birth'.
+    remove
+        true: the rule is taken back; releases that were bought keep it.
+    """
+    return answered(con, "rule", source=source, rule=rule, remove=remove)
+
+
 def domain(
     con: duckdb.DuckDBPyConnection,
     source: str,
 ) -> duckdb.DuckDBPyRelation:
-    """List the declared attributes of a source; undeclared columns are listed as left out (``dp_domain``).
+    """List the declared attributes of a source, and its rules; undeclared columns are listed as left out (``dp_domain``).
 
-    Privacy: free. Gives column_name, type, kind, codes, labels, nullable, outside, status; a row per column.
+    Privacy: free. Gives column_name, type, kind, codes, labels, nullable, outside, status; a row per column, then one per rule
+    (kind 'rule', its text in labels).
 
     Parameters
     ----------

@@ -35,8 +35,19 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         calendar := calendar, discover := discover, epsilon := epsilon, delta := delta, release := release,
         column_name := column_name))::VARCHAR)));
 
--- dp_domain: List the declared attributes of a source; undeclared columns are listed as left out. Privacy status: free. Gives
--- column_name, type, kind, codes, labels, nullable, outside, status; a row per column.
+-- dp_rule: Declare a rule that every row obeys, or take one back. Rows of releases that are bought from then on obey it. It is a
+-- boolean SQL expression over the declared columns of one row. Privacy status: free; the protected table is not read. A rule is
+-- public knowledge. Gives source, rule, columns, shapes ('tables', 'rows', 'nothing'), change; one row.
+CREATE OR REPLACE MACRO dp_rule(source, rule, remove := false) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('rule',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        source := source, rule := rule, remove := remove))::VARCHAR)));
+
+-- dp_domain: List the declared attributes of a source, and its rules; undeclared columns are listed as left out. Privacy status:
+-- free. Gives column_name, type, kind, codes, labels, nullable, outside, status; a row per column, then one per rule (kind 'rule',
+-- its text in labels).
 CREATE OR REPLACE MACRO dp_domain(source) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('domain',
     system.main.to_json(system.main.struct_pack(

@@ -44,6 +44,15 @@ CREATE TABLE IF NOT EXISTS {books}.domains (
     PRIMARY KEY (source, "column")
 );
 
+-- Rules that every row obeys, as declared. A rule that is taken back is deleted; releases keep their own copy.
+CREATE TABLE IF NOT EXISTS {books}.rules (
+    source VARCHAR NOT NULL,              -- as in domains
+    rule VARCHAR NOT NULL,                -- SQL: a boolean expression over the columns of one row
+    written_at TIMESTAMP NOT NULL,
+    who VARCHAR NOT NULL,
+    PRIMARY KEY (source, rule)
+);
+
 CREATE OR REPLACE VIEW {books}.budgets AS
 SELECT source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, written_at, who
 FROM {books}.ledger

@@ -15,7 +15,7 @@ from dpsql.calls.stored import ExportCall, ImportCall
 from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.release import identity
 from dpsql.release import store as release
-from dpsql.rows import drawing
+from dpsql.rows import drawing, obeying
 from dpsql.session.instance import Context
 from dpsql.text.relation import inline
 
@@ -77,6 +77,7 @@ def import_release(context: Context, call: ImportCall) -> str:
             )
     try:
         opened.check()
+        obeying.check(context.cursor, opened.plan.domain, opened.plan.rules)
         opened.statistics(context.cursor)
     except (duckdb.InterruptException, ReleaseError):
         raise

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpsql import methods
 from dpsql.accounting import expected_absolute_error, fits, remaining
-from dpsql.answers import kept
+from dpsql.answers import kept, ruled
 from dpsql.books.entries import Purchase, failure
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.planning import PlanCall
@@ -90,6 +90,7 @@ def plan(context: Context, call: PlanCall) -> str:
             *_taken(wanted, purchase, other),
             *_notes(protected, wanted, affordable, rows),
             *_capped(context, protected, wanted.plan, by_number),
+            *ruled.notes(context.cursor, protected, wanted.plan),
         ],
         "release": name,
     }
@@ -193,8 +194,11 @@ def _taken(wanted: Request, purchase: Purchase | None, other: list[str]) -> list
         return [f"a release of this name was bought with {listed}: this call would fail; say release := 'another name'"]
     if purchase.status == "failed":
         return [str(failure(purchase))]
-    if planned(purchase.plan, purchase.release).domain != wanted.plan.domain:
+    stored = planned(purchase.plan, purchase.release)
+    if stored.domain != wanted.plan.domain:
         return ["domains were declared since: the call gives back the stored release, over the domains of then"]
+    if set(stored.rules) != set(wanted.plan.rules):
+        return ["rules were declared or taken back since: the call gives back the stored release, over the rules of then"]
     return []
 
 

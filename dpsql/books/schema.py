@@ -1,4 +1,4 @@
-"""Where the books are: the schema ``dpsql`` of the database that holds a protected table, and the declared domains."""
+"""Where the books are: the schema ``dpsql`` of the database that holds a protected table, and the declared domains and rules."""
 
 from __future__ import annotations
 
@@ -60,25 +60,28 @@ class Books:
         """Return whether this database has books."""
         if self._found:
             return True
-        query = (
-            "SELECT system.main.count_star() FROM system.main.duckdb_tables() "
-            "WHERE database_name = ? AND schema_name = ? AND table_name = 'ledger'"
-        )
-        row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()
-        self._found = bool(row and row[0])
+        self._found = self._has("ledger")
         return self._found
 
+    def _has(self, table: str) -> bool:
+        query = (
+            "SELECT system.main.count_star() FROM system.main.duckdb_tables() "
+            "WHERE database_name = ? AND schema_name = ? AND table_name = ?"
+        )
+        row = self.cursor.execute(query, [self.database, SCHEMA, table]).fetchone()
+        return bool(row and row[0])
+
     def _current(self) -> bool:
-        """Return whether the views are this version's: those of an older one do not know what became of a release."""
+        """Return whether views and tables are this version's: an older one's do not know what became of a release, nor rules."""
         query = (
             "SELECT system.main.count_star() FROM system.main.duckdb_views() WHERE database_name = ? AND schema_name = ? "
             "AND view_name = 'releases' AND system.main.contains(sql, 'failed')"
         )
         row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()
-        return bool(row and row[0])
+        return bool(row and row[0]) and self._has("rules")
 
     def open(self) -> None:
-        """Create the books if there are none, and the views for readers without dpsql if they are an older version's.
+        """Create the books if there are none, and what an older version's lack: a table, the views for readers without dpsql.
 
         Raises
         ------
@@ -95,7 +98,7 @@ class Books:
             self.cursor.execute("COMMIT")
         except duckdb.Error as error:
             rollback(self.cursor)
-            if self.exist():  # another thread was faster
+            if self.exist() and self._has("rules"):  # another thread was faster
                 return
             raise LedgerError(
                 f"the books (schema {SCHEMA}) cannot be created in database {self.database!r}: {first_line(error)}. "
@@ -130,6 +133,32 @@ class Books:
         ).fetchall()
         attributes = Domain.from_json(load(text) for (text,) in rows).attributes
         return {attribute.name: attribute for attribute in attributes}
+
+    def add_rule(self, source: str, rule: str, who: str) -> None:
+        """Store a rule of a source."""
+        self.open()
+        if rule in self.rules(source):
+            return
+        now = "(now() AT TIME ZONE 'UTC')::TIMESTAMP"
+        self._change_rules(f"INSERT OR IGNORE INTO {self.table('rules')} VALUES (?, ?, {now}, ?)", [source, rule, who])  # noqa: S608 -- quoted
+
+    def remove_rule(self, source: str, rule: str) -> None:
+        """Take a rule of a source back."""
+        self._change_rules(f"DELETE FROM {self.table('rules')} WHERE source = ? AND rule = ?", [source, rule])  # noqa: S608
+
+    def _change_rules(self, statement: str, values: list[str]) -> None:
+        try:
+            self.cursor.execute(statement, values)
+        except duckdb.Error as error:
+            raise LedgerError(f"the rules of {values[0]} cannot be written: {first_line(error)}") from None
+
+    def rules(self, source: str) -> list[str]:
+        """Return the declared rules of a source, in the order in which they were; an older version's books have none."""
+        if not self.exist() or not self._has("rules"):
+            return []
+        query = f"SELECT rule FROM {self.table('rules')} WHERE source = ? ORDER BY written_at ASC, rule ASC"  # noqa: S608
+        with reading(source):
+            return self._texts(query, [source])
 
     def sources_of(self, release: str) -> list[str]:
         """Return the sources on whose ledgers a release was charged; one, but for an edited book."""

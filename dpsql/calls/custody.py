@@ -134,13 +134,30 @@ class DeclareCall(Call):
 
 
 @dataclass(frozen=True)
+class RuleCall(Call):
+    """Declare a rule that every row obeys, or take one back.
+
+    Rows of releases that are bought from then on obey it. It is a boolean SQL expression over the declared columns of one row.
+    """
+
+    name: ClassVar[str] = "rule"
+    function: ClassVar[str] = "rule"
+    privacy: ClassVar[str] = f"{FREE}; the protected table is not read. A rule is public knowledge"
+    gives: ClassVar[str] = "source, rule, columns, shapes ('tables', 'rows', 'nothing'), change; one row"
+
+    source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
+    rule: str = argument(arguments.text, "What holds, e.g. 'visit_at >= date_of_birth'.", default=REQUIRED, python="str")
+    remove: bool = argument(flag, "true: the rule is taken back; releases that were bought keep it.", default=False, python="bool")
+
+
+@dataclass(frozen=True)
 class DomainCall(Call):
-    """List the declared attributes of a source; undeclared columns are listed as left out."""
+    """List the declared attributes of a source, and its rules; undeclared columns are listed as left out."""
 
     name: ClassVar[str] = "domain"
     function: ClassVar[str] = "domain"
     privacy: ClassVar[str] = FREE
-    gives: ClassVar[str] = f"{_ATTRIBUTE}; a row per column"
+    gives: ClassVar[str] = f"{_ATTRIBUTE}; a row per column, then one per rule (kind 'rule', its text in labels)"
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
 

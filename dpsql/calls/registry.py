@@ -10,6 +10,7 @@ from dpsql.calls.declaration import Call
 WHERE = {
     "protect": "custody:ProtectCall",
     "declare": "custody:DeclareCall",
+    "rule": "custody:RuleCall",
     "domain": "custody:DomainCall",
     "plan": "planning:PlanCall",
     "marginals": "tables:MarginalsCall",

@@ -16,12 +16,13 @@ from dpsql.domains.declare import MAX_VALUES, self_declared
 from dpsql.domains.declare import declare as build_attribute
 from dpsql.errors import ArgumentError, DomainError
 from dpsql.protected import public
+from dpsql.protected.ruled import rules_of
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import buying
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.source.analysis import OutputColumn
-from dpsql.text.relation import inline, literal
+from dpsql.text.relation import identifier, inline, literal
 
 _MOST_SHOWN, _WIDEST = 12, 60
 ATTRIBUTE_COLUMNS = {
@@ -142,20 +143,43 @@ def _categories(context: Context, call: DeclareCall, sql_type: str) -> list[str]
 
 
 def domain(context: Context, call: DomainCall) -> str:
-    """List the declared attributes of a source, and the columns that are left out. Free: no row is read."""
+    """List the declared attributes of a source, the columns that are left out, and the rules. Free: no row is read."""
     protected = resolve(context, call.source)
     declared, left_out = protected.attributes()
     own = protected.declarations().keys()
-    by_name = {a.name: _shown(a, _status(a, own)) for a in declared.attributes}
+    others = [column for column in protected.source.columns if column.name not in own]
+    by_constraint = {c.name for c in others if protected.by_constraint(c) is not None}
+    by_name = {a.name: _shown(a, _status(a, own, by_constraint)) for a in declared.attributes}
     for column in left_out:
-        status = "the privacy unit" if protected.is_unit(column) else "left out: no domain declared"
+        status = "the privacy unit" if protected.is_unit(column) else f"left out: no domain declared{_referring(protected, column)}"
         by_name[column.name] = (column.name, column.sql_type, None, None, None, None, None, status)
-    return inline(ATTRIBUTE_COLUMNS, [by_name[c.name] for c in protected.source.columns])
+    return inline(ATTRIBUTE_COLUMNS, [*(by_name[c.name] for c in protected.source.columns), *_rules(protected)])
 
 
-def _status(attribute: Attribute, own: Set[str]) -> str:
+def _referring(protected: ProtectedSource, column: OutputColumn) -> str:
+    """Return how a column that refers to a list is declared, if that list is public."""
+    found = protected.refers_to(column)
+    if found is None:
+        return ""
+    table, key = found
+    return f"; if the key of {table.name} is public: categories_from := {literal(f'{identifier(table.name)}.{identifier(key)}')}"
+
+
+def _rules(protected: ProtectedSource) -> list[tuple[Any, ...]]:
+    """Return a row per rule, and per CHECK constraint that says what no rule may say."""
+    known = [(", ".join(one.rule.columns), one.rule.text, one.status) for one in rules_of(protected)]
+    if protected.source.bare:
+        known += [(None, text, "CHECK constraint that is no rule") for text in protected.constraints.others]  # type: ignore[misc]
+    return [(columns, None, "rule", None, text, None, None, status) for columns, text, status in known]
+
+
+def _status(attribute: Attribute, own: Set[str], by_constraint: Set[str]) -> str:
+    if attribute.name in own:
+        return "declared"
     by_type = self_declared(attribute.name, attribute.sql_type, attribute.nullable)
-    return "declared" if by_type is None or attribute.name in own else "by its type"
+    if by_type is not None:
+        return "by its type"
+    return "by a CHECK constraint" if attribute.name in by_constraint else "declared"
 
 
 def _shown(attribute: Attribute, status: str) -> tuple[Any, ...]:

@@ -18,6 +18,7 @@ from dpsql.session.instance import Context, Instance, open_context
 ANSWERS = {
     "protect": "custodian.protect:protect",
     "declare": "custodian.declaring:declare",
+    "rule": "custodian.ruling:rule",
     "domain": "custodian.declaring:domain",
     "plan": "answers.forecast:plan",
     "marginals": "answers.tables:marginals",

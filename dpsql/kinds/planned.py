@@ -107,7 +107,7 @@ def check_meant(protected: ProtectedSource, call: BuyingCall, found: Measurable)
     """Refuse a call that names no columns over a table of which none was declared: it would release those of public types."""
     if call.columns is None and found.left_out and not protected.declared():
         raise DomainError(
-            f"no column was declared; by their types alone {list(found.domain.names)!r} would be released and the rest left out. "
+            f"no column was declared; by type and constraint alone {list(found.domain.names)!r} would be released, others not. "
             "CALL dp_declare(source, 'column', ...) first, or say columns := [...] if that is meant"
         )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpsql.accounting import Calibration
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.tables import ContributionsCall
 from dpsql.calls.values import BoundsCall
+from dpsql.errors import DomainError
 from dpsql.kinds.bounds.plan import plan as bounds
 from dpsql.kinds.drawn.plan import plan as drawn
 from dpsql.kinds.open.plan import plan as open_values
@@ -18,8 +19,10 @@ from dpsql.kinds.tables.plan import plan as tables
 from dpsql.kinds.tuples.plan import plan as tuples
 from dpsql.kinds.units.plan import plan as units
 from dpsql.kinds.which import Kind, kind_of
+from dpsql.protected.ruled import in_force
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
+from dpsql.rules.effects import effect
 from dpsql.session.instance import Context
 
 _PLANNERS: dict[Kind, Planner] = {"tables": tables, "units": units, "tuples": tuples, "drawn": drawn, "open": open_values}
@@ -59,5 +62,27 @@ def request(context: Context, protected: ProtectedSource, call: BuyingCall) -> R
     parameters = call.canonical()
     found = planner_of(call)(context, protected, call, parameters)
     return Request(
-        call.operation, call.release_name, parameters, found.plan, found.calibration, found.left_out, found.notes
-    )
+        call.operation, call.release_name, parameters, _ruled(context, protected, found.plan), found.calibration, found.left_out,
+        found.notes,
+    )  # fmt: skip
+
+
+def _ruled(context: Context, protected: ProtectedSource, plan: Plan) -> Plan:
+    """Return the plan with the rules that its rows are to obey. Privacy: the books and the catalog are read, no row.
+
+    Raises
+    ------
+    DomainError
+        A column was declared anew, and no value of its domain obeys a rule: nothing that is bought could be drawn.
+    """
+    if plan.method is None or plan.units:
+        return plan
+    rules = [one.rule for one in in_force(context.cursor, protected, plan.domain)]
+    for rule in rules if not plan.open else ():
+        cells = effect(context.cursor, rule, plan.domain).impossible
+        if cells is not None and cells.all():
+            raise DomainError(
+                f"rule {rule.text[:200]}: no value of the declared domain obeys it. Declare {list(rule.columns)!r} again, "
+                "or take the rule back: dp_rule(source, rule, remove := true)"
+            )
+    return replace(plan, rules=tuple(rule.text for rule in rules))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import sqlglot
 from sqlglot import exp
 
@@ -45,7 +46,7 @@ def column_values(context: Context, argument: str, taken: object, most: int) -> 
     spelled = {fold(c.name): c.name for c in relation_columns(context.cursor, found)}
     if fold(column) not in spelled:
         raise ArgumentError(argument, taken, f"not a column of that table; it has {list(spelled.values())!r}")
-    return _values(context, found, spelled[fold(column)], most)
+    return listed(context.cursor, found, spelled[fold(column)], most)
 
 
 def table_values(context: Context, argument: str, taken: str, most: int) -> list[str]:
@@ -59,7 +60,7 @@ def table_values(context: Context, argument: str, taken: str, most: int) -> list
     columns = relation_columns(context.cursor, found)
     if len(columns) != 1:
         raise ArgumentError(argument, taken, f"that table has columns {[c.name for c in columns]!r}: say which, as 'table.column'")
-    return _values(context, found, columns[0].name, most)
+    return listed(context.cursor, found, columns[0].name, most)
 
 
 def _public(context: Context, argument: str, taken: object, name: str) -> TableId:
@@ -72,9 +73,13 @@ def _public(context: Context, argument: str, taken: object, name: str) -> TableI
     return found
 
 
-def _values(context: Context, table: TableId, column: str, most: int) -> list[str]:
+def listed(cursor: duckdb.DuckDBPyConnection, table: TableId, column: str, most: int) -> list[str]:
+    """Return the distinct values of a column of a public table, in order, NULL left out: at most so many and one more.
+
+    Privacy: the caller has made sure that the table has no budget.
+    """
     name = identifier(column)
-    rows = context.cursor.execute(  # byte by byte: a collation would leave out values that it calls equal
+    rows = cursor.execute(  # byte by byte: a collation would leave out values that it calls equal
         f"SELECT DISTINCT encode({name}::VARCHAR) FROM {table.sql} WHERE {name} IS NOT NULL ORDER BY 1 ASC LIMIT {most + 1}"  # noqa: S608
     ).fetchall()
     return [bytes(value).decode() for (value,) in rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 
 import sqlglot
 from sqlglot import exp
@@ -14,6 +15,7 @@ from dpsql.books.schema import Books
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.declare import self_declared
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected
+from dpsql.protected.constraints import Constraints
 from dpsql.session.instance import Context
 from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table
 from dpsql.source.catalog import Catalog
@@ -115,7 +117,7 @@ class ProtectedSource:
 
     def declarations(self) -> dict[str, Attribute]:
         """Return what was declared for each column of the source: for this query, for a view below it, or for the table."""
-        places = {place: self.books.declared(place) for place in {self.query, self.key, *self._views()}}
+        places = {place: self.books.declared(place) for place in {self.query, self.key, *self.views()}}
         found: dict[str, Attribute] = {}
         for column in self.source.columns:
             copied = [(self.query, column.name), *reversed(column.views), (self.key, column.origin or "")]
@@ -124,8 +126,22 @@ class ProtectedSource:
                 found[column.name] = attribute
         return found
 
-    def _views(self) -> set[str]:
+    def views(self) -> set[str]:
+        """Return the views below the source, as the books call them."""
         return {view for column in self.source.columns for view, _ in column.views}
+
+    @cached_property
+    def constraints(self) -> Constraints:
+        """What the schema of the protected table says. Privacy: no row of it is read."""
+        return Constraints(self.books.cursor, self.source.table)
+
+    def by_constraint(self, column: OutputColumn) -> Attribute | None:
+        """Return the domain that CHECK constraints of the table give a column that copies one of its."""
+        return None if column.origin is None else self.constraints.attribute(column)
+
+    def refers_to(self, column: OutputColumn) -> tuple[TableId, str] | None:
+        """Return the table and column that a column refers to by a foreign key. Privacy: of the catalog; neither table is read."""
+        return None if column.origin is None else self.constraints.reference(column)
 
     def is_unit(self, column: OutputColumn) -> bool:
         """Return whether a column says whose row this is: it has no domain, and is no data."""
@@ -136,7 +152,8 @@ class ProtectedSource:
         """Return the domain of the declared columns, in column order, and the columns that have none.
 
         A declaration for this very view or query comes first, then the one of the column that an output column copies: of
-        the outermost view that has one, or of the protected table; then what an ENUM or BOOLEAN column declares by its type.
+        the outermost view that has one, or of the protected table; then what an ENUM or BOOLEAN column declares by its type, and
+        what CHECK constraints of the table say.
         A column that says whose row it is has none, whatever was declared before it became that.
         """
         found: list[Attribute] = []
@@ -154,6 +171,8 @@ class ProtectedSource:
                 )
             if attribute is None:
                 attribute = self_declared(column.name, column.sql_type, column.nullable)
+            if attribute is None:
+                attribute = self.by_constraint(column)
             if attribute is None:
                 left_out.append(column)
             else:

@@ -21,6 +21,7 @@ from dpsql.domains import grid, sqltypes
 from dpsql.domains.attributes import OUTSIDE, Domain
 from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.numerics.arrays import Clique, FloatArray, IntArray
+from dpsql.rules.grammar import MOST_RULES, stored
 from dpsql.tables import coarse
 from dpsql.tables.flat import AllCliques, by_order, cell_counts
 from dpsql.text.bounded_json import check_numbers
@@ -86,6 +87,8 @@ class Plan:
     fine : tuple of FineColumn
         Columns with bounds whose fine histograms are released before the tables. The bins of an automatic attribute are cut from
         them: until then its domain has as many bins as there can be, see `dpsql.release.refined`.
+    rules : tuple of str
+        Rules that every row of the release obeys, in the canonical text of `dpsql.rules.grammar`.
     """
 
     domain: Domain
@@ -102,6 +105,7 @@ class Plan:
     coarse: tuple[Clique, ...] = ()
     units: bool = False
     fine: tuple[FineColumn, ...] = ()
+    rules: tuple[str, ...] = ()
 
     @property
     def listed(self) -> bool:
@@ -155,6 +159,7 @@ class Plan:
             **({"coarse": [list(pair) for pair in self.coarse]} if self.coarse else {}),
             **({"units": True} if self.units else {}),
             **({"fine": [[c.position, c.mechanism, [str(s) for s in c.scales]] for c in self.fine]} if self.fine else {}),
+            **({"rules": list(self.rules)} if self.rules else {}),
             "domain": self.domain.to_json(),
             "tables": _short(self.cliques, len(self.domain.attributes)),
             "scales": runs,
@@ -183,6 +188,7 @@ class Plan:
             coarse=tuple(tuple(pair) for pair in item.get("coarse", ())),
             units=item.get("units", False),
             fine=tuple(FineColumn(i, tuple(map(Fraction, scales)), name) for i, name, scales in item.get("fine", ())),
+            rules=tuple(item.get("rules", ())),
         )
 
 
@@ -268,6 +274,16 @@ def check_item(item: Mapping[str, Any]) -> None:
     _require(not (sparse and (is_open or blocks is not None)) and (not is_open or len(domain.sizes) == 1))
     _require(sparse or is_open or blocks is not None or cells <= MAX_CELLS)
     _require(item["method"] is None or methods.get(item["method"]) is not None)
+    _check_rules(item.get("rules", []), domain)
+
+
+def _check_rules(rules: object, domain: Domain) -> None:
+    """Refuse rules that are none over the columns of the domain: they become SQL."""
+    _require(isinstance(rules, list) and len(rules) <= MOST_RULES and all(isinstance(text, str) for text in rules))
+    assert isinstance(rules, list)  # noqa: S101 -- for the type checker
+    for text in rules:
+        rule = stored(text)
+        _require(rule.text == text and set(rule.columns) <= set(domain.names))
 
 
 def _check_fine(item: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 import numpy as np
@@ -26,6 +27,8 @@ _MOST_GROUPS = 8
 _BLOCKS = 1 << 40
 
 Codes = npt.NDArray[np.integer]
+Mend = Callable[[Codes, Columns, np.random.Generator], Columns]
+Made = TypeVar("Made")
 _NOTHING: Codes = np.empty((0, 0), np.uint8)
 Histograms = Mapping[str, Histogram]
 _NONE: Histograms = {}
@@ -38,6 +41,7 @@ def write_rows(
     rng: np.random.Generator,
     path: Path,
     total: int | None = None,
+    mend: Mend | None = None,
     histograms: Histograms = _NONE,
 ) -> None:
     """Write synthetic rows to one Parquet file, or a folder of them where they are many, in bounded memory.
@@ -52,6 +56,8 @@ def write_rows(
         The file or folder appears there when it is complete.
     total : int, optional
         Number of rows, to show how far it is.
+    mend : function, optional
+        Repairs the decoded arrays of a block of codes, see `dpsql.rows.obeying`.
     histograms : mapping of column name to Histogram
         Where in their bins values lie.
 
@@ -64,7 +70,7 @@ def write_rows(
     """
     decoders = _decoders(domain, histograms)
     with FileSink(path) as sink:
-        write(cursor, _decoded(blocks, decoders, rng), select_of(_stored(decoders)), sink, total)
+        write(cursor, _decoded(blocks, decoders, rng, mend), select_of(_stored(decoders)), sink, total)
 
 
 def put_rows(
@@ -75,6 +81,7 @@ def put_rows(
     sink: Sink,
     shape: Callable[[str], str],
     total: int | None = None,
+    mend: Mend | None = None,
     histograms: Histograms = _NONE,
 ) -> None:
     """Write synthetic rows elsewhere, in the source's own names and types; parameters and values as in `write_rows`.
@@ -91,7 +98,7 @@ def put_rows(
     def select(name: str) -> str:
         return shape(f"SELECT {_casts(domain)} FROM ({stored(name)})")  # noqa: S608 -- quoted
 
-    write(cursor, _decoded(blocks, decoders, rng), select, sink, total)
+    write(cursor, _decoded(blocks, decoders, rng, mend), select, sink, total)
 
 
 def _decoders(domain: Domain, histograms: Histograms) -> list[Decoder]:
@@ -104,25 +111,40 @@ def _stored(decoders: Sequence[Decoder]) -> list[str]:
     return [column.sql(dialect="duckdb") for column in named]
 
 
-def _decoded(blocks: Iterable[Codes], decoders: Sequence[Decoder], rng: np.random.Generator) -> Iterator[list[pd.DataFrame]]:
+def _decoded(
+    blocks: Iterable[Codes], decoders: Sequence[Decoder], rng: np.random.Generator, mend: Mend | None
+) -> Iterator[list[pd.DataFrame]]:
     """Yield frames of decoded values, those of a statement together."""
 
-    def frame(block: Codes, own: np.random.Generator, stop: Stop) -> pd.DataFrame:
-        arrays: Columns = {}
+    def arrays(block: Codes, own: np.random.Generator, stop: Stop) -> Columns:
+        found: Columns = {}
         for i, decoder in enumerate(decoders):
             stop.check()
-            arrays.update(decoder.arrays(block[:, i], own))
-        return pd.DataFrame(arrays, copy=False)
+            found.update(decoder.arrays(block[:, i], own))
+        return found
+
+    def frame(block: Codes, own: np.random.Generator, stop: Stop) -> pd.DataFrame:
+        return pd.DataFrame(arrays(block, own, stop), copy=False)
 
     own = generators(rng, _BLOCKS)
     for batch in _batches(blocks, len(decoders), sum(decoder.width for decoder in decoders)):
-        yield list(drawn([_task(frame, block, next(own)) for block in _taken(batch)]))
+        if mend is None:
+            yield list(drawn([_task(frame, block, next(own)) for block in _taken(batch)]))
+            continue
+        parts = [(block, next(own)) for block in _taken(batch)]
+        frames = []
+        # Repairs run on the one cursor, block by block; the generator of a block goes on where decoding it has ended.
+        for (block, after), found in zip(parts, drawn([_task(arrays, *part) for part in parts]), strict=True):
+            frames.append(pd.DataFrame(mend(block, found, after), copy=False))
+            del block, found
+        parts.clear()
+        yield _taken(frames)
 
 
 def _task(
-    frame: Callable[[Codes, np.random.Generator, Stop], pd.DataFrame], block: Codes, own: np.random.Generator
-) -> Callable[[Stop], pd.DataFrame]:
-    return lambda stop: frame(block, own, stop)
+    make: Callable[[Codes, np.random.Generator, Stop], Made], block: Codes, own: np.random.Generator
+) -> Callable[[Stop], Made]:
+    return lambda stop: make(block, own, stop)
 
 
 def _batches(blocks: Iterable[Codes], width: int, row_bytes: int) -> Iterator[list[Codes]]:
@@ -141,7 +163,7 @@ def _batches(blocks: Iterable[Codes], width: int, row_bytes: int) -> Iterator[li
         yield _taken(batch)
 
 
-def _taken(batch: list[Codes]) -> list[Codes]:
+def _taken(batch: list[Made]) -> list[Made]:
     """Empty a list and return what it held: a generator that waits must not keep the rows that it gave away."""
     taken = batch.copy()
     batch.clear()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import duckdb
-import numpy as np
-import numpy.typing as npt
 
 from dpsql import methods
 from dpsql.accounting import noise_band
@@ -20,13 +17,14 @@ from dpsql.books.schema import SCHEMA, Books
 from dpsql.domains import multi_value
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError, ReleaseError, first_line
-from dpsql.methods.base import OneHotMethod, TupleMethod
+from dpsql.methods.base import TupleMethod
 from dpsql.release import identity
 from dpsql.release import store as release
 from dpsql.release.costs import DRAWING
 from dpsql.release.store import Release
 from dpsql.rows import crosstab, decoding, listing
 from dpsql.rows.models import Fitted, fitted, mark, output_domain
+from dpsql.rows.sampled import blocks_of, one_hot
 from dpsql.rows.writing import TableSink, parquet_files, run
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
@@ -57,12 +55,14 @@ def rows(context: Context, bought: Release, count: int | None, seed: int | None,
         path = _path(bought, wanted, seed)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            rng, blocks = _blocks(bought, model, wanted, seed)
             with progress.stage(DRAWING):
-                if bought.plan.options.get("output") == "one_hot":
+                rng, blocks, mend = blocks_of(context.cursor, bought, model, wanted, seed)
+                if one_hot(bought):
                     decoding.write_one_hot(context.cursor, blocks, model.domain, path, wanted)
                 else:
-                    decoding.write_rows(context.cursor, blocks, model.domain, rng, path, wanted, model.histograms)
+                    decoding.write_rows(
+                        context.cursor, blocks, model.domain, rng, path, wanted, mend, model.histograms
+                    )
         return path
 
 
@@ -80,20 +80,9 @@ def _model_and_rows(context: Context, bought: Release, count: int | None, progre
     return found, methods.get(bought.plan.method or "").total(found.model) if count is None else count
 
 
-def _blocks(
-    bought: Release, found: Fitted, wanted: int, seed: int | None
-) -> tuple[np.random.Generator, Iterator[npt.NDArray[np.integer]]]:
-    """Return the generator of a draw, and its blocks of codes or of one-hot rows."""
-    rng = np.random.default_rng([seed or 0, int(hashlib.sha256(bought.identifier.encode()).hexdigest()[:16], 16)])
-    method = methods.get(bought.plan.method or "")
-    if bought.plan.options.get("output") == "one_hot":
-        return rng, cast("OneHotMethod", method).sample_one_hot(found.model, wanted, rng)
-    return rng, method.sample(found.model, wanted, rng)
-
-
 def relation(bought: Release, path: Path) -> str:
     """Return the drawn rows in the types of the source, some of which (ENUM, HUGEINT, TIMESTAMP_S) Parquet does not have."""
-    if bought.plan.options.get("output") == "one_hot":
+    if one_hot(bought):
         return parquet_files(path)
     domain = output_domain(bought.plan)
     return f"({multi_value.joined_sql(decoding.rows_sql(domain, path), domain, bought.plan.options)})"
@@ -200,16 +189,16 @@ def _fill(context: Context, bought: Release, found: Fitted, wanted: int, seed: i
     if path.exists():
         sink.add(context.cursor, f"FROM {relation(bought, path)}")
     else:
-        rng, blocks = _blocks(bought, found, wanted, seed)
-        if bought.plan.options.get("output") == "one_hot":
+        rng, blocks, mend = blocks_of(context.cursor, bought, found, wanted, seed)
+        if one_hot(bought):
             decoding.put_one_hot(context.cursor, blocks, found.domain, sink, wanted)
         else:
             # What the store's reader gets, see `relation`; the values of an open domain are in the model's domain alone.
             domain, options = found.domain, bought.plan.options
             decoding.put_rows(
                 context.cursor, blocks, domain, rng, sink, lambda query: multi_value.joined_sql(query, domain, options), wanted,
-                found.histograms,
-            )
+                mend, found.histograms,
+            )  # fmt: skip
     context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(_marker(bought, wanted, seed))}")
 
 

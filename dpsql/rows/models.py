@@ -17,6 +17,8 @@ from dpsql.domains.attributes import Domain
 from dpsql.domains.grid import Histogram
 from dpsql.release.plan import Plan
 from dpsql.release.store import Release
+from dpsql.rules.effects import shaped
+from dpsql.rules.grammar import stored
 from dpsql.tables.tails import placed, trimmed
 
 _FITTED_MODELS = 4  # models kept in memory, so that drawing again does not fit again
@@ -57,6 +59,8 @@ def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
             return _models[key]
     plan = bought.plan
     statistics = trimmed(bought.statistics(cursor))
+    if plan.rules:
+        statistics = shaped(cursor, statistics, plan.domain, [stored(text) for text in plan.rules])
     inside = {plan.domain.names[position]: histogram for position, histogram in placed(statistics).items()}
     found = methods.get(plan.method or "").fit(statistics, plan.options)
     model = Fitted(found, output_domain(plan, statistics.values), inside)

@@ -42,6 +42,11 @@ _INDEXES = """
 SELECT sql FROM system.main.duckdb_indexes() WHERE is_unique AND NOT is_primary
 AND database_name = $database AND schema_name = $schema AND table_name = $name
 """
+_CONSTRAINTS = """
+SELECT constraint_type, expression, constraint_column_names, referenced_table, referenced_column_names
+FROM system.main.duckdb_constraints() WHERE constraint_type IN ('CHECK', 'FOREIGN KEY')
+AND database_name = $database AND schema_name = $schema AND table_name = $name ORDER BY constraint_index ASC
+"""
 _ENUMS = """
 SELECT database_name, schema_name, type_name, labels FROM system.main.duckdb_types() WHERE logical_type = 'ENUM'
 """
@@ -146,6 +151,22 @@ class Catalog:
         where = {"database": table.database, "schema": table.schema, "name": table.name}
         found = [list(row[0]) for row in _rows(self.cursor, _KEYS, where)]
         return found + [key for (sql,) in _rows(self.cursor, _INDEXES, where) if (key := index_columns(str(sql or "")))]
+
+    def checks(self, table: TableId) -> list[str]:
+        """Return the expression of each CHECK constraint of a table."""
+        return [str(row[1]) for row in self._constraints(table) if row[0] == "CHECK" and row[1]]
+
+    def references(self, table: TableId) -> dict[str, tuple[TableId, str]]:
+        """Return what each column alone refers to: the table, in the same schema, and its column."""
+        return {
+            str(row[2][0]): (TableId(table.database, table.schema, str(row[3])), str(row[4][0]))
+            for row in self._constraints(table)
+            if row[0] == "FOREIGN KEY" and row[3] and len(row[2]) == len(row[4]) == 1
+        }
+
+    def _constraints(self, table: TableId) -> list[Row]:
+        where = {"database": table.database, "schema": table.schema, "name": table.name}
+        return [] if table.is_file else _rows(self.cursor, _CONSTRAINTS, where)
 
     def enum_labels(self, parts: list[str], homes: list[tuple[str, str]]) -> list[str] | None:
         """Return the labels of a user's ENUM type, or None if there is no such type."""

@@ -1,7 +1,6 @@
 """Read the text of a source: sqlglot's syntax tree, on which DuckDB's own parser must agree.
 
-sqlglot knows hundreds of functions and rewrites many of them between dialects, which may change what they mean. The dialect
-here knows none: every call stays a call by its written name, so that there is one place where names are judged
+The dialect knows no function (:mod:`dpsql.text.strict`), so that there is one place where names are judged
 (:mod:`dpsql.source.functions`) and nothing between the text that was checked and the text that runs.
 """
 
@@ -13,32 +12,17 @@ from typing import Any
 import duckdb
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from sqlglot.tokens import Token, TokenType
 
 from dpsql.errors import UnsupportedQuery
 from dpsql.source.model import fold, refuse
+from dpsql.text.strict import StrictDuckDB
 
 QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
 """Tokens that a SELECT may start with."""
 
 _ONE_SELECT = "a source is a table, a view, a Parquet file or one SELECT over one protected table"
-
-
-class StrictDuckDB(DuckDB):
-    """DuckDB's grammar without any knowledge of functions."""
-
-    class Parser(DuckDB.Parser):
-        """Parser that leaves every function call as it is written."""
-
-        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012
-        FUNCTION_PARSERS = {  # noqa: RUF012
-            k: v for k, v in DuckDB.Parser.FUNCTION_PARSERS.items() if k in ("CAST", "TRY_CAST", "EXTRACT")
-        }
-        NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
-            k: v for k, v in DuckDB.Parser.NO_PAREN_FUNCTION_PARSERS.items() if k == "CASE"
-        }
 
 
 def render(node: exp.Expression) -> str:

@@ -1,0 +1,1 @@
+"""Rules that every row obeys, as the custodian declared them: what they may say, what they mean for tables, which contradict."""

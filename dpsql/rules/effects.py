@@ -1,0 +1,136 @@
+"""What a rule does to a release: cells in which no row can be (structural zeros), or nothing but a check of every row.
+
+Privacy: post-processing; a noisy count of a cell that public knowledge calls empty is set to zero, which takes its noise away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.domains.attributes import Domain
+from dpsql.numerics.arrays import Clique, IntArray
+from dpsql.rules.grammar import Rule
+from dpsql.rules.reasoning import MAY_FALSE, MOST_CELLS, outcomes
+from dpsql.tables.flat import FlatTables
+from dpsql.tables.statistics import Statistics
+
+Cells = npt.NDArray[np.bool_]
+TABLES, ROWS, ALWAYS = "tables", "rows", "always"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a rule does over a domain.
+
+    Parameters
+    ----------
+    kind : {'tables', 'rows', 'always'}
+        'tables': some cells are impossible. 'rows': none surely is, every row is checked. 'always': no value breaks it.
+    positions : tuple of int
+        Of the rule's attributes, ascending.
+    impossible : bool array or None
+        For 'tables': one axis per attribute.
+    """
+
+    kind: str
+    positions: Clique
+    impossible: Cells | None = None
+
+
+def places(rule: Rule, domain: Domain) -> Clique:
+    """Return the positions of a rule's columns, ascending; a KeyError where the domain lacks one."""
+    known = {name: position for position, name in enumerate(domain.names)}
+    return tuple(sorted(known[name] for name in rule.columns))
+
+
+def concerning(rules: Iterable[Rule], domain: Domain) -> list[Rule]:
+    """Return the rules all of whose columns a domain has."""
+    names = set(domain.names)
+    return [rule for rule in rules if names.issuperset(rule.columns)]
+
+
+def effect(cursor: duckdb.DuckDBPyConnection, rule: Rule, domain: Domain) -> Effect:
+    """Return what a rule does over a domain that has its columns."""
+    positions = places(rule, domain)
+    attributes = [domain.attributes[position] for position in positions]
+    if math.prod(attribute.size for attribute in attributes) > MOST_CELLS:
+        return Effect(ROWS, positions)
+    found = outcomes(cursor, rule, attributes)
+    if found is None:
+        return Effect(ROWS, positions)
+    if not (found & MAY_FALSE).any():
+        return Effect(ALWAYS, positions)
+    impossible = found == MAY_FALSE
+    return Effect(TABLES, positions, impossible) if len(positions) <= 2 and impossible.any() else Effect(ROWS, positions)
+
+
+def shaped(cursor: duckdb.DuckDBPyConnection, statistics: Statistics, domain: Domain, rules: Sequence[Rule]) -> Statistics:
+    """Return released tables in which impossible cells are zero.
+
+    Parameters
+    ----------
+    statistics : Statistics
+        Noisy tables; what a method has drawn itself stays as it is.
+    domain : Domain
+        Of the attributes that were measured.
+    rules : sequence of Rule
+
+    Notes
+    -----
+    Privacy: post-processing of released counts by public knowledge.
+    """
+    zeros = _zeros([effect(cursor, rule, domain) for rule in concerning(rules, domain)]) if statistics.tables else {}
+    if not zeros:
+        return statistics
+    tables: dict[Clique, IntArray] = {}
+    for clique, table in statistics.tables.items():
+        found = table
+        for positions, impossible in zeros.items():
+            if set(positions) <= set(clique):
+                found = np.where(_spread(impossible, positions, clique), 0, found)
+        tables[clique] = found
+    cliques = statistics.tables.cliques if isinstance(statistics.tables, FlatTables) else tuple(tables)
+    flat = np.concatenate([tables[clique].ravel() for clique in cliques])
+    coarse = replace(statistics.coarse, tables=_coarse(statistics, zeros))
+    return replace(statistics, tables=FlatTables(statistics.sizes, cliques, flat), coarse=coarse)
+
+
+def _zeros(effects: Sequence[Effect]) -> dict[Clique, Cells]:
+    """Return the impossible cells of each pair and of each attribute; a code that goes with no other one is impossible itself."""
+    found: dict[Clique, Cells] = {}
+    for one in effects:
+        if one.impossible is not None:
+            found[one.positions] = found.get(one.positions, np.zeros_like(one.impossible)) | one.impossible
+    for positions, impossible in list(found.items()):
+        for axis, position in enumerate(positions if len(positions) == 2 else ()):
+            never = impossible.all(axis=1 - axis)
+            if never.any():
+                found[(position,)] = found.get((position,), np.zeros_like(never)) | never
+    return found
+
+
+def _spread(impossible: Cells, positions: Clique, clique: Clique) -> Cells:
+    """Return impossible cells with an axis of length 1 for each other attribute of a clique."""
+    shape = [impossible.shape[positions.index(i)] if i in positions else 1 for i in clique]
+    return impossible.reshape(shape)
+
+
+def _coarse(statistics: Statistics, zeros: dict[Clique, Cells]) -> dict[Clique, IntArray]:
+    """Return the coarse tables, zero where every pair of codes of two groups is impossible."""
+    given, found = statistics.coarse, dict(statistics.coarse.tables)
+    for pair, table in given.tables.items():
+        possible = np.ones([statistics.sizes[i] for i in pair], bool)
+        for positions, impossible in zeros.items():
+            if set(positions) <= set(pair):
+                possible &= ~_spread(impossible, positions, pair)
+        reached = np.zeros(table.shape, bool)
+        rows, columns = (np.asarray(given.groups[i]) for i in pair)
+        np.logical_or.at(reached, (rows[:, None], columns[None, :]), possible)
+        found[pair] = np.where(reached, table, 0)
+    return found

@@ -1,0 +1,26 @@
+"""A dialect of sqlglot that knows no function: every call stays a call by its written name.
+
+sqlglot knows hundreds of functions and rewrites many of them between dialects, which may change what they mean. So there is one
+place where names are judged, and nothing between the text that was checked and the text that runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot.dialects.duckdb import DuckDB
+
+
+class StrictDuckDB(DuckDB):
+    """DuckDB's grammar without any knowledge of functions."""
+
+    class Parser(DuckDB.Parser):
+        """Parser that leaves every function call as it is written."""
+
+        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            k: v for k, v in DuckDB.Parser.FUNCTION_PARSERS.items() if k in ("CAST", "TRY_CAST", "EXTRACT")
+        }
+        NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
+            k: v for k, v in DuckDB.Parser.NO_PAREN_FUNCTION_PARSERS.items() if k == "CASE"
+        }
