@@ -128,7 +128,4 @@ def with_method(shared: Mapping[str, Any], method: Method, given: Mapping[str, A
         arguments.choice(options, "mechanism", MECHANISMS)
         if options["accountant"] is not None:
             arguments.choice(options, "accountant", CALIBRATIONS[options["mechanism"]])
-    for key in methods.added(method):  # what was bought before there was such an option is found again
-        if options[key] == method.options[key]:
-            del options[key]
     return {**shared, "method": method.name, "options": options}

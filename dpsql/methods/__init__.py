@@ -86,11 +86,6 @@ def counts_tuples(method: Method | None) -> TypeGuard[TupleMethod]:
     return hasattr(method, "aggregates")
 
 
-def added(method: Method) -> tuple[str, ...]:
-    """Return the options that releases of older versions do not have: they count as stated only where they are not the default."""
-    found: tuple[str, ...] = getattr(method, "added", ())
-    return found
-
 
 def measures_tables(method: Method | None) -> bool:
     """Return whether a method is fitted to noisy contingency tables."""

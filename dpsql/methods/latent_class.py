@@ -92,15 +92,12 @@ class LatentClass:
         part in 11 of the whole to the one-way tables, most of it to those of many values, and more to an attribute whose
         two-way tables are too large to tell much about it; 0 measures none (where there are two attributes or more).
         effort : 'fast', 'balanced' or 'best': how much time a fit may take.
-    added : tuple of str
-        Options that older releases do not have: their default is how such a release is fitted.
     """
 
     name = "latent_class"
     options: Mapping[str, Any] = MappingProxyType(
         {"classes": "auto", "steps": "auto", "pull": 1.0, "one_way_weight": "auto", "effort": USUAL}
     )
-    added = ("effort",)
 
     def plan(self, domain: Domain, options: Mapping[str, Any]) -> MeasurementPlan:
         """Return all one-way and two-way tables, and pairs of numeric attributes for coarse ones.

@@ -5,8 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from dpsql import methods
-from dpsql.calls.buying import with_method
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.methods.latent_class import LatentClass
 from dpsql.methods.mixture.efforts import EFFORTS, schedule
@@ -89,17 +87,6 @@ def test_less_noise_is_more_work_up_to_an_end():
 def test_stated_classes_and_steps_are_taken():
     found = schedule([5] * 5, 100.0, {"effort": "best", "classes": 7, "steps": 3})
     assert (found.classes, found.steps) == (7, 3)
-
-
-def test_an_effort_that_is_the_default_is_no_parameter_of_a_release():
-    """So a release that was bought before there were efforts is found again."""
-    shared = {"epsilon": "1"}
-    plain = with_method(shared, METHOD, {})
-    assert "effort" not in plain["options"]
-    assert with_method(shared, METHOD, {"effort": "balanced"}) == plain
-    assert with_method(shared, METHOD, {"effort": "best"})["options"]["effort"] == "best"
-    assert set(methods.added(METHOD)) <= set(METHOD.options)
-    assert methods.added(methods.get("gaussian_copula")) == ()
 
 
 def test_a_release_without_effort_is_fitted_as_balanced():
