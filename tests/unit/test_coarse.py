@@ -254,7 +254,7 @@ def test_rows_keep_a_weak_trend_that_fine_tables_lose(strength, monkeypatch):
         model = METHOD.fit(statistics, {"classes": 40, "steps": 600})
         rows = np.concatenate(list(METHOD.sample(model, 20_000, np.random.default_rng(0))))
         missed.append(abs(spearmanr(rows[:, 0], rows[:, 1])[0] - wanted))
-    assert missed[0] < 0.04
+    assert missed[0] < 0.05
     assert missed[0] < 0.7 * missed[1]
 
 
