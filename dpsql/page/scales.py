@@ -76,6 +76,12 @@ def short(value: float) -> str:
     return f"{value:.6g}"
 
 
+_ZERO = 1e-12
+"""Part of the largest edge below which an edge is taken to be zero where an axis turns logarithmic."""
+_SLIVER = 0.02
+"""Part of an axis that a bin of one number is drawn with, at least."""
+
+
 def axis_of(edges: Sequence[float] | Sequence[str]) -> Axis:
     """Return the axis of declared bins.
 
@@ -96,9 +102,11 @@ def axis_of(edges: Sequence[float] | Sequence[str]) -> Axis:
     scaled = values / float(np.abs(values).max())  # differences of bounds may be larger than a DOUBLE can be
     straight = _to_unit(scaled)
     if float(np.diff(straight).min()) < _NARROWEST:
-        turn = float(np.abs(scaled[scaled != 0]).min())
+        turn = float(np.abs(scaled[np.abs(scaled) > _ZERO]).min())
         sizes = np.abs(scaled) / turn
         bent = _to_unit(np.sign(scaled) * np.where(sizes <= 1, sizes, 1 + np.log(np.maximum(sizes, 1))))
+        if float(np.diff(straight).min()) <= 0.0:  # a bin of one number, such as zero
+            bent = _to_unit(np.concatenate([[0.0], np.cumsum(np.maximum(np.diff(bent), _SLIVER))]))
         if float(np.diff(bent).min()) > float(np.diff(straight).min()):
             at = next(text for text, size in zip(texts, sizes, strict=True) if size == 1).removeprefix("-")
             return Axis(bent, [list(zip(bent.tolist(), texts, strict=True))], f"The axis is logarithmic beyond {at}.")
