@@ -23,6 +23,7 @@ import duckdb
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from dpsql.udfs import instance_of
 from hypothesis import given, settings
 from scipy.stats import beta
 
@@ -45,7 +46,6 @@ from dpsql.release.plan import Plan
 from dpsql.running.progress import Progress
 from dpsql.session.instance import open_context
 from dpsql.tables import fine
-from dpsql.udfs import instance_of
 
 VALUES = "(1.0), (3.5), (70), (800), (800), (800), (NULL), ('nan'), ('inf'), (-5), (1e6), (0), ('-0.0')"
 EXTRA = ["800", "3.5", "NULL", "'nan'", "'-inf'", "'inf'", "1e7", "0", "999.99"]

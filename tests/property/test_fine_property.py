@@ -69,7 +69,7 @@ def test_grids_are_nested_and_cover_their_bounds(attribute, depth):
 
 def answered(draw: st.DrawFn, grid: Grid, scales: tuple[Fraction, ...], mechanism: str) -> list[tuple[fine.Cells, np.ndarray]]:
     """Released counts of every level: anything that noise could give, mostly around some shape."""
-    high = draw(st.sampled_from([1, 100, 10**6, 2**59]))
+    high = draw(st.sampled_from([1, 100, 10**6]))
     shape = np.random.default_rng(draw(st.integers(0, 2**32)))
     sparse = draw(st.booleans())
 
@@ -106,7 +106,7 @@ def test_whatever_was_released_can_be_read_estimated_cut_and_drawn_from(data, at
         assert len(edges) - 1 == attribute.values or not exact
         refined.refinement_of(plan, {"counts": [counts.tolist()], "edges": [list(edges)]})
         bins = replace(bins, edges=edges)
-    masses = np.asarray(data.draw(st.lists(st.floats(0, 1e9), min_size=bins.values, max_size=bins.values)))
+    masses = np.asarray(data.draw(st.lists(st.just(0.0) | st.floats(1e-6, 1e9), min_size=bins.values, max_size=bins.values)))
     inside = fine.inside(tails.without_tails(histogram), edge_numbers(bins), masses)
     assert np.isfinite(inside.counts).all()
     assert (inside.counts >= 0).all()

@@ -104,7 +104,7 @@ def test_every_type(sql_type):
     [
         f"dp_synthesize('t', epsilon := 2, {SMALL})",
         "dp_synthesize('t', method := 'gaussian_copula', epsilon := 2)",
-        f"dp_synthesize('t', epsilon := 2, options := {{'classes': 4, 'steps': 10, 'mechanism': 'laplace'}})",
+        "dp_synthesize('t', epsilon := 2, options := {'classes': 4, 'steps': 10, 'mechanism': 'laplace'})",
         "dp_synthesize('t', columns := ['x', 'c'], method := 'laplace_sanitizer', epsilon := 2)",
         "dp_synthesize('t', columns := ['x', 'c'], method := 'perturbed_histogram', epsilon := 2)",
         "dp_marginals('t', k := 2, epsilon := 2)",
@@ -252,7 +252,7 @@ def test_the_plan_says_what_is_bought_beforehand(con):
     assert charges(con) == 0
     con.execute(f"FROM dp_synthesize('t', epsilon := 1, {SMALL})").fetchall()
     assert con.execute("SELECT rho FROM dp_ledger() WHERE rho IS NOT NULL").fetchone()[0] == pytest.approx(rho, rel=1e-4)
-    assert con.execute(f"SELECT epsilon_spent FROM dp_budget('t')").fetchone()[0] <= 1.0
+    assert con.execute("SELECT epsilon_spent FROM dp_budget('t')").fetchone()[0] <= 1.0
     bare = " ".join(con.execute("SELECT notes FROM dp_plan('t', columns := ['c'], epsilon := 1)").fetchone()[0])
     assert "fine" not in bare
 

@@ -70,9 +70,10 @@ def test_the_ends_of_double_precision():
 
 COST = bounded("DOUBLE", 0, 100_000, bins=10)
 SEX = bounded("INTEGER", 0, 1, nullable=False)
+DOMAIN = Domain((COST, SEX))
 
 
-def statistics(tables, fine_histograms, scale=5.0, mechanism="gaussian", domain=Domain((COST, SEX))):
+def statistics(tables, fine_histograms, scale=5.0, mechanism="gaussian", domain=DOMAIN):
     flat = FlatTables(domain.sizes, list(tables), np.concatenate([np.asarray(t, np.int64).ravel() for t in tables.values()]))
     scales = dict.fromkeys(tables, scale)
     return Statistics(sizes=domain.sizes, mechanism=mechanism, total=None, domain=domain, tables=flat, scales=scales, fine=fine_histograms)
