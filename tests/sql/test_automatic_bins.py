@@ -65,7 +65,9 @@ def charges(con: duckdb.DuckDBPyConnection) -> int:
 
 def edges_of(con: duckdb.DuckDBPyConnection, name: str, column: str = "x") -> list[Any]:
     """Where the bins of a column of marginals end."""
-    rows = con.execute(f"SELECT DISTINCT {column}_lower, {column}_upper FROM ({name}) WHERE {column}_lower IS NOT NULL ORDER BY 1").fetchall()
+    (kind,) = con.execute(f"SELECT any_value(typeof({column}_lower)) FROM ({name})").fetchone()
+    cast = "::VARCHAR" if "ZONE" in kind else ""  # older versions need pytz for these
+    rows = con.execute(f"SELECT DISTINCT {column}_lower{cast}, {column}_upper{cast} FROM ({name}) WHERE {column}_lower IS NOT NULL ORDER BY 1").fetchall()
     assert all(a[1] == b[0] for a, b in zip(rows, rows[1:], strict=False))
     return [row[0] for row in rows] + [rows[-1][1]]
 
@@ -90,10 +92,10 @@ def test_every_type(sql_type):
         total, nulls = con.execute("SELECT sum(n), sum(n) FILTER (x_lower IS NULL) FROM dp_marginals('t', columns := ['x'], epsilon := 5)").fetchone()
         assert 500 < total < 900
         assert 30 < nulls < 130
-        rows = con.execute(f"SELECT count(*), count(x), min(x), max(x), any_value(typeof(x)) FROM dp_synthesize('t', epsilon := 5, rows := 500, {SMALL})").fetchone()
+        rows = con.execute(f"SELECT count(*), count(x), any_value(typeof(x)) FROM dp_synthesize('t', epsilon := 5, rows := 500, {SMALL})").fetchone()
         assert rows[0] == 500
         assert 380 < rows[1] < 490
-        assert rows[4] == sql_type
+        assert rows[2] == sql_type
         kind = "" if lower[0] != "'" else f"::{sql_type}"
         inside = con.execute(f"SELECT bool_and(x >= {lower}{kind} AND x <= {upper}{kind}) FROM dp_synthesize('t', epsilon := 5, {SMALL})").fetchone()
         assert inside == (True,)
