@@ -253,7 +253,7 @@ def _numeric(parsed: SqlType, lower: object, upper: object, bins: object, edges:
     low, high = _number("lower", lower), _number("upper", upper)
     if low >= high:
         raise ArgumentError("lower", lower, f"must be below upper = {upper!r}")
-    if math.isinf(high - low):
+    if bins is None and math.isinf(high - low):
         raise ArgumentError("upper", upper, f"lower = {lower!r} and upper are too far apart: their difference is no double")
     count = _count(bins)
     spaced = _spaced(low, high, count)

@@ -129,6 +129,12 @@ def short(value: float) -> str:
     return f"{value:.6g}"
 
 
+_ZERO = 1e-12
+"""Part of the largest edge below which an edge is taken to be zero where an axis turns logarithmic."""
+_SLIVER = 0.02
+"""Part of an axis that a bin of one number is drawn with, at least."""
+
+
 def axis_of(edges: Sequence[float] | Sequence[str]) -> Axis:
     """Return the axis of declared bins.
 
@@ -150,9 +156,12 @@ def axis_of(edges: Sequence[float] | Sequence[str]) -> Axis:
     straight = scale.places(values)
     if float(np.diff(straight).min()) < _NARROWEST:
         sizes = np.abs(values) / scale.size
-        turn = float(sizes[sizes != 0].min())
+        turn = float(sizes[sizes > _ZERO].min())
         curved = replace(scale, turn=turn)
         bent = curved.places(values)
+        if float(np.diff(straight).min()) <= 0.0:  # a bin of one number, such as zero
+            widened = np.concatenate([[0.0], np.cumsum(np.maximum(np.diff(bent), _SLIVER))])
+            bent = widened / widened[-1]
         if float(np.diff(bent).min()) > float(np.diff(straight).min()):
             at = next(text for text, size in zip(texts, sizes, strict=True) if size == turn).removeprefix("-")
             return Axis(bent, [list(zip(bent.tolist(), texts, strict=True))], curved, f"The axis is logarithmic beyond {at}.")

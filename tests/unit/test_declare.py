@@ -26,9 +26,9 @@ def test_numeric_edges_are_those_of_linspace(lower, upper, bins):
 @pytest.mark.parametrize(
     ("sql_type", "lower", "upper", "bins"),
     [
-        ("INTEGER", 1, 5, 5), ("INTEGER", 0, 100, 20), ("BOOLEAN", None, None, None),
-        ("DOUBLE", 0, 1, 20),
-        ("DATE", "2020-01-01", "2020-01-05", 4), ("DATE", "2000-01-01", "2020-01-01", 20),
+        ("INTEGER", 1, 5, 5), ("INTEGER", 0, 100, 24), ("BOOLEAN", None, None, None),
+        ("DOUBLE", 0, 1, 24), ("DOUBLE", 0, 5e-324, 1),
+        ("DATE", "2020-01-01", "2020-01-05", 4), ("DATE", "2000-01-01", "2020-01-01", 24),
         ("DECIMAL(4,1)", 0, 1, 11), ("UTINYINT", 250, 300, 1),
     ],
 )  # fmt: skip
@@ -37,6 +37,24 @@ def test_default_bins(sql_type, lower, upper, bins):
         assert given(sql_type).categories == ("false", "true")
     else:
         assert given(sql_type, lower=lower, upper=upper).values == bins
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "more", "automatic"),
+    [
+        ("DOUBLE", {"lower": 0, "upper": 1}, True), ("INTEGER", {"lower": 0, "upper": 120}, True), ("DATE", {"lower": "2000-01-01", "upper": "2020-01-01"}, True),
+        ("INTEGER", {"lower": 1, "upper": 5}, False),  # a bin for each value: nothing to cut
+        ("DOUBLE", {"lower": 0, "upper": 1, "bins": 24}, False), ("DOUBLE", {"edges": [0, 1, 2]}, False), ("BOOLEAN", {}, False),
+        ("VARCHAR", {"categories": ["a"]}, False),
+    ],
+)  # fmt: skip
+def test_bins_are_automatic_where_nothing_is_said_of_them(sql_type, more, automatic):
+    found = given(sql_type, **more)
+    assert found.automatic == automatic
+    assert ("automatic" in found.to_json()) == automatic  # what an older dpsql wrote reads the same
+    if found.kind != "categorical":
+        assert found.bounded.values == 1
+        assert (found.bounded.edges[0], found.bounded.edges[-1], found.bounded.automatic) == (found.edges[0], found.edges[-1], False)
 
 
 def test_date_bins_are_whole_days_of_nearly_equal_width():

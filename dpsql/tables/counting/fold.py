@@ -100,14 +100,15 @@ class FoldCounter:
         """Sum the joint tables to those that were asked for."""
         for fold, table in zip(self._folds, self._tables, strict=True):
             attributes = fold.attributes
-            axes = {position: axis for axis, position in enumerate(attributes)}
-            shaped = table.reshape([self._sizes[position] for position in attributes])
+            # Attributes of one code have no axis: there may be more of them than an array can have.
+            axes = {position: axis for axis, position in enumerate(p for p in attributes if self._sizes[p] > 1)}
+            shaped = table.reshape([self._sizes[position] for position in axes])
             for place in fold.wanted:
                 clique = self._cliques[place]
                 if clique == attributes:
                     continue
                 dropped = tuple(axis for position, axis in axes.items() if position not in clique)
                 summed = shaped.sum(axis=dropped)
-                kept = [position for position in attributes if position in clique]
-                summed = summed.transpose([kept.index(position) for position in clique])
+                kept = [position for position in axes if position in clique]
+                summed = summed.transpose([kept.index(position) for position in clique if position in axes])
                 self._flat[self._offsets[place] : self._offsets[place + 1]] = summed.ravel()
