@@ -271,7 +271,8 @@ def _fitted(given: Targets, chosen: Mapping[str, Any]) -> Mixture:
     # Classes that are asked for in number are not tied to the values of a column.
     key = find_key(given, most_keys(sum(given.sizes), wanted)) if chosen["classes"] == "auto" else None
     if key is None:
-        factor = pull_factor(given, min(wanted.classes, _HALF_CLASSES), wanted.steps)
+        # The halves know nothing of coarse tables, and a stronger pull would lose the weak trends that these are there for.
+        factor = 1.0 if given.groups.size else pull_factor(given, min(wanted.classes, _HALF_CLASSES), wanted.steps)
         if factor == APART:
             return fit_from_starts(given, classes=1, steps=wanted.steps, starts=1)
         pull *= factor

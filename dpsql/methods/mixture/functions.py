@@ -14,7 +14,7 @@ with a known standard error (`determination`). Rules, from released tables and t
 2. With a key, every class starts as one of its values: theta of a determined attribute is the posterior distribution of the
    one value that it takes there, given the noisy table; the others start at their one-way tables.
 3. Where classes are that sharp, an attribute that has nothing to do with them is fitted to noise by all of them. So an
-   attribute that no key determines, and whose noisy tables together are within two standard errors of those of an
+   attribute that no key determines, and whose noisy tables together are within three standard errors of those of an
    independent one, is kept independent.
 4. The fit gives posterior means, which spread each value's rows over what it might determine. The total variation distance
    to a function is smallest at the mode. So theta of determined attributes is raised to a power (at most 3), as long as the
@@ -45,7 +45,7 @@ FEWEST_VALUES = 64
 
 _NEAR, _NEAR_ERRORS, _ABOVE_ERRORS = 0.8, 2.0, 1.0
 _TOGETHER, _TOGETHER_ERRORS, _CERTAIN_ERRORS = 0.5, 2.0, 4.0
-_INDEPENDENT_ERRORS = 2.0
+_INDEPENDENT_ERRORS = 3.0
 _LARGEST_COLLISION = 0.9
 """An attribute of which nearly all rows have one value follows from anything."""
 
