@@ -213,4 +213,8 @@ def flag(given: Mapping[str, Any], name: str) -> bool:
 def some_discovery(given: Mapping[str, Any], name: str) -> bool | str:
     """Return true, false or 'values'."""
     value = given.get(name)
-    return "values" if value == "values" else flag(given, name)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    if value != "values":
+        raise ArgumentError(name, value, "must be true, false or 'values'")
+    return "values"

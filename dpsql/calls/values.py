@@ -129,4 +129,4 @@ class BoundsCall(OpenCall):
 
     def canonical(self) -> dict[str, Any]:
         """Return column and cost."""
-        return {**self._shared(), "bounds": "powers of two"}
+        return {**self._shared(), "discover": "bounds"}

@@ -25,6 +25,7 @@ from dpsql.source.analysis import OutputColumn
 from dpsql.text.relation import identifier, inline, literal
 
 _MOST_SHOWN, _WIDEST = 12, 60
+_UNSURE = "declared, but nothing rose above the noise: these bounds are a guess; name them, or buy with a larger epsilon"
 ATTRIBUTE_COLUMNS = {
     "column_name": "VARCHAR",
     "type": "VARCHAR",
@@ -76,11 +77,12 @@ def _with_bounds(context: Context, call: DeclareCall) -> str:
         bought = buying.buy(context, wanted, progress)
     released = bought.statistics(context.cursor)
     (attribute,), scale = bought.plan.domain.attributes, released.scales[0,]
-    lower, upper = bounds.bounds_of(attribute, released.tables[0,], scale, released.mechanism)
-    return _declared(context, replace(call, lower=lower, upper=upper, discover=False))
+    lower, upper, sure = bounds.bounds_of(attribute, released.tables[0,], scale, released.mechanism)
+    status = "declared" if sure else _UNSURE
+    return _declared(context, replace(call, lower=lower, upper=upper, discover=False), status)
 
 
-def _declared(context: Context, call: DeclareCall) -> str:
+def _declared(context: Context, call: DeclareCall, status: str = "declared") -> str:
     """Declare the public domain of a column. Returns a relation of one row.
 
     Privacy
@@ -102,7 +104,7 @@ def _declared(context: Context, call: DeclareCall) -> str:
         calendar=call.calendar,
     )
     protected.books.declare(protected.query, attribute, context.user)
-    return inline(ATTRIBUTE_COLUMNS, [_shown(attribute, "declared")])
+    return inline(ATTRIBUTE_COLUMNS, [_shown(attribute, status)])
 
 
 def declarable(context: Context, call: DeclareCall) -> tuple[ProtectedSource, OutputColumn, bool, str]:

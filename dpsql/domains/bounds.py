@@ -50,8 +50,8 @@ def magnitudes(name: str, sql_type: str, *, nullable: bool) -> Attribute:
     return Attribute(name, sql_type, "numeric", edges=tuple(edges), nullable=nullable)
 
 
-def bounds_of(attribute: Attribute, counts: IntArray, scale: float, mechanism: str) -> tuple[float, float]:
-    """Return lower and upper bounds of the values: of all cells whose noisy counts are surely not 0.
+def bounds_of(attribute: Attribute, counts: IntArray, scale: float, mechanism: str) -> tuple[float, float, bool]:
+    """Return lower and upper bounds of the values, of all cells whose noisy counts are surely not 0, and whether there are any.
 
     Parameters
     ----------
@@ -64,11 +64,12 @@ def bounds_of(attribute: Attribute, counts: IntArray, scale: float, mechanism: s
 
     Notes
     -----
-    Where no count is, the cell of the largest one is taken: the answer is never an error that depends on the data. Privacy:
-    post-processing.
+    Where no count is, the cell of the largest one is taken, which may be anywhere: the answer is never an error that depends on the
+    data, and says so. Privacy: post-processing.
     """
     found = np.flatnonzero(counts[: attribute.values] > _SURE[mechanism] * scale)
-    if not found.size:
+    sure = found.size > 0
+    if not sure:
         found = np.asarray([int(np.argmax(counts[: attribute.values]))])
     edges = [float(edge) for edge in attribute.edges]
     low, high = edges[int(found[0])], edges[int(found[-1]) + 1]
@@ -77,4 +78,4 @@ def bounds_of(attribute: Attribute, counts: IntArray, scale: float, mechanism: s
         high -= 1.0  # the last value below a power of two
     # Values near zero are few where cells grow with their distance from it: the range reaches to zero, which costs next to nothing.
     low, high = min(low, 0.0), max(high, 0.0)
-    return max(low, edges[0]), min(high, edges[-1])
+    return max(low, edges[0]), min(high, edges[-1]), sure

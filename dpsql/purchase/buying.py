@@ -23,7 +23,7 @@ from dpsql.purchase import failures
 from dpsql.purchase.measuring import in_force, measure, versions
 from dpsql.release import costs, identity
 from dpsql.release import store as release
-from dpsql.release.plan import Plan, planned
+from dpsql.release.plan import Plan, check_readable, planned
 from dpsql.release.store import Release
 from dpsql.running import interruption
 from dpsql.running.progress import Progress
@@ -124,6 +124,7 @@ def _bought(
     purchase = protected.ledger.purchase(name)
     if purchase is None:
         wanted = request(context, protected, call)
+        check_readable(wanted.plan)
         costs.check_memory(wanted.plan, call.guessed_rows)
         release.check_space(context, protected.books.database, store, wanted.plan)
         purchase = _charge(context, protected, store, name, wanted)

@@ -6,6 +6,7 @@ Privacy: None: plans are public.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -209,6 +210,28 @@ def _long(item: Mapping[str, Any], attributes: int) -> Sequence[Clique]:
     return tuple(tuple(clique) for clique in item["cliques"])
 
 
+_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, DpsqlError)
+
+
+def check_readable(plan: Plan) -> None:
+    """Refuse, before anything is charged, a plan that the ledger could not be asked for again.
+
+    Raises
+    ------
+    DpsqlError
+        It could not: a fault of dpsql, or bounds that no release can have.
+    """
+    try:
+        item = json.loads(json.dumps(plan.to_json(), allow_nan=False))
+        check_item(item)
+        Plan.from_json(item)
+    except _UNREADABLE:
+        raise DpsqlError(
+            "the plan of this call could not be stored and read again, so nothing was charged. Try bounds of a usual size; "
+            "otherwise this is a defect of dpsql: please report the declarations of its columns"
+        ) from None
+
+
 def planned(item: Mapping[str, Any], name: str) -> Plan:
     """Return the plan that a ledger has of a release.
 
@@ -220,7 +243,7 @@ def planned(item: Mapping[str, Any], name: str) -> Plan:
     try:
         check_item(item)
         return Plan.from_json(item)
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, DpsqlError):
+    except _UNREADABLE:
         told = f"release {name!r}: the ledger was edited, its plan cannot be read; restore the books from a backup"
         raise ReleaseError(told) from None
 
@@ -331,7 +354,7 @@ def _domain(item: object) -> Domain:
         if attribute["kind"] == "temporal":
             edges = [sqltypes.steps_of(parsed, edge) for edge in edges]
         _require(attribute["kind"] == "categorical" or len(edges) >= 2)
-        _require(all(a < b for a, b in itertools.pairwise(edges)) and all(abs(edge) < 1 << 1000 for edge in edges))
+        _require(all(a < b for a, b in itertools.pairwise(edges)) and all(abs(edge) < 1 << 1024 for edge in edges))
     _require(len({attribute["name"] for attribute in item}) == len(item))
     return Domain.from_json(item)
 

@@ -358,5 +358,5 @@ def check_plan(found: Release) -> None:
         if not identity.valid_identifier(found.identifier) or not _HASH.fullmatch(item["charge"]["hash"]):
             raise ValueError("names that are none")
         found.plan  # noqa: B018 -- parsed here, where an error is told
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, DpsqlError):
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, DpsqlError):
         raise ReleaseError(f"{found.path} is damaged or was edited: its plan cannot be read; restore it from a backup") from None
