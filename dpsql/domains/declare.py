@@ -86,6 +86,8 @@ def declare(
     _check_choice(
         name, parsed, nullable, outside, {"lower": lower, "upper": upper, "bins": bins, "edges": edges, "categories": categories}
     )
+    if calendar is not None and (lower is None or bins is not None or edges is not None or categories is not None):
+        raise ArgumentError("calendar", calendar, "makes bins between lower and upper: name these two, and no bins or edges")
     if categories is not None:
         values = _categories(name, parsed, categories, outside)
         return Attribute(name, sql_type, "categorical", categories=values, nullable=nullable, outside=outside)
@@ -103,8 +105,6 @@ def declare(
             f"column {name!r} is {sql_type}, which has no bins: declare categories := [...], or CAST it to a number or date"
         )
     if calendar is not None:
-        if lower is None or bins is not None or edges is not None:
-            raise ArgumentError("calendar", calendar, "makes bins between lower and upper: name these two, and no bins or edges")
         edges = _calendar_edges(parsed, calendar, lower, upper)
         lower = upper = None
     found_edges = (
