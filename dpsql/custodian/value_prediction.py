@@ -76,9 +76,10 @@ def _some(of: Sequence[int], most: int, rng: np.random.Generator) -> list[int]:
 def _rows(table: ValueTable, columns: Sequence[int], which: int, most: int, seed: int) -> Columns:
     """Return the columns of a random sample of rows, in a random order that the seed decides; NaN where a number is missing."""
     names = ", ".join(f"{'v' if i in table.numeric else 'g'}{i}::DOUBLE AS c{i}" for i in columns)
+    key = f"hash(rowid, {seed}::HUGEINT)"
     query = (
         f"SELECT {names} FROM {table.name} WHERE s = {which} "  # noqa: S608 -- quoted
-        f"ORDER BY hash(rowid, {seed}::HUGEINT) ASC, rowid ASC LIMIT {most}"
+        f"ORDER BY {key} ASC, rowid ASC LIMIT {most}"
     )
     fetched: dict[str, Any] = guarded(table.cursor, query).fetchnumpy()
     return {i: np.ma.filled(np.ma.asarray(fetched[f"c{i}"], dtype=np.float64), np.nan) for i in columns}

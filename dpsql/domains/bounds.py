@@ -68,6 +68,8 @@ def bounds_of(attribute: Attribute, counts: IntArray, scale: float, mechanism: s
     data, and says so. Privacy: post-processing.
     """
     found = np.flatnonzero(counts[: attribute.values] > _SURE[mechanism] * scale)
+    if sqltypes.parse(attribute.sql_type).family == "float":  # infinities are in the first and the last cell
+        found = found[(found > 0) & (found < attribute.values - 1)]
     sure = found.size > 0
     if not sure:
         found = np.asarray([int(np.argmax(counts[: attribute.values]))])

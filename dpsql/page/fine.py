@@ -21,6 +21,7 @@ from dpsql.page.scales import Axis, axis_of, short
 CUTS = 192
 """About how many fine bins a column has; never fewer than its declared bins."""
 _EXACT = 2**53  # whole numbers below are exact as DOUBLEs
+_THINNEST = 1e-3  # of the axis: a bin of one number, such as zero, has no width of its own
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def densities(counts: FloatArray, edges: FloatArray) -> FloatArray | None:
     there = np.maximum(counts, 0.0)
     if not there.sum():
         return None
-    found: FloatArray = there / there.sum() / np.diff(edges) / 100
+    found: FloatArray = there / there.sum() / np.maximum(np.diff(edges), _THINNEST) / 100
     return found
 
 

@@ -48,8 +48,8 @@ def measuring(plan: Plan, rows: int) -> dict[str, Part]:
         count = Part(seconds, megabytes, _stored_mb(plan, rows))
     fine = {"fine histograms": Part(0.2 + 1.5e-7 * rows * len(plan.fine), 12.0 * len(plan.fine))} if plan.fine else {}
     return {
-        **fine,
         "encode": encode,
+        **fine,
         "count": count,
         "noise": Part(2e-7 * cells, 4e-5 * cells),
         "store": Part(0.05 + 2e-7 * cells, 4e-5 * cells),

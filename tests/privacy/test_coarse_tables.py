@@ -97,7 +97,8 @@ def test_the_plan_counts_and_charges_coarse_tables(con):
     plan = plan_of(con)
     assert plan.coarse == ((0, 1),)
     assert len(plan.scales) == 7
-    spent = [1 / (2 * effective_variance(scale**2)) for scale in plan.scales]
+    tables, levels = plan.scales, [scale for column in plan.fine for scale in column.scales]
+    spent = [1 / (2 * effective_variance(scale**2)) for scale in (*levels, *tables)]
     assert float(sum(spent)) <= said[2] <= float(sum(spent)) * 1.001
     assert float(spent[-1]) < 0.1 * float(sum(spent))
     assert con.execute("SELECT rho FROM dp_ledger() WHERE rho IS NOT NULL").fetchone()[0] == pytest.approx(said[2], rel=1e-4)

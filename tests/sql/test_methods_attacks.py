@@ -75,7 +75,7 @@ def test_a_bought_domain_is_checked_before_it_is_bought(con):
 
 def test_values_that_no_category_can_be_are_left_out(con):
     protected(con, "f", "SELECT CASE i % 4 WHEN 0 THEN 'nan' WHEN 1 THEN 'inf' WHEN 2 THEN '-0.0' ELSE '1.5' END::DOUBLE AS x, 'a' || chr(0) AS z FROM range(4000) t(i)")
-    row = con.execute("CALL dp_declare('f', 'x', discover := true, epsilon := 5, nullable := false)").fetchone()
+    row = con.execute("CALL dp_declare('f', 'x', discover := 'values', epsilon := 5, nullable := false)").fetchone()
     assert row[4] == "'0.0', '1.5', others"
     assert row[6] == "other"
     assert con.execute("FROM dp_histogram('f', 'z', epsilon := 5)").fetchall() == []

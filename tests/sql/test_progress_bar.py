@@ -162,7 +162,7 @@ def test_the_forecast_by_stage_adds_up(con):
     seconds, stages, rows = con.execute(
         "SELECT estimated_seconds, estimated_stages, estimated_for_rows FROM dp_plan('people', epsilon := 1.0)"
     ).fetchone()
-    assert list(stages)[:4] == ["encode", "count", "noise", "store"]
+    assert list(stages)[:5] == ["encode", "fine histograms", "count", "noise", "store"]
     assert seconds == pytest.approx(sum(stages.values()), abs=0.02)
     assert rows == 100_000
     more = con.execute("SELECT estimated_seconds FROM dp_plan('people', epsilon := 1.0, rows := 10000000)").fetchone()

@@ -431,7 +431,7 @@ def two_groups(tmp_path):
     con.execute("CALL dp_protect('t', epsilon := 90, delta := 1e-9)")
     con.execute("CALL dp_declare('t', 'g', categories := ['low', 'high'], nullable := false)")
     con.execute("CALL dp_declare('t', 'x', lower := 0, upper := 1000, bins := 1, nullable := false)")
-    con.execute("FROM dp_synthesize('t', epsilon := 9, release := 'one')").fetchall()
+    con.execute("FROM dp_synthesize('t', epsilon := 9, release := 'one', options := {'fine': 0})").fetchall()
     yield con
     con.close()
 
