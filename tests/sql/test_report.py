@@ -457,7 +457,7 @@ def test_where_values_lie_inside_bins_is_drawn_without_the_raw_table(two_groups,
     assert page.sections == ["cost", "guarantee", "accuracy", "columns", "values", "pairs", "provenance"]
     assert 'class="drawn" d="' in text and 'class="raw" d="' not in text and "not private" not in text.split("<main>")[1].split('id="values"')[1].split("</section>")[0]
     (lines,) = page.rows_of("value", "synthetic")
-    two_groups.execute("CREATE TABLE s AS FROM dp_synthesize('t', epsilon := 9, release := 'one')")
+    two_groups.execute("CREATE TABLE s AS FROM dp_synthesize('t', epsilon := 9, release := 'one', options := {'fine': 0})")
     low, high = lines[0][0].strip("[)").split(", ")
     share = two_groups.execute(f"SELECT 100 * avg((x >= {low} AND x < {high})::INT) FROM s").fetchone()[0]
     assert len(lines) == 24 and float(lines[0][1].removesuffix(" %")) == pytest.approx(share, rel=0.01)
