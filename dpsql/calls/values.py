@@ -86,8 +86,8 @@ class HistogramCall(OpenCall):
 
 
 @dataclass(frozen=True)
-class DiscoverCall(OpenCall):
-    """The purchase inside of a dp_declare with discover: the list of values of a column."""
+class DiscoveryCall(OpenCall):
+    """The purchase inside of a dp_declare with discover."""
 
     name: ClassVar[str] = "declare"
     function: ClassVar[str] = "declare"
@@ -100,6 +100,11 @@ class DiscoverCall(OpenCall):
     epsilon: float | None = argument(some_epsilon, EPSILON, python="float | None")
     delta: float | None = argument(some_delta, PURE_DELTA, python="float | None")
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
+
+
+@dataclass(frozen=True)
+class DiscoverCall(DiscoveryCall):
+    """Of the list of values of a column."""
 
     @property
     def release_method(self) -> Method:
@@ -112,20 +117,8 @@ class DiscoverCall(OpenCall):
 
 
 @dataclass(frozen=True)
-class BoundsCall(OpenCall):
-    """The purchase inside of a dp_declare with discover of a numeric column: between which powers of two its values lie."""
-
-    name: ClassVar[str] = "declare"
-    function: ClassVar[str] = "declare"
-    operation: ClassVar[str] = "discover"
-    privacy: ClassVar[str] = CHARGED
-    gives: ClassVar[str] = ""
-
-    source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
-    column: str = argument(arguments.text, COLUMN, default=REQUIRED, python="str")
-    epsilon: float | None = argument(some_epsilon, EPSILON, python="float | None")
-    delta: float | None = argument(some_delta, PURE_DELTA, python="float | None")
-    release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
+class BoundsCall(DiscoveryCall):
+    """Of a numeric column: between which powers of two its values lie."""
 
     def canonical(self) -> dict[str, Any]:
         """Return column and cost."""

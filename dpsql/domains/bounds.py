@@ -17,7 +17,7 @@ import numpy as np
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
-from dpsql.domains.declare import empty_bin
+from dpsql.domains.declare import without_empty_bins
 from dpsql.numerics.arrays import IntArray
 
 _LEAST, _MOST = -30, 100
@@ -45,9 +45,7 @@ def magnitudes(name: str, sql_type: str, *, nullable: bool) -> Attribute:
         powers = [2.0**k for k in range(least, math.frexp(high)[1]) if 2.0**k < high]
     edges = [*(-power for power in reversed(powers) if -power > low), 0.0, *powers]
     edges = [low, *(edge for edge in edges if low < edge < high), high]
-    while len(edges) > 2 and (empty := empty_bin(parsed, edges)) is not None:
-        del edges[empty + 1 if empty + 2 < len(edges) else empty]
-    return Attribute(name, sql_type, "numeric", edges=tuple(edges), nullable=nullable)
+    return Attribute(name, sql_type, "numeric", edges=tuple(without_empty_bins(parsed, edges)), nullable=nullable)
 
 
 def bounds_of(attribute: Attribute, counts: IntArray, scale: float, mechanism: str) -> tuple[float, float, bool]:

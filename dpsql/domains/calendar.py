@@ -6,8 +6,6 @@ Privacy: public.
 from __future__ import annotations
 
 import datetime as dt
-import itertools
-from collections.abc import Iterator
 
 from dpsql.domains import sqltypes
 from dpsql.domains.sqltypes import SqlType
@@ -35,11 +33,7 @@ def calendar_marks(parsed: SqlType, first: int, last: int, name: str, most: int)
         return year_marks(day, first, last, name)[:most]
     width = {"hour": day // 24, "day": day, "week": 7 * day}[name]
     offset = _MONDAY * day if name == "week" else 0
-    return [*itertools.islice(_steps(first, last, width, offset), most)]
-
-
-def _steps(first: int, last: int, width: int, offset: int) -> Iterator[int]:
-    yield from range((first - offset) // width * width + offset, last + 1, width)
+    return [*range((first - offset) // width * width + offset, last + 1, width)[:most]]
 
 
 def year_marks(day: int, first: int, last: int, name: str) -> list[int]:

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -347,3 +348,11 @@ def empty_bin(parsed: SqlType, edges: Sequence[float] | Sequence[str]) -> int | 
         return int(bad[0]) if len(bad) else None
     bounds = sqltypes.grid(parsed, edges)
     return next((i for i, (a, b) in enumerate(itertools.pairwise(bounds or [])) if a >= b), None)
+
+
+def without_empty_bins(parsed: SqlType, edges: Sequence[Any]) -> list[Any]:
+    """Return the edges with each bin that no value of the type can fall into joined to a neighbour; the ends stay."""
+    found = [*edges]
+    while len(found) > 2 and (empty := empty_bin(parsed, found)) is not None:
+        del found[empty + 1 if empty + 2 < len(found) else empty]
+    return found

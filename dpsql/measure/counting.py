@@ -186,14 +186,7 @@ def _blocks(background: ProtectedReading, select: str, sizes: Sequence[int]) -> 
     """Yield blocks of rows, an array of codes for each attribute, and read one ahead."""
     width = sum(np.dtype(_NUMPY[code_type(size)]).itemsize for size in sizes)
     vectors = max(1, min(64, _CHUNK_BYTES // (_VECTOR * max(width, 1))))
-    background.start(select)
-    waiting = background.chunk(vectors)
-    while True:
-        frame = waited(waiting)
-        if not len(frame):
-            return
-        background.advance()
-        waiting = background.chunk(vectors)
+    for frame in background.frames(select, vectors):
         codes = [column.to_numpy() for _, column in frame.items()]
         if any(column.dtype.kind != "u" for column in codes[: len(sizes)]):
             raise DpsqlError("source: a code is missing or no code; this is a defect of dpsql, please report it")
@@ -225,6 +218,18 @@ class ProtectedReading(Background):
                 return self._cursor.fetch_df_chunk(vectors)
 
         return self.begin(read)
+
+    def frames(self, select: str, vectors: int) -> Iterator[Any]:
+        """Yield the rows of a statement, so many vectors together, and read one frame ahead."""
+        self.start(select)
+        waiting = self.chunk(vectors)
+        while True:
+            frame = waited(waiting)
+            if not len(frame):
+                return
+            self.advance()
+            waiting = self.chunk(vectors)
+            yield frame
 
     def advance(self) -> None:
         """Show how far the statement is, where DuckDB knows; not while it is running."""

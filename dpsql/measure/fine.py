@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import duckdb
 import numpy as np
 from sqlglot import exp
@@ -20,7 +17,6 @@ from dpsql.protected.source import ProtectedSource
 from dpsql.release import refined
 from dpsql.release.plan import FineColumn, Plan
 from dpsql.release.refined import Refinement
-from dpsql.running.parallel import waited
 from dpsql.running.progress import Progress
 from dpsql.tables import fine
 
@@ -106,24 +102,12 @@ def count_fine(cursor: duckdb.DuckDBPyConnection, select: str, plan: Plan) -> di
     grids = {column.position: refined.column_grid(plan, column) for column in plan.fine}
     found = {i: np.zeros(cells.edges.size - 1, np.int64) for i, cells in grids.items()}
     with ProtectedReading(cursor) as background:
-        for frame in _frames(background, select):
+        for frame in background.frames(select, _VECTORS):
             for place, (i, cells) in enumerate(grids.items()):
                 counts = frame[f"c{place}"].to_numpy() == 0
                 values = frame[f"x{i}"].to_numpy(dtype=np.float64)[counts]
                 found[i] += np.bincount(cells.place(values), minlength=found[i].size)
     return found
-
-
-def _frames(background: ProtectedReading, select: str) -> Iterator[Any]:
-    background.start(select)
-    waiting = background.chunk(_VECTORS)
-    while True:
-        frame = waited(waiting)
-        if not len(frame):
-            return
-        background.advance()
-        waiting = background.chunk(_VECTORS)
-        yield frame
 
 
 __all__ = ["count_fine", "fine_statement", "refined_by"]

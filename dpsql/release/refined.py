@@ -19,7 +19,7 @@ import numpy as np
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
-from dpsql.domains.declare import empty_bin
+from dpsql.domains.declare import empty_bin, without_empty_bins
 from dpsql.domains.grid import Grid, Histogram, grid_of
 from dpsql.numerics.arrays import IntArray
 from dpsql.release.plan import FineColumn, Plan
@@ -178,9 +178,7 @@ def _edges(attribute: Attribute, marks: Sequence[float], *, exact: bool) -> tupl
         inner = [text for text in inner if text not in (first, last)]
     else:
         inner = [mark for mark in marks if float(first) < mark < float(last)]
-    edges = [first, *inner, last]
-    while len(edges) > 2 and (empty := empty_bin(parsed, edges)) is not None:
-        del edges[empty + 1 if empty + 2 < len(edges) else empty]
+    edges = without_empty_bins(parsed, [first, *inner, last])
     if exact and len(edges) - 1 != attribute.values:
         return attribute.edges
     return tuple(edges)

@@ -9,7 +9,7 @@ r"""Fine histograms: where between its bounds a column's values lie, counted alo
 they are. Which are is a function of what was released before. So a level has the sensitivities that
 `dpsql.accounting.events.sensitivities` states for one table, its noise scale is in the plan, and the levels compose adaptively at
 the price of as many tables that are fixed beforehand ("Adaptive choice" in `dpsql.accounting.gaussian`), as the coarse tables
-do (`dpsql.tables.coarse`). `counted` alone is given exact counts, by `dpsql.measure.noising` alone.
+do (`dpsql.tables.coarse`). `counted` alone is given exact counts, by `dpsql.measure.fine` alone.
 
 **Reproducible.** Whoever reads a release finds the same cells again, from the same released integers, in integer arithmetic: the
 rule is part of the release format. The estimate is not: it is post-processing and may get better.

@@ -55,7 +55,7 @@ def trimmed(statistics: Statistics) -> Statistics:
 def placed(statistics: Statistics) -> dict[int, Histogram]:
     """Return where inside its bins each column with a fine histogram has its values, agreeing with what the tables say of bins."""
     domain = statistics.domain
-    if domain is None:
+    if domain is None or not statistics.fine:
         return {}
     known = one_way(statistics, sorted(statistics.fine))
     found = {}
