@@ -1,0 +1,220 @@
+"""Aggregates of a query: which can be answered privately, in one form for all spellings; the others are refused with a way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dpsql.errors import ArgumentError
+from dpsql.source.model import fold, refuse
+
+MOST_QUANTILES = 1000
+
+SPELLINGS: Mapping[str, str] = {
+    "count": "count", "count_star": "count", "count_if": "count_if", "countif": "count_if", "sum": "sum", "fsum": "sum",
+    "sumkahan": "sum", "kahan_sum": "sum", "avg": "avg", "mean": "avg", "favg": "avg", "var_pop": "var_pop",
+    "var_samp": "var_samp", "variance": "var_samp", "stddev_pop": "stddev_pop", "stddev_samp": "stddev_samp",
+    "stddev": "stddev_samp", "covar_pop": "covar_pop", "covar_samp": "covar_samp", "corr": "corr",
+    "regr_avgx": "regr_avgx", "regr_avgy": "regr_avgy", "regr_count": "regr_count", "regr_intercept": "regr_intercept",
+    "regr_r2": "regr_r2", "regr_slope": "regr_slope", "regr_sxx": "regr_sxx", "regr_sxy": "regr_sxy", "regr_syy": "regr_syy",
+    "median": "median", "quantile_cont": "quantile_cont", "quantile_disc": "quantile_disc", "quantile": "quantile_disc",
+    "percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc", "approx_quantile": "quantile_disc",
+    "min": "min", "max": "max", "bool_and": "bool_and", "bool_or": "bool_or", "mode": "mode", "histogram": "histogram",
+    "approx_count_distinct": "count_distinct",
+}  # fmt: skip
+"""What DuckDB calls an aggregate -> what it is called here."""
+
+PAIRS = frozenset(name for name in SPELLINGS.values() if name.startswith(("covar_", "regr_")) or name == "corr")
+"""Aggregates of two arguments."""
+QUANTILES = frozenset({"quantile_cont", "quantile_disc"})
+"""Aggregates whose second argument says which quantile."""
+
+_VALUE_OF_A_ROW = "it gives out the value of one row. min and max answer with extreme quantiles; median with the middle"
+_LIST_OF_ROWS = "it lists rows. histogram(x) counts the declared values of a column"
+_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(("first", "last", "any_value", "arbitrary", "first_value"), _VALUE_OF_A_ROW),
+    **dict.fromkeys(("arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by", "arg_min_null", "arg_max_null"), _VALUE_OF_A_ROW),
+    **dict.fromkeys(("list", "array_agg", "string_agg", "group_concat", "listagg", "json_group_array", "map_agg"), _LIST_OF_ROWS),
+    **dict.fromkeys(("json_group_object", "json_group_structure", "histogram_exact", "approx_top_k"), _LIST_OF_ROWS),
+    **dict.fromkeys(("bit_and", "bit_or", "bit_xor", "bitstring_agg"), "it depends on single bits of every row"),
+    **dict.fromkeys(
+        ("product", "geomean", "geometric_mean", "skewness", "kurtosis", "kurtosis_pop", "entropy", "mad", "sem",
+         "reservoir_quantile"),
+        "it cannot be had from bounded sums; count, sum, avg, var_*, covar_*, corr, regr_*, median and quantile_* can",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate call of a query.
+
+    Parameters
+    ----------
+    function : str
+        One of the values of `SPELLINGS`, or 'count_distinct'; 'count' without arguments counts rows.
+    arguments : tuple of expressions
+        Over the columns of the row source.
+    condition : expression or None
+        Of FILTER (WHERE ...).
+    quantiles : tuple of float
+        Of a quantile; median is .5.
+    listed : bool
+        Whether the quantiles were given as a list, and so is the answer.
+    bounds : tuple of expressions, optional
+        Lower and upper bound that GoogleSQL's ``contribution_bounds_per_group`` states.
+    """
+
+    function: str
+    arguments: tuple[exp.Expression, ...] = ()
+    condition: exp.Expression | None = None
+    quantiles: tuple[float, ...] = ()
+    listed: bool = False
+    bounds: tuple[exp.Expression, ...] = ()
+
+    def key(self, canonical: Callable[[exp.Expression], str]) -> str:
+        """Return one text for all spellings of the same aggregate."""
+        inside = ", ".join(canonical(argument) for argument in self.arguments)
+        parts = [f"{self.function}({inside})"]
+        if self.quantiles:
+            parts.append(("list " if self.listed else "at ") + ", ".join(map(repr, self.quantiles)))
+        if self.condition is not None:
+            parts.append(f"filter {canonical(self.condition)}")
+        return " ".join(parts)
+
+
+def is_aggregate(node: exp.Expression) -> bool:
+    """Return whether a node is a call of an aggregate function, whether it can be answered or not."""
+    if isinstance(node, exp.Filter | exp.WithinGroup):
+        return True
+    return isinstance(node, exp.Anonymous) and isinstance(node.this, str) and _known(fold(node.this))
+
+
+def _known(name: str) -> bool:
+    return name in SPELLINGS or name in _REFUSED
+
+
+def aggregate_of(node: exp.Expression, where: str = "") -> Aggregate:
+    """Return the aggregate that a node (for which `is_aggregate` holds) asks for.
+
+    Raises
+    ------
+    UnsupportedQuery
+        It cannot be answered privately; says which can.
+    ArgumentError
+        It has other arguments than the function takes.
+    """
+    condition: exp.Expression | None = None
+    ordered: exp.Expression | None = None
+    while isinstance(node, exp.Filter | exp.WithinGroup):
+        if isinstance(node, exp.Filter):
+            condition = node.expression.this if isinstance(node.expression, exp.Where) else node.expression
+        else:
+            ordered = _within_group(node, where)
+        node = node.this
+    name = fold(str(node.this))
+    if name in _REFUSED:
+        refuse(name, _REFUSED[name], node, where)
+    if name not in SPELLINGS:
+        refuse(f"{name} with FILTER or WITHIN GROUP", "not an aggregate that can be answered privately", node, where)
+    function, distinct, bounds = SPELLINGS[name], False, ()
+    given: list[exp.Expression] = []
+    for argument in node.expressions:
+        if isinstance(argument, exp.Kwarg):
+            bounds = _stated_bounds(argument, where) or bounds
+        elif isinstance(argument, exp.Distinct):
+            distinct = True
+            given += argument.expressions
+        elif isinstance(argument, exp.Order):
+            given.append(argument.this)  # the order of rows does not matter to any of these
+        else:
+            given.append(argument)
+    if ordered is not None:
+        given = [ordered, *given]
+    if distinct:
+        function = _distinct(function, node, where)
+    return _checked(name, function, given, condition, bounds, node, where)
+
+
+def _distinct(function: str, node: exp.Expression, where: str) -> str:
+    if function == "count":
+        return "count_distinct"
+    if function in ("min", "max", "bool_and", "bool_or"):
+        return function
+    return str(refuse(f"{function}(DISTINCT ...)", "only count(DISTINCT ...); or SELECT DISTINCT in a subquery", node, where))
+
+
+def _checked(
+    name: str,
+    function: str,
+    given: list[exp.Expression],
+    condition: exp.Expression | None,
+    bounds: tuple[exp.Expression, ...],
+    node: exp.Expression,
+    where: str,
+) -> Aggregate:
+    quantiles: tuple[float, ...] = ()
+    listed = False
+    if function in QUANTILES:
+        if len(given) != 2:
+            raise ArgumentError("sql", name, "takes a column and a quantile, or a list of quantiles: quantile_cont(x, 0.5)")
+        quantiles, listed = _quantiles(given.pop(), where)
+    elif function == "median":
+        function, quantiles = "quantile_cont", (0.5,)
+    if function == "count" and (not given or isinstance(given[0], exp.Star)):
+        given = []
+    if function == "count_if":
+        if len(given) != 1:
+            raise ArgumentError("sql", name, "takes one condition")
+        both = given[0] if condition is None else exp.and_(condition.copy(), given[0].copy())
+        return Aggregate("count", (), both)
+    if function == "count_distinct" and len(given) != 1:
+        refuse("count(DISTINCT a, b)", "count distinct values of one expression, e.g. concat_ws('|', a, b)", node, where)
+    wanted = 2 if function in PAIRS else 0 if function == "count" and not given else 1
+    if len(given) != wanted:
+        raise ArgumentError("sql", name, f"takes {wanted} argument{'' if wanted == 1 else 's'} here, not {len(given)}")
+    for argument in given:
+        if any(is_aggregate(inner) or isinstance(inner, exp.Window) for inner in argument.walk()):
+            refuse(f"{name} of an aggregate or window", "compute the inner one in a subquery that groups by the privacy unit", node, where)
+    return Aggregate(function, tuple(given), condition, quantiles, listed, bounds)
+
+
+def _within_group(node: exp.WithinGroup, where: str) -> exp.Expression:
+    order = node.expression
+    if not isinstance(order, exp.Order) or len(order.expressions) != 1:
+        return refuse("WITHIN GROUP", "ORDER BY one expression", node, where)
+    first = order.expressions[0]
+    if isinstance(first, exp.Ordered) and first.args.get("desc"):
+        return refuse("WITHIN GROUP (ORDER BY ... DESC)", "order ascending, and ask for 1 - q", node, where)
+    return first.this if isinstance(first, exp.Ordered) else first
+
+
+def _quantiles(node: exp.Expression, where: str) -> tuple[tuple[float, ...], bool]:
+    listed = isinstance(node, exp.Array | exp.Tuple)
+    found = node.expressions if listed else [node]
+    numbers = []
+    for item in found:
+        inner = item.unnest() if isinstance(item, exp.Paren) else item
+        while isinstance(inner, exp.Cast):
+            inner = inner.this
+        if not isinstance(inner, exp.Literal) or inner.is_string or not 0 <= float(inner.name) <= 1:
+            refuse("a quantile", "write numbers from 0 to 1: 0.5, or [0.25, 0.5, 0.75]", item, where)
+        numbers.append(float(inner.name))
+    if not 1 <= len(numbers) <= MOST_QUANTILES:
+        raise ArgumentError("sql", len(numbers), f"1 to {MOST_QUANTILES} quantiles in one list")
+    return tuple(numbers), listed
+
+
+def _stated_bounds(node: exp.Kwarg, where: str) -> tuple[exp.Expression, ...]:
+    """Return the bounds of GoogleSQL's clause; its other clauses have no meaning here and are refused."""
+    name = fold(node.this.name)
+    if name in ("contribution_bounds_per_group", "contribution_bounds_per_row"):
+        value = node.expression
+        if isinstance(value, exp.Tuple) and len(value.expressions) == 2:
+            return tuple(value.expressions)
+        if isinstance(value, exp.Null):
+            return ()
+        refuse(name, "two numbers: (lower, upper)", node, where)
+    return refuse(f"{name} =>", "not known; bounds := {'column': [lower, upper]} states bounds, weights are an option", node, where)
