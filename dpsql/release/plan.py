@@ -22,6 +22,7 @@ from dpsql.domains import grid, sqltypes
 from dpsql.domains.attributes import OUTSIDE, Domain
 from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.numerics.arrays import Clique, FloatArray, IntArray
+from dpsql.release.queried import QueryPlan
 from dpsql.rules.grammar import MOST_RULES, stored
 from dpsql.tables import coarse
 from dpsql.tables.flat import AllCliques, by_order, cell_counts
@@ -90,6 +91,8 @@ class Plan:
         them: until then its domain has as many bins as there can be, see `dpsql.release.refined`.
     rules : tuple of str
         Rules that every row of the release obeys, in the canonical text of `dpsql.rules.grammar`.
+    query : QueryPlan or None
+        What is measured of a query; the domain and the tables are empty then. ``scales``: one for each of its blocks.
     """
 
     domain: Domain
@@ -107,11 +110,17 @@ class Plan:
     units: bool = False
     fine: tuple[FineColumn, ...] = ()
     rules: tuple[str, ...] = ()
+    query: QueryPlan | None = None
 
     @property
     def listed(self) -> bool:
         """Whether a release lists what it holds, since that is not known beforehand."""
-        return self.open or self.sparse
+        return self.open or self.sparse or self.query is not None
+
+    @property
+    def valued(self) -> bool:
+        """Whether a release holds texts beside its integers: released values, or the keys of groups."""
+        return self.open or self.query is not None
 
     @cached_property
     def lengths(self) -> IntArray:
@@ -136,6 +145,8 @@ class Plan:
     @property
     def cells(self) -> int:
         """Number of released integers over all tables or blocks; of sparse tables the most that there can be."""
+        if self.query is not None:
+            return (self.query.groups or 0) * sum(self.query.blocks)
         return sum(self.domain.cells(clique) for clique in self.cliques) if self.sparse else int(self.lengths.sum())
 
     @cached_property
@@ -161,6 +172,7 @@ class Plan:
             **({"units": True} if self.units else {}),
             **({"fine": [[c.position, c.mechanism, [str(s) for s in c.scales]] for c in self.fine]} if self.fine else {}),
             **({"rules": list(self.rules)} if self.rules else {}),
+            **({"query": self.query.to_json()} if self.query is not None else {}),
             "domain": self.domain.to_json(),
             "tables": _short(self.cliques, len(self.domain.attributes)),
             "scales": runs,
@@ -190,6 +202,7 @@ class Plan:
             units=item.get("units", False),
             fine=tuple(FineColumn(i, tuple(map(Fraction, scales)), name) for i, name, scales in item.get("fine", ())),
             rules=tuple(item.get("rules", ())),
+            query=QueryPlan.from_json(item["query"]) if "query" in item else None,
         )
 
 
@@ -284,7 +297,10 @@ def check_item(item: Mapping[str, Any]) -> None:
     scales = item["scales"]
     _require(isinstance(scales, list) and all(isinstance(run, list) and len(run) == 2 for run in scales))
     _require(all(isinstance(text, str) and _whole(count) and count > 0 for text, count in scales))
-    _require(sum(count for _, count in scales) <= tables + len(pairs) + 1)
+    query = QueryPlan.from_json(item["query"]) if "query" in item else None
+    _require(query is None or (not domain.attributes and tables == 0 and item["method"] is None))
+    blocks_of_query = 0 if query is None else len(query.blocks)
+    _require(sum(count for _, count in scales) <= tables + len(pairs) + 1 + blocks_of_query)
     check_numbers(scales)
     _require(all(0 < Fraction(text) < 1 << 64 for text, _ in scales))
     _require(isinstance(item["mechanism"], str) and isinstance(item["public_total"], bool) and isinstance(item["options"], dict))

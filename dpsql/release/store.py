@@ -111,10 +111,10 @@ class Release:
         """Read the released integers back, shaped by the plan."""
         plan = self.plan
         self._check_size(cursor)
-        wanted = "n, value" if plan.open else "n, tbl, cell" if plan.sparse else "n"
+        wanted = "n, value" if plan.valued else "n, tbl, cell" if plan.sparse else "n"
         found = cursor.execute(f"SELECT {wanted} FROM {parquet(self.path)} ORDER BY tbl ASC, cell ASC").fetchnumpy()  # noqa: S608
         flat = np.asarray(found["n"], dtype=np.int64)
-        values = tuple(str(text) for text in found["value"]) if plan.open else ()
+        values = tuple(str(text) for text in found["value"]) if plan.valued else ()
         places = np.stack([np.asarray(found[name], dtype=np.int64) for name in ("tbl", "cell")]) if plan.sparse else None
         holes = any(np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any() for column in found.values())
         contents = None if holes else fingerprint(flat, values, places, self.refinement)
@@ -129,8 +129,8 @@ class Release:
         types = f"SELECT column_name, column_type FROM (DESCRIBE FROM {parquet(self.path)})"  # noqa: S608
         rows = int(cursor.execute(size).fetchall()[0][0])
         found = dict(cursor.execute(types).fetchall())
-        wanted = {"tbl": "INTEGER", "cell": "BIGINT", "n": "BIGINT", **({"value": "VARCHAR"} if self.plan.open else {})}
-        whole = rows <= self.plan.cells + 100 if self.plan.sparse else self.plan.open or rows == self.plan.cells
+        wanted = {"tbl": "INTEGER", "cell": "BIGINT", "n": "BIGINT", **({"value": "VARCHAR"} if self.plan.valued else {})}
+        whole = rows <= self.plan.cells + 100 if self.plan.sparse else self.plan.valued or rows == self.plan.cells
         if not whole or rows > MAX_CELLS or found != wanted:
             raise self._damaged()
 
@@ -172,7 +172,7 @@ def as_statistics(
         "parameters": plan.parameters, "values": values, "fine": histograms(plan, refinement),
     }  # fmt: skip
     if plan.listed or plan.blocks is not None:
-        pieces = (flat,) if plan.open else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
+        pieces = (flat,) if plan.valued else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
         blocks = pieces if places is None else (places[0], places[1], flat)
         scales = {clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales[:count], strict=False)}
         return Statistics(tables={}, scales=scales, blocks=blocks, **common)
@@ -224,7 +224,7 @@ def check_space(context: Context, database: str, store: Path, plan: Plan) -> Non
     ReleaseError
         A disk has too little space.
     """
-    cells = min(plan.cells, _LISTED) if plan.sparse else _LISTED if plan.open else plan.cells
+    cells = min(plan.cells, _LISTED) if plan.sparse else max(_LISTED, plan.cells) if plan.valued else plan.cells
     needed = _SPARE + 20 * cells + 2 * len(json.dumps(plan.to_json()))
     path = context.database_path(database)
     for folder, least in ((store, needed), (None if path is None else path.parent, _SPARE)):
@@ -252,13 +252,13 @@ def write(
     """
     import pandas as pd  # loaded when needed: pandas takes .3 s
 
-    lengths = np.asarray([flat.size], np.int64) if plan.open else resolved(plan, refinement).lengths
+    lengths = np.asarray([flat.size], np.int64) if plan.valued else resolved(plan, refinement).lengths
     table = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
     cell = np.arange(len(table)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     if places is not None:
         table, cell = places[0].astype(np.int32), places[1]
     frame = pd.DataFrame({"tbl": table, "cell": cell, "n": flat})
-    if plan.open:
+    if plan.valued:
         frame["value"] = pd.Series(list(values), dtype=object)
     contents = fingerprint(flat, values, places, refinement)
     rounds = {} if refinement is None else {"fine": refinement.to_json()}
@@ -269,7 +269,7 @@ def write(
     cursor.register(name, frame)
     try:
         options = f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{dpsql: {literal(text)}}})"
-        columns = "tbl, cell, n, value::VARCHAR AS value" if plan.open else "tbl, cell, n"
+        columns = "tbl, cell, n, value::VARCHAR AS value" if plan.valued else "tbl, cell, n"
         cursor.execute(f"COPY (SELECT {columns} FROM {name}) TO {literal(str(partial))} {options}")  # noqa: S608
         with partial.open("rb+") as handle:
             os.fsync(handle.fileno())

@@ -1,0 +1,121 @@
+"""The call that asks an aggregate query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dpsql.accounting import MECHANISMS
+from dpsql.calls import arguments
+from dpsql.calls.declaration import (
+    CHARGED,
+    REQUIRED,
+    Call,
+    argument,
+    one_of,
+    optional,
+    some_delta,
+    some_epsilon,
+    some_options,
+    whole,
+)
+from dpsql.calls.words import DELTA, RELEASE
+from dpsql.errors import ArgumentError
+
+GROUPS = ("public", "private")
+MOST_BOUND = 1_000_000_000
+_BOUNDS = (
+    "Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the expression."
+)
+
+
+def some_bounds(given: Mapping[str, Any], name: str) -> dict[str, tuple[Any, Any]]:
+    """Return bounds by text of an expression; empty where they are left out."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for text, pair in _mapping(given, name).items():
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or any(isinstance(end, bool) for end in pair):
+            raise ArgumentError(name, {text: pair}, "lower and upper bound: {'cost': [0, 5000]}")
+        if not all(isinstance(end, int | float | str) for end in pair):
+            raise ArgumentError(name, {text: pair}, "numbers, or dates as texts: {'cost': [0, 5000]}")
+        found[text] = (pair[0], pair[1])
+    return found
+
+
+def _mapping(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = given.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ArgumentError(name, value, "a struct of expressions is required: {'cost': [0, 5000]}")
+    return dict(value)
+
+
+def some_confidence(given: Mapping[str, Any], name: str) -> float | None:
+    """Return a probability between .5 and 1, or None."""
+    value = arguments.number(given, name)
+    if value is not None and not 0.5 <= value < 1:
+        raise ArgumentError(name, value, "must be at least 0.5 and below 1, e.g. confidence := 0.95")
+    return value
+
+
+@dataclass(frozen=True)
+class QueryCall(Call):
+    """Answer an aggregate query: noisy numbers for count, sum, avg, var, corr, median, ... by groups.
+
+    The answer has the query's columns. HAVING, ORDER BY, LIMIT, other items and outer SELECTs work on released numbers and cost
+    nothing more; so does any later query whose aggregates were bought. With confidence, each aggregate also has <name>_low and
+    <name>_high.
+    """
+
+    name: ClassVar[str] = "query"
+    function: ClassVar[str] = "query"
+    privacy: ClassVar[str] = CHARGED
+    gives: ClassVar[str] = "the columns of the query; with confidence also <name>_low, <name>_high of each aggregate"
+
+    sql: str = argument(arguments.text, "A SELECT of aggregates over one protected table.", default=REQUIRED, python="str")
+    epsilon: float | None = argument(
+        some_epsilon, "Privacy loss of the answer; may be left out where it was bought before.", python="float | None"
+    )
+    delta: float | None = argument(some_delta, DELTA, python="float | None")
+    groups: str | None = argument(
+        optional(one_of(*GROUPS)),
+        "'public': groups of declared values, all of them; 'private': those that enough units are in. Chosen by the keys, if left out.",
+        python="str | None",
+        choices=GROUPS,
+    )
+    max_groups: int | None = argument(
+        whole(1, MOST_BOUND), "Groups that one unit counts in, at most, at random.", python="int | None"
+    )
+    max_rows_per_group: int | None = argument(
+        whole(1, MOST_BOUND), "Rows of one unit that count in each of them, at most, at random.", python="int | None"
+    )
+    bounds: dict[str, tuple[Any, Any]] = argument(some_bounds, _BOUNDS, python="Mapping[str, Sequence[float]] | None", plain=True)
+    min_units: int | None = argument(
+        whole(1, MOST_BOUND), "A private group has at least this many units.", python="int | None"
+    )
+    confidence: float | None = argument(
+        some_confidence, "Intervals that hold the value without noise with this probability.", python="float | None"
+    )
+    mechanism: str = argument(
+        one_of(*MECHANISMS), "'gaussian' or 'laplace' noise on integers.",
+        default="gaussian", python="str", choices=MECHANISMS, null=False,
+    )  # fmt: skip
+    release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
+    options: dict[str, Any] = argument(
+        some_options, "{'weights': {'avg(cost)': 2}}: relative shares of the loss.", python="Mapping[str, Any] | None"
+    )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Relative shares of the loss, by the text of an aggregate."""
+        unknown = set(self.options) - {"weights"}
+        if unknown:
+            raise ArgumentError("options", sorted(unknown), "dp_query has the option 'weights' alone")
+        found = self.options.get("weights") or {}
+        if not isinstance(found, Mapping):
+            raise ArgumentError("options", {"weights": found}, "a struct of aggregates: {'weights': {'avg(cost)': 2}}")
+        for text, weight in found.items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e6:
+                raise ArgumentError("options", {"weights": {text: weight}}, "a weight is a number above 0")
+        return {str(text): float(weight) for text, weight in found.items()}

@@ -1,0 +1,1 @@
+"""Answers to aggregate queries: sums of bounded integers by group."""

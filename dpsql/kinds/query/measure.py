@@ -1,0 +1,59 @@
+"""Measure the answer to an aggregate query: bounded rows added up by group, private groups chosen, noise on every counter."""
+
+from __future__ import annotations
+
+from dpsql.errors import ReleaseError
+from dpsql.kinds.measured import Measurer
+from dpsql.measure import query as reading
+from dpsql.measure.reading import Measured, binding
+from dpsql.protected.source import ProtectedSource
+from dpsql.protected.universes import Resolved as Universe
+from dpsql.query.groups import Groups
+from dpsql.release.plan import Plan
+from dpsql.release.queried import QueryPlan, flat
+from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+
+
+class Query(Measurer):
+    """Counters of an aggregate query, by group.
+
+    Parameters
+    ----------
+    groups : Groups or None
+        The public groups, as the plan has them; None for private ones.
+    """
+
+    def bind(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
+        """Try what can be tried without reading a row: whether DuckDB binds the statements, over no groups."""
+        query = _of(plan)
+        empty = Groups.empty(query.keys) if query.public else None
+        with binding(), reading.public_groups(context.cursor, empty) as table:
+            for statement in reading.statements(protected, query, table, reading.fresh_salt()):
+                context.cursor.execute(f"DESCRIBE {statement}").fetchall()
+
+    def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
+        """Refuse keys whose types have changed since the plan was made. No row is read."""
+        types = {column.name: column.sql_type for column in protected.source.columns}
+        if tuple(types.get(f"k{i}") for i in range(len(_of(plan).keys))) != _of(plan).keys:
+            raise ReleaseError("the table was changed since the answer was charged for: its groups have other types")
+
+    def measure(
+        self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
+    ) -> Measured:
+        """Add up the counters of every group, choose private groups, and add noise of ``plan.scales``."""
+        query = _of(plan)
+        self.check_types(context, protected, plan)
+        groups = members if isinstance(members, Groups) else None
+        with progress.stage("count"):
+            counted = reading.counted(context.cursor, protected, query, groups)
+        with progress.stage("noise"):
+            found = reading.released(plan, counted)
+            integers, values = flat(query, found.groups, found.blocks)
+        return Measured(integers, values, None)
+
+
+def _of(plan: Plan) -> QueryPlan:
+    if plan.query is None:
+        raise ReleaseError("the plan is not one of a query")
+    return plan.query

@@ -1,0 +1,315 @@
+"""Plan the answer to an aggregate query: its groups, its measures, the noise that its price buys. No row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sqlglot import exp
+
+from dpsql.accounting.calibration import calibrate_blocks
+from dpsql.accounting.events import Event, ThresholdEvent
+from dpsql.accounting.rules import selection_delta
+from dpsql.calls.buying import BuyingCall
+from dpsql.domains import sqltypes
+from dpsql.domains.attributes import Attribute, Domain
+from dpsql.errors import ArgumentError
+from dpsql.estimates.measures import Measure, sensitivity
+from dpsql.estimates.thresholds import threshold
+from dpsql.kinds.planned import Planned, release_delta
+from dpsql.protected.source import ProtectedSource
+from dpsql.query import choosing
+from dpsql.query.bounds import extent
+from dpsql.query.choosing import Argument
+from dpsql.query.columns import Relations, given_bounds
+from dpsql.query.groups import Groups, groups_of
+from dpsql.query.leaves import Facts
+from dpsql.query.lineage import Leaf, Lineage
+from dpsql.query.purchase import QueryPurchase
+from dpsql.query.ranges import Range, hull
+from dpsql.release.plan import Plan
+from dpsql.release.queried import MOST_COUNTERS, QueryPlan
+from dpsql.session.instance import Context
+
+_BOUNDED = choosing.FIRST | choosing.SECOND | choosing.PAIRS | choosing.RANKED
+_NUMBERS = ("integer", "decimal", "float", "boolean")
+LEAVES = (16, 16, 16)
+"""Branching of trees for quantiles, where the groups are few."""
+
+
+@dataclass(frozen=True)
+class Bounding:
+    """How rows of a unit are bounded: in all, or by groups; all None where every row is a unit of its own."""
+
+    max_rows: int | None
+    max_groups: int | None
+    max_rows_per_group: int | None
+
+    @property
+    def one_row(self) -> bool:
+        """Whether a unit has at most one row in a group."""
+        return self.max_rows == 1 or self.max_rows_per_group == 1
+
+
+def plan(context: Context, protected: ProtectedSource, call: BuyingCall, parameters: Mapping[str, Any]) -> Planned:
+    """Plan and price an answer, see `dpsql.kinds.planned.Planner`."""
+    if not isinstance(call, QueryPurchase):
+        raise ArgumentError("sql", call.operation, "is no query")
+    made = _Planning(context, protected, call)
+    return made.planned()
+
+
+def public(context: Context, protected: ProtectedSource, call: QueryPurchase) -> Groups | None:
+    """Return the groups of a query that are known without the data; None where they are not. No protected row is read."""
+    return _Planning(context, protected, call).groups()
+
+
+class _Planning:
+    def __init__(self, context: Context, protected: ProtectedSource, call: QueryPurchase) -> None:
+        self.context, self.protected, self.call, self.asked = context, protected, call, call.asked
+        self.types = {column.name: column.sql_type for column in protected.source.columns}
+        self.facts = Facts(context)
+        self.lineage = Lineage(self.asked.source, self.facts.names)
+        self.relations = Relations(self.facts.range, {**given_bounds(call.call.bounds), **self._stated()})
+        self.notes: list[str] = []
+        self._check_columns()
+
+    def _stated(self) -> dict[str, Range]:
+        """Return the bounds that GoogleSQL's clause states, which hold for a group's total there and for a row here."""
+        pairs = {text: [_constant(node) for node in pair] for text, pair in self.asked.stated.items()}
+        return given_bounds(pairs, "sql") if pairs else {}
+
+    def _check_columns(self) -> None:
+        """Refuse keys and arguments that say whose row it is, or of types that have no text or number."""
+        for column in self.protected.source.columns:
+            if column.name[:1] in ("k", "a") and self.protected.is_unit(column):
+                texts = self.asked.key_texts if column.name[0] == "k" else self.asked.argument_texts
+                raise ArgumentError("sql", texts[int(column.name[1:])], "is the privacy unit: whose row it is cannot be released")
+            if column.name[:1] == "k" and sqltypes.parse(column.sql_type).family == "other":
+                text = self.asked.key_texts[int(column.name[1:])]
+                raise ArgumentError("sql", text, f"is {column.sql_type}: group by a text, number, date or truth value")
+            if column.name[:1] == "f" and column.sql_type != "BOOLEAN":
+                text = self.asked.condition_texts[int(column.name[1:])]
+                raise ArgumentError("sql", text, f"is {column.sql_type}: FILTER (WHERE ...) takes a condition")
+
+    # -- groups -----------------------------------------------------------------------------------------------------------
+
+    def groups(self) -> Groups | None:
+        """Return the public groups, or None where groups are private."""
+        wanted = self.call.call.groups
+        if wanted == "private" and self.asked.keys:
+            return None
+        if not self.asked.wanted and wanted is None and self.asked.keys:
+            return None  # which groups there are is all that is asked
+        found, reason = groups_of(self.context, self.asked, self.lineage, self.facts, self.protected)
+        if found is None and wanted == "public":
+            raise ArgumentError("groups", "public", f"{reason}. Declare the column (CALL dp_declare), or say groups := 'private'")
+        if found is None:
+            self.notes.append(f"groups are private: {reason}")
+        return found
+
+    def bounding(self) -> Bounding:
+        """Return how rows of a unit are bounded."""
+        held, call, source = self.protected.protection, self.call.call, self.protected.source
+        if held.privacy_unit is None:
+            for name in ("max_groups", "max_rows_per_group"):
+                if getattr(call, name) is not None:
+                    raise ArgumentError(name, getattr(call, name), "every row is a unit of its own here; leave it out")
+            return Bounding(1, None, None)
+        most = 1 if source.one_per_unit else held.max_contributions
+        groups, rows = call.max_groups, call.max_rows_per_group
+        if not self.asked.keys or source.one_per_unit:
+            return Bounding(min(rows, most) if source.one_per_unit and rows else rows or most, None, None)
+        if groups is None and rows is None:
+            return Bounding(most, None, None)
+        if groups is None and rows is not None:
+            groups = max(1, most // rows)
+        if rows is None and groups is not None:
+            rows = max(1, most // groups)
+        return Bounding(None, groups, rows)
+
+    # -- arguments --------------------------------------------------------------------------------------------------------
+
+    def arguments(self) -> dict[int, Argument]:
+        """Return what is known of the arguments that need bounds or values."""
+        known = self.relations.known(self.lineage)
+        needed: dict[int, set[str]] = {}
+        for wanted in self.asked.wanted:
+            for place in wanted.arguments:
+                needed.setdefault(place, set()).add(wanted.function)
+        found = {}
+        for place, functions in needed.items():
+            node, text = self.asked.arguments[place], self.asked.argument_texts[place]
+            family = sqltypes.parse(self.types[f"a{place}"]).family
+            if functions & _BOUNDED:
+                self._check_type(functions, text, family, place)
+            limits = extent(node, known)
+            values = self._values(node, family)
+            if functions & choosing.LISTED and values is None:
+                function = sorted(functions & choosing.LISTED)[0]
+                raise ArgumentError("sql", f"{function}({text})", "its values are not declared: CALL dp_declare(..., categories := [...])")
+            if functions & _BOUNDED and not (limits.finite and limits.sort not in ("unknown", "nothing")):
+                raise ArgumentError(
+                    "sql", text,
+                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), bound it in "
+                    f"the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}",
+                )  # fmt: skip
+            bounded = bool(functions & _BOUNDED)
+            found[place] = Argument(
+                limits.lower if bounded else None, limits.upper if bounded else None,
+                limits.whole and sqltypes.parse(self.types[f"a{place}"]).family in ("integer", "boolean", "temporal", "decimal"), values,
+            )  # fmt: skip
+        return found
+
+    def _check_type(self, functions: set[str], text: str, family: str, place: int) -> None:
+        if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= choosing.RANKED):
+            return
+        function = sorted(functions & _BOUNDED)[0]
+        raise ArgumentError("sql", f"{function}({text})", f"is of {self.types[f'a{place}']}: a number is needed; CAST it")
+
+    def _values(self, node: exp.Expression, family: str) -> tuple[str, ...] | None:
+        """Return all values of an argument, where they are listed."""
+        if family == "boolean":
+            return ("false", "true")
+        attribute = self._attribute(node)
+        if attribute is not None and attribute.kind == "categorical":
+            return attribute.categories
+        return None
+
+    def _attribute(self, node: exp.Expression) -> Attribute | None:
+        """Return the declared domain of a plain column."""
+        while isinstance(node, exp.Column):
+            origin = self.lineage.origin(node)
+            if isinstance(origin, Leaf):
+                found = self.facts.column(origin.table, origin.name)
+                return found if isinstance(found, Attribute) else None
+            if not origin or len(origin) != 1 or not isinstance(origin[0].expression, exp.Column):
+                return None
+            return _through(origin[0].inside, origin[0].expression, self.facts)
+        return None
+
+    # -- plan -------------------------------------------------------------------------------------------------------------
+
+    def planned(self) -> Planned:
+        """Return the plan with its price."""
+        held, call = self.protected.protection, self.call.call
+        groups, bounding = self.groups(), self.bounding()
+        arguments = self.arguments()
+        selecting = groups is None
+        count = len(groups) if groups is not None else None
+        measures, weights, select = choosing.choose(
+            self.asked.wanted, arguments, _levels(count), selecting=selecting, one_row=bounding.one_row, weights=self._weights(),
+        )  # fmt: skip
+        counters = sum(length for measure in measures for length in measure.lengths)
+        if (count or 1) * counters > MOST_COUNTERS:
+            raise ArgumentError("sql", f"{count:,} groups", f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser")
+        grouped = bool(self.asked.keys)
+        blocks = [pair for measure in measures for pair in self._sensitivity(measure, bounding, grouped=grouped)]
+        beside, delta_t = self._selection(selecting=selecting)
+        calibration = calibrate_blocks(
+            mechanism=call.mechanism,
+            sensitivities=blocks,
+            weights=weights,
+            epsilon=call.epsilon if self.call.epsilon is None else self.call.epsilon,  # type: ignore[arg-type]
+            delta=release_delta(self.protected, call.delta, call.mechanism),
+            accountant=held.budget.accountant,
+            beside=beside,
+        )
+        tau = None
+        if selecting and select is not None and delta_t is not None:
+            first = sum(len(measure.lengths) for measure in measures[:select])
+            most = bounding.max_groups or bounding.max_rows or 1
+            tau = threshold(call.mechanism, calibration.scales[first], most, delta_t) + (call.min_units or 1) - 1
+        wanted = QueryPlan(
+            keys=tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))),
+            measures=measures,
+            public=not selecting,
+            groups=count,
+            digest="" if groups is None else groups.digest,
+            unit=held.privacy_unit is not None,
+            max_rows=bounding.max_rows,
+            max_groups=bounding.max_groups,
+            max_rows_per_group=bounding.max_rows_per_group,
+            min_units=(call.min_units or 1) if selecting else None,
+            threshold=tau,
+            delta=None if delta_t is None else str(delta_t),
+            selecting=select if selecting else None,
+            asked=tuple(one.text for one in self.asked.wanted),
+        )
+        made = Plan(
+            domain=Domain(()), cliques=(), scales=calibration.scales, mechanism=call.mechanism, public_total=False, method=None,
+            options={}, query=wanted,
+        )  # fmt: skip
+        return Planned(made, calibration, (), (*self.notes, *calibration.notes))
+
+    def _sensitivity(self, measure: Measure, bounding: Bounding, *, grouped: bool) -> list[tuple[float, float]]:
+        """Return the sensitivities of each block of a measure."""
+        found = sensitivity(
+            measure, bounding.max_rows, bounding.max_groups, bounding.max_rows_per_group, self.protected.protection.neighbors,
+            grouped=grouped,
+        )  # fmt: skip
+        return [found] * len(measure.lengths)
+
+    def _selection(self, *, selecting: bool) -> tuple[list[Event], Fraction | None]:
+        """Return what choosing groups costs: a share of the budget's delta, under 'basic' half of the release's."""
+        if not selecting:
+            return [], None
+        budget = self.protected.protection.budget
+        if budget.accountant == "zcdp":
+            share = Fraction(selection_delta(budget.delta))
+        else:
+            given = self.call.call.delta
+            if not given:
+                raise ArgumentError("delta", given, "private groups spend delta: name what this answer may spend, e.g. delta := 1e-10")
+            share = Fraction(repr(given)) / 2
+        return [ThresholdEvent(share)], share
+
+    def _weights(self) -> dict[str, float]:
+        """Return the weights that the options state, by the text of an aggregate in its one form."""
+        given = self.call.call.weights
+        known = {one.text for one in self.asked.wanted}
+        found = {}
+        for text, weight in given.items():
+            same = [known_text for known_text in known if _spelling(known_text) == _spelling(text)]
+            if not same:
+                raise ArgumentError("options", {"weights": {text: weight}}, f"no such aggregate; there are {sorted(known)!r}")
+            found[same[0]] = weight
+        return found
+
+
+def _through(lineage: Lineage, node: exp.Column, facts: Facts) -> Attribute | None:
+    """Return the declared domain of a column that a nested SELECT copies."""
+    origin = lineage.origin(node)
+    if isinstance(origin, Leaf):
+        found = facts.column(origin.table, origin.name)
+        return found if isinstance(found, Attribute) else None
+    if not origin or len(origin) != 1 or not isinstance(origin[0].expression, exp.Column):
+        return None
+    return _through(origin[0].inside, origin[0].expression, facts)
+
+
+def _spelling(text: str) -> str:
+    return text.replace('"', "").replace(" ", "").lower()
+
+
+def _levels(groups: int | None) -> tuple[int, ...]:
+    """Return the branching of trees: as fine as the number of groups lets them be."""
+    if groups is None or groups > 2_000:
+        return (16, 16)
+    return (16, 16, 16) if groups <= 100 else (16, 32)
+
+
+def _constant(node: exp.Expression) -> float | str:
+    """Return a bound that a text states."""
+    sign = 1.0
+    while isinstance(node, exp.Neg | exp.Paren | exp.Cast):
+        sign = -sign if isinstance(node, exp.Neg) else sign
+        node = node.this
+    if isinstance(node, exp.Literal):
+        return str(node.name) if node.is_string else sign * float(node.name)
+    raise ArgumentError("sql", node.sql(dialect="duckdb"), "bounds are two constants")
+
+
+__all__: Sequence[str] = ["hull", "plan", "public"]

@@ -1,0 +1,341 @@
+"""Count what a query asks: rows of units bounded, integers of every row added up by group in DuckDB, noise on every counter.
+
+Privacy: the exact counters leave `counted` only through `released`. What is proved of the vectors that a row adds is in
+`dpsql.estimates.measures`; that a unit has no more rows than the plan says is `dpsql.measure.bounding`'s.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+
+import duckdb
+import numpy as np
+
+from dpsql.domains import sqltypes
+from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN, guarded
+from dpsql.errors import DpsqlError, ReleaseError
+from dpsql.estimates.measures import Measure, Variable
+from dpsql.measure.noising import add_noise
+from dpsql.numerics.arrays import IntArray
+from dpsql.protected.source import ProtectedSource
+from dpsql.query.groups import Groups
+from dpsql.release.plan import Plan
+from dpsql.release.queried import QueryPlan
+from dpsql.source.functions import caught
+from dpsql.text.relation import identifier, literal
+
+LARGEST_SUM = 1 << 60
+"""Sums are cut to this absolute value before the noise, which changes no sensitivity: they fit into 64 bits."""
+_EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME": "system.main.epoch({})"}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Exact counters. Privacy: secret.
+
+    Parameters
+    ----------
+    groups : list of tuples
+        Texts of the keys of each group.
+    blocks : list of int64 arrays, shape (groups, counters)
+    """
+
+    groups: list[tuple[str | None, ...]]
+    blocks: list[IntArray]
+
+
+def number_sql(value: str, sql_type: str) -> str:
+    """Return the number of a value, in DOUBLE, by which it is bounded: of a date its day, of a time its seconds since 1970.
+
+    NULL stays NULL, and what is no number (NaN, an infinite date) becomes NULL.
+
+    Examples
+    --------
+    >>> number_sql("a0", "BIGINT"), number_sql("a0", "BOOLEAN")
+    ('CAST(a0 AS DOUBLE)', 'CAST(CAST(a0 AS TINYINT) AS DOUBLE)')
+    """
+    found = sqltypes.parse(sql_type)
+    if found.family == "boolean":
+        return f"CAST(CAST({value} AS TINYINT) AS DOUBLE)"
+    if found.family == "temporal":
+        inner = _EPOCH.get(sql_type, "system.main.epoch({})").format(value)
+        finite = value if sql_type == "TIME" else f"CASE WHEN system.main.isfinite({value}) THEN {value} END"
+        return f"CAST({caught(inner.replace(value, finite))} AS DOUBLE)"
+    number = f"CAST({value} AS DOUBLE)"
+    return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if found.family == "float" else number
+
+
+class _Statement:
+    """The SQL of one reading: the bounded rows of a source, over which counters are added up."""
+
+    def __init__(self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> None:
+        self.protected, self.plan, self.groups = protected, plan, groups
+        self.types = {column.name: column.sql_type for column in protected.source.columns}
+        self.keys = ["ord"] if groups is not None else [f"k{i}" for i in range(len(plan.keys))]
+        self.columns = self._columns()
+        self.rows = self._bounded(salt)
+
+    def _columns(self) -> dict[str, str]:
+        """Return what is needed of a row: a name, and its SQL over the source."""
+        found: dict[str, str] = {}
+        for measure in self.plan.measures:
+            for variable in measure.variables:
+                name = f"a{variable.position}"
+                if measure.kind in ("moments", "scaled", "tree"):
+                    found[f"x{variable.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
+                else:
+                    found[name] = identifier(SOURCE_NAME, name)
+            if measure.filter is not None:
+                found[f"f{measure.filter}"] = identifier(SOURCE_NAME, f"f{measure.filter}")
+        return found
+
+    def _bounded(self, salt: str) -> str:
+        """Return the rows that are counted, of every unit as many as the plan allows."""
+        plan, unit = self.plan, [UNIT_COLUMN] if self.plan.unit else []
+        listed = [f"{sql} AS {identifier(name)}" for name, sql in self.columns.items()]
+        listed += [identifier(SOURCE_NAME, name) for name in unit]
+        numbered = self.protected.source.row is not None
+        listed += [identifier(SOURCE_NAME, ROW_COLUMN)] if numbered else []
+        joined = ""
+        if self.groups is not None:
+            listed.append("groups.ord")
+            pairs = [f"{identifier(SOURCE_NAME, f'k{i}')} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
+            joined = f" JOIN {identifier(self.groups)} AS groups ON {' AND '.join(pairs)}" if pairs else f", {identifier(self.groups)} AS groups"
+        else:
+            listed += [identifier(SOURCE_NAME, key) for key in self.keys]
+        found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"
+        names = [*self.columns, *unit, *self.keys]
+        if numbered:
+            each = ", ".join(f"min({identifier(name)}) AS {identifier(name)}" for name in names) or "1 AS one"
+            found = f"SELECT {each} FROM ({found}) GROUP BY {identifier(ROW_COLUMN)}"
+        if plan.unit:
+            found = bounding.bounded(
+                found, [UNIT_COLUMN], names, groups=self.keys, max_rows=plan.max_rows, max_groups=plan.max_groups,
+                max_rows_per_group=plan.max_rows_per_group, salt=salt,
+            )  # fmt: skip
+        return found
+
+    def _with(self) -> str:
+        return f"WITH {identifier(SOURCE_NAME)} AS (\n{self.protected.source.sql}\n), __dp_rows AS ({self.rows})"
+
+    def sums(self) -> tuple[str, list[list[str]]]:
+        """Return the statement of all counters but those of trees and lists of values; the columns of each measure."""
+        listed: list[str] = []
+        names: list[list[str]] = []
+        for place, measure in enumerate(self.plan.measures):
+            found = [] if measure.kind in ("tree", "values") else self._sums_of(measure)
+            names.append([f"m{place}_{i}" for i in range(len(found))])
+            listed += [f"{sql} AS {name}" for sql, name in zip(found, names[-1], strict=True)]
+        keys = [identifier(key) for key in self.keys]
+        by = f" GROUP BY {', '.join(keys)}" if keys else ""
+        shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
+        return f"{self._with()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names
+
+    def _sums_of(self, measure: Measure) -> list[str]:
+        condition = None if measure.filter is None else identifier(f"f{measure.filter}")
+        if measure.kind == "count":
+            return [_sum("count(*)", condition)]
+        if measure.kind == "units":
+            unit = f"count(DISTINCT {{'u': {identifier(UNIT_COLUMN)}}})" if self.plan.unit else "count(*)"
+            return [_sum(unit, condition)]
+        if measure.kind == "distinct":
+            return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
+        if measure.kind == "scaled":
+            return [_sum(f"sum({_scaled(measure)})", condition)]
+        cumulated = _cumulated(measure)
+        there = " AND ".join(f"x{v.position} IS NOT NULL" for v in measure.variables)
+        parts = [_sum(f"sum({sql})", condition) for sql in cumulated]
+        parts.append(_sum("count(*)", there if condition is None else f"{condition} AND {there}"))
+        if measure.nulls:
+            parts.append(_sum("count(*)", condition))
+        return parts
+
+    def cells(self, measure: Measure) -> str:
+        """Return the statement that counts leaves of a tree, or places in a list of values, by group."""
+        variable = measure.variables[0]
+        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(f"a{variable.position}"), measure.values)
+        conditions = [f"{place} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
+        keys = [identifier(key) for key in self.keys]
+        shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
+        return (
+            f"{self._with()} SELECT {', '.join([*shown, f'{place} AS cell', 'count(*) AS n'])} FROM __dp_rows "  # noqa: S608
+            f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
+        )
+
+
+def _sum(aggregate: str, condition: str | None) -> str:
+    """Return an aggregate as a BIGINT, cut to `LARGEST_SUM`; 0 where there is no row."""
+    found = aggregate if condition is None else f"{aggregate} FILTER (WHERE {condition})"
+    return f"CAST(greatest(least(coalesce({found}, 0), {LARGEST_SUM}), -{LARGEST_SUM}) AS BIGINT)"
+
+
+def _double(number: float) -> str:
+    return f"CAST('{number!r}' AS DOUBLE)"
+
+
+def _unit_interval(variable: Variable) -> str:
+    """Return y = (clip(x) - lower) / (upper - lower), in [0, 1]; NULL where x is."""
+    x = f"x{variable.position}"
+    return f"least(greatest(({x} - {_double(variable.lower)}) / {_double(variable.span)}, 0), 1)"
+
+
+def _cumulated(measure: Measure) -> list[str]:
+    """Return the cumulated counters of a row, as integers, all but the last, which is the grid.
+
+    Sums of numbers that are not negative do not fall, nor does rounding; so the differences are not negative, and add up to the grid.
+    """
+    each = []
+    for variable in measure.variables:
+        y = _unit_interval(variable)
+        one = f"(1 - {y})"
+        each.append([one, y] if measure.degree == 1 else [f"{one} * {one}", f"2 * {y} * {one}", f"{y} * {y}"])
+    products = [" * ".join(f"({part})" for part in chosen) for chosen in itertools.product(*each)]
+    total, found = "", []
+    for product in products[:-1]:
+        total = f"({total} + {product})" if total else product
+        found.append(f"CAST(least(round(({total}) * {measure.grid}), {measure.grid}) AS BIGINT)")
+    return found
+
+
+def _scaled(measure: Measure) -> str:
+    variable = measure.variables[0]
+    x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
+    return f"CAST(greatest(least(round({x} / {_double(variable.magnitude)} * {measure.grid}), {measure.grid}), -{measure.grid}) AS BIGINT)"
+
+
+def _leaf(measure: Measure) -> str:
+    variable, last = measure.variables[0], measure.lengths[-1] - 1
+    x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
+    return f"CAST(least(floor(({x} - {_double(variable.lower)}) / {_double(measure.width)}), {last}) AS INTEGER)"
+
+
+def _place(value: str, values: Sequence[str]) -> str:
+    cases = " ".join(f"WHEN {literal(text)} THEN {place}" for place, text in enumerate(values))
+    return f"CASE CAST({value} AS VARCHAR) {cases} END"
+
+
+# -- reading --------------------------------------------------------------------------------------------------------------
+
+
+def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> list[str]:
+    """Return all statements that read the rows, to be bound before anything is charged."""
+    made = _Statement(protected, plan, groups, salt)
+    return [made.sums()[0], *(made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values"))]
+
+
+def fresh_salt() -> str:
+    """Return the secret by which rows of a unit are chosen, forgotten after the reading."""
+    return secrets.token_hex(16)
+
+
+@contextmanager
+def public_groups(cursor: duckdb.DuckDBPyConnection, groups: Groups | None) -> Iterator[str | None]:
+    """Make the public groups a temporary table, as long as it is needed; its name, None for private groups."""
+    if groups is None:
+        yield None
+        return
+    name = f"dpsql_groups_{secrets.token_hex(8)}"
+    groups.create(cursor, name)
+    try:
+        yield name
+    finally:
+        cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
+
+
+def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan, groups: Groups | None) -> Counted:
+    """Return the exact counters of every group. Privacy: secret."""
+    with public_groups(cursor, groups) as table:
+        made = _Statement(protected, plan, table, fresh_salt())
+        sql, names = made.sums()
+        frame = guarded(cursor, sql).fetchnumpy()
+        if groups is not None:
+            texts, places = groups.texts, np.asarray(frame["ord"], np.int64)
+        else:
+            columns = [_texts(frame[f"k{i}"]) for i in range(len(plan.keys))]
+            texts = sorted(zip(*columns, strict=True), key=lambda keys: [(k is None, k or "") for k in keys]) if columns else [()]
+            index = {keys: place for place, keys in enumerate(texts)}
+            places = np.array([index[keys] for keys in zip(*columns, strict=True)] if columns else [0], np.int64)
+        blocks: list[IntArray] = []
+        for measure, found in zip(plan.measures, names, strict=True):
+            if measure.kind in ("tree", "values"):
+                cells = guarded(cursor, made.cells(measure)).fetchnumpy()
+                where = (
+                    np.asarray(cells["ord"], np.int64) if groups is not None
+                    else np.array([index[keys] for keys in zip(*(_texts(cells[f"k{i}"]) for i in range(len(plan.keys))), strict=True)]
+                                  if plan.keys else np.zeros(len(cells["n"])), np.int64)
+                )  # fmt: skip
+                blocks += _levels(measure, len(texts), where, np.asarray(cells["cell"], np.int64), np.asarray(cells["n"], np.int64))
+                continue
+            sums = np.zeros((len(texts), len(found)), np.int64)
+            for i, name in enumerate(found):
+                sums[places, i] = np.ma.filled(np.ma.asarray(frame[name]), 0)
+            blocks.append(_counters(measure, sums))
+    return Counted(texts, blocks)
+
+
+def _texts(column: np.ndarray) -> list[str | None]:
+    """Return a column of texts, None for NULL."""
+    masked = np.ma.getmaskarray(column)
+    return [None if hidden or value is None else str(value) for value, hidden in zip(np.ma.getdata(column), masked, strict=True)]
+
+
+def _counters(measure: Measure, sums: IntArray) -> IntArray:
+    """Return the counters of a measure from what the statement added up."""
+    if measure.kind != "moments":
+        return sums
+    kept = len(sums[0]) - 1 - measure.nulls
+    there = sums[:, kept]
+    cumulated = np.column_stack([sums[:, :kept], there * measure.grid])
+    found = np.diff(cumulated, axis=1, prepend=0)
+    if not measure.nulls:
+        return found
+    return np.column_stack([found, (sums[:, -1] - there) * measure.grid])
+
+
+def _levels(measure: Measure, groups: int, where: IntArray, cells: IntArray, n: IntArray) -> list[IntArray]:
+    """Return the counters of a tree, level by level, or of a list of values."""
+    leaves = np.zeros((groups, measure.lengths[-1]), np.int64)
+    np.add.at(leaves, (where, cells), n)
+    return [leaves.reshape(groups, length, -1).sum(axis=2) for length in measure.lengths]
+
+
+def released(plan: Plan, found: Counted) -> Counted:
+    """Return what a plan releases of exact counters: private groups chosen, noise of ``plan.scales`` on every counter.
+
+    Privacy: see `dpsql.estimates.thresholds` for the groups. The number of units by which a group is chosen is the one that is
+    released; nothing is measured twice. Groups that are not chosen leave no trace: the others are in the order of their texts.
+    """
+    query = plan.query
+    if query is None:
+        raise ReleaseError("the plan is not one of a query")
+    groups, blocks = found.groups, list(found.blocks)
+    scales = list(plan.scales)
+    if len(scales) != len(blocks):
+        raise DpsqlError("a plan of a query has one scale for each block")
+    done = None
+    if not query.public:
+        if query.selecting is None or query.threshold is None:
+            raise ReleaseError("the plan does not say how groups are chosen")
+        done = query.blocks_of(query.selecting).start
+        noisy = _noisy(blocks[done], scales[done], plan.mechanism)
+        chosen = noisy[:, 0] >= query.threshold
+        blocks = [block[chosen] for block in blocks]
+        blocks[done] = noisy[chosen]
+        groups = [keys for keys, kept in zip(groups, chosen, strict=True) if kept]
+    out = [
+        block if place == done else _noisy(block, scale, plan.mechanism)
+        for place, (block, scale) in enumerate(zip(blocks, scales, strict=True))
+    ]
+    return Counted(groups, out)
+
+
+def _noisy(block: IntArray, scale: Fraction, mechanism: str) -> IntArray:
+    return add_noise(block.reshape(-1), [block.size], [scale], mechanism).reshape(block.shape)
+
+
+from dpsql.measure import bounding  # noqa: E402

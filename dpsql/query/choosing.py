@@ -1,0 +1,180 @@
+"""Which measures answer the aggregates of a query: as few as will do, since each takes a share of the loss.
+
+count, sum, avg, var and covar of one expression come from one vector of counters; count(*) comes with it. What the counters of a row
+are, and how sensitive they make the release, is in `dpsql.estimates.measures`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dpsql.errors import ArgumentError
+from dpsql.estimates.measures import GRID, Measure, Variable
+from dpsql.query.aggregates import PAIRS
+from dpsql.query.asked import Wanted
+
+FIRST = frozenset({"avg", "sum"})
+SECOND = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
+RANKED = frozenset({"quantile_cont", "quantile_disc", "min", "max"})
+LISTED = frozenset({"mode", "histogram", "bool_and", "bool_or"})
+_LINEAR_PAIRS = frozenset({"covar_pop", "covar_samp", "regr_count", "regr_avgx", "regr_avgy", "regr_sxy"})
+SELECTING_WEIGHT = 0.5
+"""Share of a number of units that is measured only to choose groups, where an aggregate has 1."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What is publicly known of an argument.
+
+    Parameters
+    ----------
+    lower, upper : float or None
+        Its bounds; None where there are none.
+    whole : bool
+        Whether its values are integers.
+    values : tuple of str, optional
+        All of its values, where they are listed.
+    nullable : bool
+    """
+
+    lower: float | None = None
+    upper: float | None = None
+    whole: bool = False
+    values: tuple[str, ...] | None = None
+    nullable: bool = True
+
+
+def grid_of(variables: Sequence[Variable], degree: int) -> int:
+    """Return the grid on which integers between bounds are exact, where one of at most 2^20 parts is."""
+    if len(variables) == 1 and variables[0].whole:
+        power = int(variables[0].span) ** degree
+        if 0 < power <= GRID:
+            return power * (GRID // power)
+    return GRID
+
+
+def choose(
+    wanted: Sequence[Wanted], arguments: Mapping[int, Argument], levels: tuple[int, ...], *, selecting: bool, one_row: bool,
+    weights: Mapping[str, float],
+) -> tuple[tuple[Measure, ...], tuple[float, ...], int | None]:
+    """Return the measures, a weight for each of their blocks, and which one chooses groups.
+
+    Parameters
+    ----------
+    wanted : sequence of Wanted
+    arguments : mapping
+        What is known of each argument, by position.
+    levels : tuple of int
+        Branching of trees.
+    selecting : bool
+        Whether groups are private: then their units are counted.
+    one_row : bool
+        Whether a unit has at most one row in a group: then rows are units.
+    weights : mapping of str to float
+        By the text of an aggregate; 1 where it is not named.
+    """
+    chosen: list[Measure] = []
+    shares: list[float] = []
+    sums = _moments(wanted, arguments)
+    for measure, users in sums:
+        chosen.append(measure)
+        shares.append(max(weights.get(user.text, 1.0) for user in users))
+    select: int | None = None
+    by_units = [w for w in wanted if w.function == "count_units" or (one_row and w.function == "count" and w.there is None)]
+    for one in [None, *dict.fromkeys(w.condition for w in by_units)] if selecting else dict.fromkeys(w.condition for w in by_units):
+        users = [w for w in by_units if w.condition == one]
+        if one is None and selecting:
+            select = len(chosen)
+        elif not any(w.function == "count_units" for w in users):
+            continue  # a count of rows, which the counts below give
+        chosen.append(Measure("units", filter=one))
+        shares.append(max((weights.get(w.text, 1.0) for w in users), default=SELECTING_WEIGHT))
+    for one in wanted:
+        found = _other(one, arguments, levels)
+        if found is None or found in chosen or gives_count(one, chosen, one_row=one_row):
+            continue
+        chosen.append(found)
+        shares.append(weights.get(one.text, 1.0))
+    if not chosen:
+        chosen, shares = [Measure("count")], [1.0]
+    blocks = [share / len(measure.lengths) for measure, share in zip(chosen, shares, strict=True) for _ in measure.lengths]
+    return tuple(chosen), tuple(blocks), select
+
+
+def gives_count(one: Wanted, measures: Sequence[Measure], *, one_row: bool) -> bool:
+    """Return whether a count is among what other measures give."""
+    if one.function != "count":
+        return False
+    return any(counts(one, measure, one_row=one_row) for measure in measures)
+
+
+def counts(one: Wanted, measure: Measure, *, one_row: bool) -> bool:
+    """Return whether a measure holds the number of rows that a count asks for."""
+    if one.there is None:
+        if measure.kind == "moments":
+            return measure.filter == one.condition and measure.nulls
+        return measure.filter == one.condition and (measure.kind == "count" or (measure.kind == "units" and one_row))
+    if measure.kind == "moments":
+        return measure.filter == one.condition and tuple(v.position for v in measure.variables) == one.arguments
+    return measure.kind == "count" and measure.filter == one.there
+
+
+def _moments(wanted: Sequence[Wanted], arguments: Mapping[int, Argument]) -> list[tuple[Measure, list[Wanted]]]:
+    """Return the vectors of sums, and which aggregates use each."""
+    users: dict[tuple[tuple[int, ...], int | None], list[Wanted]] = {}
+    for one in wanted:
+        if one.function in FIRST | SECOND | PAIRS:
+            users.setdefault((one.arguments, one.condition), []).append(one)
+    rows = {one.condition for one in wanted if one.function == "count" and one.there is None}
+    found = []
+    for (places, condition), those in users.items():
+        variables = tuple(variable(place, arguments[place]) for place in places)
+        functions = {one.function for one in those}
+        degree = 1 if functions <= FIRST | _LINEAR_PAIRS else 2
+        with_rows = condition in rows
+        lone = functions == {"sum"} and not with_rows and not any(
+            one.there is not None and one.arguments == places and one.condition == condition for one in wanted
+        )  # fmt: skip
+        if lone:
+            found.append((Measure("scaled", variables, filter=condition, grid=_scaled_grid(variables[0])), those))
+        else:
+            measure = Measure(
+                "moments", variables, degree=degree, filter=condition, nulls=with_rows, grid=grid_of(variables, degree)
+            )  # fmt: skip
+            found.append((measure, those))
+    return found
+
+
+def variable(place: int, known: Argument) -> Variable:
+    """Return an argument with its bounds, which must be known; equal ones are moved apart."""
+    if known.lower is None or known.upper is None:
+        raise ArgumentError("bounds", None, "needed")  # pragma: no cover -- the plan has asked for them
+    lower, upper = known.lower, known.upper
+    if lower >= upper:
+        upper = lower + 1.0 if known.whole else math.nextafter(lower, math.inf) if lower else 1.0
+        upper = upper if math.isfinite(upper - lower) and upper - lower > 1e-300 else lower + 1.0
+    whole = known.whole and abs(lower) < 2**53 and abs(upper) < 2**53
+    return Variable(place, float(lower), float(upper), whole)
+
+
+def _scaled_grid(one: Variable) -> int:
+    most = int(one.magnitude)
+    return most * (GRID // most) if one.whole and 0 < most <= GRID else GRID
+
+
+def _other(one: Wanted, arguments: Mapping[int, Argument], levels: tuple[int, ...]) -> Measure | None:
+    if one.function in RANKED:
+        return Measure("tree", (variable(one.arguments[0], arguments[one.arguments[0]]),), filter=one.condition, levels=levels)
+    if one.function in LISTED:
+        values = arguments[one.arguments[0]].values or ()
+        return Measure("values", (Variable(one.arguments[0]),), filter=one.condition, values=values)
+    if one.function == "count_distinct":
+        return Measure("distinct", (Variable(one.arguments[0]),), filter=one.condition)
+    if one.function == "count":
+        return Measure("count", filter=one.condition if one.there is None else one.there)
+    return None
+
+
+__all__ = ["Argument", "choose", "counts", "gives_count", "grid_of", "replace", "variable"]

@@ -1,0 +1,120 @@
+"""What is publicly known of the tables that a query names. No row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from dpsql.domains.attributes import Attribute
+from dpsql.errors import ArgumentError, NotProtected
+from dpsql.protected.source import ledger_of, resolve
+from dpsql.query.bounds import range_of_attribute, range_of_type
+from dpsql.query.ranges import Range
+from dpsql.query.split import Leaf
+from dpsql.session.instance import Context
+from dpsql.source.analysis import relation_columns
+from dpsql.source.catalog import FILE_ENDINGS, Catalog, file_table
+from dpsql.source.model import fold, quoted
+
+
+class Facts:
+    """What is publicly known of the tables, views and files that one query names; looked up once each."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._catalog = Catalog(context.cursor)
+        self._leaves: dict[str, Leaf] = {}
+        self._columns: dict[str, dict[str, Attribute | str]] = {}
+
+    def __call__(self, node: exp.Table) -> Leaf:
+        """Return what the splitting has to know of a relation.
+
+        Raises
+        ------
+        ArgumentError
+            There is none of that name.
+        """
+        key = _key(node)
+        if key not in self._leaves:
+            self._leaves[key] = _leaf(self.context, self._catalog, node)
+        return self._leaves[key]
+
+    def names(self, node: exp.Table) -> Sequence[str]:
+        """Return the names of its columns, in order."""
+        return self(node).columns
+
+    def column(self, node: exp.Table, name: str) -> Attribute | str | None:
+        """Return the declared domain of a column, else its type; None where there is no such column."""
+        key = _key(node)
+        if key not in self._columns:
+            self._columns[key] = self._described(node)
+        return self._columns[key].get(fold(name))
+
+    def range(self, node: exp.Table, name: str) -> Range | None:
+        """Return between which bounds the values of a column lie, as declared or by its type."""
+        found = self.column(node, name)
+        if found is None:
+            return None
+        return range_of_type(found) if isinstance(found, str) else range_of_attribute(found)
+
+    def _described(self, node: exp.Table) -> dict[str, Attribute | str]:
+        if not self(node).protected:
+            described = self.context.cursor.execute(f"DESCRIBE SELECT * FROM {_key(node)}").fetchall()  # noqa: S608
+            return {fold(str(row[0])): str(row[1]) for row in described}
+        protected = resolve(self.context, _key(node) if isinstance(node.this, exp.Identifier) else str(_path(node)), local=True)
+        domain, without = protected.attributes()
+        return {
+            **{fold(column.name): column.sql_type for column in without},
+            **{fold(attribute.name): attribute for attribute in domain.attributes},
+        }
+
+
+def _key(node: exp.Table) -> str:
+    """Return a relation as text, without its alias."""
+    if isinstance(node.this, exp.Identifier):
+        return quoted(*(part.name for part in node.parts))
+    return str(node.this.sql(dialect="duckdb", comments=False))
+
+
+def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
+    path = _path(node)
+    if path is None:
+        parts = [part.name for part in node.parts]
+        entry = catalog.locate(parts, [(context.database, context.schema)])
+        if entry is None:
+            raise ArgumentError(
+                "sql", ".".join(parts),
+                f"no such table or view in {context.database}.{context.schema}. If it was created in a transaction that is still open, "
+                "COMMIT first; a TEMP table belongs to one connection and can't be used; in another schema write schema.table",
+            )  # fmt: skip
+        if entry.is_view:
+            return _view(context, quoted(entry.table.database, entry.table.schema, entry.table.name))
+        table = entry.table
+    else:
+        table = file_table(path, repr(path))
+    protection = ledger_of(context, table).protection()
+    columns = tuple(fold(column.name) for column in relation_columns(context.cursor, table))
+    unit = None if protection is None else protection.privacy_unit
+    return Leaf(protection is not None, columns, frozenset() if unit is None else frozenset({fold(unit)}))
+
+
+def _view(context: Context, name: str) -> Leaf:
+    try:
+        protected = resolve(context, name, local=True)
+    except NotProtected:
+        described = context.cursor.execute(f"DESCRIBE SELECT * FROM {name}").fetchall()  # noqa: S608 -- quoted
+        return Leaf(False, tuple(fold(str(row[0])) for row in described))
+    columns = protected.source.columns
+    return Leaf(True, tuple(fold(c.name) for c in columns), frozenset(fold(c.name) for c in columns if protected.is_unit(c)))
+
+
+def _path(node: exp.Table) -> str | None:
+    """Return the path of a file that stands in place of a table; None for names."""
+    if isinstance(node.this, exp.Anonymous):
+        given = node.this.expressions
+        if len(given) == 1 and isinstance(given[0], exp.Literal) and given[0].is_string:
+            return str(given[0].name)
+        raise ArgumentError("sql", node.this.sql(dialect="duckdb"), "takes one file name here")
+    path = ".".join(part.name for part in node.parts)
+    return path if "/" in path or path.lower().endswith(FILE_ENDINGS) else None

@@ -1,0 +1,92 @@
+"""What a query buys: a release for each grouping set of each of its cores."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from dpsql.calls import arguments
+from dpsql.calls.buying import BuyingCall
+from dpsql.calls.declaration import CHARGED
+from dpsql.calls.query import QueryCall
+from dpsql.query.asked import Asked
+
+
+@dataclass(frozen=True)
+class QueryPurchase(BuyingCall):
+    """What a query buys: one grouping set of one of its cores.
+
+    Parameters
+    ----------
+    asked : Asked
+        Keys, aggregates and the row source.
+    call : QueryCall
+        The arguments of the query.
+    """
+
+    operation: ClassVar[str] = "query"
+    name: ClassVar[str] = "query"
+    function: ClassVar[str] = "query"
+    privacy: ClassVar[str] = CHARGED
+    gives: ClassVar[str] = ""
+    local: ClassVar[bool] = True
+
+    asked: Asked
+    call: QueryCall
+    epsilon: float | None = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        """Check nothing: the arguments were checked as those of the query."""
+
+    @property
+    def source(self) -> str:
+        """The row source."""
+        return self.asked.sql
+
+    @property
+    def columns(self) -> None:
+        """None: its columns are named by the query."""
+        return
+
+    @property
+    def delta(self) -> float | None:
+        """The delta of the query."""
+        return self.call.delta
+
+    @property
+    def release(self) -> str | None:
+        """The name that the query gave."""
+        return self.call.release
+
+    @property
+    def release_name(self) -> str:
+        """The query's name, else one that its parameters make: the same question for the same price is the same release."""
+        if self.call.release is not None:
+            return self.call.release
+        text = json.dumps(self.canonical(), sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the question, how rows are bounded, and cost."""
+        call = self.call
+        return {
+            "epsilon": arguments.epsilon({"epsilon": self.epsilon}),
+            "delta": call.delta,
+            "mechanism": call.mechanism,
+            "query": self.asked.canonical(),
+            "groups": call.groups,
+            "max_groups": call.max_groups,
+            "max_rows_per_group": call.max_rows_per_group,
+            "min_units": call.min_units,
+            "bounds": {text: list(pair) for text, pair in sorted(call.bounds.items())},
+            "weights": dict(sorted(call.weights.items())),
+        }
+
+    def filled(self, bought: Mapping[str, Any]) -> Self:
+        """Return the purchase with epsilon as it was bought where it is left out."""
+        if self.epsilon is None and "epsilon" in bought:
+            return self.changed(epsilon=bought["epsilon"])
+        return self

@@ -1,0 +1,187 @@
+"""What a release of a query measures: groups, measures over them, how a unit's rows are bounded. Decided before a row is read.
+
+Privacy: None: plans are public; `numbers` is post-processing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpsql.domains import sqltypes
+from dpsql.errors import ReleaseError
+from dpsql.estimates.measures import Measure
+from dpsql.numerics.arrays import IntArray
+
+MOST_KEYS = 64
+MOST_MEASURES = 1_000
+MOST_GROUPS = 1_000_000
+"""Public groups of one query, at most."""
+MOST_COUNTERS = 20_000_000
+"""Counters of all groups of one query, at most."""
+_FIELDS = {
+    "keys", "measures", "public", "groups", "digest", "unit", "max_rows", "max_groups", "max_rows_per_group", "min_units",
+    "threshold", "delta", "selecting", "asked",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """What a release of a query measures.
+
+    Parameters
+    ----------
+    keys : tuple of str
+        SQL types of the group keys; empty where there is one group.
+    measures : tuple of Measure
+    public : bool
+        Whether the groups are known without the data: then all of them are released, the empty ones too. Else those whose noisy
+        number of units reaches ``threshold``.
+    groups : int or None
+        Number of public groups.
+    digest : str
+        SHA-256 of the public groups, so that none is added after the charge; '' for private ones.
+    unit : bool
+        Whether rows are bounded by privacy unit; else every row is one.
+    max_rows, max_groups, max_rows_per_group : int or None
+        How rows of one unit are bounded: in all, or by groups.
+    min_units, threshold, delta, selecting
+        Of private groups: fewest units of a released group; what its noisy number of units has to reach; the probability that a
+        group of fewer units is released; which measure counts units. None for public groups.
+    asked : tuple of str
+        The aggregates that were asked for, as texts.
+    """
+
+    keys: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    public: bool
+    groups: int | None
+    digest: str
+    unit: bool
+    max_rows: int | None
+    max_groups: int | None
+    max_rows_per_group: int | None
+    min_units: int | None = None
+    threshold: int | None = None
+    delta: str | None = None
+    selecting: int | None = None
+    asked: tuple[str, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Number of counters of each block of equal noise in one group."""
+        return tuple(length for measure in self.measures for length in measure.lengths)
+
+    def blocks_of(self, place: int) -> slice:
+        """Return which blocks belong to a measure."""
+        first = sum(len(measure.lengths) for measure in self.measures[:place])
+        return slice(first, first + len(self.measures[place].lengths))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values that ``from_json`` reads back, exactly."""
+        return {
+            "keys": list(self.keys),
+            "measures": [measure.to_json() for measure in self.measures],
+            "public": self.public,
+            "groups": self.groups,
+            "digest": self.digest,
+            "unit": self.unit,
+            "max_rows": self.max_rows,
+            "max_groups": self.max_groups,
+            "max_rows_per_group": self.max_rows_per_group,
+            "min_units": self.min_units,
+            "threshold": self.threshold,
+            "delta": self.delta,
+            "selecting": self.selecting,
+            "asked": list(self.asked),
+        }
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> QueryPlan:
+        """Read what ``to_json`` wrote.
+
+        Raises
+        ------
+        ValueError, TypeError, KeyError, DpsqlError
+            It is not a plan of a query.
+        """
+        _require(isinstance(item, dict) and set(item) == _FIELDS)
+        keys, measures, asked = item["keys"], item["measures"], item["asked"]
+        _require(all(isinstance(found, list) for found in (keys, measures, asked)))
+        _require(len(keys) <= MOST_KEYS and 1 <= len(measures) <= MOST_MEASURES and len(asked) <= MOST_MEASURES)
+        _require(all(isinstance(kind, str) and sqltypes.parse(kind).family != "other" for kind in keys))
+        _require(all(isinstance(text, str) for text in asked) and isinstance(item["digest"], str))
+        _require(isinstance(item["public"], bool) and isinstance(item["unit"], bool))
+        for name in ("max_rows", "max_groups", "max_rows_per_group", "min_units", "groups", "threshold", "selecting"):
+            _require(item[name] is None or (isinstance(item[name], int) and not isinstance(item[name], bool) and item[name] >= 0))
+        _require((item["groups"] is not None and item["groups"] <= MOST_GROUPS) if item["public"] else item["threshold"] is not None)
+        _require(item["delta"] is None or isinstance(item["delta"], str))
+        found = cls(
+            **{
+                **item,
+                "keys": tuple(keys),
+                "measures": tuple(Measure.from_json(measure) for measure in measures),
+                "asked": tuple(asked),
+            }
+        )
+        _require(item["public"] or (item["selecting"] is not None and item["selecting"] < len(measures)))
+        _require(not item["public"] or (item["groups"] or 0) * sum(found.blocks) <= MOST_COUNTERS)
+        return found
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a release of a query holds.
+
+    Parameters
+    ----------
+    groups : list of tuples
+        The texts of each group's keys, None for NULL, in the order of the answer.
+    blocks : list of int64 arrays, shape (groups, counters)
+        One for each block of the plan.
+    """
+
+    groups: list[tuple[str | None, ...]]
+    blocks: list[IntArray]
+
+
+def flat(plan: QueryPlan, groups: list[tuple[str | None, ...]], blocks: list[IntArray]) -> tuple[IntArray, list[str]]:
+    """Return the integers of a release in a row, block by block, and the texts that stand beside them: a group's keys with the
+    first counter of the first block, nothing with the others."""
+    joined = np.concatenate([block.reshape(-1) for block in blocks]) if blocks else np.zeros(0, np.int64)
+    values = [""] * joined.size
+    for place, keys in enumerate(groups):
+        values[place * plan.blocks[0]] = json.dumps(list(keys), ensure_ascii=False)
+    return joined, values
+
+
+def numbers(plan: QueryPlan, integers: IntArray, values: tuple[str, ...]) -> Numbers:
+    """Return what `flat` was made of.
+
+    Raises
+    ------
+    ReleaseError
+        They do not fit the plan: the file was edited.
+    """
+    each = sum(plan.blocks)
+    count = integers.size // each
+    if count * each != integers.size or (plan.public and count != plan.groups):
+        raise ReleaseError("a release of a query holds other numbers than its plan says; restore it from a backup")
+    ends = np.cumsum([0, *(count * length for length in plan.blocks)])
+    blocks = [integers[a:b].reshape(count, -1) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    try:
+        groups = [tuple(json.loads(values[place * plan.blocks[0]])) for place in range(count)]
+    except (ValueError, TypeError, IndexError):
+        raise ReleaseError("a release of a query names groups that are none; restore it from a backup") from None
+    if any(len(keys) != len(plan.keys) or not all(k is None or isinstance(k, str) for k in keys) for keys in groups):
+        raise ReleaseError("a release of a query names groups that are none; restore it from a backup")
+    return Numbers(groups, blocks)
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise ValueError("not a plan of a query")
