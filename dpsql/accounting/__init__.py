@@ -18,6 +18,7 @@ from dpsql.accounting.events import (
     LaplaceEvent,
     PureEvent,
     SelectionEvent,
+    ThresholdEvent,
     event_from_json,
     sensitivities,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "Remaining",
     "SelectionEvent",
     "Shortfall",
+    "ThresholdEvent",
     "advanced_epsilon",
     "advanced_epsilon_each",
     "calibrate",

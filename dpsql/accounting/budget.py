@@ -3,7 +3,7 @@
 **'basic'** adds epsilon and delta of the releases.
 
 **'zcdp'** (the default) adds what the rules of ``dpsql.accounting.rules`` need: the rho of all events, that of the
-Gaussian ones, the epsilons of the others, and the deltas of selections. The rules, and the proof that they are a
+Gaussian ones, the epsilons of the others, and the deltas of selections and thresholds. The rules, and the proof that they are a
 filter, are there.
 
 Privacy: nothing in here sees data.
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from dpsql.accounting.checks import checked_accountant, checked_guarantee
 from dpsql.accounting.composition import pure_epsilon
 from dpsql.accounting.cost import Cost, cost_of, sum_of
-from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, SelectionEvent
+from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, SelectionEvent, ThresholdEvent
 from dpsql.accounting.exact import round_up, total
 from dpsql.accounting.gaussian import gaussian_epsilon
 from dpsql.accounting.rules import allows, float_up, least_epsilon, mu_of, selection_share
@@ -130,7 +130,8 @@ def charge_for(events: Sequence[Event], *, delta: object, accountant: str, epsil
     Notes
     -----
     Privacy: 'basic' charges the exact epsilon of Gaussian events or of equal pure events at ``delta``, the zCDP
-    conversion of a mixture, and adds epsilon and delta of selections.
+    conversion of a mixture, and adds epsilon and delta of selections, and delta of thresholds: with d their sum, P(A) <= d +
+    (1 - d) (e^epsilon Q*(A) + rest) <= e^epsilon Q(A) + rest + d, where Q* is Q given tails (``ThresholdEvent``).
     """
     checked_accountant(accountant)
     if not events:
@@ -166,8 +167,8 @@ def _alone(cost: Cost, delta: Decimal, known: Decimal | None) -> tuple[Decimal, 
 
 def _basic_epsilon(events: Sequence[Event], delta: float, selection: Decimal) -> Decimal:
     """Return the epsilon of events at delta, rounded up, for 'basic' composition of releases."""
-    selections = [event for event in events if isinstance(event, SelectionEvent)]
-    others = [event for event in events if not isinstance(event, SelectionEvent)]
+    selections = [event for event in events if isinstance(event, (SelectionEvent, ThresholdEvent))]
+    others = [event for event in events if not isinstance(event, (SelectionEvent, ThresholdEvent))]
     chosen = sum((event.epsilon * event.count for event in selections), Fraction(0))
     if not others:
         return round_up(chosen)

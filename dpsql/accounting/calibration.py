@@ -18,10 +18,10 @@ from fractions import Fraction
 from dpsql.accounting.budget import Charge, charge_for
 from dpsql.accounting.checks import checked_accountant, checked_guarantee, whole
 from dpsql.accounting.composition import advanced_epsilon_each, pure_epsilon_each
-from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, sensitivities
-from dpsql.accounting.exact import limit_down, round_up, subtract
+from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, ThresholdEvent, sensitivities
+from dpsql.accounting.exact import DELTA_PLACES, limit_down, round_up, subtract
 from dpsql.accounting.gaussian import MINIMUM_VARIANCE, effective_variance, gaussian_mu, gdp_of_pure
-from dpsql.accounting.rules import pure_epsilon_for, rho_limit
+from dpsql.accounting.rules import pure_epsilon_for, rho_limit, selection_share
 from dpsql.accounting.search import largest
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_rho
 from dpsql.errors import ArgumentError, CalibrationError
@@ -68,7 +68,7 @@ def calibrate(
     accountant: str = "zcdp",
     calibration: str | None = None,
     weights: Sequence[float] | None = None,
-    beside: Sequence[PureEvent] = (),
+    beside: Sequence[PureEvent | ThresholdEvent] = (),
 ) -> Calibration:
     """Return the smallest noise for a release of (epsilon, delta), and its cost.
 
@@ -89,8 +89,9 @@ def calibrate(
         'basic' 'exact', which is 'basic' where delta = 0.
     weights : sequence of float, length ``tables``, optional
         Relative shares of rho; Gaussian noise only.
-    beside : sequence of PureEvent, optional
-        What else the release does to the data; Gaussian noise and the default calibration only.
+    beside : sequence of PureEvent or ThresholdEvent, optional
+        What else the release does to the data; Gaussian noise and the default calibration only. Under 'basic' the deltas of
+        thresholds are taken off ``delta``; under 'zcdp' they have a share of it of their own (``selection_share``).
 
     Returns
     -------
@@ -119,7 +120,7 @@ def calibrate(
     """
     checked_mechanism(mechanism)
     if beside and (mechanism != "gaussian" or calibration not in (None, "exact")):
-        raise ArgumentError("beside", "pure events", "they go beside Gaussian noise with calibration 'exact'")
+        raise ArgumentError("beside", "events", "they go beside Gaussian noise with calibration 'exact'")
     checked_accountant(accountant)
     count = whole("tables", tables, "must be a number of tables, at least 1")
     held_epsilon, held_delta = checked_guarantee(epsilon, delta, accountant)
@@ -127,7 +128,7 @@ def calibrate(
     methods = _methods(mechanism, accountant, calibration, held_delta)
     method = methods[0]
     if mechanism == "gaussian":
-        limit = _gaussian_limit(held_epsilon, held_delta, accountant, method)
+        limit = _gaussian_limit(held_epsilon, _without_thresholds(held_delta, beside, accountant), accountant, method)
         limit = subtract(limit, round_up(sum((gdp_of_pure(event.epsilon) * event.count for event in beside), Fraction(0))))
         scales, times = _gaussian_scales(limit, l2, count, weights)
         events: tuple[Event, ...] = (*beside, *(GaussianEvent(scale, l2, times[scale]) for scale in sorted(times)))
@@ -152,7 +153,7 @@ def calibrate_blocks(
     epsilon: float | Decimal,
     delta: float | Decimal,
     accountant: str = "zcdp",
-    beside: Sequence[Event] = (),
+    beside: Sequence[PureEvent | ThresholdEvent] = (),
 ) -> Calibration:
     """Return the smallest noise for blocks of integers of different sensitivities, measured together, and its cost.
 
@@ -203,7 +204,7 @@ def calibrate_blocks(
     scales: list[Fraction] = []
     if mechanism == "gaussian":
         method = _methods(mechanism, accountant, None, held_delta)[0]
-        limit = _gaussian_limit(held_epsilon, held_delta, accountant, method)
+        limit = _gaussian_limit(held_epsilon, _without_thresholds(held_delta, beside, accountant), accountant, method)
         for share, (_, l2) in zip(shares, sensitivities, strict=True):
             scales.append(_gaussian_scale(Fraction(limit) * share / whole_of, l2))
             events.append(GaussianEvent(scales[-1], l2))
@@ -218,6 +219,15 @@ def calibrate_blocks(
     spent_delta = held_delta if accountant == "zcdp" or mechanism == "gaussian" or beside else Decimal(0)
     charge = charge_for(events, delta=spent_delta, accountant=accountant, epsilon=held_epsilon)
     return Calibration(mechanism, tuple(scales), charge, method)
+
+
+def _without_thresholds(delta: Decimal, beside: Sequence[PureEvent | ThresholdEvent], accountant: str) -> Decimal:
+    """Return the delta that is left for the noise, or say that the thresholds leave none of it, or take more than their share."""
+    taken = sum((event.delta * event.count for event in beside if isinstance(event, ThresholdEvent)), Fraction(0))
+    room = delta if accountant == "basic" else selection_share(delta)
+    if taken > room or (taken and taken == delta):
+        raise ArgumentError("beside", float(taken), f"thresholds may take {float(room):.6g} of delta at most; lower theirs")
+    return subtract(delta, round_up(taken, DELTA_PLACES)) if accountant == "basic" else delta
 
 
 def _more_than_alone(scale: float, l1: float, tables: int, epsilon: float, delta: float) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpsql.accounting.events import Event, GaussianEvent, SelectionEvent
+from dpsql.accounting.events import Event, GaussianEvent, SelectionEvent, ThresholdEvent
 from dpsql.accounting.exact import DELTA_PLACES, round_up, total
 from dpsql.accounting.gaussian import gdp_of_pure
 
@@ -20,7 +20,7 @@ class Cost(NamedTuple):
     """What the rules add up, each rounded up.
 
     ``rho`` of all events (zCDP), ``gaussian_rho`` of the Gaussian ones alone, ``pure_epsilon``, the plain sum of the
-    epsilons of all others (infinite where the events are not known), ``selection_delta``, and ``gdp_rho``, the mu^2 / 2 of
+    epsilons of all others (infinite where the events are not known), ``selection_delta`` of selections and thresholds, and ``gdp_rho``, the mu^2 / 2 of
     all events (infinite where they are not known).
     """
 
@@ -32,7 +32,7 @@ class Cost(NamedTuple):
 
     @property
     def gaussian_only(self) -> bool:
-        """Whether there is nothing but Gaussian events."""
+        """Whether there is nothing but Gaussian events (and thresholds)."""
         return self.pure_epsilon == 0
 
     @property
@@ -63,8 +63,8 @@ def cost_of(rho: Decimal, gaussian: bool, events: Sequence[Event]) -> Cost:
         return Cost(rho, rho, _UNKNOWN, NOTHING)
     normal = sum((e.rho for e in events if isinstance(e, GaussianEvent)), Fraction(0))
     pure = sum((e.epsilon * e.count for e in events if not isinstance(e, GaussianEvent)), Fraction(0))
-    selections = sum((e.delta * e.count for e in events if isinstance(e, SelectionEvent)), Fraction(0))
-    others = (e for e in events if not isinstance(e, GaussianEvent))
+    selections = sum((e.delta * e.count for e in events if isinstance(e, (SelectionEvent, ThresholdEvent))), Fraction(0))
+    others = (e for e in events if not isinstance(e, (GaussianEvent, ThresholdEvent)))
     gdp = normal + sum((gdp_of_pure(e.epsilon) * e.count for e in others), Fraction(0))
     return Cost(rho, round_up(normal), round_up(pure), round_up(selections, DELTA_PLACES), round_up(gdp))
 

@@ -249,14 +249,64 @@ class SelectionEvent:
         return {"event": self.kind, "epsilon": str(self.epsilon), "delta": str(self.delta), "count": self.count}
 
 
-Event = GaussianEvent | LaplaceEvent | PureEvent | SelectionEvent
+@dataclass(frozen=True)
+class ThresholdEvent:
+    """``count`` thresholds: outputs that only one of two neighbours can have, of probability at most delta each, and no other loss.
+
+    The rest of what the release does is told by its other events. For any two neighbours D, D' the release can be drawn in two
+    steps: a coin shows heads with probability delta, on D as on D'; with tails the answer is one that the other events
+    describe, for the same two neighbours; with heads it may be anything. (Groups that appear where a noisy number of units
+    reaches a threshold: ``dpsql.estimates.thresholds``.) Alone it is (0, delta)-DP.
+
+    Parameters
+    ----------
+    delta : Fraction, below 1
+        Of each of them.
+    count : int
+
+    Raises
+    ------
+    ArgumentError
+        A parameter is out of range.
+    """
+
+    delta: Fraction
+    count: int = 1
+    kind: ClassVar[str] = "threshold"
+    gaussian: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", positive("delta", self.delta))
+        object.__setattr__(self, "count", _count(self.count))
+        if self.delta >= 1:
+            raise ArgumentError("delta", float(self.delta), "must be above 0 and below 1")
+
+    @property
+    def rho(self) -> Fraction:
+        """Nothing, beside delta."""
+        return Fraction(0)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Nothing, beside delta."""
+        return Fraction(0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values that ``event_from_json`` reads back, exactly."""
+        return {"event": self.kind, "delta": str(self.delta), "count": self.count}
+
+
+Event = GaussianEvent | LaplaceEvent | PureEvent | SelectionEvent | ThresholdEvent
 """Any event; ``isinstance`` works on it."""
 
-_KINDS: dict[str, type[GaussianEvent] | type[LaplaceEvent] | type[PureEvent] | type[SelectionEvent]] = {
+_KINDS: dict[
+    str, type[GaussianEvent] | type[LaplaceEvent] | type[PureEvent] | type[SelectionEvent] | type[ThresholdEvent]
+] = {
     GaussianEvent.kind: GaussianEvent,
     LaplaceEvent.kind: LaplaceEvent,
     PureEvent.kind: PureEvent,
     SelectionEvent.kind: SelectionEvent,
+    ThresholdEvent.kind: ThresholdEvent,
 }
 _FRACTIONS = ("sigma", "scale", "epsilon", "delta")
 

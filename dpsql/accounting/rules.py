@@ -1,9 +1,10 @@
 r"""The filter of the 'zcdp' accountant: whether everything that was bought fits (epsilon, delta), and the proof of it.
 
 **The rules.** The books hold Gaussian events, pure events (Laplace noise and whatever else is epsilon-DP) and
-selections, which are (epsilon_i, delta_i)-DP (``SelectionEvent``). delta is split into fixed shares, 0.99 (G), 0.004 (M),
-0.003 (H, a fifteenth of it for each j) and 0.003 (S). The books fit the budget iff the deltas of the selections add up to
-at most the share S, and one of these holds, where a selection counts like a pure event of its epsilon_i:
+selections, which are (epsilon_i, delta_i)-DP (``SelectionEvent``), and thresholds, which cost delta_i alone
+(``ThresholdEvent``). delta is split into fixed shares, 0.99 (G), 0.004 (M), 0.003 (H, a fifteenth of it for each j) and 0.003
+(S). The books fit the budget iff the deltas of the selections and thresholds add up to at most the share S, and one of these
+holds, where a selection counts like a pure event of its epsilon_i, and a threshold like nothing (0 to every sum):
 
 - (G) the rho of the Gaussian events and the mu^2 / 2 of the others, mu as in ``gdp_of_pure``, add up to at most the
   largest rho for which sqrt(2 rho)-GDP implies (epsilon, share G), exactly (``gaussian_mu``); where there is no Gaussian
@@ -30,7 +31,9 @@ and is at most L0. Scale it and K0 by (1 - d) / k. What is missing to K and to L
 Given the history, draw the answer of selection i in two steps, by the lemma: a coin shows heads with probability delta_i, on
 D as on D'; with heads the answer is drawn from K' or L', else from K* or L*. Let the transcript show the coins (who sees less
 learns less), and let Bad be the transcripts with some heads. The delta_i never add up to more than the share S, so P(Bad) <=
-share S.
+share S. *Thresholds.* A release with a threshold is drawn in two steps by its definition, with such a coin; with tails, its
+answer is one that the other events of the release describe. Several thresholds of one release are several coins, independent
+of each other.
 
 (2) *Partition.* Put a transcript that is not in Bad into E_r where r is the first rule that holds for its books at
 the end (of an endless one: the first that holds at all times). There is one, since each payment left the books
@@ -44,7 +47,9 @@ every rule r and every set E of transcripts outside Bad of the interaction halte
 Since the sets E_r do not overlap, the sum over r, and (1), is the theorem: the shares add up to delta.
 
 (3) *One event.* Halted by heads, a selection answers "heads" with probability delta_i on D and D' alike, else from K* or L*:
-it is epsilon_i-DP, without any delta. So from here on there are Gaussian and pure events only.
+it is epsilon_i-DP, without any delta. A threshold's coin has the same law on D and D', whatever came before: randomness that
+does not depend on which of the two it is, and costs nothing under any rule. So from here on there are Gaussian and pure events
+only.
 
 (P) P has the density of the product of the answers' laws on D, Q that of those on D': P(E) <= e^(sum of epsilon_i) Q(E) <=
 e^epsilon Q(E).
@@ -111,7 +116,7 @@ def shares(delta: float) -> Shares:
 
 
 def selection_share(delta: Decimal) -> Decimal:
-    """Return what the deltas of all selections may add up to, rounded down: 0.3 % of delta."""
+    """Return what the deltas of all selections and thresholds may add up to, rounded down: 0.3 % of delta."""
     return round_down(Fraction(delta) * _SELECTION_SHARE, DELTA_PLACES)
 
 

@@ -1,0 +1,320 @@
+r"""Counts, sums, means, variances, covariances and regressions from the noisy counters of one measure.
+
+With N rows, b_i the sum over the rows of the i-th Bernstein polynomial of y (in [0, 1], of degree d), and noise of standard
+deviation s on each of the m counters:
+
+    N = sum b_i,   sum of y = sum (i / d) b_i,   sum of y^2 = b_2 (d = 2),   sum of y z = sum (i / d) (j / d) b_ij.
+
+These are unbiased. Ratios are taken of shares p_i = b_i / N, which add up to 1; the mean's deviation is
+
+    (upper - lower) s sqrt((1 - m)^2 + m^2) / N      (degree 1, one variable, m the mean of y; `mean_deviation`).
+
+**Few rows.** Where N is not far above its own noise, s sqrt(m), a ratio has no variance at all. So shares are
+
+    p = c + (b - c N) / max(N, 3 s sqrt(m)),
+
+where c are the shares of all groups together (and these, found in the same way, lean on c = 1 / m, a uniform law of y). A group
+whose noisy N is at least 3 deviations is not touched; of one group alone c is p. Measured (40,000 groups, means from Beta(4, 4),
+Beta(1, 9), Beta(20, 20), N from 0.5 to 50 s): against the clipped ratio the RMSE of the mean falls to 0.44-0.60 of it at N = 1 s,
+0.68-0.83 at 3 s, 0.96-1 at 6 s, and is the same from 10 s; with 2 deviations 0.67-0.74 at N = 1 s, with 4 it is 0.40-0.53, but
+more groups lean on the others. Then estimates are moved into what is possible: means into the bounds, E y^2 between m^2 and m,
+correlations into [-1, 1], counts to at least 0.
+
+NaN stands for SQL's NULL (and for DuckDB's NaN of a correlation where a variance is 0).
+
+Privacy: none; post-processing of released numbers.
+
+References
+----------
+Kulesza, Suresh & Wang (2024), arXiv:2312.06658. arXiv:2509.04919 (variance from Bernstein polynomials).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.errors import ArgumentError
+from dpsql.estimates.measures import Measure
+from dpsql.numerics.arrays import FloatArray
+
+SURE = 3.0
+"""Noise deviations from which on the number of rows is divided by as it is."""
+
+SINGLE = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
+"""Estimates of one variable."""
+
+PAIRED = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_count", "regr_avgx", "regr_avgy",
+          "regr_sxx", "regr_syy", "regr_sxy")  # fmt: skip
+"""Estimates of two variables; ``f(y, x)``, as in SQL: y is the measure's first variable."""
+
+_NEEDS_SQUARES = {"var_pop", "var_samp", "stddev_pop", "stddev_samp", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_sxx",
+                  "regr_syy"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What the counters of a 'moments' measure say, one number per group: arrays of shape (..., groups).
+
+    Parameters
+    ----------
+    measure : Measure
+    count : float array
+        Rows without NULL; unbiased, so it may be negative.
+    nulls : float array or None
+        Rows with NULL; unbiased.
+    sums : float array, shape (..., groups, variables)
+        Sums of the variables in their own units; unbiased.
+    means : float array, shape (..., groups, variables)
+        In [0, 1]: of y.
+    variances : float array, shape (..., groups, variables), or None
+        Of y, at most m (1 - m); of degree 2 only.
+    covariance : float array or None
+        Of y and z; of two variables only. At most the root of the product of the variances, where these are known.
+    exact : bool
+        Whether there is no noise: the sum of no rows is then NULL.
+    """
+
+    measure: Measure
+    count: FloatArray
+    nulls: FloatArray | None
+    sums: FloatArray
+    means: FloatArray
+    variances: FloatArray | None
+    covariance: FloatArray | None
+    exact: bool
+
+
+def combine(estimates: Sequence[npt.ArrayLike], variances: Sequence[float]) -> tuple[FloatArray, float]:
+    """Return the mean of unbiased estimates of one number, by inverse variance, and its variance.
+
+    Parameters
+    ----------
+    estimates : sequence of arrays of one shape
+        With independent noise.
+    variances : sequence of float, >= 0
+        An estimate of variance 0 is exact, and is returned.
+
+    Examples
+    --------
+    >>> combine([np.array([10.0]), np.array([16.0])], [1.0, 2.0])
+    (array([12.]), 0.6666666666666666)
+    """
+    if not estimates or len(estimates) != len(variances) or not all(v >= 0 for v in variances):
+        raise ArgumentError("variances", list(variances), "must be one number of at least 0 per estimate, of which there is at least one")
+    best = int(np.argmin(variances))
+    if variances[best] == 0:
+        return np.asarray(estimates[best], dtype=np.float64), 0.0
+    weights = [1.0 / v for v in variances]
+    total = sum(weights)
+    found = sum((w * np.asarray(e, dtype=np.float64) for w, e in zip(weights, estimates, strict=True)), np.zeros(()))
+    return np.asarray(found / total), 1.0 / total
+
+
+def with_total(counters: FloatArray, variance: float, total: FloatArray, total_variance: float) -> FloatArray:
+    """Return counters that agree better with another estimate of their sum: weighted least squares.
+
+    Parameters
+    ----------
+    counters : float array, shape (..., groups, m)
+        With independent noise of this variance on each.
+    variance : float, >= 0
+    total : float array, shape (..., groups)
+        Unbiased for the sum of the counters, with independent noise.
+    total_variance : float, >= 0
+
+    Notes
+    -----
+    Every counter moves by the same part of the difference: 1 / (m + total_variance / variance).
+    """
+    if variance == 0:
+        return counters
+    gap = total - counters.sum(axis=-1)
+    moved: FloatArray = counters + (gap / (counters.shape[-1] + total_variance / variance))[..., None]
+    return moved
+
+
+def mean_deviation(span: float, sigma: float, mean: npt.ArrayLike, count: npt.ArrayLike) -> FloatArray:
+    """Return the standard deviation of a mean by noise, to first order: degree 1, one variable.
+
+    Parameters
+    ----------
+    span : float
+        Upper minus lower bound.
+    sigma : float
+        Of the noise on each counter, in rows (noise scale over grid).
+    mean : array
+        Of y, in [0, 1].
+    count : array
+        Rows.
+    """
+    m = np.asarray(mean, dtype=np.float64)
+    return np.asarray(span * sigma * np.sqrt((1 - m) ** 2 + m**2) / np.asarray(count, dtype=np.float64))
+
+
+def _shares(counters: FloatArray, sigma: float) -> FloatArray:
+    """Return the shares of the counters, see the head of this file; the sum over the last axis is 1."""
+    cells = counters.shape[-1]
+
+    def towards(center: FloatArray | float, b: FloatArray, least: float) -> FloatArray:
+        count = b.sum(axis=-1, keepdims=True)
+        divisor = np.maximum(count, max(least, 1e-9))
+        return np.asarray(center + (b - center * count) / divisor)
+
+    groups = counters.shape[-2]
+    least = SURE * sigma * np.sqrt(cells)
+    pooled = towards(1.0 / cells, counters.sum(axis=-2, keepdims=True), float(least * np.sqrt(groups)))
+    return towards(np.clip(pooled, 0.0, 1.0) / np.clip(pooled, 0.0, 1.0).sum(axis=-1, keepdims=True), counters, float(least))
+
+
+def moments(measure: Measure, counters: npt.ArrayLike, sigma: float, total: tuple[FloatArray, float] | None = None) -> Moments:
+    """Return what the counters of a 'moments' measure say.
+
+    Parameters
+    ----------
+    measure : Measure
+        Of kind 'moments'.
+    counters : array, shape (..., groups, counters)
+        As released: integers with noise, in units of 1 / grid rows.
+    sigma : float, >= 0
+        Standard deviation of the noise on each counter, as it was drawn (not divided by the grid).
+    total : (float array of shape (..., groups), float), optional
+        Another unbiased estimate of the number of rows without NULL that pass the filter, and its variance, in rows, with
+        independent noise: all estimates become better by it.
+
+    Raises
+    ------
+    ArgumentError
+        The measure is of another kind, or the shape is not its own.
+    """
+    if measure.kind != "moments":
+        raise ArgumentError("measure", measure.kind, "must be of kind 'moments'")
+    held = np.asarray(counters, dtype=np.float64) / measure.grid
+    if held.ndim < 2 or held.shape[-1] != measure.lengths[0]:
+        raise ArgumentError("counters", str(held.shape), f"must be of shape (..., groups, {measure.lengths[0]})")
+    noise = sigma / measure.grid
+    nulls = held[..., -1] if measure.nulls else None
+    cells = held[..., :-1] if measure.nulls else held
+    if total is not None:
+        cells = with_total(cells, noise**2, *total)
+    degree, names = measure.degree, len(measure.variables)
+    weights = np.arange(degree + 1) / degree
+    grid = (degree + 1,) * names
+    place = np.stack([w.ravel() for w in np.meshgrid(*[weights] * names, indexing="ij")], axis=-1)  # (cells, variables)
+    lower = np.asarray([v.lower for v in measure.variables])
+    span = np.asarray([v.span for v in measure.variables])
+    sums = cells @ (lower + span * place)
+    shares = _shares(cells, noise)
+    means = np.clip(shares @ place, 0.0, 1.0)
+    variances = None
+    if degree == 2:
+        last = np.stack([(np.indices(grid)[v] == degree).ravel() for v in range(names)], axis=-1).astype(np.float64)
+        variances = np.clip(shares @ last - means**2, 0.0, means * (1 - means))
+        variances[variances < 4e-16] = 0.0  # of rounding alone
+    covariance = None
+    if names == 2:
+        covariance = shares @ place.prod(axis=-1) - means.prod(axis=-1)
+        most = np.sqrt((means * (1 - means) if variances is None else variances).prod(axis=-1))
+        covariance = np.clip(covariance, -most, most)
+    return Moments(measure, cells.sum(axis=-1), nulls, sums, means, variances, covariance, sigma == 0)
+
+
+def scaled_sum(measure: Measure, counters: npt.ArrayLike) -> FloatArray:
+    """Return the sums that a 'scaled' measure says, shape (..., groups): unbiased, then moved to a possible sign."""
+    if measure.kind != "scaled":
+        raise ArgumentError("measure", measure.kind, "must be of kind 'scaled'")
+    variable = measure.variables[0]
+    found = np.asarray(counters, dtype=np.float64)[..., 0] * (variable.magnitude / measure.grid)
+    return _possible_sum(found, variable.lower, variable.upper)
+
+
+def _possible_sum(found: FloatArray, lower: float, upper: float) -> FloatArray:
+    return np.asarray(np.clip(found, 0.0 if lower >= 0 else -np.inf, 0.0 if upper <= 0 else np.inf))
+
+
+def counts(found: npt.ArrayLike) -> FloatArray:
+    """Return noisy counts as the counts that SQL shows: whole, at least 0."""
+    return np.asarray(np.maximum(np.rint(np.asarray(found, dtype=np.float64)), 0.0))
+
+
+def estimate(name: str, found: Moments, variable: int = 0) -> FloatArray:
+    """Return one aggregate, shape (..., groups); NaN for NULL.
+
+    Parameters
+    ----------
+    name : one of ``SINGLE`` and ``PAIRED``
+    found : Moments
+    variable : int
+        Which variable, for those of ``SINGLE``.
+
+    Raises
+    ------
+    ArgumentError
+        The name is unknown, or the measure has too few variables or too small a degree for it.
+    """
+    measure = found.measure
+    if name not in SINGLE + PAIRED:
+        raise ArgumentError("name", name, f"must be one of {', '.join(map(repr, SINGLE + PAIRED))}")
+    if not 0 <= variable < len(measure.variables) or (name in PAIRED and len(measure.variables) != 2):
+        raise ArgumentError("name", name, f"needs more variables than the measure has: {len(measure.variables)}")
+    if name in _NEEDS_SQUARES and found.variances is None:
+        raise ArgumentError("name", name, "needs a measure of degree 2")
+    rows = counts(found.count)
+    if name in ("count", "regr_count"):
+        return rows
+    if name == "sum":
+        bounds = measure.variables[variable]
+        summed = _possible_sum(found.sums[..., variable], bounds.lower, bounds.upper)
+        return np.where(rows > 0, summed, np.nan) if found.exact else summed
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = _single(name, found, variable, rows) if name in SINGLE else _paired(name, found, rows)
+    return np.where(rows > (1 if name.endswith("_samp") else 0), value, np.nan)
+
+
+def _mean(found: Moments, variable: int) -> FloatArray:
+    bounds = found.measure.variables[variable]
+    return np.clip(bounds.lower + bounds.span * found.means[..., variable], bounds.lower, bounds.upper)
+
+
+def _variance(found: Moments, variable: int) -> FloatArray:
+    assert found.variances is not None  # noqa: S101
+    return np.asarray(found.variances[..., variable] * found.measure.variables[variable].span ** 2)
+
+
+def _single(name: str, found: Moments, variable: int, rows: FloatArray) -> FloatArray:
+    if name == "avg":
+        return _mean(found, variable)
+    value = _variance(found, variable)
+    if name.endswith("_samp"):
+        value = value * rows / (rows - 1)
+    return np.sqrt(value) if name.startswith("stddev") else value
+
+
+def _paired(name: str, found: Moments, rows: FloatArray) -> FloatArray:
+    """Return an estimate of (y, x): y is variable 0, x variable 1."""
+    assert found.covariance is not None  # noqa: S101
+    if name in ("regr_avgy", "regr_avgx"):
+        return _mean(found, 0 if name == "regr_avgy" else 1)
+    spans = [v.span for v in found.measure.variables]
+    covariance = found.covariance * spans[0] * spans[1]
+    if name.startswith("covar"):
+        return covariance * rows / (rows - 1) if name == "covar_samp" else covariance
+    held = np.maximum(found.count, 0.0)
+    if name == "regr_sxy":
+        return held * covariance
+    y, x = _variance(found, 0), _variance(found, 1)
+    if name in ("regr_sxx", "regr_syy"):
+        return held * (x if name == "regr_sxx" else y)
+    correlation = np.clip(covariance / np.sqrt(x) / np.sqrt(y), -1.0, 1.0)
+    if name == "corr":
+        return correlation
+    if name == "regr_r2":
+        return np.where(x > 0, np.where(y > 0, correlation**2, 1.0), np.nan)
+    slope = covariance / x
+    return slope if name == "regr_slope" else _mean(found, 0) - slope * _mean(found, 1)
+
+
+__all__ = ["PAIRED", "SINGLE", "Moments", "combine", "counts", "estimate", "mean_deviation", "moments", "scaled_sum", "with_total"]
