@@ -1,0 +1,233 @@
+"""The answer of a query as a relation: released numbers under the outer statement. Post-processing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+from sqlglot import exp
+
+from dpsql.answers import intervals
+from dpsql.answers.cells import cell_text
+from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
+from dpsql.protected.source import ProtectedSource
+from dpsql.query.asked import Asked, Wanted
+from dpsql.query.choosing import LISTED
+from dpsql.query.estimating import Estimates
+from dpsql.query.reading import Read
+from dpsql.query.split import CORE, Core
+from dpsql.query.typing import types_of
+from dpsql.release.queried import Numbers, numbers
+from dpsql.release.store import Release
+from dpsql.session.instance import Context
+from dpsql.source.model import fold
+from dpsql.source.parse import render
+from dpsql.text.relation import identifier, literal
+
+if TYPE_CHECKING:
+    from dpsql.answers.query import Part
+
+_FORBIDDEN = frozenset({"getenv", "current_setting", "getvariable", "nextval", "currval", "current_query", "txid_current", "query",
+                        "query_table", "current_database", "current_schema", "current_schemas", "current_user", "user"})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the relation that stands for a core: its type, and the texts of its values, None for NULL."""
+
+    sql_type: str
+    texts: list[str | None]
+    expression: str = "CAST({} AS {})"
+
+    @property
+    def sql(self) -> str:
+        """The column as SQL, made of texts."""
+        listed = json.dumps(self.texts, ensure_ascii=False)
+        values = f"unnest(system.main.from_json({literal(listed)}, '[\"VARCHAR\"]'))"
+        return self.expression.format(values, self.sql_type)
+
+
+def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]]) -> None:
+    """Bind the outer statement over empty answers, so that what is wrong with it is found before anything is charged.
+
+    Raises
+    ------
+    ArgumentError, UnsupportedQuery
+        DuckDB does not accept it, or it calls what is not a function of numbers that were released.
+    """
+    _check_functions(context.cursor, found.query.outer)
+    empty = {core.name: _empty(context, core, sets, protected) for (core, sets), protected in zip(found.asked, sources, strict=True)}
+    try:
+        context.cursor.execute(f"DESCRIBE {_text(empty, found.query.outer)}").fetchall()
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error as error:
+        raise ArgumentError("sql", found.call.sql[:80], f"DuckDB does not accept it ({first_line(error)}). Nothing was charged") from None
+
+
+def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> str:
+    """Return the answer as the text of a relation."""
+    outer = found.query.outer.copy()
+    derived = intervals.add(outer, found) if found.call.confidence is not None else {}
+    cores = {
+        core.name: _columns(context, core, made, found, derived)
+        for (core, _), made in zip(found.asked, parts, strict=True)
+    }  # fmt: skip
+    return f"({_text(cores, outer)})"
+
+
+def _text(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> str:
+    made = []
+    for name, columns in cores.items():
+        listed = ", ".join(f"{column.sql} AS {identifier(key)}" for key, column in columns.items())
+        made.append(f"{identifier(name)} AS (SELECT {listed})")
+    return f"WITH {', '.join(made)} SELECT * FROM ({render(outer)})"
+
+
+def _empty(context: Context, core: Core, sets: Sequence[Asked], protected: Sequence[ProtectedSource]) -> dict[str, Column]:
+    return {name: Column(kind, []) for name, kind in _types(context, core, sets, protected).items()}
+
+
+def _types(context: Context, core: Core, sets: Sequence[Asked], protected: Sequence[ProtectedSource]) -> dict[str, str]:
+    """Return the columns of a core's relation: keys, whether each is left out, aggregates."""
+    found: dict[str, str] = {}
+    for one, source in zip(sets, protected, strict=True):
+        types = {column.name: column.sql_type for column in source.source.columns}
+        found.update({f"k{place}": types[f"k{i}"] for i, place in enumerate(one.places)})
+    kinds = types_of(context.cursor, sets[0].wanted, {c.name: c.sql_type for c in protected[0].source.columns})
+    out = {f"k{i}": found.get(f"k{i}", "VARCHAR") for i in range(len(core.keys))}
+    out |= {f"g{i}": "BIGINT" for i in range(len(core.keys))}
+    return out | {f"a{i}": kind for i, kind in enumerate(kinds)} or {"one": "INTEGER"}
+
+
+def _columns(
+    context: Context, core: Core, parts: Sequence[Part], found: Read, derived: Mapping[str, exp.Expression]
+) -> dict[str, Column]:
+    """Return the relation of a core, its grouping sets one after the other."""
+    sets, protected = [part.asked for part in parts], [part.protected for part in parts]
+    types = _types(context, core, sets, protected)
+    texts: dict[str, list[str | None]] = {name: [] for name in types}
+    ends = [f"a{i}_{end}" for i in range(len(core.aggregates)) for end in ("low", "high")] if found.call.confidence else []
+    for name in [*ends, *derived]:
+        texts[name] = []
+    for part in parts:
+        held = _numbers(context, part.release)
+        wanted = translated(part.asked, part.release.manifest["parameters"]["query"])
+        estimates = Estimates(part.release.plan, held.blocks)
+        count = len(held.groups)
+        for i in range(len(core.keys)):
+            inside = part.asked.places.index(i) if i in part.asked.places else None
+            texts[f"k{i}"] += [None if inside is None else keys[inside] for keys in held.groups]
+            texts[f"g{i}"] += ["0" if inside is not None else "1"] * count
+        for i, one in enumerate(wanted):
+            texts[f"a{i}"] += _texts(estimates, one, types[f"a{i}"], part)
+        if not core.aggregates and not core.keys:
+            texts["one"] += ["1"] * count
+        if found.call.confidence is not None:
+            made = intervals.ends(context, part, wanted, held, types, found.call.confidence, derived)
+            for name, values in made.items():
+                texts[name] += values
+    kinds = {**types, **{name: intervals.type_of(name, types) for name in texts if name not in types}}
+    return {name: _column(kinds[name], values, core, sets[0], name) for name, values in texts.items()}
+
+
+def _column(sql_type: str, values: list[str | None], core: Core, one: Asked, name: str) -> Column:
+    if sql_type.startswith("MAP("):
+        keys, _, counts = sql_type[4:-1].rpartition(", ")
+        expression = "(CASE WHEN {0} IS NOT NULL THEN system.main.map_from_entries(CAST({0} AS STRUCT(k " + keys + ", v " + counts + ")[])) END)"
+        return Column(sql_type, values, expression.replace("{0}", "{0}"))
+    return Column(sql_type, values)
+
+
+def _numbers(context: Context, release: Release) -> Numbers:
+    statistics = release.statistics(context.cursor)
+    plan = release.plan.query
+    if plan is None:
+        raise ArgumentError("release", release.identifier, "is not the answer of a query")
+    return numbers(plan, np.asarray(statistics.blocks[0]), statistics.values)
+
+
+def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
+    """Return the aggregates with the positions that their arguments and conditions have in a release."""
+    arguments, conditions = list(held["arguments"]), list(held["conditions"])
+
+    def condition(place: int | None) -> int | None:
+        return None if place is None else conditions.index(one.condition_texts[place])
+
+    return [
+        replace(
+            wanted,
+            arguments=tuple(arguments.index(one.argument_texts[place]) for place in wanted.arguments),
+            condition=condition(wanted.condition),
+            there=condition(wanted.there),
+        )
+        for wanted in one.wanted
+    ]
+
+
+def _texts(estimates: Estimates, one: Wanted, sql_type: str, part: Part) -> list[str | None]:
+    value = estimates.value(one)
+    if one.function in LISTED:
+        return listed_texts(estimates, one, value)
+    if one.listed:
+        inner = sql_type.removesuffix("[]")
+        return ["[" + ", ".join(cell_text(v, inner) or "NULL" for v in row) + "]" for row in value]
+    flat = value[:, 0] if value.ndim == 2 else value
+    return [cell_text(float(v), sql_type) for v in flat]
+
+
+def listed_texts(estimates: Estimates, one: Wanted, counters: np.ndarray) -> list[str | None]:
+    """Return what counters of listed values say: the most frequent one, all of them, or whether there is any."""
+    place = estimates.find(one)[0]
+    measure = estimates.query.measures[place]
+    noise = estimates.deviation(estimates.query.blocks_of(place).start)
+    if one.function == "mode":
+        best = counters.argmax(axis=-1)
+        return [measure.values[i] if row[i] > 0 else None for i, row in zip(best, counters, strict=True)]
+    if one.function == "histogram":
+        found = []
+        for row in counters:
+            pairs = ", ".join(f"{{'k': {_quoted(v)}, 'v': {max(int(n), 0)}}}" for v, n in zip(measure.values, row, strict=True) if n > 0)
+            found.append(f"[{pairs}]")
+        return found
+    other = measure.values.index("true" if one.function == "bool_or" else "false")
+    some = counters[:, other] > 2 * noise
+    there = counters.sum(axis=-1) > 0
+    answer = some if one.function == "bool_or" else ~some
+    return [None if not t else "true" if a else "false" for a, t in zip(answer, there, strict=True)]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _check_functions(cursor: duckdb.DuckDBPyConnection, outer: exp.Expression) -> None:
+    """Refuse functions in the outer statement that are not DuckDB's own, or that do more than compute."""
+    allowed = _own(cursor)
+    for node in outer.find_all(exp.Anonymous):
+        name = fold(str(node.this)) if isinstance(node.this, str) else ""
+        if name in _FORBIDDEN or name not in allowed:
+            raise UnsupportedQuery(f"{name}()", "only DuckDB's own functions of the answer's numbers may be used here, none that reads anything")
+
+
+_functions: dict[str, frozenset[str]] = {}
+
+
+def _own(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    if duckdb.__version__ not in _functions:
+        rows = cursor.execute(
+            "SELECT DISTINCT function_name FROM system.main.duckdb_functions() WHERE database_name = 'system' "
+            "AND function_type IN ('scalar', 'aggregate', 'macro', 'window_aggregate') AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT'"
+        ).fetchall()
+        windows = {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value", "last_value",
+                   "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping"}  # fmt: skip
+        _functions[duckdb.__version__] = frozenset(fold(str(name)) for (name,) in rows) | windows
+    return _functions[duckdb.__version__]
+
+
+__all__ = ["CORE", "Column", "check", "lru_cache", "relation", "translated"]

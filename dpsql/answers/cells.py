@@ -1,0 +1,48 @@
+"""Numbers as the texts that DuckDB casts to a type: whole ones, decimals, dates, truth values."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+
+from dpsql.domains import sqltypes
+
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 -- without a zone, as TIMESTAMP is
+
+
+def cell_text(value: float, sql_type: str) -> str | None:
+    """Return a number as the text of a value of a type; None for NaN, which stands for NULL.
+
+    Dates are days, timestamps seconds since 1970. What is beyond the type's range is its nearest end.
+
+    Examples
+    --------
+    >>> cell_text(12.6, "BIGINT"), cell_text(2.5, "DECIMAL(4,2)"), cell_text(1.0, "DATE"), cell_text(float("nan"), "DOUBLE")
+    ('13', '2.50', '1970-01-02', None)
+    """
+    if math.isnan(value):
+        return None
+    found = sqltypes.parse(sql_type)
+    if found.family in ("integer", "decimal"):
+        if math.isinf(value):
+            return str(found.high if value > 0 else found.low) if found.family == "integer" else None
+        scaled = min(max(round(value * 10**found.scale), found.low), found.high)
+        return str(Decimal(scaled).scaleb(-found.scale)) if found.scale else str(scaled)
+    if found.family == "boolean":
+        return "true" if value >= 0.5 else "false"
+    if found.family == "temporal":
+        return _moment(value, sql_type)
+    return repr(float(value))
+
+
+def _moment(value: float, sql_type: str) -> str | None:
+    try:
+        if sql_type == "DATE":
+            return (_EPOCH + dt.timedelta(days=round(value))).date().isoformat()
+        if sql_type == "TIME":
+            return (_EPOCH + dt.timedelta(seconds=min(max(value, 0.0), 86399.999999))).time().isoformat()
+        moment = _EPOCH + dt.timedelta(seconds=value)
+        return moment.isoformat(sep=" ") + ("+00" if sql_type.endswith("ZONE") else "")
+    except OverflowError:
+        return None

@@ -1,0 +1,110 @@
+"""The text of a query, read: sqlglot's tree, on which DuckDB's parser must agree, taken apart into cores and outer statement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+
+from dpsql.calls.query import QueryCall
+from dpsql.errors import ArgumentError, UnsupportedQuery
+from dpsql.query.asked import Asked, asked
+from dpsql.query.clause import cut
+from dpsql.query.leaves import Facts
+from dpsql.query.split import Core, Query, split
+from dpsql.session.instance import Context
+from dpsql.source.parse import agree
+from dpsql.text.strict import StrictDuckDB
+
+LONGEST = 200_000
+
+
+@dataclass(frozen=True)
+class Read:
+    """A query, ready to be bought.
+
+    Parameters
+    ----------
+    call : QueryCall
+        With what the text says about privacy filled in.
+    query : Query
+    asked : list of (Core, list of Asked)
+        What each core asks, a release for each of its grouping sets.
+    """
+
+    call: QueryCall
+    query: Query
+    asked: list[tuple[Core, list[Asked]]]
+
+
+def read(context: Context, call: QueryCall) -> Read:
+    """Read and take apart the text of a call.
+
+    Raises
+    ------
+    ArgumentError, UnsupportedQuery, NotProtected
+        It is no query that can be answered; says where and what to do. No row was read.
+    """
+    text, said = cut(call.sql)
+    call = _with(call, said)
+    tree = _tree(text)
+    agree(context.cursor, text, tree)
+    try:
+        query = split(tree, Facts(context))
+    except RecursionError:
+        raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
+    return Read(call, query, [(core, [asked(core, places) for places in core.sets]) for core in query.cores])
+
+
+def is_aggregate_query(text: str) -> bool:
+    """Return whether a text is a query with aggregates or groups, and not a source of rows: it can be read, and has some."""
+    from dpsql.query.aggregates import is_aggregate
+
+    try:
+        tree = _tree(cut(text)[0])
+    except (ArgumentError, UnsupportedQuery):
+        return False
+    if isinstance(tree, exp.SetOperation):
+        return True
+    return any(is_aggregate(node) or isinstance(node, exp.Group) for node in tree.walk()) or bool(tree.args.get("distinct"))
+
+
+def _with(call: QueryCall, said: dict[str, Any]) -> QueryCall:
+    """Return the call with what GoogleSQL's clause says; the same said twice must be the same."""
+    changes = {}
+    for name, value in said.items():
+        if name in ("privacy_unit", "max_rows"):
+            continue
+        given = getattr(call, name)
+        if given is not None and given != value:
+            raise ArgumentError(name, given, f"the text says {value}: say it once")
+        changes[name] = value
+    if "max_rows" in said:
+        changes.update(max_groups=1, max_rows_per_group=said["max_rows"])
+    return call.changed(**changes) if changes else call
+
+
+def _tree(text: str) -> exp.Expression:
+    """Return the tree of the one SELECT or set operation of a text."""
+    if len(text) > LONGEST:
+        raise ArgumentError("sql", text[:40], f"must have at most {LONGEST} characters")
+    try:
+        found = [tree for tree in sqlglot.parse(text, dialect=StrictDuckDB) if tree is not None]
+    except ParseError as error:
+        first: dict[str, Any] = error.errors[0] if error.errors else {}
+        at = f" (line {first['line']}, column {first['col']})" if first.get("line") else ""
+        raise UnsupportedQuery(f"{str(first.get('highlight') or 'the text')!r}{at}", "not understood as SQL") from None
+    except (SqlglotError, RecursionError):
+        raise UnsupportedQuery("the text", "not understood as SQL") from None
+    if len(found) != 1:
+        raise UnsupportedQuery(f"{len(found)} statements", "one SELECT is answered at a time")
+    tree: exp.Expression = found[0]
+    while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Select | exp.SetOperation | exp.Subquery):
+        tree = tree.this
+        tree.parent = None
+    if not isinstance(tree, exp.Select | exp.SetOperation):
+        raise UnsupportedQuery(tree.key.upper(), "only SELECT can be answered")
+    return tree
