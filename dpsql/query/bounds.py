@@ -1,0 +1,322 @@
+"""Which values an expression over columns with declared bounds can have.
+
+Interval arithmetic over the syntax tree of what a source may compute (`dpsql.source.kernel`). The ranges hold for the values that
+the rewritten expression has where it is not NULL: what would raise is NULL there, and whole numbers are calculated in 128 bits, so
+no value outside of a range comes from an overflow. A raw value outside of declared bounds leads outside of the range; whoever
+measures clamps to it.
+
+Privacy: none; public bounds and the text of the query alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from dpsql.domains import sqltypes
+from dpsql.query import moments, ranges
+from dpsql.query.calls import CALLS
+from dpsql.query.declared import literal_range, range_of_attribute, range_of_type, type_name, typed_range
+from dpsql.query.moments import moment
+from dpsql.query.naming import canonical, plain
+from dpsql.query.narrowing import limits_of
+from dpsql.query.ranges import NOTHING, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, as_sort, hull, meet
+from dpsql.query.summaries import NO_ARGUMENT, SUMMARIES
+
+__all__ = ["Known", "Range", "as_known", "extent", "narrowed", "range_of", "range_of_attribute", "range_of_type"]
+
+Columns = Callable[[exp.Column], Range | None]
+_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known about columns and expressions; called with a column it gives the column's range.
+
+    Parameters
+    ----------
+    columns : callable
+        A column -> its range as declared; None if nothing is known, not even the type.
+    limits : mapping of str to Range
+        Canonical text of an expression (`dpsql.query.naming.canonical`) -> what limits it besides, as a WHERE does.
+    given : mapping of str to Range
+        The same without qualifiers -> the range that the user gave, which counts whatever else is known.
+    """
+
+    columns: Columns
+    limits: Mapping[str, Range] = field(default_factory=dict)
+    given: Mapping[str, Range] = field(default_factory=dict)
+
+    def __call__(self, node: exp.Column) -> Range | None:
+        """Return the range of a column."""
+        found = self.columns(node)
+        out = self.limited(node, UNKNOWN if found is None else found)
+        return None if found is None and out == UNKNOWN else out
+
+    def limited(self, node: exp.Expression, value: Range) -> Range:
+        """Return the range of an expression with what is known about it as a whole."""
+        if self.limits:
+            value = meet(value, self._limit(node))
+        if self.given and (wanted := self.given.get(canonical(node, qualified=False))) is not None:
+            sort = wanted.sort if value.sort == "unknown" else value.sort
+            same = (sort in TEMPORAL) == (wanted.sort in TEMPORAL)
+            value = replace(as_sort(wanted, sort), sort=sort, whole=value.whole) if same and not value.empty else value
+        return value
+
+    def _limit(self, node: exp.Expression) -> Range | None:
+        """Return the limit of an expression; ``x`` and ``t.x`` are one column where both stand in one SELECT."""
+        text = canonical(node)
+        found = self.limits.get(text)
+        if found is not None or not isinstance(node, exp.Column):
+            return found
+        name = canonical(node, qualified=False)
+        if node.table:
+            return self.limits.get(name)
+        same = [limit for other, limit in self.limits.items() if other.endswith(f".{name}") and _is_name(other)]
+        return same[0] if len(same) == 1 else None
+
+    def with_limits(self, limits: Mapping[str, Range]) -> Known:
+        """Return the same with more limits."""
+        both = dict(self.limits)
+        for name, limit in limits.items():
+            both[name] = meet(both[name], limit) if name in both else limit
+        return replace(self, limits=both)
+
+
+def _is_name(text: str) -> bool:
+    return text.startswith('"') and text.count('"') == 4
+
+
+def as_known(known: Columns) -> Known:
+    """Return what is known as a `Known`."""
+    return known if isinstance(known, Known) else Known(known)
+
+
+def range_of(node: exp.Expression, known: Columns) -> Range | None:
+    """Return the range of an expression, None if a bound is not known.
+
+    Parameters
+    ----------
+    node : sqlglot expression
+        As the user wrote it; any dialect's tree.
+    known : callable
+        A column -> its range, which may be infinite on one side, or None. A `Known` also limits expressions.
+
+    Returns
+    -------
+    Range or None
+        Finite. Dates in days, timestamps in seconds since 1970.
+
+    Notes
+    -----
+    NULL and NaN are possible besides. Arithmetic on FLOAT rounds to 24 bits, which may pass a bound by that much.
+
+    Examples
+    --------
+    >>> import sqlglot
+    >>> range_of(sqlglot.parse_one("least(greatest(x, 0), 100) / 4", dialect="duckdb"), lambda column: None)
+    Range(lower=0.0, upper=25.0, whole=False, sort='number')
+    """
+    found = extent(node, known)
+    return found if found.finite and found.sort not in ("unknown", "nothing") else None
+
+
+def narrowed(where: exp.Expression | None, known: Columns) -> Known:
+    """Return what is known where a condition is true.
+
+    Parameters
+    ----------
+    where : sqlglot expression, optional
+        The condition, or the WHERE clause.
+    known : callable
+        As for `range_of`.
+
+    Examples
+    --------
+    >>> import sqlglot
+    >>> query = sqlglot.parse_one("SELECT FROM t WHERE a BETWEEN 1 AND 9 AND a + b < 20 AND b >= 0", dialect="duckdb")
+    >>> known = narrowed(query.args["where"], lambda column: None)
+    >>> [extent(sqlglot.parse_one(text, dialect="duckdb"), known).upper for text in ("A+B", "b + a", "a")]
+    [20.0, inf, 9.0]
+    """
+    out = as_known(known)
+    condition = where.this if isinstance(where, exp.Where) else where
+    for _ in range(_ROUNDS if condition is not None else 0):  # a < x AND x < 10: what is known of x bounds a
+        out = out.with_limits(limits_of(plain(condition), _Extents(out), "true"))
+    return out
+
+
+def extent(node: exp.Expression, known: Columns) -> Range:
+    """Return what is known of the range of an expression: as `range_of`, with infinite bounds where nothing is."""
+    return _Extents(as_known(known))(plain(node))
+
+
+class _Extents:
+    """The ranges of the parts of one expression."""
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
+
+    def __call__(self, node: exp.Expression) -> Range:
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if isinstance(node, exp.Column):
+            found = self.known(node)
+            return UNKNOWN if found is None else found
+        value = self._made(node)
+        return self.known.limited(node, value) if self.known.limits or self.known.given else value
+
+    def _made(self, node: exp.Expression) -> Range:
+        if isinstance(node, exp.Literal):
+            return literal_range(node)
+        if isinstance(node, exp.Null):
+            return NOTHING
+        if isinstance(node, exp.Boolean):
+            return Range(float(node.this), float(node.this), True)
+        if isinstance(node, exp.Condition) and isinstance(node, _TRUTHS):
+            return TRUTH
+        if isinstance(node, exp.Neg):
+            return ranges.negated(self(node.this))
+        if isinstance(node, exp.Cast):
+            return self._cast(node)
+        if isinstance(node, exp.Case):
+            return self._case(node)
+        if isinstance(node, exp.Coalesce | exp.Anonymous):
+            return self._call(node)
+        if isinstance(node, exp.Filter):
+            return _Extents(self.known.with_limits(limits_of(node.expression.this, self, "true")))(node.this)
+        if isinstance(node, exp.Window | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
+            return self(node.this)
+        if isinstance(node, exp.Extract):
+            return moments.field(node.this.name.lower(), self(node.expression))
+        if type(node) in _ARITHMETIC or isinstance(node, exp.Pow):
+            return self._arithmetic(node)
+        return UNKNOWN
+
+    def _arithmetic(self, node: exp.Expression) -> Range:
+        left, right = self(node.this), node.expression
+        while isinstance(right, exp.Paren):
+            right = right.this
+        if isinstance(right, exp.Interval):
+            return self._shift(node, left, right)
+        other = self(right)
+        if left.empty or other.empty:
+            return NOTHING
+        if left.sort in TEMPORAL or other.sort in TEMPORAL:
+            return _dates(node, left, other)
+        if isinstance(node, exp.Pow):
+            return ranges.power(left, other.lower) if other.lower == other.upper else NUMBER
+        if "unknown" in (left.sort, other.sort) and not isinstance(node, exp.Mod | exp.Div):
+            return UNKNOWN
+        return _ARITHMETIC[type(node)](left, other)
+
+    @staticmethod
+    def _shift(node: exp.Expression, value: Range, step: exp.Interval) -> Range:
+        unit = step.args.get("unit")
+        name = unit.name.lower().removesuffix("s") if isinstance(unit, exp.Var) else ""
+        digits = step.this.name if isinstance(step.this, exp.Literal) else ""
+        if name not in ("second", "minute", "hour", "day", "week", "month", "quarter", "year") or not digits.lstrip("+-").isdigit():
+            return UNKNOWN
+        return moments.shifted(value, int(digits) * (-1 if isinstance(node, exp.Sub) else 1), name)
+
+    def _case(self, node: exp.Case) -> Range:
+        """Return the hull of the branches, each where its condition is true and those before are not."""
+        found, known = NOTHING, self.known
+        subject = node.this
+        for branch in node.args["ifs"]:
+            condition = exp.EQ(this=subject.copy(), expression=branch.this.copy()) if subject is not None else branch.this
+            inside = known.with_limits(limits_of(condition, _Extents(known), "true"))
+            found = hull(found, _Extents(inside)(branch.args["true"]))
+            known = known.with_limits(limits_of(condition, _Extents(known), "untrue"))
+        default = node.args.get("default")
+        return found if default is None else hull(found, _Extents(known)(default))
+
+    def _cast(self, node: exp.Cast) -> Range:
+        sql_type = type_name(node.args["to"])
+        typed = typed_range(sql_type)
+        inner = node.this
+        if isinstance(inner, exp.Literal) and inner.is_string and typed.sort in TEMPORAL:
+            return moment(inner.name, typed.sort) or typed
+        value = self(inner)
+        if value.empty or typed.sort == "unknown":
+            return NOTHING if value.empty else typed
+        if typed == TRUTH:
+            return TRUTH
+        if (value.sort in TEMPORAL) != (typed.sort in TEMPORAL) or value.sort == "unknown":
+            return range_of_type(sql_type) if typed.sort not in TEMPORAL else typed  # of a text
+        if typed.sort in TEMPORAL:
+            moved = as_sort(value, typed.sort)
+            if typed.sort == "date" and value.sort != "date":
+                return Range(_floor(moved.lower), _floor(moved.upper), True, "date")
+            return replace(moved, sort=typed.sort)
+        parsed = sqltypes.parse(sql_type)
+        if parsed.family in ("integer", "decimal"):
+            value = ranges.rounded(value, parsed.scale)
+        return meet(replace(value, sort=typed.sort), replace(range_of_type(sql_type), whole=False))
+
+    def _call(self, node: exp.Expression) -> Range:
+        if isinstance(node, exp.Coalesce):
+            name, given = "coalesce", [node.this, *node.expressions]
+        else:
+            name = (node.this if isinstance(node.this, str) else node.this.name).lower()
+            given = node.expressions
+        name = moments.SAME.get(name, name) if name.startswith("date") else name
+        if name in ("if", "nullif", "mod", "try", "ifnull", "pow", "power"):
+            return self._syntax(name, given)
+        if name in ("date_part", "date_trunc", "date_diff", "date_sub"):
+            part = given[0].name.lower() if given and isinstance(given[0], exp.Literal) else ""
+            values = [self(g) for g in given[1:]]
+            if name == "date_part" and len(values) == 1:
+                return moments.field(part, values[0])
+            if name == "date_trunc" and len(values) == 1:
+                return moments.truncated(part, values[0])
+            return moments.difference(part, *values, complete=name == "date_sub") if len(values) == 2 else UNKNOWN
+        if name in moments.FIELDS and len(given) == 1:
+            return moments.field(name, self(given[0]))
+        rule = CALLS.get(name) or SUMMARIES.get(name)
+        if name == "pi":
+            return Range(math.pi, math.pi)
+        return rule(self, given) if rule is not None and (given or name in NO_ARGUMENT) else UNKNOWN
+
+    def _syntax(self, name: str, given: Sequence[exp.Expression]) -> Range:
+        """Return the range of a call that is written out as an operator or CASE (`dpsql.source.calls`)."""
+        if name == "try":
+            return self(given[0])
+        if len(given) < 2 or (name == "if" and len(given) != 3):
+            return UNKNOWN
+        if name == "if":
+            return self._case(exp.Case(ifs=[exp.If(this=given[0].copy(), true=given[1].copy())], default=given[2].copy()))
+        if name == "nullif":
+            return self(given[0])
+        if name == "ifnull":
+            return hull(self(given[0]), self(given[1]))
+        return self._arithmetic((exp.Mod if name == "mod" else exp.Pow)(this=given[0].copy(), expression=given[1].copy()))
+
+
+def _dates(node: exp.Expression, left: Range, right: Range) -> Range:
+    """DATE + days, DATE - days, DATE - DATE."""
+    if left.sort in TEMPORAL and right.sort in TEMPORAL and isinstance(node, exp.Sub):
+        days = ranges.minus(as_sort(left, "date"), as_sort(right, "date"))
+        return Range(_floor(days.lower), -_floor(-days.upper), True, "integer")
+    if left.sort in TEMPORAL and isinstance(node, exp.Add | exp.Sub):
+        moved = as_sort(left, "date")
+        shifted = (ranges.plus if isinstance(node, exp.Add) else ranges.minus)(moved, right)
+        return Range(_floor(shifted.lower), -_floor(-shifted.upper), True, "date")
+    return UNKNOWN
+
+
+def _floor(value: float) -> float:
+    return float(math.floor(value)) if math.isfinite(value) else value
+
+
+_ARITHMETIC: dict[type[exp.Expression], Callable[[Range, Range], Range]] = {
+    exp.Add: ranges.plus, exp.Sub: ranges.minus, exp.Mul: ranges.times, exp.Div: ranges.over, exp.IntDiv: ranges.cut_over,
+    exp.Mod: ranges.remainder,
+}  # fmt: skip
+_TRUTHS = (
+    exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is,
+    exp.Between, exp.In, exp.Like, exp.ILike, exp.Exists,
+)  # fmt: skip

@@ -1,0 +1,138 @@
+"""Ranges of the columns of a query, through its CTEs and subqueries, and the bounds that a user gives.
+
+Privacy: none; public bounds and the text of the query alone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from dpsql.errors import ArgumentError
+from dpsql.query.bounds import Known, extent, narrowed
+from dpsql.query.lineage import Leaf, Lineage
+from dpsql.query.moments import moment
+from dpsql.query.naming import canonical, read_expression
+from dpsql.query.ranges import INF, UNKNOWN, Range, hull
+
+LeafRange = Callable[[exp.Table, str], Range | None]
+"""A table and the name of a column -> its declared range, or the one of its type (`dpsql.query.bounds.range_of_type`)."""
+
+
+@dataclass
+class Relations:
+    """Ranges of the columns that the SELECTs of one query see.
+
+    Parameters
+    ----------
+    leaf : callable
+        `LeafRange`.
+    given : mapping of str to Range
+        From `given_bounds`.
+    """
+
+    leaf: LeafRange
+    given: Mapping[str, Range] = field(default_factory=dict)
+    _known: dict[int, Known] = field(default_factory=dict, repr=False)
+    _columns: dict[tuple[int, str], Range] = field(default_factory=dict, repr=False)
+    _kept: list[Lineage] = field(default_factory=list, repr=False)
+
+    def known(self, lineage: Lineage) -> Known:
+        """Return what is known inside of a SELECT, of the rows and groups that its WHERE, its joins and HAVING let through."""
+        found = self._known.get(id(lineage))
+        if found is None:
+            found = Known(lambda column: self._column(lineage, column), given=self.given)
+            for join in lineage.select.args.get("joins") or []:
+                if join.args.get("on") is not None and not (join.side or join.method or join.kind not in ("", "INNER")):
+                    found = narrowed(join.args["on"], found)
+            found = narrowed(lineage.select.args.get("where"), found)
+            having = lineage.select.args.get("having")
+            found = narrowed(having.this if having is not None else None, found)
+            self._known[id(lineage)] = found
+            self._kept.append(lineage)  # so that its id stays its own
+        return found
+
+    def outputs(self, lineage: Lineage) -> dict[str, Range]:
+        """Return the ranges of the columns that a SELECT gives, by folded name; `UNKNOWN` sorts where nothing is known."""
+        listed = lineage.outputs() or {}
+        return {name: self._hull(origin) for name, origin in listed.items()}
+
+    def _column(self, lineage: Lineage, column: exp.Column) -> Range | None:
+        key = (id(lineage), canonical(column))
+        if key not in self._columns:
+            origin = lineage.origin(column)
+            self._columns[key] = UNKNOWN if not origin else self._hull(origin)
+        found = self._columns[key]
+        return None if found == UNKNOWN else found
+
+    def _hull(self, origin: Sequence[Any]) -> Range:
+        parts = []
+        for part in origin:
+            if isinstance(part, Leaf):
+                found = self.leaf(part.table, part.name)
+                parts.append(UNKNOWN if found is None else found)
+            else:
+                parts.append(extent(part.expression, self.known(part.inside)))
+        return hull(parts[0], *parts[1:]) if parts else UNKNOWN
+
+
+def given_bounds(bounds: Mapping[str, Sequence[Any]] | None, argument: str = "bounds") -> dict[str, Range]:
+    """Read the bounds that a user gives for columns and expressions.
+
+    Parameters
+    ----------
+    bounds : mapping of str to two values, optional
+        Name of a column or text of an expression, such as ``'sum(cost)'`` -> lower and upper bound: numbers, or ISO dates.
+    argument : str
+        Of the call, for messages.
+
+    Returns
+    -------
+    dict of str to Range
+        For `dpsql.query.bounds.Known`: canonical texts without qualifiers.
+
+    Raises
+    ------
+    ArgumentError
+        No expression; not two bounds; not finite, or of two sorts; the lower not below the upper.
+
+    Examples
+    --------
+    >>> given_bounds({"SUM( cost )": [0, 10]})
+    {'SUM("cost")': Range(lower=0.0, upper=10.0, whole=False, sort='number')}
+    """
+    out: dict[str, Range] = {}
+    for text, pair in (bounds or {}).items():
+        ends = list(pair) if isinstance(pair, Sequence) and not isinstance(pair, str) else []
+        read = [_end(value) for value in ends]
+        if len(read) != 2 or read[0] is None or read[1] is None or (read[0].sort == "number") != (read[1].sort == "number"):
+            way = f"wants two finite numbers or two ISO dates: {argument} := {{'{text}': [0, 100]}}"
+            raise ArgumentError(f"{argument}[{text!r}]", pair, way)
+        limits = hull(read[0], read[1])
+        if limits.upper == read[0].upper:
+            raise ArgumentError(f"{argument}[{text!r}]", pair, "wants the lower bound first, and an upper bound above it")
+        name = canonical(read_expression(text, argument), qualified=False)
+        if name in out:
+            raise ArgumentError(f"{argument}[{text!r}]", pair, "is the same expression as another one there; give its bounds once")
+        out[name] = limits
+    return out
+
+
+def _end(value: object) -> Range | None:
+    """Return a bound: a number, or a moment."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, dt.date):
+        return moment(value.isoformat())
+    if isinstance(value, str):
+        return moment(value)
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return Range(number, number) if math.isfinite(number) and abs(number) < INF else None

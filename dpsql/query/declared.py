@@ -1,0 +1,100 @@
+"""Ranges of what is declared or written out: types, attributes, constants.
+
+Privacy: none; public declarations alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpsql.domains import sqltypes
+from dpsql.domains.attributes import Attribute
+from dpsql.query.moments import moment
+from dpsql.query.ranges import INF, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, hull, meet
+
+_NARROW = 200_000
+"""Width of a type whose bounds are worth something: up to 16 bits or 5 digits."""
+
+
+def range_of_type(sql_type: str) -> Range:
+    """Return the range of a type. Of types of more than 16 bits (or 5 digits) it is infinite: such bounds say nothing about values.
+
+    Examples
+    --------
+    >>> range_of_type("UTINYINT"), range_of_type("BIGINT").finite
+    (Range(lower=0.0, upper=255.0, whole=True, sort='integer'), False)
+    """
+    return typed_range(sql_type, _NARROW)
+
+
+def range_of_attribute(attribute: Attribute) -> Range:
+    """Return the range of a declared column; that of its type where it is a text.
+
+    Examples
+    --------
+    >>> range_of_attribute(Attribute("d", "DATE", "temporal", edges=("1970-01-02", "1970-01-05")))
+    Range(lower=1.0, upper=4.0, whole=True, sort='date')
+    """
+    typed = typed_range(attribute.sql_type)
+    listed = attribute.categories if attribute.kind == "categorical" else attribute.edges
+    if typed.sort == "unknown" or typed == TRUTH or not listed:
+        return range_of_type(attribute.sql_type)
+    points = [moment(str(text), typed.sort) if typed.sort in TEMPORAL else _number(str(text)) for text in listed]
+    found = [p for p in points if p is not None]
+    if len(found) < len(points):
+        return range_of_type(attribute.sql_type)
+    if typed.sort in TEMPORAL:
+        return replace(hull(*found), whole=typed.whole)
+    return replace(meet(typed, replace(hull(*found), sort=typed.sort, whole=False)), whole=typed.whole)
+
+
+def _number(text: str) -> Range | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return Range(value, value) if math.isfinite(value) else None
+
+
+def typed_range(sql_type: str, widest: float = INF) -> Range:
+    """Return the range of a type by its name, infinite beyond ``widest`` values."""
+    parsed = sqltypes.parse(sql_type.replace(", ", ","))
+    if parsed.family == "integer" or parsed.family == "decimal":
+        scale = 10.0**-parsed.scale
+        wide = (parsed.high - parsed.low) * scale > widest
+        lower, upper = (-INF, INF) if wide else (parsed.low * scale, parsed.high * scale)
+        lower = 0.0 if wide and parsed.family == "integer" and parsed.low == 0 else lower
+        return Range(float(lower), float(upper), parsed.scale == 0, "integer" if parsed.family == "integer" else "number")
+    if parsed.family == "temporal":
+        kinds = {"DATE": "date", "TIMESTAMP WITH TIME ZONE": "instant", "TIME": "unknown"}
+        return Range(-INF, INF, sql_type in ("DATE", "TIMESTAMP_S"), kinds.get(sql_type, "timestamp"))
+    return {"float": NUMBER, "boolean": TRUTH}.get(parsed.family, UNKNOWN)
+
+
+def literal_range(node: exp.Literal) -> Range:
+    """Return the range of a constant; that of a text is unknown."""
+    if node.is_string:
+        return UNKNOWN
+    found = _number(node.name.replace("_", "")) or NUMBER
+    whole = found.lower == math.floor(found.lower) if found.finite else False
+    return replace(found, whole=whole, sort="integer" if node.name.isdigit() else "number")
+
+
+def type_name(target: exp.Expression) -> str:
+    """Return the type of a CAST as DuckDB spells it; an empty text for one without a range."""
+    sql_type = _SPELLED.get(target.this.value, "") if isinstance(target, exp.DataType) else ""
+    if sql_type != "DECIMAL":
+        return sql_type
+    given = [p.name for p in target.expressions] or ["18", "3"]
+    return f"DECIMAL({given[0]},{given[1] if len(given) > 1 else '0'})"
+
+
+_SPELLED = {
+    "INT": "INTEGER", "UINT": "UINTEGER", "INT128": "HUGEINT", "TIMESTAMPNTZ": "TIMESTAMP",
+    "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
+    **{name: name for name in ("BOOLEAN", "TINYINT", "SMALLINT", "BIGINT", "UTINYINT", "USMALLINT", "UBIGINT", "FLOAT", "DOUBLE",
+                               "DECIMAL", "DATE", "TIMESTAMP")},
+}  # fmt: skip
