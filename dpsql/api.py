@@ -386,6 +386,65 @@ def contributions(
     return answered(con, "contributions", source=source, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release)
 
 
+def query(
+    con: duckdb.DuckDBPyConnection,
+    sql: str,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    groups: str | None = None,
+    max_groups: int | None = None,
+    max_rows_per_group: int | None = None,
+    bounds: Mapping[str, Sequence[float]] | None = None,
+    min_units: int | None = None,
+    confidence: float | None = None,
+    mechanism: str = "gaussian",
+    release: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Answer an aggregate query: noisy numbers for count, sum, avg, var, corr, median, ... by groups (``dp_query``).
+
+    The answer has the query's columns. HAVING, ORDER BY, LIMIT, other items and outer SELECTs work on released numbers and cost
+    nothing more; so does any later query whose aggregates were bought. With confidence, each aggregate also has <name>_low and
+    <name>_high.
+
+    Privacy: charged once per release. Gives the columns of the query; with confidence also <name>_low, <name>_high of each
+    aggregate.
+
+    Parameters
+    ----------
+    sql
+        A SELECT of aggregates over one protected table.
+    epsilon
+        Privacy loss of the answer; may be left out where it was bought before.
+    delta
+        Its delta; under 'zcdp' the table's, if left out.
+    groups
+        'public': groups of declared values, all of them; 'private': those that enough units are in. Chosen by the keys, if left
+        out.
+    max_groups
+        Groups that one unit counts in, at most, at random.
+    max_rows_per_group
+        Rows of one unit that count in each of them, at most, at random.
+    bounds
+        Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the
+        expression.
+    min_units
+        A private group has at least this many units.
+    confidence
+        Intervals that hold the value without noise with this probability.
+    mechanism
+        'gaussian' or 'laplace' noise on integers.
+    release
+        Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    options
+        {'weights': {'avg(cost)': 2}}: relative shares of the loss.
+    """
+    return answered(con, "query", sql=sql, epsilon=epsilon, delta=delta, groups=groups, max_groups=max_groups,
+        max_rows_per_group=max_rows_per_group, bounds=_plain(bounds), min_units=min_units, confidence=confidence,
+        mechanism=mechanism, release=release, options=options)
+
+
 def synthesize(
     con: duckdb.DuckDBPyConnection,
     source: str,

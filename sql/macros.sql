@@ -118,6 +118,21 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source, epsilon := epsilon, delta := delta, mechanism := mechanism, release := release))::VARCHAR)));
 
+-- dp_query: Answer an aggregate query: noisy numbers for count, sum, avg, var, corr, median, ... by groups. The answer has the
+-- query's columns. HAVING, ORDER BY, LIMIT, other items and outer SELECTs work on released numbers and cost nothing more; so does
+-- any later query whose aggregates were bought. With confidence, each aggregate also has <name>_low and <name>_high. Privacy
+-- status: charged once per release. Gives the columns of the query; with confidence also <name>_low, <name>_high of each aggregate.
+CREATE OR REPLACE MACRO dp_query(sql, epsilon := NULL, delta := NULL, groups := NULL, max_groups := NULL,
+    max_rows_per_group := NULL, bounds := NULL, min_units := NULL, confidence := NULL, mechanism := 'gaussian', release := NULL,
+    options := NULL) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('query',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        sql := sql, epsilon := epsilon, delta := delta, groups := groups, max_groups := max_groups,
+        max_rows_per_group := max_rows_per_group, bounds := bounds, min_units := min_units, confidence := confidence,
+        mechanism := mechanism, release := release, options := options))::VARCHAR)));
+
 -- dp_synthesize: Buy a synthetic table with the source's column names and types; rows are drawn from the release for free. With
 -- into_table the rows go straight into that table, and the answer is one row: table_name, rows, release. Privacy status: charged
 -- once per release. Gives the columns of the source, in its types; or table_name, rows, release.

@@ -25,6 +25,8 @@ class BuyingCall(Call):
     """A call that buys a release, or finds the one it bought before."""
 
     operation: ClassVar[str]
+    local: ClassVar[bool] = False
+    """Whether its source may combine rows of one unit."""
 
     if TYPE_CHECKING:
 

@@ -17,6 +17,7 @@ WHERE = {
     "aggregates": "tables:AggregatesCall",
     "histogram": "values:HistogramCall",
     "contributions": "tables:ContributionsCall",
+    "query": "query:QueryCall",
     "synthesize": "rows:SynthesizeCall",
     "sample": "stored:SampleCall",
     "ledger": "stored:LedgerCall",

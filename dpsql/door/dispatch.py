@@ -25,6 +25,7 @@ ANSWERS = {
     "aggregates": "answers.tables:aggregates",
     "histogram": "answers.tables:histogram",
     "contributions": "answers.tables:contributions",
+    "query": "answers.query:query",
     "synthesize": "answers.rows:synthesize",
     "sample": "answers.rows:sample",
     "ledger": "answers.books:ledger",

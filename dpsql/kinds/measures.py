@@ -6,6 +6,7 @@ from dpsql import methods
 from dpsql.kinds.drawn.measure import Drawn
 from dpsql.kinds.measured import Measurer
 from dpsql.kinds.open.measure import Open
+from dpsql.kinds.query.measure import Query
 from dpsql.kinds.tables.measure import Tables
 from dpsql.kinds.tuples.measure import Tuples
 from dpsql.kinds.units.measure import Units
@@ -17,12 +18,14 @@ from dpsql.release.plan import Plan
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 
-_MEASURERS: dict[Kind, Measurer] = {"tables": Tables(), "units": Units(), "tuples": Tuples(), "drawn": Drawn(), "open": Open()}
+_MEASURERS: dict[Kind, Measurer] = {
+    "tables": Tables(), "units": Units(), "tuples": Tuples(), "drawn": Drawn(), "open": Open(), "query": Query(),
+}  # fmt: skip
 
 
 def measurer_of(plan: Plan) -> Measurer:
     """Return the kind of statistics that a plan measures."""
-    return _MEASURERS[kind_of(methods.of(plan.method), units=plan.units)]
+    return _MEASURERS[kind_of(methods.of(plan.method), units=plan.units, query=plan.query is not None)]
 
 
 def bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:

@@ -15,17 +15,21 @@ from dpsql.kinds.bounds.plan import plan as bounds
 from dpsql.kinds.drawn.plan import plan as drawn
 from dpsql.kinds.open.plan import plan as open_values
 from dpsql.kinds.planned import Planner
+from dpsql.kinds.query.plan import plan as query
 from dpsql.kinds.tables.plan import plan as tables
 from dpsql.kinds.tuples.plan import plan as tuples
 from dpsql.kinds.units.plan import plan as units
 from dpsql.kinds.which import Kind, kind_of
 from dpsql.protected.ruled import in_force
 from dpsql.protected.source import ProtectedSource
+from dpsql.query.purchase import QueryPurchase
 from dpsql.release.plan import Plan
 from dpsql.rules.effects import effect
 from dpsql.session.instance import Context
 
-_PLANNERS: dict[Kind, Planner] = {"tables": tables, "units": units, "tuples": tuples, "drawn": drawn, "open": open_values}
+_PLANNERS: dict[Kind, Planner] = {
+    "tables": tables, "units": units, "tuples": tuples, "drawn": drawn, "open": open_values, "query": query,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,9 @@ def planner_of(call: BuyingCall) -> Planner:
     """Return the planner of the kind of statistics that a call asks for."""
     if isinstance(call, BoundsCall):
         return bounds
-    return _PLANNERS[kind_of(call.release_method, units=isinstance(call, ContributionsCall))]
+    return _PLANNERS[kind_of(
+        call.release_method, units=isinstance(call, ContributionsCall), query=isinstance(call, QueryPurchase)
+    )]
 
 
 def request(context: Context, protected: ProtectedSource, call: BuyingCall) -> Request:

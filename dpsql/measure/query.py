@@ -17,13 +17,13 @@ import duckdb
 import numpy as np
 
 from dpsql.domains import sqltypes
+from dpsql.domains.bounding import bounded_sql
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.measure.noising import add_noise
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
-from dpsql.query.groups import Groups
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
 from dpsql.source.functions import caught
@@ -112,13 +112,12 @@ class _Statement:
         names = [*self.columns, *unit, *self.keys]
         if numbered:
             each = ", ".join(f"min({identifier(name)}) AS {identifier(name)}" for name in names) or "1 AS one"
-            found = f"SELECT {each} FROM ({found}) GROUP BY {identifier(ROW_COLUMN)}"
-        if plan.unit:
-            found = bounding.bounded(
-                found, [UNIT_COLUMN], names, groups=self.keys, max_rows=plan.max_rows, max_groups=plan.max_groups,
-                max_rows_per_group=plan.max_rows_per_group, salt=salt,
-            )  # fmt: skip
-        return found
+            found = f"SELECT {each} FROM ({found}) GROUP BY {identifier(ROW_COLUMN)}"  # noqa: S608
+        if not plan.unit:
+            return found
+        if plan.max_groups is None:
+            return bounded_sql(found, unit, names, plan.max_rows, salt)
+        return bounded_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
 
     def _with(self) -> str:
         return f"WITH {identifier(SOURCE_NAME)} AS (\n{self.protected.source.sql}\n), __dp_rows AS ({self.rows})"
@@ -234,27 +233,31 @@ def fresh_salt() -> str:
 
 
 @contextmanager
-def public_groups(cursor: duckdb.DuckDBPyConnection, groups: Groups | None) -> Iterator[str | None]:
+def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: bool = False) -> Iterator[str | None]:
     """Make the public groups a temporary table, as long as it is needed; its name, None for private groups."""
-    if groups is None:
+    if not plan.public:
         yield None
         return
     name = f"dpsql_groups_{secrets.token_hex(8)}"
-    groups.create(cursor, name)
+    keys = [f"k{i}" for i in range(len(plan.keys))]
+    order = f"OVER (ORDER BY {', '.join(f'{key} ASC NULLS LAST' for key in keys)})" if keys else "OVER ()"
+    listed = ", ".join([f"row_number() {order} - 1 AS ord", *keys])
+    cursor.execute(f"CREATE TEMP TABLE {identifier(name)} AS SELECT {listed} FROM ({plan.groups_sql}){' LIMIT 0' if empty else ''}")
     try:
         yield name
     finally:
         cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
 
 
-def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan, groups: Groups | None) -> Counted:
+def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> Counted:
     """Return the exact counters of every group. Privacy: secret."""
-    with public_groups(cursor, groups) as table:
+    with public_groups(cursor, plan) as table:
         made = _Statement(protected, plan, table, fresh_salt())
         sql, names = made.sums()
         frame = guarded(cursor, sql).fetchnumpy()
-        if groups is not None:
-            texts, places = groups.texts, np.asarray(frame["ord"], np.int64)
+        groups = table
+        if table is not None:
+            texts, places = _listed(cursor, plan, table), np.asarray(frame["ord"], np.int64)
         else:
             columns = [_texts(frame[f"k{i}"]) for i in range(len(plan.keys))]
             texts = sorted(zip(*columns, strict=True), key=lambda keys: [(k is None, k or "") for k in keys]) if columns else [()]
@@ -276,6 +279,18 @@ def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan:
                 sums[places, i] = np.ma.filled(np.ma.asarray(frame[name]), 0)
             blocks.append(_counters(measure, sums))
     return Counted(texts, blocks)
+
+
+def _listed(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, table: str) -> list[tuple[str | None, ...]]:
+    """Return the texts of the public groups, in order."""
+    if not plan.keys:
+        return [()]
+    keys = ", ".join(f"CAST(k{i} AS VARCHAR) AS k{i}" for i in range(len(plan.keys)))
+    frame = cursor.execute(f"SELECT {keys} FROM {identifier(table)} ORDER BY ord ASC").fetchnumpy()  # noqa: S608
+    found = list(zip(*(_texts(frame[f"k{i}"]) for i in range(len(plan.keys))), strict=True))
+    if len(found) != plan.groups:
+        raise ReleaseError("the public groups are not those that were charged for")
+    return found
 
 
 def _texts(column: np.ndarray) -> list[str | None]:
@@ -337,5 +352,3 @@ def released(plan: Plan, found: Counted) -> Counted:
 def _noisy(block: IntArray, scale: Fraction, mechanism: str) -> IntArray:
     return add_noise(block.reshape(-1), [block.size], [scale], mechanism).reshape(block.shape)
 
-
-from dpsql.measure import bounding  # noqa: E402

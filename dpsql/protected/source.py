@@ -180,7 +180,7 @@ class ProtectedSource:
         return Domain(tuple(found)), left_out
 
 
-def resolve(context: Context, text: str) -> ProtectedSource:
+def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSource:
     """Check a source and find the budget it charges.
 
     Raises

@@ -45,7 +45,7 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
     BudgetExceeded
         The budget does not cover it.
     """
-    protected = resolve(context, call.source)
+    protected = resolve(context, call.source, local=call.local)
     if call.columns is not None:
         call = call.spelled(spelled(protected, call.columns))
     identifier_ = identity.release_id(protected.key, call.operation, protected.query, call.release_name)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import GRID, Measure, Variable
+from dpsql.estimates.quantiles import choose_levels
 from dpsql.query.aggregates import PAIRS
 from dpsql.query.asked import Wanted
 
@@ -46,17 +47,24 @@ class Argument:
     nullable: bool = True
 
 
-def grid_of(variables: Sequence[Variable], degree: int) -> int:
-    """Return the grid on which integers between bounds are exact, where one of at most 2^20 parts is."""
-    if len(variables) == 1 and variables[0].whole:
-        power = int(variables[0].span) ** degree
-        if 0 < power <= GRID:
-            return power * (GRID // power)
-    return GRID
+def with_grid(measure: Measure, most: int) -> Measure:
+    """Return a measure on the finest grid of at most ``most`` parts; one on which integers between the bounds are exact, if any is.
+
+    Finer than 2^20 parts is of no use. The noise sampler draws up to a largest scale, which is in parts of the grid.
+    """
+    if measure.kind not in ("moments", "scaled"):
+        return measure
+    most = max(1, min(most, GRID))
+    first = measure.variables[0]
+    if len(measure.variables) == 1 and first.whole:
+        power = int(first.magnitude) if measure.kind == "scaled" else int(first.span) ** measure.degree
+        if 0 < power <= most:
+            return replace(measure, grid=power * (most // power))
+    return replace(measure, grid=most)
 
 
 def choose(
-    wanted: Sequence[Wanted], arguments: Mapping[int, Argument], levels: tuple[int, ...], *, selecting: bool, one_row: bool,
+    wanted: Sequence[Wanted], arguments: Mapping[int, Argument], groups: int, *, selecting: bool, one_row: bool,
     weights: Mapping[str, float],
 ) -> tuple[tuple[Measure, ...], tuple[float, ...], int | None]:
     """Return the measures, a weight for each of their blocks, and which one chooses groups.
@@ -66,8 +74,8 @@ def choose(
     wanted : sequence of Wanted
     arguments : mapping
         What is known of each argument, by position.
-    levels : tuple of int
-        Branching of trees.
+    groups : int
+        Number of groups, or a guess: trees are as fine as it lets them be.
     selecting : bool
         Whether groups are private: then their units are counted.
     one_row : bool
@@ -92,7 +100,7 @@ def choose(
         chosen.append(Measure("units", filter=one))
         shares.append(max((weights.get(w.text, 1.0) for w in users), default=SELECTING_WEIGHT))
     for one in wanted:
-        found = _other(one, arguments, levels)
+        found = _other(one, arguments, groups)
         if found is None or found in chosen or gives_count(one, chosen, one_row=one_row):
             continue
         chosen.append(found)
@@ -138,10 +146,10 @@ def _moments(wanted: Sequence[Wanted], arguments: Mapping[int, Argument]) -> lis
             one.there is not None and one.arguments == places and one.condition == condition for one in wanted
         )  # fmt: skip
         if lone:
-            found.append((Measure("scaled", variables, filter=condition, grid=_scaled_grid(variables[0])), those))
+            found.append((Measure("scaled", variables, filter=condition), those))
         else:
             measure = Measure(
-                "moments", variables, degree=degree, filter=condition, nulls=with_rows, grid=grid_of(variables, degree)
+                "moments", variables, degree=degree, filter=condition, nulls=with_rows
             )  # fmt: skip
             found.append((measure, those))
     return found
@@ -159,14 +167,10 @@ def variable(place: int, known: Argument) -> Variable:
     return Variable(place, float(lower), float(upper), whole)
 
 
-def _scaled_grid(one: Variable) -> int:
-    most = int(one.magnitude)
-    return most * (GRID // most) if one.whole and 0 < most <= GRID else GRID
-
-
-def _other(one: Wanted, arguments: Mapping[int, Argument], levels: tuple[int, ...]) -> Measure | None:
+def _other(one: Wanted, arguments: Mapping[int, Argument], groups: int) -> Measure | None:
     if one.function in RANKED:
-        return Measure("tree", (variable(one.arguments[0], arguments[one.arguments[0]]),), filter=one.condition, levels=levels)
+        over = variable(one.arguments[0], arguments[one.arguments[0]])
+        return Measure("tree", (over,), filter=one.condition, levels=choose_levels(over, groups))
     if one.function in LISTED:
         values = arguments[one.arguments[0]].values or ()
         return Measure("values", (Variable(one.arguments[0]),), filter=one.condition, values=values)
@@ -175,6 +179,3 @@ def _other(one: Wanted, arguments: Mapping[int, Argument], levels: tuple[int, ..
     if one.function == "count":
         return Measure("count", filter=one.condition if one.there is None else one.there)
     return None
-
-
-__all__ = ["Argument", "choose", "counts", "gives_count", "grid_of", "replace", "variable"]

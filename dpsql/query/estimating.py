@@ -10,6 +10,7 @@ import numpy as np
 from dpsql.errors import ReleaseError
 from dpsql.estimates import moments as sums
 from dpsql.estimates.measures import Measure
+from dpsql.estimates.quantiles import Tree, extreme, quantiles, tree
 from dpsql.numerics.arrays import FloatArray
 from dpsql.query.asked import Wanted
 from dpsql.query.choosing import LISTED, RANKED, counts
@@ -39,6 +40,7 @@ class Estimates:
         self.mechanism = plan.mechanism
         self.scales = [float(scale) for scale in plan.scales]
         self._moments: dict[int, sums.Moments] = {}
+        self._trees: dict[int, Tree] = {}
 
     @property
     def one_row(self) -> bool:
@@ -98,7 +100,20 @@ class Estimates:
 
     def quantiles(self, place: int, one: Wanted) -> FloatArray:
         """Return quantiles of a tree of counts, shape (..., groups) or (..., groups, quantiles)."""
-        raise NotImplementedError
+        found = self.tree(place)
+        if one.function in ("min", "max"):
+            return extreme(found, largest=one.function == "max")
+        values = quantiles(found, one.quantiles)
+        return values if one.listed else values[..., 0]
+
+    def tree(self, place: int) -> Tree:
+        """Return a tree of counts, made consistent."""
+        if place not in self._trees:
+            held = self.query.blocks_of(place)
+            counters = np.concatenate([np.asarray(block, dtype=np.float64) for block in self.blocks[held]], axis=-1)
+            deviations = [self.deviation(block) for block in range(held.start, held.stop)]
+            self._trees[place] = tree(self.query.measures[place], counters, deviations)
+        return self._trees[place]
 
 
 def _gives(one: Wanted, measure: Measure) -> bool:

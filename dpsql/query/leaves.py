@@ -9,13 +9,19 @@ from sqlglot import exp
 from dpsql.domains.attributes import Attribute
 from dpsql.errors import ArgumentError, NotProtected
 from dpsql.protected.source import ledger_of, resolve
-from dpsql.query.bounds import range_of_attribute, range_of_type
+from dpsql.query.declared import range_of_attribute, range_of_type
 from dpsql.query.ranges import Range
 from dpsql.query.split import Leaf
+from dpsql.query.universes import Universe, universe_of_attribute, universe_of_type
 from dpsql.session.instance import Context
 from dpsql.source.analysis import relation_columns
 from dpsql.source.catalog import FILE_ENDINGS, Catalog, file_table
 from dpsql.source.model import fold, quoted
+from dpsql.text.relation import identifier
+
+
+_MOST_PUBLIC = 100_000
+"""Values of a column of a public table that are listed."""
 
 
 class Facts:
@@ -57,6 +63,25 @@ class Facts:
         if found is None:
             return None
         return range_of_type(found) if isinstance(found, str) else range_of_attribute(found)
+
+    def universe(self, node: exp.Table, name: str) -> Universe | None:
+        """Return what is known of the values of a column: as declared or by its type; of a public table's, what is in it."""
+        found = self.column(node, name)
+        if found is None:
+            return None
+        if isinstance(found, str):
+            return universe_of_type(found) if self(node).protected else self._public(node, name, found)
+        return universe_of_attribute(found)
+
+    def _public(self, node: exp.Table, name: str, sql_type: str) -> Universe:
+        """Return the values of a column of a public table, which everybody may read; NULL where a LEFT JOIN finds no row."""
+        column = identifier(name)
+        rows = self.context.cursor.execute(
+            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {_key(node)} WHERE {column} IS NOT NULL ORDER BY 1 LIMIT {_MOST_PUBLIC + 1}"  # noqa: S608
+        ).fetchall()
+        if len(rows) > _MOST_PUBLIC:
+            return universe_of_type(sql_type)
+        return Universe(sql_type, tuple(str(row[0]) for row in rows), range_of_type(sql_type), True)
 
     def _described(self, node: exp.Table) -> dict[str, Attribute | str]:
         if not self(node).protected:

@@ -24,7 +24,7 @@ MOST_GROUPS = 1_000_000
 MOST_COUNTERS = 20_000_000
 """Counters of all groups of one query, at most."""
 _FIELDS = {
-    "keys", "measures", "public", "groups", "digest", "unit", "max_rows", "max_groups", "max_rows_per_group", "min_units",
+    "keys", "measures", "public", "groups", "groups_sql", "unit", "max_rows", "max_groups", "max_rows_per_group", "min_units",
     "threshold", "delta", "selecting", "asked",
 }  # fmt: skip
 
@@ -43,8 +43,8 @@ class QueryPlan:
         number of units reaches ``threshold``.
     groups : int or None
         Number of public groups.
-    digest : str
-        SHA-256 of the public groups, so that none is added after the charge; '' for private ones.
+    groups_sql : str
+        A SELECT of the public groups, as columns k0, k1, ..., which reads no table; '' for private ones.
     unit : bool
         Whether rows are bounded by privacy unit; else every row is one.
     max_rows, max_groups, max_rows_per_group : int or None
@@ -60,7 +60,7 @@ class QueryPlan:
     measures: tuple[Measure, ...]
     public: bool
     groups: int | None
-    digest: str
+    groups_sql: str
     unit: bool
     max_rows: int | None
     max_groups: int | None
@@ -88,7 +88,7 @@ class QueryPlan:
             "measures": [measure.to_json() for measure in self.measures],
             "public": self.public,
             "groups": self.groups,
-            "digest": self.digest,
+            "groups_sql": self.groups_sql,
             "unit": self.unit,
             "max_rows": self.max_rows,
             "max_groups": self.max_groups,
@@ -114,7 +114,7 @@ class QueryPlan:
         _require(all(isinstance(found, list) for found in (keys, measures, asked)))
         _require(len(keys) <= MOST_KEYS and 1 <= len(measures) <= MOST_MEASURES and len(asked) <= MOST_MEASURES)
         _require(all(isinstance(kind, str) and sqltypes.parse(kind).family != "other" for kind in keys))
-        _require(all(isinstance(text, str) for text in asked) and isinstance(item["digest"], str))
+        _require(all(isinstance(text, str) for text in asked) and isinstance(item["groups_sql"], str))
         _require(isinstance(item["public"], bool) and isinstance(item["unit"], bool))
         for name in ("max_rows", "max_groups", "max_rows_per_group", "min_units", "groups", "threshold", "selecting"):
             _require(item[name] is None or (isinstance(item[name], int) and not isinstance(item[name], bool) and item[name] >= 0))

@@ -113,6 +113,8 @@ def agree(cursor: duckdb.DuckDBPyConnection, text: str, tree: exp.Expression, wh
         )
 
 
+_ORDERED = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc"}
+"""What DuckDB's parser makes of an ordered aggregate."""
 _NEGATED = {"!~~": "~~", "!~~*": "~~*"}
 _TYPES = {
     "text": "varchar", "string": "varchar", "char": "varchar", "bpchar": "varchar", "nvarchar": "varchar", "numeric": "decimal",
@@ -137,7 +139,8 @@ def _normal(node: Any) -> Any:
     if node.get("class") == "TYPE":
         return _type(out)
     if node.get("class") == "FUNCTION":
-        out["function_name"] = str(node["function_name"]).lower()
+        name = str(node["function_name"]).lower()
+        out["function_name"] = _ORDERED.get(name, name)
         if out["function_name"] == "date_part":  # EXTRACT(dow FROM d) comes back as EXTRACT(DAYOFWEEK FROM d)
             given: list[Any] = out.get("children") or out["arguments"]
             part = json.dumps(given[0]).lower().replace("dayofweek", "dow").replace("dayofyear", "doy")
@@ -177,12 +180,17 @@ def _negation(child: dict[str, Any], alias: str | None = None) -> dict[str, Any]
     return {"class": "OPERATOR", "type": "OPERATOR_NOT", "alias": outer, "children": [{**child, "alias": ""}]}
 
 
+def _number(text: str) -> str:
+    """Return a number as it is written back: with a digit before the point."""
+    return f"0{text}" if text.startswith(".") else text
+
+
 def _constant(node: dict[str, Any]) -> str:
     """Return a constant as text; ``INTERVAL 1 DAY`` and ``INTERVAL '1' DAY`` are the same to DuckDB."""
     if "literal" in node:  # DuckDB 2.0 keeps the text
         kind = node["literal"].get("kind")
         text = str(node["literal"].get("text", kind))
-        return text if kind == "STRING" else text.replace("_", "")
+        return text if kind == "STRING" else _number(text.replace("_", ""))
     value = node["value"]
     if value.get("is_null"):
         return "NULL"

@@ -8,7 +8,6 @@ from dpsql.measure import query as reading
 from dpsql.measure.reading import Measured, binding
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
-from dpsql.query.groups import Groups
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan, flat
 from dpsql.running.progress import Progress
@@ -16,19 +15,12 @@ from dpsql.session.instance import Context
 
 
 class Query(Measurer):
-    """Counters of an aggregate query, by group.
-
-    Parameters
-    ----------
-    groups : Groups or None
-        The public groups, as the plan has them; None for private ones.
-    """
+    """Counters of an aggregate query, by group."""
 
     def bind(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
         """Try what can be tried without reading a row: whether DuckDB binds the statements, over no groups."""
         query = _of(plan)
-        empty = Groups.empty(query.keys) if query.public else None
-        with binding(), reading.public_groups(context.cursor, empty) as table:
+        with binding(), reading.public_groups(context.cursor, query, empty=True) as table:
             for statement in reading.statements(protected, query, table, reading.fresh_salt()):
                 context.cursor.execute(f"DESCRIBE {statement}").fetchall()
 
@@ -44,9 +36,8 @@ class Query(Measurer):
         """Add up the counters of every group, choose private groups, and add noise of ``plan.scales``."""
         query = _of(plan)
         self.check_types(context, protected, plan)
-        groups = members if isinstance(members, Groups) else None
         with progress.stage("count"):
-            counted = reading.counted(context.cursor, protected, query, groups)
+            counted = reading.counted(context.cursor, protected, query)
         with progress.stage("noise"):
             found = reading.released(plan, counted)
             integers, values = flat(query, found.groups, found.blocks)

@@ -9,34 +9,36 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpsql.accounting.calibration import calibrate_blocks
+from dpsql.accounting.calibration import Calibration, calibrate_blocks
 from dpsql.accounting.events import Event, ThresholdEvent
 from dpsql.accounting.rules import selection_delta
 from dpsql.calls.buying import BuyingCall
 from dpsql.domains import sqltypes
-from dpsql.domains.attributes import Attribute, Domain
+from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import Measure, sensitivity
 from dpsql.estimates.thresholds import threshold
 from dpsql.kinds.planned import Planned, release_delta
+from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
 from dpsql.query import choosing
 from dpsql.query.bounds import extent
 from dpsql.query.choosing import Argument
 from dpsql.query.columns import Relations, given_bounds
-from dpsql.query.groups import Groups, groups_of
+from dpsql.query.groups import Groups, public_groups
 from dpsql.query.leaves import Facts
 from dpsql.query.lineage import Leaf, Lineage
 from dpsql.query.purchase import QueryPurchase
-from dpsql.query.ranges import Range, hull
+from dpsql.query.ranges import Range
+from dpsql.query.universes import Universe
 from dpsql.release.plan import Plan
 from dpsql.release.queried import MOST_COUNTERS, QueryPlan
 from dpsql.session.instance import Context
 
 _BOUNDED = choosing.FIRST | choosing.SECOND | choosing.PAIRS | choosing.RANKED
+GUESSED_GROUPS = 1_000
+"""Private groups that are reckoned with where trees are planned."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
-LEAVES = (16, 16, 16)
-"""Branching of trees for quantiles, where the groups are few."""
 
 
 @dataclass(frozen=True)
@@ -57,20 +59,18 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     """Plan and price an answer, see `dpsql.kinds.planned.Planner`."""
     if not isinstance(call, QueryPurchase):
         raise ArgumentError("sql", call.operation, "is no query")
-    made = _Planning(context, protected, call)
-    return made.planned()
-
-
-def public(context: Context, protected: ProtectedSource, call: QueryPurchase) -> Groups | None:
-    """Return the groups of a query that are known without the data; None where they are not. No protected row is read."""
-    return _Planning(context, protected, call).groups()
+    return _Planning(context, protected, call, parameters).planned()
 
 
 class _Planning:
-    def __init__(self, context: Context, protected: ProtectedSource, call: QueryPurchase) -> None:
+    def __init__(
+        self, context: Context, protected: ProtectedSource, call: QueryPurchase, parameters: Mapping[str, Any]
+    ) -> None:
         self.context, self.protected, self.call, self.asked = context, protected, call, call.asked
+        self.parameters = parameters
         self.types = {column.name: column.sql_type for column in protected.source.columns}
         self.facts = Facts(context)
+        self.one_per_unit = bool(getattr(protected.source, 'one_per_unit', False))
         self.lineage = Lineage(self.asked.source, self.facts.names)
         self.relations = Relations(self.facts.range, {**given_bounds(call.call.bounds), **self._stated()})
         self.notes: list[str] = []
@@ -103,12 +103,21 @@ class _Planning:
             return None
         if not self.asked.wanted and wanted is None and self.asked.keys:
             return None  # which groups there are is all that is asked
-        found, reason = groups_of(self.context, self.asked, self.lineage, self.facts, self.protected)
-        if found is None and wanted == "public":
-            raise ArgumentError("groups", "public", f"{reason}. Declare the column (CALL dp_declare), or say groups := 'private'")
-        if found is None:
-            self.notes.append(f"groups are private: {reason}")
-        return found
+        if not self.asked.keys:
+            return Groups("SELECT 1 AS one", (), 1)
+        found = public_groups(self.context.cursor, self.asked.keys, self._universe, self.asked.source.args.get("where"))
+        if found and found.types != tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))):
+            found = Groups("", reason="the types of its keys differ between the rows and the declarations")
+        if found:
+            return found
+        if wanted == "public":
+            raise ArgumentError("groups", "public", f"{found.reason}. Declare the column (CALL dp_declare), or say groups := 'private'")
+        self.notes.append(f"groups are private: {found.reason}")
+        return None
+
+    def _universe(self, node: exp.Column) -> Universe | None:
+        """Return what is known of the values of a column of the rows."""
+        return _known_values(self.lineage, node, self.facts)
 
     def bounding(self) -> Bounding:
         """Return how rows of a unit are bounded."""
@@ -118,10 +127,10 @@ class _Planning:
                 if getattr(call, name) is not None:
                     raise ArgumentError(name, getattr(call, name), "every row is a unit of its own here; leave it out")
             return Bounding(1, None, None)
-        most = 1 if source.one_per_unit else held.max_contributions
+        most = 1 if self.one_per_unit else held.max_contributions
         groups, rows = call.max_groups, call.max_rows_per_group
-        if not self.asked.keys or source.one_per_unit:
-            return Bounding(min(rows, most) if source.one_per_unit and rows else rows or most, None, None)
+        if not self.asked.keys or self.one_per_unit:
+            return Bounding(min(rows, most) if self.one_per_unit and rows else rows or most, None, None)
         if groups is None and rows is None:
             return Bounding(most, None, None)
         if groups is None and rows is not None:
@@ -173,22 +182,8 @@ class _Planning:
         """Return all values of an argument, where they are listed."""
         if family == "boolean":
             return ("false", "true")
-        attribute = self._attribute(node)
-        if attribute is not None and attribute.kind == "categorical":
-            return attribute.categories
-        return None
-
-    def _attribute(self, node: exp.Expression) -> Attribute | None:
-        """Return the declared domain of a plain column."""
-        while isinstance(node, exp.Column):
-            origin = self.lineage.origin(node)
-            if isinstance(origin, Leaf):
-                found = self.facts.column(origin.table, origin.name)
-                return found if isinstance(found, Attribute) else None
-            if not origin or len(origin) != 1 or not isinstance(origin[0].expression, exp.Column):
-                return None
-            return _through(origin[0].inside, origin[0].expression, self.facts)
-        return None
+        found = self._universe(node) if isinstance(node, exp.Column) else None
+        return None if found is None else found.values
 
     # -- plan -------------------------------------------------------------------------------------------------------------
 
@@ -198,25 +193,29 @@ class _Planning:
         groups, bounding = self.groups(), self.bounding()
         arguments = self.arguments()
         selecting = groups is None
-        count = len(groups) if groups is not None else None
+        count = groups.count if groups is not None else None
         measures, weights, select = choosing.choose(
-            self.asked.wanted, arguments, _levels(count), selecting=selecting, one_row=bounding.one_row, weights=self._weights(),
+            self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row, weights=self._weights(),
         )  # fmt: skip
         counters = sum(length for measure in measures for length in measure.lengths)
         if (count or 1) * counters > MOST_COUNTERS:
             raise ArgumentError("sql", f"{count:,} groups", f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser")
         grouped = bool(self.asked.keys)
-        blocks = [pair for measure in measures for pair in self._sensitivity(measure, bounding, grouped=grouped)]
         beside, delta_t = self._selection(selecting=selecting)
-        calibration = calibrate_blocks(
-            mechanism=call.mechanism,
-            sensitivities=blocks,
-            weights=weights,
-            epsilon=call.epsilon if self.call.epsilon is None else self.call.epsilon,  # type: ignore[arg-type]
-            delta=release_delta(self.protected, call.delta, call.mechanism),
-            accountant=held.budget.accountant,
-            beside=beside,
-        )
+
+        def priced(found: Sequence[Measure]) -> Calibration:
+            return calibrate_blocks(
+                mechanism=call.mechanism,
+                sensitivities=[pair for measure in found for pair in self._sensitivity(measure, bounding, grouped=grouped)],
+                weights=weights,
+                epsilon=self.parameters["epsilon"],
+                delta=release_delta(self.protected, call.delta, call.mechanism),
+                accountant=held.budget.accountant,
+                beside=beside,
+            )
+
+        measures = self._on_grids(measures, priced(tuple(choosing.with_grid(measure, 1) for measure in measures)))
+        calibration = priced(measures)
         tau = None
         if selecting and select is not None and delta_t is not None:
             first = sum(len(measure.lengths) for measure in measures[:select])
@@ -227,7 +226,7 @@ class _Planning:
             measures=measures,
             public=not selecting,
             groups=count,
-            digest="" if groups is None else groups.digest,
+            groups_sql="" if groups is None else groups.sql,
             unit=held.privacy_unit is not None,
             max_rows=bounding.max_rows,
             max_groups=bounding.max_groups,
@@ -243,6 +242,15 @@ class _Planning:
             options={}, query=wanted,
         )  # fmt: skip
         return Planned(made, calibration, (), (*self.notes, *calibration.notes))
+
+    def _on_grids(self, measures: Sequence[Measure], coarse: Calibration) -> tuple[Measure, ...]:
+        """Return the measures on the finest grids for which the sampler can draw the noise; ``coarse``: the noise in rows."""
+        largest = MAXIMUM_SIGMA if self.call.call.mechanism == "gaussian" else MAXIMUM_LAPLACE_SCALE
+        found, first = [], 0
+        for measure in measures:
+            found.append(choosing.with_grid(measure, int(largest / (2 * coarse.scales[first]))))
+            first += len(measure.lengths)
+        return tuple(found)
 
     def _sensitivity(self, measure: Measure, bounding: Bounding, *, grouped: bool) -> list[tuple[float, float]]:
         """Return the sensitivities of each block of a measure."""
@@ -279,26 +287,19 @@ class _Planning:
         return found
 
 
-def _through(lineage: Lineage, node: exp.Column, facts: Facts) -> Attribute | None:
-    """Return the declared domain of a column that a nested SELECT copies."""
+def _known_values(lineage: Lineage, node: exp.Column, facts: Facts) -> Universe | None:
+    """Return what is known of the values of a column that copies, through any number of SELECTs, one of a table."""
     origin = lineage.origin(node)
-    if isinstance(origin, Leaf):
-        found = facts.column(origin.table, origin.name)
-        return found if isinstance(found, Attribute) else None
-    if not origin or len(origin) != 1 or not isinstance(origin[0].expression, exp.Column):
+    if not origin or len(origin) != 1:
         return None
-    return _through(origin[0].inside, origin[0].expression, facts)
+    part = origin[0]
+    if isinstance(part, Leaf):
+        return facts.universe(part.table, part.name)
+    return _known_values(part.inside, part.expression, facts) if isinstance(part.expression, exp.Column) else None
 
 
 def _spelling(text: str) -> str:
     return text.replace('"', "").replace(" ", "").lower()
-
-
-def _levels(groups: int | None) -> tuple[int, ...]:
-    """Return the branching of trees: as fine as the number of groups lets them be."""
-    if groups is None or groups > 2_000:
-        return (16, 16)
-    return (16, 16, 16) if groups <= 100 else (16, 32)
 
 
 def _constant(node: exp.Expression) -> float | str:
@@ -311,5 +312,3 @@ def _constant(node: exp.Expression) -> float | str:
         return str(node.name) if node.is_string else sign * float(node.name)
     raise ArgumentError("sql", node.sql(dialect="duckdb"), "bounds are two constants")
 
-
-__all__: Sequence[str] = ["hull", "plan", "public"]
