@@ -16,12 +16,12 @@ from dpsql.answers import intervals
 from dpsql.answers.cells import cell_text
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.protected.source import ProtectedSource
-from dpsql.query.asked import Asked, Wanted
-from dpsql.query.choosing import LISTED
-from dpsql.query.estimating import Estimates
-from dpsql.query.reading import Read
-from dpsql.query.split import CORE, Core
-from dpsql.query.typing import types_of
+from dpsql.queries.asked import Asked, Wanted
+from dpsql.queries.choosing import LISTED
+from dpsql.queries.estimating import Estimates
+from dpsql.queries.reading import Read
+from dpsql.queries.split import CORE, Core
+from dpsql.queries.typing import types_of
 from dpsql.release.queried import Numbers, numbers
 from dpsql.release.store import Release
 from dpsql.session.instance import Context

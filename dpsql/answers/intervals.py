@@ -17,15 +17,16 @@ from sqlglot import exp
 from dpsql.answers.cells import cell_text
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
-from dpsql.query.asked import Wanted
-from dpsql.query.choosing import LISTED
-from dpsql.query.estimating import Estimates
-from dpsql.query.reading import Read
-from dpsql.query.split import CORE
+from dpsql.queries.asked import Wanted
+from dpsql.queries.choosing import LISTED
+from dpsql.queries.estimating import Estimates
+from dpsql.queries.reading import Read
+from dpsql.queries.split import CORE
 from dpsql.release.queried import Numbers
 from dpsql.session.instance import Context
-from dpsql.source.model import identifier
+from dpsql.source.model import identifier as name_of
 from dpsql.source.parse import render
+from dpsql.text.relation import identifier
 
 if TYPE_CHECKING:
     from dpsql.answers.query import Part
@@ -62,7 +63,7 @@ def add(outer: exp.Expression, found: Read) -> dict[str, exp.Expression]:
         for end in ("low", "high"):
             if not isinstance(inner, exp.Column):
                 derived[f"{base}_{end}"] = inner
-            items.append(exp.Alias(this=exp.Column(this=identifier(f"{base}_{end}")), alias=identifier(f"{shown}_{end}")))
+            items.append(exp.Alias(this=exp.Column(this=name_of(f"{base}_{end}")), alias=name_of(f"{shown}_{end}")))
     outer.set("expressions", items)
     return derived
 

@@ -12,9 +12,9 @@ from dpsql.calls.query import QueryCall
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import buying
-from dpsql.query.asked import Asked
-from dpsql.query.purchase import QueryPurchase
-from dpsql.query.reading import Read, read
+from dpsql.queries.asked import Asked
+from dpsql.queries.purchase import QueryPurchase
+from dpsql.queries.reading import Read, read
 from dpsql.release.store import Release
 from dpsql.rows import drawing
 from dpsql.running.progress import Progress

@@ -22,7 +22,7 @@ from dpsql.kinds.units.plan import plan as units
 from dpsql.kinds.which import Kind, kind_of
 from dpsql.protected.ruled import in_force
 from dpsql.protected.source import ProtectedSource
-from dpsql.query.purchase import QueryPurchase
+from dpsql.queries.purchase import QueryPurchase
 from dpsql.release.plan import Plan
 from dpsql.rules.effects import effect
 from dpsql.session.instance import Context

@@ -21,16 +21,16 @@ from dpsql.estimates.thresholds import threshold
 from dpsql.kinds.planned import Planned, release_delta
 from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
-from dpsql.query import choosing
-from dpsql.query.bounds import extent
-from dpsql.query.choosing import Argument
-from dpsql.query.columns import Relations, given_bounds
-from dpsql.query.groups import Groups, public_groups
-from dpsql.query.leaves import Facts
-from dpsql.query.lineage import Leaf, Lineage
-from dpsql.query.purchase import QueryPurchase
-from dpsql.query.ranges import Range
-from dpsql.query.universes import Universe
+from dpsql.queries import choosing
+from dpsql.queries.bounds import extent
+from dpsql.queries.choosing import Argument
+from dpsql.queries.columns import Relations, given_bounds
+from dpsql.queries.groups import Groups, public_groups
+from dpsql.queries.leaves import Facts
+from dpsql.queries.lineage import Leaf, Lineage
+from dpsql.queries.purchase import QueryPurchase
+from dpsql.queries.ranges import Range
+from dpsql.queries.universes import Universe
 from dpsql.release.plan import Plan
 from dpsql.release.queried import MOST_COUNTERS, QueryPlan
 from dpsql.session.instance import Context

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import duckdb
 
 from dpsql.errors import ArgumentError, first_line
-from dpsql.query.asked import Wanted
+from dpsql.queries.asked import Wanted
 from dpsql.text.relation import identifier, literal
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpsql.query.aggregates import Aggregate
-from dpsql.query.split import Core
+from dpsql.queries.aggregates import Aggregate
+from dpsql.queries.split import Core
 from dpsql.source.model import identifier
 from dpsql.source.parse import render
 

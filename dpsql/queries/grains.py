@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from dpsql.query.moments import SAME
+from dpsql.queries.moments import SAME
 
 _GRAINS = {"hour": "hour", "minute": "minute", "second": "second"}
 _DAYS = frozenset([
@@ -35,7 +35,7 @@ def grain_of(column: exp.Column) -> str | None:
     --------
     >>> import sqlglot
     >>> tree = sqlglot.parse_one("CASE WHEN hour(t) < 12 THEN 1 END", dialect="duckdb")
-    >>> from dpsql.query.naming import plain
+    >>> from dpsql.queries.naming import plain
     >>> grain_of(plain(tree).find(exp.Column))
     'hour'
     """

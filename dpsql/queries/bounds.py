@@ -17,14 +17,14 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpsql.domains import sqltypes
-from dpsql.query import moments, ranges
-from dpsql.query.calls import CALLS
-from dpsql.query.declared import literal_range, range_of_attribute, range_of_type, type_name, typed_range
-from dpsql.query.moments import moment
-from dpsql.query.naming import canonical, plain
-from dpsql.query.narrowing import limits_of
-from dpsql.query.ranges import NOTHING, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, as_sort, hull, meet
-from dpsql.query.summaries import NO_ARGUMENT, SUMMARIES
+from dpsql.queries import moments, ranges
+from dpsql.queries.calls import CALLS
+from dpsql.queries.declared import literal_range, range_of_attribute, range_of_type, type_name, typed_range
+from dpsql.queries.moments import moment
+from dpsql.queries.naming import canonical, plain
+from dpsql.queries.narrowing import limits_of
+from dpsql.queries.ranges import NOTHING, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, as_sort, hull, meet
+from dpsql.queries.summaries import NO_ARGUMENT, SUMMARIES
 
 __all__ = ["Known", "Range", "as_known", "extent", "narrowed", "range_of", "range_of_attribute", "range_of_type"]
 
@@ -41,7 +41,7 @@ class Known:
     columns : callable
         A column -> its range as declared; None if nothing is known, not even the type.
     limits : mapping of str to Range
-        Canonical text of an expression (`dpsql.query.naming.canonical`) -> what limits it besides, as a WHERE does.
+        Canonical text of an expression (`dpsql.queries.naming.canonical`) -> what limits it besides, as a WHERE does.
     given : mapping of str to Range
         The same without qualifiers -> the range that the user gave, which counts whatever else is known.
     """

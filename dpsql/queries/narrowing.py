@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.query.moments import moment
-from dpsql.query.naming import canonical
-from dpsql.query.ranges import INF, TEMPORAL, Range, hull, meet
+from dpsql.queries.moments import moment
+from dpsql.queries.naming import canonical
+from dpsql.queries.ranges import INF, TEMPORAL, Range, hull, meet
 
 Limits = dict[str, Range]
 Extent = Callable[[exp.Expression], Range]

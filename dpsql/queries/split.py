@@ -15,8 +15,8 @@ from typing import Literal
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
-from dpsql.query.aggregates import Aggregate, aggregate_of, is_aggregate
-from dpsql.query.names import canonical, shown_name
+from dpsql.queries.aggregates import Aggregate, aggregate_of, is_aggregate
+from dpsql.queries.names import canonical, shown_name
 from dpsql.source.model import RESERVED, fold, identifier, refuse
 from dpsql.source.parse import used
 

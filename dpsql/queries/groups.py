@@ -19,11 +19,11 @@ import duckdb
 from sqlglot import exp
 
 from dpsql.errors import DpsqlError
-from dpsql.query.bounds import Known, extent, narrowed
-from dpsql.query.grains import grain_of, may_be_null, searched
-from dpsql.query.naming import canonical, plain
-from dpsql.query.ranges import Range
-from dpsql.query.universes import GRAINS, MOST_VALUES, Universe, listing, step_universe
+from dpsql.queries.bounds import Known, extent, narrowed
+from dpsql.queries.grains import grain_of, may_be_null, searched
+from dpsql.queries.naming import canonical, plain
+from dpsql.queries.ranges import Range
+from dpsql.queries.universes import GRAINS, MOST_VALUES, Universe, listing, step_universe
 from dpsql.source.catalog import Catalog
 from dpsql.source.expressions import Rewriter
 from dpsql.source.functions import caught

@@ -11,10 +11,10 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError, UnsupportedQuery
-from dpsql.query.asked import Asked, asked
-from dpsql.query.clause import cut
-from dpsql.query.leaves import Facts
-from dpsql.query.split import Core, Query, split
+from dpsql.queries.asked import Asked, asked
+from dpsql.queries.clause import cut
+from dpsql.queries.leaves import Facts
+from dpsql.queries.split import Core, Query, split
 from dpsql.session.instance import Context
 from dpsql.source.parse import agree
 from dpsql.text.strict import StrictDuckDB
@@ -61,7 +61,7 @@ def read(context: Context, call: QueryCall) -> Read:
 
 def is_aggregate_query(text: str) -> bool:
     """Return whether a text is a query with aggregates or groups, and not a source of rows: it can be read, and has some."""
-    from dpsql.query.aggregates import is_aggregate
+    from dpsql.queries.aggregates import is_aggregate
 
     try:
         tree = _tree(cut(text)[0])

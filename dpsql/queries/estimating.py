@@ -12,8 +12,8 @@ from dpsql.estimates import moments as sums
 from dpsql.estimates.measures import Measure
 from dpsql.estimates.quantiles import Tree, extreme, quantiles, tree
 from dpsql.numerics.arrays import FloatArray
-from dpsql.query.asked import Wanted
-from dpsql.query.choosing import LISTED, RANKED, counts
+from dpsql.queries.asked import Wanted
+from dpsql.queries.choosing import LISTED, RANKED, counts
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
 

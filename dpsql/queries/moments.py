@@ -12,7 +12,7 @@ import calendar
 import datetime as dt
 import math
 
-from dpsql.query.ranges import DAY, INF, UNKNOWN, Range, as_sort
+from dpsql.queries.ranges import DAY, INF, UNKNOWN, Range, as_sort
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _FIRST = (dt.datetime(1, 1, 2) - _EPOCH).total_seconds()

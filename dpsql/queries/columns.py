@@ -14,14 +14,14 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError
-from dpsql.query.bounds import Known, extent, narrowed
-from dpsql.query.lineage import Leaf, Lineage
-from dpsql.query.moments import moment
-from dpsql.query.naming import canonical, read_expression
-from dpsql.query.ranges import INF, UNKNOWN, Range, hull
+from dpsql.queries.bounds import Known, extent, narrowed
+from dpsql.queries.lineage import Leaf, Lineage
+from dpsql.queries.moments import moment
+from dpsql.queries.naming import canonical, read_expression
+from dpsql.queries.ranges import INF, UNKNOWN, Range, hull
 
 LeafRange = Callable[[exp.Table, str], Range | None]
-"""A table and the name of a column -> its declared range, or the one of its type (`dpsql.query.bounds.range_of_type`)."""
+"""A table and the name of a column -> its declared range, or the one of its type (`dpsql.queries.bounds.range_of_type`)."""
 
 
 @dataclass
@@ -94,7 +94,7 @@ def given_bounds(bounds: Mapping[str, Sequence[Any]] | None, argument: str = "bo
     Returns
     -------
     dict of str to Range
-        For `dpsql.query.bounds.Known`: canonical texts without qualifiers.
+        For `dpsql.queries.bounds.Known`: canonical texts without qualifiers.
 
     Raises
     ------

@@ -9,10 +9,10 @@ from sqlglot import exp
 from dpsql.domains.attributes import Attribute
 from dpsql.errors import ArgumentError, NotProtected
 from dpsql.protected.source import ledger_of, resolve
-from dpsql.query.declared import range_of_attribute, range_of_type
-from dpsql.query.ranges import Range
-from dpsql.query.split import Leaf
-from dpsql.query.universes import Universe, universe_of_attribute, universe_of_type
+from dpsql.queries.declared import range_of_attribute, range_of_type
+from dpsql.queries.ranges import Range
+from dpsql.queries.split import Leaf
+from dpsql.queries.universes import Universe, universe_of_attribute, universe_of_type
 from dpsql.session.instance import Context
 from dpsql.source.analysis import relation_columns
 from dpsql.source.catalog import FILE_ENDINGS, Catalog, file_table

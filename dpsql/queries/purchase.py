@@ -12,7 +12,7 @@ from dpsql.calls import arguments
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.declaration import CHARGED
 from dpsql.calls.query import QueryCall
-from dpsql.query.asked import Asked
+from dpsql.queries.asked import Asked
 
 
 @dataclass(frozen=True)

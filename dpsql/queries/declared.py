@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
-from dpsql.query.moments import moment
-from dpsql.query.ranges import INF, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, hull, meet
+from dpsql.queries.moments import moment
+from dpsql.queries.ranges import INF, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, hull, meet
 
 _NARROW = 200_000
 """Width of a type whose bounds are worth something: up to 16 bits or 5 digits."""

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.query import moments
-from dpsql.query.ranges import (  # fmt: skip
+from dpsql.queries import moments
+from dpsql.queries.ranges import (  # fmt: skip
     INF,
     NUMBER,
     TRUTH,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import GRID, Measure, Variable
 from dpsql.estimates.quantiles import choose_levels
-from dpsql.query.aggregates import PAIRS
-from dpsql.query.asked import Wanted
+from dpsql.queries.aggregates import PAIRS
+from dpsql.queries.asked import Wanted
 
 FIRST = frozenset({"avg", "sum"})
 SECOND = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
