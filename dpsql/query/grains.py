@@ -1,0 +1,104 @@
+"""How finely an expression looks at a timestamp, and whether it can be NULL.
+
+Privacy: none; the text of the query alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from dpsql.query.moments import SAME
+
+_GRAINS = {"hour": "hour", "minute": "minute", "second": "second"}
+_DAYS = frozenset([
+    "year", "month", "day", "quarter", "week", "decade", "century", "millennium", "dow", "isodow", "doy", "isoyear", "yearweek", "era",
+])  # fmt: skip
+_OF_DAYS = _DAYS | {"dayname", "monthname", "last_day"}
+_FORMATS = {**dict.fromkeys("aAdbBmyYwujUWVG%", "day"), **dict.fromkeys("HIp", "hour"), "M": "minute", "S": "second"}
+_ORDER = ("day", "hour", "minute", "second")
+_KEEPS_NULL_OUT = frozenset(
+    ["floor", "ceil", "ceiling", "round", "trunc", "sign", "isnan", "isinf", "isfinite", "length", "len", "strlen", "lower", "upper"]
+)
+
+
+def grain_of(column: exp.Column) -> str | None:
+    """Return the unit whose beginnings stand for all timestamps, as far as the function around a column sees.
+
+    Returns
+    -------
+    {'day', 'hour', 'minute', 'second'} or None
+        None if the column stands bare, or under something that sees more.
+
+    Examples
+    --------
+    >>> import sqlglot
+    >>> tree = sqlglot.parse_one("CASE WHEN hour(t) < 12 THEN 1 END", dialect="duckdb")
+    >>> from dpsql.query.naming import plain
+    >>> grain_of(plain(tree).find(exp.Column))
+    'hour'
+    """
+    node: exp.Expression = column
+    while isinstance(node.parent, exp.Paren):
+        node = node.parent
+    outer = node.parent
+    if isinstance(outer, exp.Extract):
+        return _of_part(outer.this.name.lower())
+    if isinstance(outer, exp.Cast):
+        return "day" if outer.args["to"].this.value == "DATE" else None
+    if not isinstance(outer, exp.Anonymous):
+        return None
+    name, given = str(outer.this).lower(), outer.expressions
+    if name in ("date_part", "datepart", "date_trunc", "datetrunc") and len(given) == 2 and isinstance(given[0], exp.Literal):
+        return _of_part(given[0].name.lower())
+    if name == "strftime" and len(given) == 2 and isinstance(given[1], exp.Literal):
+        return _of_format(given[1].name)
+    return "day" if name in _OF_DAYS and len(given) == 1 else _of_part(name)
+
+
+def _of_part(part: str) -> str | None:
+    part = SAME.get(part, part)
+    return "day" if part in _DAYS else _GRAINS.get(part)
+
+
+def _of_format(text: str) -> str | None:
+    letters = [piece[:1] for piece in text.replace("%-", "%").replace("%%", "").split("%")[1:]]
+    if any(letter not in _FORMATS for letter in letters):
+        return None
+    return max((_FORMATS[letter] for letter in letters), key=_ORDER.index, default="day")
+
+
+def searched(node: exp.Expression) -> exp.Expression:
+    """Return an expression with ``CASE x WHEN a`` written as ``CASE WHEN x = a``."""
+    holder = exp.Paren(this=node)
+    for case in list(holder.find_all(exp.Case)):
+        subject = case.this
+        if subject is not None:
+            for branch in case.args["ifs"]:
+                branch.set("this", exp.EQ(this=exp.Paren(this=subject.copy()), expression=exp.Paren(this=branch.this.copy())))
+            case.set("this", None)
+    out: exp.Expression = holder.this
+    out.parent = None
+    return out
+
+
+def may_be_null(node: exp.Expression, nullable: Callable[[exp.Column], bool]) -> bool:
+    """Return whether an expression can be NULL for values that keep to their declarations; True where that is not clear."""
+    if isinstance(node, exp.Column):
+        return nullable(node)
+    if isinstance(node, exp.Literal | exp.Boolean | exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ):
+        return False
+    if isinstance(node, exp.Paren | exp.Not):
+        return may_be_null(node.this, nullable)
+    if isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE | exp.And | exp.Or):
+        return may_be_null(node.this, nullable) or may_be_null(node.expression, nullable)
+    if isinstance(node, exp.Between):
+        return any(may_be_null(node.args[k], nullable) for k in ("this", "low", "high"))
+    if isinstance(node, exp.In):
+        return any(may_be_null(n, nullable) for n in (node.this, *node.expressions))
+    if isinstance(node, exp.Div) and isinstance(node.expression, exp.Literal) and node.expression.name.strip("0."):
+        return may_be_null(node.this, nullable)
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() in _KEEPS_NULL_OUT and node.expressions:
+        return may_be_null(node.expressions[0], nullable)
+    return True
