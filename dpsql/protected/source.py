@@ -89,7 +89,7 @@ class ProtectedSource:
         source = self.source
         if source.bare:
             return True
-        if source.filtered or source.public_tables or any(column.origin is None for column in source.columns):
+        if source.local or source.filtered or source.public_tables or any(column.origin is None for column in source.columns):
             return False
         parsed = sqlglot.parse_one(source.sql, read="duckdb")
         for alias in parsed.find_all(exp.Alias):
@@ -183,6 +183,13 @@ class ProtectedSource:
 def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSource:
     """Check a source and find the budget it charges.
 
+    Parameters
+    ----------
+    context : Context
+    text : str
+    local : bool
+        Whether it may combine rows of one privacy unit (:func:`dpsql.source.analysis.analyse`); the caller then bounds rows per unit.
+
     Raises
     ------
     UnsupportedQuery
@@ -209,6 +216,7 @@ def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSou
             protected=lambda table: protection(table) is not None,
             public_keys=lambda table: (),
             unit_column=unit,
+            local=local,
         )
     except DpsqlError:
         for ledger in consulted.values():  # an edited book may name a unit that is not there

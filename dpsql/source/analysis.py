@@ -60,12 +60,13 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
-from dpsql.source.binder import check
+from dpsql.source.binder import check, check_local
 from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
 from dpsql.source.leaves import View
+from dpsql.source.local import LocalAnalysis
 from dpsql.source.model import ROW, UNIT, Column, OutputColumn, Source, TableId, fold, identifier, quoted
 from dpsql.source.parquet import unsafe_columns
-from dpsql.source.parse import QUERY, agree, parse, render, tokens
+from dpsql.source.parse import QUERY, agree, render, tokens
 from dpsql.source.rehearsal import guarded, rehearse
 from dpsql.source.relations import Analysis
 
@@ -84,6 +85,7 @@ def analyse(
     protected: Callable[[TableId], bool],
     public_keys: Callable[[TableId], Sequence[Sequence[str]]] = lambda table: (),
     unit_column: Callable[[TableId], str | None] = lambda table: None,
+    local: bool = False,
 ) -> Source:
     """Check a source and rewrite it.
 
@@ -101,6 +103,8 @@ def analyse(
         Declared unique keys of a public table or file; PRIMARY KEY, UNIQUE constraints and UNIQUE indexes are found without it.
     unit_column : callable
         The privacy unit column of a protected table, or None.
+    local : bool
+        Whether a source that is not row by row may be unit-local instead.
 
     Returns
     -------
@@ -116,9 +120,14 @@ def analyse(
     Privacy: free. Reads names, types and constraints only; the messages depend on nothing else.
     """
     catalog = Catalog(cursor)
-    analysis = Analysis(catalog, protected, public_keys, unit_column, (database, schema))
+    given = (catalog, protected, public_keys, unit_column, (database, schema))
     try:
-        return _analyse(catalog, analysis, _checked_text(text))
+        try:
+            return _analyse(catalog, Analysis(*given), _checked_text(text))
+        except (UnsupportedQuery, ArgumentError):
+            if not local:
+                raise
+        return _analyse(catalog, LocalAnalysis(*given), text)
     except RecursionError:
         raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
 
@@ -138,19 +147,22 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
     cursor = catalog.cursor
     view = View(((database, schema),))
     named = _named(catalog, text, database, schema)
-    tree = parse(text) if named is None else exp.Select(expressions=[exp.Star()]).from_(_reference(named))
-    relation = analysis.select(tree, view)
+    tree = analysis.text(text) if named is None else exp.Select(expressions=[exp.Star()]).from_(_reference(named))
+    relation = analysis.query(tree, view)
     if named is None:
         agree(cursor, text, tree)
     for position in relation.unnamed:
-        raise ArgumentError("source", render(tree.expressions[position]), "this expression has no name: give it one with AS")
+        raise ArgumentError("source", render(tree.selects[position]), "this expression has no name: give it one with AS")
     table = analysis.table
-    if table is None:  # pragma: no cover -- Analysis has raised NotProtected
-        raise ArgumentError("source", text, "reaches no protected table")
+    if table is None or not relation.protected:
+        analysis.nothing_protected()
     if not analysis.public:
         analysis.carried.drop_numbers()
     sql = render(relation.select)
-    check(catalog, sql, analysis.probe(relation.select), [table, *analysis.public])
+    if analysis.local:
+        check_local(catalog, sql, analysis.probe(relation.select), [table, *analysis.public], analysis.carried.unit or "")
+    else:
+        check(catalog, sql, analysis.probe(relation.select), [table, *analysis.public])
     rehearse(catalog, relation.select, analysis.leaves)
     described, sql = catalog.describe(sql), render(guarded(relation.select))
     found = tuple(
@@ -163,11 +175,13 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         table=table,
         sql=sql,
         columns=found,
-        filtered=analysis.filtered,
+        filtered=analysis.filtered or analysis.local,
         public_tables=tuple(analysis.public),
         unit=UNIT if analysis.carried.unit is not None else None,
-        row=ROW if analysis.public else None,
+        row=ROW if analysis.public and not analysis.local else None,
         bare=named == table,
+        local=analysis.local,
+        one_per_unit=relation.one,
     )
 
 
@@ -296,7 +310,7 @@ def _canonical_name(named: TableId, database: str) -> str:
     return quoted(named.schema, named.name) if not named.is_file and named.database == database else named.text
 
 
-def _canonical(tree: exp.Select, analysis: Analysis, database: str) -> str:
+def _canonical(tree: exp.Expression, analysis: Analysis, database: str) -> str:
     """Return the text of a SELECT with its tables qualified, one text for all spellings of blanks, comments and names.
 
     The protected table's own database is left out: a release stays the same when its file is renamed or attached as something else.

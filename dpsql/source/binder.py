@@ -15,16 +15,22 @@ from typing import Any
 import duckdb
 
 from dpsql.errors import UnsupportedQuery, first_line
-from dpsql.source.bound import check_bound, check_join
+from dpsql.source.aggregates import OVER_LISTS
+from dpsql.source.bound import check_bound, check_comparisons, check_join, name_of
 from dpsql.source.catalog import Catalog
-from dpsql.source.kernel import ALWAYS_CHECKED
+from dpsql.source.kernel import ALWAYS_CHECKED, LOCAL_CHECKED
 from dpsql.source.model import TableId, quoted
 from dpsql.source.parse import serialized
+from dpsql.source.unit_local import UnitLocal
 
 Node = dict[str, Any]
 
 _CLASSES = {"FUNCTION", "COLUMN_REF", "CONSTANT", "OPERATOR", "COMPARISON", "CONJUNCTION", "CASE", "CAST", "BETWEEN", "TYPE"}
 _OPERATORS = {"LOGICAL_PROJECTION", "LOGICAL_FILTER", "LOGICAL_DUMMY_SCAN", "LOGICAL_COMPARISON_JOIN", "LOGICAL_DISTINCT"}
+_LOCAL_OPERATORS = _OPERATORS | {
+    "LOGICAL_AGGREGATE_AND_GROUP_BY", "LOGICAL_WINDOW", "LOGICAL_UNION", "LOGICAL_EXCEPT", "LOGICAL_INTERSECT", "LOGICAL_ANY_JOIN",
+    "LOGICAL_CROSS_PRODUCT",
+}  # fmt: skip
 _FROM = {"BASE_TABLE", "JOIN", "SUBQUERY", "TABLE_FUNCTION"}
 
 
@@ -62,6 +68,75 @@ def check(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId]) -> 
         _check_operator(node)
         if node.get("expression_class"):
             names |= check_bound(catalog, node)
+    _check_unchanged(catalog, names)
+
+
+def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId], unit: str) -> None:
+    """Refuse generated SQL in which DuckDB finds rows without their privacy unit, or what the kernel does not list.
+
+    Parameters
+    ----------
+    catalog : Catalog
+    sql, probe : str
+        As for :func:`check`.
+    tables : sequence of TableId
+        What it may read, as often as it likes: the protected table first, then public ones.
+    unit : str
+        The privacy unit column of the protected table.
+
+    Raises
+    ------
+    UnsupportedQuery
+    """
+    tree = serialized(catalog.cursor, sql)
+    if tree.get("error") or len(tree["statements"]) != 1:
+        raise UnsupportedQuery("the rewritten source", f"DuckDB does not read it as one SELECT: {tree.get('error_message')}")
+    walk = UnitLocal(tables[0], unit)
+    walk.check(tree["statements"][0])
+    if walk.read != {t.text if not t.is_file else "read_parquet()" for t in tables}:
+        raise UnsupportedQuery("the rewritten source", "DuckDB reads other tables in it")
+    names = set(ALWAYS_CHECKED) | LOCAL_CHECKED
+    for node in _nodes(tree["statements"]):
+        kind = node.get("class")
+        if kind is not None and kind not in _CLASSES | {"WINDOW"}:
+            raise UnsupportedQuery(str(kind), "not on the list of what a source may compute")
+        if kind in ("FUNCTION", "WINDOW"):
+            names.add(str(node["function_name"]))
+            if str(node["function_name"]).lower() == "list_aggregate":
+                _check_list_aggregate(node)
+            if (node.get("order_bys") or {}).get("orders") or node.get("arg_orders"):
+                raise UnsupportedQuery(str(node["function_name"]), "no ORDER BY in its arguments")
+    for node in _nodes(_without_lists(_plan(catalog, probe))):
+        kind = node.get("type")
+        if isinstance(kind, str) and kind.startswith("LOGICAL_"):
+            if kind not in _LOCAL_OPERATORS:
+                raise UnsupportedQuery(kind.removeprefix("LOGICAL_"), "not on the list of what a source may do")
+            if kind == "LOGICAL_COMPARISON_JOIN":
+                check_comparisons(node["conditions"])
+        if node.get("expression_class"):
+            names |= check_bound(catalog, node, local=True)
+    _check_unchanged(catalog, names)
+
+
+def _check_list_aggregate(node: Node) -> None:
+    """Refuse an aggregate of a list whose name is not a constant of the list."""
+    texts = [json.dumps(part) for part in node.get("children") or node.get("arguments") or []]
+    if len(texts) != 2 or not any(f'"{name}"' in texts[1] for name in OVER_LISTS):
+        raise UnsupportedQuery("list_aggregate", "not on the list of what a source may compute")
+
+
+def _without_lists(tree: Any) -> Any:
+    """Return a plan without what calls of list_aggregate keep for themselves: which aggregate it is stands in the parse tree."""
+    if isinstance(tree, list):
+        return [_without_lists(part) for part in tree]
+    if not isinstance(tree, dict):
+        return tree
+    lists = tree.get("expression_class") == "BOUND_FUNCTION" and name_of(tree) == "list_aggregate"
+    return {key: _without_lists(part) for key, part in tree.items() if not (lists and key == "function_data")}
+
+
+def _check_unchanged(catalog: Catalog, names: set[str]) -> None:
+    """Refuse functions that are not DuckDB's own."""
     changed = catalog.changed_function(names)
     if changed is not None:
         raise UnsupportedQuery(

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 
 from dpsql.errors import UnsupportedQuery
+from dpsql.source.aggregates import check_combining
 from dpsql.source.catalog import Catalog
 from dpsql.source.kernel import (  # fmt: skip
     BOUND,
@@ -19,6 +20,7 @@ from dpsql.source.kernel import (  # fmt: skip
     FLOATS,
     INTEGERS,
     KINDS,
+    LOCAL_FUNCTIONS,
     TEMPORAL,
     WIDE,
     WIDE_ARITHMETIC,
@@ -42,8 +44,15 @@ _OPERATORS = _ANY_TYPE | _ONE_TYPE | {"OPERATOR_COALESCE"}
 _ADVICE = "write it out with CAST, or prepare the column in the table itself"
 
 
-def check_bound(catalog: Catalog, node: Node) -> set[str]:
+def check_bound(catalog: Catalog, node: Node, *, local: bool = False) -> set[str]:
     """Refuse a bound expression that the kernel does not list; its children are expressions of their own.
+
+    Parameters
+    ----------
+    catalog : Catalog
+    node : dict
+    local : bool
+        Whether aggregates and windows, and what they need, are listed too.
 
     Returns
     -------
@@ -55,6 +64,10 @@ def check_bound(catalog: Catalog, node: Node) -> set[str]:
     UnsupportedQuery
     """
     kind, type_ = str(node["expression_class"]), str(node.get("type"))
+    if local and kind in ("BOUND_AGGREGATE", "BOUND_WINDOW"):
+        return check_combining(node, name_of(node), [type_of(child) for child in children_of(node)])
+    if local and kind == "BOUND_FUNCTION" and name_of(node) in LOCAL_FUNCTIONS:
+        return _check_local(node)
     if kind not in _CLASSES or (kind == "BOUND_OPERATOR" and type_ not in _OPERATORS):
         raise UnsupportedQuery(type_ if kind == "BOUND_OPERATOR" else kind, "not on the list of what a source may compute")
     if type_ == "OPERATOR_CAST":
@@ -79,6 +92,29 @@ def check_join(conditions: Sequence[Node]) -> None:
             raise UnsupportedQuery("ON", "only equalities")
         if left != right or family(left) not in COMPARABLE:
             raise UnsupportedQuery("ON", f"it compares {left} with {right}; {_ADVICE}")
+
+
+def check_comparisons(conditions: Sequence[Node]) -> None:
+    """Refuse conditions of a join that compare values which are not of one comparable type.
+
+    Raises
+    ------
+    UnsupportedQuery
+    """
+    for condition in conditions:
+        if "left" in condition and "right" in condition:
+            left, right = (type_of(condition[side]) for side in ("left", "right"))
+            if left != right or family(left) not in COMPARABLE:
+                raise UnsupportedQuery("ON", f"it compares {left} with {right}; {_ADVICE}")
+
+
+def _check_local(node: Node) -> set[str]:
+    """Refuse a function of a unit-local layer with other types than it is generated with."""
+    name, types = name_of(node), [type_of(child) for child in children_of(node)]
+    kinds = [family(kind.removesuffix("[]")) for kind in types[:1]] if name != "struct_pack" else [family(kind) for kind in types]
+    if any(kind not in COMPARABLE for kind in kinds):
+        raise UnsupportedQuery(f"{name}({', '.join(types)})", f"not on the list of what a source may compute; {_ADVICE}")
+    return {name}
 
 
 def children_of(node: Node) -> list[Node]:
@@ -108,13 +144,13 @@ def _check_comparison(node: Node, symbol: str) -> None:
 
 def _check_function(node: Node) -> set[str]:
     """Refuse a function, or an operator that is one, whose name with these types is not listed."""
-    name, given = _name_of(node), children_of(node)
+    name, given = name_of(node), children_of(node)
     types = [type_of(child) for child in given]
     spec = BOUND.get(name)
     if spec is not None:
         good = _matches(spec, given, types)
     elif name == "decode":
-        good = len(given) == 1 and _name_of(given[0]) == "encode"
+        good = len(given) == 1 and name_of(given[0]) == "encode"
     else:
         good = _arithmetic(name, node, given, types)
     if not good:
@@ -142,11 +178,11 @@ def _is_constant(node: Node) -> bool:
     if node.get("type") == "OPERATOR_CAST":
         return _is_constant(children_of(node)[0])
     if node.get("expression_class") == "BOUND_FUNCTION":  # -3 is a call
-        return _name_of(node) == "-" and len(children_of(node)) == 1 and _is_constant(children_of(node)[0])
+        return name_of(node) == "-" and len(children_of(node)) == 1 and _is_constant(children_of(node)[0])
     return node.get("expression_class") == "BOUND_CONSTANT"
 
 
-def _name_of(node: Node) -> str:
+def name_of(node: Node) -> str:
     """Return the name of the function that a bound expression calls, '' where it calls none."""
     return str(node.get("name") or (node.get("qname") or {"path": [""]})["path"][-1])
 

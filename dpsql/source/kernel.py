@@ -172,6 +172,11 @@ ALWAYS_CHECKED = frozenset(
     ["array_extract", "struct_extract", "read_parquet", "string_split", "left", "list_value", "list_transform", "encode", "decode"]
 )
 """Functions that syntax calls without naming them, or that every source may get: never to be overloaded or shadowed by a user's."""
+LOCAL_FUNCTIONS: dict[str, Spec] = {
+    **_specs("ys", "list_aggregate"), **_specs("y", "list_sort"), **_specs("c", "struct_pack", many=True)
+}  # fmt: skip
+"""Functions that generated SQL calls where rows of a privacy unit are combined (:mod:`dpsql.source.aggregates`); no user may."""
+LOCAL_CHECKED = frozenset(LOCAL_FUNCTIONS)
 
 _NAMED = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _DIGITS = {"TINYINT": 3, "UTINYINT": 3, "SMALLINT": 5, "USMALLINT": 5, "INTEGER": 10, "UINTEGER": 10, "BIGINT": 19, "UBIGINT": 20}

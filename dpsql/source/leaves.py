@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -38,6 +39,9 @@ class View:
 
 class Leaves:
     """What a pass over one source reads: ``table`` (the protected one), ``public``, ``leaves``, and their names in the text."""
+
+    local = False
+    """Whether rows of one privacy unit may be combined; then the protected table may be read more than once."""
 
     def __init__(
         self,
@@ -103,7 +107,7 @@ class Leaves:
         if protected and public:
             refuse("JOIN", f"{table.text} is protected too: a join of protected tables is not allowed", node, view.where)
         if protected:
-            if self.table is not None:
+            if self.table is not None and not (self.local and self.table == table):
                 refuse(f"{table.text}", "a protected table may be read once, and only one of them", node, view.where)
             self.table = table
             columns = [replace(c, origin=c.name) for c in columns]
@@ -117,7 +121,13 @@ class Leaves:
         name = node.alias_or_name or alias
         return Item(name, alias, out, self._renamed(node, columns, view), path_of(node, table), protected=protected, unsafe=unsafe)
 
-    def _not_protected(self) -> None:
+    def nothing_protected(self) -> NoReturn:
+        """Say that a source reaches no table with a budget."""
+        if not self.named or all(self.protected(t) for _, t in self.named):
+            refuse("SELECT", "its rows belong to nobody: read the protected table")
+        self._not_protected()
+
+    def _not_protected(self) -> NoReturn:
         table = next(t for _, t in reversed(self.named) if not self.protected(t))
         home = (fold(self.home[0]), fold(self.home[1]))
         parts = [table.schema, table.name] if fold(table.database) == home[0] else [table.database, table.schema, table.name]
@@ -127,6 +137,11 @@ class Leaves:
             f"source: {table.text} has no privacy budget, so there is nothing to charge. To protect it: "
             f"CALL dp_protect({literal(name)}, epsilon := 1.0, delta := 1e-9)"
         )
+
+    def _fresh(self, letter: str) -> str:
+        """Return a name for a column that nothing else has."""
+        self._aliases += 1
+        return f"{RESERVED}{letter}{self._aliases}"
 
     def _alias(self) -> str:
         self._aliases += 1

@@ -105,7 +105,8 @@ class OutputColumn:
 
 @dataclass(frozen=True)
 class Source:
-    """A checked and rewritten source: at most one output row for each row of one protected table.
+    """A checked and rewritten source: at most one output row for each row of one protected table, or, where ``local``, rows that
+    carry their privacy unit.
 
     Parameters
     ----------
@@ -132,6 +133,14 @@ class Source:
         than once can be counted once.
     bare : bool
         Whether the text names the protected table itself, with nothing between.
+    local : bool
+        Whether rows of one privacy unit are combined or repeated (GROUP BY unit, windows, DISTINCT, set operations, joins of the
+        table with itself, joins that multiply): then only the rows with one ``__dp_unit`` depend on the rows of that unit, and
+        *how many* they are is not bounded. Whoever counts bounds rows per unit at the end. There is no number of a row then
+        (``row`` is None), and none is needed: a row that comes out twice counts twice within the bound of its unit.
+    one_per_unit : bool
+        Whether no unit has more than one row, by construction: GROUP BY the unit alone, DISTINCT ON (unit), and what keeps
+        rows apart above it. Only where ``local``.
 
     Notes
     -----
@@ -148,13 +157,16 @@ class Source:
     unit: str | None = None
     row: str | None = None
     bare: bool = False
+    local: bool = False
+    one_per_unit: bool = False
 
 
 @dataclass(frozen=True)
 class Column:
     """A column of a relation in FROM while a SELECT is analysed: the text calls it ``name``, the generated SQL ``ref``.
 
-    ``collated``: whether its type has a collation, so that values which differ could be called equal.
+    ``collated``: whether its type has a collation, so that values which differ could be called equal. ``unit``: whether in every
+    row it is the privacy unit whose row this is.
     """
 
     name: str
@@ -164,6 +176,7 @@ class Column:
     nullable: bool = True
     views: tuple[tuple[TableId, str], ...] = ()
     collated: bool = False
+    unit: bool = False
 
 
 def place(node: exp.Expression | None) -> str:

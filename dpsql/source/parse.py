@@ -55,6 +55,15 @@ def parse(text: str, where: str = "") -> exp.Select:
     UnsupportedQuery
         If the text is not exactly one SELECT.
     """
+    tree = parse_query(text, where)
+    if not isinstance(tree, exp.Select):
+        kind = "set operation" if isinstance(tree, exp.SetOperation) else tree.key.upper()
+        refuse(kind, _ONE_SELECT, tree, where)
+    return tree
+
+
+def parse_query(text: str, where: str = "") -> exp.Expression:
+    """Return the tree of the one query that a text holds, a SELECT or not; see :func:`parse`."""
     read = tokens(text)
     if read and read[0].token_type not in QUERY:
         refuse(read[0].text.upper(), f"{_ONE_SELECT}{where}")
@@ -73,9 +82,6 @@ def parse(text: str, where: str = "") -> exp.Select:
     tree: exp.Expression = found[0]
     while isinstance(tree, exp.Subquery) and set(used(tree)) == {"this"}:
         tree = tree.this
-    if not isinstance(tree, exp.Select):
-        kind = "set operation" if isinstance(tree, exp.SetOperation) else tree.key.upper()
-        refuse(kind, _ONE_SELECT, tree, where)
     return tree
 
 

@@ -17,12 +17,16 @@ from dpsql.errors import UnsupportedQuery, first_line
 from dpsql.source.catalog import Catalog
 from dpsql.source.functions import caught
 from dpsql.source.kernel import family
+from dpsql.source.layers import COMBINING
 from dpsql.source.model import literal, quoted
 from dpsql.source.parse import render
 from dpsql.source.scope import with_relations
 
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 MOST_LITERALS = 40
 """Constants of a source that its rehearsal tries as values, at most."""
+MOST_ROWS = 250_000
+"""Rows that a rehearsal of several joined tables makes, at most."""
 
 _WHOLE = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 _UNSIGNED = {"UTINYINT": 8, "USMALLINT": 16, "UINTEGER": 32, "UBIGINT": 64, "UHUGEINT": 128}
@@ -90,13 +94,14 @@ def values_of(sql_type: str, constants: Sequence[str] = ()) -> list[str]:
     return ["NULL", *(f"TRY_CAST({literal(text)} AS {sql_type})" for text in dict.fromkeys((*texts, *constants)))]
 
 
-def made_up(columns: Sequence[tuple[str, str]], alias: str, constants: Sequence[str]) -> str:
+def made_up(columns: Sequence[tuple[str, str]], alias: str, constants: Sequence[str], most: int = 10**9) -> str:
     """Return a relation with columns of these names and types whose rows belong to nobody.
 
-    Every column holds all of its values, each in its own order, so that they meet in many ways.
+    Every column holds all of its values, each in its own order, so that they meet in many ways; ``most`` is the number of rows at which
+    they end.
     """
     lists = [values_of(sql_type, constants) for _, sql_type in columns]
-    rows = 2 * max((len(found) for found in lists), default=1)
+    rows = min(2 * max((len(found) for found in lists), default=1), most)
     shown = []
     for place, ((name, _), found) in enumerate(zip(columns, lists, strict=True)):
         turned = [found[(row * (1 + place % 3) + place) % len(found)] for row in range(rows)] if len(found) > 1 else found * rows
@@ -139,7 +144,9 @@ def rehearse(catalog: Catalog, select: exp.Select, leaves: Mapping[str, Sequence
     if not computes(select):
         return
     constants = constants_of(select)
-    tree = with_relations(select, leaves, lambda columns, alias: made_up(columns, alias, constants))
+    reads = len(list(select.find_all(exp.Table)))
+    most = max(4, int(MOST_ROWS ** (1 / max(reads, 1))))  # every row may meet every row
+    tree = with_relations(select, leaves, lambda columns, alias: made_up(columns, alias, constants, most))
     try:
         catalog.run(render(tree))
     except duckdb.InterruptException:
@@ -167,13 +174,16 @@ def _expressions(select: exp.Select) -> list[exp.Expression]:
     """Return the outermost expressions of a SELECT and of those in its FROM: listed, after WHERE, on both sides of ON."""
     found: list[exp.Expression] = []
     for part in list(select.find_all(exp.Select)):
+        if part.meta.get(COMBINING):  # columns, aggregates and windows of columns: what is computed stands below and above
+            continue
         found += [listed.this if isinstance(listed, exp.Alias) else listed for listed in part.expressions]
         if part.args.get("where") is not None:
             found.append(part.args["where"].this)
     for join in list(select.find_all(exp.Join)):
-        for condition in join.args["on"].flatten() if isinstance(join.args["on"], exp.And) else [join.args["on"]]:
-            equality = condition.unnest()
-            found += [equality.this, equality.expression]
+        on = join.args.get("on")
+        for condition in [] if on is None else on.flatten() if isinstance(on, exp.And) else [on]:
+            bare = condition.unnest()
+            found += [bare.this, bare.expression] if isinstance(bare, _COMPARISONS) else [bare]
     return found
 
 

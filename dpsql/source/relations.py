@@ -38,15 +38,33 @@ _CLAUSES = {
 
 @dataclass
 class Relation:
-    """A checked SELECT: its generated tree and what comes out of it. ``unnamed`` are the positions that need a name."""
+    """A checked SELECT: its generated tree and what comes out of it. ``unnamed`` are the positions that need a name.
+
+    ``protected``: whether its rows are people's; ``one``: whether no privacy unit has more than one of them.
+    """
 
     select: exp.Select
     columns: list[Column]
     unnamed: list[int] = field(default_factory=list)
+    protected: bool = True
+    one: bool = False
 
 
 class Analysis(Leaves):
     """One pass over one source. Collects what it reached in ``table``, ``public``, ``filtered`` and ``leaves``."""
+
+    queries: tuple[type[exp.Expression], ...] = (exp.Select,)
+    """What may stand in brackets."""
+
+    def query(self, node: exp.Expression, view: View) -> Relation:
+        """Check a query, which is a SELECT here, and return its rewriting."""
+        if not isinstance(node, exp.Select):
+            refuse(node.key.upper(), "only plain SELECTs", node, view.where)
+        return self.select(node, view)
+
+    def text(self, text: str, where: str = "") -> exp.Expression:
+        """Return the tree of a text or of a view's."""
+        return parse(text, where)
 
     def select(self, node: exp.Select, view: View) -> Relation:
         """Check a SELECT and return its rewriting."""
@@ -94,7 +112,7 @@ class Analysis(Leaves):
         if set(used(clause)) - {"expressions"}:
             refuse("WITH RECURSIVE", "it repeats rows", clause, view.where)
         for cte in clause.expressions:
-            if set(used(cte)) - {"this", "alias", "materialized"} or not isinstance(cte.this, exp.Select):
+            if set(used(cte)) - {"this", "alias", "materialized"} or not isinstance(cte.this, self.queries):
                 refuse(f"WITH {cte.alias}", "only plain SELECTs", cte, view.where)
             own.append(Cte(cte, view))
             view = replace(view, ctes=(*view.ctes, (fold(cte.alias), own[-1])))
@@ -106,10 +124,10 @@ class Analysis(Leaves):
         """Return what one item of FROM is."""
         if isinstance(node, exp.Subquery):
             extra = set(used(node)) - {"this", "alias", "joins"}
-            if extra or not isinstance(node.this, exp.Select):
+            if extra or not isinstance(node.this, self.queries):
                 construct = _CLAUSES.get(next(iter(extra), ""), (node.this.key.upper(), ""))[0]
                 refuse(construct, "only SELECT ... in brackets may stand in FROM", node, view.where)
-            inner = self.select(node.this, replace(view, depth=view.depth + 1))
+            inner = self.query(node.this, replace(view, depth=view.depth + 1))
             return self._nested(inner, node, node.alias, view)
         if isinstance(node, exp.Table):
             return self._table(node, view)
@@ -123,7 +141,8 @@ class Analysis(Leaves):
         alias = self._alias()
         outer = exp.Subquery(this=inner.select, alias=exp.TableAlias(this=identifier(alias)))
         columns = [replace(c, ref=c.name, collated=False) for c in inner.columns]
-        return Item(name or alias, alias, outer, self._renamed(node, columns, view))
+        out = self._renamed(node, columns, view)
+        return Item(name or alias, alias, outer, out, protected=inner.protected, one=inner.one)
 
     def _table(self, node: exp.Table, view: View, *, public: bool = False) -> Item:
         """Return a CTE, a file, a view or a base table."""
@@ -148,10 +167,10 @@ class Analysis(Leaves):
         return self._base(table, entry, node, view, public=public)
 
     def _cte(self, cte: Cte, node: exp.Table, view: View) -> Item:
-        if cte.used:
+        if cte.used and not self.local:
             refuse(f"WITH {node.name}", "used twice: the protected table may be read once", node, view.where)
         cte.used = True
-        inner = self.select(cte.node.this, replace(cte.view, depth=view.depth + 1))
+        inner = self.query(cte.node.this, replace(cte.view, depth=view.depth + 1))
         item = self._nested(inner, cte.node, node.alias_or_name, view)
         return replace(item, columns=self._renamed(node, item.columns, view))
 
@@ -164,8 +183,8 @@ class Analysis(Leaves):
         homes = (home,) if fold(home[1]) == "main" else (home, (home[0], "main"))
         inside = View(homes, where, (*view.stack, entry.table), view.depth + 1)
         text = view_query(entry.sql, where)
-        tree = parse(text, where)
-        inner = self.select(tree, inside)
+        tree = self.text(text, where)
+        inner = self.query(tree, inside)
         agree(self.catalog.cursor, text, tree, where)  # before DuckDB binds the view: that may run what is in it
         self.named.append((node, entry.table))
         described = self.catalog.describe(f"SELECT * FROM {entry.table.sql}")  # noqa: S608 -- quoted by TableId

@@ -62,6 +62,10 @@ class Carried:
             found[ROW] = exp.Column(this=identifier(number_column(table)), table=identifier(alias))
         self._origin[alias] = found
 
+    def unit_of(self, alias: str) -> exp.Expression | None:
+        """Return the privacy unit of the protected table of this alias, in its one form; None if it has none."""
+        return self._origin[alias].get(UNIT)
+
     def add(self, select: exp.Select, alias: str) -> None:
         """Add them to the list of a SELECT whose first relation has this alias."""
         names = [name for name, wanted in ((UNIT, self.unit is not None), (ROW, self.numbered)) if wanted]

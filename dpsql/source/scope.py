@@ -10,7 +10,7 @@ from sqlglot import exp
 from dpsql.errors import ArgumentError
 from dpsql.source.catalog import Catalog
 from dpsql.source.kernel import MOST_TEXT
-from dpsql.source.model import Column, fold, quoted, refuse
+from dpsql.source.model import UNIT, Column, fold, quoted, refuse
 from dpsql.source.parse import render
 
 LONGEST_EXPRESSION = 100_000
@@ -28,6 +28,7 @@ class Item:
     path: tuple[str, ...] = ()
     hidden: set[str] = field(default_factory=set)
     protected: bool = True
+    one: bool = False  # no privacy unit has more than one row in it
     unsafe: dict[str, str] = field(default_factory=dict)  # of a file: folded name -> Parquet type of what cannot be read safely
 
     def __post_init__(self) -> None:
@@ -93,11 +94,10 @@ class Scope:
 
     def type_of(self, node: exp.Expression) -> str:
         """Return the type that DuckDB gives an expression in generated names. Binds over a relation without rows."""
-        by_alias = {item.alias: item for item in self.items}
         needed: dict[str, dict[str, str]] = {}
         for column in node.find_all(exp.Column):
-            item = by_alias[column.table]
-            kind = next(c.sql_type for c in item.columns if c.ref == column.name)
+            found = (c for item in self.items if item.alias == column.table for c in item.columns)
+            kind = "BLOB" if column.name == UNIT else next(c.sql_type for c in found if c.ref == column.name)
             needed.setdefault(column.table, {})[column.name] = kind
         relations = ", ".join(empty_relation(list(columns.items()), alias) for alias, columns in needed.items())
         written = render(node)

@@ -1,0 +1,266 @@
+"""The kernel of aggregates and windows: each with the types for which no value makes it fail and no order of rows changes it.
+
+Data first: `AGGREGATES` says how a user's aggregate is calculated, `WINDOWS` which window functions there are; `BOUND_AGGREGATES`
+and `BOUND_WINDOWS` are what the plan of DuckDB's binder may hold. No TRY can hold an aggregate, so arguments are brought into range
+before it:
+
+- Whole numbers of at most 64 bits and DECIMALs of at most 26 digits are added exactly, in 128 bits: no number of rows that a table
+  can have overflows them.
+- All other numbers are DOUBLEs within 1e140 (NULL beyond): squares and sums stay finite. Floating-point sums depend on the order
+  of their terms, so they are taken of the sorted list, in the layer above, where a TRY stands.
+- ``arg_min(x, y)`` is the least pair (y, x), ``any_value`` the least value, ``mode`` the least of the most frequent: a tie is no
+  matter of chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dpsql.errors import UnsupportedQuery
+from dpsql.source.catalog import shipped_kinds
+from dpsql.source.expressions import Rewriter
+from dpsql.source.functions import call, only_if, paren, try_cast
+from dpsql.source.kernel import COMPARABLE, INTEGERS, LARGEST_LITERAL, decimal_width, family, is_number
+from dpsql.source.layers import Layer, canonical, comparable
+from dpsql.source.model import Column, refuse
+from dpsql.source.parse import used
+
+LARGEST = "1e140"
+"""Numbers beyond it are NULL in sums, means, variances and quantiles."""
+WIDEST_SUM = 26
+"""Digits of a DECIMAL that is added as such: 10^12 of them stay within 38 digits."""
+
+AGGREGATES: dict[str, str] = {
+    **dict.fromkeys(("count", "count_star"), "count"),
+    "sum": "sum",
+    **dict.fromkeys(("avg", "mean"), "avg"),
+    **dict.fromkeys(("min", "any_value", "arbitrary", "first"), "min"),
+    **dict.fromkeys(("max", "last"), "max"),
+    **dict.fromkeys(("count_if", "countif"), "count_if"),
+    **{name: name for name in ("bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "quantile_cont", "mode")},
+    **{"variance": "var_samp", "stddev": "stddev_samp", "median": "median", "quantile": "quantile_disc", "quantile_disc": "quantile_disc"},
+    **dict.fromkeys(("arg_min", "argmin", "min_by"), "arg_min"),
+    **dict.fromkeys(("arg_max", "argmax", "max_by"), "arg_max"),
+}  # fmt: skip
+"""Name -> what it is calculated as."""
+OVER_LISTS = ("sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "mode")
+"""Aggregates of a sorted list."""
+INSTEAD = {
+    **dict.fromkeys(("string_agg", "group_concat", "listagg"), "a text of many rows has no bound; use count, min or max"),
+    **dict.fromkeys(("list", "array_agg", "histogram"), "a list of many rows is no value of a source; use count, min, max or mode"),
+    **dict.fromkeys(("approx_count_distinct",), "write count(DISTINCT x)"),
+    **dict.fromkeys(("approx_quantile", "reservoir_quantile"), "write quantile_cont(x, 0.5)"),
+}
+
+WINDOWS: dict[str, tuple[int, int]] = {
+    "row_number": (0, 0), "rank": (0, 0), "dense_rank": (0, 0), "percent_rank": (0, 0), "cume_dist": (0, 0), "ntile": (1, 1),
+    "lag": (1, 3), "lead": (1, 3), "first_value": (1, 1), "last_value": (1, 1), "nth_value": (2, 2),
+}  # fmt: skip
+"""Window function -> smallest and largest number of arguments."""
+OF_PEERS = ("rank", "dense_rank", "percent_rank", "cume_dist")
+"""Window functions that give rows which tie the same: for all others ties are broken."""
+
+BOUND_AGGREGATES: dict[str, tuple[str, ...]] = {
+    "count_star": (), "count": ("",), "sum": ("BIGINT", "DECIMAL"), "avg": ("BIGINT",), "min": (*COMPARABLE, "STRUCT"),
+    "max": (*COMPARABLE, "STRUCT"), "bool_and": ("BOOLEAN",), "bool_or": ("BOOLEAN",), "list": COMPARABLE,
+    "quantile_cont": ("DOUBLE",), "quantile_disc": COMPARABLE,
+}  # fmt: skip
+"""Aggregate -> families of its first argument; '' is any."""
+BOUND_WINDOWS = frozenset(
+    f"WINDOW_{name.upper()}" for name in (*(w for w in WINDOWS if not w.startswith("dense")), "rank_dense", "aggregate", "dense_rank")
+)
+
+
+@dataclass(frozen=True)
+class Combined:
+    """A user's aggregate, with its arguments in a layer: what is called on them, and what is made of that in the layer above."""
+
+    name: str
+    columns: tuple[Column, ...] = ()
+    constants: tuple[exp.Expression, ...] = ()
+    distinct: bool = False
+    condition: Column | None = None
+    after: Callable[[exp.Expression], exp.Expression] | None = None
+
+    def written(self, reference: Callable[[Column], exp.Column]) -> exp.Expression:
+        """Return the call, over the columns of the layer below."""
+        given: list[exp.Expression] = [reference(column) for column in self.columns] or [exp.Star()]
+        if self.distinct:
+            given = [exp.Distinct(expressions=given)]
+        out: exp.Expression = call(self.name, *given, *(c.copy() for c in self.constants))
+        return out if self.condition is None else exp.Filter(this=out, expression=exp.Where(this=reference(self.condition)))
+
+
+def is_aggregate(node: exp.Expression) -> bool:
+    """Whether a part of an expression is an aggregate, with its FILTER; one over a window is not."""
+    if isinstance(node, exp.Filter):
+        return not isinstance(node.parent, exp.Window)
+    if not isinstance(node, exp.Anonymous) or not isinstance(node.this, str):
+        return False
+    holder = node.parent if isinstance(node.parent, exp.Filter) and node.arg_key == "this" else node
+    if isinstance(holder.parent, exp.Window) and holder.arg_key == "this":
+        return False
+    name = node.this.lower()
+    return name in AGGREGATES or (shipped_kinds().get(name) == "aggregate" and name not in WINDOWS)
+
+
+def combined(node: exp.Expression, layer: Layer) -> Combined:
+    """Check a user's aggregate and compute its arguments in a layer.
+
+    Raises
+    ------
+    UnsupportedQuery
+    """
+    scope, at = layer.rows.scope, node
+    condition = None
+    if isinstance(node, exp.Filter):
+        condition = layer.add(Rewriter(scope)(node.expression.this))
+        node = node.this
+    name = str(node.this).lower() if isinstance(node, exp.Anonymous) else node.key
+    if not isinstance(node, exp.Anonymous) or set(used(node)) - {"this", "expressions"} or name not in AGGREGATES:
+        refuse(f"{name}()", INSTEAD.get(name, "not on the list of aggregates inside of a privacy unit"), at, scope.where)
+    given, kind = list(node.expressions), AGGREGATES[name]
+    distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
+    if distinct:
+        given = list(given[0].expressions)
+    if any(isinstance(a, exp.Order | exp.IgnoreNulls | exp.RespectNulls) for a in given):
+        refuse(f"{name}(... ORDER BY)", "write arg_min(x, y) or a window", at, scope.where)
+    if kind == "count" and not distinct and (not given or (len(given) == 1 and isinstance(given[0], exp.Star))):
+        return Combined("count", condition=condition)
+    wanted = 2 if kind.startswith(("arg_", "quantile")) else 1
+    if len(given) != wanted or isinstance(given[0], exp.Star):
+        refuse(f"{name}()", f"takes {wanted} argument{'s' * (wanted > 1)} here", at, scope.where)
+    if kind.startswith("arg_"):
+        if distinct:
+            refuse(f"{name}(DISTINCT)", "leave DISTINCT out", at, scope.where)
+        return _pair(kind, given, condition, layer, at)
+    value = Rewriter(scope)(given[0])
+    return _single(name, kind, value, given, distinct, condition, layer, at)
+
+
+def _single(
+    name: str,
+    kind: str,
+    value: exp.Expression,
+    given: list[exp.Expression],
+    distinct: bool,
+    condition: Column | None,
+    layer: Layer,
+    at: exp.Expression,
+) -> Combined:
+    """Return an aggregate of one value."""
+    scope = layer.rows.scope
+    sql_type = scope.type_of(value)
+    if sql_type == '"NULL"':
+        value, sql_type = try_cast(value, "INTEGER"), "INTEGER"
+    if kind in ("bool_and", "bool_or", "count_if"):
+        if sql_type != "BOOLEAN":
+            refuse(f"{name}()", f"needs a BOOLEAN, not {sql_type}; write a condition", at, scope.where)
+        if kind == "count_if":
+            return Combined("count", (layer.add(only_if(value, exp.Literal.number(1))),), condition=condition)
+        return Combined(kind, (layer.add(value),), condition=condition)
+    if kind == "count":
+        if distinct and not comparable(sql_type):
+            refuse("count(DISTINCT)", f"values of {sql_type} may be equal without being the same; CAST it", at, scope.where)
+        return Combined("count", (layer.add(canonical(value, sql_type)),), distinct=distinct, condition=condition)
+    if kind in ("min", "max", "mode", "quantile_disc"):
+        if not comparable(sql_type):
+            refuse(f"{name}()", f"not defined here for {sql_type}; CAST it", at, scope.where)
+        column = layer.add(canonical(value, sql_type))
+        if kind == "mode":
+            return Combined("list", (column,), distinct=distinct, condition=condition, after=_of_list("mode"))
+        constants = (_fraction(name, given[1], at, scope.where),) if kind == "quantile_disc" else ()
+        return Combined(kind, (column,), constants, distinct and kind == "quantile_disc", condition)
+    if sql_type == "BOOLEAN" and kind in ("sum", "avg"):
+        value, sql_type = try_cast(value, "INTEGER"), "INTEGER"
+    if not is_number(sql_type):
+        refuse(f"{name}()", f"needs a number, not {sql_type}; CAST it", at, scope.where)
+    if sql_type in INTEGERS and kind in ("sum", "avg"):
+        return Combined(kind, (layer.add(try_cast(value, "BIGINT")),), (), distinct, condition)
+    if kind == "sum" and (decimal_width(sql_type) or 99) <= WIDEST_SUM:
+        return Combined(kind, (layer.add(value),), (), distinct, condition)
+    column = layer.add(_in_range(value, sql_type))
+    if kind in ("median", "quantile_cont"):
+        fraction = _fraction(name, given[1], at, scope.where) if kind == "quantile_cont" else exp.Literal.number("0.5")
+        return Combined("quantile_cont", (column,), (fraction,), distinct, condition)
+    return Combined("list", (column,), (), distinct, condition, _of_list(kind))
+
+
+def _in_range(value: exp.Expression, sql_type: str) -> exp.Expression:
+    """Return a number as a DOUBLE, NULL where its square could leave the range; NaN is beyond every number."""
+    double = value if sql_type == "DOUBLE" else try_cast(value, "DOUBLE")
+    bound = exp.Literal.number(LARGEST)
+    inside = exp.Between(this=paren(double.copy()), low=exp.Neg(this=bound), high=bound.copy())
+    return only_if(inside, canonical(double, "DOUBLE"))
+
+
+def _pair(kind: str, given: list[exp.Expression], condition: Column | None, layer: Layer, at: exp.Expression) -> Combined:
+    """Return ``arg_min(x, y)``: x of the least pair (y, x) that has both."""
+    scope = layer.rows.scope
+    values = [Rewriter(scope)(a) for a in given]
+    types = [scope.type_of(v) for v in values]
+    for sql_type in types:
+        if not comparable(sql_type):
+            refuse(f"{kind}()", f"not defined here for {sql_type}; CAST it", at, scope.where)
+    x, y = (canonical(v, t) for v, t in zip(values, types, strict=True))
+    pair = call("struct_pack", *(exp.PropertyEQ(this=exp.to_identifier(n), expression=v) for n, v in (("y", y), ("x", x))))
+    known = [exp.Not(this=exp.Is(this=paren(v.copy()), expression=exp.Null())) for v in values]
+    column = layer.add(only_if(exp.and_(*known), pair))
+    return Combined(kind[-3:], (column,), (), False, condition, lambda found: call("struct_extract", found, exp.Literal.string("x")))
+
+
+def _of_list(kind: str) -> Callable[[exp.Expression], exp.Expression]:
+    return lambda found: call("list_aggregate", call("list_sort", found), exp.Literal.string(kind))
+
+
+def _fraction(name: str, node: exp.Expression, at: exp.Expression, where: str) -> exp.Expression:
+    """Return the constant of a quantile, from 0 to 1."""
+    try:
+        good = isinstance(node, exp.Literal) and not node.is_string and 0 <= float(node.name) <= 1
+    except ValueError:
+        good = False
+    if not good:
+        refuse(f"{name}()", "the second argument is a number from 0 to 1, written out", at, where)
+    return exp.Cast(this=node.copy(), to=exp.DataType.build("DOUBLE"))
+
+
+def whole(node: exp.Expression | None, name: str, least: int, at: exp.Expression, where: str) -> exp.Expression:
+    """Return a constant whole number of a window."""
+    good = isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and least <= int(node.name) <= LARGEST_LITERAL
+    if node is None or not good:
+        refuse(name, f"this number must be whole, from {least} to {LARGEST_LITERAL}, written out", at, where)
+    return node.copy()
+
+
+def check_combining(node: dict[str, object], name: str, types: list[str]) -> set[str]:
+    """Refuse an aggregate or window of the bound plan that is not listed; return the functions that it calls.
+
+    Parameters
+    ----------
+    node : dict
+        Of class BOUND_AGGREGATE or BOUND_WINDOW.
+    name : str
+        Of the aggregate, '' for a window function.
+    types : list of str
+        Of the arguments.
+
+    Raises
+    ------
+    UnsupportedQuery
+    """
+    kind = str(node.get("type"))
+    if node["expression_class"] == "BOUND_WINDOW" and kind not in BOUND_WINDOWS:
+        raise UnsupportedQuery(kind, "not on the list of windows inside of a privacy unit")
+    if kind not in ("BOUND_AGGREGATE", "WINDOW_AGGREGATE"):
+        return {kind.removeprefix("WINDOW_").lower()} & WINDOWS.keys()
+    families = BOUND_AGGREGATES.get(name)
+    first = types[0] if types else ""
+    good = families is not None and (families == ("",) or (first == "" and not families) or family(first) in families or first == "NULL")
+    if good and name == "sum" and family(first) == "DECIMAL":
+        good = (decimal_width(first) or 99) <= WIDEST_SUM
+    if not good:
+        raise UnsupportedQuery(f"{name}({', '.join(types)})", "not on the list of aggregates inside of a privacy unit")
+    return {name}

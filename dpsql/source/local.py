@@ -1,0 +1,338 @@
+"""Unit-local relations: SELECTs that may combine and repeat rows, as long as they are rows of one privacy unit.
+
+See :mod:`dpsql.source.analysis` for what holds of them and why. Each SELECT becomes layers (:mod:`dpsql.source.layers`): FROM, WHERE
+and joins below, then GROUP BY, then windows, then the list, each with the column ``__dp_unit``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpsql.errors import ArgumentError
+from dpsql.source.aggregates import is_aggregate
+from dpsql.source.catalog import Entry
+from dpsql.source.combining import UNIT_ADVICE, grouped, is_unit, is_window, windowed
+from dpsql.source.expressions import Rewriter
+from dpsql.source.functions import call
+from dpsql.source.joins import chain
+from dpsql.source.layers import Layer, Rows, canonical, finish, outermost, plain
+from dpsql.source.leaves import View
+from dpsql.source.model import RESERVED, UNIT, Column, TableId, fold, identifier, refuse
+from dpsql.source.parse import parse_query, used
+from dpsql.source.relations import DEEPEST, Analysis, Relation
+from dpsql.source.scope import Item, Scope
+from dpsql.source.sets import set_operation
+from dpsql.source.unit_joins import Joins, conditions_of
+
+_REFUSED = {
+    "limit": ("LIMIT", "which rows it picks depends on other people's; in one person: QUALIFY row_number() OVER (PARTITION BY unit ...) <= n"),
+    "offset": ("OFFSET", "which rows it leaves out depends on other people's"),
+    "sample": ("SAMPLE", "it picks rows at random, so the same call would give other rows"),
+    "laterals": ("LATERAL", "join a table or a subquery"),
+    "pivots": ("PIVOT", "write GROUP BY unit with FILTER (WHERE ...)"),
+    "into": ("INTO", "a source is only read"),
+}  # fmt: skip
+_ACCEPTED = (
+    "expressions", "from", "from_", "joins", "where", "with", "with_", "order", "group", "having", "qualify", "distinct", "windows",
+)  # fmt: skip
+_TREES = (exp.Select, exp.SetOperation)
+
+
+class LocalAnalysis(Analysis):
+    """One pass over one source whose relations keep the privacy unit."""
+
+    local = True
+    queries = (*_TREES, exp.Subquery, exp.Values)
+
+    def text(self, text: str, where: str = "") -> exp.Expression:
+        """Return the tree of a text or of a view's."""
+        return parse_query(text, where)
+
+    def query(self, node: exp.Expression, view: View) -> Relation:
+        """Check a query and return its rewriting."""
+        if isinstance(node, exp.Subquery):
+            for key in used(node):
+                if key not in ("this", "order"):
+                    construct, reason = _REFUSED.get(key, (key.upper(), "not allowed in a source"))
+                    refuse(construct, reason, node, view.where)
+            return self.query(node.this, replace(view, depth=view.depth + 1))
+        if view.depth > DEEPEST:
+            refuse("the nesting", f"deeper than {DEEPEST} views, CTEs and subqueries", node, view.where)
+        for name in (i for i in node.find_all(exp.Identifier) if fold(i.name).startswith(RESERVED)):
+            refuse(repr(name.name), f"names that start with {RESERVED} are dpsql's own", name, view.where)
+        if isinstance(node, exp.SetOperation):
+            return self._set(node, view)
+        if isinstance(node, exp.Values):
+            return self._values(node, view)
+        if isinstance(node, exp.Select):
+            return self.select(node, view)
+        return refuse(node.key.upper(), "not a relation that a source may read", node, view.where)
+
+    def select(self, node: exp.Select, view: View) -> Relation:
+        """Check a SELECT and return its rewriting."""
+        for key in used(node):
+            if key not in _ACCEPTED:
+                construct, reason = _REFUSED.get(key, (key.upper().replace("_", " "), "not allowed in a source"))
+                part = node.args[key]
+                at = part[0] if isinstance(part, list) and part else part
+                refuse(construct, reason, at if isinstance(at, exp.Expression) else node, view.where)
+        view, own = self._with(node, view)
+        rows, rest = self.rows(node, view)
+        Joins(self, view).restrict(rows, rest)
+        for cte in own:
+            if not cte.used:
+                refuse(f"WITH {cte.node.alias}", "never used; take it out", cte.node, view.where)
+        return self._listed(node, rows, view)
+
+    def rows(self, node: exp.Select, view: View) -> tuple[Rows, list[exp.Expression]]:
+        """Return what stands after FROM, joined, and the conditions after WHERE, which are still to be applied."""
+        where = node.args.get("where")
+        rest = conditions_of(where.this) if where is not None else []
+        clause = node.args.get("from_") or node.args.get("from")
+        scope = Scope(self.catalog, [], list(view.homes), view.where, self.texts)
+        if clause is None:
+            return Rows(scope, exp.Select(), None, self._fresh), rest
+        start, joins = chain(clause.this)
+        first = self._item(start, view)
+        scope.items.append(first)
+        unit = exp.Column(this=identifier(UNIT), table=identifier(first.alias)) if first.protected else None
+        rows = Rows(scope, exp.Select().from_(first.node), unit, self._fresh, first.one)
+        for join in [*joins, *(node.args.get("joins") or [])]:
+            rows = Joins(self, view).join(rows, join, rest)
+        return rows, rest
+
+    def _listed(self, node: exp.Select, rows: Rows, view: View) -> Relation:
+        """Compute groups, windows and the list of a SELECT."""
+        where = view.where
+        entries = self._entries(node, rows.scope)
+        names = [name for name, _ in entries]
+        aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+        named = {w.this.name.lower(): w for w in node.args.get("windows") or []}
+        trees = [tree for _, tree in entries]
+        count = len(trees)
+        having = node.args.get("having")
+        qualify = node.args.get("qualify")
+        distinct = node.args.get("distinct")
+        extra = [self._spelled(clause.this, aliases, rows.scope) for clause in (having, qualify) if clause is not None]
+        trees += extra
+        on = distinct.args.get("on") if distinct is not None else None
+        if on is not None:
+            trees.append(self._first(node, on, trees[:count], aliases, rows.scope, qualify, where))
+        group = node.args.get("group")
+        if group is not None or having is not None or any(outermost(tree, is_aggregate) for tree in trees):
+            keys = self._keys(group, trees[:count], aliases, rows.scope, where) if group is not None else []
+            rows, trees = grouped(rows, keys, trees, where)
+        if having is not None:
+            rows.restrict(Rewriter(rows.scope)(trees.pop(count)))
+        if any(outermost(tree, is_window) for tree in trees):
+            rows, trees = windowed(rows, trees, named, where)
+        for tree in trees[count:]:
+            rows.restrict(Rewriter(rows.scope)(tree))
+        if on is not None:
+            rows.one = rows.unit is not None and self._only_unit
+        relation = self._columns(node, rows, list(zip(names, trees[:count], strict=True)), where)
+        if distinct is not None and on is None:
+            relation = self._distinct(node, relation, view)
+        return relation
+
+    # -- the list -----------------------------------------------------------------------------------------------------------
+
+    def _entries(self, node: exp.Select, scope: Scope) -> list[tuple[str, exp.Expression]]:
+        """Return the list after SELECT with * written out; '' is the name of what has none."""
+        found: list[tuple[str, exp.Expression]] = []
+        for listed in node.expressions:
+            for name, inner in self._expand(listed, scope):
+                if not name and isinstance(inner, exp.Column) and not isinstance(inner.this, exp.Star):
+                    _, column, fields = scope.resolve(inner)
+                    name = fields[-1] if fields else column.name
+                found.append((name, inner))
+        return found
+
+    def _columns(self, node: exp.Select, rows: Rows, entries: list[tuple[str, exp.Expression]], where: str) -> Relation:
+        """Check and rewrite the list after SELECT."""
+        rewrite = Rewriter(rows.scope)
+        listed: list[tuple[Column, exp.Expression]] = []
+        unnamed: list[int] = []
+        seen: set[str] = set()
+        for name, tree in entries:
+            found = plain(tree, rows.scope)
+            value = rewrite(tree)
+            if not name:
+                unnamed.append(len(listed))
+                name = self._fresh("c")
+            column = replace(found[1], name=name, ref=name) if found else Column(name, name, rows.scope.type_of(value), None)
+            if fold(name) in seen:
+                refuse(f"column {name!r}", "two columns have that name; rename one with AS", node, where)
+            seen.add(fold(name))
+            listed.append((column, value))
+        if not listed:
+            refuse("SELECT", "no column is left", node, where)
+        protected, one = rows.unit is not None, rows.one
+        return Relation(finish(rows, listed), [column for column, _ in listed], unnamed, protected, one)
+
+    def _spelled(self, node: exp.Expression, aliases: dict[str, exp.Expression], scope: Scope) -> exp.Expression:
+        """Return an expression with names that AS gave in the same SELECT written out; a column of that name must be the same."""
+        out = exp.Paren(this=node.copy())
+        for column in list(out.find_all(exp.Column)):
+            meant = aliases.get(fold(column.name)) if not column.table and not isinstance(column.this, exp.Star) else None
+            if meant is None:
+                continue
+            try:
+                found = scope.resolve(column)
+            except ArgumentError:
+                found = None
+            if found is not None and (not isinstance(meant, exp.Column) or scope.resolve(meant)[:2] != found[:2]):
+                refuse(f"column {column.name!r}", "a column and an expression have that name; rename the latter", node, scope.where)
+            column.replace(exp.Paren(this=meant.copy()))
+        return out
+
+    def _keys(
+        self, group: exp.Group, trees: list[exp.Expression], aliases: dict[str, exp.Expression], scope: Scope, where: str
+    ) -> list[exp.Expression]:
+        """Return the expressions after GROUP BY: ordinals, aliases and ALL written out."""
+        if extra := set(used(group)) - {"expressions", "all"}:
+            refuse(min(extra).upper().replace("_", " "), "only GROUP BY keys", group, where)
+        if group.args.get("all"):
+            return [tree for tree in trees if not outermost(tree, lambda n: is_aggregate(n) or is_window(n))]
+        keys: list[exp.Expression] = []
+        for key in group.expressions:
+            if isinstance(key, exp.Literal) and not key.is_string and key.name.isdigit() and 1 <= int(key.name) <= len(trees):
+                keys.append(trees[int(key.name) - 1])
+            elif isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
+                refuse(key.key.upper(), "write one GROUP BY for each and UNION ALL", group, where)
+            elif isinstance(key, exp.Column) and not key.table and not self._known(key, scope):
+                keys.append(aliases.get(fold(key.name), key))
+            else:
+                keys.append(key)
+        return keys
+
+    @staticmethod
+    def _known(node: exp.Column, scope: Scope) -> bool:
+        try:
+            scope.resolve(node)
+        except ArgumentError:
+            return False
+        return True
+
+    # -- DISTINCT -----------------------------------------------------------------------------------------------------------
+
+    _only_unit = False
+
+    def _first(
+        self,
+        node: exp.Select,
+        on: exp.Expression,
+        trees: list[exp.Expression],
+        aliases: dict[str, exp.Expression],
+        scope: Scope,
+        qualify: exp.Expression | None,
+        where: str,
+    ) -> exp.Expression:
+        """Return the condition that DISTINCT ON is: the first row of each key, in the order that is asked for."""
+        if qualify is not None:
+            refuse("DISTINCT ON with QUALIFY", "put one of them into a subquery", on, where)
+        keys = [self._spelled(key, aliases, scope) for key in (on.expressions if isinstance(on, exp.Tuple) else [on])]
+        self._only_unit = all(is_unit(key, scope) for key in keys)
+        order = node.args.get("order")
+        orders = []
+        for entry in order.expressions if order is not None else []:
+            key = entry.this
+            if isinstance(key, exp.Literal):
+                good = not key.is_string and key.name.isdigit() and 1 <= int(key.name) <= len(trees)
+                key = trees[int(key.name) - 1] if good else refuse("ORDER BY", "name a column", entry, where)
+            given = {k: entry.args.get(k) for k in ("desc", "nulls_first")}
+            orders.append(exp.Ordered(this=self._spelled(key, aliases, scope), **given))
+        parts = {"order": exp.Order(expressions=orders)} if orders else {}
+        window = exp.Window(this=call("row_number"), partition_by=keys, over="OVER", **parts)
+        return exp.EQ(this=window, expression=exp.Literal.number(1))
+
+    def _distinct(self, node: exp.Select, relation: Relation, view: View) -> Relation:
+        """Return the different rows of each unit."""
+        if relation.protected and not any(c.unit for c in relation.columns):
+            refuse("DISTINCT", UNIT_ADVICE.format("add to the list"), node.args["distinct"], view.where)
+        item = self._nested(relation, exp.Table(), "", view)
+        rows = self.over(item)
+        keys = [exp.column(c.name, quoted=True) for c in item.columns]
+        rows, trees = grouped(rows, keys, keys, view.where)
+        names = [c.name for c in relation.columns]
+        out = self._columns(node, rows, list(zip(names, trees, strict=True)), view.where)
+        return replace(out, unnamed=relation.unnamed)
+
+    # -- relations ----------------------------------------------------------------------------------------------------------
+
+    def over(self, item: Item) -> Rows:
+        """Return the rows of one relation."""
+        unit = exp.Column(this=identifier(UNIT), table=identifier(item.alias)) if item.protected else None
+        scope = Scope(self.catalog, [item], [self.home], "", self.texts)
+        return Rows(scope, exp.Select().from_(item.node), unit, self._fresh, item.one)
+
+    def _nested(self, inner: Relation, node: exp.Expression, name: str, view: View) -> Item:
+        """Return a checked query as an item of FROM; a column without a name can't be named, and that is all."""
+        return super()._nested(replace(inner, unnamed=[]), node, name, view)
+
+    def _item(self, node: exp.Expression, view: View) -> Item:
+        """Return what one item of FROM is."""
+        if isinstance(node, exp.Values):
+            return self._nested(self._values(node, view), node, node.alias, view)
+        if isinstance(node, exp.Subquery) and node.args.get("joins"):
+            refuse("brackets around a join", "write (SELECT ... FROM a JOIN b ...)", node, view.where)
+        return super()._item(node, view)
+
+    def _base(self, table: TableId, entry: Entry | None, node: exp.Table, view: View, *, public: bool) -> Item:
+        """Return a base table as a SELECT of its columns and, if it is protected, of the privacy unit."""
+        item = super()._base(table, entry, node, view, public=public)
+        unit = self.carried.unit_of(item.alias) if item.protected else None
+        if item.protected and unit is None:
+            refuse(
+                f"{table.text}",
+                "it has no privacy unit, so a row is a person, and rows can't be combined; declare one: "
+                "dp_protect(..., privacy_unit := 'column')",
+                node,
+                view.where,
+            )
+        if not item.protected and table not in self.public:
+            self.public.append(table)
+        inner = self.over(replace(item, protected=False))
+        listed = [(replace(c, name=c.ref), Rewriter(inner.scope)(exp.column(c.name, table=item.name, quoted=True))) for c in item.columns]
+        inner.unit = unit
+        alias = self._alias()
+        out = exp.Subquery(this=finish(inner, listed), alias=exp.TableAlias(this=identifier(alias)))
+        columns = [
+            replace(c, collated=c.collated and c.sql_type != "VARCHAR", unit=unit is not None and c.origin == self.carried.unit)
+            for c in item.columns
+        ]
+        return replace(item, alias=alias, node=out, columns=columns)
+
+    def _values(self, node: exp.Values, view: View) -> Relation:
+        """Return VALUES as constants, one SELECT after another."""
+        selects = [exp.Select(expressions=list(row.expressions)) for row in node.expressions if isinstance(row, exp.Tuple)]
+        if len(selects) != len(node.expressions) or len(selects) > 1000 or len({len(s.expressions) for s in selects}) != 1:
+            refuse("VALUES", "up to 1000 rows of as many constants each", node, view.where)
+        first = [exp.Alias(this=e, alias=identifier(f"col{i}")) for i, e in enumerate(selects[0].expressions)]
+        selects[0].set("expressions", first)
+        out: exp.Expression = selects[0]
+        relation = self.query(out, view)
+        if len(selects) == 1:
+            return relation
+        return set_operation(self, [relation, *(self.query(s, view) for s in selects[1:])], exp.Union, False, node, view)
+
+    def _set(self, node: exp.SetOperation, view: View) -> Relation:
+        """Check a set operation: with the privacy unit in its rows, it is one of each unit."""
+        for key in used(node):
+            if key not in ("this", "expression", "distinct", "with", "with_", "order", "by_name"):
+                construct, reason = _REFUSED.get(key, (key.upper(), "not allowed in a source"))
+                refuse(construct, reason, node, view.where)
+        view, own = self._with(node, view)  # type: ignore[arg-type]
+        inside = replace(view, depth=view.depth + 1)
+        sides = [self.query(side, inside) for side in (node.this, node.expression)]
+        for cte in own:
+            if not cte.used:
+                refuse(f"WITH {cte.node.alias}", "never used; take it out", cte.node, view.where)
+        if node.args.get("by_name"):
+            refuse("BY NAME", "write the columns in one order", node, view.where)
+        return set_operation(self, sides, type(node), bool(node.args.get("distinct")), node, view)
+
+
+__all__ = ["LocalAnalysis", "Layer", "canonical"]

@@ -1,0 +1,118 @@
+"""Set operations of relations that carry their privacy unit: with the unit among the columns, they are operations inside of units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dpsql.source.combining import UNIT_ADVICE
+from dpsql.source.functions import try_cast
+from dpsql.source.kernel import cast_is_safe, try_cast_is_listed
+from dpsql.source.layers import canonical, comparable, finish
+from dpsql.source.leaves import View
+from dpsql.source.model import Column, identifier, refuse
+from dpsql.source.relations import Relation
+
+if TYPE_CHECKING:
+    from dpsql.source.local import LocalAnalysis
+
+
+def set_operation(
+    analysis: LocalAnalysis,
+    sides: Sequence[Relation],
+    kind: type[exp.Expression],
+    distinct: bool,
+    node: exp.Expression,
+    view: View,
+) -> Relation:
+    """Return a set operation of checked queries.
+
+    Parameters
+    ----------
+    analysis : LocalAnalysis
+    sides : sequence of Relation
+    kind : type
+        exp.Union, exp.Except or exp.Intersect.
+    distinct : bool
+        Without ALL.
+    node : sqlglot expression
+        What messages point to.
+    view : View
+    """
+    construct = kind.__name__.upper()
+    if len({side.protected for side in sides}) > 1:
+        refuse(construct, "one side has people's rows, the other has none; a row must belong to a person", node, view.where)
+    if len({len(side.columns) for side in sides}) > 1:
+        refuse(construct, "its sides have different numbers of columns", node, view.where)
+    first = sides[0]
+    types = [_common(analysis, [side.columns[i] for side in sides], construct, node, view) for i in range(len(first.columns))]
+    columns = [_column([side.columns[i] for side in sides], kind, sql_type) for i, sql_type in enumerate(types)]
+    if kind is not exp.Union or distinct:
+        if first.protected and not any(all(side.columns[i].unit for side in sides) for i in range(len(columns))):
+            refuse(construct, UNIT_ADVICE.format("have in the same place on both sides"), node, view.where)
+        for column in columns:
+            if not comparable(column.sql_type):
+                advice = f"values of {column.sql_type} may be equal without being the same; CAST column {column.name!r}"
+                refuse(construct, advice, node, view.where)
+    selects = [_side(analysis, side, columns, view) for side in sides]
+    tree = selects[0]
+    native = distinct and kind is not exp.Union
+    for other in selects[1:]:
+        tree = kind(this=tree, expression=other, distinct=native)
+    one = first.one and kind is not exp.Union
+    outer = Relation(tree, columns, [], first.protected, one)  # type: ignore[arg-type]
+    item = analysis._nested(outer, exp.Table(), "", view)  # noqa: SLF001 -- one class in two files
+    rows = analysis.over(item)
+    listed = [(c, exp.Column(this=identifier(c.ref), table=identifier(item.alias))) for c in item.columns]
+    out = Relation(finish(rows, listed), columns, first.unnamed, first.protected, one)  # type: ignore[arg-type]
+    if kind is exp.Union and distinct:
+        return analysis._distinct(exp.Select(distinct=exp.Distinct()), out, view)  # noqa: SLF001
+    return out
+
+
+def _common(analysis: LocalAnalysis, columns: list[Column], construct: str, node: exp.Expression, view: View) -> str:
+    """Return the type that columns in one place of a set operation get."""
+    types = list(dict.fromkeys(c.sql_type for c in columns if c.sql_type != '"NULL"'))
+    if len(types) == 1:
+        return types[0]
+    if not types:
+        return "INTEGER"
+    text = " UNION ALL ".join(f"SELECT CAST(NULL AS {kind}) AS x" for kind in types)
+    found = analysis.catalog.describe(text)[0].sql_type
+    for kind in types:
+        if kind != found and not cast_is_safe(kind, found):
+            refuse(construct, f"column {columns[0].name!r} is {' and '.join(types)}; CAST one of them", node, view.where)
+    return found
+
+
+def _column(columns: list[Column], kind: type[exp.Expression], sql_type: str) -> Column:
+    """Return the column that columns in one place of a set operation become: a copy only where all of them copy the same."""
+    first = columns[0]
+    if kind is exp.Except:
+        return replace(first, ref=first.name, sql_type=sql_type)
+    same = all(c.origin == first.origin for c in columns)
+    return replace(
+        first,
+        ref=first.name,
+        sql_type=sql_type,
+        origin=first.origin if same else None,
+        views=first.views if all(c.views == first.views for c in columns) else (),
+        nullable=any(c.nullable for c in columns),
+        unit=all(c.unit for c in columns),
+    )
+
+
+def _side(analysis: LocalAnalysis, side: Relation, columns: Sequence[Column], view: View) -> exp.Select:
+    """Return one side, with types and names of the whole, and values of which equal ones are the same."""
+    item = analysis._nested(side, exp.Table(), "", view)  # noqa: SLF001
+    rows = analysis.over(item)
+    listed = []
+    for own, column in zip(item.columns, columns, strict=True):
+        value: exp.Expression = exp.Column(this=identifier(own.ref), table=identifier(item.alias))
+        if own.sql_type != column.sql_type and try_cast_is_listed(own.sql_type, column.sql_type):
+            value = try_cast(value, column.sql_type)
+        listed.append((column, canonical(value, column.sql_type)))
+    return finish(rows, listed)
