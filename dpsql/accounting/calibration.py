@@ -276,7 +276,7 @@ def _gaussian_scales(
 ) -> tuple[tuple[Fraction, ...], Counter[Fraction]]:
     """Return one sigma per table, whose rho add up to at most ``limit``, and how often each value occurs."""
     if weights is None:
-        scale = _gaussian_scale(Fraction(limit) / tables, l2)
+        scale = gaussian_scale(Fraction(limit) / tables, l2)
         return (scale,) * tables, Counter({scale: tables})
     if len(weights) != tables:
         raise ArgumentError("weights", len(weights), f"must be one number per table, {tables} of them")
@@ -285,15 +285,21 @@ def _gaussian_scales(
         raise ArgumentError("weights", "a list", "every table needs a positive finite share of rho")
     parts = Counter(numbers)
     everything = sum((Fraction(number) * times for number, times in parts.items()), Fraction(0))
-    found = {number: _gaussian_scale(Fraction(limit) * Fraction(number) / everything, l2) for number in parts}
+    found = {number: gaussian_scale(Fraction(limit) * Fraction(number) / everything, l2) for number in parts}
     occurrences: Counter[Fraction] = Counter()
     for number, times in parts.items():
         occurrences[found[number]] += times
     return tuple(found[number] for number in numbers), occurrences
 
 
-def _gaussian_scale(rho: Fraction, l2: float) -> Fraction:
-    """Return the smallest sigma of the grid at which one table costs at most ``rho``."""
+def gaussian_scale(rho: Fraction, l2: float) -> Fraction:
+    """Return the smallest sigma of the sampler's grid at which one table of this L2 sensitivity costs at most ``rho``.
+
+    Raises
+    ------
+    CalibrationError
+        rho is not positive, or the noise would be larger than the sampler draws.
+    """
     if rho <= 0:
         raise CalibrationError("the guarantee is too small to be bought: its rho is below 1e-24; ask for a larger epsilon or delta")
     needed = Fraction(l2) ** 2 / (2 * rho)
@@ -361,4 +367,4 @@ def _too_much_noise(wanted: float, allowed: float) -> CalibrationError:
     )
 
 
-__all__ = ["CALIBRATIONS", "MECHANISMS", "Calibration", "calibrate"]
+__all__ = ["CALIBRATIONS", "MECHANISMS", "Calibration", "calibrate", "gaussian_scale"]

@@ -72,7 +72,7 @@ def choose_levels(variable: Variable, groups: int = 1, rows: float | None = None
     Examples
     --------
     >>> choose_levels(Variable(0, 0, 1)), choose_levels(Variable(0, 0, 120, whole=True)), choose_levels(Variable(0, 0, 1), 100_000)
-    ((4, 4, 4, 4, 4), (5, 5, 5), (5, 5))
+    ((4, 4, 4, 4, 4), (5, 5, 5), (4, 6))
     """
     for name, number in (("groups", groups), ("rows", rows), ("sigma", sigma)):
         if number is not None and not 0 < number < math.inf:
