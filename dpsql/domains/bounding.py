@@ -12,6 +12,7 @@ from dpsql.text.relation import identifier, literal
 
 _PLACE, _ROWS, _PACK = "__dp_place", "__dp_rows", "__dp_pack"
 _PACK_BITS = 60
+_FEW_BITS = 32
 _EXACT_IN_BIGINT = 1 << 20  # (row_number + 2^31) * this is below 2^63 for any number of rows below 2^42
 
 
@@ -79,7 +80,8 @@ def bounded_sql(
     and then it is a simple random sample.
 
     Units, groups and columns must be of types whose equality is that of bytes (no collation; a text as BLOB), as in
-    `dpsql.source.keys`: only then is a unit or a group one for everybody. Columns of other types do no harm to the bound.
+    `dpsql.source.keys`: only then is a unit or a group one for everybody. Columns of other types do no harm to the bound, but
+    which of two equal rows stays (0.0 and -0.0, two spellings under a collation) may then depend on their place in the table.
 
     References
     ----------
@@ -107,6 +109,51 @@ def bounded_sql(
     if max_rows is None:
         return f"SELECT {_listed(columns)} FROM {select} AS kept"  # noqa: S608
     return _rows(select, [*units, *groups], everything, columns, max_rows, salt)
+
+
+def bounded_codes_sql(
+    source_sql: str,
+    units: Sequence[str],
+    names: Sequence[str],
+    sizes: Sequence[int],
+    types: Sequence[str],
+    others: Sequence[str],
+    max_rows: int,
+    salt: str,
+) -> str:
+    """Return `bounded_sql` of a source of codes, which are packed on the way: there is less to sort.
+
+    Parameters
+    ----------
+    source_sql, units, max_rows, salt
+        As in `bounded_sql`.
+    names, sizes, types : sequences of the same length
+        Columns with codes, never NULL; how many codes each has; DuckDB's types.
+    others : sequence of str
+        More columns.
+
+    Returns
+    -------
+    str
+        A SELECT of names and others.
+
+    Notes
+    -----
+    Privacy: as `bounded_sql`. Where all codes of a row fit into 32 bits, the number that the rows of a unit are ordered by is half
+    hash, half codes: equal numbers are equal rows.
+    """
+    checked(salt, max_rows=max_rows)
+    codes = Packed(names, sizes, types)
+    listed = [identifier(name) for name in others]
+    packed = f"SELECT {', '.join([_listed(units), *codes.expressions, *listed])} FROM {_relation(source_sql)} AS coded"  # noqa: S608
+    if codes.few and not others:
+        [pack] = codes.columns
+        number = f"({_key(salt, 'row', [*units, pack])} & {(1 << 64) - (1 << _FEW_BITS)}) | {identifier(pack)}"
+        packed = f"SELECT {_listed(units)}, {number} AS {identifier(pack)} FROM ({packed}) AS packed"  # noqa: S608
+        bounded = _rows(f"({packed})", units, [*units, pack], [pack], max_rows, salt, f"{identifier(pack)} ASC")
+    else:
+        bounded = bounded_sql(packed, units, [*codes.columns, *others], max_rows, salt)
+    return f"SELECT {', '.join([*codes.codes, *listed])} FROM ({bounded}) AS bounded"  # noqa: S608
 
 
 def checked(salt: str, **bounds: int | None) -> None:
@@ -167,6 +214,8 @@ class Packed:
             used += bits
         if parts:
             self._add(parts)
+        self.few = len(self.columns) == 1 and used <= _FEW_BITS
+        """Whether there is one integer, of 32 bits at most."""
 
     def _add(self, parts: Sequence[str]) -> None:
         name = f"{_PACK}{len(self.columns)}"
@@ -204,10 +253,13 @@ def _groups(select: str, units: Sequence[str], groups: Sequence[str], everything
     return f"SELECT {_listed(everything)} FROM ({ranked}) AS ranked WHERE {identifier(_PLACE)} <= {most}"  # noqa: S608
 
 
-def _rows(select: str, by: Sequence[str], everything: Sequence[str], columns: Sequence[str], most: int, salt: str) -> str:
+def _rows(
+    select: str, by: Sequence[str], everything: Sequence[str], columns: Sequence[str], most: int, salt: str, order: str = ""
+) -> str:
     """Keep exactly ``most`` rows of each partition that has more, see `bounded_sql`."""
-    values = [name for name in everything if name not in set(by)]
-    order = ", ".join([f"{_key(salt, 'row', everything)} ASC", *([_order(values)] if values else [])])
+    if not order:
+        values = [name for name in everything if name not in set(by)]
+        order = ", ".join([f"{_key(salt, 'row', everything)} ASC", *([_order(values)] if values else [])])
     partition = f"PARTITION BY {_listed(by)}"
     # Two plain functions over one partition share one sort. No frame, and not row_number() <= most alone: newer versions turn
     # that into an aggregate with room for ``most`` rows in every unit, which is slower and cannot leave the memory.

@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import FINE, Attribute, Domain
-from dpsql.domains.bounding import Packed, bounded_sql, checked
+from dpsql.domains.bounding import bounded_codes_sql, checked
 from dpsql.domains.codes import code_expression, code_type, comparable, either
 from dpsql.domains.declare import category_text
 from dpsql.domains.sqltypes import SqlType
@@ -193,12 +193,8 @@ def _bounded(kept: exp.Select, domain: Domain, extra: Sequence[str], most: int, 
     """Keep at most ``most`` rows of each unit (`dpsql.domains.bounding`); their codes are packed on the way."""
     checked(salt, max_contributions=most)
     names = [f"c{i}" for i in range(len(domain.attributes))]
-    codes = Packed(names, domain.sizes, [code_type(size) for size in domain.sizes])
-    others = [identifier(name) for name in extra]
-    packing = ", ".join([identifier(UNIT_COLUMN), *codes.expressions, *others])
-    packed = f"SELECT {packing} FROM ({kept.sql(dialect='duckdb')}) AS kept"  # noqa: S608
-    bounded = bounded_sql(packed, [UNIT_COLUMN], [*codes.columns, *extra], most, salt)
-    return f"SELECT {', '.join([*codes.codes, *others])} FROM ({bounded}) AS bounded"  # noqa: S608
+    types = [code_type(size) for size in domain.sizes]
+    return bounded_codes_sql(kept.sql(dialect="duckdb"), [UNIT_COLUMN], names, domain.sizes, types, extra, most, salt)
 
 
 def encode(
