@@ -206,7 +206,7 @@ def calibrate_blocks(
         method = _methods(mechanism, accountant, None, held_delta)[0]
         limit = _gaussian_limit(held_epsilon, _without_thresholds(held_delta, beside, accountant), accountant, method)
         for share, (_, l2) in zip(shares, sensitivities, strict=True):
-            scales.append(_gaussian_scale(Fraction(limit) * share / whole_of, l2))
+            scales.append(gaussian_scale(Fraction(limit) * share / whole_of, l2))
             events.append(GaussianEvent(scales[-1], l2))
     else:
         method = "basic"
@@ -367,4 +367,4 @@ def _too_much_noise(wanted: float, allowed: float) -> CalibrationError:
     )
 
 
-__all__ = ["CALIBRATIONS", "MECHANISMS", "Calibration", "calibrate", "gaussian_scale"]
+__all__ = ["CALIBRATIONS", "MECHANISMS", "Calibration", "calibrate", "calibrate_blocks", "gaussian_scale"]

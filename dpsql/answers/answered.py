@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from dpsql.answers import intervals
+from dpsql.answers import cells, intervals
 from dpsql.answers.cells import cell_text
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.protected.source import ProtectedSource
@@ -118,6 +118,7 @@ def _columns(
     for part in parts:
         held = _numbers(context, part.release)
         wanted = translated(part.asked, part.release.manifest["parameters"]["query"])
+        factors = [cells.factor(one, part.protected, types[f"a{i}"]) for i, one in enumerate(part.asked.wanted)]
         estimates = Estimates(part.release.plan, held.blocks)
         count = len(held.groups)
         for i in range(len(core.keys)):
@@ -125,11 +126,11 @@ def _columns(
             texts[f"k{i}"] += [None if inside is None else keys[inside] for keys in held.groups]
             texts[f"g{i}"] += ["0" if inside is not None else "1"] * count
         for i, one in enumerate(wanted):
-            texts[f"a{i}"] += _texts(estimates, one, types[f"a{i}"], part)
+            texts[f"a{i}"] += _texts(estimates, one, types[f"a{i}"], factors[i])
         if not core.aggregates and not core.keys:
             texts["one"] += ["1"] * count
         if found.call.confidence is not None:
-            made = intervals.ends(context, part, wanted, held, types, found.call.confidence, derived)
+            made = intervals.ends(context, part, wanted, held, types, found.call.confidence, derived, factors)
             for name, values in made.items():
                 texts[name] += values
     kinds = {**types, **{name: intervals.type_of(name, types) for name in texts if name not in types}}
@@ -170,10 +171,11 @@ def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
     ]
 
 
-def _texts(estimates: Estimates, one: Wanted, sql_type: str, part: Part) -> list[str | None]:
+def _texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> list[str | None]:
     value = estimates.value(one)
     if one.function in LISTED:
         return listed_texts(estimates, one, value)
+    value = value * factor
     if one.listed:
         inner = sql_type.removesuffix("[]")
         return ["[" + ", ".join(cell_text(v, inner) or "NULL" for v in row) + "]" for row in value]

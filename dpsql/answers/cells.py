@@ -7,6 +7,8 @@ import math
 from decimal import Decimal
 
 from dpsql.domains import sqltypes
+from dpsql.protected.source import ProtectedSource
+from dpsql.queries.asked import Wanted
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 -- without a zone, as TIMESTAMP is
 
@@ -34,6 +36,15 @@ def cell_text(value: float, sql_type: str) -> str | None:
     if found.family == "temporal":
         return _moment(value, sql_type)
     return repr(float(value))
+
+
+def factor(one: Wanted, protected: ProtectedSource, sql_type: str) -> float:
+    """Return what a number has to be multiplied with: DuckDB's median of dates, which are days, is a timestamp, which is seconds."""
+    if not one.arguments:
+        return 1.0
+    kinds = {column.name: column.sql_type for column in protected.source.columns}
+    is_date = kinds.get(f"a{one.arguments[0]}") == "DATE"
+    return 86_400.0 if is_date and sql_type.removesuffix("[]").startswith("TIMESTAMP") else 1.0
 
 
 def _moment(value: float, sql_type: str) -> str | None:

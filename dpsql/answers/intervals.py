@@ -76,10 +76,10 @@ def type_of(name: str, types: Mapping[str, str]) -> str:
 
 def ends(
     context: Context, part: Part, wanted: Sequence[Wanted], held: Numbers, types: Mapping[str, str], confidence: float,
-    derived: Mapping[str, exp.Expression],
+    derived: Mapping[str, exp.Expression], factors: Sequence[float],
 ) -> dict[str, list[str | None]]:
     """Return the bounds of the intervals of all aggregates and derived expressions, as texts."""
-    drawn = draws(part, wanted, held)
+    drawn = [None if one is None else one * factor for one, factor in zip(draws(part, wanted, held), factors, strict=True)]
     probabilities = [(1 - confidence) / 2, (1 + confidence) / 2]
     found: dict[str, list[str | None]] = {}
     for i, _ in enumerate(wanted):

@@ -21,6 +21,8 @@ SECOND = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
 RANKED = frozenset({"quantile_cont", "quantile_disc", "min", "max"})
 LISTED = frozenset({"mode", "histogram", "bool_and", "bool_or"})
 _LINEAR_PAIRS = frozenset({"covar_pop", "covar_samp", "regr_count", "regr_avgx", "regr_avgy", "regr_sxy"})
+UNKNOWN_VALUES = 1e18
+"""Upper bound of a number of distinct values that nobody has listed."""
 SELECTING_WEIGHT = 0.5
 """Share of a number of units that is measured only to choose groups, where an aggregate has 1."""
 
@@ -175,7 +177,9 @@ def _other(one: Wanted, arguments: Mapping[int, Argument], groups: int) -> Measu
         values = arguments[one.arguments[0]].values or ()
         return Measure("values", (Variable(one.arguments[0]),), filter=one.condition, values=values)
     if one.function == "count_distinct":
-        return Measure("distinct", (Variable(one.arguments[0]),), filter=one.condition)
+        listed = arguments[one.arguments[0]].values
+        most = float(len(listed)) if listed else UNKNOWN_VALUES
+        return Measure("distinct", (Variable(one.arguments[0], 0.0, most),), filter=one.condition)
     if one.function == "count":
         return Measure("count", filter=one.condition if one.there is None else one.there)
     return None

@@ -69,8 +69,10 @@ class Estimates:
         if one.function == "count":
             return np.rint(self.count(one))
         place, measure = found[0], self.query.measures[found[0]]
-        if one.function in ("count_units", "count_distinct"):
+        if one.function == "count_units":
             return np.rint(self.block(place)[..., 0])
+        if one.function == "count_distinct":
+            return np.clip(np.rint(self.block(place)[..., 0]), 0, measure.variables[0].upper)
         if measure.kind == "scaled":
             return sums.scaled_sum(measure, self.block(place))
         if measure.kind == "moments":

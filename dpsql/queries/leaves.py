@@ -77,15 +77,23 @@ class Facts:
         """Return the values of a column of a public table, which everybody may read; NULL where a LEFT JOIN finds no row."""
         column = identifier(name)
         rows = self.context.cursor.execute(
-            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {_key(node)} WHERE {column} IS NOT NULL ORDER BY 1 LIMIT {_MOST_PUBLIC + 1}"  # noqa: S608
+            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self._sql(node)} WHERE {column} IS NOT NULL ORDER BY 1 LIMIT {_MOST_PUBLIC + 1}"  # noqa: S608
         ).fetchall()
         if len(rows) > _MOST_PUBLIC:
             return universe_of_type(sql_type)
         return Universe(sql_type, tuple(str(row[0]) for row in rows), range_of_type(sql_type), True)
 
+    def _sql(self, node: exp.Table) -> str:
+        """Return what stands for a public table, view or file after FROM, whatever the cursor's own schema is."""
+        path = _path(node)
+        if path is not None:
+            return file_table(path, repr(path)).sql
+        entry = self._catalog.locate([part.name for part in node.parts], [(self.context.database, self.context.schema)])
+        return _key(node) if entry is None else entry.table.sql
+
     def _described(self, node: exp.Table) -> dict[str, Attribute | str]:
         if not self(node).protected:
-            described = self.context.cursor.execute(f"DESCRIBE SELECT * FROM {_key(node)}").fetchall()  # noqa: S608
+            described = self.context.cursor.execute(f"DESCRIBE SELECT * FROM {self._sql(node)}").fetchall()  # noqa: S608
             return {fold(str(row[0])): str(row[1]) for row in described}
         protected = resolve(self.context, _key(node) if isinstance(node.this, exp.Identifier) else str(_path(node)), local=True)
         domain, without = protected.attributes()
