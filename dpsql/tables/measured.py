@@ -5,6 +5,7 @@ Privacy: post-processing; the inputs are released statistics, public sizes and p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +83,7 @@ class Sums:
 
     def deviation(self, position: int) -> float:
         """Return the standard deviation of the noise of each of them."""
-        return float(self.precisions[position]) ** -0.5
+        return 1.0 / math.sqrt(self.precisions[position])
 
 
 def laid_out(

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.domains.grid import Histogram, centres, edge_numbers
-from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.arrays import Clique, FloatArray
 from dpsql.tables.emptied import emptied
 from dpsql.tables.fine import inside
 from dpsql.tables.margins import simplex_projection
@@ -37,7 +37,8 @@ def trimmed(statistics: Statistics) -> Statistics:
     domain = statistics.domain
     if domain is None or not statistics.fine or not statistics.tables:
         return statistics
-    known, empty = statistics.sums, {}
+    known = statistics.sums
+    empty: dict[Clique, npt.NDArray[np.bool_]] = {}
     for position in sorted(statistics.fine):
         if not known.precisions[position]:
             continue

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dpsql.domains import sqltypes
-from dpsql.domains.declare import MAX_BINS, declare, empty_bin, self_declared
+from dpsql.domains.declare import declare, self_declared
+from dpsql.domains.edges import MAX_BINS, empty_bin
 from dpsql.errors import ArgumentError, DomainError
 
 DAY = "2020-01-01"
