@@ -22,6 +22,10 @@ MAX_BINS = 10_000  # a bin is a branch of the SQL that encodes; a category is an
 MOST_AUTOMATIC = 24
 """Bins of a column that says nothing of them, at most: they are cut from a fine histogram, bought with a release."""
 
+_EXACT = 1 << 53
+"""Below it every whole number is a double."""
+_APART = "bounds and edges are kept as doubles: take numbers that lie further apart"
+
 
 def declared_edges(
     parsed: SqlType, lower: object, upper: object, bins: object, edges: Sequence[object] | None
@@ -59,6 +63,17 @@ def _number(argument: str, value: object) -> float:
     return found + 0.0  # -0.0 becomes 0.0
 
 
+def _exact(value: Any) -> Any:
+    """Return a checked number for comparisons: whole numbers of any length stay what they are, beyond 2^53 too."""
+    return value if isinstance(value, int) else float(value)
+
+
+def _shown(parsed: SqlType, edge: float | str) -> str:
+    """Return an edge for a message: of a column of whole numbers with all digits where Python would round."""
+    whole = parsed.family == "integer" and not isinstance(edge, str) and abs(edge) >= _EXACT
+    return str(int(edge) if whole else edge)
+
+
 def _list(edges: object) -> list[object]:
     if isinstance(edges, str) or not isinstance(edges, Sequence) or len(edges) < 2:
         raise ArgumentError("edges", edges, "a list of two or more strictly increasing edges is required, e.g. [0, 18, 65, 120]")
@@ -72,12 +87,18 @@ def _list(edges: object) -> list[object]:
 def _numeric(parsed: SqlType, lower: object, upper: object, bins: object, edges: Sequence[object] | None) -> tuple[float, ...]:
     """Return the edges of a numeric column."""
     if edges is not None:
-        found = [_number("edges", edge) for edge in _list(edges)]
-        _increasing(found)
+        given = _list(edges)
+        found = [_number("edges", edge) for edge in given]
+        _increasing([_exact(edge) for edge in given])
+        for a, b, one, other in zip(found[:-1], found[1:], given[:-1], given[1:], strict=True):
+            if a == b:
+                raise ArgumentError("edges", [one, other], f"are both {_shown(parsed, a)} in double precision; {_APART}")
         return tuple(found)
     low, high = _number("lower", lower), _number("upper", upper)
-    if low >= high:
+    if _exact(lower) >= _exact(upper):
         raise ArgumentError("lower", lower, f"must be below upper = {upper!r}")
+    if low == high:
+        raise ArgumentError("upper", upper, f"is {_shown(parsed, low)} in double precision, as lower = {lower!r} is; {_APART}")
     if bins is None and math.isinf(high - low):
         raise ArgumentError("upper", upper, f"lower = {lower!r} and upper are too far apart: their difference is no double")
     count = _count(bins)
@@ -137,7 +158,7 @@ def _step(parsed: SqlType, argument: str, value: object) -> int:
         raise ArgumentError(argument, value, f"not a {parsed.text} in the years 1 to 9999 ({reason})") from None
 
 
-def _increasing(edges: Sequence[float]) -> None:
+def _increasing(edges: Sequence[int | float]) -> None:
     for a, b in itertools.pairwise(edges):
         if a >= b:
             raise ArgumentError("edges", [a, b], "edges must increase strictly; sort them and list each once")
@@ -148,8 +169,9 @@ def check_filled(name: str, parsed: SqlType, edges: tuple[float, ...] | tuple[st
     empty = empty_bin(parsed, edges)
     if empty is None:
         return
+    low, high = (_shown(parsed, edge) for edge in edges[empty : empty + 2])
     what = (
-        f"column {name!r}: no {parsed.text} lies in bin {empty + 1} of {len(edges) - 1}, from {edges[empty]} to {edges[empty + 1]}"
+        f"column {name!r}: no {parsed.text} lies in bin {empty + 1} of {len(edges) - 1}, from {low} to {high}"
     )
     bounds = sqltypes.grid(parsed, edges)
     if not by_bounds or bounds is None or bounds[0] >= bounds[-1]:
