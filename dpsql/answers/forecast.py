@@ -25,8 +25,9 @@ from dpsql.protected.columns import asked_order, spelled
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase.buying import stopped_text
 from dpsql.release import identity
+from dpsql.release.checking import planned
 from dpsql.release.costs import estimate, too_large
-from dpsql.release.plan import Plan, planned
+from dpsql.release.plan import Plan
 from dpsql.session.instance import Context
 from dpsql.text.relation import at_least, at_most, inline
 

@@ -208,7 +208,8 @@ def labels_text(attribute: Attribute) -> str:
         if len(parts) < attribute.values:
             parts.append(f"... ({attribute.values:,} values)")
     else:
-        first, last = (edge if isinstance(edge, str) else f"{edge:.15g}" for edge in (attribute.edges[0], attribute.edges[-1]))
+        parsed = sqltypes.parse(attribute.sql_type)
+        first, last = (sqltypes.edge_text(parsed, edge) for edge in (attribute.edges[0], attribute.edges[-1]))
         bins = f"{attribute.values:,} bin{'' if attribute.values == 1 else 's'}"
         parts = [f"{f'automatic bins (at most {attribute.values:,})' if attribute.automatic else bins} from {first} to {last}"]
     parts += ["others"] if attribute.outside == "other" else []

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from dpsql.domains import sqltypes
 from dpsql.errors import DomainError
 
 OUTSIDE = ("clamp", "other", "drop")
@@ -90,7 +91,8 @@ class Attribute:
         if self.kind == "categorical":
             texts: list[str | None] = list(self.categories)
         else:
-            shown = [e if isinstance(e, str) else f"{e:.15g}" for e in self.edges]
+            parsed = sqltypes.parse(self.sql_type)
+            shown = [sqltypes.edge_text(parsed, edge) for edge in self.edges]
             texts = [f"[{a}, {b})" for a, b in zip(shown[:-1], shown[1:], strict=True)]
             texts[-1] = f"[{shown[-2]}, {shown[-1]}]"
         if self.outside == "other":

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
-from dpsql.domains.declare import without_empty_bins
+from dpsql.domains.edges import without_empty_bins
 from dpsql.numerics.arrays import IntArray
 
 _LEAST, _MOST = -30, 100

@@ -112,19 +112,25 @@ def centres(low: FloatArray, high: FloatArray) -> FloatArray:
 def edge_numbers(attribute: Attribute) -> FloatArray:
     """Return where bins end on the scale of the grid: at the first value of each, where the type has neighbouring values.
 
-    Dates and times are in steps of their type since 1970.
+    Dates and times are in steps of their type since 1970. Of real numbers a bin that begins at the double before the upper bound
+    stands for the upper bound alone, and begins there.
 
     Examples
     --------
     >>> edge_numbers(Attribute("age", "INTEGER", "numeric", edges=(0.0, 2.5, 5.0))).tolist()
     [0.0, 3.0, 6.0]
+    >>> edge_numbers(Attribute("cost", "DOUBLE", "numeric", edges=(0.0, math.nextafter(5.0, 0.0), 5.0))).tolist()
+    [0.0, 5.0, 5.0]
     """
     parsed = sqltypes.parse(attribute.sql_type)
     if attribute.kind == "temporal":
         return np.asarray([sqltypes.steps_of(parsed, edge) for edge in attribute.edges], np.float64)
     bounds = sqltypes.grid(parsed, attribute.edges)
     if bounds is None:
-        return np.asarray(attribute.edges, np.float64)
+        edges = np.asarray(attribute.edges, np.float64)
+        if edges.size > 2 and edges[-2] == math.nextafter(edges[-1], -math.inf) and edges[-1] < sys.float_info.max:
+            edges[-2] = edges[-1]
+        return edges
     return np.asarray([bound / 10**parsed.scale for bound in bounds], np.float64)
 
 

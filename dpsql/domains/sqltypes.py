@@ -227,6 +227,24 @@ def unit_text(sql_type: SqlType, value: int) -> str:
     return f"{'-' if value < 0 else ''}{digits[: -sql_type.scale]}.{digits[-sql_type.scale :]}"
 
 
+def edge_text(sql_type: SqlType, edge: float | str) -> str:
+    """Return the text of an edge of bins: ISO texts as they are, whole numbers of an integer type with all digits.
+
+    Examples
+    --------
+    >>> edge_text(parse("BIGINT"), 2.0**60), edge_text(parse("BIGINT"), 2.5), edge_text(parse("DOUBLE"), 2.0**60)
+    ('1152921504606846976', '2.5', '1.15292150460685e+18')
+    >>> edge_text(parse("BIGINT"), float(2**63 - 1))
+    '9223372036854775807'
+    """
+    if isinstance(edge, str):
+        return edge
+    if sql_type.family != "integer" or not float(edge).is_integer():
+        return f"{edge:.15g}"
+    whole = int(edge)  # beyond 2^53 the ends of a type are no doubles: the nearest one stands for them
+    return str(min(max(whole, sql_type.low), sql_type.high) if abs(whole) > 1 << 53 else whole)
+
+
 def float32_bounds(edges: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and largest FLOAT of every bin, as float32 arrays of length bins.
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
-from dpsql.domains.grid import Histogram
+from dpsql.domains.grid import Histogram, edge_numbers
 from dpsql.numerics.arrays import FloatArray, IntArray
 
 _EXACT = 2**62
@@ -48,7 +48,7 @@ class Within:
         bounds = sqltypes.grid(self.parsed, attribute.edges)
         self.whole = bounds is not None
         if bounds is None:
-            edges = np.asarray([float(edge) for edge in attribute.edges])
+            edges = edge_numbers(attribute)
             low, high = histogram.low.copy(), histogram.high
             edges[-1] = max(edges[-1], float(high[-1]))
         else:

@@ -16,7 +16,7 @@ from typing import Any
 from dpsql.accounting import LaplaceEvent, sensitivities
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
-from dpsql.domains.declare import has_inside
+from dpsql.domains.edges import has_inside
 from dpsql.domains.grid import DEPTH, grid_of
 from dpsql.errors import ArgumentError
 from dpsql.noise.discrete import scale_grid

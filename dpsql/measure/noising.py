@@ -10,7 +10,7 @@ import numpy as np
 
 from dpsql.noise import discrete
 from dpsql.numerics.arrays import Clique, IntArray
-from dpsql.release import store
+from dpsql.release.contents import shaped
 from dpsql.release.plan import Plan
 from dpsql.tables import coarse
 from dpsql.tables.flat import FlatTables
@@ -27,7 +27,7 @@ def released(plan: Plan, tables: Mapping[Clique, IntArray]) -> IntArray:
     first = add_noise(exact, lengths, plan.scales[:count], plan.mechanism)
     if not plan.coarse:
         return first
-    noisy = store.shaped(plan, first)
+    noisy = shaped(plan, first)
     groups = coarse.groups(plan.domain, noisy, itertools.chain.from_iterable(plan.coarse))
     summed = [coarse.coarsened(tables[pair], pair, groups, coarse.shape(plan.domain, pair)) for pair in plan.coarse]
     flat = np.concatenate([table.ravel() for table in summed])

@@ -35,6 +35,7 @@ from dpsql.methods.mixture.heldout import APART, pull_factor
 from dpsql.methods.mixture.rows import forecast_draw, mixture_rows
 from dpsql.methods.mixture.starts import fit_from_starts, fit_seconds, fit_with_key
 from dpsql.methods.mixture.targets import Targets, targets
+from dpsql.methods.options import check_choices, chosen_options, is_number, is_whole, row_count
 from dpsql.numerics.arrays import Clique, CodeArray
 from dpsql.running.blas import one_blas_thread
 from dpsql.tables.coarse import ordered, shape
@@ -216,27 +217,19 @@ class LatentClass:
         -----
         Privacy: post-processing.
         """
-        if rows < 0:
-            raise ArgumentError("rows", rows, "a whole number of at least 0")
-        return mixture_rows(model.mixture, model.sizes, rows, rng)
+        return mixture_rows(model.mixture, model.sizes, row_count(rows), rng)
 
     def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in defaults; refuse unknown options and values."""
-        for option in options:
-            if option not in self.options:
-                raise ArgumentError("options", option, f"not an option; there are {', '.join(map(repr, self.options))}")
-        chosen = {**self.options, **options}
+        chosen = chosen_options(self.options, options)
         for option, most in (("classes", 10_000), ("steps", 100_000)):
             value = chosen[option]
-            if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
+            if value != "auto" and not is_whole(value, 1, most):
                 raise ArgumentError(option, value, f"'auto' or a whole number from 1 to {most}")
-        if not isinstance(chosen["effort"], str) or chosen["effort"] not in EFFORTS:
-            raise ArgumentError("effort", chosen["effort"], f"one of {', '.join(map(repr, EFFORTS))}")
+        check_choices(chosen, {"effort": EFFORTS})
         for option, rule in (("pull", ""), ("one_way_weight", "'auto' or ")):
             value = chosen[option]
-            if rule and value == "auto":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1000.0:
+            if not (rule and value == "auto") and not is_number(value, 0.0, 1000.0):
                 raise ArgumentError(option, value, f"{rule}a number from 0 to 1000")
         return chosen
 

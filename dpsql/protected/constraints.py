@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 
 import duckdb
 from sqlglot import exp
@@ -154,8 +153,11 @@ def _bound(part: exp.Expression, sql_type: str) -> tuple[str, object] | None:
         whole = math.ceil(number) if way == ">" else math.floor(number)
         if strict and whole == number:
             whole += 1 if way == ">" else -1
-        number = Fraction(whole)
-    return way, float(number)
+        return way, whole  # as it is: doubles beyond 2^53 would take neighbours for one number
+    try:
+        return way, float(number)
+    except OverflowError:
+        return None
 
 
 def _value(node: exp.Expression, sql_type: str) -> str | None:

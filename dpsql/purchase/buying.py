@@ -23,7 +23,8 @@ from dpsql.purchase import failures
 from dpsql.purchase.measuring import in_force, measure, versions
 from dpsql.release import costs, identity
 from dpsql.release import store as release
-from dpsql.release.plan import Plan, check_readable, planned
+from dpsql.release.checking import check_readable, planned
+from dpsql.release.plan import Plan
 from dpsql.release.store import Release
 from dpsql.running import interruption
 from dpsql.running.progress import Progress

@@ -25,7 +25,9 @@ from dpsql.protected.universes import Resolved as Universe
 from dpsql.purchase import failures
 from dpsql.release import costs, identity
 from dpsql.release import store as release
-from dpsql.release.plan import Plan, planned
+from dpsql.release.checking import planned
+from dpsql.release.contents import as_statistics
+from dpsql.release.plan import Plan
 from dpsql.release.refined import resolved
 from dpsql.running import interruption
 from dpsql.running.progress import Progress
@@ -183,7 +185,7 @@ def _notes(plan: Plan, measured: Measured) -> list[str]:
     if not methods.reports(method):
         return [*measured.notes]
     plan = resolved(plan, measured.refinement)
-    statistics = release.as_statistics(
+    statistics = as_statistics(
         plan, measured.flat, measured.total, tuple(measured.values), measured.places, measured.refinement
     )
     try:

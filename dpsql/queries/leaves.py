@@ -19,7 +19,6 @@ from dpsql.source.catalog import FILE_ENDINGS, Catalog, file_table
 from dpsql.source.model import fold, quoted
 from dpsql.text.relation import identifier
 
-
 _MOST_PUBLIC = 100_000
 """Values of a column of a public table that are listed."""
 

@@ -11,6 +11,7 @@ Privacy: post-processing of released counts throughout.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,8 +20,9 @@ import numpy as np
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
-from dpsql.domains.declare import empty_bin, without_empty_bins
+from dpsql.domains.edges import empty_bin, without_empty_bins
 from dpsql.domains.grid import Grid, Histogram, grid_of
+from dpsql.domains.sqltypes import SqlType
 from dpsql.numerics.arrays import IntArray
 from dpsql.release.plan import FineColumn, Plan
 from dpsql.tables import cutting, fine
@@ -177,8 +179,14 @@ def _edges(attribute: Attribute, marks: Sequence[float], *, exact: bool) -> tupl
         inner = [sqltypes.step_text(parsed, int(mark)) for mark in marks]
         inner = [text for text in inner if text not in (first, last)]
     else:
-        inner = [mark for mark in marks if float(first) < mark < float(last)]
+        inner = [mark if mark < float(last) else _before_last(parsed, float(last)) for mark in marks]
+        inner = [mark for mark in inner if float(first) < mark < float(last)]
     edges = without_empty_bins(parsed, [first, *inner, last])
     if exact and len(edges) - 1 != attribute.values:
         return attribute.edges
     return tuple(edges)
+
+
+def _before_last(parsed: SqlType, last: float) -> float:
+    """Return where a bin of the upper bound alone begins: half a unit below it, or at the double before it; see `edge_numbers`."""
+    return math.nextafter(last, -math.inf) if parsed.family == "float" else last - 0.5 / 10**parsed.scale

@@ -14,8 +14,6 @@ another store or another database with a table of the same name never shows two 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import itertools
 import json
 import os
 import re
@@ -32,20 +30,19 @@ import numpy as np
 
 from dpsql import methods
 from dpsql.errors import DpsqlError, ReleaseError, first_line
-from dpsql.numerics.arrays import Clique, IntArray
+from dpsql.numerics.arrays import IntArray
 from dpsql.release import identity
-from dpsql.release.plan import MAX_CELLS, Plan, check_manifest, planned
-from dpsql.release.refined import Refinement, histograms, refinement_of, resolved
+from dpsql.release.checking import check_manifest, planned
+from dpsql.release.contents import as_statistics, fingerprint
+from dpsql.release.plan import MAX_CELLS, Plan
+from dpsql.release.refined import Refinement, refinement_of, resolved
 from dpsql.session.instance import Context
-from dpsql.tables import coarse
-from dpsql.tables.flat import FlatScales, FlatTables
-from dpsql.tables.statistics import CoarseTables, Statistics
+from dpsql.tables.statistics import Statistics
 from dpsql.text.bounded_json import MAX_JSON, load
 from dpsql.text.relation import literal, parquet
 
 FORMAT = 1
 _HASH = re.compile(r"[0-9a-f]{64}")
-_HASHED = 1 << 22
 _SPARE = 4 << 20  # bytes that the ledger, its checkpoint and a probe may take
 _LARGEST = 1 << 61  # what noise and counts can never reach
 _LISTED = 1 << 20  # integers of a release that lists what it holds
@@ -122,7 +119,6 @@ class Release:
             raise self._damaged()
         return as_statistics(plan, flat, self.manifest["total"], values, places, self.refinement)
 
-
     def _check_size(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Refuse, before it is read, a file that does not hold as many integers as its plan says, or integers out of range."""
         size = f"SELECT num_rows FROM parquet_file_metadata({literal(str(self.path))})"  # noqa: S608
@@ -136,65 +132,6 @@ class Release:
 
     def _damaged(self) -> ReleaseError:
         return ReleaseError(f"release {self.identifier!r}: {self.path} is damaged or was edited; restore it from a backup")
-
-
-def fingerprint(
-    flat: IntArray, values: Sequence[str] = (), places: IntArray | None = None, refinement: Refinement | None = None
-) -> str:
-    """Return the SHA-256 of what a release holds; ``places``: table and cell of each count, where they are part of it."""
-    digest = hashlib.sha256()
-    for start in range(0, flat.size, _HASHED):  # an interrupt waits for one of them
-        digest.update(flat[start : start + _HASHED].tobytes())
-    if places is not None:
-        digest.update(places.tobytes())
-    if values:
-        digest.update(json.dumps(list(values), ensure_ascii=False).encode())
-    if refinement is not None:
-        digest.update(json.dumps(refinement.to_json(), sort_keys=True, ensure_ascii=False).encode())
-    return digest.hexdigest()
-
-
-def as_statistics(
-    plan: Plan,
-    flat: IntArray,
-    total: int | None,
-    values: tuple[str, ...] = (),
-    places: IntArray | None = None,
-    refinement: Refinement | None = None,
-) -> Statistics:
-    """Cut the flat integers of a plan into its tables (with the coarse ones) or blocks; of sparse tables: table, cell, count.
-
-    ``plan`` has the bins that were cut (`dpsql.release.refined.resolved`).
-    """
-    count = len(plan.cliques)
-    common: dict[str, Any] = {
-        "sizes": plan.domain.sizes, "mechanism": plan.mechanism, "total": total, "domain": plan.domain,
-        "parameters": plan.parameters, "values": values, "fine": histograms(plan, refinement),
-    }  # fmt: skip
-    if plan.listed or plan.blocks is not None:
-        pieces = (flat,) if plan.valued else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
-        blocks = pieces if places is None else (places[0], places[1], flat)
-        scales = {clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales[:count], strict=False)}
-        return Statistics(tables={}, scales=scales, blocks=blocks, **common)
-    first = int(plan.table_lengths.sum())
-    tables = shaped(plan, flat[:first])
-    second = _coarse(plan, tables, flat[first:]) if plan.coarse else CoarseTables()
-    return Statistics(tables=tables, scales=FlatScales(plan.cliques, plan.scale_numbers[:count]), coarse=second, **common)
-
-
-def shaped(plan: Plan, flat: IntArray) -> FlatTables:
-    """Return the tables of a plan from their flat counts."""
-    return FlatTables(plan.domain.sizes, plan.cliques, flat)
-
-
-def _coarse(plan: Plan, tables: Mapping[Clique, IntArray], flat: IntArray) -> CoarseTables:
-    """Give the coarse tables their groups again, which the released tables determine."""
-    pieces = np.split(flat, np.cumsum(plan.lengths[len(plan.cliques) :])[:-1])
-    return CoarseTables(
-        coarse.groups(plan.domain, tables, itertools.chain.from_iterable(plan.coarse)),
-        {pair: piece.reshape(coarse.shape(plan.domain, pair)) for pair, piece in zip(plan.coarse, pieces, strict=True)},
-        dict(zip(plan.coarse, map(float, plan.scales[len(plan.cliques) : len(plan.cliques) + len(plan.coarse)]), strict=True)),
-    )
 
 
 def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:

@@ -11,16 +11,14 @@ from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.domains.attributes import Domain
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.rules.grammar import Rule
 from dpsql.rules.reasoning import MAY_FALSE, MOST_CELLS, outcomes
-from dpsql.tables.flat import FlatTables
+from dpsql.tables.emptied import Cells, emptied, spread
 from dpsql.tables.statistics import Statistics
 
-Cells = npt.NDArray[np.bool_]
 TABLES, ROWS, ALWAYS = "tables", "rows", "always"
 
 
@@ -88,17 +86,8 @@ def shaped(cursor: duckdb.DuckDBPyConnection, statistics: Statistics, domain: Do
     zeros = _zeros([effect(cursor, rule, domain) for rule in concerning(rules, domain)]) if statistics.tables else {}
     if not zeros:
         return statistics
-    tables: dict[Clique, IntArray] = {}
-    for clique, table in statistics.tables.items():
-        found = table
-        for positions, impossible in zeros.items():
-            if set(positions) <= set(clique):
-                found = np.where(_spread(impossible, positions, clique), 0, found)
-        tables[clique] = found
-    cliques = statistics.tables.cliques if isinstance(statistics.tables, FlatTables) else tuple(tables)
-    flat = np.concatenate([tables[clique].ravel() for clique in cliques])
     coarse = replace(statistics.coarse, tables=_coarse(statistics, zeros))
-    return replace(statistics, tables=FlatTables(statistics.sizes, cliques, flat), coarse=coarse)
+    return replace(statistics, tables=emptied(statistics, zeros), coarse=coarse)
 
 
 def _zeros(effects: Sequence[Effect]) -> dict[Clique, Cells]:
@@ -115,12 +104,6 @@ def _zeros(effects: Sequence[Effect]) -> dict[Clique, Cells]:
     return found
 
 
-def _spread(impossible: Cells, positions: Clique, clique: Clique) -> Cells:
-    """Return impossible cells with an axis of length 1 for each other attribute of a clique."""
-    shape = [impossible.shape[positions.index(i)] if i in positions else 1 for i in clique]
-    return impossible.reshape(shape)
-
-
 def _coarse(statistics: Statistics, zeros: dict[Clique, Cells]) -> dict[Clique, IntArray]:
     """Return the coarse tables, zero where every pair of codes of two groups is impossible."""
     given, found = statistics.coarse, dict(statistics.coarse.tables)
@@ -128,7 +111,7 @@ def _coarse(statistics: Statistics, zeros: dict[Clique, Cells]) -> dict[Clique, 
         possible = np.ones([statistics.sizes[i] for i in pair], bool)
         for positions, impossible in zeros.items():
             if set(positions) <= set(pair):
-                possible &= ~_spread(impossible, positions, pair)
+                possible &= ~spread(impossible, positions, pair)
         reached = np.zeros(table.shape, bool)
         rows, columns = (np.asarray(given.groups[i]) for i in pair)
         np.logical_or.at(reached, (rows[:, None], columns[None, :]), possible)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,20 +21,14 @@ import numpy.typing as npt
 from dpsql.errors import ArgumentError
 from dpsql.numerics.arrays import FloatArray, IntArray
 from dpsql.running import progress
-from dpsql.tables.flat import FlatScales, FlatTables
 from dpsql.tables.margins import fit_margins, fit_margins_linearly, shrink_to_independence, simplex_projection
+from dpsql.tables.measured import Measured, Sums, laid_out, slices, summed
 from dpsql.tables.pairs import Pairs, PairTables, PairValues, cell_by_cell, empty_stack
 from dpsql.tables.statistics import Statistics
 from dpsql.tables.variance import noise_variance
 
 ADJUSTMENTS = ("least_squares", "none")
 SHRINKAGES = ("empirical_bayes", "none")
-
-_SMALLEST_VARIANCE = 1e-6
-"""Stands for the variance of a table without noise, so that precisions stay finite."""
-
-_CHUNK = 1 << 17
-"""Cells of tables that are worked on together; a larger table is a chunk of its own."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +109,13 @@ def consistent_tables(
     if shrinkage not in SHRINKAGES:
         raise ArgumentError("shrinkage", shrinkage, f"one of {', '.join(map(repr, SHRINKAGES))}")
     with progress.stage("consistency"):
-        given = _given(statistics)
-        total, weighted, precisions = _sums(given)
-        total = float(max(statistics.total, 0)) if statistics.total is not None else total
+        given = laid_out(statistics.sizes, statistics.tables, statistics.scales, statistics.mechanism)
+        # With fine histograms `dpsql.tables.tails` has asked for the sums already.
+        sums = statistics.sums if statistics.fine else summed(given)
+        total = float(max(statistics.total, 0)) if statistics.total is not None else sums.total
         rows = max(total, 1.0)
         least_squares = adjustment == "least_squares"
-        counts = _one_way(given, weighted, precisions, rows, least_squares)
+        counts = _one_way(given, sums, rows, least_squares)
         unbiased, variance = _pairs(given)
         two_way = [_empty_like(stack) for stack in unbiased.stacks]
         for done, (members, here) in _chunks(unbiased.index, unbiased.stacks):
@@ -138,89 +132,7 @@ def consistent_tables(
         return ConsistentTables(given.sizes, total, shares, PairTables(unbiased.index, two_way), unbiased, deviation)
 
 
-@dataclass(frozen=True)
-class _Given:
-    """Tables in one array, the variance of one cell of each, and the tables of every shape: places, cliques (T, k), shape."""
-
-    sizes: tuple[int, ...]
-    tables: FlatTables
-    variances: FloatArray
-    groups: list[tuple[IntArray, IntArray, tuple[int, ...]]]
-
-    @property
-    def starts(self) -> IntArray:
-        """Position of each attribute's first code among all codes."""
-        return (np.cumsum(self.sizes) - self.sizes).astype(np.int64)
-
-    def chunks(self) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-        """Yield places, cliques (n, k) and counts (n, *shape) of a few tables of one shape at a time."""
-        done, whole = 0, max(self.tables.flat.size, 1)
-        for places, cliques, shape in self.groups:
-            cells = int(np.prod(shape, dtype=np.int64))
-            for part in _slices(len(places), cells):
-                counts = self.tables.stack(places[part], shape)
-                done += counts.size
-                progress.advance(0.15 * done / whole)
-                small = len(shape) == 2 and cell_by_cell((shape[0], shape[1]))
-                ordered = np.ascontiguousarray(np.moveaxis(counts, 0, -1), dtype=np.float64) if small else counts.astype(np.float64)
-                yield places[part], cliques[part], np.moveaxis(ordered, -1, 0) if small else ordered
-
-
-def _given(statistics: Statistics) -> _Given:
-    """Lay the tables out in one array; refuse tables whose shape is not the domain's."""
-    sizes, tables, scales = tuple(statistics.sizes), statistics.tables, statistics.scales
-    if not isinstance(tables, FlatTables) or tables.sizes != sizes:
-        for clique, table in tables.items():
-            expected = tuple(sizes[i] for i in clique)
-            if np.shape(table) != expected:
-                raise ArgumentError(f"tables[{clique}]", np.shape(table), f"an array of shape {expected}")
-        flat: Any = np.concatenate([np.zeros(0, np.int64), *(np.ravel(table) for table in tables.values())])
-        tables = FlatTables(sizes, tuple(tables), flat)
-    if isinstance(scales, FlatScales) and (scales.cliques is tables.cliques or scales.cliques == tables.cliques):
-        numbers = scales.numbers
-    else:
-        numbers = np.asarray([scales[clique] for clique in tables.cliques], dtype=np.float64)
-    distinct, which = np.unique(numbers, return_inverse=True)
-    variances = np.asarray([max(noise_variance(scale, statistics.mechanism), _SMALLEST_VARIANCE) for scale in distinct.tolist()])
-    return _Given(sizes, tables, variances[which], list(tables.by_shape()))
-
-
-def _slices(tables: int, cells: int) -> Iterator[slice]:
-    step = max(_CHUNK // max(cells, 1), 1)
-    for start in range(0, tables, step):
-        yield slice(start, min(start + step, tables))
-
-
-def _sums(given: _Given) -> tuple[float, FloatArray, FloatArray]:
-    """Sum up what all tables say, weighted by precision.
-
-    Returns
-    -------
-    total : float
-        Precision-weighted mean of the tables' sums, at least 0.
-    weighted : ndarray, shape (D,)
-        Precision times counts of each code, summed over all tables with its attribute.
-    precisions : ndarray, shape (m,)
-        Sum of those precisions.
-    """
-    m, codes, starts = len(given.sizes), sum(given.sizes), given.starts
-    weighted, precisions = np.zeros(codes), np.zeros(m)
-    sums = weights = 0.0
-    for places, cliques, counts in given.chunks():
-        axes, cells = tuple(range(1, counts.ndim)), counts[0].size
-        weight = 1.0 / (given.variances[places] * cells)
-        sums += float(weight @ counts.sum(axis=axes))
-        weights += float(weight.sum())
-        for axis in axes:
-            summed, size = counts.sum(axis=tuple(other for other in axes if other != axis)), counts.shape[axis]
-            precision = weight * size
-            code = starts[cliques[:, axis - 1]][:, None] + np.arange(size)
-            weighted += np.bincount(code.ravel(), (precision[:, None] * summed).ravel(), codes)
-            precisions += np.bincount(cliques[:, axis - 1], precision, m)
-    return max(sums / weights, 0.0) if weights else 0.0, weighted, precisions
-
-
-def _one_way(given: _Given, weighted: FloatArray, precisions: FloatArray, rows: float, least_squares: bool) -> FloatArray:
+def _one_way(given: Measured, sums: Sums, rows: float, least_squares: bool) -> FloatArray:
     """Estimate the counts of all codes, shape (D,): tables' sums by precision, then the simplex of `rows` for each attribute."""
     found = np.empty(sum(given.sizes))
     alone = {}
@@ -232,15 +144,15 @@ def _one_way(given: _Given, weighted: FloatArray, precisions: FloatArray, rows: 
         if i in alone:
             first = given.tables.offsets[alone[i]]
             found[codes] = np.clip(given.tables.flat[first : first + size].astype(np.float64), 0.0, rows)
-        elif precisions[i] == 0.0:
+        elif sums.precisions[i] == 0.0:
             found[codes] = rows / size
         else:
-            estimate = weighted[codes] / precisions[i]
+            estimate = sums.counts(i)
             found[codes] = simplex_projection(estimate + (rows - estimate.sum()) / size, rows)
     return found
 
 
-def _pairs(given: _Given) -> tuple[PairTables, FloatArray]:
+def _pairs(given: Measured) -> tuple[PairTables, FloatArray]:
     """Return two-way tables, the precision-weighted mean of all tables that contain the pair, and their variances."""
     m, wide = len(given.sizes), [cliques for _, cliques, shape in given.groups if len(shape) > 1]
     keys = [c[:, a] * m + c[:, b] for c in wide for a, b in itertools.combinations(range(c.shape[1]), 2)]
@@ -284,7 +196,7 @@ def _chunks(index: Pairs, stacks: Sequence[FloatArray]) -> Iterator[tuple[float,
     done, whole = 0, max(sum(stack.size for stack in stacks), 1)
     for number, (members, stack) in enumerate(zip(index.members, stacks, strict=True)):
         cells = stack[0].size
-        for part in _slices(len(stack), cells):
+        for part in slices(len(stack), cells):
             done += (part.stop - part.start) * cells
             yield done / whole, (members[part], (number, part))
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from dpsql.domains.attributes import Domain
 from dpsql.domains.grid import Histogram
 from dpsql.numerics.arrays import Clique, IntArray
+from dpsql.tables.measured import Sums, laid_out, summed
 
 
 @dataclass(frozen=True)
@@ -81,3 +83,8 @@ class Statistics:
     values: tuple[str, ...] = ()
     coarse: CoarseTables = field(default_factory=CoarseTables)
     fine: Mapping[int, Histogram] = field(default_factory=dict)
+
+    @cached_property
+    def sums(self) -> Sums:
+        """What all tables say of the total and of each attribute's codes; an ArgumentError where a shape contradicts the sizes."""
+        return summed(laid_out(self.sizes, self.tables, self.scales, self.mechanism))

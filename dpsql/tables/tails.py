@@ -10,19 +10,17 @@ Privacy: post-processing of released statistics.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.domains.grid import Histogram, centres, edge_numbers
-from dpsql.numerics.arrays import Clique, FloatArray, IntArray
+from dpsql.numerics.arrays import Clique, FloatArray
+from dpsql.tables.emptied import emptied
 from dpsql.tables.fine import inside
-from dpsql.tables.flat import FlatTables
 from dpsql.tables.margins import simplex_projection
 from dpsql.tables.statistics import Statistics
-from dpsql.tables.variance import noise_variance
 
 SIGNIFICANT = 1.5
 """Standard deviations that the sum of a run has to pass."""
@@ -39,17 +37,19 @@ def trimmed(statistics: Statistics) -> Statistics:
     domain = statistics.domain
     if domain is None or not statistics.fine or not statistics.tables:
         return statistics
-    known = one_way(statistics, sorted(statistics.fine))
-    empty = {}
-    for position, (counts, deviation) in known.items():
+    known = statistics.sums
+    empty: dict[Clique, npt.NDArray[np.bool_]] = {}
+    for position in sorted(statistics.fine):
+        if not known.precisions[position]:
+            continue
         attribute = domain.attributes[position]
-        edges = edge_numbers(attribute)
-        cells = noise_cells(edges[:-1], edges[1:], counts[: attribute.values], deviation)
+        edges, cells = edge_numbers(attribute), np.zeros(attribute.size, bool)
+        cells[: attribute.values] = noise_cells(
+            edges[:-1], edges[1:], known.counts(position)[: attribute.values], known.deviation(position)
+        )
         if cells.any():
-            empty[position] = np.flatnonzero(cells)
-    if not empty:
-        return statistics
-    return replace(statistics, tables=_without(statistics, empty))
+            empty[(position,)] = cells
+    return replace(statistics, tables=emptied(statistics, empty)) if empty else statistics
 
 
 def placed(statistics: Statistics) -> dict[int, Histogram]:
@@ -57,12 +57,11 @@ def placed(statistics: Statistics) -> dict[int, Histogram]:
     domain = statistics.domain
     if domain is None or not statistics.fine:
         return {}
-    known = one_way(statistics, sorted(statistics.fine))
-    found = {}
+    known, found = statistics.sums, {}
     for position, histogram in statistics.fine.items():
         shown, attribute = without_tails(histogram), domain.attributes[position]
-        if position in known:
-            counts = known[position][0][: attribute.values]
+        if known.precisions[position]:
+            counts = known.counts(position)[: attribute.values]
             rows = simplex_projection(counts, max(float(counts.sum()), 0.0)) if counts.sum() > 0.0 else np.zeros(counts.size)
             shown = inside(shown, edge_numbers(attribute), rows)
         found[position] = shown
@@ -102,38 +101,3 @@ def noise_cells(low: FloatArray, high: FloatArray, counts: FloatArray, deviation
         weak = np.flatnonzero(~strong)
         found[run[: int(weak[0])] if weak.size else run] = True
     return found
-
-
-def one_way(statistics: Statistics, positions: list[int]) -> dict[int, tuple[FloatArray, float]]:
-    """Return the counts of each code of some attributes from all tables, weighted by precision, and their standard deviation."""
-    sums: dict[int, FloatArray] = {i: np.zeros(statistics.sizes[i]) for i in positions}
-    precisions = dict.fromkeys(positions, 0.0)
-    for clique in statistics.tables:
-        for axis, i in enumerate(clique):
-            if i not in sums:
-                continue
-            table = np.asarray(statistics.tables[clique])
-            others = tuple(other for other in range(table.ndim) if other != axis)
-            variance = max(noise_variance(statistics.scales[clique], statistics.mechanism), 1e-6)
-            precision = table.shape[axis] / (variance * table.size)
-            sums[i] += precision * table.sum(axis=others)
-            precisions[i] += precision
-    return {i: (sums[i] / precisions[i], precisions[i] ** -0.5) for i in positions if precisions[i] > 0.0}
-
-
-def _without(statistics: Statistics, empty: Mapping[int, IntArray]) -> FlatTables:
-    """Return the tables with the cells of empty codes set to 0."""
-    cliques: list[Clique] = list(statistics.tables)
-    tables = {}
-    for clique in cliques:
-        table = np.asarray(statistics.tables[clique])
-        if any(i in empty for i in clique):
-            table = table.copy()
-            for axis, i in enumerate(clique):
-                if i in empty:
-                    table[(slice(None),) * axis + (empty[i],)] = 0
-        tables[clique] = table
-    flat = np.concatenate([tables[clique].ravel() for clique in cliques])
-    given = statistics.tables
-    return FlatTables(statistics.sizes, given.cliques if isinstance(given, FlatTables) else cliques, flat)
-

@@ -42,7 +42,8 @@ from dpsql.methods.base import Contract, Counted, MeasurementPlan
 from dpsql.methods.dpcopula_kendall.method import DpcopulaKendall
 from dpsql.methods.gaussian_copula.method import GaussianCopula
 from dpsql.methods.latent_class import LatentClass
-from dpsql.release.store import Plan, as_statistics
+from dpsql.release.contents import as_statistics
+from dpsql.release.plan import Plan
 from dpsql.rows.decoding import Decoder
 from dpsql.tables.consistency import consistent_tables
 from dpsql.tables.statistics import Statistics

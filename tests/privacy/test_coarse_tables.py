@@ -17,7 +17,8 @@ from dpsql.accounting.gaussian import effective_variance
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.measure import noising
 from dpsql.noise import discrete
-from dpsql.release.store import Plan, as_statistics
+from dpsql.release.contents import as_statistics
+from dpsql.release.plan import Plan
 from dpsql.tables import coarse
 
 EDGES = tuple(map(float, range(13)))

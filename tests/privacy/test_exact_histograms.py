@@ -6,37 +6,18 @@ shown by running them on every sequence of uniform integers (urn, fixed shares),
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
 import pytest
+from small_histograms import Histogram, histograms, neighbours
 
 from dpsql.mechanisms import distribution_function, multinomial, tubes
 
-Histogram = tuple[int, ...]
 Pmf = dict[Histogram, Fraction]
 EPSILONS = [Fraction(1, 10), Fraction(1), Fraction(3)]
-
-
-def histograms(rows: int, cells: int) -> Iterator[Histogram]:
-    """All histograms of this many rows."""
-    if cells == 1:
-        yield (rows,)
-        return
-    for first in range(rows + 1):
-        for rest in histograms(rows - first, cells - 1):
-            yield (first, *rest)
-
-
-def neighbours(counts: Histogram) -> Iterator[Histogram]:
-    """All histograms with one row replaced."""
-    for i, j in itertools.permutations(range(len(counts)), 2):
-        if counts[i] > 0:
-            moved = list(counts)
-            moved[i], moved[j] = moved[i] - 1, moved[j] + 1
-            yield tuple(moved)
 
 
 def largest_log_ratio(mechanism: Callable[[Histogram], Pmf], rows: int, cells: int) -> mp.mpf:

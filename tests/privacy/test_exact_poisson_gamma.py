@@ -7,41 +7,24 @@ Gauss-Jacobi sum, which is exact to 12 digits here and checked: every law sums t
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
 import pytest
 from scipy import special
+from small_histograms import Histogram, histograms, neighbours
 
 from dpsql.mechanisms import multinomial, poisson_gamma
 from dpsql.mechanisms.multinomial import dirichlet_prior
 from dpsql.mechanisms.poisson_gamma import PoissonGammaPrior, keeping, largest_ratio, poisson_gamma_prior
 
-Histogram = tuple[int, ...]
 Law = dict[Histogram, float]
 EPSILONS = [Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(3)]
 UNEQUAL = [(1, 4), (1, 1, 4), (1, 3, 3), (1, 1, 20), (1, 2, 3, 100)]
 NEARLY = {1: 0.6, 3: 0.8, 6: 0.87}
 """Of epsilon, for so many rows: the bound of the third factor is best where there are many."""
-
-
-def histograms(rows: int, cells: int) -> Iterator[Histogram]:
-    if cells == 1:
-        yield (rows,)
-        return
-    for first in range(rows + 1):
-        for rest in histograms(rows - first, cells - 1):
-            yield (first, *rest)
-
-
-def neighbours(counts: Histogram) -> Iterator[Histogram]:
-    for i, j in itertools.permutations(range(len(counts)), 2):
-        if counts[i] > 0:
-            moved = list(counts)
-            moved[i], moved[j] = moved[i] - 1, moved[j] + 1
-            yield tuple(moved)
 
 
 @functools.cache

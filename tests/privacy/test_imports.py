@@ -18,7 +18,7 @@ from sample_tables import make_people, protect_people
 import dpsql
 from dpsql.kinds import measures
 from dpsql.release import identity
-from dpsql.release import store as release
+from dpsql.release.contents import fingerprint
 from dpsql.release.plan import Plan
 
 pytestmark = pytest.mark.any_duckdb
@@ -53,7 +53,7 @@ def forged(path: Path, name: str, charge: str, plan: dict[str, Any], count: int 
         "format": 1, "release": name, "source": "main.people", "operation": "synthesize", "query": "main.people", "parameters": {},
         "neighbors": "add_remove", "privacy_unit": None, "max_contributions": 1, "accountant": "zcdp",
         "charge": {"hash": charge, "rho": "0.01", "epsilon": "1", "delta": "1e-9", "events": []}, "total": None, "notes": [],
-        "created": "2020-01-01T00:00:00+00:00", "versions": {}, "sha256": release.fingerprint(flat), "plan": plan,
+        "created": "2020-01-01T00:00:00+00:00", "versions": {}, "sha256": fingerprint(flat), "plan": plan,
     }  # fmt: skip
     return write(path, manifest, frame)
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
-from dpsql.domains.declare import declare, empty_bin
+from dpsql.domains.declare import declare
+from dpsql.domains.edges import empty_bin
 from dpsql.domains.encoding import canonical_categories, encode
 from dpsql.errors import DpsqlError
 from dpsql.rows.decoding import rows_sql, write_rows

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
-from dpsql.domains.declare import empty_bin
 from dpsql.domains.decoder import Decoder
+from dpsql.domains.edges import empty_bin
 from dpsql.domains.grid import Grid, edge_numbers, grid_of
 from dpsql.errors import DpsqlError
 from dpsql.release import refined

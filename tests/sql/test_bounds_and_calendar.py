@@ -12,7 +12,8 @@ import pytest
 import dpsql
 from dpsql.domains import bounds, calendar, sqltypes
 from dpsql.domains.attributes import Attribute, Domain
-from dpsql.release.plan import Plan, check_readable
+from dpsql.release.checking import check_readable
+from dpsql.release.plan import Plan
 from dpsql.tables.counting.fold import FoldCounter
 from dpsql.tables.counting.plan import Fold
 from dpsql.tables.flat import FlatTables

@@ -409,3 +409,19 @@ def test_rules_from_python(visits):
     assert isinstance(frame, pd.DataFrame)
     assert frame.loc[0, "shapes"] == "tables"
     assert np.asarray(frame.loc[0, "columns"]).tolist() == ["seen", "born at"]
+
+
+def test_checks_of_whole_numbers_beyond_double_precision(tmp_path):
+    con = duckdb.connect(str(tmp_path / "t.duckdb"))
+    dpsql.load(con, progress=False)
+    con.execute(
+        "CREATE TABLE t(n BIGINT NOT NULL CHECK (n >= 9007199254740993 AND n > 9007199254740992 AND n <= 9223372036854775807), "
+        "near BIGINT CHECK (near BETWEEN 9007199254740992 AND 9007199254740993), "
+        f"far DOUBLE CHECK (far >= 0 AND far <= 1{'0' * 400}), vast HUGEINT CHECK (vast BETWEEN 0 AND 1{'0' * 400}))"
+    )
+    con.execute("CALL dp_protect('t', epsilon := 1, delta := 1e-9)")
+    found = {name: (labels, status) for name, kind, labels, status in con.execute("SELECT column_name, kind, labels, status FROM dp_domain('t')").fetchall() if kind != "rule"}
+    assert found["n"] == ("automatic bins (at most 24) from 9007199254740992 to 9223372036854775807", "by a CHECK constraint")
+    for name in ("near", "far", "vast"):
+        assert found[name] == (None, "left out: no domain declared")
+    con.close()

@@ -13,8 +13,8 @@ from dpsql.methods.latent_class import LatentClass
 from dpsql.methods.mixture.fit import _Descent
 from dpsql.methods.mixture.targets import emphasis, targets
 from dpsql.noise import discrete
-from dpsql.release import store
-from dpsql.release.store import Plan
+from dpsql.release import contents
+from dpsql.release.plan import Plan
 from dpsql.tables import coarse
 from dpsql.tables.statistics import Statistics
 
@@ -163,7 +163,7 @@ def test_the_second_round_sees_released_counts_only(monkeypatch):
     monkeypatch.setattr(discrete, "add_noise", skewed)
     flat = noising.released(plan, tables)
     assert calls == [(sum(plan.table_lengths), Fraction(3)), (12 + 9 + 12, Fraction(5))]
-    found = store.as_statistics(plan, flat, None)
+    found = contents.as_statistics(plan, flat, None)
     wanted = coarse.groups(plan.domain, found.tables, [0, 2, 4])
     exact = coarse.groups(plan.domain, tables, [0, 2, 4])
     assert any((wanted[i] != exact[i]).any() for i in wanted)
@@ -179,7 +179,7 @@ def test_the_second_round_sees_released_counts_only(monkeypatch):
 def test_groups_are_the_same_at_every_reading():
     plan = planned(fine_domain())
     flat = noising.released(plan, exact_tables(some_rows(plan.domain), plan))
-    one, other = (store.as_statistics(Plan.from_json(plan.to_json()), flat.copy(), None).coarse for _ in range(2))
+    one, other = (contents.as_statistics(Plan.from_json(plan.to_json()), flat.copy(), None).coarse for _ in range(2))
     assert one.groups.keys() == other.groups.keys() == {0, 2, 4}
     assert all((one.groups[i] == other.groups[i]).all() for i in one.groups)
 
@@ -192,7 +192,7 @@ def test_expected_errors_are_those_of_the_tables():
 
 def test_targets_of_coarse_tables():
     plan = planned(fine_domain())
-    statistics = store.as_statistics(plan, noising.released(plan, exact_tables(some_rows(plan.domain), plan)), None)
+    statistics = contents.as_statistics(plan, noising.released(plan, exact_tables(some_rows(plan.domain), plan)), None)
     found = targets(statistics)
     assert found.groups.shape == (3 + 4 + 3, sum(plan.domain.sizes))
     assert found.groups.sum(0).tolist() == [1] * 30 + [0] * 3 + [1] * 21 + [0] * 3 + [1] * 24
@@ -211,7 +211,7 @@ def test_targets_of_coarse_tables():
 def test_slopes_of_coarse_covariances_are_those_of_the_objective():
     """Against differences of 1/4 sum T (C (M - m m') C' - Z)^2, written out."""
     plan, rng = planned(fine_domain()), np.random.default_rng(4)
-    statistics = store.as_statistics(plan, noising.released(plan, exact_tables(some_rows(plan.domain), plan)), None)
+    statistics = contents.as_statistics(plan, noising.released(plan, exact_tables(some_rows(plan.domain), plan)), None)
     given = targets(statistics)
     values, shares = rng.random((given.one_way.size, 5)), rng.dirichlet(np.ones(5))
 
@@ -250,7 +250,7 @@ def test_rows_keep_a_weak_trend_that_fine_tables_lose(strength, monkeypatch):
     full = Plan(domain, plan.cliques, scales, "gaussian", False, None, {}, coarse=plan.coarse)
     flat = noising.released(full, exact_tables(codes, full))
     wanted, missed = spearmanr(codes[:, 0], codes[:, 1])[0], []
-    for statistics in (store.as_statistics(full, flat, None), without(store.as_statistics(full, flat, None))):
+    for statistics in (contents.as_statistics(full, flat, None), without(contents.as_statistics(full, flat, None))):
         model = METHOD.fit(statistics, {"classes": 40, "steps": 600})
         rows = np.concatenate(list(METHOD.sample(model, 20_000, np.random.default_rng(0))))
         missed.append(abs(spearmanr(rows[:, 0], rows[:, 1])[0] - wanted))
@@ -267,4 +267,4 @@ def test_a_plan_without_coarse_tables_is_as_before():
     plan = Plan(Domain((words(3), words(2))), ((0,), (0, 1)), (Fraction(2), Fraction(3)), "gaussian", False, None, {})
     flat = noising.released(plan, {(0,): np.arange(3), (0, 1): np.arange(6).reshape(3, 2)})
     assert flat.size == plan.cells == 9
-    assert store.as_statistics(plan, flat, None).coarse.tables == {}
+    assert contents.as_statistics(plan, flat, None).coarse.tables == {}

@@ -6,7 +6,7 @@ import pytest
 
 from dpsql.errors import ArgumentError
 from dpsql.running.progress import Progress
-from dpsql.tables import consistency
+from dpsql.tables import measured
 from dpsql.tables.consistency import (
     consistent_tables,
     fit_margins,
@@ -272,7 +272,7 @@ SHAPES = {
 def test_stacks_give_what_one_table_after_the_other_gives(
     name: str, flat: bool, shrinkage: str, adjustment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consistency, "_CHUNK", 40)  # several chunks of a shape
+    monkeypatch.setattr(measured, "_CHUNK", 40)  # several chunks of a shape
     sizes, orders = SHAPES[name]
     rng = np.random.default_rng(5)
     cliques = tuple(c for k in orders for c in itertools.combinations(range(len(sizes)), k) if k < 3 or rng.random() < 0.8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,8 +12,9 @@ from bounded_attributes import BOUNDS, bounded, named
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Domain
-from dpsql.domains.declare import empty_bin
-from dpsql.domains.grid import Histogram, grid_of
+from dpsql.domains.decoder import Decoder
+from dpsql.domains.edges import empty_bin
+from dpsql.domains.grid import Histogram, edge_numbers, grid_of
 from dpsql.noise import discrete
 from dpsql.release import refined
 from dpsql.release.plan import FineColumn, Plan
@@ -144,3 +146,35 @@ def test_cut_edges_are_a_domain_of_the_type(case, kind):
             again = refined.resolved(plan, refined.refinement_of(plan, item))
             assert again.domain.attributes[0].edges == edges
             assert not again.domain.attributes[0].automatic
+
+
+AT_UPPER = [("INTEGER", 0, 120), ("BIGINT", 0, 10**7), ("DECIMAL(9,2)", 0, 500), ("DOUBLE", 0, 1000), ("FLOAT", 0, 1000), ("DOUBLE", -50, 0)]
+
+
+@pytest.mark.parametrize("case", AT_UPPER, ids=named)
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_a_spike_at_the_upper_bound_has_a_bin_of_its_own(case, is_exact):
+    """Where everything above the bound is clamped to it, half of all rows, say; levels as deep as a cell of the bound alone."""
+    attribute, upper = bounded(*case), float(case[2])
+    grid = grid_of(attribute)
+    scales = (Fraction(5),) * len(grid.levels)
+    exact = np.bincount(np.random.default_rng(0).integers(grid.edges.size - 1, size=10_000), minlength=grid.edges.size - 1)
+    exact[grid.place(np.asarray([upper]))] += 10_000
+    found = fine.levels(grid, scales, "gaussian", lambda level, cells: discrete.add_noise(fine.counted(cells, exact), "gaussian", Fraction(5)))
+    counts = np.concatenate([part for _, part in found])
+    plan = Plan(Domain((attribute,)), ((0,),), (Fraction(5),), "gaussian", False, None, {}, fine=(FineColumn(0, scales, "gaussian"),))
+    (edges,) = refined.cut_edges(plan, [counts], 5.0, exact=is_exact)
+    assert edges[-1] == upper
+    assert len(edges) == attribute.values + 1 or not is_exact
+    parsed = sqltypes.parse(attribute.sql_type)
+    bounds = sqltypes.grid(parsed, edges)
+    if bounds is None:
+        assert edges[-2] == np.nextafter(upper, -np.inf)
+    else:
+        assert bounds[-1] - bounds[-2] == 1
+    # Rows of that bin have the bound as their value.
+    bins = replace(attribute, edges=edges, automatic=False)
+    codes = np.full(2000, bins.values - 1)
+    shown = fine.inside(refined.histogram(plan, plan.fine[0], counts), edge_numbers(bins), np.full(bins.values, 10_000.0))
+    drawn = Decoder(bins, "v", shown).arrays(codes, np.random.default_rng(0))["v"]
+    assert (np.asarray(drawn, float) == upper * 10**parsed.scale).all()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dpsql.domains import sqltypes
-from dpsql.domains.declare import MAX_BINS, declare, empty_bin, self_declared
+from dpsql.domains.declare import declare, self_declared
+from dpsql.domains.edges import MAX_BINS, empty_bin
 from dpsql.errors import ArgumentError, DomainError
 
 DAY = "2020-01-01"
@@ -124,8 +125,14 @@ WRONG = [
     ("FLOAT", {"edges": [1e300, 1e301]}, DomainError, "no FLOAT lies in bin 1"),
     ("DOUBLE", {"edges": [1]}, ArgumentError, "two or more strictly increasing"),
     ("DOUBLE", {"edges": "12"}, ArgumentError, "edges = '12'"),
-    ("DOUBLE", {"edges": [0, 2, 1]}, ArgumentError, r"edges = \[2.0, 1.0\]: edges must increase strictly"),
-    ("DOUBLE", {"edges": [0, 1, 1]}, ArgumentError, r"edges = \[1.0, 1.0\]"),
+    ("DOUBLE", {"edges": [0, 2, 1]}, ArgumentError, r"edges = \[2, 1\]: edges must increase strictly"),
+    ("DOUBLE", {"edges": [0, 1, 1]}, ArgumentError, r"edges = \[1, 1\]"),
+    ("BIGINT", {"lower": 2**53 + 1, "upper": 2**53}, ArgumentError, "lower = 9007199254740993: must be below upper = 9007199254740992"),
+    ("BIGINT", {"lower": 2**53, "upper": 2**53 + 1}, ArgumentError, "upper = 9007199254740993: is 9007199254740992 in double precision, as lower"),
+    ("BIGINT", {"edges": [2**53 + 1, 2**53]}, ArgumentError, r"edges = \[9007199254740993, 9007199254740992\]: edges must increase"),
+    ("BIGINT", {"edges": [0, 2**53, 2**53 + 1]}, ArgumentError, r"\[9007199254740992, 9007199254740993\]: are both 9007199254740992 in double"),
+    ("DOUBLE", {"edges": [0.5, 0.5]}, ArgumentError, r"edges = \[0.5, 0.5\]: edges must increase strictly"),
+    ("BIGINT", {"lower": 2**63, "upper": 2**64, "bins": 2}, ArgumentError, "bin 2 of 2, from 13835058055282163712 to 18446744073709551616;"),
     ("DOUBLE", {"edges": [0, None]}, ArgumentError, "an edge is NULL"),
     ("DATE", {"lower": "2020-13-01", "upper": "2021-01-01"}, ArgumentError, "lower = '2020-13-01': not a DATE"),
     ("DATE", {"lower": 5, "upper": "2021-01-01"}, ArgumentError, "lower = 5: not a DATE"),
@@ -188,3 +195,11 @@ def test_edges_of_the_largest_numbers():
     attribute = given("DOUBLE", edges=[-top, 0, top])
     assert attribute.values == 2
     assert given("HUGEINT", edges=[-top, 0, top]).values == 2
+
+
+def test_whole_numbers_beyond_double_precision_are_written_with_all_digits():
+    found = declare("n", "BIGINT", nullable=False, lower=2**60, upper=2**60 + 1024, bins=2)
+    assert found.labels() == ("[1152921504606846976, 1152921504606847488)", "[1152921504606847488, 1152921504606848000]")
+    ends = declare("n", "BIGINT", nullable=False, lower=-(2**63), upper=2**63 - 1, bins=1)
+    assert ends.labels() == ("[-9223372036854775808, 9223372036854775807]",)
+    assert declare("n", "INTEGER", nullable=False, lower=0, upper=5, bins=2).labels() == ("[0, 2.5)", "[2.5, 5]")

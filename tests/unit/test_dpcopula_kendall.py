@@ -209,7 +209,7 @@ class TestSample:
 
     @pytest.mark.parametrize("rows", [-1, 2.5, True, "3"])
     def test_rows(self, rows: object) -> None:
-        with pytest.raises(ArgumentError, match="a whole number, at least 0"):
+        with pytest.raises(ArgumentError, match="a whole number of at least 0"):
             METHOD.sample(self.MODEL, rows, np.random.default_rng(0))
 
     def test_forecast(self) -> None:

@@ -17,7 +17,7 @@ from dpsql.measure import noising
 from dpsql.methods.gaussian_copula.method import GaussianCopula
 from dpsql.methods.latent_class import LatentClass
 from dpsql.noise import discrete
-from dpsql.release import store
+from dpsql.release import contents, store
 from dpsql.release.store import Plan, Release
 from dpsql.tables import coarse
 from dpsql.tables.flat import AllCliques, FlatTables
@@ -147,7 +147,7 @@ def test_counts_come_in_any_order_and_form(order, monkeypatch: pytest.MonkeyPatc
 
 
 def test_statistics_of_a_plan() -> None:
-    found = store.as_statistics(planned(), np.arange(47), 9)
+    found = contents.as_statistics(planned(), np.arange(47), 9)
     assert isinstance(found, Statistics)
     assert found.tables[0, 1, 3].tolist() == np.arange(14, 38).reshape(2, 3, 4).tolist()
     assert found.scales == dict(zip(CLIQUES, map(float, SCALES), strict=True))
@@ -174,7 +174,7 @@ def test_two_hundred_thousand_tables_in_little_memory() -> None:
     again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
     assert again == plan
     assert forecast.expected_error(again, 2) == pytest.approx(expected_absolute_error("gaussian", 500))
-    found = store.as_statistics(again, np.zeros(again.cells, np.int64), None)
+    found = contents.as_statistics(again, np.zeros(again.cells, np.int64), None)
     assert found.tables.flat.size == 4 * 640 * 639 // 2 + 2 * 640
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

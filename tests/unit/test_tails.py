@@ -109,11 +109,11 @@ def test_tables_of_a_column_with_a_fine_histogram_are_trimmed_and_no_others():
 
 
 def test_one_way_counts_join_all_tables_by_precision():
-    known = tails.one_way(statistics({(0,): table().sum(1), (0, 1): table()}, {}, scale=6.0), [0])
-    counts, deviation = known[0]
-    assert counts == pytest.approx(table().sum(1))
-    assert deviation == pytest.approx((1 / 36 + 1 / 72) ** -0.5, rel=1e-3)
-    assert tails.one_way(statistics({(1,): [5, 6]}, {}), [0]) == {}
+    known = statistics({(0,): table().sum(1), (0, 1): table()}, {}, scale=6.0).sums
+    assert known.counts(0) == pytest.approx(table().sum(1))
+    assert known.deviation(0) == pytest.approx((1 / 36 + 1 / 72) ** -0.5, rel=1e-3)
+    assert known.counts(1) == pytest.approx(table().sum(0))
+    assert statistics({(1,): [5, 6]}, {}).sums.precisions.tolist() == [0.0, pytest.approx(1 / 25)]
 
 
 def test_values_are_placed_as_tables_and_histogram_say():

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpsql.accounting import calibrate
 from dpsql.calls.buying import BuyingCall
 from dpsql.domains import bounds
 from dpsql.domains.attributes import Domain
-from dpsql.kinds.planned import Planned, release_delta
+from dpsql.kinds.planned import Planned, one_table
 from dpsql.protected import columns
 from dpsql.protected.source import ProtectedSource
-from dpsql.release.plan import Plan
 from dpsql.session.instance import Context
 
 
@@ -26,22 +24,11 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     columns.check_released(protected, named)
     column, held = protected.column(named[0]), protected.protection
     mechanism = "gaussian" if held.budget.accountant == "zcdp" or parameters["delta"] else "laplace"
-    calibration = calibrate(
-        mechanism=mechanism,
-        tables=1,
-        epsilon=parameters["epsilon"],
-        delta=release_delta(protected, parameters["delta"], mechanism),
-        neighbors=held.neighbors,
+    return one_table(
+        protected,
+        parameters,
+        Domain((bounds.magnitudes(column.name, column.sql_type, nullable=True),)),
+        mechanism,
+        "bounds are powers of two, read off a noisy histogram over them",
         max_contributions=held.max_contributions,
-        accountant=held.budget.accountant,
     )
-    wanted = Plan(
-        domain=Domain((bounds.magnitudes(column.name, column.sql_type, nullable=True),)),
-        cliques=((0,),),
-        scales=calibration.scales,
-        mechanism=mechanism,
-        public_total=False,
-        method=None,
-        options={},
-    )
-    return Planned(wanted, calibration, (), ("bounds are powers of two, read off a noisy histogram over them",))

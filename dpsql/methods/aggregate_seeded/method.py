@@ -34,6 +34,7 @@ from dpsql.methods.aggregate_seeded.rows import seeded_rows
 from dpsql.methods.base import MeasurementPlan, TuplePlan
 from dpsql.methods.mixture.rows import sweeps
 from dpsql.methods.mixture.starts import fit_seconds
+from dpsql.methods.options import chosen_options, is_number, row_count
 from dpsql.numerics.arrays import CodeArray, IntArray
 from dpsql.tables.statistics import Statistics
 from dpsql.tables.tuple_index import tuple_index
@@ -233,8 +234,7 @@ class AggregateSeeded:
 
         Privacy: post-processing.
         """
-        if rows < 0:
-            raise ArgumentError("rows", rows, "a whole number of at least 0")
+        rows = row_count(rows)
         if model.options["sampler"] == "published":
             return published_rows(
                 [(level.attributes, level.counts) for level in model.reported],
@@ -249,10 +249,7 @@ class AggregateSeeded:
 
     def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in defaults; refuse unknown options and values."""
-        for option in options:
-            if option not in self.options:
-                raise ArgumentError("options", option, f"not an option; there are {', '.join(map(repr, self.options))}")
-        chosen = {**self.options, **options}
+        chosen = chosen_options(self.options, options)
         length = chosen["reporting_length"]
         if isinstance(length, bool) or not isinstance(length, (int, float)) or length not in range(1, _LONGEST + 1):
             raise ArgumentError("reporting_length", length, f"a whole number from 1 to {_LONGEST} is required")
@@ -269,9 +266,8 @@ class AggregateSeeded:
             ("percentile_epsilon_proportion", 0.99),
             ("number_of_records_epsilon_proportion", 0.99),
         ):
-            value = chosen[option]
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
-                raise ArgumentError(option, value, f"a number from 0 to {most:g} is required")
+            if not is_number(chosen[option], 0, most):
+                raise ArgumentError(option, chosen[option], f"a number from 0 to {most:g} is required")
         return chosen
 
 

@@ -34,6 +34,7 @@ from dpsql.errors import ArgumentError
 from dpsql.mechanisms import kendall
 from dpsql.methods.base import Contract, Counted, MeasurementPlan, Price
 from dpsql.methods.dpcopula_kendall.latent import latent_correlations
+from dpsql.methods.options import check_choices, chosen_options, is_number, row_count
 from dpsql.noise import discrete
 from dpsql.numerics.arrays import CodeArray, FloatArray, IntArray
 from dpsql.running.blas import one_blas_thread
@@ -223,9 +224,7 @@ class DpcopulaKendall:
         -----
         Privacy: post-processing.
         """
-        if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 0:
-            raise ArgumentError("rows", rows, "a whole number, at least 0")
-        return self._blocks(model, int(rows), rng)
+        return self._blocks(model, row_count(rows), rng)
 
     @staticmethod
     def _blocks(model: KendallModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
@@ -242,15 +241,11 @@ class DpcopulaKendall:
 
     def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in defaults; refuse unknown options and values."""
-        for option in options:
-            if option not in self.options:
-                raise ArgumentError("options", option, f"not an option; there are {', '.join(map(repr, self.options))}")
-        chosen = {**self.options, **options}
+        chosen = chosen_options(self.options, options)
         ratio = chosen["ratio"]
-        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0.01 <= ratio <= 100:
+        if not is_number(ratio, 0.01, 100):
             raise ArgumentError("ratio", ratio, "a number from 0.01 to 100: epsilon of the margins over that of the correlations")
-        if chosen["correlation"] not in RULES:
-            raise ArgumentError("correlation", chosen["correlation"], f"one of {', '.join(map(repr, RULES))}")
+        check_choices(chosen, {"correlation": RULES})
         return chosen
 
 

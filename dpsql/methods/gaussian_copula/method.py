@@ -38,6 +38,7 @@ from dpsql.methods.gaussian_copula.fit import Float32, FreeColumns
 from dpsql.methods.gaussian_copula.forecast import fit_forecast, forecast_draw
 from dpsql.methods.gaussian_copula.latent import calibrated, published, schedule_for
 from dpsql.methods.gaussian_copula.sampling import sample_codes, sample_thresholded
+from dpsql.methods.options import check_choices, chosen_options, is_number, is_whole, row_count
 from dpsql.numerics.arrays import CodeArray, FloatArray
 from dpsql.running.blas import one_blas_thread
 from dpsql.tables.consistency import ADJUSTMENTS, SHRINKAGES, consistent_tables
@@ -263,17 +264,12 @@ class GaussianCopula:
 
     def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in defaults; refuse unknown options and values."""
-        for option in options:
-            if option not in self.options:
-                raise ArgumentError("options", option, f"not an option; there are {', '.join(map(repr, self.options))}")
-        chosen = {**self.options, **options}
-        for option, allowed in (("output", OUTPUTS), ("consistency", ADJUSTMENTS), ("shrinkage", SHRINKAGES)):
-            if chosen[option] not in allowed:
-                raise ArgumentError(option, chosen[option], f"one of {', '.join(map(repr, allowed))}")
+        chosen = chosen_options(self.options, options)
+        check_choices(chosen, {"output": OUTPUTS, "consistency": ADJUSTMENTS, "shrinkage": SHRINKAGES})
         steps, weight = chosen["calibration_steps"], chosen["one_way_weight"]
-        if steps != "auto" and (isinstance(steps, bool) or not isinstance(steps, int) or not 0 <= steps <= 100_000):
+        if steps != "auto" and not is_whole(steps, 0, 100_000):
             raise ArgumentError("calibration_steps", steps, "'auto' or a whole number from 0 to 100000")
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.0 <= weight <= 1000.0:
+        if not is_number(weight, 0.0, 1000.0):
             raise ArgumentError("one_way_weight", weight, "a number from 0 to 1000")
         return chosen
 
@@ -285,7 +281,6 @@ class GaussianCopula:
 
 
 def _check_request(model: CopulaModel, rows: int, output: str) -> None:
-    if rows < 0:
-        raise ArgumentError("rows", rows, "a whole number of at least 0")
+    row_count(rows)
     if model.output != output:
         raise ArgumentError("output", model.output, f"this sample needs a model fitted with output := '{output}'")

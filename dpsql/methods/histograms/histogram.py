@@ -22,6 +22,7 @@ import numpy as np
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import Contract, Counted, MeasurementPlan, Price, with_sets
+from dpsql.methods.options import chosen_options, is_whole, row_count
 from dpsql.numerics.arrays import CodeArray, FloatArray, IntArray
 from dpsql.tables.statistics import Statistics
 
@@ -239,9 +240,7 @@ class HistogramMethod(ABC):
         -----
         Privacy: post-processing.
         """
-        if rows < 0:
-            raise ArgumentError("rows", rows, "must be a whole number of at least 0")
-        return self._blocks(model, rows, rng)
+        return self._blocks(model, row_count(rows), rng)
 
     @staticmethod
     def _blocks(model: HistogramModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
@@ -270,13 +269,10 @@ class HistogramMethod(ABC):
 
     def _sets(self, options: Mapping[str, Any]) -> int:
         """Check the options and return the number of sets."""
-        for option in options:
-            if option not in self.options:
-                raise ArgumentError("options", option, f"not an option; there are {', '.join(map(repr, self.options))}")
-        sets = options.get("sets", self.options["sets"])
-        if isinstance(sets, bool) or not isinstance(sets, int) or not 1 <= sets <= MAXIMUM_SETS:
+        sets = chosen_options(self.options, options)["sets"]
+        if not is_whole(sets, 1, MAXIMUM_SETS):
             raise ArgumentError("sets", sets, f"must be a whole number from 1 to {MAXIMUM_SETS}")
-        return int(sets)
+        return sets
 
     def _cells(self, domain: Domain, sets: int) -> int:
         """Check the columns and return the number of cells."""

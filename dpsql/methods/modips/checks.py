@@ -7,6 +7,7 @@ from typing import Any
 
 from dpsql.domains.attributes import Attribute
 from dpsql.errors import ArgumentError
+from dpsql.methods.options import check_choices, is_number, is_whole
 
 BUDGETS = ("split", "joint")
 
@@ -18,18 +19,16 @@ MAXIMUM_SETS = 1000
 def check_values(chosen: Mapping[str, Any]) -> None:
     """Refuse an option that is none of those allowed."""
     sets = chosen["sets"]
-    if isinstance(sets, bool) or not isinstance(sets, int) or not 1 <= sets <= MAXIMUM_SETS:
+    if not is_whole(sets, 1, MAXIMUM_SETS):
         raise ArgumentError("sets", sets, f"a whole number from 1 to {MAXIMUM_SETS} is required")
-    for option, allowed in (("budget", BUDGETS), ("threshold", THRESHOLDS)):
-        if chosen[option] not in allowed:
-            raise ArgumentError(option, chosen[option], f"one of {', '.join(map(repr, allowed))}")
+    check_choices(chosen, {"budget": BUDGETS, "threshold": THRESHOLDS})
     shares = chosen["shares"]
     if isinstance(shares, str) and shares == "auto":
         return
     expected = "'auto' or three numbers from 0.001 to 1000: relative shares of counts, sums and moments, e.g. [0.25, 0.5, 0.25]"
     if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != 3:
         raise ArgumentError("shares", shares, expected)
-    if any(isinstance(s, bool) or not isinstance(s, int | float) or not 0.001 <= s <= 1000 for s in shares):
+    if not all(is_number(share, 0.001, 1000) for share in shares):
         raise ArgumentError("shares", list(shares), expected)
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import FINE, Attribute
-from dpsql.domains.declare import empty_bin
+from dpsql.domains.edges import empty_bin
 from dpsql.numerics.arrays import FloatArray
 
 _EXACT = 2**50

@@ -51,6 +51,7 @@ from dpsql.methods.modips.statistics import (
     parts_of,
     shares_of,
 )
+from dpsql.methods.options import chosen_options, row_count
 from dpsql.numerics.arrays import CodeArray, IntArray
 from dpsql.tables.statistics import Statistics
 
@@ -258,9 +259,7 @@ class Modips:
         -----
         Privacy: post-processing.
         """
-        if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 0:
-            raise ArgumentError("rows", rows, "a whole number, at least 0")
-        return self._blocks(model, int(rows), rng)
+        return self._blocks(model, row_count(rows), rng)
 
     @staticmethod
     def _blocks(model: ModipsModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
@@ -276,10 +275,7 @@ class Modips:
 
     def _checked(self, domain: Domain, options: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in defaults; refuse unknown options and values, and columns that have no model."""
-        for option in options:
-            if option not in self.options:
-                raise ArgumentError("options", option, f"not an option; there are {', '.join(map(repr, self.options))}")
-        chosen = {**self.options, **options}
+        chosen = chosen_options(self.options, options)
         check_values(chosen)
         if not domain.attributes:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
