@@ -185,12 +185,14 @@ def plan(
     release: str | None = None,
     operation: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Show what a dp_synthesize, dp_marginals (with k) or dp_contributions call would measure and cost (``dp_plan``).
+    """Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost (``dp_plan``).
 
-    One row: measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is
-    left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory
-    for two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other
-    max_contributions.
+    A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options.
+
+    One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it
+    (affordable), noise_scale, expected errors, what is left after, notes; then operation, method, columns, left_out, cells,
+    seconds (estimated_stages: a MAP by stage) and memory for two cores and rows rows (100,000 where none are given).
+    noise_by_contributions: the noise scale for other max_contributions.
 
     Privacy: free; no row is read. Gives one row.
 
@@ -217,7 +219,7 @@ def plan(
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     operation
-        The call that is meant; 'marginals' where k is given, else 'synthesize', if left out.
+        The call that is meant; 'query' for aggregates, 'marginals' where k is given, else 'synthesize', if left out.
     """
     return answered(con, "plan", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, k=k,
         mechanism=mechanism, rows=rows, options=options, release=release, operation=operation)

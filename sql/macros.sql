@@ -55,11 +55,12 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source))::VARCHAR)));
 
--- dp_plan: Show what a dp_synthesize, dp_marginals (with k) or dp_contributions call would measure and cost. One row: measures
--- (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is left after, notes; then
--- operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory for two cores and rows rows
--- (100,000 where none are given). noise_by_contributions: the noise scale for other max_contributions. Privacy status: free; no row
--- is read. Gives one row.
+-- dp_plan: Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost. A source
+-- with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options. One row (of a query: one for
+-- each release that it buys): measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected
+-- errors, what is left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage)
+-- and memory for two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other
+-- max_contributions. Privacy status: free; no row is read. Gives one row.
 CREATE OR REPLACE MACRO dp_plan(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, k := NULL,
     mechanism := NULL, rows := NULL, options := NULL, release := NULL, operation := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('plan',
