@@ -447,6 +447,56 @@ def query(
         mechanism=mechanism, release=release, options=options)
 
 
+def summarize(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    columns: Sequence[str] | None = None,
+    release: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Summarize every declared column, as DuckDB's SUMMARIZE does, privately: one release for all of them (``dp_summarize``).
+
+    Numbers: extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared
+    values occur, counts. What a column has no such statistic for is NULL.
+
+    Privacy: charged once per release. Gives column_name, column_type, min, max (as VARCHAR), approx_unique, avg, std, q25, q50,
+    q75 (as VARCHAR), count, null_percentage.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    epsilon
+        Privacy loss of all of it; may be left out where it was bought before.
+    delta
+        Its delta; under 'zcdp' the table's, if left out.
+    columns
+        The columns; all declared ones, if left out.
+    release
+        Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    """
+    return answered(con, "summarize", source=source, epsilon=epsilon, delta=delta, columns=columns, release=release)
+
+
+def explain(
+    con: duckdb.DuckDBPyConnection,
+    release: str,
+) -> duckdb.DuckDBPyRelation:
+    """Tell in words what the answer of a query is made of: what was bounded, selected and clipped, how large the noise is
+    (``dp_explain``).
+
+    Privacy: free. Gives about VARCHAR, explanation VARCHAR.
+
+    Parameters
+    ----------
+    release
+        Identifier of a stored release, as dp_releases shows it.
+    """
+    return answered(con, "explain", release=release)
+
+
 def synthesize(
     con: duckdb.DuckDBPyConnection,
     source: str,
