@@ -19,7 +19,8 @@ from sqlglot import exp
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import FINE, Attribute, Domain
-from dpsql.domains.codes import code_expression, comparable, either
+from dpsql.domains.bounding import bounded_codes_sql, checked
+from dpsql.domains.codes import code_expression, code_type, comparable, either
 from dpsql.domains.declare import category_text
 from dpsql.domains.sqltypes import SqlType
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
@@ -29,7 +30,6 @@ from dpsql.text.relation import identifier
 UNIT_COLUMN = "__dp_unit"
 ROW_COLUMN = "__dp_row"
 SOURCE_NAME = "__dp_source"
-_COPY, _KEY, _PLACE = "__dp_copy", "__dp_key", "__dp_place"
 
 
 def guarded(cursor: duckdb.DuckDBPyConnection, statement: str, parameters: object = None) -> duckdb.DuckDBPyConnection:
@@ -141,7 +141,7 @@ def encode_sql(
     max_contributions : int, at least 1
         Rows of one unit that are kept, at random; NULL is one unit.
     salt : str
-        128 fresh random bits as hexadecimal digits, secret until it is forgotten: the source of the random choice.
+        128 fresh random bits as hexadecimal digits: the source of the random choice.
     extra : mapping of column name to expression, optional
         More columns, from `value_text` or `fixed_point`; rows where one of them is NULL are left out.
     distinct : bool
@@ -157,10 +157,9 @@ def encode_sql(
     Notes
     -----
     Privacy: rows that 'drop' leaves out go before the bounding, so that a unit's share is not spent on rows that are not
-    counted; both steps look at one unit's rows alone. The rows of a unit are kept by the order of a salted hash of (unit,
-    codes, number of the copy), ties by the codes: which ones are kept depends on no other unit, so one unit more or fewer
-    changes at most ``max_contributions`` rows of the result. Equal rows of a unit are interchangeable, and are numbered so
-    that each has its own chance.
+    counted; both steps look at one unit's rows alone. Which rows of a unit are kept depends on its own rows and the salt, and
+    on no other unit, so one unit more or fewer changes at most ``max_contributions`` rows of the result
+    (`dpsql.domains.bounding.bounded_sql`). Equal rows of a unit are interchangeable.
     """
     more = extra or {}
     codes = [f"c{i}" for i in range(len(domain.attributes))]
@@ -179,10 +178,9 @@ def encode_sql(
         kept = _each_once(kept, [*columns, UNIT_COLUMN] if unit else columns)
     if unit and distinct:
         kept = kept.distinct(copy=False)
-    if unit:
-        kept = _bounded(kept, columns, max_contributions, salt)
+    text = _bounded(kept, domain, list(more), max_contributions, salt) if unit else kept.sql(dialect="duckdb")
     # The source stays as it was checked: it is not parsed and written again.
-    return f"WITH {SOURCE_NAME} AS (\n{source_sql}\n) {kept.sql(dialect='duckdb')}"  # noqa: S608
+    return f"WITH {SOURCE_NAME} AS (\n{source_sql}\n) {text}"  # noqa: S608
 
 
 def _each_once(kept: exp.Select, columns: Sequence[str]) -> exp.Select:
@@ -191,32 +189,12 @@ def _each_once(kept: exp.Select, columns: Sequence[str]) -> exp.Select:
     return kept.select(*values, append=False, copy=False).group_by(exp.column(ROW_COLUMN, quoted=True), copy=False)
 
 
-def _bounded(kept: exp.Select, columns: Sequence[str], most: int, salt: str) -> exp.Select:
-    """Keep at most ``most`` rows of each unit, by the order of a salted hash."""
-    if not isinstance(most, int) or most < 1:
-        raise ArgumentError("max_contributions", most, "a whole number from 1 is required")
-    if len(salt) < 32 or not salt.isalnum():
-        raise ArgumentError("salt", "(withheld)", "at least 32 hexadecimal digits are required")
-    codes = [exp.column(name, quoted=True) for name in columns]
-    unit = exp.column(UNIT_COLUMN, quoted=True)
-    row_number = exp.RowNumber()
-    copies = exp.select("*", _over(row_number, [unit, *codes], [], _COPY)).from_(kept.subquery("kept", copy=False), copy=False)
-    parts: list[exp.Expression] = [exp.Literal.string(salt), exp.Anonymous(this="hash", expressions=[unit.copy()])]
-    parts += [*(code.copy() for code in codes), exp.column(_COPY, quoted=True)]
-    text = exp.Anonymous(this="concat_ws", expressions=[exp.Literal.string(","), *parts])
-    key = exp.alias_(exp.Anonymous(this="md5_number_lower", expressions=[text]), _KEY, quoted=True)
-    keyed = exp.select("*", key).from_(copies.subquery("copies", copy=False), copy=False)
-    order = [exp.column(_KEY, quoted=True), *codes, exp.column(_COPY, quoted=True)]
-    ranked = exp.select("*", _over(row_number, [unit], order, _PLACE)).from_(keyed.subquery("keyed", copy=False), copy=False)
-    first = exp.LTE(this=exp.column(_PLACE, quoted=True), expression=exp.Literal.number(most))
-    return exp.select(*(code.copy() for code in codes)).from_(ranked.subquery("ranked", copy=False), copy=False).where(first)
-
-
-def _over(function: exp.Expression, by: Sequence[exp.Expression], order: Sequence[exp.Expression], name: str) -> exp.Expression:
-    """Return a window expression with a name."""
-    ordered = exp.Order(expressions=[exp.Ordered(this=o.copy(), desc=False) for o in order]) if order else None
-    window = exp.Window(this=function.copy(), partition_by=[b.copy() for b in by], order=ordered)
-    return exp.alias_(window, name, quoted=True)
+def _bounded(kept: exp.Select, domain: Domain, extra: Sequence[str], most: int, salt: str) -> str:
+    """Keep at most ``most`` rows of each unit (`dpsql.domains.bounding`); their codes are packed on the way."""
+    checked(salt, max_contributions=most)
+    names = [f"c{i}" for i in range(len(domain.attributes))]
+    types = [code_type(size) for size in domain.sizes]
+    return bounded_codes_sql(kept.sql(dialect="duckdb"), [UNIT_COLUMN], names, domain.sizes, types, extra, most, salt)
 
 
 def encode(

@@ -1,8 +1,10 @@
 """Encoding and the bounding of a unit's rows, on DuckDB."""
 
 import itertools
+import math
 import re
 import secrets
+from collections import Counter
 
 import duckdb
 import numpy as np
@@ -141,10 +143,8 @@ def test_what_one_unit_keeps_depends_on_no_other(connection):
         assert together == sorted(without + alone)
 
 
-@pytest.mark.parametrize(("values", "most"), [("abcd", 1), ("abcd", 2), ("aaab", 1), ("aabbcd", 3), ("aaaabcd", 2)])
-def test_every_set_of_rows_is_kept_equally_often(connection, values, most):
-    """Chi-square at 1e-6 over 4,000 independent units: multivariate hypergeometric, copies counted each for itself."""
-    units = 4000
+def chosen_by_units(connection, values, most, units):
+    """The codes that each of so many units with the same rows keeps."""
     connection.execute(
         f"CREATE TABLE many AS SELECT u::VARCHAR AS u, v FROM range({units}) t(u), (SELECT unnest({list(values)!r}) AS v)"
     )
@@ -157,16 +157,33 @@ def test_every_set_of_rows_is_kept_equally_often(connection, values, most):
         max_contributions=most,
         salt=secrets.token_hex(16),
     )
-    chosen = connection.execute(f'SELECT list(c0 ORDER BY c0) FROM "{name}" GROUP BY c1').fetchall()
-    expected: dict[tuple[int, ...], int] = {}
-    subsets = list(itertools.combinations(sorted("abcd".index(v) for v in values), most))
-    for subset in subsets:
-        expected[subset] = expected.get(subset, 0) + 1
-    seen = dict.fromkeys(expected, 0)
-    for (codes,) in chosen:
-        seen[tuple(codes)] += 1
-    frequencies = [expected[key] / len(subsets) * units for key in expected]
-    assert stats.chisquare(list(seen.values()), frequencies).pvalue > 1e-6
+    return [tuple(codes) for (codes,) in connection.execute(f'SELECT list(c0 ORDER BY c0) FROM "{name}" GROUP BY c1').fetchall()]
+
+
+@pytest.mark.parametrize(("values", "most"), [("abcd", 1), ("abcd", 2), ("abcd", 3), ("aaab", 1), ("aaaabcd", 1)])
+def test_every_set_of_rows_is_kept_equally_often(connection, values, most):
+    """Chi-square at 1e-6 over 4,000 independent units: simple random sampling, where no two rows are equal or one is kept."""
+    units = 4000
+    subsets = Counter(itertools.combinations(sorted("abcd".index(v) for v in values), most))
+    seen = Counter(chosen_by_units(connection, values, most, units))
+    assert seen.keys() <= subsets.keys()
+    frequencies = [subsets[key] / subsets.total() * units for key in subsets]
+    assert stats.chisquare([seen[key] for key in subsets], frequencies).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(("values", "most"), [("aaab", 2), ("aabbcd", 3), ("aaaabcd", 2), ("aaaaaaabbbc", 5)])
+def test_of_equal_rows_a_proportional_part_is_kept(connection, values, most):
+    """k equal rows of n keep k m / n rows, rounded up or down by chance: z-test of each at 1e-6 over 4,000 units."""
+    units = 4000
+    chosen = chosen_by_units(connection, values, most, units)
+    assert {len(codes) for codes in chosen} == {most}
+    for code, copies in Counter("abcd".index(v) for v in values).items():
+        share = copies * most / len(values)
+        found = [codes.count(code) for codes in chosen]
+        assert set(found) <= {math.floor(share), math.ceil(share)}
+        up = share - math.floor(share)
+        above = sum(f > math.floor(share) for f in found) if up else 0
+        assert abs(above - units * up) <= 4.9 * math.sqrt(units * up * (1 - up))
 
 
 def test_units_with_equal_rows_choose_independently(connection):
