@@ -31,6 +31,7 @@ from dpsql.source.kernel import is_number
 from dpsql.source.model import Column, identifier, quoted
 from dpsql.source.parse import render
 from dpsql.source.scope import Item, Scope
+from dpsql.text.names import fold
 
 Universes = Callable[[exp.Column], Universe | None]
 _ALIAS = "__dp_g"
@@ -137,8 +138,8 @@ def public_groups(
     """
     condition = where.this if isinstance(where, exp.Where) else where
     try:
-        return _Listing(cursor, known_values, plain(condition) if condition is not None else None, most).groups(
-            [searched(plain(key).copy()) for key in keys]
+        return _Listing(cursor, known_values, plain(condition.copy()) if condition is not None else None, most).groups(
+            [searched(plain(key.copy())) for key in keys]
         )
     except _NotListed as error:
         return Groups("", reason=str(error))
@@ -156,21 +157,25 @@ class _Listing:
     most: int
     atoms: dict[str, _Atom] = field(default_factory=dict)
     universes: dict[str, Universe] = field(default_factory=dict)
+    known: Known = field(default_factory=lambda: Known(lambda column: None))
+
+    def __post_init__(self) -> None:
+        """Open the catalog."""
+        self.catalog = Catalog(self.cursor)
 
     def groups(self, keys: list[exp.Expression]) -> Groups:
         """Return the groups; see :func:`public_groups`."""
-        self.catalog = Catalog(self.cursor)
+        _qualify([*keys, *([self.condition] if self.condition is not None else [])])
         for key in keys:
             for column in key.find_all(exp.Column):
                 self._universe(column)
-        base: Callable[[exp.Column], Range | None] = lambda column: self._range(column)  # noqa: E731
-        self.known: Known = narrowed(self.condition, base)
+        self.known = narrowed(self.condition, self._range)
         self._columns(keys)
         replaced = [self._replaced(key) for key in keys]
         listed = [self._total(key) for key in replaced]
         sets = [frozenset(c.name for c in key.find_all(exp.Column)) for key in replaced]
         filters = self._filters()
-        parts, types = [], [""] * len(keys)
+        parts = []
         for together in self._components(sets):
             names = sorted(frozenset().union(*(sets[i] for i in together)))
             parts.append((together, self._select([(i, listed[i]) for i in together], names, filters)))
@@ -236,7 +241,7 @@ class _Listing:
             raise _NotListed("a key depends on other rows")
         try:
             out = node.copy()
-            for child, made in [(c, self._replaced(_of(node, c))) for c in _children(out)]:
+            for child, made in [(c, self._replaced(c)) for c in _children(out)]:
                 child.replace(made)
             return out
         except _NotListed:
@@ -298,7 +303,7 @@ class _Listing:
             try:
                 tree = self._replaced(searched(part.copy()))
                 out.append((frozenset(c.name for c in tree.find_all(exp.Column)), self._total(tree)))
-            except DpsqlError:
+            except (DpsqlError, _NotListed):
                 continue
         return out
 
@@ -347,6 +352,19 @@ class _Listing:
         return int(row[0]) if row else 0
 
 
+def _qualify(trees: Sequence[exp.Expression]) -> None:
+    """Give a bare column name the one qualifier under which the same name stands elsewhere: both are one column."""
+    columns = [column for tree in trees for column in tree.find_all(exp.Column)]
+    tables: dict[str, dict[str, exp.Identifier]] = {}
+    for column in columns:
+        if len(column.parts) == 2:
+            tables.setdefault(fold(column.name), {})[fold(column.table)] = column.args["table"]
+    for column in columns:
+        found = tables.get(fold(column.name), {})
+        if len(column.parts) == 1 and len(found) == 1:
+            column.set("table", next(iter(found.values())).copy())
+
+
 def _reference(atom: _Atom) -> exp.Expression:
     return exp.column(identifier(atom.name))
 
@@ -360,11 +378,6 @@ def _children(node: exp.Expression) -> list[exp.Expression]:
         elif not isinstance(child, exp.DataType | exp.Var | exp.Identifier | exp.Literal | exp.Null | exp.Boolean | exp.Interval):
             out.append(child)
     return out
-
-
-def _of(node: exp.Expression, copy: exp.Expression) -> exp.Expression:
-    """Return the operand as it stands in the key, where functions around it are seen; a copy has the same."""
-    return copy
 
 
 def _of_null(node: exp.Expression) -> bool:
