@@ -97,8 +97,10 @@ def may_be_null(node: exp.Expression, nullable: Callable[[exp.Column], bool]) ->
         return any(may_be_null(node.args[k], nullable) for k in ("this", "low", "high"))
     if isinstance(node, exp.In):
         return any(may_be_null(n, nullable) for n in (node.this, *node.expressions))
-    if isinstance(node, exp.Div) and isinstance(node.expression, exp.Literal) and node.expression.name.strip("0."):
+    if isinstance(node, exp.Div | exp.IntDiv | exp.Mod) and isinstance(node.expression, exp.Literal) and node.expression.name.strip("0."):
         return may_be_null(node.this, nullable)
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() in ("least", "greatest", "coalesce", "ifnull"):
+        return all(may_be_null(n, nullable) for n in node.expressions)
     if isinstance(node, exp.Anonymous) and str(node.this).lower() in _KEEPS_NULL_OUT and node.expressions:
         return may_be_null(node.expressions[0], nullable)
     return True

@@ -147,6 +147,18 @@ def public_groups(
         return Groups("", reason="a key can't be evaluated without rows")
 
 
+def type_over(cursor: duckdb.DuckDBPyConnection, node: exp.Expression, known_values: Universes) -> str | None:
+    """Return the type of an expression over columns of known types; None where it has none, or may not be computed."""
+    tree = plain(node.copy())
+    try:
+        found = _Listing(cursor, known_values, None, MOST_VALUES)
+        for column in tree.find_all(exp.Column):
+            found.universe(column)
+        return found.type_of(tree)
+    except (_NotListed, DpsqlError, duckdb.Error, RecursionError):
+        return None
+
+
 @dataclass
 class _Listing:
     """One call of `public_groups`."""
@@ -168,7 +180,7 @@ class _Listing:
         _qualify([*keys, *([self.condition] if self.condition is not None else [])])
         for key in keys:
             for column in key.find_all(exp.Column):
-                self._universe(column)
+                self.universe(column)
         self.known = narrowed(self.condition, self._range)
         self._columns(keys)
         replaced = [self._replaced(key) for key in keys]
@@ -192,7 +204,8 @@ class _Listing:
 
     # -- columns --------------------------------------------------------------------------------------------------------------
 
-    def _universe(self, column: exp.Column) -> Universe:
+    def universe(self, column: exp.Column) -> Universe:
+        """Return what is known of a column."""
         name = canonical(column)
         if name not in self.universes:
             found = self.known_values(column)
@@ -252,16 +265,16 @@ class _Listing:
         key = canonical(node)
         if key in self.atoms:
             return _reference(self.atoms[key])
-        nullable = may_be_null(node, lambda column: self._universe(column).nullable)
+        nullable = may_be_null(node, lambda column: self.universe(column).nullable)
         name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
         if isinstance(node, _BOOLEAN) or name in _TESTS:
-            self._type(node)  # checked like every part
+            self.type_of(node)  # checked like every part
             values = "[true, false, NULL]" if nullable and not _of_null(node) else "[true, false]"
             return _reference(self._add(key, "BOOLEAN", f"SELECT system.main.unnest({values}) AS v", values.count(",") + 1))
         found = extent(node, self.known)
         digits = _digits(node) if name in _GRIDS else 0
         if found.finite and (found.whole or digits > 0) and found.sort in ("number", "integer", "date"):
-            sql_type = self._type(node)
+            sql_type = self.type_of(node)
             if sql_type == "DATE":
                 listed = listing(Universe("DATE", None, found, nullable), "v")
             else:
@@ -270,7 +283,7 @@ class _Listing:
                 return _reference(self._add(key, sql_type, *listed))
         raise _NotListed(f"the values of {render(node)} are not known without the data")
 
-    def _type(self, node: exp.Expression) -> str:
+    def type_of(self, node: exp.Expression) -> str:
         """Return the type of a part over the columns of the rows; what a source may not compute is refused."""
         names = list(self.universes)
         tree = node.copy()
