@@ -23,11 +23,12 @@ LeafUniverse = Callable[[exp.Table, str], Universe | None]
 """A table and the name of a column -> what is known of its values; of a public table they may all be listed."""
 
 _ONE_OF = frozenset([
-    "min", "max", "first", "last", "any_value", "arbitrary", "mode", "quantile_disc", "arg_max", "arg_min", "max_by", "min_by", "argmax",
-    "argmin", "first_value", "last_value", "nth_value", "lag", "lead",
+    "min", "max", "first", "last", "any_value", "arbitrary", "mode", "quantile_disc", "arg_max", "arg_min", "max_by", "min_by",
+    "argmax", "argmin", "first_value", "last_value", "nth_value", "lag", "lead",
 ])  # fmt: skip
 """Aggregates and window functions that give one of the values, or NULL."""
 _COUNTS = frozenset(["count", "count_star", "row_number", "rank", "dense_rank", "rank_dense", "ntile"])
+_AROUND = exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls
 MOST_LISTED = 10_000
 """Values of a column of a subquery that are listed one by one."""
 
@@ -97,7 +98,7 @@ class InnerValues:
         inside, node = part.inside, part.expression
         known, where = self.universes(inside), inside.select.args.get("where")
         bounds = extent(node, self.relations.known(inside))
-        while isinstance(node, exp.Paren | exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
+        while isinstance(node, exp.Paren | _AROUND):
             node = node.this
         name = str(node.this).lower() if isinstance(node, exp.Anonymous) else node.key
         if name in _ONE_OF:
@@ -128,7 +129,7 @@ class InnerValues:
             if str(call.this).lower() not in _ONE_OF | _COUNTS:
                 continue
             outer: exp.Expression = call
-            while isinstance(outer.parent, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls) and outer.arg_key == "this":
+            while isinstance(outer.parent, _AROUND) and outer.arg_key == "this":
                 outer = outer.parent
             name = f"__dp_summary{len(stand_ins)}"
             stand_ins[name] = self._made(Made(inside, outer.copy()))

@@ -186,7 +186,8 @@ def _result(symbol: str, x: float, y: float, towards: float) -> float:
         return towards if math.isnan(found) else found
     if math.isinf(found):
         return found
-    exact = Fraction(x) + Fraction(y) if symbol == "+" else Fraction(x) * Fraction(y) if symbol == "*" else Fraction(x) / Fraction(y)
+    first, second = Fraction(x), Fraction(y)
+    exact = first + second if symbol == "+" else first * second if symbol == "*" else first / second
     return found if exact == found else _moved(found, towards)
 
 

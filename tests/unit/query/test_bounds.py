@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from query_expressions import Expressions, known_range, make_rows, total
 
 from dpsql.errors import DpsqlError
-from dpsql.query.bounds import extent, narrowed, range_of
-from dpsql.query.ranges import INF, Range
+from dpsql.query.bounds import extent, narrowed
+from dpsql.query.ranges import Range
 from dpsql.text.strict import StrictDuckDB
 
 
