@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import duckdb
 from sqlglot import exp
 
 from dpsql.errors import DpsqlError
 from dpsql.query.bounds import Known, extent, narrowed
+from dpsql.query.declared import range_of_type
 from dpsql.query.grains import grain_of, may_be_null, searched
 from dpsql.query.naming import canonical
-from dpsql.query.ranges import Range
+from dpsql.query.ranges import UNKNOWN, Range
 from dpsql.query.universes import GRAINS, Universe, listing, step_universe
 from dpsql.source.catalog import Catalog
 from dpsql.source.expressions import Rewriter
@@ -132,17 +133,21 @@ class KeyValues:
             found = self.known_values(column)
             if found is None:
                 raise NotListed(f"nothing is known of column {column.name!r}; declare it")
-            self.universes[name] = found
+            # The units of the bounds are those of the type, even where there are none.
+            self.universes[name] = replace(found, range=range_of_type(found.sql_type)) if found.range == UNKNOWN else found
         return self.universes[name]
 
     def _range(self, column: exp.Column) -> Range | None:
-        found = self.universes.get(canonical(column)) or self.known_values(column)
-        return None if found is None else found.range
+        if self.known_values(column) is None:
+            return None
+        return self.universe(column).range
 
     def _columns(self, keys: Sequence[exp.Expression]) -> None:
         """List the columns that have a list of values, and the timestamps of which keys see whole units only."""
-        for name, universe in self.universes.items():
+        for name, universe in list(self.universes.items()):
             nodes = [c for key in keys for c in key.find_all(exp.Column) if canonical(c) == name]
+            if not nodes:  # of WHERE alone
+                continue
             limited = Universe(universe.sql_type, universe.values, extent(nodes[0], self.known), universe.nullable)
             found = listing(limited, "v")
             if found is None and universe.sql_type == "TIMESTAMP":
