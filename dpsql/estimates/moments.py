@@ -104,7 +104,7 @@ def combine(estimates: Sequence[npt.ArrayLike], variances: Sequence[float]) -> t
     (array([12.]), 0.6666666666666666)
     """
     if not estimates or len(estimates) != len(variances) or not all(v >= 0 for v in variances):
-        raise ArgumentError("variances", list(variances), "must be one number of at least 0 per estimate, of which there is at least one")
+        raise ArgumentError("variances", list(variances), "must be one number of at least 0 per estimate, at least one")
     best = int(np.argmin(variances))
     if variances[best] == 0:
         return np.asarray(estimates[best], dtype=np.float64), 0.0

@@ -159,7 +159,7 @@ def _edges(measure: Measure) -> FloatArray:
     edges = variable.lower + measure.width * np.arange(measure.lengths[-1] + 1)
     if not variable.whole:
         edges[-1] = variable.upper
-    return np.minimum(edges, variable.upper + variable.whole)
+    return np.asarray(np.minimum(edges, variable.upper + variable.whole))
 
 
 def quantiles(found: Tree, shares: Sequence[float]) -> FloatArray:
