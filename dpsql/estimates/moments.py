@@ -114,6 +114,19 @@ def combine(estimates: Sequence[npt.ArrayLike], variances: Sequence[float]) -> t
     return np.asarray(found / total), 1.0 / total
 
 
+def count_variance(measure: Measure, sigma: float) -> float:
+    """Return the variance by noise of the number of rows that a 'moments' measure says, without NULL, in rows squared.
+
+    Parameters
+    ----------
+    measure : Measure
+        Of kind 'moments', or of one counter of grid 1.
+    sigma : float, >= 0
+        Of the noise on each counter, as it was drawn.
+    """
+    return (measure.lengths[0] - measure.nulls) * (sigma / measure.grid) ** 2
+
+
 def with_total(counters: FloatArray, variance: float, total: FloatArray, total_variance: float) -> FloatArray:
     """Return counters that agree better with another estimate of their sum: weighted least squares.
 
@@ -317,4 +330,5 @@ def _paired(name: str, found: Moments, rows: FloatArray) -> FloatArray:
     return slope if name == "regr_slope" else _mean(found, 0) - slope * _mean(found, 1)
 
 
-__all__ = ["PAIRED", "SINGLE", "Moments", "combine", "counts", "estimate", "mean_deviation", "moments", "scaled_sum", "with_total"]
+__all__ = ["PAIRED", "SINGLE", "Moments", "combine", "count_variance", "counts", "estimate", "mean_deviation", "moments",
+           "scaled_sum", "with_total"]  # fmt: skip

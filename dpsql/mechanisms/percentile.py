@@ -120,8 +120,9 @@ def private_percentile(
     Notes
     -----
     Privacy: epsilon-DP, and of bounded range epsilon: ``RangeEvent(epsilon)`` is what it may be charged as. Of several groups
-    with a percentile each, a unit that is in at most G of them moves the penalty of G (replace_one: 2 G), with C the rows in one
-    group: ``RangeEvent(epsilon, G)``. Exact: candidates are drawn by weight and accepted with probability exp(-gamma), decided in
+    with a percentile each, a unit that is in at most G of them moves the penalties of G, and replaced by another those of 2 G,
+    each by at most the sensitivity with C the rows of a unit in one group: ``RangeEvent(epsilon, G)``, or 2 G under replace_one.
+    Exact: candidates are drawn by weight and accepted with probability exp(-gamma), decided in
     integers with entropy from the operating system. The best penalty is taken off all of them, which changes no probability.
     """
     penalty, denominator = penalties(histogram, share)
