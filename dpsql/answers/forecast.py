@@ -64,6 +64,7 @@ def plan(context: Context, call: PlanCall) -> str:
     after = remaining(budget, charges if bought or not affordable else [*charges, charge])
     rows = call.rows
     by_number = _by_contributions(context, protected, asked, wanted.plan)
+    rules = ruled.effects(context.cursor, wanted.plan)
     shown: dict[str, Any] = {
         "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names)),
         "operation": operation,
@@ -82,7 +83,7 @@ def plan(context: Context, call: PlanCall) -> str:
         "delta_left_after": after.delta_left,
         "rho_left_after": None if after.rho_left is None else at_least(after.rho_left),
         **{f"expected_error_{k}way": _rounded(expected_error(wanted.plan, k)) for k in (1, 2, 3)},
-        **estimate(wanted.plan, rows, duckdb_limit_mb(context)),
+        **estimate(ruled.breakable(wanted.plan, rules), rows, duckdb_limit_mb(context)),
         "calibration": wanted.calibration.method,
         "columns": list(wanted.plan.domain.names),
         "left_out": list(wanted.left_out),
@@ -90,7 +91,7 @@ def plan(context: Context, call: PlanCall) -> str:
             *_taken(wanted, purchase, other),
             *_notes(protected, wanted, affordable, rows),
             *_capped(context, protected, wanted.plan, by_number),
-            *ruled.notes(context.cursor, protected, wanted.plan),
+            *ruled.notes(protected, wanted.plan, rules),
         ],
         "release": name,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -165,6 +166,30 @@ def test_rules_are_listed_planned_and_taken_back(visits):
     assert visits.execute("SELECT change FROM dp_rule('visits', 'sex = ''F''', remove := true)").fetchone() == ("was not declared",)
     assert visits.execute("SELECT count(*) FROM dp_domain('visits') WHERE kind = 'rule'").fetchone() == (4,)
     assert visits.execute("SELECT DISTINCT rule FROM dpsql.rules").fetchall()
+
+
+def test_a_plan_forecasts_the_repair_of_rows(visits):
+    def stages(given: str = "") -> dict[str, float]:
+        call = f"SELECT estimated_stages, estimated_seconds FROM dp_plan('visits', epsilon := 1{given})"
+        ((found, seconds),) = visits.execute(call).fetchall()
+        assert seconds == pytest.approx(sum(found.values()), abs=0.02)
+        return found
+
+    name, without = "repair by rules", stages()
+    declare(visits, ["sex IN ('M', 'F')"])
+    assert stages() == without and name not in without  # no row can break it
+    declare(visits, [RULES[1]])
+    categories = stages()
+    assert {stage: seconds for stage, seconds in categories.items() if stage != name} == without
+    assert list(categories)[-1] == name and 0 < categories[name] < 0.2
+    declare(visits, RULES)
+    every = stages()[name]
+    assert every > 3 * categories[name]  # values inside bins break rules more often
+    assert stages(", rows := 10000000")[name] > 50 * every
+    assert name not in stages(", columns := ['sex', 'los'], k := 2")
+    start = time.perf_counter()
+    visits.execute(f"CREATE TABLE made AS FROM dp_synthesize('visits', epsilon := 1, {FAST})")
+    assert stages(", rows := 5000")[name] < time.perf_counter() - start + 0.5  # not absurdly long
 
 
 def test_a_release_keeps_the_rules_of_then(visits):
