@@ -225,6 +225,10 @@ def test_a_copula_of_rank_correlations_has_a_page(con, tmp_path):
         check_self_contained(text, page)
         assert "on Kendall's tau of 1 pair" in text.replace("&#x27;", "'").replace("&#39;", "'")
         assert "rows, public" in text
+        ((tables, taus),) = page.rows_of("What", "Tables", "Cells")
+        assert tables[:3] == ["tables of 1 column", "2", "10"] and taus[:3] == ["Kendall's tau of 2 columns", "1", "1"]
+        said = float(re.search(r"noise of scale ([\d.]+) / n on Kendall", text)[1])
+        assert float(taus[4]) == pytest.approx(said / 300, rel=0.01)
         assert any(row[0] == "a" for rows in page.rows_of("value") for row in rows)
 
 
