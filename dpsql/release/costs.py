@@ -22,10 +22,10 @@ REPAIRING = "repair by rules"  # happens while rows are drawn
 BASE_MB = 150.0  # of the process with its libraries, before anything is read
 
 _REPAIR_BLOCK = 1 << 17
-_BLOCK_SECONDS, _ROW_SECONDS, _SINGLE_SECONDS = 0.05, 2.5e-6, 4e-7
-"""Of a group of rules: per block of rows, per row, and per row where its columns have no values inside bins to break them. From draws
-of 2,000 to 400,000 rows (tests/benchmarks/rules.py), in which 5 to 20 % of the rows of a group were broken; within a factor of
-three of nearly all of them. Which share is broken depends on the release, so it is not known beforehand."""
+_BLOCK_SECONDS, _ROW_SECONDS, _SINGLE_SECONDS = 0.08, 2.5e-6, 4e-7
+"""Of a group of rules: per block of rows, per row, and per row where its columns have no values inside bins to break them. From
+draws of 2,000 to 400,000 rows as in tests/benchmarks/rules.py, in which 5 to 20 % of the rows of a group were broken: most were
+within a factor of three. Which share is broken depends on the release, so it is not known beforehand."""
 
 
 @dataclass(frozen=True)
