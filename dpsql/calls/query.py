@@ -14,6 +14,7 @@ from dpsql.calls.declaration import (
     REQUIRED,
     Call,
     argument,
+    flag,
     one_of,
     optional,
     some_columns,
@@ -103,9 +104,7 @@ class QueryCall(Call):
         one_of(*MECHANISMS), "'gaussian' or 'laplace' noise on integers.",
         default="gaussian", python="str", choices=MECHANISMS, null=False,
     )  # fmt: skip
-    release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
-    options: dict[str, Any] = argument(
-        some_options, "{'weights': {'avg(cost)': 2}}: relative shares of the loss.", python="Mapping[str, Any] | None"
+XX: {'avg(cost)': 2}}: relative shares of the loss.", python="Mapping[str, Any] | None"
     )
 
     @property
