@@ -104,7 +104,15 @@ class QueryCall(Call):
         one_of(*MECHANISMS), "'gaussian' or 'laplace' noise on integers.",
         default="gaussian", python="str", choices=MECHANISMS, null=False,
     )  # fmt: skip
-XX: {'avg(cost)': 2}}: relative shares of the loss.", python="Mapping[str, Any] | None"
+    release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
+    adaptive: bool = argument(
+        flag,
+        "true: a scalar subquery over protected rows is answered first, by a release of its own, and its number put into the text.",
+        default=False,
+        python="bool",
+    )
+    options: dict[str, Any] = argument(
+        some_options, "{'weights': {'avg(cost)': 2}}: relative shares of the loss.", python="Mapping[str, Any] | None"
     )
 
     @property
