@@ -86,9 +86,7 @@ def fitted(given: Targets, triples: tuple = ()) -> Mixture:
     wanted = schedule(given.sizes, given.strength, METHOD.options)
     with one_blas_thread():
         factor = 1.0 if given.groups.size else pull_factor(given, min(wanted.classes, _HALF_CLASSES), wanted.steps)
-        classes, pull = (
-            (1, 0.0) if factor == APART else (wanted.classes, factor * pull_strength(len(given.sizes), given.strength))
-        )
+        classes, pull = (1, 0.0) if factor == APART else (wanted.classes, factor * pull_strength(len(given.sizes), given.strength))
 
         def fit(seed: int) -> Mixture:
             descent = WithTriples(given, classes, wanted.steps, pull, seed)
@@ -110,9 +108,7 @@ class Experiment:
         )
         self.scales = [float(scale) for scale in found.scales]
         self.pairs = [clique for clique in self.plan.cliques if len(clique) == 2]
-        self.rho = sum(
-            0.5 / scale**2 for clique, scale in zip(self.plan.cliques, self.scales, strict=False) if len(clique) == 2
-        )
+        self.rho = sum(0.5 / scale**2 for clique, scale in zip(self.plan.cliques, self.scales, strict=False) if len(clique) == 2)
         ends = np.cumsum((0, *data.sizes))
         self.blocks = [slice(int(first), int(last)) for first, last in zip(ends[:-1], ends[1:], strict=True)]
         triples = combinations(range(len(data.sizes)), 3)
@@ -125,8 +121,7 @@ class Experiment:
         """Return the product's tables, the two-way ones with a part of their privacy loss."""
         rng, plan = np.random.default_rng(seed), self.plan
         scales = [
-            scale / math.sqrt(left) if len(clique) == 2 else scale
-            for clique, scale in zip(plan.cliques, self.scales, strict=False)
+            scale / math.sqrt(left) if len(clique) == 2 else scale for clique, scale in zip(plan.cliques, self.scales, strict=False)
         ]
         scales += self.scales[len(plan.cliques) :]
         noisy = {c: noised(self.counts(c), scale, rng) for c, scale in zip(plan.cliques, scales, strict=False)}
@@ -172,9 +167,7 @@ class Experiment:
         rows = max(given.rows, 1.0)
         weight = (rows / scale / max(given.strength, 1.0)) ** 2
         noisy = [noised(self.counts(c), scale, rng) / rows for c in chosen]
-        return tuple(
-            (tuple(self.blocks[i] for i in c), n.astype(np.float32), weight) for c, n in zip(chosen, noisy, strict=True)
-        )
+        return tuple((tuple(self.blocks[i] for i in c), n.astype(np.float32), weight) for c, n in zip(chosen, noisy, strict=True))
 
     def missed(self, model: Mixture, clique) -> float:
         a, b, c = (model.values[self.blocks[i]] for i in clique)
@@ -210,9 +203,7 @@ def main() -> None:
         data = wide(12, 20_000) if name == "made" else DATA[name]()
         experiment, score = Experiment(data, arguments.epsilon, DELTAS.get(name, DELTA)), Score(data)
         triples, base = len(experiment.triples), None
-        print(
-            f"\n{name}: {len(data.codes)} rows, {len(data.sizes)} attributes, {triples} triples; epsilon {arguments.epsilon:g}"
-        )
+        print(f"\n{name}: {len(data.codes)} rows, {len(data.sizes)} attributes, {triples} triples; epsilon {arguments.epsilon:g}")
         for text in ["", *arguments.variants]:
             variant = dict(part.split("=") for part in text.split(",") if part)
             runs = [experiment.run(variant, seed) for seed in range(arguments.seeds)]
