@@ -226,9 +226,11 @@ class Joins:
 
 
 def unit_column(alias: str) -> exp.Column:
+    """Return the privacy unit that a relation carries."""
     return exp.Column(this=identifier(UNIT), table=identifier(alias))
 
 
 def joined(item: Item, kind: str | None, side: str | None, conditions: Sequence[exp.Expression]) -> exp.Join:
+    """Return a relation as a join; without conditions every row meets every row."""
     on = {"on": exp.and_(*conditions, copy=False)} if conditions else {}
     return exp.Join(this=item.node, kind=kind, side=side, **on)
