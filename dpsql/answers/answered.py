@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -19,14 +18,15 @@ from dpsql.protected.source import ProtectedSource
 from dpsql.queries.asked import Asked, Wanted
 from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
+from dpsql.queries.leaves import Facts
 from dpsql.queries.reading import Read
-from dpsql.queries.split import CORE, Core
+from dpsql.queries.split import Core
 from dpsql.queries.typing import types_of
 from dpsql.release.queried import Numbers, numbers
 from dpsql.release.store import Release
 from dpsql.session.instance import Context
 from dpsql.source.model import fold
-from dpsql.source.parse import render
+from dpsql.source.parse import render, serialized
 from dpsql.text.relation import identifier, literal
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
         DuckDB does not accept it, or it calls what is not a function of numbers that were released.
     """
     _check_functions(context.cursor, found.query.outer)
+    _check_tables(context, found)
     empty = {core.name: _empty(context, core, sets, protected) for (core, sets), protected in zip(found.asked, sources, strict=True)}
     try:
         context.cursor.execute(f"DESCRIBE {_text(empty, found.query.outer)}").fetchall()
@@ -208,6 +209,30 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def _check_tables(context: Context, found: Read) -> None:
+    """Ask DuckDB's parser for the tables of the outer statement, as a second opinion: none of them may be protected."""
+    facts, cores = Facts(context), {core.name for core, _ in found.asked}
+    ctes = {fold(cte.alias) for cte in found.query.outer.find_all(exp.CTE)}
+    for node in _nodes(serialized(context.cursor, render(found.query.outer))):
+        if node.get("type") != "BASE_TABLE":
+            continue
+        parts = [str(node[part]) for part in ("catalog_name", "schema_name", "table_name") if node.get(part)]
+        if len(parts) == 1 and (parts[0] in cores or fold(parts[0]) in ctes):
+            continue
+        if facts(exp.to_table(identifier(*parts), dialect="duckdb")).protected:
+            raise UnsupportedQuery(".".join(parts), "rows of a protected table are read outside of an aggregate")
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield every dictionary in a tree."""
+    if isinstance(tree, list):
+        for part in tree:
+            yield from _nodes(part)
+    elif isinstance(tree, dict):
+        yield tree
+        yield from _nodes(list(tree.values()))
+
+
 def _check_functions(cursor: duckdb.DuckDBPyConnection, outer: exp.Expression) -> None:
     """Refuse functions in the outer statement that are not DuckDB's own, or that do more than compute."""
     allowed = _own(cursor)
@@ -231,5 +256,3 @@ def _own(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
         _functions[duckdb.__version__] = frozenset(fold(str(name)) for (name,) in rows) | windows
     return _functions[duckdb.__version__]
 
-
-__all__ = ["CORE", "Column", "check", "lru_cache", "relation", "translated"]

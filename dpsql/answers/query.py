@@ -46,6 +46,18 @@ def query(context: Context, call: QueryCall) -> str:
         return answered.relation(context, found, parts)
 
 
+def queries(context: Context, call: QueryCall) -> list[tuple[ProtectedSource, QueryPurchase]]:
+    """Return what a query would buy, with the source of each release. No row is read."""
+    found = read(context, call)
+    sources = [[resolve(context, one.sql, local=True) for one in sets] for _, sets in found.asked]
+    answered.check(context, found, sources)
+    return [
+        (source, purchase)
+        for bought, held in zip(purchases(found, sources), sources, strict=True)
+        for purchase, source in zip(bought, held, strict=True)
+    ]
+
+
 def purchases(read: Read, sources: list[list[ProtectedSource]]) -> list[list[QueryPurchase]]:
     """Return what a query buys, the loss of each table divided among its cores and grouping sets."""
     keys = [source.key for sets in sources for source in sets]

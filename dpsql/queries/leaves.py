@@ -135,8 +135,7 @@ def _view(context: Context, name: str) -> Leaf:
     try:
         protected = resolve(context, name, local=True)
     except NotProtected:
-        described = context.cursor.execute(f"DESCRIBE SELECT * FROM {name}").fetchall()  # noqa: S608 -- quoted
-        return Leaf(False, tuple(fold(str(row[0])) for row in described))
+        raise ArgumentError("sql", name, "is a view of no protected table; make it a table first: CREATE TABLE ... AS FROM it") from None
     columns = protected.source.columns
     return Leaf(True, tuple(fold(c.name) for c in columns), frozenset(fold(c.name) for c in columns if protected.is_unit(c)))
 

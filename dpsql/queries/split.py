@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from sqlglot import exp
@@ -110,6 +110,8 @@ def split(tree: exp.Expression, facts: Callable[[exp.Table], Leaf]) -> Query:
     """
     splitter = _Splitter(facts)
     relation = splitter.relation(tree, {})
+    if relation.kind == "rows" and any(tree.find_all(exp.Group)):
+        refuse("GROUP BY the privacy unit", "it gives out a row for each of them; aggregate these: SELECT avg(n) FROM (SELECT ...)", tree)
     if relation.kind == "rows":
         refuse("raw rows", "only aggregates can be released: count(*), sum, avg, median, ... by groups; dp_synthesize gives rows", tree)
     if relation.kind == "public":
@@ -156,6 +158,9 @@ class _Splitter:
             return _renamed(node, cte.relation)
         if not isinstance(node.this, exp.Identifier):
             return self._function(node)
+        return self._leaf(node)
+
+    def _leaf(self, node: exp.Table) -> Relation:
         leaf = self.facts(node)
         if not leaf.protected:
             self.public.append(node)
@@ -165,16 +170,8 @@ class _Splitter:
         call = node.this
         name = fold(str(call.this)) if isinstance(call, exp.Anonymous) else call.key
         if name in ("read_parquet", "parquet_scan", "range", "generate_series", "unnest"):
-            if name in ("read_parquet", "parquet_scan"):
-                return self._file(node)
-            return _renamed(node, Relation("public"))
+            return self._leaf(node) if name.startswith(("read", "parquet")) else _renamed(node, Relation("public"))
         return refuse(f"{name}()", "table functions and macros are not looked into; name a table, view or file", node)
-
-    def _file(self, node: exp.Table) -> Relation:
-        leaf = self.facts(node)
-        if not leaf.protected:
-            self.public.append(node)
-        return _renamed(node, Relation("rows" if leaf.protected else "public", leaf.columns, leaf.units))
 
     def _set_operation(self, node: exp.SetOperation, known: _Known) -> Relation:
         inner = self._with(node, known)
@@ -192,7 +189,11 @@ class _Splitter:
         if clause.args.get("recursive"):
             refuse("WITH RECURSIVE", "a query may not call itself", clause)
         found = dict(known)
+        named: set[str] = set()
         for cte in clause.expressions:
+            if fold(cte.alias) in named:
+                refuse(f"WITH {cte.alias}", "another relation of that name is used before it; give this one another name", cte)
+            named |= {fold(table.name) for table in cte.this.find_all(exp.Table) if fold(table.name) not in found}
             relation = _renamed(cte, self.relation(cte.this, found))
             found[fold(cte.alias)] = _Cte(cte, relation)
             if relation.kind == "rows":
@@ -641,6 +642,3 @@ def _output(node: exp.Select, items: Sequence[tuple[str, Relation]]) -> tuple[tu
             if any(fold(inner.name) in relation.units and table in ("", other) for other, relation in items):
                 units.add(name)
     return (tuple(names) if known else None), frozenset(units)
-
-
-__all__ = ["CORE", "Core", "Leaf", "Query", "field", "split"]
