@@ -13,11 +13,11 @@ from sqlglot import exp
 from dpsql.errors import ArgumentError
 from dpsql.source.aggregates import is_aggregate
 from dpsql.source.catalog import Entry
-from dpsql.source.combining import UNIT_ADVICE, grouped, is_unit, is_window, windowed
+from dpsql.source.combining import grouped, is_unit, is_window, windowed
 from dpsql.source.expressions import Rewriter
 from dpsql.source.functions import call
 from dpsql.source.joins import chain
-from dpsql.source.layers import Layer, Rows, canonical, finish, outermost, plain
+from dpsql.source.layers import Rows, combine_inside, finish, outermost, plain
 from dpsql.source.leaves import View
 from dpsql.source.model import RESERVED, UNIT, Column, TableId, fold, identifier, refuse
 from dpsql.source.parse import parse_query, used
@@ -251,7 +251,7 @@ class LocalAnalysis(Analysis):
     def _distinct(self, node: exp.Select, relation: Relation, view: View) -> Relation:
         """Return the different rows of each unit."""
         if relation.protected and not any(c.unit for c in relation.columns):
-            refuse("DISTINCT", UNIT_ADVICE.format("add to the list"), node.args["distinct"], view.where)
+            refuse("DISTINCT", combine_inside(Scope(self.catalog, [], []), "add {} to the list"), node.args["distinct"], view.where)
         item = self._nested(relation, exp.Table(), "", view)
         rows = self.over(item)
         keys = [exp.column(c.name, quoted=True) for c in item.columns]
@@ -295,7 +295,9 @@ class LocalAnalysis(Analysis):
         if not item.protected and table not in self.public:
             self.public.append(table)
         inner = self.over(replace(item, protected=False))
-        listed = [(replace(c, name=c.ref), Rewriter(inner.scope)(exp.column(c.name, table=item.name, quoted=True))) for c in item.columns]
+        listed = [
+            (replace(c, name=c.ref), Rewriter(inner.scope)(exp.column(c.name, table=item.name, quoted=True))) for c in item.columns
+        ]
         inner.unit = unit
         alias = self._alias()
         out = exp.Subquery(this=finish(inner, listed), alias=exp.TableAlias(this=identifier(alias)))
@@ -324,7 +326,7 @@ class LocalAnalysis(Analysis):
             if key not in ("this", "expression", "distinct", "with", "with_", "order", "by_name"):
                 construct, reason = _REFUSED.get(key, (key.upper(), "not allowed in a source"))
                 refuse(construct, reason, node, view.where)
-        view, own = self._with(node, view)  # type: ignore[arg-type]
+        view, own = self._with(node, view)
         inside = replace(view, depth=view.depth + 1)
         sides = [self.query(side, inside) for side in (node.this, node.expression)]
         for cte in own:
@@ -333,6 +335,3 @@ class LocalAnalysis(Analysis):
         if node.args.get("by_name"):
             refuse("BY NAME", "write the columns in one order", node, view.where)
         return set_operation(self, sides, type(node), bool(node.args.get("distinct")), node, view)
-
-
-__all__ = ["LocalAnalysis", "Layer", "canonical"]

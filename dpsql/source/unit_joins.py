@@ -80,7 +80,9 @@ class Joins:
         units = rows.unit is not None and item.protected
         if units:
             pool = rest if not side and kind in ("", "INNER", "CROSS") else []
-            if len(conditions) == len(given) and not any(self._known(c, both) and self._same_unit(c, rows.scope, item, both) for c in pool):
+            if len(conditions) == len(given) and not any(
+                self._known(c, both) and self._same_unit(c, rows.scope, item, both) for c in pool
+            ):
                 refuse(name, _SAME_UNIT, join, where)
         written = [self._condition(c, Rewriter(both)) for c in conditions]
         if units and rows.unit is not None:
@@ -117,7 +119,10 @@ class Joins:
                 raise ArgumentError("source", name, f"{item.name} has no such column{self.view.where}")
             owner, left, _ = scope.resolve(exp.column(name, quoted=True))
             found.append(
-                exp.EQ(this=exp.column(left.name, table=owner.name, quoted=True), expression=exp.column(column.name, table=item.name, quoted=True))
+                exp.EQ(
+                    this=exp.column(left.name, table=owner.name, quoted=True),
+                    expression=exp.column(column.name, table=item.name, quoted=True),
+                )
             )
         return found
 
@@ -171,7 +176,9 @@ class Joins:
             rows.unit = exp.Coalesce(this=left_unit.copy(), expressions=[right_unit.copy()])
         layer = Layer(rows)
         for name, column, owner, right in merged:
-            sides = [exp.Column(this=identifier(c.ref), table=identifier(a)) for c, a in ((column, owner.alias), (right, item.alias))]
+            sides = [
+                exp.Column(this=identifier(c.ref), table=identifier(a)) for c, a in ((column, owner.alias), (right, item.alias))
+            ]
             value: exp.Expression = sides[1] if side == "RIGHT" else exp.Coalesce(this=sides[0], expressions=[sides[1]])
             unit = right.unit and (side == "RIGHT" or column.unit)
             same = column.origin if column.origin == right.origin else None
@@ -205,9 +212,7 @@ class Joins:
                     refuse("EXISTS or IN (SELECT ...) inside an expression", advice, inner, self.view.where)
                 rows.restrict(Rewriter(rows.scope)(condition))
 
-    def _member(
-        self, rows: Rows, query: exp.Expression, negated: bool, value: exp.Expression | None, at: exp.Expression
-    ) -> None:
+    def _member(self, rows: Rows, query: exp.Expression, negated: bool, value: exp.Expression | None, at: exp.Expression) -> None:
         """Keep rows that have, or do not have, a partner among the rows of a subquery."""
         while isinstance(query, exp.Subquery) and set(used(query)) == {"this"}:
             query = query.this
@@ -238,7 +243,9 @@ class Joins:
     ) -> tuple[Rows, list[exp.Expression], Column | None]:
         """Return the rows of a subquery, the conditions that connect them with the rows outside, and the column that IN compares."""
         analysis = self.analysis
-        simple = isinstance(query, exp.Select) and not any(query.args.get(k) for k in ("group", "having", "qualify", "distinct", "limit"))
+        simple = isinstance(query, exp.Select) and not any(
+            query.args.get(k) for k in ("group", "having", "qualify", "distinct", "limit")
+        )
         if not isinstance(query, exp.Select) or not simple or any(self._combines(e) for e in query.expressions):
             relation = analysis.query(query, replace(self.view, depth=self.view.depth + 1))
             item = analysis._nested(relation, exp.Table(), "", self.view)  # noqa: SLF001

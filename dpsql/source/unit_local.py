@@ -88,7 +88,9 @@ class UnitLocal:
         every = list(_nodes(computed))
         if any(n.get("class") == "SUBQUERY" or "from_table" in n for n in every):
             raise _refused("a subquery in an expression")
-        if groups and (list(map(list, node.get("group_sets") or [])) != [list(range(len(groups)))] or any(not _column(g) for g in groups)):
+        if groups and (
+            list(map(list, node.get("group_sets") or [])) != [list(range(len(groups)))] or any(not _column(g) for g in groups)
+        ):
             raise _refused("GROUP BY")
         kinds = shipped_kinds()
         combines = any(n.get("class") == "FUNCTION" and kinds.get(str(n["function_name"]).lower()) == "aggregate" for n in every)
@@ -136,7 +138,9 @@ class UnitLocal:
             raise _refused("a join")
         if left.unit and right.unit:
             pairs = [_pair(c) for c in _conjuncts(node.get("condition") or {})]
-            if not any((a in left.carriers and b in right.carriers) or (b in left.carriers and a in right.carriers) for a, b in pairs):
+            if not any(
+                (a in left.carriers and b in right.carriers) or (b in left.carriers and a in right.carriers) for a, b in pairs
+            ):
                 raise _refused("a join of people's rows")
         if kind == "INNER":
             return Side(left.unit or right.unit, left.carriers | right.carriers)
