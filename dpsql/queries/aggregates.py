@@ -213,8 +213,20 @@ def _stated_bounds(node: exp.Kwarg, where: str) -> tuple[exp.Expression, ...]:
     if name in ("contribution_bounds_per_group", "contribution_bounds_per_row"):
         value = node.expression
         if isinstance(value, exp.Tuple) and len(value.expressions) == 2:
+            _ascending(value, name)
             return tuple(value.expressions)
         if isinstance(value, exp.Null):
             return ()
         refuse(name, "two numbers: (lower, upper)", node, where)
     return refuse(f"{name} =>", "not known; bounds := {'column': [lower, upper]} states bounds, weights are an option", node, where)
+
+
+def _ascending(pair: exp.Tuple, name: str) -> None:
+    """Refuse two numbers of which the second is not larger."""
+    numbers = []
+    for node in pair.expressions:
+        inner = node.this if isinstance(node, exp.Neg) else node
+        if isinstance(inner, exp.Literal) and not inner.is_string:
+            numbers.append(-float(inner.name) if isinstance(node, exp.Neg) else float(inner.name))
+    if len(numbers) == 2 and numbers[0] >= numbers[1]:
+        raise ArgumentError("sql", f"{name} => ({pair.expressions[0].sql()}, {pair.expressions[1].sql()})", "the lower bound comes first")

@@ -165,7 +165,7 @@ def variable(place: int, known: Argument) -> Variable:
     if lower >= upper:
         upper = lower + 1.0 if known.whole else math.nextafter(lower, math.inf) if lower else 1.0
         upper = upper if math.isfinite(upper - lower) and upper - lower > 1e-300 else lower + 1.0
-    whole = known.whole and abs(lower) < 2**53 and abs(upper) < 2**53
+    whole = known.whole and all(abs(bound) < 2**53 and bound == math.floor(bound) for bound in (lower, upper))
     return Variable(place, float(lower), float(upper), whole)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +23,7 @@ from dpsql.source.parse import agree
 from dpsql.text.strict import StrictDuckDB
 
 LONGEST = 200_000
+_PLACE = re.compile(r" \(line \d+, column \d+\)")
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,34 @@ def read(context: Context, call: QueryCall) -> Read:
     call = _with(call, said)
     tree = _tree(text)
     agree(context.cursor, text, tree)
+    facts = Facts(context)
     try:
-        query = split(tree, Facts(context))
+        query = split(tree, facts)
+        for table in query.public:
+            facts.qualify(table)
     except RecursionError:
         raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
     return Read(call, query, [(core, [asked(core, places) for places in core.sets]) for core in query.cores])
+
+
+@contextmanager
+def about_the_query(*, text: bool = True) -> Iterator[None]:
+    """Name the argument 'sql' in refusals that come from the checks of a source.
+
+    Parameters
+    ----------
+    text : bool
+        Whether lines and columns are those of the user's text; else they are left out.
+    """
+    try:
+        yield
+    except UnsupportedQuery as error:
+        construct = error.construct if text else _PLACE.sub("", error.construct)
+        raise UnsupportedQuery(construct, error.reason, "sql") from None
+    except ArgumentError as error:
+        if error.argument != "source":
+            raise
+        raise ArgumentError("sql", error.value, error.expected) from None
 
 
 def is_aggregate_query(text: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Literal
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
+from dpsql.queries import public_rows
 from dpsql.queries.aggregates import Aggregate, aggregate_of, is_aggregate
 from dpsql.queries.names import canonical, shown_name
 from dpsql.source.model import RESERVED, fold, identifier, refuse
@@ -228,10 +229,12 @@ class _Splitter:
         clause = node.args.get("from_") or node.args.get("from")
         if clause is None:
             return []
-        found = []
-        for item in [clause.this, *(join.this for join in node.args.get("joins") or []), *_joined(clause.this)]:
-            found.append((fold(item.alias_or_name), self.relation(item, known)))
-        return found
+        listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *_joined(clause.this)]
+        found = [(item, self.relation(item, known)) for item in listed]
+        if any(relation.kind == "rows" for _, relation in found):
+            public_rows.prepare(node, [(item, relation.kind == "rows") for item, relation in found])
+            listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *_joined(clause.this)]
+        return [(fold(item.alias_or_name), relation) for item, (_, relation) in zip(listed, found, strict=True)]
 
 
 class _Block:
@@ -510,9 +513,11 @@ class _Block:
             if part not in ("expressions", "from", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "offset",
                             "distinct", "with", "with_", "windows"):  # fmt: skip
                 refuse(part.upper().replace("_", " ").removesuffix("S"), "not understood in a query over protected rows", node)
+        public_rows.prune(rows)
         needed = self._ctes(rows)
         if needed:
             rows.set("with_", exp.With(expressions=[cte.copy() for cte in needed]))
+            public_rows.prune(rows)
         return rows
 
     def _ctes(self, node: exp.Expression) -> list[exp.CTE]:
