@@ -17,6 +17,7 @@ from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.queries.asked import Asked, asked
 from dpsql.queries.clause import cut
 from dpsql.queries.leaves import Facts
+from dpsql.queries.names import duckdb_names
 from dpsql.queries.split import Core, Query, split
 from dpsql.session.instance import Context
 from dpsql.source.parse import agree
@@ -58,7 +59,7 @@ def read(context: Context, call: QueryCall) -> Read:
     agree(context.cursor, text, tree)
     facts = Facts(context)
     try:
-        query = split(tree, facts)
+        query = split(tree, facts, duckdb_names(context.cursor))
         for table in query.public:
             facts.qualify(table)
     except RecursionError:
