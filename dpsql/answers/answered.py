@@ -14,6 +14,7 @@ from sqlglot import exp
 from dpsql.answers import cells, intervals
 from dpsql.answers.cells import cell_text
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
+from dpsql.estimates import listed
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries.asked import Asked, Wanted
 from dpsql.queries.choosing import LISTED
@@ -47,8 +48,8 @@ class Column:
     @property
     def sql(self) -> str:
         """The column as SQL, made of texts."""
-        listed = json.dumps(self.texts, ensure_ascii=False)
-        values = f"unnest(system.main.from_json({literal(listed)}, '[\"VARCHAR\"]'))"
+        texts = json.dumps(self.texts, ensure_ascii=False)
+        values = f"unnest(system.main.from_json({literal(texts)}, '[\"VARCHAR\"]'))"
         return self.expression.format(values, self.sql_type)
 
 
@@ -85,8 +86,8 @@ def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> 
 def _text(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> str:
     made = []
     for name, columns in cores.items():
-        listed = ", ".join(f"{column.sql} AS {identifier(key)}" for key, column in columns.items())
-        made.append(f"{identifier(name)} AS (SELECT {listed})")
+        shown = ", ".join(f"{column.sql} AS {identifier(key)}" for key, column in columns.items())
+        made.append(f"{identifier(name)} AS (SELECT {shown})")
     return f"WITH {', '.join(made)} SELECT * FROM ({render(outer)})"
 
 
@@ -188,21 +189,18 @@ def listed_texts(estimates: Estimates, one: Wanted, counters: np.ndarray) -> lis
     """Return what counters of listed values say: the most frequent one, all of them, or whether there is any."""
     place = estimates.find(one)[0]
     measure = estimates.query.measures[place]
-    noise = estimates.deviation(estimates.query.blocks_of(place).start)
     if one.function == "mode":
-        best = counters.argmax(axis=-1)
-        return [measure.values[i] if row[i] > 0 else None for i, row in zip(best, counters, strict=True)]
+        return [None if i < 0 else measure.values[i] for i in listed.mode(measure, counters)]
+    numbers = listed.histogram(measure, counters)
     if one.function == "histogram":
-        found = []
-        for row in counters:
-            pairs = ", ".join(f"{{'k': {_quoted(v)}, 'v': {max(int(n), 0)}}}" for v, n in zip(measure.values, row, strict=True) if n > 0)
-            found.append(f"[{pairs}]")
-        return found
+        return [
+            "[" + ", ".join(f"{{'k': {_quoted(v)}, 'v': {int(n)}}}" for v, n in zip(measure.values, row, strict=True) if n > 0) + "]"
+            for row in numbers
+        ]
+    found = listed.occurs(measure, counters, estimates.deviation(estimates.query.blocks_of(place).start))
     other = measure.values.index("true" if one.function == "bool_or" else "false")
-    some = counters[:, other] > 2 * noise
-    there = counters.sum(axis=-1) > 0
-    answer = some if one.function == "bool_or" else ~some
-    return [None if not t else "true" if a else "false" for a, t in zip(answer, there, strict=True)]
+    answer = found[:, other] if one.function == "bool_or" else ~found[:, other]
+    return [None if rows <= 0 else "true" if true else "false" for true, rows in zip(answer, numbers.sum(axis=-1), strict=True)]
 
 
 def _quoted(text: str) -> str:

@@ -77,11 +77,12 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     after = remaining(budget, charges if bought or not affordable else [*charges, charge])
     rows = call.rows
     by_number = _by_contributions(context, protected, asked, wanted.plan)
+    rules = ruled.effects(context.cursor, wanted.plan)
     shown: dict[str, Any] = {
         "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names)),
         "operation": operation,
         "method": wanted.plan.method,
-        "tables": len(wanted.plan.cliques) + len(wanted.plan.coarse),
+        "tables": len(wanted.plan.cliques) - _pairs(wanted.plan) + len(wanted.plan.coarse),
         "cells": None if wanted.plan.open else wanted.plan.cells,
         "mechanism": wanted.plan.mechanism,
         "noise_scale": usual_scale(wanted.plan) if wanted.plan.query is None else query_words.scale(wanted.plan),
@@ -95,7 +96,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         "delta_left_after": after.delta_left,
         "rho_left_after": None if after.rho_left is None else at_least(after.rho_left),
         **{f"expected_error_{k}way": _rounded(expected_error(wanted.plan, k)) for k in (1, 2, 3)},
-        **estimate(wanted.plan, rows, duckdb_limit_mb(context)),
+        **estimate(ruled.breakable(wanted.plan, rules), rows, duckdb_limit_mb(context)),
         "calibration": wanted.calibration.method,
         "columns": list(wanted.plan.domain.names) if wanted.plan.query is None else list(query_words.keys(asked)),
         "left_out": list(wanted.left_out),
@@ -103,7 +104,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
             *_taken(wanted, purchase, other),
             *_notes(protected, wanted, affordable, rows),
             *_capped(context, protected, wanted.plan, by_number),
-            *ruled.notes(context.cursor, protected, wanted.plan),
+            *ruled.notes(protected, wanted.plan, rules),
         ],
         "release": name,
     }
@@ -125,10 +126,10 @@ def measures(plan: Plan, order: Sequence[int]) -> str:
     if len(plan.cliques) == 1 and not plan.coarse and len(plan.cliques[0]) == len(names) <= _MOST_NAMED:
         return f"{' × '.join(names)} ({plan.cells:,} cells)"
     few = f" of {', '.join(names)}" if len(names) <= _MOST_NAMED else f" of {len(names)} columns"
-    if plan.blocks is not None and len(plan.cliques) > len(names):  # two-way tables are counted, but not released
-        return f"{len(names):,} one-way tables, {len(plan.cliques) - len(names):,} rank correlations{few}"
     parts = []
-    for places, attributes in sorted(plan.orders, key=lambda found: found[1].shape[1]):
+    if pairs := _pairs(plan):
+        parts = [f"{len(names):,} one-way tables", f"{pairs:,} pairwise Kendall tau{'' if pairs == 1 else 's'}"]
+    for places, attributes in sorted(plan.orders, key=lambda found: found[1].shape[1]) if not pairs else ():
         k = attributes.shape[1]
         parts.append(f"{places.size:,} {_ORDINAL.get(k, f'{k}-way')} table{'' if places.size == 1 else 's'}")
     if plan.coarse:
@@ -136,6 +137,11 @@ def measures(plan: Plan, order: Sequence[int]) -> str:
     if plan.fine:
         parts.append(f"{len(plan.fine):,} fine histogram{'' if len(plan.fine) == 1 else 's'}")
     return ", ".join(parts) + few
+
+
+def _pairs(plan: Plan) -> int:
+    """Return of how many pairs one number is released: their two-way tables are counted for it, and not released."""
+    return max(len(plan.cliques) - len(plan.domain.names), 0) if plan.blocks is not None else 0
 
 
 def _by_contributions(

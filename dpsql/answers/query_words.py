@@ -49,7 +49,8 @@ def bounding(query: QueryPlan, unit: str | None) -> list[str]:
     if not query.public:
         least = f", never with fewer than {query.min_units:,}" if (query.min_units or 1) > 1 else ""
         said.append(
-            f"a group appears where its noisy number of {'rows' if unit is None else 'units'} reaches {query.threshold:,}{least}; "
+            f"a group appears where its noisy number of {'rows' if unit is None else 'units'} reaches "
+            f"{(query.threshold or 0) + (query.min_units or 1) - 1:,}{least}; "
             f"delta = {float(query.delta or 0):.3g} of it"
         )
     return said

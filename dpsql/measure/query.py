@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -21,7 +22,9 @@ from dpsql.domains.bounding import bounded_sql
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.estimates.measures import Measure, Variable
+from dpsql.estimates.thresholds import passing, present
 from dpsql.measure.noising import add_noise
+from dpsql.noise.entropy import BoolArray
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
@@ -293,7 +296,7 @@ def _listed(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, table: str) -> l
     return found
 
 
-def _texts(column: np.ndarray) -> list[str | None]:
+def _texts(column: Any) -> list[str | None]:
     """Return a column of texts, None for NULL."""
     masked = np.ma.getmaskarray(column)
     return [None if hidden or value is None else str(value) for value, hidden in zip(np.ma.getdata(column), masked, strict=True)]
@@ -337,16 +340,23 @@ def released(plan: Plan, found: Counted) -> Counted:
         if query.selecting is None or query.threshold is None:
             raise ReleaseError("the plan does not say how groups are chosen")
         done = query.blocks_of(query.selecting).start
+        there = present(blocks[done][:, 0], query.min_units or 1)
+        groups, blocks = _kept(groups, blocks, there)
         noisy = _noisy(blocks[done], scales[done], plan.mechanism)
-        chosen = noisy[:, 0] >= query.threshold
-        blocks = [block[chosen] for block in blocks]
-        blocks[done] = noisy[chosen]
-        groups = [keys for keys, kept in zip(groups, chosen, strict=True) if kept]
+        groups, blocks = _kept(groups, [*blocks, noisy], passing(noisy[:, 0], query.threshold, query.min_units or 1))
+        blocks[done] = blocks.pop()
     out = [
         block if place == done else _noisy(block, scale, plan.mechanism)
         for place, (block, scale) in enumerate(zip(blocks, scales, strict=True))
     ]
     return Counted(groups, out)
+
+
+def _kept(
+    groups: list[tuple[str | None, ...]], blocks: Sequence[IntArray], chosen: BoolArray
+) -> tuple[list[tuple[str | None, ...]], list[IntArray]]:
+    """Return groups and counters without those that are not chosen."""
+    return [keys for keys, kept in zip(groups, chosen, strict=True) if kept], [block[chosen] for block in blocks]
 
 
 def _noisy(block: IntArray, scale: Fraction, mechanism: str) -> IntArray:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.accounting.calibration import Calibration, calibrate_blocks
-from dpsql.accounting.events import Event, ThresholdEvent
+from dpsql.accounting.events import ThresholdEvent
 from dpsql.accounting.rules import selection_delta
 from dpsql.calls.buying import BuyingCall
 from dpsql.domains import sqltypes
@@ -25,9 +25,11 @@ from dpsql.queries import choosing
 from dpsql.queries.bounds import extent
 from dpsql.queries.choosing import Argument
 from dpsql.queries.columns import Relations, given_bounds
+from dpsql.queries.declared import in_units_of
 from dpsql.queries.groups import Groups, public_groups
+from dpsql.queries.inner import InnerValues
 from dpsql.queries.leaves import Facts
-from dpsql.queries.lineage import Leaf, Lineage
+from dpsql.queries.lineage import Lineage
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.ranges import Range
 from dpsql.queries.universes import Universe
@@ -72,7 +74,9 @@ class _Planning:
         self.facts = Facts(context)
         self.one_per_unit = bool(getattr(protected.source, 'one_per_unit', False))
         self.lineage = Lineage(self.asked.source, self.facts.names)
-        self.relations = Relations(self.facts.range, {**given_bounds(call.call.bounds), **self._stated()})
+        given = {**given_bounds(call.call.bounds), **self._stated()}
+        self.relations = Relations(self.facts.range, given)
+        self.universes = InnerValues(context.cursor, self.facts.universe, given).universes(self.lineage)
         self.notes: list[str] = []
         self._check_columns()
 
@@ -117,11 +121,11 @@ class _Planning:
 
     def _universe(self, node: exp.Column) -> Universe | None:
         """Return what is known of the values of a column of the rows."""
-        return _known_values(self.lineage, node, self.facts)
+        return self.universes(node)
 
     def bounding(self) -> Bounding:
         """Return how rows of a unit are bounded."""
-        held, call, source = self.protected.protection, self.call.call, self.protected.source
+        held, call = self.protected.protection, self.call.call
         if held.privacy_unit is None:
             for name in ("max_groups", "max_rows_per_group"):
                 if getattr(call, name) is not None:
@@ -154,7 +158,7 @@ class _Planning:
             family = sqltypes.parse(self.types[f"a{place}"]).family
             if functions & _BOUNDED:
                 self._check_type(functions, text, family, place)
-            limits = extent(node, known)
+            limits = in_units_of(extent(node, known), self.types[f"a{place}"])
             values = self._values(node, family)
             if functions & choosing.LISTED and values is None:
                 function = sorted(functions & choosing.LISTED)[0]
@@ -220,7 +224,7 @@ class _Planning:
         if selecting and select is not None and delta_t is not None:
             first = sum(len(measure.lengths) for measure in measures[:select])
             most = bounding.max_groups or bounding.max_rows or 1
-            tau = threshold(call.mechanism, calibration.scales[first], most, delta_t) + (call.min_units or 1) - 1
+            tau = threshold(call.mechanism, calibration.scales[first], most, delta_t)
         wanted = QueryPlan(
             keys=tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))),
             measures=measures,
@@ -260,7 +264,7 @@ class _Planning:
         )  # fmt: skip
         return [found] * len(measure.lengths)
 
-    def _selection(self, *, selecting: bool) -> tuple[list[Event], Fraction | None]:
+    def _selection(self, *, selecting: bool) -> tuple[list[ThresholdEvent], Fraction | None]:
         """Return what choosing groups costs: a share of the budget's delta, under 'basic' half of the release's."""
         if not selecting:
             return [], None
@@ -285,17 +289,6 @@ class _Planning:
                 raise ArgumentError("options", {"weights": {text: weight}}, f"no such aggregate; there are {sorted(known)!r}")
             found[same[0]] = weight
         return found
-
-
-def _known_values(lineage: Lineage, node: exp.Column, facts: Facts) -> Universe | None:
-    """Return what is known of the values of a column that copies, through any number of SELECTs, one of a table."""
-    origin = lineage.origin(node)
-    if not origin or len(origin) != 1:
-        return None
-    part = origin[0]
-    if isinstance(part, Leaf):
-        return facts.universe(part.table, part.name)
-    return _known_values(part.inside, part.expression, facts) if isinstance(part.expression, exp.Column) else None
 
 
 def _spelling(text: str) -> str:
