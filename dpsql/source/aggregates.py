@@ -41,7 +41,8 @@ AGGREGATES: dict[str, str] = {
     **dict.fromkeys(("max", "last"), "max"),
     **dict.fromkeys(("count_if", "countif"), "count_if"),
     **{name: name for name in ("bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "quantile_cont", "mode")},
-    **{"variance": "var_samp", "stddev": "stddev_samp", "median": "median", "quantile": "quantile_disc", "quantile_disc": "quantile_disc"},
+    **{"variance": "var_samp", "stddev": "stddev_samp", "median": "median"},
+    **dict.fromkeys(("quantile", "quantile_disc"), "quantile_disc"),
     **dict.fromkeys(("arg_min", "argmin", "min_by"), "arg_min"),
     **dict.fromkeys(("arg_max", "argmax", "max_by"), "arg_max"),
 }  # fmt: skip

@@ -15,7 +15,6 @@ from dpsql.source.model import Column, identifier, refuse
 from dpsql.source.parse import used
 from dpsql.source.scope import Scope
 
-
 _NO_VALUES = exp.Identifier | exp.Literal | exp.DataType | exp.Star | exp.Ordered | exp.Order | exp.Where | exp.WindowSpec
 """Parts of an expression that are none; an order of x is written as x is."""
 
@@ -170,7 +169,7 @@ def windowed(
     made: dict[str, tuple[Column, Combined]] = {}
     for mark, window in windows.items():
         if window.ties and (odd := next((c for c in tied if not comparable(c.sql_type)), None)) is not None:
-            advice = f"rows that tie are told apart by all columns in use, and {odd.sql_type} can't do that; leave column {odd.name!r} out"
+            advice = f"rows that tie are told apart by all columns in use, which {odd.sql_type} can't do; leave {odd.name!r} out"
             refuse(f"{window.function}() OVER", advice, found[mark], where)
         made[mark] = (above.add(_over(window, over, names, tied)), window.call)
     select = above.select()

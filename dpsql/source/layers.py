@@ -208,4 +208,4 @@ def combine_inside(scope: Scope, how: str) -> str:
 
 def own(node: exp.Column) -> bool:
     """Whether a column is one that the rewriting has made."""
-    return node.name.startswith(RESERVED)
+    return str(node.name).startswith(RESERVED)

@@ -1,7 +1,7 @@
 """Unit-local relations: SELECTs that may combine and repeat rows, as long as they are rows of one privacy unit.
 
-See :mod:`dpsql.source.analysis` for what holds of them and why. Each SELECT becomes layers (:mod:`dpsql.source.layers`): FROM, WHERE
-and joins below, then GROUP BY, then windows, then the list, each with the column ``__dp_unit``.
+See :mod:`dpsql.source.analysis` for what holds of them and why. Each SELECT becomes layers (:mod:`dpsql.source.layers`): FROM,
+WHERE and joins below, then GROUP BY, then windows, then the list, each with the column ``__dp_unit``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dpsql.source.functions import call
 from dpsql.source.joins import chain
 from dpsql.source.layers import Rows, combine_inside, finish, outermost, plain
 from dpsql.source.leaves import View
+from dpsql.source.members import Members
 from dpsql.source.model import RESERVED, UNIT, Column, TableId, fold, identifier, refuse
 from dpsql.source.parse import parse_query, used
 from dpsql.source.relations import DEEPEST, Analysis, Relation
@@ -27,7 +28,10 @@ from dpsql.source.sets import set_operation
 from dpsql.source.unit_joins import Joins, conditions_of
 
 _REFUSED = {
-    "limit": ("LIMIT", "which rows it picks depends on other people's; in one person: QUALIFY row_number() OVER (PARTITION BY unit ...) <= n"),
+    "limit": (
+        "LIMIT",
+        "which rows it picks depends on other people's; of one person: QUALIFY row_number() OVER (PARTITION BY unit ...) <= n",
+    ),
     "offset": ("OFFSET", "which rows it leaves out depends on other people's"),
     "sample": ("SAMPLE", "it picks rows at random, so the same call would give other rows"),
     "laterals": ("LATERAL", "join a table or a subquery"),
@@ -80,7 +84,7 @@ class LocalAnalysis(Analysis):
                 refuse(construct, reason, at if isinstance(at, exp.Expression) else node, view.where)
         view, own = self._with(node, view)
         rows, rest = self.rows(node, view)
-        Joins(self, view).restrict(rows, rest)
+        Members(self, view).restrict(rows, rest)
         for cte in own:
             if not cte.used:
                 refuse(f"WITH {cte.node.alias}", "never used; take it out", cte.node, view.where)

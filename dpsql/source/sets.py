@@ -1,4 +1,4 @@
-"""Set operations of relations that carry their privacy unit: with the unit among the columns, they are operations inside of units."""
+"""Set operations of relations that carry their privacy unit: with the unit among the columns, they act inside of each unit."""
 
 from __future__ import annotations
 

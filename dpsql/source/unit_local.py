@@ -1,9 +1,9 @@
 """Second opinion on unit-local SQL: DuckDB's own parse tree of what was generated, walked once more by rules of its own.
 
-Nothing here knows how the SQL was made. Every query of the tree is found to have people's rows or public ones, and people's rows have
-the column ``__dp_unit`` from the bottom up: it is made of the privacy unit column alone where the protected table is read, it is copied
-from a relation that every row comes from, it is among the keys of GROUP BY and the partitions of every window, it stands in the same
-place on both sides of a set operation, and it is equal on both sides of a join of people's rows.
+Nothing here knows how the SQL was made. Every query of the tree is found to have people's rows or public ones, and people's rows
+have the column ``__dp_unit`` from the bottom up: it is made of the privacy unit column alone where the protected table is read, it
+is copied from a relation that every row comes from, it is among the keys of GROUP BY and the partitions of every window, it stands
+in the same place on both sides of a set operation, and it is equal on both sides of a join of people's rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Node = dict[str, Any]
 class Side:
     """What stands after FROM.
 
-    ``carriers`` are the relations in it whose ``__dp_unit`` is that of every row; ``pair`` the two of which one is, after a FULL JOIN.
+    ``carriers`` are the relations in it whose ``__dp_unit`` is that of every row; ``pair`` are two of which one is, after a FULL
+    JOIN.
     ``leaf`` is the alias of the protected table, read directly.
     """
 

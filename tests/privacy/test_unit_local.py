@@ -198,14 +198,14 @@ def no_unit_in_groups(monkeypatch) -> str:
 
 def no_unit_in_joins(monkeypatch) -> str:
     monkeypatch.setattr(unit_joins.Joins, "_same_unit", staticmethod(lambda node, left, item, both: False))
-    monkeypatch.setattr(unit_joins, "_unit", lambda alias: exp.true())
+    monkeypatch.setattr(unit_joins, "unit_column", lambda alias: exp.true())
     monkeypatch.setattr(unit_joins, "_SAME_UNIT", "")
 
     def planted(self, rows_, join, rest):
         item = self.analysis._item(join.this, self.view)
         both = unit_joins.replace(rows_.scope, items=[*rows_.scope.items, item])
         written = [self._condition(c, unit_joins.Rewriter(both)) for c in unit_joins.conditions_of(join.args["on"])]
-        rows_.joined(item, unit_joins._joined(item, None, None, written))
+        rows_.joined(item, unit_joins.joined(item, None, None, written))
         return rows_
 
     monkeypatch.setattr(unit_joins.Joins, "join", planted)
