@@ -28,6 +28,10 @@ SPELLINGS: Mapping[str, str] = {
 
 PAIRS = frozenset(name for name in SPELLINGS.values() if name.startswith(("covar_", "regr_")) or name == "corr")
 """Aggregates of two arguments."""
+DISTINCT: Mapping[str, str] = {
+    f"{name}_distinct": name for name in ("sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
+}
+"""Aggregates of distinct values, which have to be listed, but for their number -> the aggregate."""
 QUANTILES = frozenset({"quantile_cont", "quantile_disc"})
 """Aggregates whose second argument says which quantile."""
 
@@ -143,7 +147,10 @@ def _distinct(function: str, node: exp.Expression, where: str) -> str:
         return "count_distinct"
     if function in ("min", "max", "bool_and", "bool_or"):
         return function
-    return str(refuse(f"{function}(DISTINCT ...)", "only count(DISTINCT ...); or SELECT DISTINCT in a subquery", node, where))
+    if f"{function}_distinct" in DISTINCT:
+        return f"{function}_distinct"
+    known = ", ".join(dict.fromkeys(DISTINCT.values()))
+    return str(refuse(f"{function}(DISTINCT ...)", f"only count, {known} of distinct values; or SELECT DISTINCT in a subquery", node, where))
 
 
 def _checked(

@@ -33,10 +33,10 @@ from dpsql.queries.clause import cut
 PEERS = ("dpsqlplus", "qrlew", "smartnoise", "compliance", "analyzer", "tpch")
 FILES = {"dpsqlplus": "dpsqlplus_ly", "qrlew": "qrlew_dp", "compliance": "googlesql_compliance", "analyzer": "googlesql_analyzer_half"}
 APART = {
-    "raw rows": r"raw rows",
-    "groups of one unit": r"privacy unit: whose row|is the privacy unit",
-    "two protected tables": r"(two|second|other|another) protected|protected tables",
+    "raw rows": r"at raw rows",
+    "groups of one unit": r"privacy unit: whose row|is the privacy unit|GROUP BY the privacy unit",
     "no protected table": r"no protected table is in it",
+    "not a SELECT": r"only SELECT can be answered",
 }
 """Why a statement is listed apart -> what the refusal says."""
 CONSTRUCTS = {
@@ -151,21 +151,31 @@ class Runs:
         """Ask a statement, and say what became of it."""
         connection = self.connection(one)
         bounds = {"bounds": one.bounds} if one.bounds else {}
+        given = {} if re.search(r"\bepsilon\s*=", one.text) else {"epsilon": 1.0}
         try:
-            dpsql.query(connection, one.text, epsilon=1.0, **bounds).fetchall()
+            dpsql.query(connection, one.text, **given, **bounds).fetchall()
             return Outcome(one, "answered")
         except DpsqlError as error:
-            why = " ".join(str(error).split())
+            kind, why = "refused", " ".join(str(error).split())
         except Exception:  # noqa: BLE001 -- a crash is what is looked for
-            return Outcome(one, "crashed", traceback.format_exc(limit=-4))
+            kind, why = "crashed", traceback.format_exc(limit=-4)
         for reason, pattern in APART.items():
             if re.search(pattern, why):
                 return Outcome(one, "apart", f"{reason}: {why}")
+        if not one.accepted:
+            return Outcome(one, kind, why)
         try:
-            connection.execute(f"EXPLAIN {plain(one.text)}").fetchall()
+            connection.execute(plain(one.text)).fetchall()
         except (duckdb.Error, DpsqlError) as error:
             return Outcome(one, "apart", f"not DuckDB's: {' '.join(str(error).split())[:100]}")
-        return Outcome(one, "refused", why)
+        if kind == "refused" and len(self._protected(one)) > 1:
+            return Outcome(one, "apart", f"two protected tables: {why}")
+        return Outcome(one, kind, why)
+
+    def _protected(self, one: Statement) -> set[str]:
+        """Return the protected tables that a statement names."""
+        names = {table.name for table in self._tables(one) if table.unit is not None}
+        return {name for name in names if re.search(rf"\b{re.escape(name)}\b", one.text, re.I)}
 
 
 def _setup(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
