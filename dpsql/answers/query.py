@@ -14,7 +14,7 @@ from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import buying
 from dpsql.queries.asked import Asked
 from dpsql.queries.purchase import QueryPurchase
-from dpsql.queries.reading import Read, first_asked, mark, read
+from dpsql.queries.reading import Read, about_the_query, first_asked, mark, read
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.text.relation import literal
@@ -37,9 +37,7 @@ def query(context: Context, call: QueryCall) -> str:
     Each core of the query is a release of its own, charged before a row is read. Everything else is post-processing.
     """
     with Progress("dp_query", show=context.progress) as progress:
-        found = read(context, _completed(context, call) if call.adaptive else call)
-        sources = [[resolve(context, one.sql, local=True) for one in sets] for _, sets in found.asked]
-        answered.check(context, found, sources)
+        found, sources = checked(context, _completed(context, call) if call.adaptive else call)
         parts = _bought(context, found, sources, progress)
         return answered.relation(context, found, parts)
 
@@ -76,14 +74,28 @@ def _type(context: Context, value: object) -> str:
 
 def queries(context: Context, call: QueryCall) -> list[tuple[ProtectedSource, QueryPurchase]]:
     """Return what a query would buy, with the source of each release. No row is read."""
-    found = read(context, call)
-    sources = [[resolve(context, one.sql, local=True) for one in sets] for _, sets in found.asked]
-    answered.check(context, found, sources)
+    found, sources = checked(context, call)
     return [
         (source, purchase)
         for bought, held in zip(purchases(found, sources), sources, strict=True)
         for purchase, source in zip(bought, held, strict=True)
     ]
+
+
+def checked(context: Context, call: QueryCall) -> tuple[Read, list[list[ProtectedSource]]]:
+    """Return a query that was read, and the sources of its cores' rows, once all of it was checked. No row is read.
+
+    Raises
+    ------
+    ArgumentError, UnsupportedQuery, NotProtected
+        It is no query that can be answered; says where and what to do.
+    """
+    with about_the_query():
+        found = read(context, call)
+    with about_the_query(text=False):
+        sources = [[resolve(context, one.sql, local=True) for one in sets] for _, sets in found.asked]
+        answered.check(context, found, sources)
+    return found, sources
 
 
 def purchases(read: Read, sources: list[list[ProtectedSource]]) -> list[list[QueryPurchase]]:

@@ -160,7 +160,7 @@ class _Statement:
     def cells(self, measure: Measure) -> str:
         """Return the statement that counts leaves of a tree, or places in a list of values, by group."""
         variable = measure.variables[0]
-        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(f"a{variable.position}"), measure.values)
+        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(f"a{variable.position}"), measure.values, self.types[f"a{variable.position}"])
         conditions = [f"{place} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
         keys = [identifier(key) for key in self.keys]
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
@@ -216,9 +216,19 @@ def _leaf(measure: Measure) -> str:
     return f"CAST(least(floor(({x} - {_double(variable.lower)}) / {_double(measure.width)}), {last}) AS INTEGER)"
 
 
-def _place(value: str, values: Sequence[str]) -> str:
+def _place(value: str, values: Sequence[str], sql_type: str) -> str:
+    """Return the place of a value in a list; NULL if it is not in it."""
+    if len(values) > 1 and sqltypes.parse(sql_type).family == "integer" and values == _whole(values[0], len(values)):
+        first, last = values[0], values[-1]  # no comparison with each of them
+        return f"CASE WHEN {value} BETWEEN {first} AND {last} THEN CAST(CAST({value} AS HUGEINT) - ({first}) AS INTEGER) END"
     cases = " ".join(f"WHEN {literal(text)} THEN {place}" for place, text in enumerate(values))
     return f"CASE CAST({value} AS VARCHAR) {cases} END"
+
+
+def _whole(first: str, count: int) -> tuple[str, ...]:
+    """Return consecutive whole numbers as texts; nothing if the first is none."""
+    digits = first.removeprefix("-")
+    return tuple(str(int(first) + i) for i in range(count)) if digits.isdecimal() and len(digits) < 18 else ()
 
 
 # -- reading --------------------------------------------------------------------------------------------------------------
