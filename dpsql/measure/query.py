@@ -20,6 +20,7 @@ from dpsql.domains import sqltypes
 from dpsql.domains.bounding import bounded_sql
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.errors import DpsqlError, ReleaseError
+from dpsql.estimates import thresholds
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.measure.noising import add_noise
 from dpsql.numerics.arrays import IntArray
@@ -107,7 +108,7 @@ class _Statement:
             pairs = [f"{identifier(SOURCE_NAME, f'k{i}')} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
             joined = f" JOIN {identifier(self.groups)} AS groups ON {' AND '.join(pairs)}" if pairs else f", {identifier(self.groups)} AS groups"
         else:
-            listed += [identifier(SOURCE_NAME, key) for key in self.keys]
+            listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
         found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"
         names = [*self.columns, *unit, *self.keys]
         if numbered:
@@ -165,6 +166,13 @@ class _Statement:
             f"{self._with()} SELECT {', '.join([*shown, f'{place} AS cell', 'count(*) AS n'])} FROM __dp_rows "  # noqa: S608
             f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
         )
+
+
+def _one_form(value: str, sql_type: str) -> str:
+    """Return a key such that equal ones are the same: 0.0 and -0.0 are one group, whose text must not be that of some row."""
+    if sqltypes.parse(sql_type).family != "float":
+        return value
+    return f"CASE WHEN system.main.isnan({value}) THEN CAST('nan' AS {sql_type}) ELSE {value} + CAST(0 AS {sql_type}) END"
 
 
 def _sum(aggregate: str, condition: str | None) -> str:
@@ -322,7 +330,8 @@ def _levels(measure: Measure, groups: int, where: IntArray, cells: IntArray, n: 
 def released(plan: Plan, found: Counted) -> Counted:
     """Return what a plan releases of exact counters: private groups chosen, noise of ``plan.scales`` on every counter.
 
-    Privacy: see `dpsql.estimates.thresholds` for the groups. The number of units by which a group is chosen is the one that is
+    Privacy: see `dpsql.estimates.thresholds` for the groups: those of fewer than ``min_units`` units are dropped before the noise,
+    so that none of them ever appears. The number of units by which a group is chosen is the one that is
     released; nothing is measured twice. Groups that are not chosen leave no trace: the others are in the order of their texts.
     """
     query = plan.query
@@ -337,11 +346,14 @@ def released(plan: Plan, found: Counted) -> Counted:
         if query.selecting is None or query.threshold is None:
             raise ReleaseError("the plan does not say how groups are chosen")
         done = query.blocks_of(query.selecting).start
-        noisy = _noisy(blocks[done], scales[done], plan.mechanism)
-        chosen = noisy[:, 0] >= query.threshold
+        least = query.min_units or 1
+        there = np.flatnonzero(thresholds.present(blocks[done][:, 0], least))
+        noisy = _noisy(blocks[done][there], scales[done], plan.mechanism)
+        passed = thresholds.passing(noisy[:, 0], query.threshold - least + 1, least)
+        chosen = there[passed]
         blocks = [block[chosen] for block in blocks]
-        blocks[done] = noisy[chosen]
-        groups = [keys for keys, kept in zip(groups, chosen, strict=True) if kept]
+        blocks[done] = noisy[passed]
+        groups = [groups[place] for place in chosen]
     out = [
         block if place == done else _noisy(block, scale, plan.mechanism)
         for place, (block, scale) in enumerate(zip(blocks, scales, strict=True))
