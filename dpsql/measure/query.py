@@ -145,12 +145,12 @@ class _Statement:
             return [_sum(unit, condition)]
         if measure.kind == "distinct":
             return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
+        # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
+        there = " AND ".join([*([] if condition is None else [condition]), *(f"x{v.position} IS NOT NULL" for v in measure.variables)])
         if measure.kind == "scaled":
-            return [_sum(f"sum({_scaled(measure)})", condition)]
-        cumulated = _cumulated(measure)
-        there = " AND ".join(f"x{v.position} IS NOT NULL" for v in measure.variables)
-        parts = [_sum(f"sum({sql})", condition) for sql in cumulated]
-        parts.append(_sum("count(*)", there if condition is None else f"{condition} AND {there}"))
+            return [_sum(f"sum({_scaled(measure)})", there)]
+        parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
+        parts.append(_sum("count(*)", there))
         if measure.nulls:
             parts.append(_sum("count(*)", condition))
         return parts
@@ -159,7 +159,8 @@ class _Statement:
         """Return the statement that counts leaves of a tree, or places in a list of values, by group."""
         variable = measure.variables[0]
         place = _leaf(measure) if measure.kind == "tree" else _place(identifier(f"a{variable.position}"), measure.values)
-        conditions = [f"{place} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
+        there = f"x{variable.position}" if measure.kind == "tree" else place
+        conditions = [f"{there} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
         keys = [identifier(key) for key in self.keys]
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
         return (
