@@ -33,6 +33,7 @@ from dpsql.release.checking import planned
 from dpsql.release.costs import estimate, too_large
 from dpsql.release.plan import Plan
 from dpsql.session.instance import Context
+from dpsql.text import readable
 from dpsql.text.relation import at_least, at_most, inline
 
 PLAN_COLUMNS = {  # terminals hide those in the middle
@@ -84,7 +85,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     by_number = _by_contributions(context, protected, asked, wanted.plan)
     rules = ruled.effects(context.cursor, wanted.plan)
     shown: dict[str, Any] = {
-        "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names)),
+        "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names), protected.protection.privacy_unit),
         "operation": operation,
         "method": wanted.plan.method,
         "tables": len(wanted.plan.cliques) - _pairs(wanted.plan) + len(wanted.plan.coarse),
@@ -103,7 +104,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         **{f"expected_error_{k}way": _rounded(expected_error(wanted.plan, k)) for k in (1, 2, 3)},
         **estimate(ruled.breakable(wanted.plan, rules), rows, duckdb_limit_mb(context)),
         "calibration": wanted.calibration.method,
-        "columns": list(wanted.plan.domain.names) if wanted.plan.query is None else list(query_words.keys(asked)),
+        "columns": list(wanted.plan.domain.names) if not isinstance(asked, QueryPurchase) else _keys(asked),
         "left_out": list(wanted.left_out),
         "notes": [
             *_taken(wanted, purchase, other),
@@ -117,10 +118,14 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     return [shown[column] for column in PLAN_COLUMNS]
 
 
-def measures(plan: Plan, order: Sequence[int]) -> str:
+def _keys(asked: QueryPurchase) -> list[str]:
+    return [readable.expression(text) for text in asked.asked.key_texts]
+
+
+def measures(plan: Plan, order: Sequence[int], unit: str | None = None) -> str:
     """Return in words which tables a plan measures; ``order``: of the attributes, as the caller named them."""
     if plan.query is not None:
-        return query_words.measures(plan.query)
+        return query_words.measures(plan.query, unit)
     names = [plan.domain.names[position] for position in order]
     if plan.units:
         return "privacy units by their number of rows"
