@@ -63,7 +63,7 @@ class Joins:
         name = f"{side} {kind} JOIN".replace("  ", " ").strip()
         if set(used(join)) - {"this", "on", "using", "side", "kind"} or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"):
             name = " ".join(str(join.args[k]).upper() for k in ("method", "side", "kind") if join.args.get(k))
-            refuse(f"{name} JOIN", "only JOIN, LEFT, RIGHT, FULL, CROSS, SEMI and ANTI JOIN", join, where)
+            refuse(f"{name} JOIN".strip(), "only JOIN, LEFT, RIGHT, FULL, CROSS, SEMI and ANTI JOIN", join, where)
         item = self.analysis._item(join.this, self.view)  # noqa: SLF001 -- one class in several files
         if len(self.analysis.leaves) > MOST_RELATIONS:
             refuse("JOIN", f"a source may read {MOST_RELATIONS} tables; make one of them of several", join, where)
