@@ -18,7 +18,7 @@ import duckdb
 import numpy as np
 
 from dpsql.domains import sqltypes
-from dpsql.domains.bounding import bounded_sql
+from dpsql.domains.bounding import light_first_sql
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.estimates.measures import Measure, Variable
@@ -119,8 +119,8 @@ class _Statement:
         if not plan.unit:
             return found
         if plan.max_groups is None:
-            return bounded_sql(found, unit, names, plan.max_rows, salt)
-        return bounded_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
+            return light_first_sql(found, unit, names, plan.max_rows, salt)
+        return light_first_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
 
     def _with(self) -> str:
         return f"WITH {identifier(SOURCE_NAME)} AS (\n{self.protected.source.sql}\n), __dp_rows AS ({self.rows})"
