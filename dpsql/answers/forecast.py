@@ -14,6 +14,7 @@ import numpy as np
 
 from dpsql import methods
 from dpsql.accounting import expected_absolute_error, fits, remaining
+from dpsql.answers import held as held_by
 from dpsql.answers import kept, query_words, ruled
 from dpsql.answers.query import queries
 from dpsql.books.entries import Purchase, failure
@@ -73,6 +74,9 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     held = {} if purchase is None else asked.completed(purchase.parameters)
     other = [key for key, value in wanted.parameters.items() if purchase is not None and held.get(key) != value]
     bought = purchase is not None and not other
+    there = held_by.known(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
+    if there is not None:
+        bought, name = True, there.release
     charges = protected.ledger.charges()
     budget, charge = protected.protection.budget, wanted.calibration.charge
     affordable = bought or fits(budget, charges, charge)
@@ -104,6 +108,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         "left_out": list(wanted.left_out),
         "notes": [
             *_taken(wanted, purchase, other),
+            *([] if there is None else [f"answered from release {there.release!r}, free"]),
             *_notes(protected, wanted, affordable, rows),
             *_capped(context, protected, wanted.plan, by_number),
             *ruled.notes(protected, wanted.plan, rules),

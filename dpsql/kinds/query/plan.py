@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,6 +23,7 @@ from dpsql.kinds.planned import Planned, release_delta
 from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
+from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.bounds import extent
 from dpsql.queries.choosing import Argument
 from dpsql.queries.columns import Relations, given_bounds
@@ -29,6 +31,7 @@ from dpsql.queries.declared import in_units_of
 from dpsql.queries.groups import Groups, public_groups
 from dpsql.queries.inner import InnerValues
 from dpsql.queries.leaves import Facts
+from dpsql.queries.names import unquoted
 from dpsql.queries.lineage import Lineage
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.ranges import Range
@@ -39,6 +42,8 @@ from dpsql.session.instance import Context
 from dpsql.text import readable
 
 _BOUNDED = choosing.FIRST | choosing.SECOND | choosing.PAIRS | choosing.RANKED
+MOST_LISTED = 10_000
+"""Whole numbers that are listed one by one."""
 GUESSED_GROUPS = 1_000
 """Private groups that are reckoned with where trees are planned."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
@@ -161,9 +166,15 @@ class _Planning:
                 self._check_type(functions, text, family, place)
             limits = in_units_of(extent(node, known), self.types[f"a{place}"])
             values = self._values(node, family)
+            if values is None and functions & set(DISTINCT) and family == "integer" and limits.whole:
+                values = whole_values(limits)
             if functions & choosing.LISTED and values is None:
                 function = sorted(functions & choosing.LISTED)[0]
-                raise ArgumentError("sql", f"{function}({text})", "its values are not declared: CALL dp_declare(..., categories := [...])")
+                way = "CALL dp_declare(..., categories := [...]), or bounds of whole numbers" if function in DISTINCT else (
+                    "CALL dp_declare(..., categories := [...])"
+                )  # fmt: skip
+                shown = f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
+                raise ArgumentError("sql", shown, f"its values are not declared: {way}")
             if functions & _BOUNDED and not (limits.finite and limits.sort not in ("unknown", "nothing")):
                 raise ArgumentError(
                     "sql", text,
@@ -290,6 +301,13 @@ class _Planning:
                 raise ArgumentError("options", {"weights": {text: weight}}, f"no such aggregate; there are {sorted(known)!r}")
             found[same[0]] = weight
         return found
+
+
+def whole_values(limits: Range) -> tuple[str, ...] | None:
+    """Return all whole numbers between two bounds, as texts; None if there are too many."""
+    if not limits.finite or limits.upper - limits.lower >= MOST_LISTED:
+        return None
+    return tuple(str(i) for i in range(math.ceil(limits.lower), math.floor(limits.upper) + 1)) or None
 
 
 def _spelling(text: str) -> str:
