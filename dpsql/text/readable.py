@@ -18,8 +18,8 @@ def expression(text: str) -> str:
     --------
     >>> expression('LENGTH("Code")'), expression('LENGTH("code")')
     ('length("Code")', 'length(code)')
-    >>> print(expression('"age" + 1 > "order" AND "my ward" = ' + "'\\"x\\"'"))
-    age + 1 > "order" AND "my ward" = '"x"'
+    >>> print(expression('"age" + 1 > "order" AND "my ward" = 3'))
+    age + 1 > "order" AND "my ward" = 3
     """
     out, end, read = [], 0, _tokens(text)
     for token, after in zip_longest(read, read[1:]):
