@@ -12,6 +12,12 @@ from dpsql.session.instance import Context
 from dpsql.text import readable
 from dpsql.text.relation import at_most, inline
 
+_INTERVALS = "confidence := 0.95 adds <name>_low and <name>_high: of the noise alone, not of rows left out or clipped"
+_PUBLIC = "public: all {:,} are known without the data and are there, also empty ones; rows in no such group are left out"
+_PRIVATE = "private: a group with few units, or with unlucky noise, is missing; that it is missing does not say that it is empty"
+_LISTED = "mode, histogram, bool_and and bool_or are read off noisy counts of the values: one that few rows have may be missed"
+_RANKED = "min and max are quantiles as far out as the noise lets one see, not the values of a row"
+_LEANING = "means and the like of a group whose number of rows is no more than its noise lean on those of all groups"
 COLUMNS = {"about": "VARCHAR", "explanation": "VARCHAR"}
 
 
@@ -36,12 +42,13 @@ def explain(context: Context, call: ExplainCall) -> str:
     rows = [("question", f"{query_words.measures(query, unit)}, of the rows of: {of_rows}")]
     rows += [("groups", f"by {readable.expression(text)}") for text in asked["keys"]]
     rows += _groups(query)
-    rows += [("rows", text) for text in query_words.bounding(query, unit)] or [("rows", "every row is a unit of its own; none is left out")]
+    bounded = query_words.bounding(query, unit) or ["every row is a unit of its own; none is left out"]
+    rows += [("rows", text) for text in bounded]
     rows += _share(context, found, query)
     rows += [("bounds", text) for text in _bounds(query, list(asked["arguments"]))]
     rows += [("values", text) for text in _estimates(query)]
     rows += [("noise", text) for text in query_words.noise(found.plan)]
-    rows.append(("intervals", "confidence := 0.95 adds <name>_low and <name>_high: of the noise alone, not of rows left out or clipped"))
+    rows.append(("intervals", _INTERVALS))
     rows.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {found.identifier}"))
     return inline(COLUMNS, rows)
 
@@ -62,9 +69,8 @@ def _groups(query: QueryPlan) -> list[tuple[str, str]]:
     if not query.keys:
         return []
     if query.public:
-        said = f"public: all {query.groups:,} are known without the data and are there, also empty ones; rows in no such group are left out"
-        return [("groups", said)]
-    return [("groups", "private: a group with few units, or with unlucky noise, is missing; that it is missing does not say that it is empty")]
+        return [("groups", _PUBLIC.format(query.groups))]
+    return [("groups", _PRIVATE)]
 
 
 def _estimates(query: QueryPlan) -> list[str]:
@@ -72,11 +78,11 @@ def _estimates(query: QueryPlan) -> list[str]:
     asked = {text.partition("(")[0] for text in query.asked}
     found = []
     if asked & {"min", "max"}:
-        found.append("min and max are quantiles as far out as the noise lets one see, not the values of a row")
+        found.append(_RANKED)
     if asked & {"mode", "histogram", "bool_and", "bool_or"}:
-        found.append("mode, histogram, bool_and and bool_or are read off noisy counts of the values: one that few rows have may be missed")
+        found.append(_LISTED)
     if query.keys and asked & {"avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "corr"}:
-        found.append("means and the like of a group whose number of rows is no more than its noise lean on those of all groups")
+        found.append(_LEANING)
     return found
 
 

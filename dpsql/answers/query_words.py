@@ -14,7 +14,7 @@ _SHOWN = 6  # aggregates
 
 
 def measures(query: QueryPlan, unit: str | None = None) -> str:
-    """Return what is measured: the aggregates as they stand in SQL, by how many groups. ``unit``: the column of the privacy unit."""
+    """Return what is measured: the aggregates as they stand in SQL, by how many groups. ``unit``: its column."""
     asked = ", ".join(readable.aggregate(text, unit) for text in query.asked[:_SHOWN])
     asked += f" and {len(query.asked) - _SHOWN} more" if len(query.asked) > _SHOWN else ""
     if not query.keys:
@@ -35,8 +35,8 @@ def bounding(query: QueryPlan, unit: str | None) -> list[str]:
     said = []
     if unit is not None and query.max_groups is not None:
         said.append(
-            f"at most {_count(query.max_groups, 'group')} of each {unit} and at most {_count(query.max_rows_per_group or 1, 'row')} "
-            f"of each {unit} in a group are kept, at random: numbers are of the kept rows"
+            f"at most {_count(query.max_groups, 'group')} of each {unit}, and at most "
+            f"{_count(query.max_rows_per_group or 1, 'row')} of it in each, are kept, at random: numbers are of the kept rows"
         )
     elif unit is not None and query.max_rows is not None:
         are = "is" if query.max_rows == 1 else "are"
@@ -83,8 +83,8 @@ def _of(measure: Measure, sigma: float) -> str:
         total = rows * math.hypot(one.lower, one.upper)
         mean = f"a mean of values from {one.lower:g} to {one.upper:g}"
         return (
-            f"standard deviation {count:.4g} on a number of rows, about {total:.4g} on their sum, and about {rows * one.span:.4g} / (number "
-            f"of rows) on {mean}"
+            f"standard deviation {count:.4g} on a number of rows, about {total:.4g} on their sum, and about "
+            f"{rows * one.span:.4g} / (number of rows) on {mean}"
         )
     if measure.kind == "moments":
         return f"standard deviation {rows:.4g} rows on each of the {measure.lengths[0]} sums that two columns are described by"

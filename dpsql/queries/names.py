@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache
 
@@ -42,17 +41,6 @@ def canonical(node: exp.Expression, *, unqualified: bool = False) -> str:
         if isinstance(call.this, str):
             call.set("this", fold(call.this))
     return render(copy)
-
-
-def unquoted(text: str) -> str:
-    """Return a text in one form as a message shows it: plain names without quotes.
-
-    Examples
-    --------
-    >>> unquoted('"age" + "Größe"')
-    'age + "Größe"'
-    """
-    return re.sub(r'"([a-z_][a-z0-9_]*)"', r"\1", text)
 
 
 def duckdb_names(cursor: duckdb.DuckDBPyConnection) -> Callable[[exp.Expression], str]:

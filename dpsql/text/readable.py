@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
 
@@ -9,17 +12,21 @@ from dpsql.text.strict import StrictDuckDB
 
 
 def expression(text: str) -> str:
-    """Return an expression without the quotes that its names do not need.
+    """Return an expression without the quotes that its names do not need, functions in small letters.
 
     Examples
     --------
-    >>> print(expression('"age" + 1 > "order" AND "my ward" = ' + "'\\"x\\"'"))
-    age + 1 > "order" AND "my ward" = '"x"'
+    >>> expression('LENGTH("Code")'), expression('LENGTH("code")')
+    ('length("Code")', 'length(code)')
+    >>> print(expression('"age" + 1 > "order" AND "my ward" = 3'))
+    age + 1 > "order" AND "my ward" = 3
     """
-    out, end = [], 0
-    for token in _tokens(text):
-        if text[token.start] == '"' and _plain(token.text):
-            out += [text[end : token.start], token.text]
+    out, end, read = [], 0, _tokens(text)
+    for token, after in zip_longest(read, read[1:]):
+        quoted = text[token.start] == '"'
+        called = after is not None and after.token_type == TokenType.L_PAREN and token.token_type == TokenType.VAR
+        if (quoted and _plain(token.text)) or (called and not quoted):
+            out += [text[end : token.start], token.text if quoted else token.text.lower()]
             end = token.end + 1
     return "".join(out) + text[end:]
 
@@ -76,7 +83,7 @@ def _plain(name: str) -> bool:
     """Return whether a name needs no quotes: small letters and digits, no word of SQL."""
     if not name.isascii() or not name.isidentifier() or name != name.lower():
         return False
-    return [token.token_type for token in _tokens(name)] == [TokenType.VAR]
+    return name not in DuckDB.Generator.RESERVED_KEYWORDS and [t.token_type for t in _tokens(name)] == [TokenType.VAR]
 
 
 def _tokens(text: str) -> list[Token]:

@@ -31,7 +31,6 @@ from dpsql.queries.declared import in_units_of
 from dpsql.queries.groups import Groups, public_groups
 from dpsql.queries.inner import InnerValues
 from dpsql.queries.leaves import Facts
-from dpsql.queries.names import unquoted
 from dpsql.queries.lineage import Lineage
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.ranges import Range
@@ -96,7 +95,8 @@ class _Planning:
         for column in self.protected.source.columns:
             if column.name[:1] in ("k", "a") and self.protected.is_unit(column):
                 texts = self.asked.key_texts if column.name[0] == "k" else self.asked.argument_texts
-                raise ArgumentError("sql", readable.expression(texts[int(column.name[1:])]), "is the privacy unit: whose row it is cannot be released")
+                text = readable.expression(texts[int(column.name[1:])])
+                raise ArgumentError("sql", text, "is the privacy unit: whose row it is cannot be released")
             if column.name[:1] == "k" and sqltypes.parse(column.sql_type).family == "other":
                 text = readable.expression(self.asked.key_texts[int(column.name[1:])])
                 raise ArgumentError("sql", text, f"is {column.sql_type}: group by a text, number, date or truth value")
