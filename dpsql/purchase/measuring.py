@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import platform
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,15 @@ from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 
 
+@cache
+def _own_version() -> str:
+    return version("dpsql")
+
+
 def versions() -> dict[str, str]:
     """Return the versions that a ledger entry records."""
     return {
-        "dpsql": version("dpsql"),
+        "dpsql": _own_version(),
         "duckdb": duckdb.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from dpsql.domains.attributes import Attribute
 from dpsql.errors import ArgumentError, NotProtected
-from dpsql.protected.source import ledger_of, resolve
+from dpsql.protected.source import catalog_of, protection_of, resolve
 from dpsql.queries.declared import range_of_attribute, range_of_type
 from dpsql.queries.ranges import Range
 from dpsql.queries.split import Leaf
@@ -28,7 +28,7 @@ class Facts:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._catalog = Catalog(context.cursor)
+        self._catalog = catalog_of(context)
         self._leaves: dict[str, Leaf] = {}
         self._columns: dict[str, dict[str, Attribute | str]] = {}
 
@@ -125,8 +125,8 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
         table = entry.table
     else:
         table = file_table(path, repr(path))
-    protection = ledger_of(context, table).protection()
-    columns = tuple(fold(column.name) for column in relation_columns(context.cursor, table))
+    _, protection = protection_of(context, table)
+    columns = tuple(fold(column.name) for column in relation_columns(context.cursor, table, catalog))
     unit = None if protection is None else protection.privacy_unit
     return Leaf(protection is not None, columns, frozenset() if unit is None else frozenset({fold(unit)}))
 

@@ -107,8 +107,7 @@ def agree(cursor: duckdb.DuckDBPyConnection, text: str, tree: exp.Expression, wh
     tree : sqlglot expression
         What :func:`parse` made of the text.
     """
-    ours = serialized(cursor, render(tree))
-    theirs = serialized(cursor, text)
+    ours, theirs = _both(cursor, render(tree), text)
     if theirs.get("error"):
         refuse(f"the text{where}", f"DuckDB does not read it as one SELECT: {theirs.get('error_message')}")
     if ours.get("error") or len(theirs["statements"]) != 1 or _normal(ours) != _normal(theirs):
@@ -117,6 +116,13 @@ def agree(cursor: duckdb.DuckDBPyConnection, text: str, tree: exp.Expression, wh
             "it can be read in two ways (sqlglot and DuckDB disagree about it); write it more plainly: brackets around "
             "operands, functions instead of rare operators, decimal numbers",
         )
+
+
+def _both(cursor: duckdb.DuckDBPyConnection, one: str, other: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the syntax trees that DuckDB's own parser makes of two texts."""
+    query = "SELECT system.main.json_serialize_sql(?::VARCHAR), system.main.json_serialize_sql(?::VARCHAR)"
+    row = cursor.execute(query, [one, other]).fetchone() or ('{"error": true}',) * 2
+    return dict(json.loads(row[0])), dict(json.loads(row[1]))
 
 
 _ORDERED = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc"}
