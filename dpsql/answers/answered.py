@@ -57,10 +57,9 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
 
     Raises
     ------
-    ArgumentError, UnsupportedQuery
-        DuckDB does not accept it, or it calls what is not a function of numbers that were released.
+    ArgumentError
+        DuckDB does not accept it.
     """
-    _check_functions(context.cursor, found.query.outer)
     empty = {core.name: _empty(context, core, sets, protected) for (core, sets), protected in zip(found.asked, sources, strict=True)}
     try:
         context.cursor.execute(f"DESCRIBE {_text(empty, found.query.outer)}").fetchall()
@@ -208,8 +207,14 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _check_functions(cursor: duckdb.DuckDBPyConnection, outer: exp.Expression) -> None:
-    """Refuse functions in the outer statement that are not DuckDB's own, or that do more than compute."""
+def check_functions(cursor: duckdb.DuckDBPyConnection, outer: exp.Expression) -> None:
+    """Refuse functions in the outer statement that are not DuckDB's own, or that do more than compute.
+
+    Raises
+    ------
+    UnsupportedQuery
+        It calls what is not a function of numbers that were released.
+    """
     allowed = _own(cursor)
     for node in outer.find_all(exp.Anonymous):
         name = fold(str(node.this)) if isinstance(node.this, str) else ""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.accounting.rules import rho_limit
-from dpsql.answers import answered
+from dpsql.answers import answered, remembered
+from dpsql.books.entries import canonical_json
 from dpsql.calls.query import QueryCall
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError
 from dpsql.protected.source import ProtectedSource, resolve
@@ -38,12 +39,27 @@ def query(context: Context, call: QueryCall) -> str:
     -------
     Each core of the query is a release of its own, charged before a row is read. Everything else is post-processing.
     """
+    known_answer = remembered.recall(context, call)
+    if known_answer is not None:
+        return known_answer
     with Progress("dp_query", show=context.progress) as progress:
         found = read(context, call)
         sources = [[resolve(context, one.sql, local=True) for one in sets] for _, sets in found.asked]
-        answered.check(context, found, sources)
-        parts = _bought(context, found, sources, progress)
-        return answered.relation(context, found, parts)
+        answered.check_functions(context.cursor, found.query.outer)
+        calls = purchases(found, sources)
+        held = [
+            [None if one.call.release is not None else known(context, source, one) for one, source in zip(*pair, strict=True)]
+            for pair in zip(calls, sources, strict=True)
+        ]
+        if any(release is None for releases in held for release in releases):
+            answered.check(context, found, sources)  # what is wrong with the text is found before anything is charged
+        parts = [
+            [Part(one.asked, there or buying.buy(context, one, progress), source) for one, there, source in zip(*row, strict=True)]
+            for row in zip(calls, held, sources, strict=True)
+        ]
+        text = answered.relation(context, found, parts)
+    remembered.remember(context, call, text, [(part.protected, part.release) for row in parts for part in row])
+    return text
 
 
 def purchases(read: Read, sources: list[list[ProtectedSource]]) -> list[list[QueryPurchase]]:
@@ -87,28 +103,17 @@ def share_of(epsilon: float, count: int, source: ProtectedSource, mechanism: str
     return float(f"{low * (1 - 1e-9):.9g}") * (1 - 1e-8)
 
 
-def _bought(context: Context, found: Read, sources: list[list[ProtectedSource]], progress: Progress) -> list[list[Part]]:
-    out = []
-    for calls, protected in zip(purchases(found, sources), sources, strict=True):
-        parts = []
-        for call, source in zip(calls, protected, strict=True):
-            release = None if call.call.release is not None else known(context, source, call)
-            parts.append(Part(call.asked, release or buying.buy(context, call, progress), source))
-        out.append(parts)
-    return out
-
-
 def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Release | None:
     """Return a stored release that already holds what is asked, at no less accuracy; None where there is none."""
     wanted = call.asked.canonical()
-    for name, parameters in _stored(source):
+    for name, parameters in _stored(source, canonical_json(wanted["rows"])):
         held = parameters.get("query")
         if not isinstance(held, dict) or any(held.get(key) != wanted[key] for key in ("rows", "keys")):
             continue
         if not _contains(held, wanted, call, parameters):
             continue
         with suppress(ReleaseError, LedgerError):
-            found = drawing.bought(context, source.books, name)
+            found = drawing.of_ledger(context, source.ledger, name)
             if found is not None:
                 return found
     return None
@@ -125,17 +130,12 @@ def _contains(held: dict[str, list[str]], wanted: dict[str, object], call: Query
     return call.epsilon is None or float(str(parameters["epsilon"])) >= call.epsilon
 
 
-def _stored(source: ProtectedSource) -> list[tuple[str, dict[str, object]]]:
-    """Return the names and parameters of the stored answers of a table."""
-    books = source.books
-    rows = books.cursor.execute(
-        f"SELECT release, parameters FROM ({books.releases()}) WHERE source = ? AND operation = 'query' AND status = 'stored'",  # noqa: S608
-        [source.key],
-    ).fetchall()
+def _stored(source: ProtectedSource, rows: str) -> list[tuple[str, dict[str, object]]]:
+    """Return the names and parameters of the stored answers of a table whose parameters hold the text of these rows."""
     found = []
-    for name, text in rows:
+    for name, text in source.ledger.stored("query", rows):
         with suppress(ValueError, DpsqlError):
-            parameters = load(str(text))
+            parameters = load(text)
             if isinstance(parameters, dict):
-                found.append((str(name), parameters))
+                found.append((name, parameters))
     return found

@@ -89,6 +89,20 @@ class Ledger(Chain):
                     found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
         return found
 
+    def entries_of(self, release: str) -> list[tuple[Any, ...]]:
+        """Return action, contents and hash of the entries about a release, in order."""
+        return self._rows(["action", "contents", "hash"], release=release)
+
+    def stored(self, operation: str, holding: str) -> list[tuple[str, str]]:
+        """Return names and parameters of the stored releases of an operation whose parameters, as text, hold a text; the oldest first."""
+        query = (
+            f"SELECT entry, release, parameters FROM {self._table} AS charged WHERE source = ? AND action = 'charge' AND operation = ? "  # noqa: S608
+            f"AND system.main.contains(parameters, ?) AND release IN (SELECT release FROM {self._table} WHERE source = ? AND action = 'store')"
+        )
+        with reading(self.source):
+            rows = self.books.cursor.execute(query, [self.source, operation, holding, self.source]).fetchall()
+            return [(str(name), str(text)) for _, name, text in sorted(rows)]
+
     def stopped(self) -> int | None:
         """Return the entry of a failed reading after which only plain sources may be bought, until the custodian resumes."""
         rows = self._rows(["action", "entry"], actions=("fail", "resume"))

@@ -117,7 +117,8 @@ def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name
     if large is not None:
         raise ReleaseError(f"release {name!r} is charged, nothing was read yet: the call {large}; then the same call finishes it")
     try:
-        measures.bind(context, protected, plan)
+        if context.known.pop(("bound", name), None) != plan:  # else it was bound just before the charge
+            measures.bind(context, protected, plan)
         return measures.universe(context, protected, plan)
     except DpsqlError as error:
         raise ReleaseError(

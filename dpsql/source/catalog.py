@@ -28,10 +28,10 @@ Row = tuple[Any, ...]
 
 # Every function of these queries is named in full: a macro of the database must not answer in its place.
 _FIND = """
-SELECT database_name, schema_name, table_name, 'table', sql, internal
+SELECT database_name, schema_name, table_name, 'table', sql, internal, table_oid
 FROM system.main.duckdb_tables()
 WHERE system.main.lower(table_name) = system.main.lower($name) UNION ALL
-SELECT database_name, schema_name, view_name, 'view', sql, internal
+SELECT database_name, schema_name, view_name, 'view', sql, internal, view_oid
 FROM system.main.duckdb_views()
 WHERE system.main.lower(view_name) = system.main.lower($name)
 """
@@ -79,18 +79,27 @@ class Catalog:
         self._functions = functions or Functions()
         self._described: dict[str, list[Described]] = {}
         self._named: dict[str, list[Row]] = {}
+        self.asked_types = False
         self._collated: dict[TableId, set[str]] = {}
 
     def find(self, database: str, schema: str, name: str) -> Entry | None:
         """Return the table or view of this name, compared as DuckDB does."""
         wanted = (fold(database), fold(schema), fold(name))
-        if fold(name) not in self._named:
-            self._named[fold(name)] = _rows(self.cursor, _FIND, {"name": name})
-        for found in self._named[fold(name)]:
+        for found in self.entries(name):
             if tuple(fold(part) for part in found[:3]) == wanted:
                 _forbid_system(*found[:3], internal=found[5])
                 return Entry(TableId(*found[:3]), found[3] == "view", found[4] or "")
         return None
+
+    def entries(self, name: str) -> list[Row]:
+        """Return all tables and views of a name in all databases: database, schema, name, kind, text, whether internal, number."""
+        if fold(name) not in self._named:
+            self._named[fold(name)] = sorted(_rows(self.cursor, _FIND, {"name": name}), key=repr)
+        return self._named[fold(name)]
+
+    def looked_up(self) -> dict[str, list[Row]]:
+        """Return what was found of every name that was asked for."""
+        return dict(self._named)
 
     def locate(self, parts: list[str], homes: list[tuple[str, str]]) -> Entry | None:
         """Return what a name of one, two or three parts means to someone whose search path is ``homes``.
@@ -174,6 +183,7 @@ class Catalog:
 
     def enum_labels(self, parts: list[str], homes: list[tuple[str, str]]) -> list[str] | None:
         """Return the labels of a user's ENUM type, or None if there is no such type."""
+        self.asked_types = True
         rows = _rows(self.cursor, _ENUMS, {})
         places = homes if len(parts) == 1 else [(homes[0][0], parts[0])] if len(parts) == 2 else [(parts[0], parts[1])]
         for home in places:
