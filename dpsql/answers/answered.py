@@ -98,7 +98,11 @@ def _types(context: Context, core: Core, sets: Sequence[Asked], protected: Seque
     for one, source in zip(sets, protected, strict=True):
         types = {column.name: column.sql_type for column in source.source.columns}
         found.update({f"k{place}": types[f"k{i}"] for i, place in enumerate(one.places)})
-    kinds = types_of(context.cursor, sets[0].wanted, {c.name: c.sql_type for c in protected[0].source.columns})
+    known = context.known.get(("types", core.name))
+    if known is None:
+        known = types_of(context.cursor, sets[0].wanted, {c.name: c.sql_type for c in protected[0].source.columns})
+        context.known["types", core.name] = known
+    kinds: list[str] = known
     out = {f"k{i}": found.get(f"k{i}", "VARCHAR") for i in range(len(core.keys))}
     out |= {f"g{i}": "BIGINT" for i in range(len(core.keys))}
     return out | {f"a{i}": kind for i, kind in enumerate(kinds)} or {"one": "INTEGER"}

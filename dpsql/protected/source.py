@@ -17,7 +17,7 @@ from dpsql.domains.declare import self_declared
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected
 from dpsql.protected.constraints import Constraints
 from dpsql.session.instance import Context
-from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table
+from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table, relation_columns
 from dpsql.source.catalog import Catalog
 from dpsql.source.listed import Functions
 from dpsql.text.names import fold
@@ -236,6 +236,22 @@ def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSou
     if not isinstance(known, ProtectedSource):
         known = context.known["source", text, local] = _resolved(context, text, local=local)
     return known
+
+
+def table_alone(context: Context, table: TableId) -> ProtectedSource | None:
+    """Return a protected table with its columns, to ask what is declared of them; None where it has no budget.
+
+    Nothing can be read through it: its ``sql`` is empty.
+    """
+    ledger, found = protection_of(context, table)
+    if found is None:
+        return None
+    columns = tuple(relation_columns(context.cursor, table, catalog_of(context)))
+    source = Source(
+        text=table.text, canonical=table.text, table=table, sql="", columns=columns, filtered=False, public_tables=(), unit=None,
+        row=None, bare=True,
+    )  # fmt: skip
+    return ProtectedSource(source, ledger, found)
 
 
 def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:

@@ -122,7 +122,7 @@ def _bought(
 ) -> Purchase:
     """Charge, unless an earlier call has, then measure and store."""
     release.check_store(context, store)
-    purchase = protected.ledger.purchase(name)
+    purchase = protected.ledger.purchase(name)  # as it is now: another call may have come to an end while this one waited
     if purchase is None:
         wanted = request(context, protected, call)
         check_readable(wanted.plan)

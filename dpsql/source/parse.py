@@ -7,6 +7,7 @@ The dialect knows no function (:mod:`dpsql.text.strict`), so that there is one p
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import duckdb
@@ -25,10 +26,15 @@ QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
 _ONE_SELECT = "a source is a table, a view, a Parquet file or one SELECT over one protected table"
 
 
-def render(node: exp.Expression) -> str:
-    """Return the SQL text of a tree, without comments."""
+_made = threading.local()  # a generator keeps what it says of one text, so each thread has its own
+
+
+def render(node: exp.Expression, *, own: bool = False) -> str:
+    """Return the SQL text of a tree, without comments; ``own``: whether it is a copy that is not used afterwards."""
+    if not hasattr(_made, "generator"):
+        _made.generator = StrictDuckDB().generator(comments=False, unsupported_level=ErrorLevel.RAISE)
     try:
-        return str(node.sql(dialect=StrictDuckDB, comments=False, unsupported_level=ErrorLevel.RAISE))
+        return str(_made.generator.generate(node, copy=not own))
     except SqlglotError:
         return refuse("the text", "part of it can't be written as DuckDB SQL; write it more plainly")
 
