@@ -16,6 +16,7 @@ from dpsql.api import (  # noqa: E402
     declare,
     domain,
     evaluate,
+    explain,
     export_release,
     histogram,
     import_release,
@@ -28,6 +29,7 @@ from dpsql.api import (  # noqa: E402
     report,
     rule,
     sample,
+    summarize,
     synthesize,
 )
 from dpsql.errors import (  # noqa: E402
@@ -89,6 +91,7 @@ __all__ = [
     "declare",
     "domain",
     "evaluate",
+    "explain",
     "export_release",
     "histogram",
     "import_release",
@@ -104,5 +107,6 @@ __all__ = [
     "rule",
     "sample",
     "show",
+    "summarize",
     "synthesize",
 ]

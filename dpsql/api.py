@@ -185,12 +185,14 @@ def plan(
     release: str | None = None,
     operation: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Show what a dp_synthesize, dp_marginals (with k) or dp_contributions call would measure and cost (``dp_plan``).
+    """Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost (``dp_plan``).
 
-    One row: measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is
-    left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory
-    for two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other
-    max_contributions.
+    A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options.
+
+    One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it
+    (affordable), noise_scale, expected errors, what is left after, notes; then operation, method, columns, left_out, cells,
+    seconds (estimated_stages: a MAP by stage) and memory for two cores and rows rows (100,000 where none are given).
+    noise_by_contributions: the noise scale for other max_contributions.
 
     Privacy: free; no row is read. Gives one row.
 
@@ -217,7 +219,7 @@ def plan(
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     operation
-        The call that is meant; 'marginals' where k is given, else 'synthesize', if left out.
+        The call that is meant; 'query' for aggregates, 'marginals' where k is given, else 'synthesize', if left out.
     """
     return answered(con, "plan", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, k=k,
         mechanism=mechanism, rows=rows, options=options, release=release, operation=operation)
@@ -400,6 +402,7 @@ def query(
     confidence: float | None = None,
     mechanism: str = "gaussian",
     release: str | None = None,
+    adaptive: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Answer an aggregate query: noisy numbers for count, sum, avg, var, corr, median, ... by groups (``dp_query``).
@@ -437,12 +440,65 @@ def query(
         'gaussian' or 'laplace' noise on integers.
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    adaptive
+        true: a scalar subquery over protected rows is answered first, by a release of its own, and its number put into the
+        text.
     options
         {'weights': {'avg(cost)': 2}}: relative shares of the loss.
     """
     return answered(con, "query", sql=sql, epsilon=epsilon, delta=delta, groups=groups, max_groups=max_groups,
         max_rows_per_group=max_rows_per_group, bounds=_plain(bounds), min_units=min_units, confidence=confidence,
-        mechanism=mechanism, release=release, options=options)
+        mechanism=mechanism, release=release, adaptive=adaptive, options=options)
+
+
+def summarize(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    columns: Sequence[str] | None = None,
+    release: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Summarize every declared column, as DuckDB's SUMMARIZE does, privately: one release for all of them (``dp_summarize``).
+
+    Numbers: extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared
+    values occur, counts. What a column has no such statistic for is NULL.
+
+    Privacy: charged once per release. Gives column_name, column_type, min, max (as VARCHAR), approx_unique, avg, std, q25, q50,
+    q75 (as VARCHAR), count, null_percentage.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    epsilon
+        Privacy loss of all of it; may be left out where it was bought before.
+    delta
+        Its delta; under 'zcdp' the table's, if left out.
+    columns
+        The columns; all declared ones, if left out.
+    release
+        Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    """
+    return answered(con, "summarize", source=source, epsilon=epsilon, delta=delta, columns=columns, release=release)
+
+
+def explain(
+    con: duckdb.DuckDBPyConnection,
+    release: str,
+) -> duckdb.DuckDBPyRelation:
+    """Tell in words what the answer of a query is made of: what was bounded, selected and clipped, how large the noise is
+    (``dp_explain``).
+
+    Privacy: free. Gives about VARCHAR, explanation VARCHAR.
+
+    Parameters
+    ----------
+    release
+        Identifier of a stored release, as dp_releases shows it.
+    """
+    return answered(con, "explain", release=release)
 
 
 def synthesize(

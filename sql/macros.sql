@@ -55,11 +55,12 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source))::VARCHAR)));
 
--- dp_plan: Show what a dp_synthesize, dp_marginals (with k) or dp_contributions call would measure and cost. One row: measures
--- (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is left after, notes; then
--- operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory for two cores and rows rows
--- (100,000 where none are given). noise_by_contributions: the noise scale for other max_contributions. Privacy status: free; no row
--- is read. Gives one row.
+-- dp_plan: Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost. A source
+-- with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options. One row (of a query: one for
+-- each release that it buys): measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected
+-- errors, what is left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage)
+-- and memory for two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other
+-- max_contributions. Privacy status: free; no row is read. Gives one row.
 CREATE OR REPLACE MACRO dp_plan(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, k := NULL,
     mechanism := NULL, rows := NULL, options := NULL, release := NULL, operation := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('plan',
@@ -124,14 +125,34 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
 -- status: charged once per release. Gives the columns of the query; with confidence also <name>_low, <name>_high of each aggregate.
 CREATE OR REPLACE MACRO dp_query(sql, epsilon := NULL, delta := NULL, groups := NULL, max_groups := NULL,
     max_rows_per_group := NULL, bounds := NULL, min_units := NULL, confidence := NULL, mechanism := 'gaussian', release := NULL,
-    options := NULL) AS TABLE
+    adaptive := false, options := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('query',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         sql := sql, epsilon := epsilon, delta := delta, groups := groups, max_groups := max_groups,
         max_rows_per_group := max_rows_per_group, bounds := bounds, min_units := min_units, confidence := confidence,
-        mechanism := mechanism, release := release, options := options))::VARCHAR)));
+        mechanism := mechanism, release := release, adaptive := adaptive, options := options))::VARCHAR)));
+
+-- dp_summarize: Summarize every declared column, as DuckDB's SUMMARIZE does, privately: one release for all of them. Numbers:
+-- extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared values occur,
+-- counts. What a column has no such statistic for is NULL. Privacy status: charged once per release. Gives column_name,
+-- column_type, min, max (as VARCHAR), approx_unique, avg, std, q25, q50, q75 (as VARCHAR), count, null_percentage.
+CREATE OR REPLACE MACRO dp_summarize(source, epsilon := NULL, delta := NULL, columns := NULL, release := NULL) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('summarize',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        source := source, epsilon := epsilon, delta := delta, columns := columns, release := release))::VARCHAR)));
+
+-- dp_explain: Tell in words what the answer of a query is made of: what was bounded, selected and clipped, how large the noise is.
+-- Privacy status: free. Gives about VARCHAR, explanation VARCHAR.
+CREATE OR REPLACE MACRO dp_explain(release) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('explain',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        release := release))::VARCHAR)));
 
 -- dp_synthesize: Buy a synthetic table with the source's column names and types; rows are drawn from the release for free. With
 -- into_table the rows go straight into that table, and the answer is one row: table_name, rows, release. Privacy status: charged

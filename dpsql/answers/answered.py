@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -15,18 +14,20 @@ from sqlglot import exp
 from dpsql.answers import cells, intervals
 from dpsql.answers.cells import cell_text
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
+from dpsql.estimates import listed
 from dpsql.protected.source import ProtectedSource
+from dpsql.queries import distinct
+from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Asked, Wanted
 from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
+from dpsql.queries.leaves import Facts
 from dpsql.queries.reading import Read
-from dpsql.queries.split import CORE, Core
+from dpsql.queries.split import Core
 from dpsql.queries.typing import types_of
-from dpsql.release.queried import Numbers, numbers
-from dpsql.release.store import Release
 from dpsql.session.instance import Context
 from dpsql.source.model import fold
-from dpsql.source.parse import render
+from dpsql.source.parse import render, serialized
 from dpsql.text.relation import identifier, literal
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class Column:
     @property
     def sql(self) -> str:
         """The column as SQL, made of texts."""
-        listed = json.dumps(self.texts, ensure_ascii=False)
-        values = f"unnest(system.main.from_json({literal(listed)}, '[\"VARCHAR\"]'))"
+        texts = json.dumps(self.texts, ensure_ascii=False)
+        values = f"unnest(system.main.from_json({literal(texts)}, '[\"VARCHAR\"]'))"
         return self.expression.format(values, self.sql_type)
 
 
@@ -57,9 +58,11 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
 
     Raises
     ------
-    ArgumentError
-        DuckDB does not accept it.
+    ArgumentError, UnsupportedQuery
+        DuckDB does not accept it, or it calls what is not a function of numbers that were released.
     """
+    _check_functions(context.cursor, found.query.outer)
+    _check_tables(context, found)
     empty = {core.name: _empty(context, core, sets, protected) for (core, sets), protected in zip(found.asked, sources, strict=True)}
     try:
         context.cursor.execute(f"DESCRIBE {_text(empty, found.query.outer)}").fetchall()
@@ -83,8 +86,8 @@ def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> 
 def _text(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> str:
     made = []
     for name, columns in cores.items():
-        listed = ", ".join(f"{column.sql} AS {identifier(key)}" for key, column in columns.items())
-        made.append(f"{identifier(name)} AS (SELECT {listed})")
+        shown = ", ".join(f"{column.sql} AS {identifier(key)}" for key, column in columns.items())
+        made.append(f"{identifier(name)} AS (SELECT {shown})")
     return f"WITH {', '.join(made)} SELECT * FROM ({render(outer)})"
 
 
@@ -98,11 +101,11 @@ def _types(context: Context, core: Core, sets: Sequence[Asked], protected: Seque
     for one, source in zip(sets, protected, strict=True):
         types = {column.name: column.sql_type for column in source.source.columns}
         found.update({f"k{place}": types[f"k{i}"] for i, place in enumerate(one.places)})
-    known = context.known.get(("types", core.name))
-    if known is None:
-        known = types_of(context.cursor, sets[0].wanted, {c.name: c.sql_type for c in protected[0].source.columns})
-        context.known["types", core.name] = known
-    kinds: list[str] = known
+    columns = tuple((column.name, column.sql_type) for column in protected[0].source.columns)
+    place = ("types", tuple(map(repr, sets[0].wanted)), columns)
+    if place not in context.known:
+        context.known[place] = types_of(context.cursor, sets[0].wanted, dict(columns))
+    kinds: list[str] = context.known[place]
     out = {f"k{i}": found.get(f"k{i}", "VARCHAR") for i in range(len(core.keys))}
     out |= {f"g{i}": "BIGINT" for i in range(len(core.keys))}
     return out | {f"a{i}": kind for i, kind in enumerate(kinds)} or {"one": "INTEGER"}
@@ -119,10 +122,10 @@ def _columns(
     for name in [*ends, *derived]:
         texts[name] = []
     for part in parts:
-        held = _numbers(context, part.release)
-        wanted = translated(part.asked, part.release.manifest["parameters"]["query"])
+        held = part.held.numbers
+        wanted = translated(part.asked, part.held.question)
         factors = [cells.factor(one, part.protected, types[f"a{i}"]) for i, one in enumerate(part.asked.wanted)]
-        estimates = Estimates(part.release.plan, held.blocks)
+        estimates = Estimates(part.held.plan, [np.asarray(block, dtype=np.float64) for block in held.blocks])
         count = len(held.groups)
         for i in range(len(core.keys)):
             inside = part.asked.places.index(i) if i in part.asked.places else None
@@ -148,14 +151,6 @@ def _column(sql_type: str, values: list[str | None], core: Core, one: Asked, nam
     return Column(sql_type, values)
 
 
-def _numbers(context: Context, release: Release) -> Numbers:
-    statistics = release.statistics(context.cursor)
-    plan = release.plan.query
-    if plan is None:
-        raise ArgumentError("release", release.identifier, "is not the answer of a query")
-    return numbers(plan, np.asarray(statistics.blocks[0]), statistics.values)
-
-
 def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
     """Return the aggregates with the positions that their arguments and conditions have in a release."""
     arguments, conditions = list(held["arguments"]), list(held["conditions"])
@@ -177,7 +172,7 @@ def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
 def _texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> list[str | None]:
     value = estimates.value(one)
     if one.function in LISTED:
-        return listed_texts(estimates, one, value)
+        return listed_texts(estimates, one, value, sql_type)
     value = value * factor
     if one.listed:
         inner = sql_type.removesuffix("[]")
@@ -186,39 +181,56 @@ def _texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> l
     return [cell_text(float(v), sql_type) for v in flat]
 
 
-def listed_texts(estimates: Estimates, one: Wanted, counters: np.ndarray) -> list[str | None]:
+def listed_texts(estimates: Estimates, one: Wanted, counters: np.ndarray, sql_type: str) -> list[str | None]:
     """Return what counters of listed values say: the most frequent one, all of them, or whether there is any."""
     place = estimates.find(one)[0]
     measure = estimates.query.measures[place]
-    noise = estimates.deviation(estimates.query.blocks_of(place).start)
     if one.function == "mode":
-        best = counters.argmax(axis=-1)
-        return [measure.values[i] if row[i] > 0 else None for i, row in zip(best, counters, strict=True)]
+        return [None if i < 0 else measure.values[i] for i in listed.mode(measure, counters)]
+    numbers = listed.histogram(measure, counters)
+    if one.function in DISTINCT:
+        return [cell_text(value, sql_type) for value in distinct.numbers(one.function, estimates, place, counters)]
     if one.function == "histogram":
-        found = []
-        for row in counters:
-            pairs = ", ".join(f"{{'k': {_quoted(v)}, 'v': {max(int(n), 0)}}}" for v, n in zip(measure.values, row, strict=True) if n > 0)
-            found.append(f"[{pairs}]")
-        return found
+        return [
+            "[" + ", ".join(f"{{'k': {_quoted(v)}, 'v': {int(n)}}}" for v, n in zip(measure.values, row, strict=True) if n > 0) + "]"
+            for row in numbers
+        ]
+    found = listed.occurs(measure, counters, estimates.deviation(estimates.query.blocks_of(place).start))
     other = measure.values.index("true" if one.function == "bool_or" else "false")
-    some = counters[:, other] > 2 * noise
-    there = counters.sum(axis=-1) > 0
-    answer = some if one.function == "bool_or" else ~some
-    return [None if not t else "true" if a else "false" for a, t in zip(answer, there, strict=True)]
+    answer = found[:, other] if one.function == "bool_or" else ~found[:, other]
+    return [None if rows <= 0 else "true" if true else "false" for true, rows in zip(answer, numbers.sum(axis=-1), strict=True)]
 
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def check_functions(cursor: duckdb.DuckDBPyConnection, outer: exp.Expression) -> None:
-    """Refuse functions in the outer statement that are not DuckDB's own, or that do more than compute.
+def _check_tables(context: Context, found: Read) -> None:
+    """Ask DuckDB's parser for the tables of the outer statement, as a second opinion: none of them may be protected."""
+    facts, cores = Facts(context), {core.name for core, _ in found.asked}
+    ctes = {fold(cte.alias) for cte in found.query.outer.find_all(exp.CTE)}
+    for node in _nodes(serialized(context.cursor, render(found.query.outer))):
+        if node.get("type") != "BASE_TABLE":
+            continue
+        parts = [str(node[part]) for part in ("catalog_name", "schema_name", "table_name") if node.get(part)]
+        if len(parts) == 1 and (parts[0] in cores or fold(parts[0]) in ctes):
+            continue
+        if facts(exp.to_table(identifier(*parts), dialect="duckdb")).protected:
+            raise UnsupportedQuery(".".join(parts), "rows of a protected table are read outside of an aggregate")
 
-    Raises
-    ------
-    UnsupportedQuery
-        It calls what is not a function of numbers that were released.
-    """
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield every dictionary in a tree."""
+    if isinstance(tree, list):
+        for part in tree:
+            yield from _nodes(part)
+    elif isinstance(tree, dict):
+        yield tree
+        yield from _nodes(list(tree.values()))
+
+
+def _check_functions(cursor: duckdb.DuckDBPyConnection, outer: exp.Expression) -> None:
+    """Refuse functions in the outer statement that are not DuckDB's own, or that do more than compute."""
     allowed = _own(cursor)
     for node in outer.find_all(exp.Anonymous):
         name = fold(str(node.this)) if isinstance(node.this, str) else ""
@@ -236,9 +248,8 @@ def _own(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
             "AND function_type IN ('scalar', 'aggregate', 'macro', 'window_aggregate') AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT'"
         ).fetchall()
         windows = {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value", "last_value",
-                   "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping"}  # fmt: skip
+                   "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping",
+                   "random", "now", "today", "current_date", "get_current_timestamp", "get_current_time", "transaction_timestamp"}  # fmt: skip
         _functions[duckdb.__version__] = frozenset(fold(str(name)) for (name,) in rows) | windows
     return _functions[duckdb.__version__]
 
-
-__all__ = ["CORE", "Column", "check", "lru_cache", "relation", "translated"]

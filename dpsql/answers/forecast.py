@@ -14,7 +14,9 @@ import numpy as np
 
 from dpsql import methods
 from dpsql.accounting import expected_absolute_error, fits, remaining
-from dpsql.answers import kept, ruled
+from dpsql.answers import held as held_by
+from dpsql.answers import kept, query_words, ruled
+from dpsql.answers.query import queries
 from dpsql.books.entries import Purchase, failure
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.planning import PlanCall
@@ -24,11 +26,14 @@ from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import asked_order, spelled
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase.buying import stopped_text
+from dpsql.queries.purchase import QueryPurchase
+from dpsql.queries.reading import is_aggregate_query
 from dpsql.release import identity
 from dpsql.release.checking import planned
 from dpsql.release.costs import estimate, too_large
 from dpsql.release.plan import Plan
 from dpsql.session.instance import Context
+from dpsql.text import readable
 from dpsql.text.relation import at_least, at_most, inline
 
 PLAN_COLUMNS = {  # terminals hide those in the middle
@@ -45,11 +50,21 @@ _MOST_NAMED = 3
 
 
 def plan(context: Context, call: PlanCall) -> str:
-    """Return the plan of a dp_synthesize, dp_marginals (with ``k``) or dp_contributions call, as a relation of one row."""
+    """Return the plan of a dp_synthesize, dp_marginals (with ``k``) or dp_contributions call, as a relation of one row.
+
+    Of an aggregate query: a row for each release that it would buy.
+    """
+    if call.operation == "query" or (call.operation is None and is_aggregate_query(call.source)):
+        return inline(PLAN_COLUMNS, [row_of(context, *one, call) for one in queries(context, call.as_query())])
     protected = resolve(context, call.source)
     asked: BuyingCall = call.asked()
     if asked.columns is not None:
         asked = asked.spelled(spelled(protected, asked.columns))
+    return inline(PLAN_COLUMNS, [row_of(context, protected, asked, call)])
+
+
+def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call: PlanCall) -> list[Any]:
+    """Return the plan of one release as a row of `PLAN_COLUMNS`."""
     operation = asked.operation
     name = identity.release_id(protected.key, operation, protected.query, asked.release_name)
     purchase = protected.ledger.purchase(name)
@@ -59,20 +74,24 @@ def plan(context: Context, call: PlanCall) -> str:
     held = {} if purchase is None else asked.completed(purchase.parameters)
     other = [key for key, value in wanted.parameters.items() if purchase is not None and held.get(key) != value]
     bought = purchase is not None and not other
+    there = held_by.known(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
+    if there is not None:
+        bought, name = True, there.release
     charges = protected.ledger.charges()
     budget, charge = protected.protection.budget, wanted.calibration.charge
     affordable = bought or fits(budget, charges, charge)
     after = remaining(budget, charges if bought or not affordable else [*charges, charge])
     rows = call.rows
     by_number = _by_contributions(context, protected, asked, wanted.plan)
+    rules = ruled.effects(context.cursor, wanted.plan)
     shown: dict[str, Any] = {
-        "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names)),
+        "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names), protected.protection.privacy_unit),
         "operation": operation,
         "method": wanted.plan.method,
-        "tables": len(wanted.plan.cliques) + len(wanted.plan.coarse),
+        "tables": len(wanted.plan.cliques) - _pairs(wanted.plan) + len(wanted.plan.coarse),
         "cells": None if wanted.plan.open else wanted.plan.cells,
         "mechanism": wanted.plan.mechanism,
-        "noise_scale": usual_scale(wanted.plan),
+        "noise_scale": usual_scale(wanted.plan) if wanted.plan.query is None else query_words.scale(wanted.plan),
         "noise_by_contributions": _map(by_number),
         "epsilon": at_most(float(charge.epsilon)),
         "delta": float(charge.delta),
@@ -83,23 +102,30 @@ def plan(context: Context, call: PlanCall) -> str:
         "delta_left_after": after.delta_left,
         "rho_left_after": None if after.rho_left is None else at_least(after.rho_left),
         **{f"expected_error_{k}way": _rounded(expected_error(wanted.plan, k)) for k in (1, 2, 3)},
-        **estimate(wanted.plan, rows, duckdb_limit_mb(context)),
+        **estimate(ruled.breakable(wanted.plan, rules), rows, duckdb_limit_mb(context)),
         "calibration": wanted.calibration.method,
-        "columns": list(wanted.plan.domain.names),
+        "columns": list(wanted.plan.domain.names) if not isinstance(asked, QueryPurchase) else _keys(asked),
         "left_out": list(wanted.left_out),
         "notes": [
             *_taken(wanted, purchase, other),
+            *([] if there is None else [f"answered from release {there.release!r}, free"]),
             *_notes(protected, wanted, affordable, rows),
             *_capped(context, protected, wanted.plan, by_number),
-            *ruled.notes(context.cursor, protected, wanted.plan),
+            *ruled.notes(protected, wanted.plan, rules),
         ],
         "release": name,
     }
-    return inline(PLAN_COLUMNS, [[shown[column] for column in PLAN_COLUMNS]])
+    return [shown[column] for column in PLAN_COLUMNS]
 
 
-def measures(plan: Plan, order: Sequence[int]) -> str:
+def _keys(asked: QueryPurchase) -> list[str]:
+    return [readable.expression(text) for text in asked.asked.key_texts]
+
+
+def measures(plan: Plan, order: Sequence[int], unit: str | None = None) -> str:
     """Return in words which tables a plan measures; ``order``: of the attributes, as the caller named them."""
+    if plan.query is not None:
+        return query_words.measures(plan.query, unit)
     names = [plan.domain.names[position] for position in order]
     if plan.units:
         return "privacy units by their number of rows"
@@ -111,10 +137,10 @@ def measures(plan: Plan, order: Sequence[int]) -> str:
     if len(plan.cliques) == 1 and not plan.coarse and len(plan.cliques[0]) == len(names) <= _MOST_NAMED:
         return f"{' × '.join(names)} ({plan.cells:,} cells)"
     few = f" of {', '.join(names)}" if len(names) <= _MOST_NAMED else f" of {len(names)} columns"
-    if plan.blocks is not None and len(plan.cliques) > len(names):  # two-way tables are counted, but not released
-        return f"{len(names):,} one-way tables, {len(plan.cliques) - len(names):,} rank correlations{few}"
     parts = []
-    for places, attributes in sorted(plan.orders, key=lambda found: found[1].shape[1]):
+    if pairs := _pairs(plan):
+        parts = [f"{len(names):,} one-way tables", f"{pairs:,} pairwise Kendall tau{'' if pairs == 1 else 's'}"]
+    for places, attributes in sorted(plan.orders, key=lambda found: found[1].shape[1]) if not pairs else ():
         k = attributes.shape[1]
         parts.append(f"{places.size:,} {_ORDINAL.get(k, f'{k}-way')} table{'' if places.size == 1 else 's'}")
     if plan.coarse:
@@ -124,12 +150,17 @@ def measures(plan: Plan, order: Sequence[int]) -> str:
     return ", ".join(parts) + few
 
 
+def _pairs(plan: Plan) -> int:
+    """Return of how many pairs one number is released: their two-way tables are counted for it, and not released."""
+    return max(len(plan.cliques) - len(plan.domain.names), 0) if plan.blocks is not None else 0
+
+
 def _by_contributions(
     context: Context, protected: ProtectedSource, asked: BuyingCall, plan: Plan
 ) -> dict[int, float | None]:
     """Return the noise scale of the same call for other bounds on the rows of a unit; nothing where rows are the units."""
     held = protected.protection
-    if held.privacy_unit is None or plan.units:
+    if held.privacy_unit is None or plan.units or plan.query is not None:
         return {}
     offered = sorted({*unit_rows.OFFERED, held.max_contributions})
     scale = usual_scale(plan)
@@ -172,6 +203,8 @@ def _capped(context: Context, protected: ProtectedSource, plan: Plan, by_number:
     """Return what is counted where rows of a unit are bounded, about how many of all rows that is, and what other bounds cost."""
     held = protected.protection
     said = unit_rows.capped(held.privacy_unit, held.max_contributions)
+    if plan.query is not None:
+        return query_words.bounding(plan.query, held.privacy_unit)
     if said is None or plan.units:
         return []
     known = kept.estimate(context, protected.books.database, protected.key, protected.query, held.max_contributions)
@@ -213,6 +246,8 @@ def usual_scale(plan: Plan) -> float | None:
 
 def _scales(plan: Plan) -> list[str]:
     """Return a note that says every kind of table's noise, where it is not all the same."""
+    if plan.query is not None:
+        return query_words.noise(plan)
     if (len(plan.scale_runs) < 2 and not plan.fine) or plan.sparse or plan.blocks is not None:
         return []
     scales = plan.scale_numbers
@@ -238,7 +273,7 @@ def expected_error(plan: Plan, k: int) -> float | None:
 
     A k-way count that was not measured is summed from the smallest table that holds it; None where no table does.
     """
-    if plan.open or not plan.scales:
+    if plan.open or plan.query is not None or not plan.scales:
         return None
     wide = [(places, attributes) for places, attributes in plan.orders if attributes.shape[1] >= k]
     if not wide:

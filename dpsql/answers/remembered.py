@@ -4,8 +4,8 @@ An answer is the text of a relation over released numbers. It follows from the c
 catalog says of every name that was looked up on the way (tables and views, their numbers, columns and texts), and the releases it was
 made of. A remembered answer is given again only if all of that is as it was, seen by the call that asks: each name means the same
 entries with the same texts, the ledger holds the same entries about each release, and its file has not been touched. What else a call
-looks at (declarations, budgets, functions, rows of public tables) decides what is bought, never what a stored release says; where a
-Parquet file or an ENUM type of a user is involved, nothing is remembered.
+looks at (declarations, budgets, functions) decides what is bought, never what a stored release says; where a file, an ENUM type of
+a user or a table beside the protected one is involved, which may be protected one day, nothing is remembered.
 
 Privacy: free. What is given again was released before; nothing is charged, and no row is read.
 """
@@ -23,12 +23,13 @@ from dpsql.books.schema import Books
 from dpsql.calls.query import QueryCall
 from dpsql.errors import DpsqlError
 from dpsql.protected.source import ProtectedSource, catalog_of
-from dpsql.release.store import Release
+from dpsql.release import identity
 from dpsql.session.instance import Context
 
 MOST = 256
 """Answers that are remembered of one open database; the one that was asked for longest ago is forgotten."""
 LONGEST = 1 << 20
+_FILES = (".parquet", ".pq")
 Key = tuple[str, str, str]
 
 
@@ -70,27 +71,31 @@ def recall(context: Context, call: QueryCall) -> str | None:
     return found.text
 
 
-def remember(context: Context, call: QueryCall, text: str, made_of: Iterable[tuple[ProtectedSource, Release]]) -> None:
-    """Keep the answer of a call with everything that it was made of."""
-    catalog = catalog_of(context)
-    parts = list(made_of)
-    tables = [table for source, _ in parts for table in (source.source.table, *source.source.public_tables)]
-    if len(text) > LONGEST or catalog.asked_types or any(table.is_file for table in tables):
+def remember(context: Context, call: QueryCall, text: str, made_of: Iterable[tuple[ProtectedSource, str]]) -> None:
+    """Keep the answer of a call with everything that it was made of: the releases, by name, of each source."""
+    catalog, parts = catalog_of(context), list(made_of)
+    named = catalog.looked_up()
+    tables = {(row[0], row[1], row[2]) for rows in named.values() for row in rows if row[3] == "table"}
+    own = {(source.source.table.database, source.source.table.schema, source.source.table.name) for source, _ in parts}
+    texts = [call.sql, *(str(row[4]) for rows in named.values() for row in rows)]
+    files = any(ending in text.lower() for text in texts for ending in _FILES)  # no other files can be sources
+    if len(text) > LONGEST or catalog.asked_types or files or tables != own:
         return
     try:
-        bought = tuple(
-            _Bought(
-                source.books.database, source.key, release.identifier, source.ledger.entries_of(release.identifier), release.path,
-                _file(release.path),
-            )
-            for source, release in parts
-        )  # fmt: skip
-    except (DpsqlError, OSError):
+        bought = tuple(_bought(context, source, name) for source, name in parts)
+    except (DpsqlError, OSError, ValueError):
         return
     answers = _answers(context)
-    answers[_key(context, call)] = _Answer(text, catalog.looked_up(), bought)
+    answers[_key(context, call)] = _Answer(text, named, bought)
     while len(answers) > MOST:
         answers.popitem(last=False)
+
+
+def _bought(context: Context, source: ProtectedSource, name: str) -> _Bought:
+    entries = source.ledger.entries_of(name)
+    (charge,) = {str(said) for action, _, said in entries if action == "charge"}
+    path = identity.path_of(context.store(source.books.database), name, charge)
+    return _Bought(source.books.database, source.key, name, entries, path, _file(path))
 
 
 def _same(context: Context, found: _Answer) -> bool:

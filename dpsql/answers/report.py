@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpsql.answers import report_figures
+from dpsql.answers import report_figures, ruled
 from dpsql.answers.report_figures import Synthetic
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
@@ -136,6 +136,7 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
         counted=report_figures.counted(context, bought, books.books.database if books else None),
         measured=report_figures.measurements(plan, statistics),
         domain=report_figures.domain_listing(plan.domain),
+        rules=ruled.listing(context.cursor, plan),
         ledger=entries,
         chain_holds=books.chain_holds() if books else None,
         synthetic_rows=None if drawn is None else drawn.rows,

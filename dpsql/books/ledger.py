@@ -93,15 +93,19 @@ class Ledger(Chain):
         """Return action, contents and hash of the entries about a release, in order."""
         return self._rows(["action", "contents", "hash"], release=release)
 
-    def stored(self, operation: str, holding: str) -> list[tuple[str, str]]:
-        """Return names and parameters of the stored releases of an operation whose parameters, as text, hold a text; the oldest first."""
+    def stored(self, holding: str) -> list[tuple[str, str, str, str]]:
+        """Return release, operation, source and parameters of stored tables, and of stored answers whose parameters hold a text.
+
+        The oldest come first.
+        """
         query = (
-            f"SELECT entry, release, parameters FROM {self._table} AS charged WHERE source = ? AND action = 'charge' AND operation = ? "  # noqa: S608
-            f"AND system.main.contains(parameters, ?) AND release IN (SELECT release FROM {self._table} WHERE source = ? AND action = 'store')"
+            f"SELECT entry, release, operation, query, parameters FROM {self._table} WHERE source = ? AND action = 'charge' AND "  # noqa: S608
+            "(operation = 'marginals' OR (operation = 'query' AND system.main.contains(parameters, ?))) "
+            f"AND release IN (SELECT release FROM {self._table} WHERE source = ? AND action = 'store')"
         )
         with reading(self.source):
-            rows = self.books.cursor.execute(query, [self.source, operation, holding, self.source]).fetchall()
-            return [(str(name), str(text)) for _, name, text in sorted(rows)]
+            rows = self.books.cursor.execute(query, [self.source, holding, self.source]).fetchall()
+            return [(str(name), str(made), str(of), str(text)) for _, name, made, of, text in sorted(rows, key=lambda row: int(row[0]))]
 
     def stopped(self) -> int | None:
         """Return the entry of a failed reading after which only plain sources may be bought, until the custodian resumes."""

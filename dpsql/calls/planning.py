@@ -22,23 +22,28 @@ from dpsql.calls.declaration import (
     some_options,
     whole,
 )
+from dpsql.calls.query import QueryCall
 from dpsql.calls.rows import SynthesizeCall
 from dpsql.calls.tables import ContributionsCall, MarginalsCall
 from dpsql.calls.words import COLUMNS, DELTA, EPSILON, OPTIONS, RELEASE, SOURCE
 from dpsql.errors import ArgumentError
 
-OPERATIONS = ("synthesize", "marginals", "contributions")
+OPERATIONS = ("synthesize", "marginals", "contributions", "query")
 _OTHERS = {"synthesize": ("k",), "marginals": ("method", "options"), "contributions": ("columns", "k", "method", "options")}
 """Arguments of dp_plan that a call does not have."""
+QUERY_OPTIONS = ("groups", "max_groups", "max_rows_per_group", "min_units", "bounds")
+"""Arguments of dp_query that the options of dp_plan may hold."""
 MOST_ROWS = 10**12
 """A guess of the rows of a source."""
 
 
 @dataclass(frozen=True)
 class PlanCall(Call):
-    """Show what a dp_synthesize, dp_marginals (with k) or dp_contributions call would measure and cost.
+    """Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost.
 
-    One row: measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is
+    A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options.
+
+    One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is
     left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory for
     two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other max_contributions.
     """
@@ -60,10 +65,28 @@ class PlanCall(Call):
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
     operation: str | None = argument(
         optional(one_of(*OPERATIONS)),
-        "The call that is meant; 'marginals' where k is given, else 'synthesize', if left out.",
+        "The call that is meant; 'query' for aggregates, 'marginals' where k is given, else 'synthesize', if left out.",
         python="str | None",
         choices=OPERATIONS,
     )
+
+    def as_query(self) -> QueryCall:
+        """Return the dp_query call that is planned, its source the query.
+
+        Raises
+        ------
+        ArgumentError
+            It has no such argument.
+        """
+        for name in ("columns", "k", "method"):
+            if getattr(self, name) is not None:
+                raise ArgumentError(name, getattr(self, name), "dp_query has no such argument; leave it out")
+        options = dict(self.options)
+        own = {name: options.pop(name) for name in QUERY_OPTIONS if name in options}
+        return QueryCall(
+            sql=self.source, epsilon=self.epsilon, delta=self.delta, release=self.release, mechanism=self.mechanism or "gaussian",
+            options=options or None, **own,
+        )  # fmt: skip
 
     def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall:
         """Return the call that is planned.
@@ -74,6 +97,8 @@ class PlanCall(Call):
             It has no such argument, or does not take this value.
         """
         operation = self.operation or ("marginals" if self.k is not None else "synthesize")
+        if operation == "query":
+            raise ArgumentError("operation", operation, "the source is no aggregate query")
         shared: dict[str, Any] = {"source": self.source, "epsilon": self.epsilon, "delta": self.delta, "release": self.release}
         given = {"columns": self.columns, "k": self.k, "method": self.method, "options": self.options or None}
         for name in _OTHERS[operation]:

@@ -10,17 +10,20 @@ from dpsql.accounting import MECHANISMS
 from dpsql.calls import arguments
 from dpsql.calls.declaration import (
     CHARGED,
+    FREE,
     REQUIRED,
     Call,
     argument,
+    flag,
     one_of,
     optional,
+    some_columns,
     some_delta,
     some_epsilon,
     some_options,
     whole,
 )
-from dpsql.calls.words import DELTA, RELEASE
+from dpsql.calls.words import COLUMNS, DELTA, RELEASE, SOURCE, STORED
 from dpsql.errors import ArgumentError
 
 GROUPS = ("public", "private")
@@ -102,6 +105,12 @@ class QueryCall(Call):
         default="gaussian", python="str", choices=MECHANISMS, null=False,
     )  # fmt: skip
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
+    adaptive: bool = argument(
+        flag,
+        "true: a scalar subquery over protected rows is answered first, by a release of its own, and its number put into the text.",
+        default=False,
+        python="bool",
+    )
     options: dict[str, Any] = argument(
         some_options, "{'weights': {'avg(cost)': 2}}: relative shares of the loss.", python="Mapping[str, Any] | None"
     )
@@ -119,3 +128,39 @@ class QueryCall(Call):
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e6:
                 raise ArgumentError("options", {"weights": {text: weight}}, "a weight is a number above 0")
         return {str(text): float(weight) for text, weight in found.items()}
+
+
+@dataclass(frozen=True)
+class SummarizeCall(Call):
+    """Summarize every declared column, as DuckDB's SUMMARIZE does, privately: one release for all of them.
+
+    Numbers: extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared values
+    occur, counts. What a column has no such statistic for is NULL.
+    """
+
+    name: ClassVar[str] = "summarize"
+    function: ClassVar[str] = "summarize"
+    privacy: ClassVar[str] = CHARGED
+    gives: ClassVar[str] = (
+        "column_name, column_type, min, max (as VARCHAR), approx_unique, avg, std, q25, q50, q75 (as VARCHAR), count, null_percentage"
+    )
+
+    source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
+    epsilon: float | None = argument(
+        some_epsilon, "Privacy loss of all of it; may be left out where it was bought before.", python="float | None"
+    )
+    delta: float | None = argument(some_delta, DELTA, python="float | None")
+    columns: tuple[str, ...] | None = argument(some_columns, COLUMNS, python="Sequence[str] | None")
+    release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
+
+
+@dataclass(frozen=True)
+class ExplainCall(Call):
+    """Tell in words what the answer of a query is made of: what was bounded, selected and clipped, how large the noise is."""
+
+    name: ClassVar[str] = "explain"
+    function: ClassVar[str] = "explain"
+    privacy: ClassVar[str] = FREE
+    gives: ClassVar[str] = "about VARCHAR, explanation VARCHAR"
+
+    release: str = argument(arguments.text, STORED, default=REQUIRED, python="str")

@@ -18,6 +18,8 @@ WHERE = {
     "histogram": "values:HistogramCall",
     "contributions": "tables:ContributionsCall",
     "query": "query:QueryCall",
+    "summarize": "query:SummarizeCall",
+    "explain": "query:ExplainCall",
     "synthesize": "rows:SynthesizeCall",
     "sample": "stored:SampleCall",
     "ledger": "stored:LedgerCall",

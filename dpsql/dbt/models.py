@@ -15,7 +15,8 @@ from dpsql.books.schema import Books
 from dpsql.calls import arguments
 from dpsql.custodian.evaluate import comparable_domain, evaluate
 from dpsql.dbt.declarations import arguments as declared_arguments
-from dpsql.dbt.declarations import declare_column
+from dpsql.dbt.declarations import declare_column, declare_rules
+from dpsql.dbt.declarations import rules as declared_rules
 from dpsql.domains.encoding import encode
 from dpsql.errors import DomainError, DpsqlError, ReleaseError
 from dpsql.measure.counting import count_tables
@@ -39,8 +40,8 @@ def check(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     given : mapping
-        ``source`` (the model's SQL), ``release``, ``method``, ``label`` of the model, ``columns``: what schema.yml declares for
-        columns of the model itself.
+        ``source`` (the model's SQL), ``release``, ``method``, ``label`` of the model, ``columns`` and ``rules``: what
+        schema.yml declares for columns of the model itself, and for its rows.
 
     Returns
     -------
@@ -65,6 +66,7 @@ def check(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     for column, meta in given["columns"].items():
         place = f"{label}, column {column}"
         declare_column(context, place, protected, column, declared_arguments(place, meta))
+    declare_rules(context, label, protected, declared_rules(label, given.get("rules")))
     columns = None
     if given.get("method") is not None and methods.is_open(methods.get(arguments.text(given, "method"))):
         columns = [column.name for column in protected.source.columns]

@@ -246,7 +246,7 @@ def _key(salt: str, purpose: str, names: Sequence[str]) -> str:
 
 
 def _groups(select: str, units: Sequence[str], groups: Sequence[str], everything: Sequence[str], most: int, salt: str) -> str:
-    """Keep at most ``most`` groups of each unit: groups are unlike each other, so the first in a random order are as good as any."""
+    """Keep at most ``most`` groups of each unit: groups differ, so the first ones in a random order are a simple random sample."""
     order = f"{_key(salt, 'group', [*units, *groups])} ASC, {_order(groups)}"
     place = f"dense_rank() OVER (PARTITION BY {_listed(units)} ORDER BY {order}) AS {identifier(_PLACE)}"
     ranked = f"SELECT {_listed(everything)}, {place} FROM {select} AS ungrouped"  # noqa: S608

@@ -26,6 +26,8 @@ ANSWERS = {
     "histogram": "answers.tables:histogram",
     "contributions": "answers.tables:contributions",
     "query": "answers.query:query",
+    "summarize": "answers.summary:summarize",
+    "explain": "answers.explaining:explain",
     "synthesize": "answers.rows:synthesize",
     "sample": "answers.rows:sample",
     "ledger": "answers.books:ledger",

@@ -122,6 +122,11 @@ class Tree:
         """Rows without NULL, unbiased, shape (..., groups)."""
         return np.asarray(self.levels[0].sum(axis=-1))
 
+    @property
+    def count_variance(self) -> float:
+        """Variance of ``count`` by noise (where no total was given): for ``dpsql.estimates.moments.combine``."""
+        return self.measure.levels[0] * self.deviations[0] ** 2
+
 
 def tree(
     measure: Measure, counters: npt.ArrayLike, sigmas: Sequence[float], total: tuple[FloatArray, float] | None = None
@@ -159,7 +164,7 @@ def _edges(measure: Measure) -> FloatArray:
     edges = variable.lower + measure.width * np.arange(measure.lengths[-1] + 1)
     if not variable.whole:
         edges[-1] = variable.upper
-    return np.minimum(edges, variable.upper + variable.whole)
+    return np.asarray(np.minimum(edges, variable.upper + variable.whole))
 
 
 def quantiles(found: Tree, shares: Sequence[float]) -> FloatArray:
@@ -185,7 +190,7 @@ def quantiles(found: Tree, shares: Sequence[float]) -> FloatArray:
         raise ArgumentError("shares", list(shares), "must be numbers from 0 to 1")
     measure, variable = found.measure, found.measure.variables[0]
     edges, leaves = _edges(measure), measure.lengths[-1]
-    masses = found.masses.reshape(-1, leaves)
+    masses = found.masses.reshape(math.prod(found.masses.shape[:-1]), leaves)
     result = np.empty((masses.shape[0], len(shares)))
     step = max(1, _BLOCK // leaves)
     for start in range(0, len(masses), step):
@@ -220,7 +225,7 @@ def extreme(found: Tree, *, largest: bool) -> FloatArray:
     measure, variable = found.measure, found.measure.variables[0]
     place = np.zeros(found.masses.shape[:-1], dtype=np.int64)
     for level, deviation, branching in zip(found.levels, found.deviations, measure.levels, strict=True):
-        cut = level.reshape(*place.shape, -1, branching)
+        cut = level.reshape(*place.shape, level.shape[-1] // branching, branching)
         children = np.take_along_axis(cut, place[..., None, None], axis=-2)[..., 0, :]
         sure = children > max(_SURE * deviation, 0.5)
         outer = branching - 1 - np.argmax(sure[..., ::-1], axis=-1) if largest else np.argmax(sure, axis=-1)

@@ -74,6 +74,8 @@ class Content:
     sets : int
         Number of synthetic tables.
     measured, domain, ledger, listings : tables
+    rules : Listing or None
+        What every synthetic row obeys; None where nothing was declared.
     columns : charts; ``columns_left_out``: names of those without one
     fine : charts of values inside bins
     tables : released cross-tables
@@ -101,5 +103,6 @@ class Content:
     listings: Sequence[Listing] = ()
     tables: Sequence[CrossTable] = ()
     maps: Maps | None = None
+    rules: Listing | None = None
     notes: Sequence[str] = field(default=())
     comparison: Comparison | None = None

@@ -134,6 +134,8 @@ class _Sections:
             ("Accountant", manifest["accountant"]),
         ]  # fmt: skip
         body = facts(rows) + parts.listing(self.content.measured)
+        if self.content.rules is not None:
+            body += parts.listing(self.content.rules)
         if self.content.notes:
             body += "<h3>Notes</h3>" + parts.items(self.content.notes)
         options = {k: v for k, v in manifest["parameters"].items() if v not in (None, {}, [])}

@@ -217,7 +217,8 @@ def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSou
     context : Context
     text : str
     local : bool
-        Whether it may combine rows of one privacy unit (:func:`dpsql.source.analysis.analyse`); the caller then bounds rows per unit.
+        Whether it may combine rows of one privacy unit (:func:`dpsql.source.analysis.analyse`); whoever asks then bounds the rows
+        of a unit.
 
     Raises
     ------

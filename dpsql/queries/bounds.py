@@ -151,7 +151,10 @@ def narrowed(where: exp.Expression | None, known: Columns) -> Known:
 
 def extent(node: exp.Expression, known: Columns) -> Range:
     """Return what is known of the range of an expression: as `range_of`, with infinite bounds where nothing is."""
-    return _Extents(as_known(known))(plain(node))
+    try:
+        return _Extents(as_known(known))(plain(node))
+    except RecursionError:
+        return UNKNOWN
 
 
 class _Extents:
@@ -159,8 +162,14 @@ class _Extents:
 
     def __init__(self, known: Known) -> None:
         self.known = known
+        self._found: dict[int, tuple[exp.Expression, Range]] = {}  # the node is kept, so that its id stays its own
 
     def __call__(self, node: exp.Expression) -> Range:
+        if id(node) not in self._found:
+            self._found[id(node)] = node, self._of(node)
+        return self._found[id(node)][1]
+
+    def _of(self, node: exp.Expression) -> Range:
         while isinstance(node, exp.Paren):
             node = node.this
         if isinstance(node, exp.Column):
@@ -228,9 +237,10 @@ class _Extents:
         subject = node.this
         for branch in node.args["ifs"]:
             condition = exp.EQ(this=subject.copy(), expression=branch.this.copy()) if subject is not None else branch.this
-            inside = known.with_limits(limits_of(condition, _Extents(known), "true"))
+            before = _Extents(known)
+            inside = known.with_limits(limits_of(condition, before, "true"))
             found = hull(found, _Extents(inside)(branch.args["true"]))
-            known = known.with_limits(limits_of(condition, _Extents(known), "untrue"))
+            known = known.with_limits(limits_of(condition, before, "untrue"))
         default = node.args.get("default")
         return found if default is None else hull(found, _Extents(known)(default))
 

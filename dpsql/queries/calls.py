@@ -49,7 +49,9 @@ def _cube_root(x: float) -> float:
 
 def _rounding(*, down: bool, up: bool) -> Rule:
     def rule(extent: Extent, given: Sequence[exp.Expression]) -> Range:
-        return rounded(extent(given[0]), _digits(given), down, up)
+        value = extent(given[0])
+        made = rounded(value, _digits(given), down, up)
+        return made if (down and up) or value.sort == "unknown" else replace(made, sort="number")  # floor makes a DOUBLE of INTEGER
 
     return rule
 
@@ -59,11 +61,14 @@ def _digits(given: Sequence[exp.Expression]) -> int:
 
 
 def _truncating(extent: Extent, given: Sequence[exp.Expression]) -> Range:
-    return truncated(extent(given[0]), _digits(given))
+    value = extent(given[0])
+    return truncated(value, _digits(given)) if value.sort == "unknown" else replace(truncated(value, _digits(given)), sort="number")
 
 
 def _sign(extent: Extent, given: Sequence[exp.Expression]) -> Range:
     value = extent(given[0])
+    if not value.integer:  # of NaN it is 0
+        value = hull(replace(value, sort="number"), Range(0.0, 0.0))
     return Range(-1.0 if value.lower < 0 else 0.0 if value.lower == 0 else 1.0, _upper_sign(value.upper), True, "integer")
 
 

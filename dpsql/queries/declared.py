@@ -13,7 +13,7 @@ from sqlglot import exp
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
 from dpsql.queries.moments import moment
-from dpsql.queries.ranges import INF, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, hull, meet
+from dpsql.queries.ranges import INF, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, as_sort, hull, meet
 
 _NARROW = 200_000
 """Width of a type whose bounds are worth something: up to 16 bits or 5 digits."""
@@ -81,6 +81,23 @@ def literal_range(node: exp.Literal) -> Range:
     found = _number(node.name.replace("_", "")) or NUMBER
     whole = found.lower == math.floor(found.lower) if found.finite else False
     return replace(found, whole=whole, sort="integer" if node.name.isdigit() else "number")
+
+
+def in_units_of(value: Range, sql_type: str) -> Range:
+    """Return a range in the units of a type: dates in days, timestamps in seconds.
+
+    ``date_trunc`` of a DATE is a DATE for some versions of DuckDB and a TIMESTAMP for others; its range is in seconds.
+
+    Examples
+    --------
+    >>> in_units_of(Range(0.0, 864000.0, True, "timestamp"), "DATE")
+    Range(lower=0.0, upper=10.0, whole=True, sort='date')
+    """
+    sort = typed_range(sql_type).sort
+    out = as_sort(value, sort)
+    if sort != "date" or value.sort == "date":
+        return out
+    return Range(float(math.floor(out.lower)), float(math.ceil(out.upper)), True, "date") if out.finite else out
 
 
 def type_name(target: exp.Expression) -> str:

@@ -13,13 +13,14 @@ from dpsql.queries.moments import SAME
 
 _GRAINS = {"hour": "hour", "minute": "minute", "second": "second"}
 _DAYS = frozenset([
-    "year", "month", "day", "quarter", "week", "decade", "century", "millennium", "dow", "isodow", "doy", "isoyear", "yearweek", "era",
+    "year", "month", "day", "quarter", "week", "decade", "century", "millennium", "dow", "isodow", "doy", "isoyear", "yearweek",
+    "era",
 ])  # fmt: skip
 _OF_DAYS = _DAYS | {"dayname", "monthname", "last_day"}
 _FORMATS = {**dict.fromkeys("aAdbBmyYwujUWVG%", "day"), **dict.fromkeys("HIp", "hour"), "M": "minute", "S": "second"}
 _ORDER = ("day", "hour", "minute", "second")
 _KEEPS_NULL_OUT = frozenset(
-    ["floor", "ceil", "ceiling", "round", "trunc", "sign", "isnan", "isinf", "isfinite", "length", "len", "strlen", "lower", "upper"]
+    ["floor", "ceil", "ceiling", "round", "trunc", "sign", "isnan", "isinf", "isfinite", "length", "len", "strlen"]
 )
 
 
@@ -97,8 +98,11 @@ def may_be_null(node: exp.Expression, nullable: Callable[[exp.Column], bool]) ->
         return any(may_be_null(node.args[k], nullable) for k in ("this", "low", "high"))
     if isinstance(node, exp.In):
         return any(may_be_null(n, nullable) for n in (node.this, *node.expressions))
-    if isinstance(node, exp.Div) and isinstance(node.expression, exp.Literal) and node.expression.name.strip("0."):
+    divisor = node.expression if isinstance(node, exp.Div | exp.IntDiv | exp.Mod) else None
+    if isinstance(divisor, exp.Literal) and divisor.name.strip("0."):
         return may_be_null(node.this, nullable)
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() in ("least", "greatest", "coalesce", "ifnull"):
+        return all(may_be_null(n, nullable) for n in node.expressions)
     if isinstance(node, exp.Anonymous) and str(node.this).lower() in _KEEPS_NULL_OUT and node.expressions:
         return may_be_null(node.expressions[0], nullable)
     return True

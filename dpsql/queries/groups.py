@@ -1,4 +1,4 @@
-"""Are the values of a group key known without the data?
+"""Group keys whose values are known without the data.
 
 A key is evaluated by DuckDB on every combination of the values that its columns can have, in the total form in which it runs on the
 rows (`dpsql.source.expressions.Rewriter`). Columns have listed values (categories, labels, small whole numbers, days); timestamps
@@ -11,78 +11,18 @@ Privacy: none; public declarations and the text of the query alone. No table is 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import duckdb
 from sqlglot import exp
 
 from dpsql.errors import DpsqlError
-from dpsql.queries.bounds import Known, extent, narrowed
-from dpsql.queries.grains import grain_of, may_be_null, searched
-from dpsql.queries.naming import canonical, plain
-from dpsql.queries.ranges import Range
-from dpsql.queries.universes import GRAINS, MOST_VALUES, Universe, listing, step_universe
-from dpsql.source.catalog import Catalog
-from dpsql.source.expressions import Rewriter
-from dpsql.source.functions import caught
-from dpsql.source.kernel import is_number
-from dpsql.source.model import Column, identifier, quoted
-from dpsql.source.parse import render
-from dpsql.source.scope import Item, Scope
+from dpsql.queries.grains import searched
+from dpsql.queries.keys import Groups, KeyValues, NotListed, Universes
+from dpsql.queries.naming import plain
+from dpsql.queries.universes import MOST_VALUES
 
-Universes = Callable[[exp.Column], Universe | None]
-_ALIAS = "__dp_g"
-_BOOLEAN = (
-    exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.Between, exp.In, exp.Like,
-    exp.ILike,
-)  # fmt: skip
-_TESTS = frozenset([
-    "isnan", "isinf", "isfinite", "contains", "starts_with", "ends_with", "prefix", "suffix", "regexp_matches", "regexp_full_match",
-    "list_contains",
-])  # fmt: skip
-_GRIDS = ("floor", "ceil", "ceiling", "round", "trunc")
-
-
-@dataclass(frozen=True)
-class Groups:
-    """The public groups of a query.
-
-    Parameters
-    ----------
-    sql : str
-        A SELECT of every combination of keys that is possible, as columns ``k0``, ``k1``, ..., each once. It reads no table and can
-        stand in brackets after FROM.
-    types : tuple of str
-        Of the keys, as DuckDB spells them: those of the keys of the rows.
-    count : int
-        Number of groups.
-    reason : str
-        Where there are no public groups: why not; then ``sql`` is empty.
-    """
-
-    sql: str
-    types: tuple[str, ...] = ()
-    count: int = 0
-    reason: str = ""
-
-    def __bool__(self) -> bool:
-        return not self.reason
-
-
-class _NotListed(Exception):
-    """A key has values that are not known; the text says of what."""
-
-
-@dataclass
-class _Atom:
-    """A column of the list that keys are evaluated on: a column of the rows, or a part of a key."""
-
-    name: str
-    sql_type: str
-    sql: str
-    count: int
+__all__ = ["Groups", "Universes", "public_groups", "public_values", "type_over"]
 
 
 def public_values(cursor: duckdb.DuckDBPyConnection, node: exp.Expression, known_values: Universes) -> list[str | None] | None:
@@ -128,8 +68,8 @@ def public_groups(
     Returns
     -------
     Groups
-        Keys over the same column are evaluated together: ``year(d), month(d)`` gives months that exist. False, with the reason, where
-        the groups are not known without the data.
+        Keys over the same column are evaluated together: ``year(d), month(d)`` gives months that exist. False, with the reason,
+        where the groups are not known without the data.
 
     Notes
     -----
@@ -137,240 +77,22 @@ def public_groups(
     """
     condition = where.this if isinstance(where, exp.Where) else where
     try:
-        return _Listing(cursor, known_values, plain(condition) if condition is not None else None, most).groups(
-            [searched(plain(key).copy()) for key in keys]
+        return KeyValues(cursor, known_values, plain(condition.copy()) if condition is not None else None, most).groups(
+            [searched(plain(key.copy())) for key in keys]
         )
-    except _NotListed as error:
+    except NotListed as error:
         return Groups("", reason=str(error))
     except (DpsqlError, duckdb.Error, RecursionError):  # a key that a source may not compute is refused elsewhere
         return Groups("", reason="a key can't be evaluated without rows")
 
 
-@dataclass
-class _Listing:
-    """One call of `public_groups`."""
-
-    cursor: duckdb.DuckDBPyConnection
-    known_values: Universes
-    condition: exp.Expression | None
-    most: int
-    atoms: dict[str, _Atom] = field(default_factory=dict)
-    universes: dict[str, Universe] = field(default_factory=dict)
-
-    def groups(self, keys: list[exp.Expression]) -> Groups:
-        """Return the groups; see :func:`public_groups`."""
-        self.catalog = Catalog(self.cursor)
-        for key in keys:
-            for column in key.find_all(exp.Column):
-                self._universe(column)
-        base: Callable[[exp.Column], Range | None] = lambda column: self._range(column)  # noqa: E731
-        self.known: Known = narrowed(self.condition, base)
-        self._columns(keys)
-        replaced = [self._replaced(key) for key in keys]
-        listed = [self._total(key) for key in replaced]
-        sets = [frozenset(c.name for c in key.find_all(exp.Column)) for key in replaced]
-        filters = self._filters()
-        parts, types = [], [""] * len(keys)
-        for together in self._components(sets):
-            names = sorted(frozenset().union(*(sets[i] for i in together)))
-            parts.append((together, self._select([(i, listed[i]) for i in together], names, filters)))
-        total = 1
-        for _, text in parts:
-            total *= self._count(text)
-            if total > self.most:
-                raise _NotListed(f"the keys have more than {self.most} combinations")
-        tables = " CROSS JOIN ".join(f"({text}) AS {quoted(f'{_ALIAS}{n}')}" for n, (_, text) in enumerate(parts))
-        order = ", ".join(f"k{i}" for i in range(len(keys)))
-        sql = f"SELECT {order} FROM {tables}"  # noqa: S608 -- generated
-        types = [d.sql_type for d in self.catalog.describe(sql)]
-        return Groups(sql, tuple(types), total)
-
-    # -- columns --------------------------------------------------------------------------------------------------------------
-
-    def _universe(self, column: exp.Column) -> Universe:
-        name = canonical(column)
-        if name not in self.universes:
-            found = self.known_values(column)
-            if found is None:
-                raise _NotListed(f"nothing is known of column {column.name!r}; declare it")
-            self.universes[name] = found
-        return self.universes[name]
-
-    def _range(self, column: exp.Column) -> Range | None:
-        found = self.universes.get(canonical(column)) or self.known_values(column)
-        return None if found is None else found.range
-
-    def _columns(self, keys: Sequence[exp.Expression]) -> None:
-        """List the columns that have a list of values, and the timestamps of which keys see whole units only."""
-        for name, universe in self.universes.items():
-            nodes = [c for key in keys for c in key.find_all(exp.Column) if canonical(c) == name]
-            limited = Universe(universe.sql_type, universe.values, extent(nodes[0], self.known), universe.nullable)
-            found = listing(limited, "v")
-            if found is None and universe.sql_type == "TIMESTAMP":
-                grains = [grain_of(node) for node in nodes]
-                if all(grains):
-                    found = listing(limited, "v", grain=min((g for g in grains if g), key=lambda g: GRAINS[g]))
-            if found is not None:
-                self._add(name, universe.sql_type, *found)
-
-    def _add(self, key: str, sql_type: str, sql: str, count: int) -> _Atom:
-        if key not in self.atoms:
-            self.atoms[key] = _Atom(f"v{len(self.atoms)}", sql_type, sql, count)
-        return self.atoms[key]
-
-    # -- keys over listed values --------------------------------------------------------------------------------------------------
-
-    def _replaced(self, node: exp.Expression) -> exp.Expression:
-        """Return an expression over atoms.
-
-        Raises
-        ------
-        _NotListed
-        """
-        if isinstance(node, exp.Column):
-            atom = self.atoms.get(canonical(node))
-            if atom is None:
-                raise _NotListed(f"the values of column {node.name!r} are not listed; declare its categories or narrow bounds")
-            return _reference(atom)
-        if isinstance(node, exp.Star | exp.Query | exp.Window | exp.Subquery):
-            raise _NotListed("a key depends on other rows")
-        try:
-            out = node.copy()
-            for child, made in [(c, self._replaced(_of(node, c))) for c in _children(out)]:
-                child.replace(made)
-            return out
-        except _NotListed:
-            return self._part(node)
-
-    def _part(self, node: exp.Expression) -> exp.Expression:
-        """Return a part of a key, whose columns have no lists, as a column that lists the part's own values."""
-        key = canonical(node)
-        if key in self.atoms:
-            return _reference(self.atoms[key])
-        nullable = may_be_null(node, lambda column: self._universe(column).nullable)
-        name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
-        if isinstance(node, _BOOLEAN) or name in _TESTS:
-            self._type(node)  # checked like every part
-            values = "[true, false, NULL]" if nullable and not _of_null(node) else "[true, false]"
-            return _reference(self._add(key, "BOOLEAN", f"SELECT system.main.unnest({values}) AS v", values.count(",") + 1))
-        found = extent(node, self.known)
-        digits = _digits(node) if name in _GRIDS else 0
-        if found.finite and (found.whole or digits > 0) and found.sort in ("number", "integer", "date"):
-            sql_type = self._type(node)
-            if sql_type == "DATE":
-                listed = listing(Universe("DATE", None, found, nullable), "v")
-            else:
-                listed = step_universe(sql_type, found.lower, found.upper, digits, nullable=nullable) if is_number(sql_type) else None
-            if listed is not None:
-                return _reference(self._add(key, sql_type, *listed))
-        raise _NotListed(f"the values of {render(node)} are not known without the data")
-
-    def _type(self, node: exp.Expression) -> str:
-        """Return the type of a part over the columns of the rows; what a source may not compute is refused."""
-        names = list(self.universes)
-        tree = node.copy()
-        called = {name: f"c{i}" for i, name in enumerate(names)}
-        holder = exp.Paren(this=tree)
-        for column in list(holder.find_all(exp.Column)):
-            column.replace(exp.column(identifier(called[canonical(column)])))
-        scope = self._scope([(called[name], self.universes[name].sql_type) for name in names])
-        return scope.type_of(Rewriter(scope)(holder.this))
-
-    def _scope(self, columns: Sequence[tuple[str, str]]) -> Scope:
-        relation = exp.Table(this=identifier(_ALIAS), alias=exp.TableAlias(this=identifier(_ALIAS)))
-        return Scope(self.catalog, [Item(_ALIAS, _ALIAS, relation, [Column(n, n, t, None) for n, t in columns])], [])
-
-    def _total(self, node: exp.Expression) -> str:
-        """Return an expression over atoms as the SQL that runs: total, like that of a source."""
-        scope = self._scope([(atom.name, atom.sql_type) for atom in self.atoms.values()])
-        total = Rewriter(scope)(node)
-        return render(total) if isinstance(total, exp.Column) else caught(render(total))
-
-    def _filters(self) -> list[tuple[frozenset[str], str]]:
-        """Return the parts of WHERE that listed columns alone decide, with the atoms in them."""
-        out = []
-        for part in self.condition.flatten() if isinstance(self.condition, exp.And) else [self.condition]:
-            if part is None or any(True for _ in part.find_all(exp.Query, exp.Window)):
-                continue
-            columns = list(part.find_all(exp.Column))
-            if not columns or any(self._coarse(column) for column in columns):
-                continue
-            try:
-                tree = self._replaced(searched(part.copy()))
-                out.append((frozenset(c.name for c in tree.find_all(exp.Column)), self._total(tree)))
-            except DpsqlError:
-                continue
-        return out
-
-    def _coarse(self, column: exp.Column) -> bool:
-        """Whether a column of WHERE has no list of its exact values."""
-        name = canonical(column)
-        return name not in self.atoms or self.universes[name].sql_type == "TIMESTAMP"
-
-    # -- the list -----------------------------------------------------------------------------------------------------------------
-
-    def _components(self, sets: Sequence[frozenset[str]]) -> list[list[int]]:
-        """Return the keys that share columns, together; each on its own where their combinations are too many."""
-        groups: list[tuple[list[int], frozenset[str]]] = []
-        for i, names in enumerate(sets):
-            joined, rest = ([i], names), []
-            for other in groups:
-                if other[1] & joined[1]:
-                    joined = (other[0] + joined[0], other[1] | joined[1])
-                else:
-                    rest.append(other)
-            groups = [*rest, joined]
-        out: list[list[int]] = []
-        for together, names in groups:
-            few = self._combinations(names) <= self.most
-            out += [together] if few else [[i] for i in together]
-        return out
-
-    def _combinations(self, names: frozenset[str]) -> int:
-        return math.prod(atom.count for atom in self.atoms.values() if atom.name in names)
-
-    def _select(self, keys: Sequence[tuple[int, str]], names: Sequence[str], filters: Sequence[tuple[frozenset[str], str]]) -> str:
-        """Return the SELECT of the values that some keys have together."""
-        if self._combinations(frozenset(names)) > self.most:
-            raise _NotListed(f"a key's columns have more than {self.most} combinations of values")
-        by_name = {atom.name: atom for atom in self.atoms.values()}
-        crossed = " CROSS JOIN ".join(f"({by_name[n].sql}) AS {quoted('t' + n)}({quoted(n)})" for n in names)
-        columns = ", ".join(f'"{n}"' for n in names)
-        # The atoms stand under the one alias that the total expressions name.
-        inner = f"(SELECT {columns} FROM {crossed}) AS {quoted(_ALIAS)}" if names else f"(SELECT 1 AS one) AS {quoted(_ALIAS)}"
-        kept = [text for used, text in filters if used <= set(names)]
-        where = f" WHERE {' AND '.join(f'({text})' for text in kept)}" if kept else ""
-        return f"SELECT DISTINCT {', '.join(f'{text} AS k{i}' for i, text in keys)} FROM {inner}{where}"  # noqa: S608 -- generated
-
-    def _count(self, text: str) -> int:
-        row = self.cursor.execute(f"SELECT system.main.count(*) FROM ({text})").fetchone()  # noqa: S608 -- generated
-        return int(row[0]) if row else 0
-
-
-def _reference(atom: _Atom) -> exp.Expression:
-    return exp.column(identifier(atom.name))
-
-
-def _children(node: exp.Expression) -> list[exp.Expression]:
-    """Return the operands of a node: expressions, without types, names and units."""
-    out = []
-    for child in node.iter_expressions():
-        if isinstance(child, exp.If):
-            out += [child.this, child.args["true"]]
-        elif not isinstance(child, exp.DataType | exp.Var | exp.Identifier | exp.Literal | exp.Null | exp.Boolean | exp.Interval):
-            out.append(child)
-    return out
-
-
-def _of(node: exp.Expression, copy: exp.Expression) -> exp.Expression:
-    """Return the operand as it stands in the key, where functions around it are seen; a copy has the same."""
-    return copy
-
-
-def _of_null(node: exp.Expression) -> bool:
-    return isinstance(node, exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ)
-
-
-def _digits(node: exp.Anonymous) -> int:
-    given = node.expressions
-    return int(given[1].name) if len(given) > 1 and isinstance(given[1], exp.Literal) and given[1].name.isdigit() else 0
+def type_over(cursor: duckdb.DuckDBPyConnection, node: exp.Expression, known_values: Universes) -> str | None:
+    """Return the type of an expression over columns of known types; None where it has none, or may not be computed."""
+    tree = plain(node.copy())
+    try:
+        found = KeyValues(cursor, known_values, None, MOST_VALUES)
+        for column in tree.find_all(exp.Column):
+            found.universe(column)
+        return found.type_of(tree)
+    except (NotListed, DpsqlError, duckdb.Error, RecursionError):
+        return None

@@ -37,7 +37,7 @@ def read_expression(text: str, argument: str) -> exp.Expression:
     """
     try:
         found = sqlglot.parse(text, dialect=StrictDuckDB)
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         found = []
     if len(found) != 1 or found[0] is None or isinstance(found[0], exp.Query | exp.Command | exp.DDL):
         raise ArgumentError(argument, text, "is not one expression; write a column, or an expression as it stands in the query")

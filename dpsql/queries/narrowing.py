@@ -102,6 +102,8 @@ def _compared(kind: type[exp.Expression], node: exp.Expression, other: exp.Expre
         return {}
     lower = there.lower if kind in (exp.GT, exp.GTE, exp.EQ, exp.NullSafeEQ) else -INF
     upper = there.upper if kind in (exp.LT, exp.LTE, exp.EQ, exp.NullSafeEQ) else INF
+    if there.sort == "number" and upper < INF and kind not in (exp.EQ, exp.NullSafeEQ) and not _constant(other):
+        upper = INF  # the other side may be NaN, than which everything is smaller
     alike = here.sort == there.sort or not {here.sort, there.sort} & {*TEMPORAL}
     if kind in (exp.LT, exp.GT) and here.whole and there.whole and alike:
         lower, upper = lower + 1, upper - 1

@@ -10,8 +10,9 @@ Moore, Kearfott and Cloud, Introduction to Interval Analysis, 2009.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 INF = math.inf
 DAY = 86_400.0
@@ -146,12 +147,12 @@ def _ceil(value: float) -> float:
 
 def plus(a: Range, b: Range) -> Range:
     """Return the range of ``a + b``, of numbers."""
-    return made(a.lower + b.lower, a.upper + b.upper, whole=a.whole and b.whole, sort=_joint(a, b))
+    return _between("+", [(a.lower, b.lower)], [(a.upper, b.upper)], whole=a.whole and b.whole, sort=_joint(a, b))
 
 
 def minus(a: Range, b: Range) -> Range:
     """Return the range of ``a - b``, of numbers, or of moments in the same units."""
-    return made(a.lower - b.upper, a.upper - b.lower, whole=a.whole and b.whole, sort=_joint(a, b))
+    return _between("+", [(a.lower, -b.upper)], [(a.upper, -b.lower)], whole=a.whole and b.whole, sort=_joint(a, b))
 
 
 def negated(a: Range) -> Range:
@@ -161,12 +162,33 @@ def negated(a: Range) -> Range:
 
 def times(a: Range, b: Range) -> Range:
     """Return the range of ``a * b``."""
-    ends = [_product(x, y) for x in (a.lower, a.upper) for y in (b.lower, b.upper)]
-    return made(min(ends), max(ends), whole=a.whole and b.whole, sort=_joint(a, b))
+    pairs = [(x, y) for x in (a.lower, a.upper) for y in (b.lower, b.upper)]
+    return _between("*", pairs, pairs, whole=a.whole and b.whole, sort=_joint(a, b))
 
 
-def _product(x: float, y: float) -> float:
-    return 0.0 if x == 0 or y == 0 else x * y
+_Pairs = Sequence[tuple[float, float]]
+
+
+def _between(symbol: str, lower: _Pairs, upper: _Pairs, *, whole: bool = False, sort: str = "number") -> Range:
+    """Return the range from the smallest to the largest result of an operator, each moved outwards unless it is exact."""
+    lows = [_result(symbol, x, y, -INF) for x, y in lower]
+    highs = [_result(symbol, x, y, INF) for x, y in upper]
+    return Range(min(lows), max(highs), whole, sort)
+
+
+def _result(symbol: str, x: float, y: float, towards: float) -> float:
+    if symbol == "*" and 0 in (x, y):
+        return 0.0
+    if symbol == "/" and math.isinf(y):
+        return 0.0 if math.isfinite(x) else towards
+    found = x + y if symbol == "+" else x * y if symbol == "*" else x / y
+    if math.isnan(found) or not (math.isfinite(x) and math.isfinite(y)):
+        return towards if math.isnan(found) else found
+    if math.isinf(found):
+        return found
+    first, second = Fraction(x), Fraction(y)
+    exact = first + second if symbol == "+" else first * second if symbol == "*" else first / second
+    return found if exact == found else _moved(found, towards)
 
 
 def over(a: Range, b: Range) -> Range:
@@ -180,14 +202,8 @@ def over(a: Range, b: Range) -> Range:
 
 
 def _over(a: Range, b: Range) -> Range:
-    ends = [_quotient(x, y) for x in (a.lower, a.upper) for y in (b.lower, b.upper)]
-    return made(min(ends), max(ends))
-
-
-def _quotient(x: float, y: float) -> float:
-    if math.isinf(y):
-        return 0.0 if math.isfinite(x) else math.copysign(INF, x) * math.copysign(1.0, y)
-    return x / y
+    pairs = [(x, y) for x in (a.lower, a.upper) for y in (b.lower, b.upper)]
+    return _between("/", pairs, pairs)
 
 
 def cut_over(a: Range, b: Range) -> Range:

@@ -1,4 +1,4 @@
-{#- Budgets and domains of schema.yml: collected from the project, and handed to the plugin (profiles.yml: dpsql.dbt). -#}
+{#- Budgets, domains and rules of schema.yml: collected from the project, and handed to the plugin (profiles.yml: dpsql.dbt). -#}
 
 {#- Runs when dbt starts and ends, and before `dbt show` of a dp_synthetic model. Says at the end what could not be applied. -#}
 {% macro declare(last=false) %}
@@ -49,7 +49,7 @@
 {% endmacro %}
 
 {% macro question(action, given) %}
-  {%- set all = dict(given, interface=1) -%}
+  {%- set all = dict(given, interface=2) -%}
   {{ return('__dp_dbt(' ~ dpsql.literal(action) ~ ', ' ~ dpsql.literal(tojson(all)) ~ ', current_database(), current_schema())') }}
 {% endmacro %}
 

@@ -49,7 +49,8 @@
   {%- endfor -%}
   {%- do given.update({'release': this.identifier ~ '.' ~ given.get('release', 'default')}) -%}
   {%- set checked = dpsql.ask('check', {'source': select, 'release': given.release, 'method': given.get('method'),
-                                        'label': 'model ' ~ model.name, 'columns': dpsql.declared_columns(model)}) -%}
+                                        'label': 'model ' ~ model.name, 'columns': dpsql.declared_columns(model),
+                                        'rules': dpsql.declared_meta(model).get('rules')}) -%}
   {%- if checked.columns is not none -%}{%- do given.update({'columns': checked.columns}) -%}{%- endif -%}
   {%- set parts = [dpsql.literal(select)] -%}
   {%- for name, value in given.items() -%}{%- do parts.append(name ~ ' := ' ~ dpsql.literal(value)) -%}{%- endfor -%}

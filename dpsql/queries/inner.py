@@ -1,0 +1,154 @@
+"""Values of the columns that CTEs and subqueries make, as far as they are known without the data.
+
+Privacy: none; public declarations and the text of the query alone. No table is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import duckdb
+from sqlglot import exp
+
+from dpsql.queries.bounds import extent
+from dpsql.queries.columns import Relations
+from dpsql.queries.groups import Universes, public_groups, type_over
+from dpsql.queries.lineage import Leaf, Lineage, Made
+from dpsql.queries.naming import canonical
+from dpsql.queries.ranges import UNKNOWN, Range, hull
+from dpsql.queries.universes import Universe
+
+LeafUniverse = Callable[[exp.Table, str], Universe | None]
+"""A table and the name of a column -> what is known of its values; of a public table they may all be listed."""
+
+_ONE_OF = frozenset([
+    "min", "max", "first", "last", "any_value", "arbitrary", "mode", "quantile_disc", "arg_max", "arg_min", "max_by", "min_by",
+    "argmax", "argmin", "first_value", "last_value", "nth_value", "lag", "lead",
+])  # fmt: skip
+"""Aggregates and window functions that give one of the values, or NULL."""
+_COUNTS = frozenset(["count", "count_star", "row_number", "rank", "dense_rank", "rank_dense", "ntile"])
+_AROUND = exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls
+MOST_LISTED = 10_000
+"""Values of a column of a subquery that are listed one by one."""
+
+
+@dataclass
+class InnerValues:
+    """What is known of the values of the columns that the SELECTs of one query see.
+
+    Parameters
+    ----------
+    cursor : DuckDB cursor
+        No table is read on it.
+    leaf : callable
+        `LeafUniverse`.
+    given : mapping of str to Range
+        From `dpsql.queries.columns.given_bounds`.
+
+    Examples
+    --------
+    ``public_groups(cursor, keys, InnerValues(cursor, leaf).universes(Lineage(select, names)), select.args.get("where"))``
+    """
+
+    cursor: duckdb.DuckDBPyConnection
+    leaf: LeafUniverse
+    given: dict[str, Range] = field(default_factory=dict)
+    _found: dict[tuple[int, str], Universe | None] = field(default_factory=dict, repr=False)
+    _kept: list[Lineage] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make the ranges of the same columns."""
+        self.relations = Relations(self._leaf_range, self.given)
+
+    def _leaf_range(self, table: exp.Table, name: str) -> Range | None:
+        found = self.leaf(table, name)
+        return None if found is None else found.range
+
+    def universes(self, lineage: Lineage) -> Universes:
+        """Return what is known of the columns that a SELECT sees, for `dpsql.queries.groups.public_groups`."""
+        self._kept.append(lineage)  # so that its id stays its own
+
+        def of(column: exp.Column) -> Universe | None:
+            key = (id(lineage), canonical(column))
+            if key not in self._found:
+                self._found[key] = None  # a column that is made of itself has no values
+                self._found[key] = self._column(lineage, column)
+            return self._found[key]
+
+        return of
+
+    def _column(self, lineage: Lineage, column: exp.Column) -> Universe | None:
+        origin = lineage.origin(column)
+        parts = [self.leaf(p.table, p.name) if isinstance(p, Leaf) else self._made(p) for p in origin or ()]
+        found = [p for p in parts if p is not None]
+        if not found or len(found) < len(parts) or any(f.sql_type != found[0].sql_type for f in found):
+            return None
+        values = [v for f in found for v in f.values or ()]
+        listed = all(f.values is not None for f in found)
+        return Universe(
+            found[0].sql_type,
+            tuple(dict.fromkeys(values)) if listed else None,
+            hull(found[0].range, *(f.range for f in found[1:])),
+            any(f.nullable for f in found) or _adds_null(lineage.select),
+        )
+
+    def _made(self, part: Made) -> Universe | None:
+        """Return the values of a column that a SELECT makes."""
+        inside, node = part.inside, part.expression
+        known, where = self.universes(inside), inside.select.args.get("where")
+        bounds = extent(node, self.relations.known(inside))
+        while isinstance(node, exp.Paren | _AROUND):
+            node = node.this
+        name = str(node.this).lower() if isinstance(node, exp.Anonymous) else node.key
+        if name in _ONE_OF:
+            return self._one_of(part, node, name, bounds)
+        if name in _COUNTS:
+            return Universe("BIGINT", None, bounds, nullable=False)
+        if isinstance(node, exp.Column):
+            found = known(node)
+            if found is None or found.values is None or where is None:
+                return None if found is None else replace(found, range=bounds)
+        node, known, where = self._summarised(inside, node, known, where)
+        groups = public_groups(self.cursor, [node], known, where, MOST_LISTED)
+        nullable = _adds_null(inside.select)
+        if groups:
+            text = f"SELECT CAST(k0 AS VARCHAR) FROM ({groups.sql}) ORDER BY k0 ASC NULLS LAST"  # noqa: S608 -- generated
+            values = [row[0] for row in self.cursor.execute(text).fetchall()]
+            listed = tuple(v for v in values if v is not None)
+            return Universe(groups.types[0], listed, bounds, nullable or len(listed) < len(values))
+        sql_type = type_over(self.cursor, node, known)
+        return None if sql_type is None else Universe(sql_type, None, bounds)
+
+    def _summarised(
+        self, inside: Lineage, node: exp.Expression, known: Universes, where: exp.Expression | None
+    ) -> tuple[exp.Expression, Universes, exp.Expression | None]:
+        """Return an expression with a column in the place of each aggregate, and what is known of these columns."""
+        holder, stand_ins = exp.Paren(this=node.copy()), dict[str, Universe | None]()
+        for call in list(holder.find_all(exp.Anonymous)):
+            if str(call.this).lower() not in _ONE_OF | _COUNTS:
+                continue
+            outer: exp.Expression = call
+            while isinstance(outer.parent, _AROUND) and outer.arg_key == "this":
+                outer = outer.parent
+            name = f"__dp_summary{len(stand_ins)}"
+            stand_ins[name] = self._made(Made(inside, outer.copy()))
+            outer.replace(exp.column(name))
+        if not stand_ins:
+            return node, known, where
+        return holder.this, lambda column: stand_ins[column.name] if column.name in stand_ins else known(column), None
+
+    def _one_of(self, part: Made, node: exp.Expression, name: str, bounds: Range) -> Universe | None:
+        given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
+        if not given or (name in ("lag", "lead") and len(given) > 2):
+            return None
+        first = given[0].expressions[0] if isinstance(given[0], exp.Distinct) else given[0]
+        found = self._made(Made(part.inside, first))
+        return None if found is None else replace(found, range=bounds if bounds != UNKNOWN else found.range, nullable=True)
+
+
+def _adds_null(select: exp.Select) -> bool:
+    """Return whether a SELECT can put NULLs beside values: outer joins, and groups of several levels."""
+    group = select.args.get("group")
+    levels = group is not None and any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets", "totals"))
+    return levels or any(join.side for join in select.args.get("joins") or [])

@@ -1,0 +1,330 @@
+"""The values of group keys, evaluated on every combination of the values that their columns can have.
+
+Privacy: none; public declarations and the text of the query alone. No table is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import duckdb
+from sqlglot import exp
+
+from dpsql.errors import DpsqlError
+from dpsql.queries.bounds import Known, extent, narrowed
+from dpsql.queries.declared import range_of_type
+from dpsql.queries.grains import grain_of, may_be_null, searched
+from dpsql.queries.naming import canonical
+from dpsql.queries.ranges import UNKNOWN, Range
+from dpsql.queries.universes import GRAINS, Universe, listing, step_universe
+from dpsql.source.catalog import Catalog
+from dpsql.source.expressions import Rewriter
+from dpsql.source.functions import caught
+from dpsql.source.kernel import is_number
+from dpsql.source.model import Column, identifier, quoted
+from dpsql.source.parse import render
+from dpsql.source.scope import Item, Scope
+from dpsql.text.names import fold
+
+Universes = Callable[[exp.Column], Universe | None]
+_ALIAS = "__dp_g"
+_BOOLEAN = (
+    exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.Between, exp.In, exp.Like,
+    exp.ILike,
+)  # fmt: skip
+_TESTS = frozenset([
+    "isnan", "isinf", "isfinite", "contains", "starts_with", "ends_with", "prefix", "suffix", "regexp_matches", "regexp_full_match",
+    "list_contains",
+])  # fmt: skip
+_GRIDS = ("floor", "ceil", "ceiling", "round", "trunc")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The public groups of a query.
+
+    Parameters
+    ----------
+    sql : str
+        A SELECT of every combination of keys that is possible, as columns ``k0``, ``k1``, ..., each once. It reads no table and can
+        stand in brackets after FROM.
+    types : tuple of str
+        Of the keys, as DuckDB spells them: those of the keys of the rows.
+    count : int
+        Number of groups.
+    reason : str
+        Where there are no public groups: why not; then ``sql`` is empty.
+    """
+
+    sql: str
+    types: tuple[str, ...] = ()
+    count: int = 0
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return not self.reason
+
+
+class NotListed(Exception):
+    """A key has values that are not known; the text says of what."""
+
+
+@dataclass
+class _Atom:
+    """A column of the list that keys are evaluated on: a column of the rows, or a part of a key."""
+
+    name: str
+    sql_type: str
+    sql: str
+    count: int
+
+
+@dataclass
+class KeyValues:
+    """One call of `public_groups`."""
+
+    cursor: duckdb.DuckDBPyConnection
+    known_values: Universes
+    condition: exp.Expression | None
+    most: int
+    atoms: dict[str, _Atom] = field(default_factory=dict)
+    universes: dict[str, Universe] = field(default_factory=dict)
+    known: Known = field(default_factory=lambda: Known(lambda column: None))
+
+    def __post_init__(self) -> None:
+        """Open the catalog."""
+        self.catalog = Catalog(self.cursor)
+
+    def groups(self, keys: list[exp.Expression]) -> Groups:
+        """Return the groups; see :func:`public_groups`."""
+        _qualify([*keys, *([self.condition] if self.condition is not None else [])])
+        for key in keys:
+            for column in key.find_all(exp.Column):
+                self.universe(column)
+        self.known = narrowed(self.condition, self._range)
+        self._columns(keys)
+        replaced = [self._replaced(key) for key in keys]
+        listed = [self._total(key) for key in replaced]
+        sets = [frozenset(c.name for c in key.find_all(exp.Column)) for key in replaced]
+        filters = self._filters()
+        parts = []
+        for together in self._components(sets):
+            names = sorted(frozenset().union(*(sets[i] for i in together)))
+            parts.append((together, self._select([(i, listed[i]) for i in together], names, filters)))
+        total = 1
+        for _, text in parts:
+            total *= self._count(text)
+            if total > self.most:
+                raise NotListed(f"the keys have more than {self.most} combinations")
+        tables = " CROSS JOIN ".join(f"({text}) AS {quoted(f'{_ALIAS}{n}')}" for n, (_, text) in enumerate(parts))
+        order = ", ".join(f"k{i}" for i in range(len(keys)))
+        sql = f"SELECT {order} FROM {tables}"  # noqa: S608 -- generated
+        types = [d.sql_type for d in self.catalog.describe(sql)]
+        return Groups(sql, tuple(types), total)
+
+    # -- columns --------------------------------------------------------------------------------------------------------------
+
+    def universe(self, column: exp.Column) -> Universe:
+        """Return what is known of a column."""
+        name = canonical(column)
+        if name not in self.universes:
+            found = self.known_values(column)
+            if found is None:
+                raise NotListed(f"nothing is known of column {column.name!r}; declare it")
+            # The units of the bounds are those of the type, even where there are none.
+            self.universes[name] = replace(found, range=range_of_type(found.sql_type)) if found.range == UNKNOWN else found
+        return self.universes[name]
+
+    def _range(self, column: exp.Column) -> Range | None:
+        if self.known_values(column) is None:
+            return None
+        return self.universe(column).range
+
+    def _columns(self, keys: Sequence[exp.Expression]) -> None:
+        """List the columns that have a list of values, and the timestamps of which keys see whole units only."""
+        for name, universe in list(self.universes.items()):
+            nodes = [c for key in keys for c in key.find_all(exp.Column) if canonical(c) == name]
+            if not nodes:  # of WHERE alone
+                continue
+            limited = Universe(universe.sql_type, universe.values, extent(nodes[0], self.known), universe.nullable)
+            found = listing(limited, "v")
+            if found is None and universe.sql_type == "TIMESTAMP":
+                grains = [grain_of(node) for node in nodes]
+                if all(grains):
+                    found = listing(limited, "v", grain=min((g for g in grains if g), key=lambda g: GRAINS[g]))
+            if found is not None:
+                self._add(name, universe.sql_type, *found)
+
+    def _add(self, key: str, sql_type: str, sql: str, count: int) -> _Atom:
+        if key not in self.atoms:
+            self.atoms[key] = _Atom(f"v{len(self.atoms)}", sql_type, sql, count)
+        return self.atoms[key]
+
+    # -- keys over listed values --------------------------------------------------------------------------------------------------
+
+    def _replaced(self, node: exp.Expression) -> exp.Expression:
+        """Return an expression over atoms.
+
+        Raises
+        ------
+        NotListed
+        """
+        if isinstance(node, exp.Column):
+            atom = self.atoms.get(canonical(node))
+            if atom is None:
+                raise NotListed(f"the values of column {node.name!r} are not listed; declare its categories or narrow bounds")
+            return _reference(atom)
+        if isinstance(node, exp.Star | exp.Query | exp.Window | exp.Subquery):
+            raise NotListed("a key depends on other rows")
+        try:
+            out = node.copy()
+            for child, made in [(c, self._replaced(c)) for c in _children(out)]:
+                child.replace(made)
+            return out
+        except NotListed:
+            return self._part(node)
+
+    def _part(self, node: exp.Expression) -> exp.Expression:
+        """Return a part of a key, whose columns have no lists, as a column that lists the part's own values."""
+        key = canonical(node)
+        if key in self.atoms:
+            return _reference(self.atoms[key])
+        nullable = may_be_null(node, lambda column: self.universe(column).nullable)
+        name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+        if isinstance(node, _BOOLEAN) or name in _TESTS:
+            self.type_of(node)  # checked like every part
+            values = "[true, false, NULL]" if nullable and not _of_null(node) else "[true, false]"
+            return _reference(self._add(key, "BOOLEAN", f"SELECT system.main.unnest({values}) AS v", values.count(",") + 1))
+        found = extent(node, self.known)
+        digits = _digits(node) if name in _GRIDS else 0
+        if found.finite and (found.whole or digits > 0) and found.sort in ("number", "integer", "date"):
+            sql_type = self.type_of(node)
+            if sql_type == "DATE":
+                listed = listing(Universe("DATE", None, found, nullable), "v")
+            elif is_number(sql_type):
+                listed = step_universe(sql_type, found.lower, found.upper, digits, nullable=nullable)
+            else:
+                listed = None
+            if listed is not None:
+                return _reference(self._add(key, sql_type, *listed))
+        raise NotListed(f"the values of {render(node)} are not known without the data")
+
+    def type_of(self, node: exp.Expression) -> str:
+        """Return the type of a part over the columns of the rows; what a source may not compute is refused."""
+        names = list(self.universes)
+        tree = node.copy()
+        called = {name: f"c{i}" for i, name in enumerate(names)}
+        holder = exp.Paren(this=tree)
+        for column in list(holder.find_all(exp.Column)):
+            column.replace(exp.column(identifier(called[canonical(column)])))
+        scope = self._scope([(called[name], self.universes[name].sql_type) for name in names])
+        return scope.type_of(Rewriter(scope)(holder.this))
+
+    def _scope(self, columns: Sequence[tuple[str, str]]) -> Scope:
+        relation = exp.Table(this=identifier(_ALIAS), alias=exp.TableAlias(this=identifier(_ALIAS)))
+        return Scope(self.catalog, [Item(_ALIAS, _ALIAS, relation, [Column(n, n, t, None) for n, t in columns])], [])
+
+    def _total(self, node: exp.Expression) -> str:
+        """Return an expression over atoms as the SQL that runs: total, like that of a source."""
+        scope = self._scope([(atom.name, atom.sql_type) for atom in self.atoms.values()])
+        total = Rewriter(scope)(node)
+        return render(total) if isinstance(total, exp.Column) else caught(render(total))
+
+    def _filters(self) -> list[tuple[frozenset[str], str]]:
+        """Return the parts of WHERE that listed columns alone decide, with the atoms in them."""
+        out = []
+        for part in self.condition.flatten() if isinstance(self.condition, exp.And) else [self.condition]:
+            if part is None or any(True for _ in part.find_all(exp.Query, exp.Window)):
+                continue
+            columns = list(part.find_all(exp.Column))
+            if not columns or any(self._coarse(column) for column in columns):
+                continue
+            try:
+                tree = self._replaced(searched(part.copy()))
+                out.append((frozenset(c.name for c in tree.find_all(exp.Column)), self._total(tree)))
+            except (DpsqlError, NotListed):
+                continue
+        return out
+
+    def _coarse(self, column: exp.Column) -> bool:
+        """Whether a column of WHERE has no list of its exact values."""
+        name = canonical(column)
+        return name not in self.atoms or self.universes[name].sql_type == "TIMESTAMP"
+
+    # -- the list -----------------------------------------------------------------------------------------------------------------
+
+    def _components(self, sets: Sequence[frozenset[str]]) -> list[list[int]]:
+        """Return the keys that share columns, together; each on its own where their combinations are too many."""
+        groups: list[tuple[list[int], frozenset[str]]] = []
+        for i, names in enumerate(sets):
+            joined, rest = ([i], names), []
+            for other in groups:
+                if other[1] & joined[1]:
+                    joined = (other[0] + joined[0], other[1] | joined[1])
+                else:
+                    rest.append(other)
+            groups = [*rest, joined]
+        out: list[list[int]] = []
+        for together, names in groups:
+            few = self._combinations(names) <= self.most
+            out += [together] if few else [[i] for i in together]
+        return out
+
+    def _combinations(self, names: frozenset[str]) -> int:
+        return math.prod(atom.count for atom in self.atoms.values() if atom.name in names)
+
+    def _select(self, keys: Sequence[tuple[int, str]], names: Sequence[str], filters: Sequence[tuple[frozenset[str], str]]) -> str:
+        """Return the SELECT of the values that some keys have together."""
+        if self._combinations(frozenset(names)) > self.most:
+            raise NotListed(f"a key's columns have more than {self.most} combinations of values")
+        by_name = {atom.name: atom for atom in self.atoms.values()}
+        crossed = " CROSS JOIN ".join(f"({by_name[n].sql}) AS {quoted('t' + n)}({quoted(n)})" for n in names)
+        columns = ", ".join(f'"{n}"' for n in names)
+        # The atoms stand under the one alias that the total expressions name.
+        inner = f"(SELECT {columns} FROM {crossed})" if names else "(SELECT 1 AS one)"  # noqa: S608 -- generated
+        kept = [text for used, text in filters if used <= set(names)]
+        where = f" WHERE {' AND '.join(f'({text})' for text in kept)}" if kept else ""
+        return f"SELECT DISTINCT {', '.join(f'{text} AS k{i}' for i, text in keys)} FROM {inner} AS {quoted(_ALIAS)}{where}"  # noqa: S608 -- generated
+
+    def _count(self, text: str) -> int:
+        row = self.cursor.execute(f"SELECT system.main.count(*) FROM ({text})").fetchone()  # noqa: S608 -- generated
+        return int(row[0]) if row else 0
+
+
+def _qualify(trees: Sequence[exp.Expression]) -> None:
+    """Give a bare column name the one qualifier under which the same name stands elsewhere: both are one column."""
+    columns = [column for tree in trees for column in tree.find_all(exp.Column)]
+    tables: dict[str, dict[str, exp.Identifier]] = {}
+    for column in columns:
+        if len(column.parts) == 2:
+            tables.setdefault(fold(column.name), {})[fold(column.table)] = column.args["table"]
+    for column in columns:
+        found = tables.get(fold(column.name), {})
+        if len(column.parts) == 1 and len(found) == 1:
+            column.set("table", next(iter(found.values())).copy())
+
+
+def _reference(atom: _Atom) -> exp.Expression:
+    return exp.column(identifier(atom.name))
+
+
+def _children(node: exp.Expression) -> list[exp.Expression]:
+    """Return the operands of a node: expressions, without types, names and units."""
+    out = []
+    for child in node.iter_expressions():
+        if isinstance(child, exp.If):
+            out += [child.this, child.args["true"]]
+        elif not isinstance(child, exp.DataType | exp.Var | exp.Identifier | exp.Literal | exp.Null | exp.Boolean | exp.Interval):
+            out.append(child)
+    return out
+
+
+def _of_null(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ)
+
+
+def _digits(node: exp.Anonymous) -> int:
+    given = node.expressions
+    return int(given[1].name) if len(given) > 1 and isinstance(given[1], exp.Literal) and given[1].name.isdigit() else 0
