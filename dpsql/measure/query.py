@@ -34,6 +34,8 @@ from dpsql.text.relation import identifier, literal
 
 LARGEST_SUM = 1 << 60
 """Sums are cut to this absolute value before the noise, which changes no sensitivity: they fit into 64 bits."""
+MOST_INLINE, MOST_INLINE_TEXT = 1_000, 20_000
+"""Groups, and characters of the SELECT that lists them, that are written into each statement."""
 _EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME": "system.main.epoch({})"}
 
 
@@ -108,7 +110,7 @@ class _Statement:
         if self.groups is not None:
             listed.append("groups.ord")
             pairs = [f"{identifier(SOURCE_NAME, f'k{i}')} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
-            joined = f" JOIN {identifier(self.groups)} AS groups ON {' AND '.join(pairs)}" if pairs else f", {identifier(self.groups)} AS groups"
+            joined = f" JOIN {self.groups} AS groups ON {' AND '.join(pairs)}" if pairs else f", {self.groups} AS groups"
         else:
             listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
         found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"
@@ -256,17 +258,24 @@ def fresh_salt() -> str:
 
 @contextmanager
 def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: bool = False) -> Iterator[str | None]:
-    """Make the public groups a temporary table, as long as it is needed; its name, None for private groups."""
+    """Give the public groups as a relation, with their places in ``ord``, as long as it is needed; None for private groups.
+
+    A few stand in the statements themselves, which takes less time than a temporary table does.
+    """
     if not plan.public:
         yield None
         return
-    name = f"dpsql_groups_{secrets.token_hex(8)}"
     keys = [f"k{i}" for i in range(len(plan.keys))]
     order = f"OVER (ORDER BY {', '.join(f'{key} ASC NULLS LAST' for key in keys)})" if keys else "OVER ()"
     listed = ", ".join([f"row_number() {order} - 1 AS ord", *keys])
-    cursor.execute(f"CREATE TEMP TABLE {identifier(name)} AS SELECT {listed} FROM ({plan.groups_sql}){' LIMIT 0' if empty else ''}")
+    made = f"SELECT {listed} FROM ({plan.groups_sql}){' LIMIT 0' if empty else ''}"  # noqa: S608 -- generated
+    if plan.groups is not None and plan.groups <= MOST_INLINE and len(plan.groups_sql) <= MOST_INLINE_TEXT:
+        yield f"({made})"
+        return
+    name = f"dpsql_groups_{secrets.token_hex(8)}"
+    cursor.execute(f"CREATE TEMP TABLE {identifier(name)} AS {made}")
     try:
-        yield name
+        yield identifier(name)
     finally:
         cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
 
@@ -308,7 +317,7 @@ def _listed(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, table: str) -> l
     if not plan.keys:
         return [()]
     keys = ", ".join(f"CAST(k{i} AS VARCHAR) AS k{i}" for i in range(len(plan.keys)))
-    frame = cursor.execute(f"SELECT {keys} FROM {identifier(table)} ORDER BY ord ASC").fetchnumpy()  # noqa: S608
+    frame = cursor.execute(f"SELECT {keys} FROM {table} ORDER BY ord ASC").fetchnumpy()  # noqa: S608
     found = list(zip(*(_texts(frame[f"k{i}"]) for i in range(len(plan.keys))), strict=True))
     if len(found) != plan.groups:
         raise ReleaseError("the public groups are not those that were charged for")
