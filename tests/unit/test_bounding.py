@@ -14,10 +14,9 @@ from scipy import stats
 
 from dpsql.domains import bounding
 from dpsql.domains.bounding import Packed, bounded_codes_sql, bounded_sql, light_first_sql
-
-ROADS = pytest.mark.parametrize("road", [bounded_sql, light_first_sql])
 from dpsql.errors import ArgumentError
 
+ROADS = pytest.mark.parametrize("road", [bounded_sql, light_first_sql])
 SALT = "0123456789abcdef" * 2
 KINDS = {
     "BIGINT": st.integers(-2, 2),
