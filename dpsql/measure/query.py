@@ -317,7 +317,7 @@ def _counters(measure: Measure, sums: IntArray) -> IntArray:
     """Return the counters of a measure from what the statement added up."""
     if measure.kind != "moments":
         return sums
-    kept = len(sums[0]) - 1 - measure.nulls
+    kept = sums.shape[1] - 1 - measure.nulls
     there = sums[:, kept]
     cumulated = np.column_stack([sums[:, :kept], there * measure.grid])
     found = np.diff(cumulated, axis=1, prepend=0)
@@ -330,7 +330,7 @@ def _levels(measure: Measure, groups: int, where: IntArray, cells: IntArray, n: 
     """Return the counters of a tree, level by level, or of a list of values."""
     leaves = np.zeros((groups, measure.lengths[-1]), np.int64)
     np.add.at(leaves, (where, cells), n)
-    return [leaves.reshape(groups, length, -1).sum(axis=2) for length in measure.lengths]
+    return [leaves.reshape(groups, length, leaves.shape[1] // length).sum(axis=2) for length in measure.lengths]
 
 
 def released(plan: Plan, found: Counted) -> Counted:

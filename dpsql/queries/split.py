@@ -399,6 +399,10 @@ class _Block:
         items = [exp.Alias(this=self._post(inner), alias=identifier(shown)) for shown, inner in listed]
         having = node.args.get("having")
         condition = None if having is None else self._post(having.this, aliases=True)
+        for part in ("limit", "offset"):
+            for inner in _subqueries(node.args[part]) if node.args.get(part) is not None else []:
+                if self.splitter.relation(inner, self.known).kind == "rows":
+                    refuse("a subquery", "it gives out rows; aggregate in it", inner)
         for part in ("qualify", "order"):
             if node.args.get(part) is not None:
                 node.args[part].set("expressions" if part == "order" else "this", self._post_part(node.args[part], part))
