@@ -25,8 +25,6 @@ from dpsql.queries.leaves import Facts
 from dpsql.queries.reading import Read
 from dpsql.queries.split import Core
 from dpsql.queries.typing import types_of
-from dpsql.release.queried import Numbers, numbers
-from dpsql.release.store import Release
 from dpsql.session.instance import Context
 from dpsql.source.model import fold
 from dpsql.source.parse import render, serialized
@@ -120,10 +118,10 @@ def _columns(
     for name in [*ends, *derived]:
         texts[name] = []
     for part in parts:
-        held = _numbers(context, part.release)
-        wanted = translated(part.asked, part.release.manifest["parameters"]["query"])
+        held = part.held.numbers
+        wanted = translated(part.asked, part.held.question)
         factors = [cells.factor(one, part.protected, types[f"a{i}"]) for i, one in enumerate(part.asked.wanted)]
-        estimates = Estimates(part.release.plan, held.blocks)
+        estimates = Estimates(part.held.plan, [np.asarray(block, dtype=np.float64) for block in held.blocks])
         count = len(held.groups)
         for i in range(len(core.keys)):
             inside = part.asked.places.index(i) if i in part.asked.places else None
@@ -147,14 +145,6 @@ def _column(sql_type: str, values: list[str | None], core: Core, one: Asked, nam
         expression = "(CASE WHEN {0} IS NOT NULL THEN system.main.map_from_entries(CAST({0} AS STRUCT(k " + keys + ", v " + counts + ")[])) END)"
         return Column(sql_type, values, expression.replace("{0}", "{0}"))
     return Column(sql_type, values)
-
-
-def _numbers(context: Context, release: Release) -> Numbers:
-    statistics = release.statistics(context.cursor)
-    plan = release.plan.query
-    if plan is None:
-        raise ArgumentError("release", release.identifier, "is not the answer of a query")
-    return numbers(plan, np.asarray(statistics.blocks[0]), statistics.values)
 
 
 def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:

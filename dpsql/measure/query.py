@@ -110,7 +110,7 @@ class Statement:
             pairs = [f"{identifier(SOURCE_NAME, f'k{i}')} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
             joined = f" JOIN {identifier(self.groups)} AS groups ON {' AND '.join(pairs)}" if pairs else f", {identifier(self.groups)} AS groups"
         else:
-            listed += [identifier(SOURCE_NAME, key) for key in self.keys]
+            listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
         found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"
         names = [*self.columns, *unit, *self.keys]
         if numbered:
@@ -148,12 +148,12 @@ class Statement:
             return [_sum(unit, condition)]
         if measure.kind == "distinct":
             return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
+        # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
+        there = " AND ".join([*([] if condition is None else [condition]), *(f"x{v.position} IS NOT NULL" for v in measure.variables)])
         if measure.kind == "scaled":
-            return [_sum(f"sum({_scaled(measure)})", condition)]
-        cumulated = _cumulated(measure)
-        there = " AND ".join(f"x{v.position} IS NOT NULL" for v in measure.variables)
-        parts = [_sum(f"sum({sql})", condition) for sql in cumulated]
-        parts.append(_sum("count(*)", there if condition is None else f"{condition} AND {there}"))
+            return [_sum(f"sum({_scaled(measure)})", there)]
+        parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
+        parts.append(_sum("count(*)", there))
         if measure.nulls:
             parts.append(_sum("count(*)", condition))
         return parts
@@ -161,14 +161,23 @@ class Statement:
     def cells(self, measure: Measure) -> str:
         """Return the statement that counts leaves of a tree, or places in a list of values, by group."""
         variable = measure.variables[0]
-        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(f"a{variable.position}"), measure.values, self.types[f"a{variable.position}"])
-        conditions = [f"{place} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
+        name = f"a{variable.position}"
+        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(name), measure.values, self.types[name])
+        there = f"x{variable.position}" if measure.kind == "tree" else place
+        conditions = [f"{there} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
         keys = [identifier(key) for key in self.keys]
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
         return (
             f"{self.reading()} SELECT {', '.join([*shown, f'{place} AS cell', 'count(*) AS n'])} FROM __dp_rows "  # noqa: S608
             f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
         )
+
+
+def _one_form(value: str, sql_type: str) -> str:
+    """Return a key such that equal ones are the same: 0.0 and -0.0 are one group, whose text must not be that of some row."""
+    if sqltypes.parse(sql_type).family != "float":
+        return value
+    return f"CASE WHEN system.main.isnan({value}) THEN CAST('nan' AS {sql_type}) ELSE {value} + CAST(0 AS {sql_type}) END"
 
 
 def _sum(aggregate: str, condition: str | None) -> str:
@@ -336,7 +345,8 @@ def _levels(measure: Measure, groups: int, where: IntArray, cells: IntArray, n: 
 def released(plan: Plan, found: Counted) -> Counted:
     """Return what a plan releases of exact counters: private groups chosen, noise of ``plan.scales`` on every counter.
 
-    Privacy: see `dpsql.estimates.thresholds` for the groups. The number of units by which a group is chosen is the one that is
+    Privacy: see `dpsql.estimates.thresholds` for the groups: those of fewer than ``min_units`` units are dropped before the noise,
+    so that none of them ever appears. The number of units by which a group is chosen is the one that is
     released; nothing is measured twice. Groups that are not chosen leave no trace: the others are in the order of their texts.
     """
     query = plan.query

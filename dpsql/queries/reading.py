@@ -18,12 +18,14 @@ from dpsql.queries.asked import Asked, asked
 from dpsql.queries.clause import cut
 from dpsql.queries.leaves import Facts
 from dpsql.queries.names import duckdb_names
-from dpsql.queries.split import Core, Query, split
+from dpsql.queries.split import Core, FirstAsked, Query, split
 from dpsql.session.instance import Context
-from dpsql.source.parse import agree
+from dpsql.source.parse import agree, render
 from dpsql.text.strict import StrictDuckDB
 
 LONGEST = 200_000
+MOST_FIRST = 8
+"""Scalar subqueries of one text that are answered first."""
 _PLACE = re.compile(r" \(line \d+, column \d+\)")
 
 
@@ -62,9 +64,42 @@ def read(context: Context, call: QueryCall) -> Read:
         query = split(tree, facts, duckdb_names(context.cursor))
         for table in query.public:
             facts.qualify(table)
+    except FirstAsked as first:
+        first.refuse()
     except RecursionError:
         raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
     return Read(call, query, [(core, [asked(core, places) for places in core.sets]) for core in query.cores])
+
+
+def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
+    """Return a text with a mark (a text constant, `mark`) in place of each scalar subquery over protected rows, and these.
+
+    Raises
+    ------
+    ArgumentError
+        There are more than `MOST_FIRST`.
+    """
+    text = cut(sql)[0]
+    tree = _tree(text)
+    agree(context.cursor, text, tree)
+    facts = Facts(context)
+    found: list[str] = []
+    while True:
+        try:
+            split(tree.copy(), facts)
+        except FirstAsked as first:
+            node = next((other for other in tree.find_all(exp.Subquery) if other == first.node), None)
+            if node is None or len(found) >= MOST_FIRST:
+                raise ArgumentError("adaptive", True, f"at most {MOST_FIRST} scalar subqueries are answered first") from None
+            node.replace(exp.Literal.string(mark(len(found))))
+            found.append(first.text)
+        else:
+            return (render(tree) if found else sql), found
+
+
+def mark(place: int) -> str:
+    """Return what stands for a subquery that is answered first."""
+    return f"__dp_first_{place}"
 
 
 @contextmanager

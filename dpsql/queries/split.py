@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
 from sqlglot import exp
 
@@ -19,7 +19,7 @@ from dpsql.queries import public_rows
 from dpsql.queries.aggregates import Aggregate, aggregate_of, is_aggregate
 from dpsql.queries.names import canonical, shown_name
 from dpsql.source.model import RESERVED, fold, identifier, refuse
-from dpsql.source.parse import used
+from dpsql.source.parse import render, used
 
 CORE = f"{RESERVED}core"
 """Beginning of the name of the relation that a core's answer is, in the outer statement."""
@@ -27,8 +27,8 @@ MOST_SETS = 64
 _SHOWN = 20
 """Columns that a message lists."""
 _ADAPTIVE = (
-    "it needs an answer about the rows before others of them are counted. Ask for it first, and write the number that it released "
-    "into the text"
+    "it needs an answer about the rows before others of them are counted. Say adaptive := true (it is then a release of its own), or "
+    "ask for it first, and write the number that it released into the text"
 )
 
 
@@ -85,6 +85,30 @@ class Query:
     outer: exp.Expression
     cores: list[Core]
     public: list[exp.Table]
+
+
+class FirstAsked(Exception):
+    """A scalar subquery over protected rows has to be answered before the rest can be asked.
+
+    Attributes
+    ----------
+    node : sqlglot expression
+        Where its number goes.
+    text : str
+        The subquery, with the CTEs that it uses.
+    """
+
+    def __init__(self, node: exp.Expression, ctes: Sequence[exp.CTE]) -> None:
+        super().__init__()
+        self.node = node
+        inner = node.this.copy()
+        if ctes:
+            inner.set("with_", exp.With(expressions=[cte.copy() for cte in ctes]))
+        self.text = render(inner)
+
+    def refuse(self) -> NoReturn:
+        """Say that it is not answered by itself."""
+        refuse("a scalar subquery over protected rows", _ADAPTIVE, self.node)
 
 
 _Known = Mapping[str, "_Cte"]
@@ -516,7 +540,7 @@ class _Block:
         for part in [*([where] if where is not None else []), *self.keys]:
             for inner in part.find_all(exp.Subquery):
                 if not isinstance(inner.parent, exp.In | exp.Exists) and self._reads_rows(inner):
-                    refuse("a scalar subquery over protected rows", _ADAPTIVE, inner)
+                    raise FirstAsked(inner, self._ctes(inner.this))
 
     def _no_outer_columns(self) -> None:
         """Refuse columns of a query around this one: its answer would be another one for each of its rows."""

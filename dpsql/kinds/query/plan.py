@@ -39,6 +39,7 @@ from dpsql.queries.universes import Universe
 from dpsql.release.plan import Plan
 from dpsql.release.queried import MOST_COUNTERS, QueryPlan
 from dpsql.session.instance import Context
+from dpsql.text import readable
 
 _BOUNDED = choosing.FIRST | choosing.SECOND | choosing.PAIRS | choosing.RANKED
 MOST_LISTED = 10_000
@@ -97,12 +98,12 @@ class Planning:
         for column in self.protected.source.columns:
             if column.name[:1] in ("k", "a") and self.protected.is_unit(column):
                 texts = self.asked.key_texts if column.name[0] == "k" else self.asked.argument_texts
-                raise ArgumentError("sql", texts[int(column.name[1:])], "is the privacy unit: whose row it is cannot be released")
+                raise ArgumentError("sql", readable.expression(texts[int(column.name[1:])]), "is the privacy unit: whose row it is cannot be released")
             if column.name[:1] == "k" and sqltypes.parse(column.sql_type).family == "other":
-                text = self.asked.key_texts[int(column.name[1:])]
+                text = readable.expression(self.asked.key_texts[int(column.name[1:])])
                 raise ArgumentError("sql", text, f"is {column.sql_type}: group by a text, number, date or truth value")
             if column.name[:1] == "f" and column.sql_type != "BOOLEAN":
-                text = self.asked.condition_texts[int(column.name[1:])]
+                text = readable.expression(self.asked.condition_texts[int(column.name[1:])])
                 raise ArgumentError("sql", text, f"is {column.sql_type}: FILTER (WHERE ...) takes a condition")
 
     # -- groups -----------------------------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ class Planning:
                 needed.setdefault(place, set()).add(wanted.function)
         found = {}
         for place, functions in needed.items():
-            node, text = self.asked.arguments[place], unquoted(self.asked.argument_texts[place])
+            node, text = self.asked.arguments[place], readable.expression(self.asked.argument_texts[place])
             family = sqltypes.parse(self.types[f"a{place}"]).family
             if functions & _BOUNDED:
                 self._check_type(functions, text, family, place)
