@@ -106,7 +106,7 @@ REFUSED = [
     ("SELECT pub.name, (SELECT count(*) FROM t WHERE t.g = pub.g) FROM pub", "Columns of a query around it can't be used"),
     ("SELECT (SELECT count(*) FROM t), v FROM UNNEST([(SELECT x FROM t LIMIT 1)]) AS u(v)", "gives out rows"),
     ("SELECT (SELECT count(*) FROM t), i FROM range((SELECT x FROM t LIMIT 1)) AS r(i)", "gives out rows"),
-    ("SELECT count(*) FROM t LIMIT (SELECT max(x) FROM t WHERE uid = 3)", "gives out rows"),
+    ("SELECT count(*) FROM t LIMIT (SELECT x FROM t LIMIT 1)", "gives out rows"),
     ("SELECT count(*) FROM t HAVING EXISTS (SELECT 1 FROM t AS u WHERE u.x = 3)", "gives out rows"),
     ("SELECT median(DISTINCT x) FROM t", "of distinct values"),
     ("SELECT sum(DISTINCT y) FROM t", "its values are not declared"),
@@ -136,9 +136,9 @@ def test_places_are_those_of_the_text(people: duckdb.DuckDBPyConnection) -> None
 def test_bounds_that_googlesql_states_are_used(people: duckdb.DuckDBPyConnection) -> None:
     text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed = 1) sum(x, contribution_bounds_per_row => (2.5, 3.5)) FROM t"
     low, high = 2.5 * 5000, 3.5 * 5000
-    assert low <= dpsql.query_exact(people, text).fetchone()[0] <= high  # type: ignore[index]
+    assert low <= dpsql.query_exact(people, text).fetchall()[0][0] <= high
     counted = "SELECT count(*, contribution_bounds_per_group => (0, 1)) FROM t"
-    assert dpsql.query_exact(people, counted).fetchone() == (5000,)
+    assert dpsql.query_exact(people, counted).fetchall() == [(5000,)]
     for one in ("sum(x, contribution_bounds_per_group => (3, 2))", "count(*, contribution_bounds_per_group => (1, 0))"):
         with pytest.raises(ArgumentError, match="the lower bound comes first"):
             dpsql.query(people, f"SELECT {one} FROM t", epsilon=1.0)  # noqa: S608
