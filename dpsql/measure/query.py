@@ -75,7 +75,7 @@ def number_sql(value: str, sql_type: str) -> str:
     return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if found.family == "float" else number
 
 
-class _Statement:
+class Statement:
     """The SQL of one reading: the bounded rows of a source, over which counters are added up."""
 
     def __init__(self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> None:
@@ -124,7 +124,8 @@ class _Statement:
             return light_first_sql(found, unit, names, plan.max_rows, salt)
         return light_first_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
 
-    def _with(self) -> str:
+    def reading(self) -> str:
+        """Return the beginning of every statement: the rows that are counted, as ``__dp_rows``."""
         return f"WITH {identifier(SOURCE_NAME)} AS (\n{self.protected.source.sql}\n), __dp_rows AS ({self.rows})"
 
     def sums(self) -> tuple[str, list[list[str]]]:
@@ -138,7 +139,7 @@ class _Statement:
         keys = [identifier(key) for key in self.keys]
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
-        return f"{self._with()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names
+        return f"{self.reading()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names
 
     def _sums_of(self, measure: Measure) -> list[str]:
         condition = None if measure.filter is None else identifier(f"f{measure.filter}")
@@ -169,7 +170,7 @@ class _Statement:
         keys = [identifier(key) for key in self.keys]
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
         return (
-            f"{self._with()} SELECT {', '.join([*shown, f'{place} AS cell', 'count(*) AS n'])} FROM __dp_rows "  # noqa: S608
+            f"{self.reading()} SELECT {', '.join([*shown, f'{place} AS cell', 'count(*) AS n'])} FROM __dp_rows "  # noqa: S608
             f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
         )
 
@@ -247,7 +248,7 @@ def _whole(first: str, count: int) -> tuple[str, ...]:
 
 def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> list[str]:
     """Return all statements that read the rows, to be bound before anything is charged."""
-    made = _Statement(protected, plan, groups, salt)
+    made = Statement(protected, plan, groups, salt)
     return [made.sums()[0], *(made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values"))]
 
 
@@ -283,7 +284,7 @@ def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: 
 def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> Counted:
     """Return the exact counters of every group. Privacy: secret."""
     with public_groups(cursor, plan) as table:
-        made = _Statement(protected, plan, table, fresh_salt())
+        made = Statement(protected, plan, table, fresh_salt())
         sql, names = made.sums()
         frame = guarded(cursor, sql).fetchnumpy()
         groups = table
@@ -334,7 +335,7 @@ def _counters(measure: Measure, sums: IntArray) -> IntArray:
     """Return the counters of a measure from what the statement added up."""
     if measure.kind != "moments":
         return sums
-    kept = len(sums[0]) - 1 - measure.nulls
+    kept = sums.shape[1] - 1 - measure.nulls
     there = sums[:, kept]
     cumulated = np.column_stack([sums[:, :kept], there * measure.grid])
     found = np.diff(cumulated, axis=1, prepend=0)
@@ -347,7 +348,7 @@ def _levels(measure: Measure, groups: int, where: IntArray, cells: IntArray, n: 
     """Return the counters of a tree, level by level, or of a list of values."""
     leaves = np.zeros((groups, measure.lengths[-1]), np.int64)
     np.add.at(leaves, (where, cells), n)
-    return [leaves.reshape(groups, length, -1).sum(axis=2) for length in measure.lengths]
+    return [leaves.reshape(groups, length, leaves.shape[1] // length).sum(axis=2) for length in measure.lengths]
 
 
 def released(plan: Plan, found: Counted) -> Counted:
