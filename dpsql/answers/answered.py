@@ -101,7 +101,11 @@ def _types(context: Context, core: Core, sets: Sequence[Asked], protected: Seque
     for one, source in zip(sets, protected, strict=True):
         types = {column.name: column.sql_type for column in source.source.columns}
         found.update({f"k{place}": types[f"k{i}"] for i, place in enumerate(one.places)})
-    kinds = types_of(context.cursor, sets[0].wanted, {c.name: c.sql_type for c in protected[0].source.columns})
+    columns = tuple((column.name, column.sql_type) for column in protected[0].source.columns)
+    place = ("types", tuple(map(repr, sets[0].wanted)), columns)
+    if place not in context.known:
+        context.known[place] = types_of(context.cursor, sets[0].wanted, dict(columns))
+    kinds: list[str] = context.known[place]
     out = {f"k{i}": found.get(f"k{i}", "VARCHAR") for i in range(len(core.keys))}
     out |= {f"g{i}": "BIGINT" for i in range(len(core.keys))}
     return out | {f"a{i}": kind for i, kind in enumerate(kinds)} or {"one": "INTEGER"}

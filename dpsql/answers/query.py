@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.accounting.rules import rho_limit
-from dpsql.answers import answered, held
+from dpsql.answers import answered, held, remembered
 from dpsql.answers.held import Held
 from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError
@@ -36,10 +36,17 @@ def query(context: Context, call: QueryCall) -> str:
     -------
     Each core of the query is a release of its own, charged before a row is read. Everything else is post-processing.
     """
+    there = remembered.recall(context, call)
+    if there is not None:
+        return there
     with Progress("dp_query", show=context.progress) as progress:
-        found, sources = checked(context, _completed(context, call) if call.adaptive else call)
+        completed = _completed(context, call) if call.adaptive else call
+        found, sources = checked(context, completed)
         parts = _bought(context, found, sources, progress)
-        return answered.relation(context, found, parts)
+        text = answered.relation(context, found, parts)
+    if completed is call:  # else it is made of the releases of its subqueries too
+        remembered.remember(context, call, text, [(part.protected, part.held.release) for row in parts for part in row])
+    return text
 
 
 def _completed(context: Context, call: QueryCall) -> QueryCall:

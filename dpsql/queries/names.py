@@ -40,7 +40,7 @@ def canonical(node: exp.Expression, *, unqualified: bool = False) -> str:
     for call in copy.find_all(exp.Anonymous):
         if isinstance(call.this, str):
             call.set("this", fold(call.this))
-    return render(copy)
+    return render(copy, own=True)
 
 
 def duckdb_names(cursor: duckdb.DuckDBPyConnection) -> Callable[[exp.Expression], str]:

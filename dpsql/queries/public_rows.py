@@ -82,18 +82,18 @@ def _inner(node: exp.Select, join: exp.Join, public: exp.Expression, using: Sequ
     names = {fold(name) for name in using}
     for part in ("expressions", "where", "group", "having", "qualify", "order"):
         for value in _listed(node.args.get(part)):
-            for column in list(_own_columns(value)):
+            for column in list(own_columns(value)):
                 if not column.table and fold(column.name) in names:
                     column.set("table", identifier(public.alias_or_name))
 
 
-def _own_columns(node: exp.Expression) -> list[exp.Column]:
+def own_columns(node: exp.Expression) -> list[exp.Column]:
     """Return the columns of an expression that are not in a subquery."""
     if isinstance(node, exp.Column):
         return [node]
     if isinstance(node, exp.Query):
         return []
-    return [column for child in node.iter_expressions() for column in _own_columns(child)]
+    return [column for child in node.iter_expressions() for column in own_columns(child)]
 
 
 def _listed(value: object) -> list[exp.Expression]:

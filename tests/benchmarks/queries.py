@@ -165,7 +165,7 @@ class Runs:
         if not one.accepted:
             return Outcome(one, kind, why)
         try:
-            connection.execute(plain(one.text)).fetchall()
+            connection.execute(f"FROM ({plain(one.text)})").fetchall()
         except (duckdb.Error, DpsqlError) as error:
             return Outcome(one, "apart", f"not DuckDB's: {' '.join(str(error).split())[:100]}")
         if kind == "refused" and len(self._protected(one)) > 1:

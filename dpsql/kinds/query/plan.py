@@ -66,10 +66,12 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     """Plan and price an answer, see `dpsql.kinds.planned.Planner`."""
     if not isinstance(call, QueryPurchase):
         raise ArgumentError("sql", call.operation, "is no query")
-    return _Planning(context, protected, call, parameters).planned()
+    return Planning(context, protected, call, parameters).planned()
 
 
-class _Planning:
+class Planning:
+    """What is publicly known of one grouping set of a query: its groups, how rows are bounded, its arguments."""
+
     def __init__(
         self, context: Context, protected: ProtectedSource, call: QueryPurchase, parameters: Mapping[str, Any]
     ) -> None:
