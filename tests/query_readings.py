@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import duckdb
 import numpy as np
@@ -14,6 +14,7 @@ import dpsql
 from dpsql.estimates.measures import sensitivity
 from dpsql.measure import query as reading
 from dpsql.measure.query import Counted
+from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
 
 SALT = "0123456789abcdef" * 2
@@ -97,6 +98,7 @@ class Readings:
     """What was read for each release: its plan and its exact counters, in order."""
 
     found: list[tuple[QueryPlan, Counted]]
+    plans: list[Plan] = field(default_factory=list)
 
     def last(self) -> tuple[QueryPlan, Counted]:
         return self.found[-1]
@@ -106,7 +108,11 @@ class Readings:
 def replayed(patch: pytest.MonkeyPatch, change: Callable[[int, Counted], Counted] | None = None) -> Iterator[Readings]:
     """Read with one salt; write down all exact counters, and pass on what ``change`` makes of the n-th."""
     seen = Readings([])
-    counted = reading.counted
+    counted, released = reading.counted, reading.released
+
+    def watch(plan: Plan, found: Counted) -> Counted:
+        seen.plans.append(plan)
+        return released(plan, found)
 
     def spy(cursor: duckdb.DuckDBPyConnection, protected: object, plan: QueryPlan) -> Counted:
         found = counted(cursor, protected, plan)  # type: ignore[arg-type]
@@ -116,6 +122,7 @@ def replayed(patch: pytest.MonkeyPatch, change: Callable[[int, Counted], Counted
     with patch.context() as inside:
         inside.setattr(reading, "fresh_salt", lambda: SALT)
         inside.setattr(reading, "counted", spy)
+        inside.setattr(reading, "released", watch)
         yield seen
 
 
@@ -140,6 +147,24 @@ def excess(plan: QueryPlan, one: Counted, other: Counted, neighbors: str = "add_
         difference = [int(x) - int(y) for x, y in zip(a.ravel(), b.ravel(), strict=True)]  # exact: no float, no overflow
         l1, l2 = claims[block]
         found.append((sum(map(abs, difference)) / l1, (sum(d * d for d in difference) ** 0.5) / l2))
+    return found
+
+
+def price(one: Readings, other: Readings, con: duckdb.DuckDBPyConnection) -> list[tuple[float, float]]:
+    """Return, for each release, the privacy loss between the exact counters of two tables, and what the books of ``con`` charged for it.
+
+    rho of Gaussian noise, the sum of the squares of the differences over 2 sigma^2; epsilon of Laplace noise.
+    """
+    rows = con.execute("SELECT rho, epsilon FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry").fetchall()[-len(one.plans) :]
+    found = []
+    for plan, (_, first), (_, second), (rho, epsilon) in zip(one.plans, one.found, other.found, rows, strict=True):
+        groups = sorted({*first.groups, *second.groups}, key=repr)
+        loss = 0.0
+        for a, b, scale in zip(first.blocks, second.blocks, plan.scales, strict=True):
+            difference = np.abs(_placed(groups, first.groups, a) - _placed(groups, second.groups, b)).astype(float)
+            gaussian = plan.mechanism == "gaussian"
+            loss += float((difference**2).sum() / (2 * scale**2) if gaussian else difference.sum() / float(scale))
+        found.append((loss, float(rho if plan.mechanism == "gaussian" else epsilon)))
     return found
 
 
