@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import duckdb
 import numpy as np
@@ -14,6 +17,7 @@ import dpsql
 from dpsql.estimates.measures import sensitivity
 from dpsql.measure import query as reading
 from dpsql.measure.query import Counted
+from dpsql.noise import discrete
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
 
@@ -173,3 +177,43 @@ def _placed(groups: Sequence[tuple[str | None, ...]], there: Sequence[tuple[str 
     for keys, row in zip(there, values, strict=True):
         found[groups.index(keys)] = row
     return found
+
+
+def noise_law(plan: Plan, block: int) -> dict[int, float]:
+    """Return the law of the noise of a block, but for 1e-14 of it."""
+    scale = float(plan.scales[block])
+    gaussian = plan.mechanism == "gaussian"
+    reach = math.ceil((8 if gaussian else 33) * scale)
+    weights = {x: math.exp(-x * x / (2 * scale**2) if gaussian else -abs(x) / scale) for x in range(-reach, reach + 1)}
+    mass = sum(weights.values())
+    return {x: weight / mass for x, weight in weights.items()}
+
+
+def release_law(plan: Plan, counted: Counted, patch: pytest.MonkeyPatch) -> dict[str, float]:
+    """Return the law of what `dpsql.measure.query.released` returns, by listing every outcome of the noise that it draws."""
+    drawn: list[tuple[int, Fraction]] = []
+
+    def record(counts: np.ndarray, mechanism: str, scale: Fraction) -> np.ndarray:
+        drawn.append((counts.size, scale))
+        return np.asarray(counts + 10**9)  # all groups pass
+
+    with patch.context() as inside:
+        inside.setattr(discrete, "add_noise", record)
+        reading.released(plan, counted)
+    laws = [noise_law(plan, list(plan.scales).index(scale)) for size, scale in drawn for _ in range(size)]
+    assert math.prod(map(len, laws)) <= 200_000, "too many outcomes to list"
+    found: dict[str, float] = {}
+    with patch.context() as inside:
+        queue: list[int] = []
+        inside.setattr(discrete, "add_noise", lambda counts, mechanism, scale: np.asarray(counts + [queue.pop(0) for _ in range(counts.size)]))
+        for outcome in itertools.product(*(law.items() for law in laws)):
+            queue[:] = [x for x, _ in outcome]
+            shown = reading.released(plan, counted)
+            text = repr((shown.groups, [block.tolist() for block in shown.blocks]))
+            found[text] = found.get(text, 0.0) + math.prod(p for _, p in outcome)
+    return found
+
+
+def divergence(first: dict[str, float], second: dict[str, float], epsilon: float) -> float:
+    """Return the largest P(A) - e^epsilon Q(A) over all events."""
+    return math.fsum(max(0.0, p - math.exp(epsilon) * second.get(key, 0.0)) for key, p in first.items())
