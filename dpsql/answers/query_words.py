@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from dpsql.calls.buying import BuyingCall
 from dpsql.estimates.measures import Measure
@@ -50,7 +51,7 @@ def bounding(query: QueryPlan, unit: str | None) -> list[str]:
         least = f", never with fewer than {query.min_units:,}" if (query.min_units or 1) > 1 else ""
         said.append(
             f"a group appears where its noisy number of {'rows' if unit is None else 'units'} reaches {query.threshold:,}{least}; "
-            f"delta = {float(query.delta or 0):.3g} of it"
+            f"delta = {float(Fraction(query.delta or 0)):.3g} of it"
         )
     return said
 
