@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,16 @@ import pytest
 from query_readings import ask, database, make_sales, protect_sales, replayed
 
 import dpsql
+from dpsql.estimates.measures import sensitivity
 from dpsql.kinds.query import measure as measuring
 from dpsql.measure import query as reading
 
 BOUGHT = "SELECT region, count(*) AS n, sum(amount) AS s, avg(quantity) AS q FROM sales GROUP BY region"
 CONTAINED = [
     BOUGHT,
-    "select REGION, count(*), avg(amount) from main.sales group by all",
+    "select REGION, count(*), sum(Amount) from sales group by all",
     "SELECT region FROM sales GROUP BY region HAVING count(*) > 3 ORDER BY sum(amount) DESC LIMIT 2",
-    "SELECT region AS r, sum(quantity) / count(quantity) AS mean, 100 * count(*) AS hundreds FROM sales GROUP BY region",
+    "SELECT region AS r, sum(amount) / avg(quantity) AS quotient, 100 * count(*) AS hundreds FROM sales GROUP BY region",
     "SELECT avg(n) FROM (SELECT region, count(*) AS n FROM sales GROUP BY region) WHERE n > 2",
     "SELECT region, count(*), rank() OVER (ORDER BY sum(amount)) FROM sales GROUP BY region",
 ]  # fmt: skip
@@ -90,21 +90,25 @@ def test_the_price_of_the_plan_is_the_charge(accountant: str, mechanism: str, ne
     con = database(accountant=accountant, neighbors=neighbors, epsilon=10)
     for sql in (BOUGHT, "SELECT note, count(*), sum(amount) FROM sales GROUP BY note", "SELECT median(amount), count(*) FROM sales"):
         more = f"mechanism := '{mechanism}'" + (", delta := 1e-8" if accountant == "basic" and (mechanism == "gaussian" or "note" in sql) else "")
-        quoted = sql.replace("'", "''")
-        options = more.replace("mechanism := ", "'mechanism': ").replace("delta := 1e-8", "")
         before = len(charges(con))
-        planned = con.execute(f"FROM dp_plan('{quoted}', epsilon := 1.0{', delta := 1e-8' if 'delta' in more else ''}, options := {{{options.rstrip(', ')}}})")
-        names, values = [d[0] for d in planned.description or []], planned.fetchall()
+        planned = con.execute(f"SELECT noise_scale FROM dp_plan('{sql}', epsilon := 1.0, {more})").fetchall()
         assert len(charges(con)) == before
-        ask(con, sql, more)
-        plan = dict(zip(names, values[0], strict=True))
-        rho, epsilon, delta = charges(con)[-1]
+        with replayed(pytest.MonkeyPatch()) as read:
+            ask(con, sql, more)
+        made, (held, _) = read.plans[0], read.last()
         assert len(charges(con)) == before + 1
-        spent = {name: Decimal(str(value or 0)) for name, value in (("rho", rho), ("epsilon", epsilon), ("delta", delta))}
-        for name, value in plan.items():
-            if name in ("rho", "cost_rho", "cost_epsilon", "cost_delta"):
-                assert float(value or 0) == pytest.approx(float(spent[name.removeprefix("cost_")]), rel=1e-9), name
-        assert float(epsilon or 0) <= 1.0 and (mechanism == "laplace" or accountant == "basic" or rho > 0)
+        rho, epsilon, delta = charges(con)[-1]
+        assert planned[0][0] == pytest.approx(float(made.scales[0]) / held.measures[0].grid, rel=1e-9)
+        claims = [
+            sensitivity(m, held.max_rows, held.max_groups, held.max_rows_per_group, neighbors, grouped=bool(held.keys))
+            for m in held.measures for _ in m.lengths
+        ]  # fmt: skip
+        loss = sum((l2 / float(b)) ** 2 / 2 if mechanism == "gaussian" else l1 / float(b) for (l1, l2), b in zip(claims, made.scales, strict=True))
+        if mechanism == "gaussian" and accountant == "basic":
+            assert float(epsilon) <= 1.0 and 0 < float(delta) <= 1e-8
+        else:
+            charged = float(rho if mechanism == "gaussian" else epsilon)
+            assert 0.95 * charged <= loss <= charged * (1 + 1e-9)
     held = charges(con)
     with replayed(pytest.MonkeyPatch()) as read, pytest.raises(duckdb.Error, match="exceeded"):
         ask(con, "SELECT count(*) FROM sales WHERE gift", "epsilon := 9.5" + (", delta := 1e-8" if accountant == "basic" else ""))
@@ -125,7 +129,7 @@ def test_several_cores_share_epsilon(con: duckdb.DuckDBPyConnection) -> None:
         ask(con, sql)
         made = charges(con)[len(before) :]
         assert len(made) == parts
-        assert 0.99 * one < sum(rho for rho, *_ in made) <= one * (1 + Decimal("1e-12"))
+        assert 0.99 * float(one) < sum(float(rho) for rho, *_ in made) <= float(one) * (1 + 1e-12)
 
 
 def test_a_rollback_does_not_refund(con: duckdb.DuckDBPyConnection) -> None:
@@ -177,6 +181,7 @@ def test_threads_buy_one_question_once(tmp_path: Path) -> None:
 
 VICTIM = """
 import os, sys, duckdb, dpsql
+from dpsql.estimates.measures import sensitivity
 from dpsql.kinds.query import measure
 from dpsql.release import store
 
