@@ -4,8 +4,8 @@ An answer is the text of a relation over released numbers. It follows from the c
 catalog says of every name that was looked up on the way (tables and views, their numbers, columns and texts), and the releases it
 was made of. A remembered answer is given again only if all of that is as it was, seen by the call that asks: each name means the
 same entries with the same texts, the ledger holds the same entries about each release, and its file has not been touched. What
-else a call looks at (declarations, budgets, functions) decides what is bought, never what a stored release says; where a file, an ENUM type of
-a user or a table beside the protected one is involved, which may be protected one day, nothing is remembered.
+else a call looks at (declarations, budgets, functions) decides what is bought, never what a stored release says; where a file, an
+ENUM type of a user, or a table beside the protected one is involved, which may be protected one day, nothing is remembered.
 
 Privacy: free. What is given again was released before; nothing is charged, and no row is read.
 """

@@ -33,8 +33,8 @@ class Functions:
     Notes
     -----
     A function that is registered in a transaction that stays open while a call lists the functions, and is committed later, is
-    noticed once anything else is created. Only code of this process can do so, which can read the tables as well: on the search
-    path of dpsql's cursors no macro stands for a function, and an extension is loaded in a transaction of its own.
+    noticed once anything else is created. Python code of this process can do so, which can read the tables as well; a macro can
+    be late in this way, and on the search path of dpsql's cursors none stands for a function of DuckDB.
     """
 
     def __init__(self) -> None:
@@ -57,6 +57,9 @@ class Functions:
                 number = _created(cursor)
                 if self._changed is None or self._newest is None or number != self._newest + step:
                     self._changed = _differing(_listing(cursor), shipped)
+            except duckdb.InterruptException:
+                self._changed = None
+                raise
             except duckdb.Error as error:
                 self._changed = None
                 raise UnsupportedQuery(
