@@ -132,7 +132,7 @@ class _Answer:
         ]
         return (
             f"{rows.reading()}, answers AS (SELECT {listed} FROM __dp_rows{grouped}) "  # noqa: S608 -- quoted
-            f"SELECT {', '.join(shown) or '1 AS one'} FROM {identifier(table)} AS groups LEFT JOIN answers USING (ord)"
+            f"SELECT {', '.join(shown) or '1 AS one'} FROM {table} AS groups LEFT JOIN answers USING (ord)"
         )
 
     def _aggregate(self, one: Wanted, plan: QueryPlan) -> str:

@@ -91,10 +91,19 @@ def test_the_exact_answer_is_that_of_the_same_query(people: duckdb.DuckDBPyConne
 )
 def test_groups_of_the_public_side_of_an_outer_join_are_public(people: duckdb.DuckDBPyConnection, sql: str, groups: object) -> None:
     for call in (dpsql.query_exact(people, sql), dpsql.query(people, sql, epsilon=1.0, groups="public")):
-        assert {row[0] for row in call.fetchall()} - {None} == set(groups)  # type: ignore[call-overload]
+        assert {row[0] for row in call.fetchall()} == set(groups)  # type: ignore[call-overload]
     exact = {key: n for key, n in dpsql.query_exact(people, sql).fetchall() if n}
     listed = ", ".join(map(str, groups))  # type: ignore[call-overload]
     assert exact == dict(people.sql(f"SELECT g, count(*) FROM t WHERE g IN ({listed}) GROUP BY g").fetchall())  # noqa: S608
+
+
+def test_a_least_number_of_units_makes_groups_private(people: duckdb.DuckDBPyConnection) -> None:
+    sql = "SELECT s, count(*) FROM t WHERE s = 'a' OR uid < 4 AND s = 'b' GROUP BY s"
+    assert {row[0] for row in dpsql.query_exact(people, sql).fetchall()} >= {"a", "b"}
+    assert dpsql.query_exact(people, sql, min_units=100).fetchall() == [("a", 1667)]
+    assert [row[0] for row in dpsql.query(people, sql, epsilon=1.0, min_units=100).fetchall()] == ["a"]
+    with pytest.raises(ArgumentError, match="min_units"):
+        dpsql.query(people, sql, epsilon=1.0, groups="public", min_units=100)
 
 
 REFUSED = [
