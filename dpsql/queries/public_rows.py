@@ -77,7 +77,8 @@ def _inner(node: exp.Select, join: exp.Join, public: exp.Expression, using: Sequ
     join.set("kind", None)
     if not public.alias_or_name:
         public.set("alias", exp.TableAlias(this=identifier(_free(node))))
-    for name in dict.fromkeys(using or _compared(join.args.get("on"), public.alias_or_name)):  # no row that meets another has NULL there
+    compared = using or _compared(join.args.get("on"), public.alias_or_name)
+    for name in dict.fromkeys(compared):  # a row that meets another one has no NULL there
         column = exp.Column(this=identifier(name), table=identifier(public.alias_or_name))
         node.where(exp.Not(this=exp.Is(this=column, expression=exp.Null())), copy=False)
     names = {fold(name) for name in using}

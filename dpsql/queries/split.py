@@ -555,8 +555,8 @@ class _Block:
                     continue
                 refuse(
                     f"column {column.sql(dialect='duckdb')}",
-                    f"this SELECT reads {', '.join(sorted(self.columns)[:_SHOWN])}. Columns of a query around it can't be used: group by what "
-                    "is compared, and join the answer", column,
+                    f"this SELECT reads {', '.join(sorted(self.columns)[:_SHOWN])}. Columns of a query around it can't be used: "
+                    "group by what is compared, and join the answer", column,
                 )  # fmt: skip
 
     def _reads_rows(self, node: exp.Expression) -> bool:

@@ -112,7 +112,7 @@ class Planning:
         """Return the public groups, or None where groups are private."""
         wanted, fewest = self.call.call.groups, self.call.call.min_units
         if fewest is not None and wanted == "public":
-            raise ArgumentError("min_units", fewest, "public groups are all shown, those of nobody too; say groups := 'private', or neither")
+            raise ArgumentError("min_units", fewest, "public groups are all shown, also empty ones; say groups := 'private'")
         if self.asked.keys and (wanted == "private" or fewest is not None):
             return None
         if not self.asked.wanted and wanted is None and self.asked.keys:
