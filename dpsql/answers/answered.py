@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dpsql.answers import cells, intervals
 from dpsql.answers.cells import cell_text
+from dpsql.answers.held import Part
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.estimates import listed
 from dpsql.protected.source import ProtectedSource
@@ -29,9 +30,6 @@ from dpsql.session.instance import Context
 from dpsql.source.model import fold
 from dpsql.source.parse import render, serialized
 from dpsql.text.relation import identifier, literal
-
-if TYPE_CHECKING:
-    from dpsql.answers.query import Part
 
 _FORBIDDEN = frozenset({"getenv", "current_setting", "getvariable", "nextval", "currval", "current_query", "txid_current", "query",
                         "query_table", "current_database", "current_schema", "current_schemas", "current_user", "user"})  # fmt: skip

@@ -53,6 +53,15 @@ class Held:
     question: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Part:
+    """Released numbers that answer one grouping set of a core."""
+
+    asked: Asked
+    held: Held
+    protected: ProtectedSource
+
+
 def of_release(context: Context, release: Release) -> Held:
     """Return what a release of a query holds.
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from sqlglot import exp
 
 from dpsql.answers.cells import cell_text
+from dpsql.answers.held import Part
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
 from dpsql.queries.asked import Wanted
@@ -27,9 +27,6 @@ from dpsql.session.instance import Context
 from dpsql.source.model import identifier as name_of
 from dpsql.source.parse import render
 from dpsql.text.relation import identifier
-
-if TYPE_CHECKING:
-    from dpsql.answers.query import Part
 
 DRAWS = 1000
 _AT_ONCE = 20_000_000

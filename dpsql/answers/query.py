@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.accounting.rules import rho_limit
 from dpsql.answers import answered, held, remembered
-from dpsql.answers.held import Held
+from dpsql.answers.held import Part
 from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import buying
-from dpsql.queries.asked import Asked
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read, about_the_query, first_asked, mark, read
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.text.relation import literal
-
-
-@dataclass(frozen=True)
-class Part:
-    """Released numbers that answer one grouping set of a core."""
-
-    asked: Asked
-    held: Held
-    protected: ProtectedSource
 
 
 def query(context: Context, call: QueryCall) -> str:
