@@ -130,7 +130,7 @@ def _columns(
             texts[f"k{i}"] += [None if inside is None else keys[inside] for keys in held.groups]
             texts[f"g{i}"] += ["0" if inside is not None else "1"] * count
         for i, one in enumerate(wanted):
-            texts[f"a{i}"] += _texts(estimates, one, types[f"a{i}"], factors[i])
+            texts[f"a{i}"] += value_texts(estimates, one, types[f"a{i}"], factors[i])
         if not core.aggregates and not core.keys:
             texts["one"] += ["1"] * count
         if found.call.confidence is not None:
@@ -167,7 +167,8 @@ def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
     ]
 
 
-def _texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> list[str | None]:
+def value_texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> list[str | None]:
+    """Return an aggregate as the texts of values of its type, one for each group; None for NULL."""
     value = estimates.value(one)
     if one.function in LISTED:
         return listed_texts(estimates, one, value, sql_type)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from dpsql.estimates.measures import Measure
+from dpsql.estimates.measures import Measure, Variable
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
 from dpsql.text import readable
 
 _SHOWN = 6  # aggregates
+Texts = Mapping[int, Callable[[float], str | None]]
+"""By position of an argument: how its values are shown, where it is no number."""
 
 
 def measures(query: QueryPlan, unit: str | None = None) -> str:
@@ -56,21 +59,27 @@ def _count(number: int, of: str) -> str:
     return f"{number:,} {of}{'' if number == 1 else 's'}"
 
 
-def noise(plan: Plan) -> list[str]:
-    """Return how large the noise is on what each measure gives."""
+def noise(plan: Plan, texts: Texts | None = None) -> list[str]:
+    """Return how large the noise is on what each measure gives. ``texts``: of values of arguments that are dates or times."""
     query = plan.query
     if query is None:
         return []
     found, first = [], 0
     for measure in query.measures:
         sigma = float(plan.scales[first]) * (math.sqrt(2) if plan.mechanism == "laplace" else 1.0)
-        said = _of(measure, sigma)
+        said = _of(measure, sigma, texts or {})
         found.append(f"{said}, of the rows of a FILTER" if measure.filter is not None else said)
         first += len(measure.lengths)
     return list(dict.fromkeys(found))
 
 
-def _of(measure: Measure, sigma: float) -> str:
+def ends(one: Variable, texts: Texts) -> tuple[str, str]:
+    """Return the bounds of a variable for reading."""
+    shown = texts.get(one.position, "{:g}".format)
+    return shown(one.lower) or "", shown(one.upper) or ""
+
+
+def _of(measure: Measure, sigma: float, texts: Texts) -> str:
     rows = sigma / measure.grid
     if measure.kind in ("count", "units", "distinct"):
         words = {"count": "a number of rows", "units": "a number of units", "distinct": "a number of distinct values"}
@@ -90,6 +99,6 @@ def _of(measure: Measure, sigma: float) -> str:
         return f"standard deviation {rows:.4g} rows on each of the {measure.lengths[0]} sums that two columns are described by"
     if measure.kind == "tree":
         one = measure.variables[0]
-        levels = _count(len(measure.levels), "histogram")
-        return f"standard deviation {rows:.4g} rows on each cell of {levels} of values from {one.lower:g} to {one.upper:g}"
+        levels, (low, high) = _count(len(measure.levels), "histogram"), ends(one, texts)
+        return f"standard deviation {rows:.4g} rows on each cell of {levels} of values from {low} to {high}"
     return f"standard deviation {rows:.4g} on the number of rows of each of {measure.lengths[0]:,} values"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import zip_longest
+from typing import NamedTuple
 
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
@@ -48,25 +49,54 @@ def aggregate(text: str, unit: str | None = None) -> str:
     >>> aggregate("count_units()", "patient"), aggregate('quantile_disc("a") list 0.1, 0.9'), aggregate('count_distinct("a")')
     ('count(DISTINCT patient)', 'quantile_disc(a, [0.1, 0.9])', 'count(DISTINCT a)')
     """
-    name, opening, _ = text.partition("(")
-    end = _closing(text)
-    if not opening or end is None:
+    found = parts(text)
+    if found is None:
         return expression(text)
-    given, rest = expression(text[len(name) + 1 : end]), text[end + 1 :]
-    head, _, condition = rest.partition(" filter ") if " filter " in rest else (rest, "", "")
-    way, _, numbers = head.strip().partition(" ")
+    name, given = found.name, expression(found.given)
+    numbers = ", ".join(map(repr, found.quantiles))
     if name == "count_units":
         name, given = "count", f"DISTINCT {unit or 'unit'}"
     elif name == "count_distinct":
         name, given = "count", f"DISTINCT {given}"
     elif name == "count" and not given:
         given = "*"
-    elif name == "quantile_cont" and (way, numbers) == ("at", "0.5"):
+    elif name == "quantile_cont" and found.quantiles == (0.5,) and not found.listed:
         name = "median"
-    elif way:
-        given = f"{given}, {numbers}" if way == "at" else f"{given}, [{numbers}]"
+    elif found.quantiles:
+        given = f"{given}, [{numbers}]" if found.listed else f"{given}, {numbers}"
     shown = f"{name}({given})"
-    return f"{shown} FILTER (WHERE {expression(condition)})" if condition else shown
+    return f"{shown} FILTER (WHERE {expression(found.condition)})" if found.condition else shown
+
+
+class Parts(NamedTuple):
+    """An aggregate in its one form, taken apart."""
+
+    name: str
+    given: str
+    quantiles: tuple[float, ...]
+    listed: bool
+    condition: str
+
+
+def parts(text: str) -> Parts | None:
+    """Return the parts of an aggregate in its one form; None if it is not in it.
+
+    Examples
+    --------
+    >>> parts('quantile_disc("a") list 0.1, 0.9 filter "b" > 1')
+    Parts(name='quantile_disc', given='"a"', quantiles=(0.1, 0.9), listed=True, condition='"b" > 1')
+    """
+    name, opening, _ = text.partition("(")
+    end = _closing(text)
+    if not opening or end is None:
+        return None
+    rest, _, condition = text[end + 1 :].partition(" filter ") if " filter " in text[end + 1 :] else (text[end + 1 :], "", "")
+    way, _, numbers = rest.strip().partition(" ")
+    try:
+        quantiles = tuple(float(number) for number in numbers.split(",")) if numbers else ()
+    except ValueError:
+        return None
+    return Parts(name, text[len(name) + 1 : end], quantiles, way == "list", condition)
 
 
 def _closing(text: str) -> int | None:
