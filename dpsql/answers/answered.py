@@ -24,7 +24,7 @@ from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
 from dpsql.queries.leaves import Facts
 from dpsql.queries.reading import Read
-from dpsql.queries.split import Core
+from dpsql.queries.taken import Core
 from dpsql.queries.typing import types_of
 from dpsql.session.instance import Context
 from dpsql.source.model import fold

@@ -21,7 +21,7 @@ from dpsql.queries.asked import Wanted
 from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
 from dpsql.queries.reading import Read
-from dpsql.queries.split import CORE
+from dpsql.queries.taken import CORE
 from dpsql.release.queried import Numbers
 from dpsql.session.instance import Context
 from dpsql.source.model import identifier as name_of

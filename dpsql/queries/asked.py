@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.queries.aggregates import Aggregate
-from dpsql.queries.split import Core
+from dpsql.queries.taken import Core
 from dpsql.source.model import identifier
 from dpsql.source.parse import render
 

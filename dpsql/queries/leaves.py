@@ -11,7 +11,7 @@ from dpsql.errors import ArgumentError, NotProtected
 from dpsql.protected.source import catalog_of, protection_of, resolve, table_alone
 from dpsql.queries.declared import range_of_attribute, range_of_type
 from dpsql.queries.ranges import Range
-from dpsql.queries.split import Leaf
+from dpsql.queries.taken import Leaf
 from dpsql.queries.universes import Universe, universe_of_attribute, universe_of_type
 from dpsql.session.instance import Context
 from dpsql.source.analysis import relation_columns
