@@ -133,8 +133,8 @@ def _stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dic
 
 def _from_tables(context: Context, source: ProtectedSource, asked: Asked, release: Release) -> Held | None:
     """Return numbers of rows by declared categories, summed from a released table of the whole protected table."""
-    if asked.source.args.get("where") is not None or any(w.function != "count" or w.arguments or w.condition is not None
-                                                         or w.there is not None for w in asked.wanted) or not asked.wanted:  # fmt: skip
+    rows = all(w.function == "count" and not w.arguments and w.condition is None and w.there is None for w in asked.wanted)
+    if asked.source.args.get("where") is not None or not rows or not asked.wanted:
         return None
     columns = _columns(context, asked)
     plan = release.plan

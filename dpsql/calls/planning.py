@@ -43,7 +43,8 @@ class PlanCall(Call):
 
     A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options.
 
-    One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is
+    One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it
+    (affordable), noise_scale, expected errors, what is
     left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory for
     two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other max_contributions.
     """

@@ -10,8 +10,8 @@ from dpsql.accounting import MECHANISMS
 from dpsql.calls import arguments
 from dpsql.calls.declaration import (
     CHARGED,
-    NOT_PRIVATE,
     FREE,
+    NOT_PRIVATE,
     REQUIRED,
     Call,
     argument,
@@ -30,7 +30,8 @@ from dpsql.errors import ArgumentError
 GROUPS = ("public", "private")
 MOST_BOUND = 1_000_000_000
 _BOUNDS = (
-    "Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the expression."
+    "Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the "
+    "expression."
 )
 
 
@@ -84,7 +85,7 @@ class QueryCall(Call):
     delta: float | None = argument(some_delta, DELTA, python="float | None")
     groups: str | None = argument(
         optional(one_of(*GROUPS)),
-        "'public': groups of declared values, all of them; 'private': those that enough units are in. Chosen by the keys, if left out.",
+        "'public': groups of declared values, all of them; 'private': those that enough units are in. By the keys, if left out.",
         python="str | None",
         choices=GROUPS,
     )
@@ -156,7 +157,8 @@ class QueryExactCall(Call):
     def as_query(self) -> QueryCall:
         """Return the query that is answered."""
         return QueryCall(
-            self.sql, groups=self.groups, max_groups=self.max_groups, max_rows_per_group=self.max_rows_per_group, bounds=self.bounds,
+            self.sql, groups=self.groups, max_groups=self.max_groups, max_rows_per_group=self.max_rows_per_group,
+            bounds=self.bounds,
             min_units=self.min_units,
         )  # fmt: skip
 
@@ -165,15 +167,16 @@ class QueryExactCall(Call):
 class SummarizeCall(Call):
     """Summarize every declared column, as DuckDB's SUMMARIZE does, privately: one release for all of them.
 
-    Numbers: extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared values
-    occur, counts. What a column has no such statistic for is NULL.
+    Numbers: extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared
+    values occur, counts. What a column has no such statistic for is NULL.
     """
 
     name: ClassVar[str] = "summarize"
     function: ClassVar[str] = "summarize"
     privacy: ClassVar[str] = CHARGED
     gives: ClassVar[str] = (
-        "column_name, column_type, min, max (as VARCHAR), approx_unique, avg, std, q25, q50, q75 (as VARCHAR), count, null_percentage"
+        "column_name, column_type, min, max (as VARCHAR), approx_unique, avg, std, q25, q50, q75 (as VARCHAR), count, "
+        "null_percentage"
     )
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")

@@ -45,7 +45,8 @@ class Block:
             return True
         if node.args.get("distinct") is not None and not units:
             if node.args["distinct"].args.get("on") is not None:
-                refuse("DISTINCT ON", "it gives out one row of several people; DISTINCT ON the privacy unit keeps one of each", node)
+                advice = "it gives out one row of several people; DISTINCT ON the privacy unit keeps one of each"
+                refuse("DISTINCT ON", advice, node)
             if any(isinstance(e, exp.Star) or isinstance(e, exp.Column) and isinstance(e.this, exp.Star) for e in node.expressions):
                 refuse("SELECT DISTINCT *", "name the columns whose values are asked for", node)
             self.keys = [self._unaliased(inner_of(e)) for e in node.expressions]
@@ -89,7 +90,8 @@ class Block:
             parts.append(self._sets_of(item))
         found = [tuple(dict.fromkeys(itertools.chain(*combined))) for combined in itertools.product(*parts)]
         if len(found) > MOST_SETS:
-            raise ArgumentError("sql", len(found), f"at most {MOST_SETS} grouping sets; name those that are needed: GROUPING SETS (...)")
+            said = f"at most {MOST_SETS} grouping sets; name those that are needed: GROUPING SETS (...)"
+            raise ArgumentError("sql", len(found), said)
         self.sets = found
 
     def _sets_of(self, item: exp.Expression) -> list[tuple[int, ...]]:
@@ -314,7 +316,8 @@ class Block:
         if where is not None:
             rows.set("where", exp.Where(this=self._unaliased(where.this)))
         for part in used(node):
-            if part not in ("expressions", "from", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "offset",
+            if part not in ("expressions", "from", "from_", "joins", "where", "group", "having", "qualify", "order", "limit",
+                            "offset",
                             "distinct", "with", "with_", "windows"):  # fmt: skip
                 refuse(part.upper().replace("_", " ").removesuffix("S"), "not understood in a query over protected rows", node)
         public_rows.prune(rows)

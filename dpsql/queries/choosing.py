@@ -1,7 +1,7 @@
 """Which measures answer the aggregates of a query: as few as will do, since each takes a share of the loss.
 
-count, sum, avg, var and covar of one expression come from one vector of counters; count(*) comes with it. What the counters of a row
-are, and how sensitive they make the release, is in `dpsql.estimates.measures`.
+count, sum, avg, var and covar of one expression come from one vector of counters; count(*) comes with it. What the counters of a
+row are, and how sensitive they make the release, is in `dpsql.estimates.measures`.
 """
 
 from __future__ import annotations

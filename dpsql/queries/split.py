@@ -1,8 +1,8 @@
 """A query in two: *cores*, which are counted under privacy, and the *outer* statement over what they release.
 
 A core is a SELECT with aggregates or groups over rows of a protected table, whose groups are not privacy units. What stands above
-it (other items, HAVING, QUALIFY, ORDER BY, LIMIT, set operations, outer SELECTs) is post-processing: DuckDB runs it over the released
-numbers. What stands below it is a source of rows, which `dpsql.source` checks as it does every source.
+it (other items, HAVING, QUALIFY, ORDER BY, LIMIT, set operations, outer SELECTs) is post-processing: DuckDB runs it over the
+released numbers. What stands below it is a source of rows, which `dpsql.source` checks as it does every source.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ def split(
     splitter = _Splitter(facts, named)
     relation = splitter.relation(tree, {})
     if relation.kind == "rows" and any(tree.find_all(exp.Group)):
-        refuse("GROUP BY the privacy unit", "it gives out a row for each of them; aggregate these: SELECT avg(n) FROM (SELECT ...)", tree)
+        advice = "it gives out a row for each of them; aggregate these: SELECT avg(n) FROM (SELECT ...)"
+        refuse("GROUP BY the privacy unit", advice, tree)
     if relation.kind == "rows":
-        refuse("raw rows", "only aggregates can be released: count(*), sum, avg, median, ... by groups; dp_synthesize gives rows", tree)
+        advice = "only aggregates can be released: count(*), sum, avg, median, ... by groups; dp_synthesize gives rows"
+        refuse("raw rows", advice, tree)
     if relation.kind == "public":
         raise UnsupportedQuery("the query", "no protected table is in it; DuckDB answers it without dp_query")
     splitter.clean(tree)

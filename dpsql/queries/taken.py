@@ -18,8 +18,8 @@ MOST_SETS = 64
 SHOWN = 20
 """Columns that a message lists."""
 ADAPTIVE = (
-    "it needs an answer about the rows before others of them are counted. Say adaptive := true (it is then a release of its own), or "
-    "ask for it first, and write the number that it released into the text"
+    "it needs an answer about the rows before others of them are counted. Say adaptive := true (it is then a release of its own), "
+    "or ask for it first, and write the number that it released into the text"
 )
 BESIDE = (
     "it is needed before the rows are counted. Write it as a scalar subquery, WHERE x > (SELECT avg(x) FROM ...), and say "
@@ -111,6 +111,8 @@ Known = Mapping[str, "Cte"]
 
 @dataclass
 class Cte:
+    """A common table expression, what it is, and what was known where it stands."""
+
     node: exp.CTE
     relation: Relation
     known: Known

@@ -31,6 +31,7 @@ def has_aggregate(node: exp.Expression) -> bool:
 
 
 def flat(values: object) -> list[exp.Expression]:
+    """Return the expressions among values and lists of values."""
     found: list[exp.Expression] = []
     for value in values if isinstance(values, list) else list(values):  # type: ignore[call-overload]
         if isinstance(value, exp.Expression):
@@ -76,6 +77,7 @@ def no_parameters(part: exp.Expression | None) -> None:
 
 
 def names_are_free(node: exp.Select) -> None:
+    """Refuse names that the rewriting makes up itself."""
     for name in node.find_all(exp.Identifier):
         if fold(name.name).startswith(RESERVED) and not fold(name.name).startswith(CORE):
             refuse(repr(name.name), f"names that start with {RESERVED} are dpsql's own", name)

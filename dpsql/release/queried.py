@@ -118,7 +118,8 @@ class QueryPlan:
         _require(isinstance(item["public"], bool) and isinstance(item["unit"], bool))
         for name in ("max_rows", "max_groups", "max_rows_per_group", "min_units", "groups", "threshold", "selecting"):
             _require(item[name] is None or (isinstance(item[name], int) and not isinstance(item[name], bool) and item[name] >= 0))
-        _require((item["groups"] is not None and item["groups"] <= MOST_GROUPS) if item["public"] else item["threshold"] is not None)
+        known = item["groups"] is not None and item["groups"] <= MOST_GROUPS
+        _require(known if item["public"] else item["threshold"] is not None)
         _require(item["delta"] is None or isinstance(item["delta"], str))
         found = cls(
             **{

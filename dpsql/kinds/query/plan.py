@@ -127,7 +127,8 @@ class Planning:
         if found:
             return found
         if wanted == "public":
-            raise ArgumentError("groups", "public", f"{found.reason}. Declare the column (CALL dp_declare), or say groups := 'private'")
+            said = f"{found.reason}. Declare the column (CALL dp_declare), or say groups := 'private'"
+            raise ArgumentError("groups", "public", said)
         self.notes.append(f"groups are private: {found.reason}")
         return None
 
@@ -190,7 +191,7 @@ class Planning:
             bounded = bool(functions & _BOUNDED)
             found[place] = Argument(
                 limits.lower if bounded else None, limits.upper if bounded else None,
-                limits.whole and sqltypes.parse(self.types[f"a{place}"]).family in ("integer", "boolean", "temporal", "decimal"), values,
+                limits.whole and family in ("integer", "boolean", "temporal", "decimal"), values,
             )  # fmt: skip
         return found
 
@@ -217,11 +218,13 @@ class Planning:
         selecting = groups is None
         count = groups.count if groups is not None else None
         measures, weights, select = choosing.choose(
-            self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row, weights=self._weights(),
+            self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row,
+            weights=self._weights(),
         )  # fmt: skip
         counters = sum(length for measure in measures for length in measure.lengths)
         if (count or 1) * counters > MOST_COUNTERS:
-            raise ArgumentError("sql", f"{count:,} groups", f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser")
+            said = f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser"
+            raise ArgumentError("sql", f"{count:,} groups", said)
         grouped = bool(self.asked.keys)
         beside, delta_t = self._selection(selecting=selecting)
 
@@ -292,7 +295,8 @@ class Planning:
         else:
             given = self.call.call.delta
             if not given:
-                raise ArgumentError("delta", given, "private groups spend delta: name what this answer may spend, e.g. delta := 1e-10")
+                said = "private groups spend delta: name what this answer may spend, e.g. delta := 1e-10"
+                raise ArgumentError("delta", given, said)
             share = Fraction(repr(given)) / 2
         return [ThresholdEvent(share)], share
 
