@@ -76,7 +76,7 @@ class Facts:
         """Return the values of a column of a public table, which everybody may read; NULL where a LEFT JOIN finds no row."""
         column = identifier(name)
         rows = self.context.cursor.execute(
-            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self._sql(node)} WHERE {column} IS NOT NULL ORDER BY 1 LIMIT {_MOST_PUBLIC + 1}"  # noqa: S608
+            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self._sql(node)} WHERE {column} IS NOT NULL ORDER BY 1 ASC LIMIT {_MOST_PUBLIC + 1}"  # noqa: S608
         ).fetchall()
         if len(rows) > _MOST_PUBLIC:
             return universe_of_type(sql_type)
