@@ -134,9 +134,9 @@ class QueryCall(Call):
 
 @dataclass(frozen=True)
 class QueryExactCall(Call):
-    """Answer an aggregate query without noise: rows are bounded, values clipped and the query is split as dp_query does.
+    """Answer an aggregate query without noise.
 
-    To see what bounding and clipping do, apart from the noise. What is chosen at random (rows of a unit with many) is chosen anew
+    Rows are bounded, values clipped and the query is split as dp_query does. To see what bounding and clipping do, apart from the noise. What is chosen at random (rows of a unit with many) is chosen anew
     by every call. Groups that are not public are all shown, from min_units units on.
     """
 
@@ -190,7 +190,10 @@ class SummarizeCall(Call):
 
 @dataclass(frozen=True)
 class ExplainCall(Call):
-    """Tell in words what the answer of a query is made of: what was bounded, selected and clipped, how large the noise is."""
+    """Tell in words what the answer of a query is made of.
+
+    What was bounded, selected and clipped, how large the noise is, why a group may be missing.
+    """
 
     name: ClassVar[str] = "explain"
     function: ClassVar[str] = "explain"

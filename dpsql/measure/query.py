@@ -302,11 +302,11 @@ def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan:
         for measure, found in zip(plan.measures, names, strict=True):
             if measure.kind in ("tree", "values"):
                 cells = guarded(cursor, made.cells(measure)).fetchnumpy()
-                where = (
-                    np.asarray(cells["ord"], np.int64) if groups is not None
-                    else np.array([index[keys] for keys in zip(*(_texts(cells[f"k{i}"]) for i in range(len(plan.keys))), strict=True)]
-                                  if plan.keys else np.zeros(len(cells["n"])), np.int64)
-                )  # fmt: skip
+                if groups is not None:
+                    where = np.asarray(cells["ord"], np.int64)
+                else:
+                    each = zip(*(_texts(cells[f"k{i}"]) for i in range(len(plan.keys))), strict=True)
+                    where = np.array([index[keys] for keys in each] if plan.keys else [0] * len(cells["n"]), np.int64)
                 blocks += _levels(measure, len(texts), where, np.asarray(cells["cell"], np.int64), np.asarray(cells["n"], np.int64))
                 continue
             sums = np.zeros((len(texts), len(found)), np.int64)

@@ -234,8 +234,8 @@ class Block:
             if name == "this":
                 inner = value.copy()
                 called = inner.this if isinstance(inner, exp.Filter) else inner
-                called.set("expressions", [self._post(e, aliases=aliases) if not isinstance(e, exp.Star) else e
-                                           for e in (value.this if isinstance(value, exp.Filter) else value).expressions])  # fmt: skip
+                given = (value.this if isinstance(value, exp.Filter) else value).expressions
+                called.set("expressions", [e if isinstance(e, exp.Star) else self._post(e, aliases=aliases) for e in given])
                 out.set("this", inner)
             elif isinstance(value, exp.Expression) and not isinstance(value, exp.WindowSpec):
                 out.set(name, self._post(value, aliases=aliases))

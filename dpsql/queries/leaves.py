@@ -77,7 +77,7 @@ class Facts:
         column = identifier(name)
         rows = self.context.cursor.execute(
             f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self._sql(node)} WHERE {column} IS NOT NULL "  # noqa: S608
-            f"ORDER BY 1 LIMIT {_MOST_PUBLIC + 1}"
+            f"ORDER BY 1 ASC LIMIT {_MOST_PUBLIC + 1}"
         ).fetchall()
         if len(rows) > _MOST_PUBLIC:
             return universe_of_type(sql_type)
@@ -142,7 +142,7 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
         if entry is None:
             raise ArgumentError(
                 "sql", ".".join(parts),
-                f"no such table or view in {context.database}.{context.schema}. If it was made in a transaction that is still open, "
+                f"no such table or view in {context.database}.{context.schema}. If its transaction is still open, "
                 "COMMIT first; a TEMP table belongs to one connection and can't be used; in another schema write schema.table",
             )  # fmt: skip
         if entry.is_view:

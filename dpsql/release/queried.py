@@ -151,8 +151,9 @@ class Numbers:
 
 
 def flat(plan: QueryPlan, groups: list[tuple[str | None, ...]], blocks: list[IntArray]) -> tuple[IntArray, list[str]]:
-    """Return the integers of a release in a row, block by block, and the texts that stand beside them: a group's keys with the
-    first counter of the first block, nothing with the others.
+    """Return the integers of a release in a row, block by block, and the texts that stand beside them.
+
+    These are a group's keys with the first counter of the first block, nothing with the others.
     """
     joined = np.concatenate([block.reshape(-1) for block in blocks]) if blocks else np.zeros(0, np.int64)
     values = [""] * joined.size

@@ -185,8 +185,8 @@ class Planning:
             if functions & _BOUNDED and not (limits.finite and limits.sort not in ("unknown", "nothing")):
                 raise ArgumentError(
                     "sql", text,
-                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), bound it in "
-                    f"the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}",
+                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), bound it "
+                    f"in the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}",
                 )  # fmt: skip
             bounded = bool(functions & _BOUNDED)
             found[place] = Argument(
