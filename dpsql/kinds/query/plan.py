@@ -43,6 +43,8 @@ from dpsql.text import readable
 _BOUNDED = choosing.FIRST | choosing.SECOND | choosing.PAIRS | choosing.RANKED
 MOST_LISTED = 10_000
 """Whole numbers that are listed one by one."""
+SELECTIONS = 1_024
+"""Answers with private groups that a budget has delta for: sixteen times as many raise the threshold by some five per cent."""
 GUESSED_GROUPS = 1_000
 """Private groups that are reckoned with where trees are planned."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
@@ -284,7 +286,7 @@ class Planning:
             return [], None
         budget = self.protected.protection.budget
         if budget.accountant == "zcdp":
-            share = Fraction(selection_delta(budget.delta))
+            share = Fraction(selection_delta(budget.delta, SELECTIONS))
         else:
             given = self.call.call.delta
             if not given:
