@@ -1,4 +1,4 @@
-"""Aggregate queries, answered privately: the answers, what they are made of, and what is free; ends with the number that matters."""
+"""Aggregate queries, answered privately: what they cost, are made of, and give for free; ends with the number that matters."""
 
 import duckdb
 

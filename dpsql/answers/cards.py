@@ -1,8 +1,8 @@
 """How answers show themselves in a notebook: the budget as a gauge, ledger, plans and explanations as cards.
 
 What the calls return stays a DuckDB relation: `load` tells a running IPython how to show relations that have the columns of
-`dp_budget`, `dp_ledger`, `dp_plan`, `dp_explain` or `dp_releases`, whether they come from Python or from ``con.sql("FROM dp_budget()")``.
-Everything else is shown as before. `show` does the same by hand.
+`dp_budget`, `dp_ledger`, `dp_plan`, `dp_explain` or `dp_releases`, whether they come from Python or from
+``con.sql("FROM dp_budget()")``. Everything else is shown as before. `show` does the same by hand.
 
 Privacy: None: the books and plans are free to read.
 """
@@ -126,7 +126,7 @@ def _one_budget(row: Mapping[str, Any]) -> str:
 
 def _explained(rows: Sequence[tuple[str, str]]) -> str:
     """Return the explanation of an answer; what an explanation is about is said once."""
-    before: list[str] = [""] + [about for about, _ in rows]
+    before = ["", *(about for about, _ in rows)]
     shown = [("" if about == last else about, said) for (about, said), last in zip(rows, before, strict=False)]
     return table(["", ""], shown, label="explanation")
 
