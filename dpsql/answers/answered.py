@@ -247,7 +247,7 @@ def _own(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
             "AND function_type IN ('scalar', 'aggregate', 'macro', 'window_aggregate') AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT'"
         ).fetchall()
         windows = {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value", "last_value",
-                   "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping",
+                   "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping", "array",
                    "random", "now", "today", "current_date", "get_current_timestamp", "get_current_time", "transaction_timestamp"}  # fmt: skip
         _functions[duckdb.__version__] = frozenset(fold(str(name)) for (name,) in rows) | windows
     return _functions[duckdb.__version__]

@@ -45,7 +45,8 @@ def _completed(context: Context, call: QueryCall) -> QueryCall:
     -------
     Each subquery is a release of its own. The rest is asked after it, of a text that holds released numbers alone.
     """
-    text, asked = first_asked(context, call.sql)
+    with about_the_query():
+        text, asked = first_asked(context, call.sql)
     if not asked:
         return call
     epsilon = call.epsilon

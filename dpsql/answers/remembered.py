@@ -1,11 +1,11 @@
 """Answers of dp_query that were given before in this process, given again while nothing that they were made of has changed.
 
 An answer is the text of a relation over released numbers. It follows from the call, the caller's database and schema, what the
-catalog says of every name that was looked up on the way (tables and views, their numbers, columns and texts), and the releases it was
-made of. A remembered answer is given again only if all of that is as it was, seen by the call that asks: each name means the same
-entries with the same texts, the ledger holds the same entries about each release, and its file has not been touched. What else a call
-looks at (declarations, budgets, functions) decides what is bought, never what a stored release says; where a file, an ENUM type of
-a user or a table beside the protected one is involved, which may be protected one day, nothing is remembered.
+catalog says of every name that was looked up on the way (tables and views, their numbers, columns and texts), and the releases it
+was made of. A remembered answer is given again only if all of that is as it was, seen by the call that asks: each name means the
+same entries with the same texts, the ledger holds the same entries about each release, and its file has not been touched. What
+else a call looks at (declarations, budgets, functions) decides what is bought, never what a stored release says; where a file, an
+ENUM type of a user, or a table beside the protected one is involved, which may be protected one day, nothing is remembered.
 
 Privacy: free. What is given again was released before; nothing is charged, and no row is read.
 """

@@ -14,7 +14,6 @@ from typing import Any
 
 import duckdb
 
-from dpsql import sql
 from dpsql.books.anchor import INTENT, WRITTEN, Anchor, Head
 from dpsql.books.entries import (
     FIELDS,

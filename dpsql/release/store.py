@@ -27,6 +27,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 
 from dpsql import methods
 from dpsql.errors import DpsqlError, ReleaseError, first_line
@@ -45,7 +46,8 @@ FORMAT = 1
 _HASH = re.compile(r"[0-9a-f]{64}")
 _SPARE = 4 << 20  # bytes that the ledger, its checkpoint and a probe may take
 _LARGEST = 1 << 61  # what noise and counts can never reach
-_LISTED_INLINE = 5_000
+_LISTED_INLINE = 5_000  # integers of a release that are written as texts
+AnyIntArray = npt.NDArray[np.integer[Any]]
 _LISTED = 1 << 20  # integers of a release that lists what it holds
 
 
@@ -224,7 +226,7 @@ def write(
     return contents
 
 
-def _inline(table: IntArray, cell: IntArray, flat: IntArray, values: Sequence[str] | None) -> str | None:
+def _inline(table: AnyIntArray, cell: IntArray, flat: IntArray, values: Sequence[str] | None) -> str | None:
     """Return what is released as a relation in a few texts, which takes less time than a frame; None where it is too much."""
     if len(flat) > _LISTED_INLINE or (values is not None and any("\0" in text for text in values)):
         return None
@@ -238,7 +240,7 @@ def _inline(table: IntArray, cell: IntArray, flat: IntArray, values: Sequence[st
     return f"(SELECT {', '.join(columns)})"
 
 
-def _frame(table: IntArray, cell: IntArray, flat: IntArray, values: Sequence[str] | None) -> Any:
+def _frame(table: AnyIntArray, cell: IntArray, flat: IntArray, values: Sequence[str] | None) -> Any:
     """Return what is released as a frame."""
     import pandas as pd  # loaded when needed: pandas takes .3 s
 

@@ -269,7 +269,7 @@ def bought(context: Context, books: Books, name: str) -> Release | None:
 
 
 def of_ledger(context: Context, ledger: Ledger, name: str) -> Release | None:
-    """Return a release that was bought on this ledger, as it knows it; None if it was not, or was refunded. Errors: see `bought`."""
+    """Return a release that was bought on this ledger, as it knows it; None if none of that name counts. Errors: see `bought`."""
     purchase = ledger.purchase(name)
     if purchase is None:
         return None

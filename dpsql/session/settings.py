@@ -107,8 +107,8 @@ def pin(cursor: duckdb.DuckDBPyConnection) -> None:
 def repin(cursor: duckdb.DuckDBPyConnection) -> None:
     """Make a cursor that a call has given back ready for the next one.
 
-    Its session keeps what `pin` set, whatever is set for the whole database meanwhile. What a call may change is set again, and so is
-    what could not be set: an extension may have been loaded since.
+    Its session keeps what `pin` set, whatever is set for the whole database meanwhile. What a call may change is set again, and so
+    is what could not be set: an extension may have been loaded since.
 
     Raises
     ------

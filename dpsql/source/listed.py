@@ -1,8 +1,8 @@
 """Which functions of a database are not what DuckDB ships: listed once, and again when anything was created since.
 
 Listing all functions takes longer than anything else that is asked of the catalog. Every entry of any catalog of an open database
-(table, view, macro, function, also of an extension, also a temporary one) gets the next number of one counter; so as long as nobody
-has created one, the list is as it was. The counter is read by creating something: a temporary sequence of our own, which counts too.
+(table, view, macro, function, also of an extension, also a temporary one) gets the next number of one counter; so as long as
+nobody has created one, the list is as it was. The counter is read by creating something: a temporary sequence of our own.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ SELECT system.main.lower(function_name), system.main.count_star(), system.main.s
     g := has_side_effects, h := macro_definition, i := internal, j := database_name, k := schema_name)))
 FROM system.main.duckdb_functions() GROUP BY ALL
 """
-_SEQUENCE = "__dp_created"
-_CREATE = f"CREATE OR REPLACE TEMP SEQUENCE {_SEQUENCE}"
-_NUMBER = f"SELECT sequence_oid FROM system.main.duckdb_sequences() WHERE temporary AND sequence_name = '{_SEQUENCE}'"
+_CREATE = "CREATE OR REPLACE TEMP SEQUENCE __dp_created"
+_NUMBER = "SELECT sequence_oid FROM system.main.duckdb_sequences() WHERE temporary AND sequence_name = '__dp_created'"
 Listing = dict[str, tuple[int, int]]
 
 
@@ -33,8 +32,9 @@ class Functions:
 
     Notes
     -----
-    A function that is registered in a transaction that stays open while a call lists the functions, and is committed later, is noticed
-    once anything else is created. Only code of this process can do so, which can read the tables as well.
+    A function that is registered in a transaction that stays open while a call lists the functions, and is committed later, is
+    noticed once anything else is created. Python code of this process can do so, which can read the tables as well; a macro can
+    be late in this way, and on the search path of dpsql's cursors none stands for a function of DuckDB.
     """
 
     def __init__(self) -> None:
@@ -57,10 +57,14 @@ class Functions:
                 number = _created(cursor)
                 if self._changed is None or self._newest is None or number != self._newest + step:
                     self._changed = _differing(_listing(cursor), shipped)
+            except duckdb.InterruptException:
+                self._changed = None
+                raise
             except duckdb.Error as error:
                 self._changed = None
                 raise UnsupportedQuery(
-                    "the catalog of this database", f"it does not answer ({first_line(error)}); DROP macros that are called duckdb_..."
+                    "the catalog of this database",
+                    f"it does not answer ({first_line(error)}); DROP macros that are called duckdb_...",
                 ) from None
             self._newest = number  # read before the list: what was created since changes the next number
             return min(self._changed & wanted, default=None)

@@ -112,8 +112,10 @@ class Planning:
 
     def groups(self) -> Groups | None:
         """Return the public groups, or None where groups are private."""
-        wanted = self.call.call.groups
-        if wanted == "private" and self.asked.keys:
+        wanted, fewest = self.call.call.groups, self.call.call.min_units
+        if fewest is not None and wanted == "public":
+            raise ArgumentError("min_units", fewest, "public groups are all shown, also empty ones; say groups := 'private'")
+        if self.asked.keys and (wanted == "private" or fewest is not None):
             return None
         if not self.asked.wanted and wanted is None and self.asked.keys:
             return None  # which groups there are is all that is asked
