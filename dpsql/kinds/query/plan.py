@@ -185,7 +185,7 @@ class Planning:
                 raise ArgumentError(
                     "sql", text,
                     "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), bound it in "
-                    f"the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}",
+                    f"the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}{self._of_units()}",
                 )  # fmt: skip
             bounded = bool(functions & _BOUNDED)
             found[place] = Argument(
@@ -193,6 +193,10 @@ class Planning:
                 limits.whole and sqltypes.parse(self.types[f"a{place}"]).family in ("integer", "boolean", "temporal", "decimal"), values,
             )  # fmt: skip
         return found
+
+    def _of_units(self) -> str:
+        """Return what to know of sums over the rows of one unit, which have no bounds by themselves."""
+        return ". A sum over all rows of one unit needs a bound of its own: least(sum(x), 1000)" if "SUM(" in self.asked.rows else ""
 
     def _check_type(self, functions: set[str], text: str, family: str, place: int) -> None:
         if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= choosing.RANKED):
