@@ -86,8 +86,9 @@ def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Hel
         with suppress(ReleaseError, LedgerError, DpsqlError):
             if operation == "query":
                 held = parameters.get("query")
-                same = isinstance(held, dict) and all(held.get(key) == wanted[key] for key in ("rows", "keys"))
-                if same and _contains(held, wanted, call, parameters):
+                if not isinstance(held, dict) or any(held.get(key) != wanted[key] for key in ("rows", "keys")):
+                    continue
+                if _contains(held, wanted, call, parameters):
                     found = drawing.of_ledger(context, source.ledger, name)
                     if found is not None:
                         return of_release(context, found)

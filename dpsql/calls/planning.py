@@ -86,7 +86,7 @@ class PlanCall(Call):
         own = {name: options.pop(name) for name in QUERY_OPTIONS if name in options}
         return QueryCall(
             sql=self.source, epsilon=self.epsilon, delta=self.delta, release=self.release, mechanism=self.mechanism or "gaussian",
-            options=options or None, **own,
+            options=options, **own,
         )  # fmt: skip
 
     def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall:

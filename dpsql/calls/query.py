@@ -136,8 +136,9 @@ class QueryCall(Call):
 class QueryExactCall(Call):
     """Answer an aggregate query without noise.
 
-    Rows are bounded, values clipped and the query is split as dp_query does. To see what bounding and clipping do, apart from the noise. What is chosen at random (rows of a unit with many) is chosen anew
-    by every call. Groups that are not public are all shown, from min_units units on.
+    Rows are bounded, values clipped and the query is split as dp_query does: to see what bounding and clipping do, apart from the
+    noise. What is chosen at random (rows of a unit with many) is chosen anew by every call. Groups that are not public are all
+    shown, from min_units units on.
     """
 
     name: ClassVar[str] = "query_exact"

@@ -2,7 +2,7 @@
 
 It loads the ``dp_*`` macros on dbt's connections, and answers what the macros of the dbt package (``package/``, which
 ``dpsql dbt init`` copies into a project) ask. Budgets, domains and rules come from ``meta: {dpsql: ...}`` in schema.yml, see
-`dpsql.dbt.declarations`; the materialization ``dp_synthetic`` asks `dpsql.dbt.models` before it buys.
+`dpsql.dbt.declarations`; the materialization ``dp_synthetic`` asks `dpsql.dbt.models` before it buys, and so does ``dp_query``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ INTERFACE = 2
 ACTIONS: dict[str, Callable[[Context, Mapping[str, Any]], Any]] = {
     "declare": declarations.declare,
     "check": models.check,
+    "check_query": models.check_query,
     "within_error": models.within_error,
 }
 SETTINGS = ("store", "user")

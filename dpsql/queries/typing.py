@@ -9,6 +9,7 @@ import duckdb
 from dpsql.errors import ArgumentError, first_line
 from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Wanted
+from dpsql.text import readable
 from dpsql.text.relation import identifier, literal
 
 
@@ -40,5 +41,7 @@ def types_of(cursor: duckdb.DuckDBPyConnection, wanted: Sequence[Wanted], column
     try:
         rows = cursor.execute(f"DESCRIBE SELECT {listed} FROM (SELECT {nulls or '1'})").fetchall()  # noqa: S608
     except duckdb.Error as error:
-        raise ArgumentError("sql", wanted[0].text, f"DuckDB does not accept an aggregate ({first_line(error)})") from None
+        for one in wanted if len(wanted) > 1 else ():
+            types_of(cursor, [one], columns)  # raises at the one that is wrong
+        raise ArgumentError("sql", readable.aggregate(wanted[0].text), f"DuckDB does not accept an aggregate ({first_line(error)})") from None
     return [str(row[1]) for row in rows]

@@ -23,7 +23,7 @@ from dpsql.kinds.planned import Planned, release_delta
 from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
-from dpsql.queries.aggregates import DISTINCT
+from dpsql.queries.aggregates import DISTINCT, PAIRS
 from dpsql.queries.bounds import extent
 from dpsql.queries.choosing import Argument
 from dpsql.queries.columns import Relations, given_bounds
@@ -40,7 +40,7 @@ from dpsql.release.queried import MOST_COUNTERS, QueryPlan
 from dpsql.session.instance import Context
 from dpsql.text import readable
 
-_BOUNDED = choosing.FIRST | choosing.SECOND | choosing.PAIRS | choosing.RANKED
+_BOUNDED = choosing.FIRST | choosing.SECOND | PAIRS | choosing.RANKED
 MOST_LISTED = 10_000
 """Whole numbers that are listed one by one."""
 SELECTIONS = 1_024
@@ -185,8 +185,9 @@ class Planning:
             if functions & _BOUNDED and not (limits.finite and limits.sort not in ("unknown", "nothing")):
                 raise ArgumentError(
                     "sql", text,
-                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), bound it "
-                    f"in the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}",
+                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), bound "
+                    f"it in the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}"
+                    f"{self._of_units()}",
                 )  # fmt: skip
             bounded = bool(functions & _BOUNDED)
             found[place] = Argument(
@@ -194,6 +195,10 @@ class Planning:
                 limits.whole and family in ("integer", "boolean", "temporal", "decimal"), values,
             )  # fmt: skip
         return found
+
+    def _of_units(self) -> str:
+        """Return what to know of sums over the rows of one unit, which have no bounds by themselves."""
+        return ". A sum over all rows of one unit needs a bound of its own: least(sum(x), 1000)" if "SUM(" in self.asked.rows else ""
 
     def _check_type(self, functions: set[str], text: str, family: str, place: int) -> None:
         if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= choosing.RANKED):

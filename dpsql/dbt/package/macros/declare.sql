@@ -12,7 +12,7 @@
 {% macro declared_nodes() %}
   {%- set found = [] -%}
   {%- for node in graph.sources.values() | list + graph.nodes.values() | list
-        if node.resource_type in ('source', 'seed', 'snapshot', 'model') and node.config.materialized not in ('dp_synthetic', 'ephemeral') -%}
+        if node.resource_type in ('source', 'seed', 'snapshot', 'model') and node.config.materialized not in ('dp_synthetic', 'dp_query', 'ephemeral') -%}
     {%- set meta = dpsql.declared_meta(node) -%}
     {%- set columns = dpsql.declared_columns(node) -%}
     {%- if meta or columns -%}
