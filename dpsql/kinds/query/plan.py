@@ -186,7 +186,7 @@ class Planning:
                 raise ArgumentError(
                     "sql", text,
                     "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), "
-                    f"bound it in the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}"
+                    f"bound it in the text (least, greatest, CASE, BETWEEN in WHERE), or say bounds := {{{text!r}: [lower, upper]}}"
                     f"{self._of_units()}",
                 )  # fmt: skip
             bounded = bool(functions & _BOUNDED)
