@@ -131,7 +131,7 @@ def _contains(held: dict[str, list[str]], wanted: dict[str, object], call: Query
     if not set(wanted["aggregates"]) <= set(held["aggregates"]):  # type: ignore[call-overload]
         return False
     asked = call.filled(parameters).canonical()
-    free = ("epsilon", "query", "weights")
+    free = ("epsilon", "query", "weights", "bounds_share")
     if any(asked[name] != parameters.get(name) for name in asked if name not in free):
         return False
     return call.epsilon is None or float(str(parameters["epsilon"])) >= call.epsilon

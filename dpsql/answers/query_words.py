@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from dpsql.calls.buying import BuyingCall
 from dpsql.estimates.measures import Measure
@@ -51,7 +52,7 @@ def bounding(query: QueryPlan, unit: str | None) -> list[str]:
         said.append(
             f"a group appears where its noisy number of {'rows' if unit is None else 'units'} reaches "
             f"{(query.threshold or 0) + (query.min_units or 1) - 1:,}{least}; "
-            f"delta = {float(query.delta or 0):.3g} of it"
+            f"delta = {float(Fraction(query.delta or 0)):.3g} of it"
         )
     return said
 

@@ -21,6 +21,8 @@ from dpsql.estimates.measures import Measure
 from dpsql.numerics.arrays import IntArray
 from dpsql.release.queried import QueryPlan
 
+_FINE = 16
+
 
 @dataclass(frozen=True)
 class Learned:
@@ -91,8 +93,8 @@ def resolved_query(plan: QueryPlan, bounds: Sequence[Learned]) -> QueryPlan:
 
     Notes
     -----
-    A grid on which the integers between the bounds are exact is taken where the planned one is fine enough: the largest multiple of the
-    span below it. A row's counters then have smaller norms than was charged for.
+    Where the planned grid is much finer than integers between the bounds need, the largest multiple of the span below it is taken: on
+    it they are exact. A row's counters then have slightly smaller norms than was charged for.
     """
     return replace(plan, measures=tuple(_resolved(measure, bounds) for measure in plan.measures))
 
@@ -110,7 +112,7 @@ def _resolved(measure: Measure, bounds: Sequence[Learned]) -> Measure:
     first, grid = variables[0], measure.grid
     if len(variables) == 1 and first.whole and measure.kind in ("moments", "scaled"):
         power = int(first.magnitude) if measure.kind == "scaled" else int(first.span) ** measure.degree
-        grid = power * (grid // power) if 0 < power <= grid else grid
+        grid = power * (grid // power) if 0 < _FINE * power <= grid else grid
     return replace(measure, variables=tuple(variables), grid=grid)
 
 

@@ -76,15 +76,6 @@ class QueryPlan:
     learning: tuple[Learning, ...] = ()
 
     @property
-    def most_rows(self) -> int:
-        """Rows of one unit that count, at most, in all groups together."""
-        if not self.unit:
-            return 1
-        if self.max_rows is not None:
-            return self.max_rows
-        return (self.max_groups or 1) * (self.max_rows_per_group or 1)
-
-    @property
     def blocks(self) -> tuple[int, ...]:
         """Number of counters of each block of equal noise in one group."""
         return tuple(length for measure in self.measures for length in measure.lengths)

@@ -43,7 +43,7 @@ class Refinement:
     edges : tuple of (tuple or None)
         For each of them the edges of the bins that were cut; None where the bins were declared.
     bounds : tuple of Learned
-        Of a query: what was chosen from each histogram of magnitudes; ``counts`` are theirs, and ``edges`` are empty.
+        Of a query: what was chosen from each histogram of magnitudes; ``counts`` are theirs, and all ``edges`` None.
     """
 
     counts: tuple[IntArray, ...]
@@ -108,7 +108,7 @@ def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | No
     found = Refinement.from_json(item)
     if learning:
         check_learned(learning, found.counts, found.bounds)
-        _require(not found.edges)
+        _require(all(edges is None for edges in found.edges))
         return found
     _require(not found.bounds and len(found.counts) == len(plan.fine))
     for column, counts, edges in zip(plan.fine, found.counts, found.edges, strict=True):
