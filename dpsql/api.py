@@ -402,6 +402,7 @@ def query(
     confidence: float | None = None,
     mechanism: str = "gaussian",
     release: str | None = None,
+    adaptive: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Answer an aggregate query: noisy numbers for count, sum, avg, var, corr, median, ... by groups (``dp_query``).
@@ -440,12 +441,15 @@ def query(
         'gaussian' or 'laplace' noise on integers.
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    adaptive
+        true: a scalar subquery over protected rows is answered first, by a release of its own, and its number put into the
+        text.
     options
         {'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds together.
     """
     return answered(con, "query", sql=sql, epsilon=epsilon, delta=delta, groups=groups, max_groups=max_groups,
         max_rows_per_group=max_rows_per_group, bounds=_plain(bounds), min_units=min_units, confidence=confidence,
-        mechanism=mechanism, release=release, options=options)
+        mechanism=mechanism, release=release, adaptive=adaptive, options=options)
 
 
 def summarize(

@@ -125,14 +125,14 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
 -- status: charged once per release. Gives the columns of the query; with confidence also <name>_low, <name>_high of each aggregate.
 CREATE OR REPLACE MACRO dp_query(sql, epsilon := NULL, delta := NULL, groups := NULL, max_groups := NULL,
     max_rows_per_group := NULL, bounds := NULL, min_units := NULL, confidence := NULL, mechanism := 'gaussian', release := NULL,
-    options := NULL) AS TABLE
+    adaptive := false, options := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('query',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         sql := sql, epsilon := epsilon, delta := delta, groups := groups, max_groups := max_groups,
         max_rows_per_group := max_rows_per_group, bounds := bounds, min_units := min_units, confidence := confidence,
-        mechanism := mechanism, release := release, options := options))::VARCHAR)));
+        mechanism := mechanism, release := release, adaptive := adaptive, options := options))::VARCHAR)));
 
 -- dp_summarize: Summarize every declared column, as DuckDB's SUMMARIZE does, privately: one release for all of them. Numbers:
 -- extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared values occur,

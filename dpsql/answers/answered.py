@@ -16,6 +16,8 @@ from dpsql.answers.cells import cell_text
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.estimates import listed
 from dpsql.protected.source import ProtectedSource
+from dpsql.queries import distinct
+from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Asked, Wanted
 from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
@@ -23,8 +25,6 @@ from dpsql.queries.leaves import Facts
 from dpsql.queries.reading import Read
 from dpsql.queries.split import Core
 from dpsql.queries.typing import types_of
-from dpsql.release.queried import Numbers, numbers
-from dpsql.release.store import Release
 from dpsql.session.instance import Context
 from dpsql.source.model import fold
 from dpsql.source.parse import render, serialized
@@ -118,10 +118,10 @@ def _columns(
     for name in [*ends, *derived]:
         texts[name] = []
     for part in parts:
-        held = _numbers(context, part.release)
-        wanted = translated(part.asked, part.release.manifest["parameters"]["query"])
+        held = part.held.numbers
+        wanted = translated(part.asked, part.held.question)
         factors = [cells.factor(one, part.protected, types[f"a{i}"]) for i, one in enumerate(part.asked.wanted)]
-        estimates = Estimates(part.release.plan, held.blocks)
+        estimates = Estimates(part.held.plan, [np.asarray(block, dtype=np.float64) for block in held.blocks])
         count = len(held.groups)
         for i in range(len(core.keys)):
             inside = part.asked.places.index(i) if i in part.asked.places else None
@@ -147,14 +147,6 @@ def _column(sql_type: str, values: list[str | None], core: Core, one: Asked, nam
     return Column(sql_type, values)
 
 
-def _numbers(context: Context, release: Release) -> Numbers:
-    statistics = release.statistics(context.cursor)
-    plan = release.plan.query
-    if plan is None:
-        raise ArgumentError("release", release.identifier, "is not the answer of a query")
-    return numbers(plan, np.asarray(statistics.blocks[0]), statistics.values)
-
-
 def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
     """Return the aggregates with the positions that their arguments and conditions have in a release."""
     arguments, conditions = list(held["arguments"]), list(held["conditions"])
@@ -176,7 +168,7 @@ def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
 def _texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> list[str | None]:
     value = estimates.value(one)
     if one.function in LISTED:
-        return listed_texts(estimates, one, value)
+        return listed_texts(estimates, one, value, sql_type)
     value = value * factor
     if one.listed:
         inner = sql_type.removesuffix("[]")
@@ -185,13 +177,15 @@ def _texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> l
     return [cell_text(float(v), sql_type) for v in flat]
 
 
-def listed_texts(estimates: Estimates, one: Wanted, counters: np.ndarray) -> list[str | None]:
+def listed_texts(estimates: Estimates, one: Wanted, counters: np.ndarray, sql_type: str) -> list[str | None]:
     """Return what counters of listed values say: the most frequent one, all of them, or whether there is any."""
     place = estimates.find(one)[0]
     measure = estimates.query.measures[place]
     if one.function == "mode":
         return [None if i < 0 else measure.values[i] for i in listed.mode(measure, counters)]
     numbers = listed.histogram(measure, counters)
+    if one.function in DISTINCT:
+        return [cell_text(value, sql_type) for value in distinct.numbers(one.function, estimates, place, counters)]
     if one.function == "histogram":
         return [
             "[" + ", ".join(f"{{'k': {_quoted(v)}, 'v': {int(n)}}}" for v, n in zip(measure.values, row, strict=True) if n > 0) + "]"
@@ -250,7 +244,8 @@ def _own(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
             "AND function_type IN ('scalar', 'aggregate', 'macro', 'window_aggregate') AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT'"
         ).fetchall()
         windows = {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value", "last_value",
-                   "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping"}  # fmt: skip
+                   "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping",
+                   "random", "now", "today", "current_date", "get_current_timestamp", "get_current_time", "transaction_timestamp"}  # fmt: skip
         _functions[duckdb.__version__] = frozenset(fold(str(name)) for (name,) in rows) | windows
     return _functions[duckdb.__version__]
 

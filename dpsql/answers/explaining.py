@@ -9,7 +9,8 @@ from dpsql.release.queried import QueryPlan
 from dpsql.release.store import Release
 from dpsql.rows import drawing
 from dpsql.session.instance import Context
-from dpsql.text.relation import inline
+from dpsql.text import readable
+from dpsql.text.relation import at_most, inline
 
 COLUMNS = {"about": "VARCHAR", "explanation": "VARCHAR"}
 
@@ -27,17 +28,21 @@ def explain(context: Context, call: ExplainCall) -> str:
     if query is None:
         raise ArgumentError("release", call.release, "is not the answer of a query; FROM dp_releases() says what it is")
     manifest = found.manifest
+    unit = manifest.get("privacy_unit")
     asked = manifest["parameters"]["query"]
-    rows = [("question", f"{query_words.measures(query)}, of the rows of: {str(asked['rows']).removeprefix('SELECT 1 ')}".replace('"', ""))]
-    rows += [("price", f"epsilon = {manifest['parameters']['epsilon']}, charged once as release {found.identifier}")]
-    rows += [("rows", text) for text in query_words.bounding(query, manifest.get("privacy_unit"))] or [
-        ("rows", "every row is a unit of its own; none is left out")
-    ]
-    rows += _share(context, found, query)
+    charge = manifest["charge"]
+    epsilon, delta = at_most(float(charge["epsilon"])), float(charge["delta"])
+    of_rows = readable.expression(str(asked["rows"]).removeprefix("SELECT 1 "))
+    rows = [("question", f"{query_words.measures(query, unit)}, of the rows of: {of_rows}")]
+    rows += [("groups", f"by {readable.expression(text)}") for text in asked["keys"]]
     rows += _groups(query)
+    rows += [("rows", text) for text in query_words.bounding(query, unit)] or [("rows", "every row is a unit of its own; none is left out")]
+    rows += _share(context, found, query)
     rows += [("bounds", text) for text in _bounds(query, list(asked["arguments"]))]
+    rows += [("values", text) for text in _estimates(query)]
     rows += [("noise", text) for text in query_words.noise(found.plan)]
-    rows.append(("intervals", "confidence := 0.95 gives <name>_low and <name>_high: of the noise alone, not of rows left out or clipped"))
+    rows.append(("intervals", "confidence := 0.95 adds <name>_low and <name>_high: of the noise alone, not of rows left out or clipped"))
+    rows.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {found.identifier}"))
     return inline(COLUMNS, rows)
 
 
@@ -57,9 +62,22 @@ def _groups(query: QueryPlan) -> list[tuple[str, str]]:
     if not query.keys:
         return []
     if query.public:
-        said = f"the {query.groups:,} groups are known without the data, so all of them are there, also empty ones; rows outside are left out"
+        said = f"public: all {query.groups:,} are known without the data and are there, also empty ones; rows in no such group are left out"
         return [("groups", said)]
-    return [("groups", "a group with few units, or with unlucky noise, is missing; that it is missing does not say that it is empty")]
+    return [("groups", "private: a group with few units, or with unlucky noise, is missing; that it is missing does not say that it is empty")]
+
+
+def _estimates(query: QueryPlan) -> list[str]:
+    """Return what to know of aggregates that are not what their name says without privacy."""
+    asked = {text.partition("(")[0] for text in query.asked}
+    found = []
+    if asked & {"min", "max"}:
+        found.append("min and max are quantiles as far out as the noise lets one see, not the values of a row")
+    if asked & {"mode", "histogram", "bool_and", "bool_or"}:
+        found.append("mode, histogram, bool_and and bool_or are read off noisy counts of the values: one that few rows have may be missed")
+    if query.keys and asked & {"avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "corr"}:
+        found.append("means and the like of a group whose number of rows is no more than its noise lean on those of all groups")
+    return found
 
 
 def _bounds(query: QueryPlan, arguments: list[str]) -> list[str]:
@@ -67,7 +85,7 @@ def _bounds(query: QueryPlan, arguments: list[str]) -> list[str]:
     for measure in query.measures:
         if measure.kind in ("moments", "scaled", "tree"):
             for one in measure.variables:
-                text = arguments[one.position].replace('"', "")
+                text = readable.expression(arguments[one.position])
                 said = f"{text}: values below {one.lower:g} count as {one.lower:g}, values above {one.upper:g} as {one.upper:g}"
                 if said not in found:
                     found.append(said)

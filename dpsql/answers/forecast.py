@@ -14,6 +14,7 @@ import numpy as np
 
 from dpsql import methods
 from dpsql.accounting import expected_absolute_error, fits, remaining
+from dpsql.answers import held as held_by
 from dpsql.answers import kept, query_words, ruled
 from dpsql.answers.query import queries
 from dpsql.books.entries import Purchase, failure
@@ -25,12 +26,14 @@ from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import asked_order, spelled
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase.buying import stopped_text
+from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import is_aggregate_query
 from dpsql.release import identity
 from dpsql.release.checking import planned
 from dpsql.release.costs import estimate, too_large
 from dpsql.release.plan import Plan
 from dpsql.session.instance import Context
+from dpsql.text import readable
 from dpsql.text.relation import at_least, at_most, inline
 
 PLAN_COLUMNS = {  # terminals hide those in the middle
@@ -71,6 +74,9 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     held = {} if purchase is None else asked.completed(purchase.parameters)
     other = [key for key, value in wanted.parameters.items() if purchase is not None and held.get(key) != value]
     bought = purchase is not None and not other
+    there = held_by.known(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
+    if there is not None:
+        bought, name = True, there.release
     charges = protected.ledger.charges()
     budget, charge = protected.protection.budget, wanted.calibration.charge
     affordable = bought or fits(budget, charges, charge)
@@ -79,7 +85,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     by_number = _by_contributions(context, protected, asked, wanted.plan)
     rules = ruled.effects(context.cursor, wanted.plan)
     shown: dict[str, Any] = {
-        "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names)),
+        "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names), protected.protection.privacy_unit),
         "operation": operation,
         "method": wanted.plan.method,
         "tables": len(wanted.plan.cliques) - _pairs(wanted.plan) + len(wanted.plan.coarse),
@@ -98,10 +104,11 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         **{f"expected_error_{k}way": _rounded(expected_error(wanted.plan, k)) for k in (1, 2, 3)},
         **estimate(ruled.breakable(wanted.plan, rules), rows, duckdb_limit_mb(context)),
         "calibration": wanted.calibration.method,
-        "columns": list(wanted.plan.domain.names) if wanted.plan.query is None else list(query_words.keys(asked)),
+        "columns": list(wanted.plan.domain.names) if not isinstance(asked, QueryPurchase) else _keys(asked),
         "left_out": list(wanted.left_out),
         "notes": [
             *_taken(wanted, purchase, other),
+            *([] if there is None else [f"answered from release {there.release!r}, free"]),
             *_notes(protected, wanted, affordable, rows),
             *_capped(context, protected, wanted.plan, by_number),
             *ruled.notes(protected, wanted.plan, rules),
@@ -111,10 +118,14 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     return [shown[column] for column in PLAN_COLUMNS]
 
 
-def measures(plan: Plan, order: Sequence[int]) -> str:
+def _keys(asked: QueryPurchase) -> list[str]:
+    return [readable.expression(text) for text in asked.asked.key_texts]
+
+
+def measures(plan: Plan, order: Sequence[int], unit: str | None = None) -> str:
     """Return in words which tables a plan measures; ``order``: of the attributes, as the caller named them."""
     if plan.query is not None:
-        return query_words.measures(plan.query)
+        return query_words.measures(plan.query, unit)
     names = [plan.domain.names[position] for position in order]
     if plan.units:
         return "privacy units by their number of rows"

@@ -92,8 +92,8 @@ def ends(
 
 def draws(part: Part, wanted: Sequence[Wanted], held: Numbers) -> list[np.ndarray | None]:
     """Return each aggregate of each draw: shape (draws, groups) or (draws, groups, quantiles); None for those of listed values."""
-    plan = part.release.plan
-    seed = int.from_bytes(hashlib.sha256(str(part.release.manifest["sha256"]).encode()).digest()[:8], "big")
+    plan = part.held.plan
+    seed = int.from_bytes(hashlib.sha256(part.held.seed.encode()).digest()[:8], "big")
     rng = np.random.default_rng(seed)
     size = max(1, sum(block.size for block in held.blocks))
     at_once = max(1, min(DRAWS, _AT_ONCE // size))
@@ -150,7 +150,7 @@ def _derived(
             frame[f"a{i}"] = found.reshape(-1)
     for place, key in enumerate(part.asked.places):
         frame[f"k{key}"] = pd.Series([keys[place] for keys in held.groups] * DRAWS, dtype=object)
-    name = f"dpsql_draws_{hashlib.sha256(str(part.release.identifier).encode()).hexdigest()[:12]}"
+    name = f"dpsql_draws_{hashlib.sha256(part.held.release.encode()).hexdigest()[:12]}"
     casts = ", ".join(
         f"CAST({identifier(column)} AS {types[column]}) AS {identifier(column)}" if column in types and column[0] == "k"
         else f"CASE WHEN isnan({identifier(column)}) THEN NULL ELSE {identifier(column)} END AS {identifier(column)}" if column[0] == "a"

@@ -43,6 +43,7 @@ class Books:
         self.database = database
         self.schema = identifier(database, SCHEMA)
         self._found = False  # books are never removed, and looking takes longer than reading an entry
+        self._opened = False
 
     def table(self, name: str) -> str:
         """Return the quoted name of one of the tables."""
@@ -88,7 +89,8 @@ class Books:
         LedgerError
             The database is read-only, or another session holds it.
         """
-        if self.exist() and self._current():
+        if self._opened or (self.exist() and self._current()):
+            self._opened = True
             return
         values = {"books": self.schema, "chain": self.chain(), "releases": self.releases()}
         try:

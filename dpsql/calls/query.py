@@ -15,6 +15,7 @@ from dpsql.calls.declaration import (
     REQUIRED,
     Call,
     argument,
+    flag,
     one_of,
     optional,
     some_columns,
@@ -120,6 +121,12 @@ class QueryCall(Call):
         default="gaussian", python="str", choices=MECHANISMS, null=False,
     )  # fmt: skip
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
+    adaptive: bool = argument(
+        flag,
+        "true: a scalar subquery over protected rows is answered first, by a release of its own, and its number put into the text.",
+        default=False,
+        python="bool",
+    )
     options: dict[str, Any] = argument(
         some_options, "{'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds together.",
         python="Mapping[str, Any] | None"

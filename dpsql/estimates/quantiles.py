@@ -190,7 +190,7 @@ def quantiles(found: Tree, shares: Sequence[float]) -> FloatArray:
         raise ArgumentError("shares", list(shares), "must be numbers from 0 to 1")
     measure, variable = found.measure, found.measure.variables[0]
     edges, leaves = _edges(measure), measure.lengths[-1]
-    masses = found.masses.reshape(-1, leaves)
+    masses = found.masses.reshape(math.prod(found.masses.shape[:-1]), leaves)
     result = np.empty((masses.shape[0], len(shares)))
     step = max(1, _BLOCK // leaves)
     for start in range(0, len(masses), step):
@@ -225,7 +225,7 @@ def extreme(found: Tree, *, largest: bool) -> FloatArray:
     measure, variable = found.measure, found.measure.variables[0]
     place = np.zeros(found.masses.shape[:-1], dtype=np.int64)
     for level, deviation, branching in zip(found.levels, found.deviations, measure.levels, strict=True):
-        cut = level.reshape(*place.shape, -1, branching)
+        cut = level.reshape(*place.shape, level.shape[-1] // branching, branching)
         children = np.take_along_axis(cut, place[..., None, None], axis=-2)[..., 0, :]
         sure = children > max(_SURE * deviation, 0.5)
         outer = branching - 1 - np.argmax(sure[..., ::-1], axis=-1) if largest else np.argmax(sure, axis=-1)

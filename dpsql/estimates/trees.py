@@ -95,7 +95,7 @@ def _sum(cut: FloatArray) -> FloatArray:
 
 def _moved(children: FloatArray, parents: FloatArray) -> FloatArray:
     """Return children that add up to their parents, each moved by the same amount."""
-    cut = children.reshape(*parents.shape, -1)
+    cut = children.reshape(*parents.shape, children.shape[-1] // parents.shape[-1])  # there may be no group: no -1
     gap = (parents - _sum(cut)) / cut.shape[-1]
     return np.asarray((cut + gap[..., None]).reshape(children.shape))
 
@@ -110,7 +110,7 @@ def nonnegative(levels: Sequence[FloatArray]) -> list[FloatArray]:
     found: list[FloatArray] = []
     for level in levels:
         parents = found[-1] if found else whole
-        cut = level.reshape(*parents.shape, -1)
+        cut = level.reshape(*parents.shape, level.shape[-1] // parents.shape[-1])
         found.append(np.asarray(_simplex(cut, parents).reshape(level.shape)))
     return found
 

@@ -118,7 +118,7 @@ class _Statement:
             pairs = [f"{identifier(SOURCE_NAME, f'k{i}')} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
             joined = f" JOIN {identifier(self.groups)} AS groups ON {' AND '.join(pairs)}" if pairs else f", {identifier(self.groups)} AS groups"
         else:
-            listed += [identifier(SOURCE_NAME, key) for key in self.keys]
+            listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
         found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"
         names = [*self.columns, *unit, *self.keys]
         if numbered:
@@ -155,12 +155,12 @@ class _Statement:
             return [_sum(unit, condition)]
         if measure.kind == "distinct":
             return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
+        # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
+        there = " AND ".join([*([] if condition is None else [condition]), *(f"x{v.position} IS NOT NULL" for v in measure.variables)])
         if measure.kind == "scaled":
-            return [_sum(f"sum({_scaled(measure)})", condition)]
-        cumulated = _cumulated(measure)
-        there = " AND ".join(f"x{v.position} IS NOT NULL" for v in measure.variables)
-        parts = [_sum(f"sum({sql})", condition) for sql in cumulated]
-        parts.append(_sum("count(*)", there if condition is None else f"{condition} AND {there}"))
+            return [_sum(f"sum({_scaled(measure)})", there)]
+        parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
+        parts.append(_sum("count(*)", there))
         if measure.nulls:
             parts.append(_sum("count(*)", condition))
         return parts
@@ -168,8 +168,10 @@ class _Statement:
     def cells(self, measure: Measure) -> str:
         """Return the statement that counts leaves of a tree, or places in a list of values, by group."""
         variable = measure.variables[0]
-        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(f"a{variable.position}"), measure.values)
-        conditions = [f"{place} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
+        name = f"a{variable.position}"
+        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(name), measure.values, self.types[name])
+        there = f"x{variable.position}" if measure.kind == "tree" else place
+        conditions = [f"{there} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
         keys = [identifier(key) for key in self.keys]
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
         return (
@@ -194,6 +196,13 @@ def _cell(x: str, edges: Sequence[float], first: int, stop: int) -> str:
     middle = (first + stop) // 2
     below, above = _cell(x, edges, first, middle), _cell(x, edges, middle, stop)
     return f"CASE WHEN {x} < {_double(edges[middle])} THEN {below} ELSE {above} END"
+
+
+def _one_form(value: str, sql_type: str) -> str:
+    """Return a key such that equal ones are the same: 0.0 and -0.0 are one group, whose text must not be that of some row."""
+    if sqltypes.parse(sql_type).family != "float":
+        return value
+    return f"CASE WHEN system.main.isnan({value}) THEN CAST('nan' AS {sql_type}) ELSE {value} + CAST(0 AS {sql_type}) END"
 
 
 def _sum(aggregate: str, condition: str | None) -> str:
@@ -242,9 +251,19 @@ def _leaf(measure: Measure) -> str:
     return f"CAST(least(floor(({x} - {_double(variable.lower)}) / {_double(measure.width)}), {last}) AS INTEGER)"
 
 
-def _place(value: str, values: Sequence[str]) -> str:
+def _place(value: str, values: Sequence[str], sql_type: str) -> str:
+    """Return the place of a value in a list; NULL if it is not in it."""
+    if len(values) > 1 and sqltypes.parse(sql_type).family == "integer" and values == _whole(values[0], len(values)):
+        first, last = values[0], values[-1]  # no comparison with each of them
+        return f"CASE WHEN {value} BETWEEN {first} AND {last} THEN CAST(CAST({value} AS HUGEINT) - ({first}) AS INTEGER) END"
     cases = " ".join(f"WHEN {literal(text)} THEN {place}" for place, text in enumerate(values))
     return f"CASE CAST({value} AS VARCHAR) {cases} END"
+
+
+def _whole(first: str, count: int) -> tuple[str, ...]:
+    """Return consecutive whole numbers as texts; nothing if the first is none."""
+    digits = first.removeprefix("-")
+    return tuple(str(int(first) + i) for i in range(count)) if digits.isdecimal() and len(digits) < 18 else ()
 
 
 # -- reading --------------------------------------------------------------------------------------------------------------
@@ -379,7 +398,8 @@ def _levels(measure: Measure, groups: int, where: IntArray, cells: IntArray, n: 
 def released(plan: Plan, found: Counted) -> Counted:
     """Return what a plan releases of exact counters: private groups chosen, noise of ``plan.scales`` on every counter.
 
-    Privacy: see `dpsql.estimates.thresholds` for the groups. The number of units by which a group is chosen is the one that is
+    Privacy: see `dpsql.estimates.thresholds` for the groups: those of fewer than ``min_units`` units are dropped before the noise,
+    so that none of them ever appears. The number of units by which a group is chosen is the one that is
     released; nothing is measured twice. Groups that are not chosen leave no trace: the others are in the order of their texts.
     """
     query = plan.query

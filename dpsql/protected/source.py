@@ -34,7 +34,7 @@ def home(context: Context, table: TableId) -> str:
     if not table.is_file:
         return table.database
     for database in context.databases():  # USE another database, and the file must not look public
-        if Ledger(Books(context.cursor, database), key_of(table), context.user).protection() is not None:
+        if Ledger(books_of(context, database), key_of(table), context.user).protection() is not None:
             return database
     return context.database
 
@@ -54,7 +54,15 @@ def key_of(table: TableId) -> str:
 
 def ledger_of(context: Context, table: TableId) -> Ledger:
     """Return the ledger of a table, protected or not."""
-    return Ledger(Books(context.cursor, home(context, table)), key_of(table), context.user)
+    return Ledger(books_of(context, home(context, table)), key_of(table), context.user)
+
+
+def books_of(context: Context, database: str) -> Books:
+    """Return the books of a database, one object in a call: whether they exist is looked up once."""
+    found = context.known.get(("books", database))
+    if not isinstance(found, Books):
+        found = context.known["books", database] = Books(context.cursor, database)
+    return found
 
 
 @dataclass(frozen=True)
@@ -188,7 +196,8 @@ def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSou
     context : Context
     text : str
     local : bool
-        Whether it may combine rows of one privacy unit (:func:`dpsql.source.analysis.analyse`); the caller then bounds rows per unit.
+        Whether it may combine rows of one privacy unit (:func:`dpsql.source.analysis.analyse`); whoever asks then bounds the rows
+        of a unit.
 
     Raises
     ------
@@ -196,12 +205,29 @@ def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSou
         The source does not keep one output row per input row.
     NotProtected
         It reaches no table with a budget.
+
+    Notes
+    -----
+    Within a call a text is checked once: what was checked is what the call charges for, and runs. That its contract is still in force
+    is checked where it is charged (`Ledger.charge`) and before rows are read (`dpsql.purchase.measuring.check_unchanged`), on the
+    books as they are then. A change of a contract forgets what the call has checked before (`dpsql.custodian.protect`).
     """
+    known = context.known.get(("source", text, local))
+    if not isinstance(known, ProtectedSource):
+        known = context.known["source", text, local] = _resolved(context, text, local=local)
+    return known
+
+
+def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
+    """Check a source; see `resolve`."""
     consulted: dict[TableId, Ledger] = {}
+    found_of: dict[TableId, Protection | None] = {}
 
     def protection(table: TableId) -> Protection | None:
-        consulted[table] = ledger_of(context, table)
-        return consulted[table].protection()
+        if table not in consulted:
+            consulted[table] = ledger_of(context, table)
+            found_of[table] = consulted[table].protection()
+        return found_of[table]
 
     def unit(table: TableId) -> str | None:
         found = protection(table)
@@ -222,11 +248,12 @@ def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSou
         for ledger in consulted.values():  # an edited book may name a unit that is not there
             ledger.check_chain()
         raise
-    ledger = ledger_of(context, source.table)
-    found = ledger.protection()
+    found = protection(source.table)
     if found is None:  # pragma: no cover -- analyse has just seen it
         raise NotProtected(f"source = {text!r}: its budget has gone")
-    return ProtectedSource(source, ledger, found)
+    return ProtectedSource(source, consulted[source.table], found)
+
+
 def describe_key(context: Context, text: str) -> tuple[str, str]:
     """Return the database and the key in its books of a table named by the user, for the reports; of a view: of its table."""
     table = find_table(context.cursor, text, database=context.database, schema=context.schema, views=True)

@@ -72,8 +72,9 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
         For a public reason, before a row was read: the same call finishes the release once it is gone.
     """
     plan, name = planned(purchase.plan, purchase.release), purchase.release
-    protected.ledger.check_intact()  # an edited plan could have smaller noise
-    check_unchanged(protected, plan, name)
+    with protected.ledger.whole():
+        protected.ledger.check_intact()  # an edited plan could have smaller noise
+        check_unchanged(protected, plan, name)
     members = _public_facts(context, protected, plan, name)
     release.remove_leftovers(path)
     note = failures.Note(protected.key, name, purchase.charge["hash"], context.instance.key)

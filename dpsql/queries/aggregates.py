@@ -28,6 +28,10 @@ SPELLINGS: Mapping[str, str] = {
 
 PAIRS = frozenset(name for name in SPELLINGS.values() if name.startswith(("covar_", "regr_")) or name == "corr")
 """Aggregates of two arguments."""
+DISTINCT: Mapping[str, str] = {
+    f"{name}_distinct": name for name in ("sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
+}
+"""Aggregates of distinct values, which have to be listed, but for their number -> the aggregate."""
 QUANTILES = frozenset({"quantile_cont", "quantile_disc"})
 """Aggregates whose second argument says which quantile."""
 
@@ -143,7 +147,10 @@ def _distinct(function: str, node: exp.Expression, where: str) -> str:
         return "count_distinct"
     if function in ("min", "max", "bool_and", "bool_or"):
         return function
-    return str(refuse(f"{function}(DISTINCT ...)", "only count(DISTINCT ...); or SELECT DISTINCT in a subquery", node, where))
+    if f"{function}_distinct" in DISTINCT:
+        return f"{function}_distinct"
+    known = ", ".join(dict.fromkeys(DISTINCT.values()))
+    return str(refuse(f"{function}(DISTINCT ...)", f"only count, {known} of distinct values; or SELECT DISTINCT in a subquery", node, where))
 
 
 def _checked(
@@ -213,8 +220,20 @@ def _stated_bounds(node: exp.Kwarg, where: str) -> tuple[exp.Expression, ...]:
     if name in ("contribution_bounds_per_group", "contribution_bounds_per_row"):
         value = node.expression
         if isinstance(value, exp.Tuple) and len(value.expressions) == 2:
+            _ascending(value, name)
             return tuple(value.expressions)
         if isinstance(value, exp.Null):
             return ()
         refuse(name, "two numbers: (lower, upper)", node, where)
     return refuse(f"{name} =>", "not known; bounds := {'column': [lower, upper]} states bounds, weights are an option", node, where)
+
+
+def _ascending(pair: exp.Tuple, name: str) -> None:
+    """Refuse two numbers of which the second is not larger."""
+    numbers = []
+    for node in pair.expressions:
+        inner = node.this if isinstance(node, exp.Neg) else node
+        if isinstance(inner, exp.Literal) and not inner.is_string:
+            numbers.append(-float(inner.name) if isinstance(node, exp.Neg) else float(inner.name))
+    if len(numbers) == 2 and numbers[0] >= numbers[1]:
+        raise ArgumentError("sql", f"{name} => ({pair.expressions[0].sql()}, {pair.expressions[1].sql()})", "the lower bound comes first")

@@ -151,7 +151,7 @@ def _wanted(
             places = (arguments.texts.index(text),)
     else:
         places = tuple(arguments.place(node) for node in aggregate.arguments)
-    if aggregate.bounds:
+    if aggregate.bounds and aggregate.function != "count":  # how often a unit counts is bounded by rows
         stated[core.canonical(aggregate.arguments[0])] = aggregate.bounds
     return Wanted(
         aggregate.function, places, condition, there, aggregate.quantiles, aggregate.listed, aggregate.key(core.canonical)

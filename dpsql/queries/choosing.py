@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import GRID, Measure, Variable
 from dpsql.estimates.quantiles import choose_levels
-from dpsql.queries.aggregates import PAIRS
+from dpsql.queries.aggregates import DISTINCT, PAIRS
 from dpsql.queries.asked import Wanted
 
 FIRST = frozenset({"avg", "sum"})
 SECOND = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
 RANKED = frozenset({"quantile_cont", "quantile_disc", "min", "max"})
-LISTED = frozenset({"mode", "histogram", "bool_and", "bool_or"})
+LISTED = frozenset({"mode", "histogram", "bool_and", "bool_or", *DISTINCT})
 _LINEAR_PAIRS = frozenset({"covar_pop", "covar_samp", "regr_count", "regr_avgx", "regr_avgy", "regr_sxy"})
 UNKNOWN_VALUES = 1e18
 """Upper bound of a number of distinct values that nobody has listed."""
@@ -168,7 +168,7 @@ def variable(place: int, known: Argument) -> Variable:
     if lower >= upper:
         upper = lower + 1.0 if known.whole else math.nextafter(lower, math.inf) if lower else 1.0
         upper = upper if math.isfinite(upper - lower) and upper - lower > 1e-300 else lower + 1.0
-    whole = known.whole and abs(lower) <= 2**53 and abs(upper) <= 2**53
+    whole = known.whole and all(abs(bound) <= 2**53 and bound == math.floor(bound) for bound in (lower, upper))
     return Variable(place, float(lower), float(upper), whole, known.learned)
 
 

@@ -90,6 +90,18 @@ class Facts:
         entry = self._catalog.locate([part.name for part in node.parts], [(self.context.database, self.context.schema)])
         return _key(node) if entry is None else entry.table.sql
 
+    def qualify(self, node: exp.Table) -> None:
+        """Write the database and schema of a public table or view into its name: a cursor of dpsql's has its own search path."""
+        if _path(node) is not None:
+            return
+        entry = self._catalog.locate([part.name for part in node.parts], [(self.context.database, self.context.schema)])
+        if entry is None:
+            return
+        if not node.alias:
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+        for part, name in (("this", entry.table.name), ("db", entry.table.schema), ("catalog", entry.table.database)):
+            node.set(part, exp.to_identifier(name, quoted=True))
+
     def _described(self, node: exp.Table) -> dict[str, Attribute | str]:
         if not self(node).protected:
             described = self.context.cursor.execute(f"DESCRIBE SELECT * FROM {self._sql(node)}").fetchall()  # noqa: S608

@@ -10,22 +10,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
+from dpsql.queries import public_rows
 from dpsql.queries.aggregates import Aggregate, aggregate_of, is_aggregate
 from dpsql.queries.names import canonical, shown_name
 from dpsql.source.model import RESERVED, fold, identifier, refuse
-from dpsql.source.parse import used
+from dpsql.source.parse import render, used
 
 CORE = f"{RESERVED}core"
 """Beginning of the name of the relation that a core's answer is, in the outer statement."""
 MOST_SETS = 64
 _ADAPTIVE = (
-    "it needs an answer about the rows before others of them are counted. Ask for it first, and write the number that it released "
-    "into the text"
+    "it needs an answer about the rows before others of them are counted. Say adaptive := true (it is then a release of its own), or "
+    "ask for it first, and write the number that it released into the text"
 )
 
 
@@ -84,16 +85,45 @@ class Query:
     public: list[exp.Table]
 
 
+class FirstAsked(Exception):
+    """A scalar subquery over protected rows has to be answered before the rest can be asked.
+
+    Attributes
+    ----------
+    node : sqlglot expression
+        Where its number goes.
+    text : str
+        The subquery, with the CTEs that it uses.
+    """
+
+    def __init__(self, node: exp.Expression, ctes: Sequence[exp.CTE]) -> None:
+        super().__init__()
+        self.node = node
+        inner = node.this.copy()
+        if ctes:
+            inner.set("with_", exp.With(expressions=[cte.copy() for cte in ctes]))
+        self.text = render(inner)
+
+    def refuse(self) -> NoReturn:
+        """Say that it is not answered by itself."""
+        refuse("a scalar subquery over protected rows", _ADAPTIVE, self.node)
+
+
+_Known = Mapping[str, "_Cte"]
+
+
 @dataclass
 class _Cte:
     node: exp.CTE
     relation: Relation
+    known: _Known
 
 
-_Known = Mapping[str, _Cte]
 
 
-def split(tree: exp.Expression, facts: Callable[[exp.Table], Leaf]) -> Query:
+def split(
+    tree: exp.Expression, facts: Callable[[exp.Table], Leaf], named: Callable[[exp.Expression], str] = shown_name
+) -> Query:
     """Take a query apart.
 
     Parameters
@@ -102,13 +132,15 @@ def split(tree: exp.Expression, facts: Callable[[exp.Table], Leaf]) -> Query:
         Of a SELECT or set operation; it is changed into the outer statement.
     facts : callable
         What is publicly known of a table that the text names; raises where there is none.
+    named : callable
+        The name of an item that has none.
 
     Raises
     ------
     UnsupportedQuery
         It gives out rows, groups people, or needs one answer for another; says where and what to do.
     """
-    splitter = _Splitter(facts)
+    splitter = _Splitter(facts, named)
     relation = splitter.relation(tree, {})
     if relation.kind == "rows" and any(tree.find_all(exp.Group)):
         refuse("GROUP BY the privacy unit", "it gives out a row for each of them; aggregate these: SELECT avg(n) FROM (SELECT ...)", tree)
@@ -121,8 +153,8 @@ def split(tree: exp.Expression, facts: Callable[[exp.Table], Leaf]) -> Query:
 
 
 class _Splitter:
-    def __init__(self, facts: Callable[[exp.Table], Leaf]) -> None:
-        self.facts = facts
+    def __init__(self, facts: Callable[[exp.Table], Leaf], named: Callable[[exp.Expression], str]) -> None:
+        self.facts, self.named = facts, named
         self.cores: list[Core] = []
         self.public: list[exp.Table] = []
         self._spent: list[exp.CTE] = []
@@ -195,7 +227,7 @@ class _Splitter:
                 refuse(f"WITH {cte.alias}", "another relation of that name is used before it; give this one another name", cte)
             named |= {fold(table.name) for table in cte.this.find_all(exp.Table) if fold(table.name) not in found}
             relation = _renamed(cte, self.relation(cte.this, found))
-            found[fold(cte.alias)] = _Cte(cte, relation)
+            found[fold(cte.alias)] = _Cte(cte, relation, dict(found))
             if relation.kind == "rows":
                 self._spent.append(cte)
         return found
@@ -203,6 +235,7 @@ class _Splitter:
     def _select(self, node: exp.Select, known: _Known) -> Relation:
         known = self._with(node, known)
         _names_are_free(node)
+        node.set("expressions", [self._named(item) for item in node.expressions])
         items = self._items(node, known)
         kinds = {relation.kind for _, relation in items}
         if "rows" not in kinds:
@@ -223,15 +256,23 @@ class _Splitter:
         self.cores.append(block.take_out(f"{CORE}{len(self.cores)}"))
         return Relation("answer", columns)
 
+    def _named(self, item: exp.Expression) -> exp.Expression:
+        """Return an item under the name that DuckDB gives it, which is lost where its text changes."""
+        if isinstance(item, exp.Alias | exp.Column | exp.Star) or not isinstance(item, exp.Expression):
+            return item
+        return exp.Alias(this=item, alias=identifier(self.named(item)))
+
     def _items(self, node: exp.Select, known: _Known) -> list[tuple[str, Relation]]:
         """Return the relations after FROM, each with the name by which its columns may be qualified."""
         clause = node.args.get("from_") or node.args.get("from")
         if clause is None:
             return []
-        found = []
-        for item in [clause.this, *(join.this for join in node.args.get("joins") or []), *_joined(clause.this)]:
-            found.append((fold(item.alias_or_name), self.relation(item, known)))
-        return found
+        listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *_joined(clause.this)]
+        found = [(item, self.relation(item, known)) for item in listed]
+        if any(relation.kind == "rows" for _, relation in found):
+            public_rows.prepare(node, [(item, relation.kind == "rows") for item, relation in found])
+            listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *_joined(clause.this)]
+        return [(fold(item.alias_or_name), relation) for item, (_, relation) in zip(listed, found, strict=True)]
 
 
 class _Block:
@@ -367,7 +408,7 @@ class _Block:
             inner = _inner(item)
             if isinstance(inner, exp.Star) or isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
                 refuse("*", "only group keys and aggregates can be given out; name them", item)
-            shown = item.alias if isinstance(item, exp.Alias) else shown_name(item)
+            shown = item.alias if isinstance(item, exp.Alias) else inner.name
             listed.append((shown, inner))
         items = [exp.Alias(this=self._post(inner), alias=identifier(shown)) for shown, inner in listed]
         having = node.args.get("having")
@@ -485,7 +526,7 @@ class _Block:
         for part in [*([where] if where is not None else []), *self.keys]:
             for inner in part.find_all(exp.Subquery):
                 if not isinstance(inner.parent, exp.In | exp.Exists) and self._reads_rows(inner):
-                    refuse("a scalar subquery over protected rows", _ADAPTIVE, inner)
+                    raise FirstAsked(inner, self._ctes(inner.this))
 
     def _reads_rows(self, node: exp.Expression) -> bool:
         for table in node.find_all(exp.Table):
@@ -510,26 +551,28 @@ class _Block:
             if part not in ("expressions", "from", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "offset",
                             "distinct", "with", "with_", "windows"):  # fmt: skip
                 refuse(part.upper().replace("_", " ").removesuffix("S"), "not understood in a query over protected rows", node)
+        public_rows.prune(rows)
         needed = self._ctes(rows)
         if needed:
             rows.set("with_", exp.With(expressions=[cte.copy() for cte in needed]))
+            public_rows.prune(rows)
         return rows
 
     def _ctes(self, node: exp.Expression) -> list[exp.CTE]:
         """Return the CTEs that a relation uses, those first that others use."""
         found: dict[str, exp.CTE] = {}
 
-        def visit(part: exp.Expression) -> None:
+        def visit(part: exp.Expression, known: _Known) -> None:
             for table in part.find_all(exp.Table):
-                cte = self.known.get(fold(table.name)) if isinstance(table.this, exp.Identifier) and len(table.parts) == 1 else None
+                cte = known.get(fold(table.name)) if isinstance(table.this, exp.Identifier) and len(table.parts) == 1 else None
                 if cte is None or found.get(fold(table.name)) is cte.node:
                     continue
                 if fold(table.name) in found:
                     refuse(f"WITH {table.name}", "two of that name are used together; rename one", cte.node)
-                visit(cte.node.this)
+                visit(cte.node.this, cte.known)
                 found[fold(table.name)] = cte.node
 
-        visit(node)
+        visit(node, self.known)
         return list(found.values())
 
 

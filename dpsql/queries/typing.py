@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import duckdb
 
 from dpsql.errors import ArgumentError, first_line
+from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Wanted
 from dpsql.text.relation import identifier, literal
 
@@ -19,6 +20,8 @@ def call_sql(one: Wanted, column: str = "a") -> str:
     if one.quantiles:
         numbers = literal(list(one.quantiles)) if one.listed else literal(one.quantiles[0])
         given.append(numbers)
+    if one.function in DISTINCT:
+        return f"{DISTINCT[one.function]}(DISTINCT {given[0]})"
     return f"{one.function}({', '.join(given)})"
 
 

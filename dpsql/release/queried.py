@@ -183,7 +183,8 @@ def numbers(plan: QueryPlan, integers: IntArray, values: tuple[str, ...]) -> Num
     if count * each != integers.size or (plan.public and count != plan.groups):
         raise ReleaseError("a release of a query holds other numbers than its plan says; restore it from a backup")
     ends = np.cumsum([0, *(count * length for length in plan.blocks)])
-    blocks = [integers[a:b].reshape(count, -1) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    cut = zip(ends[:-1], ends[1:], plan.blocks, strict=True)
+    blocks = [integers[a:b].reshape(count, length) for a, b, length in cut]  # of no groups, too
     try:
         groups = [tuple(json.loads(values[place * plan.blocks[0]])) for place in range(count)]
     except (ValueError, TypeError, IndexError):

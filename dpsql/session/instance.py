@@ -129,6 +129,7 @@ class Context:
     database: str
     schema: str
     progress: bool | None = None
+    known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what was looked up in this call, once each
 
     @property
     def user(self) -> str:
@@ -137,8 +138,17 @@ class Context:
 
     def database_path(self, database: str) -> Path | None:
         """Return the file of an attached database, or None if it is in memory."""
-        row = self.cursor.execute("SELECT path FROM system.main.duckdb_databases() WHERE database_name = ?", [database]).fetchone()
-        return Path(row[0]).absolute() if row and row[0] else None
+        path = next((path for name, _, path, _ in self.attached() if name == database), None)
+        return Path(path).absolute() if path else None
+
+    def attached(self) -> list[tuple[str, int, str | None, bool]]:
+        """Return name, number, path and whether it is DuckDB's own of each attached database, in the order of names."""
+        if "attached" not in self.known:
+            self.known["attached"] = self.cursor.execute(
+                "SELECT database_name, database_oid, path, internal FROM system.main.duckdb_databases() ORDER BY 1 ASC"
+            ).fetchall()
+        found: list[tuple[str, int, str | None, bool]] = self.known["attached"]
+        return found
 
     def store(self, database: str) -> Path:
         """Return the folder of the releases of a database: `<file>.dpsql`, or where `load(con, store=...)` says."""
@@ -149,9 +159,7 @@ class Context:
 
     def databases(self) -> list[str]:
         """Return the attached databases, the current one first."""
-        query = "SELECT database_name FROM system.main.duckdb_databases() WHERE NOT internal ORDER BY 1 ASC"
-        rows = self.cursor.execute(query).fetchall()
-        return sorted((name for (name,) in rows), key=lambda name: name != self.database)
+        return sorted((name for name, _, _, internal in self.attached() if not internal), key=lambda name: name != self.database)
 
 
 @contextmanager

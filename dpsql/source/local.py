@@ -1,7 +1,7 @@
 """Unit-local relations: SELECTs that may combine and repeat rows, as long as they are rows of one privacy unit.
 
-See :mod:`dpsql.source.analysis` for what holds of them and why. Each SELECT becomes layers (:mod:`dpsql.source.layers`): FROM, WHERE
-and joins below, then GROUP BY, then windows, then the list, each with the column ``__dp_unit``.
+See :mod:`dpsql.source.analysis` for what holds of them and why. Each SELECT becomes layers (:mod:`dpsql.source.layers`): FROM,
+WHERE and joins below, then GROUP BY, then windows, then the list, each with the column ``__dp_unit``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from sqlglot import exp
 from dpsql.errors import ArgumentError
 from dpsql.source.aggregates import is_aggregate
 from dpsql.source.catalog import Entry
-from dpsql.source.combining import UNIT_ADVICE, grouped, is_unit, is_window, windowed
+from dpsql.source.combining import grouped, is_unit, is_window, windowed
 from dpsql.source.expressions import Rewriter
 from dpsql.source.functions import call
 from dpsql.source.joins import chain
-from dpsql.source.layers import Layer, Rows, canonical, finish, outermost, plain
+from dpsql.source.layers import Rows, combine_inside, finish, outermost, plain
 from dpsql.source.leaves import View
+from dpsql.source.members import Members
 from dpsql.source.model import RESERVED, UNIT, Column, TableId, fold, identifier, refuse
 from dpsql.source.parse import parse_query, used
 from dpsql.source.relations import DEEPEST, Analysis, Relation
@@ -27,7 +28,10 @@ from dpsql.source.sets import set_operation
 from dpsql.source.unit_joins import Joins, conditions_of
 
 _REFUSED = {
-    "limit": ("LIMIT", "which rows it picks depends on other people's; in one person: QUALIFY row_number() OVER (PARTITION BY unit ...) <= n"),
+    "limit": (
+        "LIMIT",
+        "which rows it picks depends on other people's; of one person: QUALIFY row_number() OVER (PARTITION BY unit ...) <= n",
+    ),
     "offset": ("OFFSET", "which rows it leaves out depends on other people's"),
     "sample": ("SAMPLE", "it picks rows at random, so the same call would give other rows"),
     "laterals": ("LATERAL", "join a table or a subquery"),
@@ -80,7 +84,7 @@ class LocalAnalysis(Analysis):
                 refuse(construct, reason, at if isinstance(at, exp.Expression) else node, view.where)
         view, own = self._with(node, view)
         rows, rest = self.rows(node, view)
-        Joins(self, view).restrict(rows, rest)
+        Members(self, view).restrict(rows, rest)
         for cte in own:
             if not cte.used:
                 refuse(f"WITH {cte.node.alias}", "never used; take it out", cte.node, view.where)
@@ -251,7 +255,7 @@ class LocalAnalysis(Analysis):
     def _distinct(self, node: exp.Select, relation: Relation, view: View) -> Relation:
         """Return the different rows of each unit."""
         if relation.protected and not any(c.unit for c in relation.columns):
-            refuse("DISTINCT", UNIT_ADVICE.format("add to the list"), node.args["distinct"], view.where)
+            refuse("DISTINCT", combine_inside(Scope(self.catalog, [], []), "add {} to the list"), node.args["distinct"], view.where)
         item = self._nested(relation, exp.Table(), "", view)
         rows = self.over(item)
         keys = [exp.column(c.name, quoted=True) for c in item.columns]
@@ -295,7 +299,9 @@ class LocalAnalysis(Analysis):
         if not item.protected and table not in self.public:
             self.public.append(table)
         inner = self.over(replace(item, protected=False))
-        listed = [(replace(c, name=c.ref), Rewriter(inner.scope)(exp.column(c.name, table=item.name, quoted=True))) for c in item.columns]
+        listed = [
+            (replace(c, name=c.ref), Rewriter(inner.scope)(exp.column(c.name, table=item.name, quoted=True))) for c in item.columns
+        ]
         inner.unit = unit
         alias = self._alias()
         out = exp.Subquery(this=finish(inner, listed), alias=exp.TableAlias(this=identifier(alias)))
@@ -324,7 +330,7 @@ class LocalAnalysis(Analysis):
             if key not in ("this", "expression", "distinct", "with", "with_", "order", "by_name"):
                 construct, reason = _REFUSED.get(key, (key.upper(), "not allowed in a source"))
                 refuse(construct, reason, node, view.where)
-        view, own = self._with(node, view)  # type: ignore[arg-type]
+        view, own = self._with(node, view)
         inside = replace(view, depth=view.depth + 1)
         sides = [self.query(side, inside) for side in (node.this, node.expression)]
         for cte in own:
@@ -333,6 +339,3 @@ class LocalAnalysis(Analysis):
         if node.args.get("by_name"):
             refuse("BY NAME", "write the columns in one order", node, view.where)
         return set_operation(self, sides, type(node), bool(node.args.get("distinct")), node, view)
-
-
-__all__ = ["LocalAnalysis", "Layer", "canonical"]

@@ -105,8 +105,7 @@ class OutputColumn:
 
 @dataclass(frozen=True)
 class Source:
-    """A checked and rewritten source: at most one output row for each row of one protected table, or, where ``local``, rows that
-    carry their privacy unit.
+    """A checked and rewritten source: at most one output row for each row of one protected table, or of each unit any rows.
 
     Parameters
     ----------

@@ -97,8 +97,7 @@ def values_of(sql_type: str, constants: Sequence[str] = ()) -> list[str]:
 def made_up(columns: Sequence[tuple[str, str]], alias: str, constants: Sequence[str], most: int = 10**9) -> str:
     """Return a relation with columns of these names and types whose rows belong to nobody.
 
-    Every column holds all of its values, each in its own order, so that they meet in many ways; ``most`` is the number of rows at which
-    they end.
+    Every column holds all of its values, each in its own order, so that they meet in many ways; there are at most ``most`` rows.
     """
     lists = [values_of(sql_type, constants) for _, sql_type in columns]
     rows = min(2 * max((len(found) for found in lists), default=1), most)

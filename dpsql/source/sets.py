@@ -1,4 +1,4 @@
-"""Set operations of relations that carry their privacy unit: with the unit among the columns, they are operations inside of units."""
+"""Set operations of relations that carry their privacy unit: with the unit among the columns, they act inside of each unit."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.source.combining import UNIT_ADVICE
 from dpsql.source.functions import try_cast
 from dpsql.source.kernel import cast_is_safe, try_cast_is_listed
-from dpsql.source.layers import canonical, comparable, finish
+from dpsql.source.layers import canonical, combine_inside, comparable, finish
 from dpsql.source.leaves import View
 from dpsql.source.model import Column, identifier, refuse
 from dpsql.source.relations import Relation
+from dpsql.source.scope import Scope
 
 if TYPE_CHECKING:
     from dpsql.source.local import LocalAnalysis
@@ -52,7 +52,12 @@ def set_operation(
     columns = [_column([side.columns[i] for side in sides], kind, sql_type) for i, sql_type in enumerate(types)]
     if kind is not exp.Union or distinct:
         if first.protected and not any(all(side.columns[i].unit for side in sides) for i in range(len(columns))):
-            refuse(construct, UNIT_ADVICE.format("have in the same place on both sides"), node, view.where)
+            refuse(
+                construct,
+                combine_inside(Scope(analysis.catalog, [], []), "have {} in the same place on both sides"),
+                node,
+                view.where,
+            )
         for column in columns:
             if not comparable(column.sql_type):
                 advice = f"values of {column.sql_type} may be equal without being the same; CAST column {column.name!r}"
@@ -63,11 +68,11 @@ def set_operation(
     for other in selects[1:]:
         tree = kind(this=tree, expression=other, distinct=native)
     one = first.one and kind is not exp.Union
-    outer = Relation(tree, columns, [], first.protected, one)  # type: ignore[arg-type]
+    outer = Relation(tree, columns, [], first.protected, one)
     item = analysis._nested(outer, exp.Table(), "", view)  # noqa: SLF001 -- one class in two files
     rows = analysis.over(item)
     listed = [(c, exp.Column(this=identifier(c.ref), table=identifier(item.alias))) for c in item.columns]
-    out = Relation(finish(rows, listed), columns, first.unnamed, first.protected, one)  # type: ignore[arg-type]
+    out = Relation(finish(rows, listed), columns, first.unnamed, first.protected, one)
     if kind is exp.Union and distinct:
         return analysis._distinct(exp.Select(distinct=exp.Distinct()), out, view)  # noqa: SLF001
     return out

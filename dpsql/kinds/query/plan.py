@@ -25,6 +25,7 @@ from dpsql.kinds.planned import Planned, release_delta
 from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
+from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.bounds import extent
 from dpsql.queries.choosing import Argument
 from dpsql.queries.columns import Relations, given_bounds
@@ -32,6 +33,7 @@ from dpsql.queries.declared import in_units_of
 from dpsql.queries.groups import Groups, public_groups
 from dpsql.queries.inner import InnerValues
 from dpsql.queries.leaves import Facts
+from dpsql.queries.names import unquoted
 from dpsql.queries.lineage import Lineage
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
@@ -40,8 +42,11 @@ from dpsql.queries.universes import Universe
 from dpsql.release.plan import Plan
 from dpsql.release.queried import MOST_COUNTERS, QueryPlan
 from dpsql.session.instance import Context
+from dpsql.text import readable
 
 _BOUNDED = choosing.FIRST | choosing.SECOND | choosing.PAIRS | choosing.RANKED
+MOST_LISTED = 10_000
+"""Whole numbers that are listed one by one."""
 GUESSED_GROUPS = 1_000
 """Private groups that are reckoned with where trees are planned."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
@@ -101,12 +106,12 @@ class _Planning:
         for column in self.protected.source.columns:
             if column.name[:1] in ("k", "a") and self.protected.is_unit(column):
                 texts = self.asked.key_texts if column.name[0] == "k" else self.asked.argument_texts
-                raise ArgumentError("sql", texts[int(column.name[1:])], "is the privacy unit: whose row it is cannot be released")
+                raise ArgumentError("sql", readable.expression(texts[int(column.name[1:])]), "is the privacy unit: whose row it is cannot be released")
             if column.name[:1] == "k" and sqltypes.parse(column.sql_type).family == "other":
-                text = self.asked.key_texts[int(column.name[1:])]
+                text = readable.expression(self.asked.key_texts[int(column.name[1:])])
                 raise ArgumentError("sql", text, f"is {column.sql_type}: group by a text, number, date or truth value")
             if column.name[:1] == "f" and column.sql_type != "BOOLEAN":
-                text = self.asked.condition_texts[int(column.name[1:])]
+                text = readable.expression(self.asked.condition_texts[int(column.name[1:])])
                 raise ArgumentError("sql", text, f"is {column.sql_type}: FILTER (WHERE ...) takes a condition")
 
     # -- groups -----------------------------------------------------------------------------------------------------------
@@ -165,20 +170,26 @@ class _Planning:
                 needed.setdefault(place, set()).add(wanted.function)
         found = {}
         for place, functions in needed.items():
-            node, text = self.asked.arguments[place], self.asked.argument_texts[place]
+            node, text = self.asked.arguments[place], readable.expression(self.asked.argument_texts[place])
             family = sqltypes.parse(self.types[f"a{place}"]).family
             if functions & _BOUNDED:
                 self._check_type(functions, text, family, place)
             limits = in_units_of(extent(node, known), self.types[f"a{place}"])
             values = self._values(node, family)
+            if values is None and functions & set(DISTINCT) and family == "integer" and limits.whole:
+                values = whole_values(limits)
             if functions & choosing.LISTED and values is None:
                 function = sorted(functions & choosing.LISTED)[0]
-                raise ArgumentError("sql", f"{function}({text})", "its values are not declared: CALL dp_declare(..., categories := [...])")
+                way = "CALL dp_declare(..., categories := [...]), or bounds of whole numbers" if function in DISTINCT else (
+                    "CALL dp_declare(..., categories := [...])"
+                )  # fmt: skip
+                shown = f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
+                raise ArgumentError("sql", shown, f"its values are not declared: {way}")
             bounded = bool(functions & _BOUNDED)
             finite = limits.finite and limits.sort not in ("unknown", "nothing")
             whole = limits.whole and sqltypes.parse(self.types[f"a{place}"]).family in ("integer", "boolean", "temporal", "decimal")
-            if bounded and self._is_learned(node, text, finite=finite):
-                found[place] = replace(self._learned(place, text, limits, whole=whole), values=values)
+            if bounded and self._is_learned(place, finite=finite):
+                found[place] = replace(self._learned(place, limits, whole=whole), values=values)
                 continue
             if bounded and not finite:
                 raise ArgumentError(
@@ -190,13 +201,14 @@ class _Planning:
             found[place] = Argument(limits.lower if bounded else None, limits.upper if bounded else None, whole, values)
         return found
 
-    def _is_learned(self, node: exp.Expression, text: str, *, finite: bool) -> bool:
+    def _is_learned(self, place: int, *, finite: bool) -> bool:
         """Return whether bounds of an argument are to be learned: it is named, or all are that have none."""
-        return canonical(node, qualified=False) in self.auto or text in self.call.learned or (ALL in self.call.call.auto and not finite)
+        named = canonical(self.asked.arguments[place], qualified=False) in self.auto
+        return named or self.asked.argument_texts[place] in self.call.learned or (ALL in self.call.call.auto and not finite)
 
-    def _learned(self, place: int, text: str, limits: Range, *, whole: bool) -> Argument:
+    def _learned(self, place: int, limits: Range, *, whole: bool) -> Argument:
         """Return an argument with bounds that an earlier release has learned, or that this one will, inside of what is known."""
-        held = self.call.learned.get(text)
+        held = self.call.learned.get(self.asked.argument_texts[place])
         if held is not None:
             return Argument(*held, whole)
         known = (limits.lower, limits.upper) if limits.sort not in ("unknown", "nothing") else (-math.inf, math.inf)
@@ -327,6 +339,13 @@ class _Planning:
                 raise ArgumentError("options", {"weights": {text: weight}}, f"no such aggregate; there are {sorted(known)!r}")
             found[same[0]] = weight
         return found
+
+
+def whole_values(limits: Range) -> tuple[str, ...] | None:
+    """Return all whole numbers between two bounds, as texts; None if there are too many."""
+    if not limits.finite or limits.upper - limits.lower >= MOST_LISTED:
+        return None
+    return tuple(str(i) for i in range(math.ceil(limits.lower), math.floor(limits.upper) + 1)) or None
 
 
 def _spelling(text: str) -> str:

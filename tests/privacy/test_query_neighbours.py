@@ -1,0 +1,223 @@
+"""dp_query on neighbouring tables: exact counters differ by at most what the plan claims, and nothing else differs, byte by byte.
+
+The choice of rows is replayed by its salt, the noise by one that is fixed. The second table is read as it is; then its counters are
+replaced by those of the first one, so whatever still differs (names, types, texts, plans, files, books) is a leak.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from query_readings import NEIGHBOURS, Readings, excess, make_sales, protect_sales, remove, replayed
+
+import dpsql
+from dpsql.measure.query import Counted
+from dpsql.noise import discrete
+
+TOTALS = "WITH t AS (SELECT customer, region, sum(amount) AS total, count(*) AS n, max(day) AS last FROM sales GROUP BY customer, region) "
+QUERIES: list[tuple[str, str]] = [
+    ("SELECT count(*) AS n FROM sales", ""),
+    ("SELECT count(amount), count(*), sum(amount), avg(amount) FROM sales", ""),
+    ("SELECT sum(quantity), sum(\"größe 😀\") AS \"summe größe\", sum(price), sum(\"select\") AS \"from\" FROM sales", ""),
+    ("SELECT count(DISTINCT customer), count(DISTINCT note), count(DISTINCT region), count(DISTINCT amount) FROM sales", ""),
+    ("SELECT var_samp(amount), var_pop(price), stddev_samp(quantity), stddev_pop(\"select\") FROM sales", ""),
+    ("SELECT corr(amount, price), covar_pop(amount, quantity), covar_samp(price, quantity), regr_slope(amount, price) FROM sales", ""),
+    ("SELECT median(amount), quantile_cont(quantity, 0.9), quantile_disc(price, [0.1, 0.5]), min(amount), max(quantity) FROM sales", ""),
+    ("SELECT median(day), min(day), max(at), approx_quantile(amount, 0.5) FROM sales", ""),
+    ("SELECT mode(region), histogram(region), bool_and(gift), bool_or(gift), count_if(gift) FROM sales", ""),
+    ("SELECT region, count(*) AS n, avg(amount) AS \"äöü\" FROM sales GROUP BY region", ""),
+    ("SELECT region, count(*), sum(amount), count(DISTINCT customer) FROM sales GROUP BY ALL", "max_groups := 2, max_rows_per_group := 1"),
+    ("SELECT region, sum(amount), median(amount) FROM sales GROUP BY region", "max_groups := 1, max_rows_per_group := 5"),
+    ("SELECT region, count(*) FILTER (WHERE amount > 50), sum(quantity) FILTER (WHERE gift), avg(price) FILTER (WHERE amount < 1e300) FROM sales GROUP BY region", ""),
+    ("SELECT region, gift, count(*) FROM sales GROUP BY ROLLUP (region, gift)", ""),
+    ("SELECT date_trunc('month', day) AS m, count(*), sum(amount) FROM sales GROUP BY m ORDER BY m", ""),
+    ("SELECT extract(year FROM day) AS y, count(*) FROM sales GROUP BY y HAVING count(*) > 5 ORDER BY count(*) DESC LIMIT 1", ""),
+    ("SELECT CASE WHEN amount > 50 THEN 'high' WHEN amount IS NULL THEN 'none' ELSE 'low' END AS c, count(*) FROM sales GROUP BY c", ""),
+    ("SELECT \"order\", count(*), sum(\"größe 😀\") FROM sales GROUP BY \"order\" ORDER BY ALL", "groups := 'private'"),
+    ("SELECT region, count(*) AS n FROM sales GROUP BY region QUALIFY rank() OVER (ORDER BY count(*) DESC) = 1", ""),
+    ("SELECT note, count(*) FROM sales GROUP BY note", ""),
+    ("SELECT note, count(*) AS n, avg(amount), median(quantity), mode(region) FROM sales GROUP BY note ORDER BY n DESC, note", "min_units := 2"),
+    ("SELECT note, count(DISTINCT customer), sum(amount) FROM sales GROUP BY note", "max_groups := 2, max_rows_per_group := 2, min_units := 3"),
+    ("SELECT note FROM sales GROUP BY note", ""),
+    ("SELECT DISTINCT note, region FROM sales", ""),
+    ("SELECT note, region, sum(amount) / count(*) AS ratio FROM sales GROUP BY note, region ORDER BY count(*) DESC LIMIT 3", "max_groups := 3"),
+    ("SELECT \"select\", count(*) FROM sales GROUP BY \"select\"", "groups := 'private'"),
+    ("SELECT day, count(*) FROM sales GROUP BY day", "groups := 'private', max_groups := 2"),
+    ("SELECT at, max(amount) FROM sales GROUP BY at", "groups := 'private'"),
+    ("SELECT price, gift, count(*), sum(quantity) FROM sales GROUP BY price, gift", "groups := 'private', mechanism := 'laplace'"),
+    (f"{TOTALS} SELECT avg(total), count(*) FROM t", "bounds := {'total': [0, 300]}"),
+    (f"{TOTALS} SELECT region, sum(total), avg(n) FROM t GROUP BY region", "bounds := {'total': [0, 300], 'n': [0, 5]}"),
+    (f"{TOTALS} SELECT n, count(*) FROM t GROUP BY n", ""),
+    (f"{TOTALS} SELECT last, count(*) FROM t GROUP BY last", "groups := 'private'"),
+    ("WITH t AS (SELECT customer, median(amount) AS m FROM sales GROUP BY customer) SELECT count(*), avg(m) FROM t", "bounds := {'m': [0, 100]}"),
+    ("SELECT count(*) FROM (SELECT DISTINCT customer, region FROM sales)", ""),
+    ("SELECT region, count(*), avg(amount) FROM (SELECT customer, region, amount, row_number() OVER (PARTITION BY customer ORDER BY amount, day) AS r FROM sales) WHERE r <= 2 GROUP BY region", ""),
+    ("SELECT count(*), sum(s) FROM (SELECT customer, sum(quantity) OVER (PARTITION BY customer, region) AS s FROM sales)", "bounds := {'s': [-10, 50]}"),
+    ("SELECT count(*) FROM (SELECT customer FROM sales WHERE gift UNION SELECT customer FROM sales WHERE amount > 50)", ""),
+    ("SELECT note, count(*) FROM (SELECT customer, note FROM sales UNION ALL SELECT customer, region FROM sales) GROUP BY note", ""),
+    ("SELECT count(*) FROM (SELECT customer, note FROM sales WHERE gift EXCEPT SELECT customer, note FROM sales WHERE amount > 50)", ""),
+    ("SELECT count(*) FROM (SELECT customer, region FROM sales INTERSECT SELECT customer, region FROM sales WHERE NOT gift)", ""),
+    ("SELECT count(*), sum(amount) FROM sales s WHERE EXISTS (SELECT 1 FROM sales o WHERE o.customer = s.customer AND o.gift)", ""),
+    ("SELECT count(*) FROM sales s WHERE NOT EXISTS (SELECT 1 FROM sales o WHERE o.customer = s.customer AND o.amount > 60)", ""),
+    ("SELECT count(*) FROM sales WHERE region IN (SELECT name FROM regions WHERE climate = 'warm')", ""),
+    ("SELECT climate, count(*), sum(amount), avg(quantity) FROM sales JOIN regions ON region = name GROUP BY climate", ""),
+    ("SELECT climate, place, count(*) FROM sales LEFT JOIN regions ON region = name GROUP BY climate, place", "groups := 'private', max_groups := 2"),
+    ("SELECT a.region, count(*) FROM sales a JOIN (SELECT customer, max(amount) AS top FROM sales GROUP BY customer) b ON a.customer = b.customer WHERE a.amount = b.top GROUP BY a.region", ""),
+    ("SELECT count(*), sum(a.amount) FROM sales a JOIN sales b ON a.customer = b.customer", ""),
+    ("SELECT count(*) FROM sales WHERE day BETWEEN DATE '2020-01-01' AND DATE '2020-06-30' AND note LIKE 'note%'", ""),
+    ("SELECT gift, count_if(amount > 20), avg(least(amount, 50)), sum(greatest(0, least(quantity, 3))) FROM sales GROUP BY gift", ""),
+    ("SELECT region, sum(amount) AS s, avg(quantity) AS a, 2 * count(*) AS d FROM sales GROUP BY region", "confidence := 0.95, mechanism := 'laplace'"),
+    ("SELECT note, avg(amount) AS s, stddev_samp(quantity) AS a FROM sales GROUP BY note", "confidence := 0.9"),
+    ("SELECT count(*) FROM sales UNION ALL SELECT count(*) FROM sales WHERE gift", ""),
+    ("SELECT region, n * 100.0 / sum(n) OVER () AS share FROM (SELECT region, count(*) AS n FROM sales GROUP BY region) ORDER BY share DESC", ""),
+    ("SELECT length(note) AS l, count(*) FROM sales GROUP BY l", ""),
+    ("SELECT lower(region) AS r, count(*) FROM sales GROUP BY r", "groups := 'private'"),
+]  # fmt: skip
+REFUSED: list[tuple[str, str]] = [
+    ("SELECT customer, count(*) FROM sales GROUP BY customer", ""),
+    ("SELECT amount FROM sales", ""),
+    ("SELECT sum(CAST(note AS DOUBLE)) FROM sales", ""),
+    ("SELECT count(*) FROM sales a, sales b", ""),
+    ("SELECT count(*) FROM (SELECT * FROM sales ORDER BY amount LIMIT 3)", ""),
+    ("SELECT note, count(*) FROM sales GROUP BY note", "groups := 'public'"),
+    ("SELECT count(*) FROM sales", "epsilon := 1e9"),
+    ("SELECT count(*), error('x') FROM sales", ""),
+    ("SELECT count(*) FROM sales WHERE 1 / (amount - 50.5) > 0", ""),
+]  # fmt: skip
+ABOUT = [
+    "SELECT * EXCLUDE (written_at, previous, hash) FROM dp_ledger()",
+    "FROM dp_budget()",
+    "SELECT * EXCLUDE (charged_at) FROM dp_releases()",
+]  # fmt: skip
+
+
+def named(path: Path) -> bytes:
+    """Return a file without what holds the time."""
+    return re.sub(rb'"(created|hash)": "[^"]*"', b"", path.read_bytes())
+
+
+def observe(folder: Path, caplog: pytest.LogCaptureFixture, left_out: str | None) -> dict[str, Any]:
+    """Ask everything of a database; return all that anybody can see."""
+    folder.mkdir()
+    con = duckdb.connect(str(folder / "shop.duckdb"))
+    make_sales(con)
+    if left_out is not None:
+        remove(con, left_out)
+    dpsql.load(con, user="tester", progress=False)
+    protect_sales(con)
+    seen: dict[str, Any] = {}
+    with caplog.at_level(logging.DEBUG):
+        for place, (sql, more) in enumerate([*QUERIES, *REFUSED]):
+            quoted = sql.replace("'", "''")
+            given = more if "epsilon" in more else f"epsilon := 20{', ' if more else ''}{more}"
+            calls = [f"FROM dp_query('{quoted}', {given}, release := 'q{place}')"]
+            if place % 8 == 0:
+                calls = [f"FROM dp_plan('{quoted}', epsilon := 20)", *calls, f"FROM dp_explain('q{place}')", f"EXPLAIN {calls[0]}"]
+            for call in calls:
+                seen[f"{place} {call}"] = answer(con, call)
+        for call in ABOUT:
+            seen[call] = answer(con, call)
+    con.close()
+    seen["log"] = caplog.text
+    caplog.clear()
+    for file in sorted((folder / "shop.duckdb.dpsql").rglob("*")):
+        if file.is_file():
+            seen[re.sub(r"\.([0-9a-f]{16}|[0-9a-f]{24})\.", ".charge.", file.name)] = named(file)
+    return seen
+
+
+def answer(con: duckdb.DuckDBPyConnection, call: str) -> Any:
+    """Return names, types and rows of an answer, or what DuckDB says."""
+    try:
+        found = con.execute(call)
+        return [(name, str(kind)) for name, kind, *_ in found.description or []], found.fetchall()
+    except duckdb.Error as error:
+        return str(error)
+
+
+def fixed(counts: np.ndarray, mechanism: str, scale: Any) -> np.ndarray:
+    """Noise that is the same each time."""
+    del mechanism, scale
+    return np.asarray(counts + np.arange(counts.size, dtype=np.int64).reshape(counts.shape) % 5)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What is seen of, and read from, the table with all units; made once."""
+    return {}
+
+
+def first(whole: Any, folder: Path, caplog: pytest.LogCaptureFixture) -> tuple[dict[str, Any], Readings]:
+    """Return it; the same line of code opens both databases."""
+    if "seen" not in whole:
+        with pytest.MonkeyPatch.context() as patch, replayed(patch) as readings:
+            patch.setattr(discrete, "add_noise", fixed)
+            whole["seen"], whole["read"] = observe(folder / "one", caplog, None), readings
+    return whole["seen"], whole["read"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("left_out", NEIGHBOURS)
+def test_counters_differ_by_what_is_charged_and_nothing_else_differs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], whole: Any, left_out: str
+) -> None:
+    seen, read = first(whole, tmp_path, caplog)
+    capfd.readouterr()
+
+    def swapped(place: int, found: Counted) -> Counted:
+        return read.found[place][1]
+
+    with replayed(monkeypatch, swapped) as other_read:
+        monkeypatch.setattr(discrete, "add_noise", fixed)
+        other = observe(tmp_path / "other", caplog, left_out)
+    assert capfd.readouterr().out == ""
+    assert len(read.found) == len(other_read.found) >= len(QUERIES)
+    differing = 0
+    for (plan, exact), (other_plan, other_exact) in zip(read.found, other_read.found, strict=True):
+        assert plan == other_plan
+        if plan.public:
+            assert exact.groups == other_exact.groups
+        assert max(max(pair) for pair in excess(plan, exact, other_exact)) <= 1, plan.asked
+        differing += any(not np.array_equal(a, b) for a, b in zip(exact.blocks, other_exact.blocks, strict=True))
+    assert differing > len(QUERIES) // 2, "the unit is hardly in any answer"
+    assert seen.keys() == other.keys()
+    for name, value in seen.items():
+        assert scrubbed(value) == scrubbed(other[name]), name
+
+
+def scrubbed(value: Any) -> Any:
+    """Remove the folder of the run."""
+    if isinstance(value, bytes):
+        return re.sub(rb"/[^\s\"]*/(one|other)/", b"", value)
+    return re.sub(r"/\S*/(one|other)/", "", repr(value))
+
+
+@pytest.mark.slow
+def test_every_query_is_answered_or_refused_as_meant(tmp_path: Path, caplog: pytest.LogCaptureFixture, whole: Any) -> None:
+    """The list is of no use where it is refused; and bounds that are reached show that the sensitivity is not too large either."""
+    seen, read = first(whole, tmp_path, caplog)
+    failed = [(name, value) for name, value in seen.items() if "FROM dp_query" in name and isinstance(value, str)]
+    assert sorted(int(name.split()[0]) for name, _ in failed if "EXPLAIN" not in name) == [
+        len(QUERIES) + place for place in range(len(REFUSED) - 1)
+    ], [pair for pair in failed if int(pair[0].split()[0]) < len(QUERIES)]
+    assert not [value for value in seen.values() if isinstance(value, str) and "Error: Python exception occurred while executing the UDF: Value" in value]
+    assert {plan.public for plan, _ in read.found} == {True, False}
+    assert {m.kind for plan, _ in read.found for m in plan.measures} == {"count", "moments", "scaled", "values", "tree", "units", "distinct"}
+
+
+@pytest.mark.slow
+def test_the_comparison_can_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, whole: Any) -> None:
+    """Without the counters replaced, the answers of two tables must differ."""
+    seen, _ = first(whole, tmp_path, caplog)
+    with replayed(monkeypatch):
+        monkeypatch.setattr(discrete, "add_noise", fixed)
+        other = observe(tmp_path / "other", caplog, "usual")
+    different = [name for name, value in seen.items() if scrubbed(value) != scrubbed(other.get(name))]
+    assert sum("FROM dp_query" in name for name in different) > len(QUERIES) // 2
+    assert any(name.endswith(".parquet") for name in different)

@@ -1,0 +1,150 @@
+"""Exact counters of private queries on made-up tables, read with the same choice of rows each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql.estimates.measures import sensitivity
+from dpsql.measure import query as reading
+from dpsql.measure.query import Counted
+from dpsql.release.queried import QueryPlan
+
+SALT = "0123456789abcdef" * 2
+ROWS = 90
+NEIGHBOURS = {
+    "extreme": 7, "one row": 8, "odd": 9, "usual": 3, "nobody": None,
+}  # fmt: skip
+"""Units by what is odd about their rows; None: rows without a unit, which are one unit together."""
+
+
+def make_sales(con: duckdb.DuckDBPyConnection) -> None:
+    """Make the table ``sales`` of a dozen customers with several rows each, some of them odd, and the public table ``regions``."""
+    con.execute(
+        f"""
+        CREATE OR REPLACE TABLE sales AS
+        SELECT (i % 7)::INTEGER AS customer, (i * 37 % 101)::DOUBLE AS amount, (i % 9)::INTEGER AS quantity,
+            ['north', 'south', 'east'][1 + i % 3] AS region, 'note ' || (i % 4) AS note, DATE '2020-01-01' + (i * 11 % 700)::INTEGER AS day,
+            TIMESTAMP '2020-01-01 12:00:00' + to_hours((i * 31)::INTEGER) AS at, i % 5 = 0 AS gift, ((i % 13)::DOUBLE / 4)::DECIMAL(10, 2) AS price,
+            (i % 3)::TINYINT AS "order", (i % 10)::INTEGER AS "größe 😀", (i % 4)::DOUBLE / 2 AS "select"
+        FROM range({ROWS}) t(i)
+        """
+    )
+    con.execute(
+        """
+        INSERT INTO sales VALUES
+            (7, 'nan', 2147483647, 'north', 'note 0', '2020-02-02', '2020-02-02', true, 99999999.99, 0, 2147483647, 'nan'),
+            (7, 'inf', -2147483648, 'south', 'note 1', 'infinity', 'infinity', false, -99999999.99, 127, -2147483648, 'inf'),
+            (7, '-inf', 0, 'the moon', repeat('long 😀', 5000), '-infinity', '-infinity', NULL, 0, -128, 0, '-inf'),
+            (7, 1e308, 4, 'east', '', '9999-12-31', '9999-12-31', true, 0.01, 1, 3, -0.0),
+            (7, -1e308, 4, NULL, NULL, '0001-01-01', '0001-01-01', true, 0.01, 2, 3, 1e-320),
+            (7, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+            (7, 100, 8, 'north', 'note 2', '2020-03-03', '2020-03-03', true, 3, 0, 9, 1),
+            (7, 100, 8, 'north', 'note 2', '2020-03-03', '2020-03-03', true, 3, 0, 9, 1),
+            (7, 100, 8, 'north', 'note 2', '2020-03-03', '2020-03-03', true, 3, 0, 9, 1),
+            (8, 50.5, 3, 'north', 'only here', '2020-05-05', '2020-05-05', true, 1.25, 0, 5, 0.0),
+            (9, -0.0, 0, 'north', 'note'';--', '1582-10-10', '1582-10-10', true, 0, 0, 0, -0.0),
+            (9, 0.0, 0, 'NORTH', 'a"b', '2020-01-01', '2020-01-01', false, 0, 0, 0, 0.0),
+            (9, 1e-320, 0, ' north', chr(1) || chr(10), '2021-12-31', '2021-12-31', false, 3.25, 2, 9, -0.0),
+            (NULL, 1, 1, 'north', 'note 0', '2020-01-01', '2020-01-01', true, 1, 0, 1, 0.5),
+            (NULL, 2, 1, 'south', 'note 1', '2020-01-01', '2020-01-01', true, 1, 1, 1, 0.5),
+            (NULL, 3, 1, 'east', 'note 2', '2020-01-01', '2020-01-01', true, 1, 2, 1, 0.5),
+            (NULL, 4, 1, 'north', 'note 3', '2020-01-01', '2020-01-01', true, 1, 0, 1, 0.5),
+            (NULL, 5, 1, 'north', 'note 3', '2020-01-01', '2020-01-01', true, 1, 0, 1, 0.5),
+            (NULL, 6, 1, 'north', 'note 3', '2020-01-01', '2020-01-01', true, 1, 0, 1, 0.5)
+        """
+    )
+    con.execute(
+        "CREATE OR REPLACE TABLE regions AS SELECT * FROM (VALUES ('north', 'cold', 1), ('south', 'warm', 2), ('east', 'warm', 3), ('east', 'cold', 4)) t(name, climate, place)"
+    )
+
+
+def protect_sales(con: duckdb.DuckDBPyConnection, **contract: object) -> None:
+    """Protect and declare it; ``contract`` changes how."""
+    terms = {"epsilon": 1000, "delta": 1e-6, "privacy_unit": "customer", "max_contributions": 3} | contract
+    con.execute(f"CALL dp_protect('sales', {', '.join(f'{name} := {value!r}' for name, value in terms.items() if value is not None)})")
+    for column, lower, upper in [("amount", 0, 100), ("quantity", 0, 8), ("price", 0, 4), ("größe 😀", 0, 9), ("order", 0, 2), ("select", -1, 1)]:
+        con.execute(f"CALL dp_declare('sales', '{column}', lower := {lower}, upper := {upper})")
+    con.execute("CALL dp_declare('sales', 'day', lower := '2020-01-01', upper := '2021-12-31')")
+    con.execute("CALL dp_declare('sales', 'at', lower := '2020-01-01', upper := '2020-12-31')")
+    con.execute("CALL dp_declare('sales', 'region', categories := ['north', 'south', 'east'])")
+
+
+def database(left_out: str | None = None, **contract: object) -> duckdb.DuckDBPyConnection:
+    """Return a database with the table, without the rows of one unit of ``NEIGHBOURS``."""
+    con = duckdb.connect()
+    make_sales(con)
+    if left_out is not None:
+        remove(con, left_out)
+    dpsql.load(con, progress=False)
+    protect_sales(con, **contract)
+    return con
+
+
+def remove(con: duckdb.DuckDBPyConnection, left_out: str) -> None:
+    """Remove the rows of a unit of ``NEIGHBOURS``."""
+    con.execute("DELETE FROM sales WHERE customer IS NOT DISTINCT FROM ?", [NEIGHBOURS[left_out]])
+
+
+@dataclass
+class Readings:
+    """What was read for each release: its plan and its exact counters, in order."""
+
+    found: list[tuple[QueryPlan, Counted]]
+
+    def last(self) -> tuple[QueryPlan, Counted]:
+        return self.found[-1]
+
+
+@contextmanager
+def replayed(patch: pytest.MonkeyPatch, change: Callable[[int, Counted], Counted] | None = None) -> Iterator[Readings]:
+    """Read with one salt; write down all exact counters, and pass on what ``change`` makes of the n-th."""
+    seen = Readings([])
+    counted = reading.counted
+
+    def spy(cursor: duckdb.DuckDBPyConnection, protected: object, plan: QueryPlan) -> Counted:
+        found = counted(cursor, protected, plan)  # type: ignore[arg-type]
+        seen.found.append((plan, found))
+        return found if change is None else change(len(seen.found) - 1, found)
+
+    with patch.context() as inside:
+        inside.setattr(reading, "fresh_salt", lambda: SALT)
+        inside.setattr(reading, "counted", spy)
+        yield seen
+
+
+def ask(con: duckdb.DuckDBPyConnection, sql: str, more: str = "", epsilon: float = 1.0) -> list[tuple[object, ...]]:
+    """Return the answer of a query."""
+    quoted = sql.replace("'", "''")
+    given = more if "epsilon" in more else f"epsilon := {epsilon}{', ' if more else ''}{more}"
+    return con.execute(f"FROM dp_query('{quoted}', {given})").fetchall()
+
+
+def excess(plan: QueryPlan, one: Counted, other: Counted, neighbors: str = "add_remove") -> list[tuple[float, float]]:
+    """Return, for each block, how the L1 and L2 distance of two readings compare to what the plan claims: at most 1 is right."""
+    groups = sorted({*one.groups, *other.groups}, key=repr)
+    assert len(set(one.groups)) == len(one.groups), "a group is there twice"
+    found = []
+    claims = [
+        sensitivity(m, plan.max_rows, plan.max_groups, plan.max_rows_per_group, neighbors, grouped=bool(plan.keys))
+        for m in plan.measures for _ in m.lengths
+    ]  # fmt: skip
+    for block, (first, second) in enumerate(zip(one.blocks, other.blocks, strict=True)):
+        a, b = (_placed(groups, counted.groups, values) for counted, values in ((one, first), (other, second)))
+        difference = [int(x) - int(y) for x, y in zip(a.ravel(), b.ravel(), strict=True)]  # exact: no float, no overflow
+        l1, l2 = claims[block]
+        found.append((sum(map(abs, difference)) / l1, (sum(d * d for d in difference) ** 0.5) / l2))
+    return found
+
+
+def _placed(groups: Sequence[tuple[str | None, ...]], there: Sequence[tuple[str | None, ...]], values: np.ndarray) -> np.ndarray:
+    found = np.zeros((len(groups), values.shape[1]), np.int64)
+    for keys, row in zip(there, values, strict=True):
+        found[groups.index(keys)] = row
+    return found
