@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpsql.answers import kept, query_words
+from dpsql.answers import auto, kept, query_words
 from dpsql.calls.query import ExplainCall
 from dpsql.errors import ArgumentError
 from dpsql.release.queried import QueryPlan
@@ -39,6 +39,7 @@ def explain(context: Context, call: ExplainCall) -> str:
     rows += [("rows", text) for text in query_words.bounding(query, unit)] or [("rows", "every row is a unit of its own; none is left out")]
     rows += _share(context, found, query)
     rows += [("bounds", text) for text in _bounds(query, list(asked["arguments"]))]
+    rows += [("bounds", text) for text in auto.said(found, list(asked["arguments"]))]
     rows += [("values", text) for text in _estimates(query)]
     rows += [("noise", text) for text in query_words.noise(found.plan)]
     rows.append(("intervals", "confidence := 0.95 adds <name>_low and <name>_high: of the noise alone, not of rows left out or clipped"))

@@ -72,7 +72,7 @@ def of_release(context: Context, release: Release) -> Held:
 def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
     """Return released numbers that already answer what is asked, at no smaller epsilon; None where there are none."""
     wanted = call.asked.canonical()
-    for name, operation, query, parameters in _stored(source):
+    for name, operation, query, parameters in stored(source):
         with suppress(ReleaseError, LedgerError, DpsqlError):
             if operation == "query":
                 held = parameters.get("query")
@@ -110,7 +110,7 @@ def _plain(call: QueryPurchase) -> bool:
     return said.max_groups is None and said.max_rows_per_group is None and said.min_units is None and said.groups != "private"
 
 
-def _stored(source: ProtectedSource) -> list[tuple[str, str, str, dict[str, Any]]]:
+def stored(source: ProtectedSource) -> list[tuple[str, str, str, dict[str, Any]]]:
     """Return name, operation, source and parameters of the stored answers and tables of a table."""
     books = source.books
     rows = books.cursor.execute(

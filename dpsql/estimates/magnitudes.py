@@ -256,7 +256,8 @@ def chosen(learning: Learning, counts: IntArray, noise: float, *, degree: int = 
         reach = reach[reach > 0]
         bias = _beyond(reach, np.abs(values), masses, degree)
         best = float(reach[int(np.argmin(np.hypot(bias / groups, noise * reach**degree)))])
-        return _within(learning, -best, best)
+        low, high = covering(learning, counts)
+        return _within(learning, max(-best, min(low, 0.0)), min(best, max(high, 0.0)))
     positive, negative = points[points >= 0], points[points <= 0]
     if not positive.size or not negative.size:  # all of one sign
         return _one_sided(learning, points, values, masses, noise, degree, groups)
