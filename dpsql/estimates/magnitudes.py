@@ -54,6 +54,7 @@ _TAIL, _ROW = 8, 0.5
 """Cells by which a falling tail is continued, at most, and the number of rows at which it ends."""
 _PARTS = 8
 """Candidates for a bound inside of each cell."""
+_STEEP = 16.0
 _FIELDS = ("position", "edges", "scale", "mechanism", "filter", "whole")
 
 
@@ -150,7 +151,7 @@ def edges_of(sql_type: str, lower: float = -math.inf, upper: float = math.inf, *
             low, high = max(low, float(parsed.low)), min(high, float(parsed.high))
         powers = [2.0**k for k in range(_WHOLE + 1)]
         edges = [*(1.0 - p for p in reversed(powers[1:])), 0.0, *powers]
-    low, high = max(low, lower), min(high, upper)
+    low, high = max(low, float(lower)), min(high, float(upper))
     if not low < high:
         low, high = (lower, math.nextafter(lower, math.inf)) if math.isfinite(lower) and not whole else (0.0, 1.0)
     return (low, *(edge for edge in edges if low < edge < high), high)
@@ -245,7 +246,7 @@ def chosen(learning: Learning, counts: IntArray, noise: float, *, degree: int = 
 
     Notes
     -----
-    Inside of a cell rows are taken to be spread evenly over the logarithm of x, so that a bound may be inside.
+    A bound may be inside of a cell: its rows are taken to be spread over the logarithm of x, sloping as the cells beside it do.
     """
     held = likely(learning, counts)
     if not held.any():
@@ -322,7 +323,7 @@ def _spread(learning: Learning, held: FloatArray) -> tuple[FloatArray, FloatArra
             masses.append(float(held[cell]))
             continue
         values += ((ends[:-1] + ends[1:]) / 2).tolist()
-        masses += [float(held[cell]) / (ends.size - 1)] * (ends.size - 1)
+        masses += (float(held[cell]) * _shares(ends, _slope(held, int(cell)))).tolist()
     return np.unique(points), np.asarray(values), np.asarray(masses)
 
 
@@ -333,6 +334,26 @@ def _parts(low: float, high: float) -> FloatArray:
     if high < 0 and high > low:
         return -np.geomspace(-low, -high, _PARTS + 1)
     return np.linspace(low, high, _PARTS + 1) if high > low else np.asarray([low])
+
+
+def _slope(held: FloatArray, cell: int) -> float:
+    """Return by what the density of the logarithm changes over a cell, by its neighbours' counts."""
+    below = held[cell - 1] if cell > 0 else 0.0
+    above = held[cell + 1] if cell + 1 < held.size else 0.0
+    if below > 0 and above > 0:
+        found = math.sqrt(above / below)
+    else:
+        found = min(held[cell] / below, 1.0) if below > 0 else max(above / held[cell], 1.0) if above > 0 else 1.0
+    return float(min(max(found, 1 / _STEEP), _STEEP))
+
+
+def _shares(ends: FloatArray, slope: float) -> FloatArray:
+    """Return which shares of a cell's rows are in its parts."""
+    places = np.log(np.abs(ends)) if ends[0] > 0 or ends[-1] < 0 else ends
+    places = np.abs(places - places[0])
+    places /= places[-1]
+    weights = np.diff(places) * slope ** ((places[:-1] + places[1:]) / 2)
+    return np.asarray(weights / weights.sum())
 
 
 def _beyond(reach: FloatArray, sizes: FloatArray, masses: FloatArray, degree: int) -> FloatArray:

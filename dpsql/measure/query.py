@@ -298,11 +298,11 @@ def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: 
         cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
 
 
-def magnitudes(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan, salt: str) -> list[IntArray]:
+def magnitudes(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> list[IntArray]:
     """Return the exact histograms of magnitudes, cell by cell. Privacy: secret."""
     found = []
     with public_groups(cursor, plan) as table:
-        made = _Statement(protected, plan, table, salt)
+        made = _Statement(protected, plan, table, fresh_salt())
         for one in plan.learning:
             frame = guarded(cursor, made.magnitudes(one)).fetchnumpy()
             counts = np.zeros(one.cells, np.int64)
@@ -325,10 +325,10 @@ def learned(plan: Plan, exact: Sequence[IntArray]) -> Refinement | None:
     return Refinement(noisy, (None,) * len(noisy), bounds_from(query, plan.scales, plan.mechanism, noisy))
 
 
-def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan, salt: str) -> Counted:
+def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> Counted:
     """Return the exact counters of every group; ``plan``: its bounds are known. Privacy: secret."""
     with public_groups(cursor, plan) as table:
-        made = _Statement(protected, plan, table, salt)
+        made = _Statement(protected, plan, table, fresh_salt())
         sql, names = made.sums()
         frame = guarded(cursor, sql).fetchnumpy()
         groups = table

@@ -40,15 +40,14 @@ class Query(Measurer):
         """
         query = _of(plan)
         self.check_types(context, protected, plan)
-        salt = reading.fresh_salt()
         first = None
         if query.learning:
             with progress.stage("bounds"):
-                first = reading.learned(plan, reading.magnitudes(context.cursor, protected, query, salt))
+                first = reading.learned(plan, reading.magnitudes(context.cursor, protected, query))
             plan = resolved(plan, first)
             query = _of(plan)
         with progress.stage("count"):
-            counted = reading.counted(context.cursor, protected, query, salt)
+            counted = reading.counted(context.cursor, protected, query)
         with progress.stage("noise"):
             found = reading.released(plan, counted)
             integers, values = flat(query, found.groups, found.blocks)
