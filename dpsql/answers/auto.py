@@ -81,15 +81,18 @@ def _take(best: dict[str, tuple[float, Bounds]], release: Release, question: Map
 def said(release: Release, arguments: list[str]) -> list[str]:
     """Return what a release's histograms of magnitudes say of its bounds, in words."""
     query, found = release.planned.query, release.refinement
-    earlier = release.manifest["parameters"].get("learned") or {}
-    out = [f"{readable.expression(text)}: the bounds were learned by an earlier release" for text in earlier]
-    if query is None or found is None:
+    if query is None:
+        return []
+    earlier = {arguments.index(text): tuple(pair) for text, pair in (release.manifest["parameters"].get("learned") or {}).items()}
+    used = dict.fromkeys(v.position for m in query.measures for v in m.variables if earlier.get(v.position) == (v.lower, v.upper))
+    out = [f"{readable.expression(arguments[position])}: the bounds were learned by an earlier release" for position in used]
+    if found is None:
         return out
     for one, counts, chosen in zip(query.learning, found.counts, found.bounds, strict=True):
         rows, cut = beyond(one, counts, chosen.sums)
         text = readable.expression(arguments[one.position])
-        used = any(v.learned is not None and query.learning[v.learned] == one and m.kind != "tree" for m in query.measures for v in m.variables)
-        about = f": about {rows:,.0f} rows beyond the bounds, about {cut:,.4g} of the sum" if used else ""
+        summed = any(v.position == one.position and v.learned is not None and m.kind != "tree" for m in query.measures for v in m.variables)
+        about = f": about {rows:,.0f} rows beyond the bounds, about {cut:,.4g} of the sum" if summed else ""
         out.append(
             f"{text}: the bounds were learned from a noisy histogram of magnitudes of this release ({one.cells} cells, standard deviation "
             f"{one.deviation:.4g} rows){about}"

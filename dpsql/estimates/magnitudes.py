@@ -255,6 +255,8 @@ def chosen(learning: Learning, counts: IntArray, noise: float, *, degree: int = 
     if not span:
         reach = np.unique(np.abs(points))
         reach = reach[reach > 0]
+        if not reach.size:  # all of them are zero
+            return _within(learning, 0.0, 0.0)
         bias = _beyond(reach, np.abs(values), masses, degree)
         best = float(reach[int(np.argmin(np.hypot(bias / groups, noise * reach**degree)))])
         low, high = covering(learning, counts)
@@ -301,7 +303,7 @@ def _within(learning: Learning, lower: float, upper: float) -> Bounds:
     if learning.whole:
         lower, upper = float(math.floor(lower)), float(math.ceil(upper))
         if not lower < upper:
-            lower, upper = (upper - 1, upper) if upper - 1 >= first else (lower, lower + 1)
+            lower, upper = (lower, lower + 1) if lower < lower + 1 <= last else (lower - 1, lower)
         return lower, upper
     if not lower < upper:
         place = min(max(int(np.searchsorted(learning.edges, lower, side="right")) - 1, 0), learning.cells - 1)

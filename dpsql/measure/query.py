@@ -379,7 +379,7 @@ def _counters(measure: Measure, sums: IntArray) -> IntArray:
     """Return the counters of a measure from what the statement added up."""
     if measure.kind != "moments":
         return sums
-    kept = len(sums[0]) - 1 - measure.nulls
+    kept = sums.shape[1] - 1 - measure.nulls
     there = sums[:, kept]
     cumulated = np.column_stack([sums[:, :kept], there * measure.grid])
     found = np.diff(cumulated, axis=1, prepend=0)

@@ -203,8 +203,7 @@ class _Planning:
 
     def _is_learned(self, place: int, *, finite: bool) -> bool:
         """Return whether bounds of an argument are to be learned: it is named, or all are that have none."""
-        named = canonical(self.asked.arguments[place], qualified=False) in self.auto
-        return named or self.asked.argument_texts[place] in self.call.learned or (ALL in self.call.call.auto and not finite)
+        return canonical(self.asked.arguments[place], qualified=False) in self.auto or (ALL in self.call.call.auto and not finite)
 
     def _learned(self, place: int, limits: Range, *, whole: bool) -> Argument:
         """Return an argument with bounds that an earlier release has learned, or that this one will, inside of what is known."""

@@ -103,6 +103,19 @@ def test_any_counts_give_bounds_inside_of_the_cells(
         assert rows >= 0 and cut >= 0
 
 
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_rows_in_one_cell_or_two_give_bounds(kind: str, mechanism: str) -> None:
+    one = learning(kind, 5.0, mechanism)
+    for place, other in itertools.chain(((i, i) for i in range(one.cells)), itertools.pairwise(range(one.cells)), [(0, one.cells - 1)]):
+        counts = np.zeros(one.cells, np.int64)
+        counts[[place, other]] = 5_000
+        found = [chosen(one, counts, 3.0, degree=degree, span=span) for degree in (1, 2) for span in (True, False)]
+        for lower, upper in [*found, covering(one, counts)]:
+            assert one.edges[0] <= lower < upper <= one.edges[-1]
+            assert not one.whole or (lower == math.floor(lower) and upper == math.floor(upper))
+
+
 def test_the_bound_is_about_the_best_one() -> None:
     """Against the least error over all bounds, of the values themselves: within half as much again on usual shapes."""
     rng = np.random.default_rng(5)
