@@ -107,7 +107,10 @@ def test_any_counts_give_bounds_inside_of_the_cells(
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_rows_in_one_cell_or_two_give_bounds(kind: str, mechanism: str) -> None:
     one = learning(kind, 5.0, mechanism)
-    for place, other in itertools.chain(((i, i) for i in range(one.cells)), itertools.pairwise(range(one.cells)), [(0, one.cells - 1)]):
+    last = one.cells - 1
+    zero = int(np.searchsorted(one.edges, 0.0))
+    single = {0, 1, max(zero - 2, 0), max(zero - 1, 0), min(zero, last), min(zero + 1, last), one.cells // 3, last - 1, last}
+    for place, other in [*((i, i) for i in single), *((i, min(i + 1, last)) for i in single), (0, last)]:
         counts = np.zeros(one.cells, np.int64)
         counts[[place, other]] = 5_000
         found = [chosen(one, counts, 3.0, degree=degree, span=span) for degree in (1, 2) for span in (True, False)]
