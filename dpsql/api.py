@@ -452,6 +452,43 @@ def query(
         mechanism=mechanism, release=release, adaptive=adaptive, options=options)
 
 
+def query_exact(
+    con: duckdb.DuckDBPyConnection,
+    sql: str,
+    *,
+    groups: str | None = None,
+    max_groups: int | None = None,
+    max_rows_per_group: int | None = None,
+    bounds: Mapping[str, Sequence[float]] | None = None,
+    min_units: int | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Answer an aggregate query without noise: rows are bounded, values clipped and the query is split as dp_query does
+    (``dp_query_exact``).
+
+    To see what bounding and clipping do, apart from the noise. What is chosen at random (rows of a unit with many) is chosen
+    anew by every call. Groups that are not public are all shown, from min_units units on.
+
+    Privacy: NOT PRIVATE, for the custodian only. Gives the columns of the query.
+
+    Parameters
+    ----------
+    sql
+        A SELECT of aggregates over one protected table.
+    groups
+        As of dp_query.
+    max_groups
+        As of dp_query.
+    max_rows_per_group
+        As of dp_query.
+    bounds
+        As of dp_query.
+    min_units
+        As of dp_query.
+    """
+    return answered(con, "query_exact", sql=sql, groups=groups, max_groups=max_groups, max_rows_per_group=max_rows_per_group,
+        bounds=_plain(bounds), min_units=min_units)
+
+
 def summarize(
     con: duckdb.DuckDBPyConnection,
     source: str,

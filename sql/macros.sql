@@ -134,6 +134,19 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         max_rows_per_group := max_rows_per_group, bounds := bounds, min_units := min_units, confidence := confidence,
         mechanism := mechanism, release := release, adaptive := adaptive, options := options))::VARCHAR)));
 
+-- dp_query_exact: Answer an aggregate query without noise: rows are bounded, values clipped and the query is split as dp_query
+-- does. To see what bounding and clipping do, apart from the noise. What is chosen at random (rows of a unit with many) is chosen
+-- anew by every call. Groups that are not public are all shown, from min_units units on. Privacy status: NOT PRIVATE, for the
+-- custodian only. Gives the columns of the query.
+CREATE OR REPLACE MACRO dp_query_exact(sql, groups := NULL, max_groups := NULL, max_rows_per_group := NULL, bounds := NULL,
+    min_units := NULL) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('query_exact',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        sql := sql, groups := groups, max_groups := max_groups, max_rows_per_group := max_rows_per_group, bounds := bounds,
+        min_units := min_units))::VARCHAR)));
+
 -- dp_summarize: Summarize every declared column, as DuckDB's SUMMARIZE does, privately: one release for all of them. Numbers:
 -- extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared values occur,
 -- counts. What a column has no such statistic for is NULL. Privacy status: charged once per release. Gives column_name,

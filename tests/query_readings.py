@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 import duckdb
 import numpy as np
@@ -14,12 +17,14 @@ import dpsql
 from dpsql.estimates.measures import sensitivity
 from dpsql.measure import query as reading
 from dpsql.measure.query import Counted
+from dpsql.noise import discrete
+from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
 
 SALT = "0123456789abcdef" * 2
 ROWS = 90
 NEIGHBOURS = {
-    "extreme": 7, "one row": 8, "odd": 9, "usual": 3, "nobody": None,
+    "extreme": 7, "odd": 9, "nobody": None,
 }  # fmt: skip
 """Units by what is odd about their rows; None: rows without a unit, which are one unit together."""
 
@@ -31,7 +36,7 @@ def make_sales(con: duckdb.DuckDBPyConnection) -> None:
         CREATE OR REPLACE TABLE sales AS
         SELECT (i % 7)::INTEGER AS customer, (i * 37 % 101)::DOUBLE AS amount, (i % 9)::INTEGER AS quantity,
             ['north', 'south', 'east'][1 + i % 3] AS region, 'note ' || (i % 4) AS note, DATE '2020-01-01' + (i * 11 % 700)::INTEGER AS day,
-            TIMESTAMP '2020-01-01 12:00:00' + to_hours((i * 31)::INTEGER) AS at, i % 5 = 0 AS gift, ((i % 13)::DOUBLE / 4)::DECIMAL(10, 2) AS price,
+            TIMESTAMP '2020-01-01 12:00:00' + to_hours((i * 31)::INTEGER) AS moment, i % 5 = 0 AS gift, ((i % 13)::DOUBLE / 4)::DECIMAL(10, 2) AS price,
             (i % 3)::TINYINT AS "order", (i % 10)::INTEGER AS "größe 😀", (i % 4)::DOUBLE / 2 AS "select"
         FROM range({ROWS}) t(i)
         """
@@ -72,7 +77,7 @@ def protect_sales(con: duckdb.DuckDBPyConnection, **contract: object) -> None:
     for column, lower, upper in [("amount", 0, 100), ("quantity", 0, 8), ("price", 0, 4), ("größe 😀", 0, 9), ("order", 0, 2), ("select", -1, 1)]:
         con.execute(f"CALL dp_declare('sales', '{column}', lower := {lower}, upper := {upper})")
     con.execute("CALL dp_declare('sales', 'day', lower := '2020-01-01', upper := '2021-12-31')")
-    con.execute("CALL dp_declare('sales', 'at', lower := '2020-01-01', upper := '2020-12-31')")
+    con.execute("CALL dp_declare('sales', 'moment', lower := '2020-01-01', upper := '2020-12-31')")
     con.execute("CALL dp_declare('sales', 'region', categories := ['north', 'south', 'east'])")
 
 
@@ -97,6 +102,7 @@ class Readings:
     """What was read for each release: its plan and its exact counters, in order."""
 
     found: list[tuple[QueryPlan, Counted]]
+    plans: list[Plan] = field(default_factory=list)
 
     def last(self) -> tuple[QueryPlan, Counted]:
         return self.found[-1]
@@ -106,7 +112,11 @@ class Readings:
 def replayed(patch: pytest.MonkeyPatch, change: Callable[[int, Counted], Counted] | None = None) -> Iterator[Readings]:
     """Read with one salt; write down all exact counters, and pass on what ``change`` makes of the n-th."""
     seen = Readings([])
-    counted = reading.counted
+    counted, released = reading.counted, reading.released
+
+    def watch(plan: Plan, found: Counted) -> Counted:
+        seen.plans.append(plan)
+        return released(plan, found)
 
     def spy(cursor: duckdb.DuckDBPyConnection, protected: object, plan: QueryPlan) -> Counted:
         found = counted(cursor, protected, plan)  # type: ignore[arg-type]
@@ -116,6 +126,7 @@ def replayed(patch: pytest.MonkeyPatch, change: Callable[[int, Counted], Counted
     with patch.context() as inside:
         inside.setattr(reading, "fresh_salt", lambda: SALT)
         inside.setattr(reading, "counted", spy)
+        inside.setattr(reading, "released", watch)
         yield seen
 
 
@@ -143,8 +154,66 @@ def excess(plan: QueryPlan, one: Counted, other: Counted, neighbors: str = "add_
     return found
 
 
+def price(one: Readings, other: Readings, con: duckdb.DuckDBPyConnection) -> list[tuple[float, float]]:
+    """Return, for each release, the privacy loss between the exact counters of two tables, and what the books of ``con`` charged for it.
+
+    rho of Gaussian noise, the sum of the squares of the differences over 2 sigma^2; epsilon of Laplace noise.
+    """
+    rows = con.execute("SELECT rho, epsilon FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry").fetchall()[-len(one.plans) :]
+    found = []
+    for plan, (_, first), (_, second), (rho, epsilon) in zip(one.plans, one.found, other.found, rows, strict=True):
+        groups = sorted({*first.groups, *second.groups}, key=repr)
+        loss = 0.0
+        for a, b, scale in zip(first.blocks, second.blocks, plan.scales, strict=True):
+            difference = np.abs(_placed(groups, first.groups, a) - _placed(groups, second.groups, b)).astype(float)
+            gaussian = plan.mechanism == "gaussian"
+            loss += float((difference**2).sum() / (2 * scale**2) if gaussian else difference.sum() / float(scale))
+        found.append((loss, float(rho if plan.mechanism == "gaussian" else epsilon)))
+    return found
+
+
 def _placed(groups: Sequence[tuple[str | None, ...]], there: Sequence[tuple[str | None, ...]], values: np.ndarray) -> np.ndarray:
     found = np.zeros((len(groups), values.shape[1]), np.int64)
     for keys, row in zip(there, values, strict=True):
         found[groups.index(keys)] = row
     return found
+
+
+def noise_law(plan: Plan, block: int) -> dict[int, float]:
+    """Return the law of the noise of a block, but for 1e-14 of it."""
+    scale = float(plan.scales[block])
+    gaussian = plan.mechanism == "gaussian"
+    reach = math.ceil((8 if gaussian else 33) * scale)
+    weights = {x: math.exp(-x * x / (2 * scale**2) if gaussian else -abs(x) / scale) for x in range(-reach, reach + 1)}
+    mass = sum(weights.values())
+    return {x: weight / mass for x, weight in weights.items()}
+
+
+def release_law(plan: Plan, counted: Counted, patch: pytest.MonkeyPatch) -> dict[str, float]:
+    """Return the law of what `dpsql.measure.query.released` returns, by listing every outcome of the noise that it draws."""
+    drawn: list[tuple[int, Fraction]] = []
+
+    def record(counts: np.ndarray, mechanism: str, scale: Fraction) -> np.ndarray:
+        drawn.append((counts.size, scale))
+        return np.asarray(counts + 10**9)  # all groups pass
+
+    with patch.context() as inside:
+        inside.setattr(discrete, "add_noise", record)
+        reading.released(plan, counted)
+    laws = [noise_law(plan, list(plan.scales).index(scale)) for size, scale in drawn for _ in range(size)]
+    assert math.prod(map(len, laws)) <= 200_000, "too many outcomes to list"
+    found: dict[str, float] = {}
+    with patch.context() as inside:
+        queue: list[int] = []
+        inside.setattr(discrete, "add_noise", lambda counts, mechanism, scale: np.asarray(counts + [queue.pop(0) for _ in range(counts.size)]))
+        for outcome in itertools.product(*(law.items() for law in laws)):
+            queue[:] = [x for x, _ in outcome]
+            shown = reading.released(plan, counted)
+            text = repr((shown.groups, [block.tolist() for block in shown.blocks]))
+            found[text] = found.get(text, 0.0) + math.prod(p for _, p in outcome)
+    return found
+
+
+def divergence(first: dict[str, float], second: dict[str, float], epsilon: float) -> float:
+    """Return the largest P(A) - e^epsilon Q(A) over all events."""
+    return math.fsum(max(0.0, p - math.exp(epsilon) * second.get(key, 0.0)) for key, p in first.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dpsql.answers import cells, intervals
 from dpsql.answers.cells import cell_text
+from dpsql.answers.held import Part
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.estimates import listed
 from dpsql.protected.source import ProtectedSource
@@ -29,9 +30,6 @@ from dpsql.session.instance import Context
 from dpsql.source.model import fold
 from dpsql.source.parse import render, serialized
 from dpsql.text.relation import identifier, literal
-
-if TYPE_CHECKING:
-    from dpsql.answers.query import Part
 
 _FORBIDDEN = frozenset({"getenv", "current_setting", "getvariable", "nextval", "currval", "current_query", "txid_current", "query",
                         "query_table", "current_database", "current_schema", "current_schemas", "current_user", "user"})  # fmt: skip
@@ -101,7 +99,11 @@ def _types(context: Context, core: Core, sets: Sequence[Asked], protected: Seque
     for one, source in zip(sets, protected, strict=True):
         types = {column.name: column.sql_type for column in source.source.columns}
         found.update({f"k{place}": types[f"k{i}"] for i, place in enumerate(one.places)})
-    kinds = types_of(context.cursor, sets[0].wanted, {c.name: c.sql_type for c in protected[0].source.columns})
+    columns = tuple((column.name, column.sql_type) for column in protected[0].source.columns)
+    place = ("types", tuple(map(repr, sets[0].wanted)), columns)
+    if place not in context.known:
+        context.known[place] = types_of(context.cursor, sets[0].wanted, dict(columns))
+    kinds: list[str] = context.known[place]
     out = {f"k{i}": found.get(f"k{i}", "VARCHAR") for i in range(len(core.keys))}
     out |= {f"g{i}": "BIGINT" for i in range(len(core.keys))}
     return out | {f"a{i}": kind for i, kind in enumerate(kinds)} or {"one": "INTEGER"}
@@ -128,7 +130,7 @@ def _columns(
             texts[f"k{i}"] += [None if inside is None else keys[inside] for keys in held.groups]
             texts[f"g{i}"] += ["0" if inside is not None else "1"] * count
         for i, one in enumerate(wanted):
-            texts[f"a{i}"] += _texts(estimates, one, types[f"a{i}"], factors[i])
+            texts[f"a{i}"] += value_texts(estimates, one, types[f"a{i}"], factors[i])
         if not core.aggregates and not core.keys:
             texts["one"] += ["1"] * count
         if found.call.confidence is not None:
@@ -165,7 +167,8 @@ def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
     ]
 
 
-def _texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> list[str | None]:
+def value_texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> list[str | None]:
+    """Return an aggregate as the texts of values of its type, one for each group; None for NULL."""
     value = estimates.value(one)
     if one.function in LISTED:
         return listed_texts(estimates, one, value, sql_type)
@@ -244,7 +247,7 @@ def _own(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
             "AND function_type IN ('scalar', 'aggregate', 'macro', 'window_aggregate') AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT'"
         ).fetchall()
         windows = {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value", "last_value",
-                   "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping",
+                   "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping", "array",
                    "random", "now", "today", "current_date", "get_current_timestamp", "get_current_time", "transaction_timestamp"}  # fmt: skip
         _functions[duckdb.__version__] = frozenset(fold(str(name)) for (name,) in rows) | windows
     return _functions[duckdb.__version__]

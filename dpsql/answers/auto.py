@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from dpsql.answers import held
+from dpsql.books.entries import canonical_json
 from dpsql.calls.query import ALL
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.estimates.magnitudes import Bounds, beyond
@@ -50,7 +51,7 @@ def reused(context: Context, source: ProtectedSource, call: QueryPurchase) -> Qu
         return call
     best: dict[str, tuple[float, Bounds]] = {}
     wanted = call.canonical()
-    for stored, operation, _, parameters in held.stored(source):
+    for stored, operation, _, parameters in held.stored(source, canonical_json(wanted["query"]["rows"])):
         if operation != "query" or any(parameters.get(key) != wanted[key] for key in _SAME):
             continue
         question = parameters.get("query")

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from contextlib import suppress
+from functools import partial
+
 from dpsql.answers import auto, kept, query_words
+from dpsql.answers.cells import cell_text
+from dpsql.books.schema import Books
 from dpsql.calls.query import ExplainCall
-from dpsql.errors import ArgumentError
+from dpsql.domains import sqltypes
+from dpsql.errors import ArgumentError, DpsqlError
+from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.release.queried import QueryPlan
 from dpsql.release.store import Release
 from dpsql.rows import drawing
@@ -12,6 +20,12 @@ from dpsql.session.instance import Context
 from dpsql.text import readable
 from dpsql.text.relation import at_most, inline
 
+_INTERVALS = "confidence := 0.95 adds <name>_low and <name>_high: of the noise alone, not of rows left out or clipped"
+_PUBLIC = "public: all {:,} are known without the data and are there, also empty ones; rows in no such group are left out"
+_PRIVATE = "private: a group with few units, or with unlucky noise, is missing; that it is missing does not say that it is empty"
+_LISTED = "mode, histogram, bool_and and bool_or are read off noisy counts of the values: one that few rows have may be missed"
+_RANKED = "min and max are quantiles as far out as the noise lets one see, not the values of a row"
+_LEANING = "means and the like of a group whose number of rows is no more than its noise lean on those of all groups"
 COLUMNS = {"about": "VARCHAR", "explanation": "VARCHAR"}
 
 
@@ -24,27 +38,36 @@ def explain(context: Context, call: ExplainCall) -> str:
         The release is not the answer of a query.
     """
     found = drawing.find(context, call.release)
+    if found.plan.query is None:
+        raise ArgumentError("release", call.release, "is not the answer of a query; FROM dp_releases() says what it is")
+    return inline(COLUMNS, rows(context, found))
+
+
+def rows(context: Context, found: Release) -> list[tuple[str, str]]:
+    """Return the explanation of a release: what it is about, and the words."""
     query = found.plan.query
     if query is None:
-        raise ArgumentError("release", call.release, "is not the answer of a query; FROM dp_releases() says what it is")
+        return []
     manifest = found.manifest
     unit = manifest.get("privacy_unit")
     asked = manifest["parameters"]["query"]
     charge = manifest["charge"]
     epsilon, delta = at_most(float(charge["epsilon"])), float(charge["delta"])
     of_rows = readable.expression(str(asked["rows"]).removeprefix("SELECT 1 "))
-    rows = [("question", f"{query_words.measures(query, unit)}, of the rows of: {of_rows}")]
-    rows += [("groups", f"by {readable.expression(text)}") for text in asked["keys"]]
-    rows += _groups(query)
-    rows += [("rows", text) for text in query_words.bounding(query, unit)] or [("rows", "every row is a unit of its own; none is left out")]
-    rows += _share(context, found, query)
-    rows += [("bounds", text) for text in _bounds(query, list(asked["arguments"]))]
-    rows += [("bounds", text) for text in auto.said(found, list(asked["arguments"]))]
-    rows += [("values", text) for text in _estimates(query)]
-    rows += [("noise", text) for text in query_words.noise(found.plan)]
-    rows.append(("intervals", "confidence := 0.95 adds <name>_low and <name>_high: of the noise alone, not of rows left out or clipped"))
-    rows.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {found.identifier}"))
-    return inline(COLUMNS, rows)
+    said = [("question", f"{query_words.measures(query, unit)}, of the rows of: {of_rows}")]
+    said += [("groups", f"by {readable.expression(text)}") for text in asked["keys"]]
+    said += _groups(query)
+    bounded = query_words.bounding(query, unit) or ["every row is a unit of its own; none is left out"]
+    said += [("rows", text) for text in bounded]
+    said += _share(context, found, query)
+    shown = texts(context, found)
+    said += [("bounds", text) for text in _bounds(query, list(asked["arguments"]), shown)]
+    said += [("bounds", text) for text in auto.said(found, list(asked["arguments"]))]
+    said += [("values", text) for text in _estimates(query)]
+    said += [("noise", text) for text in query_words.noise(found.plan, shown)]
+    said.append(("intervals", _INTERVALS))
+    said.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {found.identifier}"))
+    return said
 
 
 def _share(context: Context, found: Release, query: QueryPlan) -> list[tuple[str, str]]:
@@ -63,9 +86,8 @@ def _groups(query: QueryPlan) -> list[tuple[str, str]]:
     if not query.keys:
         return []
     if query.public:
-        said = f"public: all {query.groups:,} are known without the data and are there, also empty ones; rows in no such group are left out"
-        return [("groups", said)]
-    return [("groups", "private: a group with few units, or with unlucky noise, is missing; that it is missing does not say that it is empty")]
+        return [("groups", _PUBLIC.format(query.groups))]
+    return [("groups", _PRIVATE)]
 
 
 def _estimates(query: QueryPlan) -> list[str]:
@@ -73,21 +95,40 @@ def _estimates(query: QueryPlan) -> list[str]:
     asked = {text.partition("(")[0] for text in query.asked}
     found = []
     if asked & {"min", "max"}:
-        found.append("min and max are quantiles as far out as the noise lets one see, not the values of a row")
+        found.append(_RANKED)
     if asked & {"mode", "histogram", "bool_and", "bool_or"}:
-        found.append("mode, histogram, bool_and and bool_or are read off noisy counts of the values: one that few rows have may be missed")
+        found.append(_LISTED)
     if query.keys and asked & {"avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "corr"}:
-        found.append("means and the like of a group whose number of rows is no more than its noise lean on those of all groups")
+        found.append(_LEANING)
     return found
 
 
-def _bounds(query: QueryPlan, arguments: list[str]) -> list[str]:
+def source(context: Context, found: Release) -> ProtectedSource | None:
+    """Return the source of a release, for the types of its columns; None where it is not here any more. No row is read."""
+    for database in context.databases():
+        if Books(context.cursor, database).sources_of(found.identifier):
+            home = dataclasses.replace(context, database=database, schema="main")
+            with suppress(DpsqlError):
+                return resolve(home, str(found.manifest["query"]), local=True)
+    return None
+
+
+def texts(context: Context, found: Release) -> query_words.Texts:
+    """Return how dates and times among the arguments are shown, whose bounds are kept as numbers."""
+    protected = source(context, found)
+    columns = [] if protected is None else protected.source.columns
+    types = {int(c.name[1:]): c.sql_type for c in columns if c.name[:1] == "a"}
+    return {place: partial(cell_text, sql_type=kind) for place, kind in types.items() if sqltypes.parse(kind).family == "temporal"}
+
+
+def _bounds(query: QueryPlan, arguments: list[str], texts: query_words.Texts) -> list[str]:
     found = []
     for measure in query.measures:
         if measure.kind in ("moments", "scaled", "tree"):
             for one in measure.variables:
                 text = readable.expression(arguments[one.position])
-                said = f"{text}: values below {one.lower:g} count as {one.lower:g}, values above {one.upper:g} as {one.upper:g}"
+                low, high = query_words.ends(one, texts)
+                said = f"{text}: values below {low} count as {low}, values above {high} as {high}"
                 if said not in found:
                     found.append(said)
     return found

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsql.books.entries import canonical_json
 from dpsql.domains.attributes import Domain
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError
 from dpsql.estimates.measures import Measure
@@ -52,6 +53,15 @@ class Held:
     question: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Part:
+    """Released numbers that answer one grouping set of a core."""
+
+    asked: Asked
+    held: Held
+    protected: ProtectedSource
+
+
 def of_release(context: Context, release: Release) -> Held:
     """Return what a release of a query holds.
 
@@ -72,17 +82,17 @@ def of_release(context: Context, release: Release) -> Held:
 def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
     """Return released numbers that already answer what is asked, at no smaller epsilon; None where there are none."""
     wanted = call.asked.canonical()
-    for name, operation, query, parameters in stored(source):
+    for name, operation, query, parameters in stored(source, canonical_json(wanted["rows"])):
         with suppress(ReleaseError, LedgerError, DpsqlError):
             if operation == "query":
                 held = parameters.get("query")
                 same = isinstance(held, dict) and all(held.get(key) == wanted[key] for key in ("rows", "keys"))
                 if same and _contains(held, wanted, call, parameters):
-                    found = drawing.bought(context, source.books, name)
+                    found = drawing.of_ledger(context, source.ledger, name)
                     if found is not None:
                         return of_release(context, found)
             elif operation == "marginals" and query == source.key and _plain(call) and _cheap_enough(call, parameters):
-                found = drawing.bought(context, source.books, name)
+                found = drawing.of_ledger(context, source.ledger, name)
                 summed = None if found is None else _from_tables(context, source, call.asked, found)
                 if summed is not None:
                     return summed
@@ -110,20 +120,14 @@ def _plain(call: QueryPurchase) -> bool:
     return said.max_groups is None and said.max_rows_per_group is None and said.min_units is None and said.groups != "private"
 
 
-def stored(source: ProtectedSource) -> list[tuple[str, str, str, dict[str, Any]]]:
-    """Return name, operation, source and parameters of the stored answers and tables of a table."""
-    books = source.books
-    rows = books.cursor.execute(
-        f"SELECT release, operation, query, parameters FROM ({books.releases()}) "  # noqa: S608 -- shipped text
-        "WHERE source = ? AND operation IN ('query', 'marginals') AND status = 'stored'",
-        [source.key],
-    ).fetchall()
+def stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dict[str, Any]]]:
+    """Return name, operation, source and parameters of the stored answers over these rows, and of the tables, of a table."""
     found = []
-    for name, operation, query, text in rows:
+    for name, operation, query, text in source.ledger.stored(rows):
         with suppress(ValueError):
-            parameters = load(str(text))
+            parameters = load(text)
             if isinstance(parameters, dict):
-                found.append((str(name), str(operation), str(query), parameters))
+                found.append((name, operation, query, parameters))
     return found
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from sqlglot import exp
 
 from dpsql.answers.cells import cell_text
+from dpsql.answers.held import Held, Part
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
 from dpsql.queries.asked import Wanted
@@ -27,9 +27,6 @@ from dpsql.session.instance import Context
 from dpsql.source.model import identifier as name_of
 from dpsql.source.parse import render
 from dpsql.text.relation import identifier
-
-if TYPE_CHECKING:
-    from dpsql.answers.query import Part
 
 DRAWS = 1000
 _AT_ONCE = 20_000_000
@@ -79,21 +76,21 @@ def ends(
     derived: Mapping[str, exp.Expression], factors: Sequence[float],
 ) -> dict[str, list[str | None]]:
     """Return the bounds of the intervals of all aggregates and derived expressions, as texts."""
-    drawn = [None if one is None else one * factor for one, factor in zip(draws(part, wanted, held), factors, strict=True)]
+    drawn = [None if one is None else one * factor for one, factor in zip(draws(part.held, wanted), factors, strict=True)]
     probabilities = [(1 - confidence) / 2, (1 + confidence) / 2]
     found: dict[str, list[str | None]] = {}
     for i, _ in enumerate(wanted):
-        for end, numbers in zip(("low", "high"), _middle(drawn[i], probabilities), strict=True):
-            found[f"a{i}_{end}"] = _texts(numbers, types[f"a{i}"])
+        for end, numbers in zip(("low", "high"), middle(drawn[i], probabilities), strict=True):
+            found[f"a{i}_{end}"] = texts(numbers, types[f"a{i}"])
     if derived:
         found |= _derived(context, part, held, drawn, types, probabilities, derived)
     return found
 
 
-def draws(part: Part, wanted: Sequence[Wanted], held: Numbers) -> list[np.ndarray | None]:
+def draws(of: Held, wanted: Sequence[Wanted]) -> list[np.ndarray | None]:
     """Return each aggregate of each draw: shape (draws, groups) or (draws, groups, quantiles); None for those of listed values."""
-    plan = part.held.plan
-    seed = int.from_bytes(hashlib.sha256(part.held.seed.encode()).digest()[:8], "big")
+    plan, held = of.plan, of.numbers
+    seed = int.from_bytes(hashlib.sha256(of.seed.encode()).digest()[:8], "big")
     rng = np.random.default_rng(seed)
     size = max(1, sum(block.size for block in held.blocks))
     at_once = max(1, min(DRAWS, _AT_ONCE // size))
@@ -118,14 +115,16 @@ def _noise(rng: np.random.Generator, mechanism: str, scale: float, shape: tuple[
     return np.rint(drawn)
 
 
-def _middle(drawn: np.ndarray | None, probabilities: Sequence[float]) -> list[np.ndarray | None]:
+def middle(drawn: np.ndarray | None, probabilities: Sequence[float]) -> list[np.ndarray | None]:
+    """Return the ends of the middle of the draws."""
     if drawn is None:
         return [None for _ in probabilities]
     with np.errstate(all="ignore"):
         return list(np.nanquantile(drawn, probabilities, axis=0, method="linear")) if drawn.size else [drawn[0], drawn[0]]
 
 
-def _texts(numbers: np.ndarray | None, sql_type: str) -> list[str | None]:
+def texts(numbers: np.ndarray | None, sql_type: str) -> list[str | None]:
+    """Return ends of intervals as texts of values of a type; none where there are no intervals."""
     if numbers is None:
         return []
     if numbers.ndim == 2:
@@ -171,4 +170,4 @@ def _derived(
     return {column: [None if row[i + 1] is None else repr(float(row[i + 1])) for row in rows] for i, column in enumerate(names)}
 
 
-__all__ = ["DRAWS", "add", "draws", "ends", "sqltypes", "type_of"]
+__all__ = ["DRAWS", "add", "draws", "ends", "middle", "sqltypes", "texts", "type_of"]

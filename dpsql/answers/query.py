@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.accounting.rules import rho_limit
-from dpsql.answers import answered, auto, held
-from dpsql.answers.held import Held
+from dpsql.answers import answered, auto, held, remembered
+from dpsql.answers.held import Part
 from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import buying
-from dpsql.queries.asked import Asked
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read, about_the_query, first_asked, mark, read
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.text.relation import literal
-
-
-@dataclass(frozen=True)
-class Part:
-    """Released numbers that answer one grouping set of a core."""
-
-    asked: Asked
-    held: Held
-    protected: ProtectedSource
 
 
 def query(context: Context, call: QueryCall) -> str:
@@ -36,10 +25,17 @@ def query(context: Context, call: QueryCall) -> str:
     -------
     Each core of the query is a release of its own, charged before a row is read. Everything else is post-processing.
     """
+    there = remembered.recall(context, call)
+    if there is not None:
+        return there
     with Progress("dp_query", show=context.progress) as progress:
-        found, sources = checked(context, _completed(context, call) if call.adaptive else call)
+        completed = _completed(context, call) if call.adaptive else call
+        found, sources = checked(context, completed)
         parts = _bought(context, found, sources, progress)
-        return answered.relation(context, found, parts)
+        text = answered.relation(context, found, parts)
+    if completed is call:  # else it is made of the releases of its subqueries too
+        remembered.remember(context, call, text, [(part.protected, part.held.release) for row in parts for part in row])
+    return text
 
 
 def _completed(context: Context, call: QueryCall) -> QueryCall:
@@ -49,7 +45,8 @@ def _completed(context: Context, call: QueryCall) -> QueryCall:
     -------
     Each subquery is a release of its own. The rest is asked after it, of a text that holds released numbers alone.
     """
-    text, asked = first_asked(context, call.sql)
+    with about_the_query():
+        text, asked = first_asked(context, call.sql)
     if not asked:
         return call
     epsilon = call.epsilon

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from dpsql.estimates.measures import Measure
+from dpsql.estimates.measures import Measure, Variable
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
 from dpsql.text import readable
 
 _SHOWN = 6  # aggregates
+Texts = Mapping[int, Callable[[float], str | None]]
+"""By position of an argument: how its values are shown, where it is no number."""
 
 
 def measures(query: QueryPlan, unit: str | None = None) -> str:
-    """Return what is measured: the aggregates as they stand in SQL, by how many groups. ``unit``: the column of the privacy unit."""
+    """Return what is measured: the aggregates as they stand in SQL, by how many groups. ``unit``: its column."""
     asked = ", ".join(readable.aggregate(text, unit) for text in query.asked[:_SHOWN])
     asked += f" and {len(query.asked) - _SHOWN} more" if len(query.asked) > _SHOWN else ""
     if not query.keys:
@@ -35,8 +38,8 @@ def bounding(query: QueryPlan, unit: str | None) -> list[str]:
     said = []
     if unit is not None and query.max_groups is not None:
         said.append(
-            f"at most {_count(query.max_groups, 'group')} of each {unit} and at most {_count(query.max_rows_per_group or 1, 'row')} "
-            f"of each {unit} in a group are kept, at random: numbers are of the kept rows"
+            f"at most {_count(query.max_groups, 'group')} of each {unit}, and at most "
+            f"{_count(query.max_rows_per_group or 1, 'row')} of it in each, are kept, at random: numbers are of the kept rows"
         )
     elif unit is not None and query.max_rows is not None:
         are = "is" if query.max_rows == 1 else "are"
@@ -56,15 +59,15 @@ def _count(number: int, of: str) -> str:
     return f"{number:,} {of}{'' if number == 1 else 's'}"
 
 
-def noise(plan: Plan) -> list[str]:
-    """Return how large the noise is on what each measure gives."""
+def noise(plan: Plan, texts: Texts | None = None) -> list[str]:
+    """Return how large the noise is on what each measure gives. ``texts``: of values of arguments that are dates or times."""
     query = plan.query
     if query is None:
         return []
     found, first = [], 0
     for measure in query.measures:
         sigma = float(plan.scales[first]) * (math.sqrt(2) if plan.mechanism == "laplace" else 1.0)
-        said = _of(measure, sigma)
+        said = _of(measure, sigma, texts or {})
         found.append(f"{said}, of the rows of a FILTER" if measure.filter is not None else said)
         first += len(measure.lengths)
     found += [
@@ -75,7 +78,13 @@ def noise(plan: Plan) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _of(measure: Measure, sigma: float) -> str:
+def ends(one: Variable, texts: Texts) -> tuple[str, str]:
+    """Return the bounds of a variable for reading."""
+    shown = texts.get(one.position, "{:g}".format)
+    return shown(one.lower) or "", shown(one.upper) or ""
+
+
+def _of(measure: Measure, sigma: float, texts: Texts) -> str:
     rows = sigma / measure.grid
     if any(variable.learned is not None for variable in measure.variables):
         if measure.kind == "tree":
@@ -93,13 +102,13 @@ def _of(measure: Measure, sigma: float) -> str:
         total = rows * math.hypot(one.lower, one.upper)
         mean = f"a mean of values from {one.lower:g} to {one.upper:g}"
         return (
-            f"standard deviation {count:.4g} on a number of rows, about {total:.4g} on their sum, and about {rows * one.span:.4g} / (number "
-            f"of rows) on {mean}"
+            f"standard deviation {count:.4g} on a number of rows, about {total:.4g} on their sum, and about "
+            f"{rows * one.span:.4g} / (number of rows) on {mean}"
         )
     if measure.kind == "moments":
         return f"standard deviation {rows:.4g} rows on each of the {measure.lengths[0]} sums that two columns are described by"
     if measure.kind == "tree":
         one = measure.variables[0]
-        levels = _count(len(measure.levels), "histogram")
-        return f"standard deviation {rows:.4g} rows on each cell of {levels} of values from {one.lower:g} to {one.upper:g}"
+        levels, (low, high) = _count(len(measure.levels), "histogram"), ends(one, texts)
+        return f"standard deviation {rows:.4g} rows on each cell of {levels} of values from {low} to {high}"
     return f"standard deviation {rows:.4g} on the number of rows of each of {measure.lengths[0]:,} values"

@@ -14,7 +14,6 @@ from typing import Any
 
 import duckdb
 
-from dpsql import sql
 from dpsql.books.anchor import INTENT, WRITTEN, Anchor, Head
 from dpsql.books.entries import (
     FIELDS,
@@ -164,7 +163,7 @@ class Chain:
         query = f"SELECT entry, {', '.join(listed)} FROM {self._table} WHERE {' AND '.join(conditions)}"  # noqa: S608
         with reading(self.source):
             rows = self.books.cursor.execute(query, values).fetchall()
-            return [tuple(row[1:]) for row in sorted(rows, key=lambda row: int(row[0]))]  # sooner than ORDER BY
+            return [tuple(row[1:]) for row in sorted(rows, key=lambda row: int(row[0]))]  # sooner than DuckDB
 
     def _append(self, decide: Callable[[], Mapping[str, Any] | None], anchor: Path | None = None) -> None:
         """Append what ``decide`` returns on the newest books; decide again if another session was faster.

@@ -89,6 +89,25 @@ class Ledger(Chain):
                     found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
         return found
 
+    def entries_of(self, release: str) -> list[tuple[Any, ...]]:
+        """Return action, contents and hash of the entries about a release, in order."""
+        return self._rows(["action", "contents", "hash"], release=release)
+
+    def stored(self, holding: str) -> list[tuple[str, str, str, str]]:
+        """Return release, operation, source and parameters of stored tables, and of stored answers whose parameters hold a text.
+
+        The oldest come first.
+        """
+        query = (
+            f"SELECT entry, release, operation, query, parameters FROM {self._table} WHERE source = ? AND action = 'charge' AND "  # noqa: S608
+            "(operation = 'marginals' OR (operation = 'query' AND system.main.contains(parameters, ?))) "
+            f"AND release IN (SELECT release FROM {self._table} WHERE source = ? AND action = 'store')"
+        )
+        with reading(self.source):
+            rows = self.books.cursor.execute(query, [self.source, holding, self.source]).fetchall()
+            rows.sort(key=lambda row: int(row[0]))
+            return [(str(name), str(made), str(of), str(text)) for _, name, made, of, text in rows]
+
     def stopped(self) -> int | None:
         """Return the entry of a failed reading after which only plain sources may be bought, until the custodian resumes."""
         rows = self._rows(["action", "entry"], actions=("fail", "resume"))

@@ -11,6 +11,7 @@ from dpsql.accounting import MECHANISMS
 from dpsql.calls import arguments
 from dpsql.calls.declaration import (
     CHARGED,
+    NOT_PRIVATE,
     FREE,
     REQUIRED,
     Call,
@@ -166,6 +167,36 @@ class QueryCall(Call):
         if not number or not 0.01 <= float(found) <= 0.9:
             raise ArgumentError("options", {"bounds_share": found}, "a share of the loss is a number from 0.01 to 0.9")
         return float(found)
+
+
+@dataclass(frozen=True)
+class QueryExactCall(Call):
+    """Answer an aggregate query without noise: rows are bounded, values clipped and the query is split as dp_query does.
+
+    To see what bounding and clipping do, apart from the noise. What is chosen at random (rows of a unit with many) is chosen anew
+    by every call. Groups that are not public are all shown, from min_units units on.
+    """
+
+    name: ClassVar[str] = "query_exact"
+    function: ClassVar[str] = "query_exact"
+    privacy: ClassVar[str] = NOT_PRIVATE
+    gives: ClassVar[str] = "the columns of the query"
+
+    sql: str = argument(arguments.text, "A SELECT of aggregates over one protected table.", default=REQUIRED, python="str")
+    groups: str | None = argument(optional(one_of(*GROUPS)), "As of dp_query.", python="str | None", choices=GROUPS)
+    max_groups: int | None = argument(whole(1, MOST_BOUND), "As of dp_query.", python="int | None")
+    max_rows_per_group: int | None = argument(whole(1, MOST_BOUND), "As of dp_query.", python="int | None")
+    bounds: dict[str, tuple[Any, Any]] = argument(
+        some_bounds, "As of dp_query.", python="Mapping[str, Sequence[float]] | None", plain=True
+    )
+    min_units: int | None = argument(whole(1, MOST_BOUND), "As of dp_query.", python="int | None")
+
+    def as_query(self) -> QueryCall:
+        """Return the query that is answered."""
+        return QueryCall(
+            self.sql, groups=self.groups, max_groups=self.max_groups, max_rows_per_group=self.max_rows_per_group, bounds=self.bounds,
+            min_units=self.min_units,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import duckdb
 import numpy as np
 
 from dpsql.domains import sqltypes
-from dpsql.domains.bounding import bounded_sql
+from dpsql.domains.bounding import light_first_sql
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.estimates.magnitudes import Learning
@@ -37,6 +37,8 @@ from dpsql.text.relation import identifier, literal
 
 LARGEST_SUM = 1 << 60
 """Sums are cut to this absolute value before the noise, which changes no sensitivity: they fit into 64 bits."""
+MOST_INLINE, MOST_INLINE_TEXT = 1_000, 20_000
+"""Groups, and characters of the SELECT that lists them, that are written into each statement."""
 _EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME": "system.main.epoch({})"}
 
 
@@ -76,7 +78,7 @@ def number_sql(value: str, sql_type: str) -> str:
     return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if found.family == "float" else number
 
 
-class _Statement:
+class Statement:
     """The SQL of one reading: the bounded rows of a source, over which counters are added up."""
 
     def __init__(self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> None:
@@ -116,7 +118,7 @@ class _Statement:
         if self.groups is not None:
             listed.append("groups.ord")
             pairs = [f"{identifier(SOURCE_NAME, f'k{i}')} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
-            joined = f" JOIN {identifier(self.groups)} AS groups ON {' AND '.join(pairs)}" if pairs else f", {identifier(self.groups)} AS groups"
+            joined = f" JOIN {self.groups} AS groups ON {' AND '.join(pairs)}" if pairs else f", {self.groups} AS groups"
         else:
             listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
         found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"
@@ -127,10 +129,11 @@ class _Statement:
         if not plan.unit:
             return found
         if plan.max_groups is None:
-            return bounded_sql(found, unit, names, plan.max_rows, salt)
-        return bounded_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
+            return light_first_sql(found, unit, names, plan.max_rows, salt)
+        return light_first_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
 
-    def _with(self) -> str:
+    def reading(self) -> str:
+        """Return the beginning of every statement: the rows that are counted, as ``__dp_rows``."""
         return f"WITH {identifier(SOURCE_NAME)} AS (\n{self.protected.source.sql}\n), __dp_rows AS ({self.rows})"
 
     def sums(self) -> tuple[str, list[list[str]]]:
@@ -144,7 +147,7 @@ class _Statement:
         keys = [identifier(key) for key in self.keys]
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
-        return f"{self._with()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names
+        return f"{self.reading()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names
 
     def _sums_of(self, measure: Measure) -> list[str]:
         condition = None if measure.filter is None else identifier(f"f{measure.filter}")
@@ -175,7 +178,7 @@ class _Statement:
         keys = [identifier(key) for key in self.keys]
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
         return (
-            f"{self._with()} SELECT {', '.join([*shown, f'{place} AS cell', 'count(*) AS n'])} FROM __dp_rows "  # noqa: S608
+            f"{self.reading()} SELECT {', '.join([*shown, f'{place} AS cell', 'count(*) AS n'])} FROM __dp_rows "  # noqa: S608
             f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
         )
 
@@ -184,7 +187,7 @@ class _Statement:
         x = identifier(f"x{one.position}")
         conditions = [f"system.main.isfinite({x})"] + ([] if one.filter is None else [identifier(f"f{one.filter}")])
         return (
-            f"{self._with()} SELECT {_cell(x, one.edges, 0, one.cells)} AS cell, count(*) AS n FROM __dp_rows "  # noqa: S608
+            f"{self.reading()} SELECT {_cell(x, one.edges, 0, one.cells)} AS cell, count(*) AS n FROM __dp_rows "  # noqa: S608
             f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
         )
 
@@ -271,7 +274,7 @@ def _whole(first: str, count: int) -> tuple[str, ...]:
 
 def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> list[str]:
     """Return all statements that read the rows, to be bound before anything is charged."""
-    made = _Statement(protected, plan, groups, salt)
+    made = Statement(protected, plan, groups, salt)
     first = [made.magnitudes(one) for one in plan.learning]
     return [*first, made.sums()[0], *(made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values"))]
 
@@ -283,17 +286,24 @@ def fresh_salt() -> str:
 
 @contextmanager
 def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: bool = False) -> Iterator[str | None]:
-    """Make the public groups a temporary table, as long as it is needed; its name, None for private groups."""
+    """Give the public groups as a relation, with their places in ``ord``, as long as it is needed; None for private groups.
+
+    A few stand in the statements themselves, which takes less time than a temporary table does.
+    """
     if not plan.public:
         yield None
         return
-    name = f"dpsql_groups_{secrets.token_hex(8)}"
     keys = [f"k{i}" for i in range(len(plan.keys))]
     order = f"OVER (ORDER BY {', '.join(f'{key} ASC NULLS LAST' for key in keys)})" if keys else "OVER ()"
     listed = ", ".join([f"row_number() {order} - 1 AS ord", *keys])
-    cursor.execute(f"CREATE TEMP TABLE {identifier(name)} AS SELECT {listed} FROM ({plan.groups_sql}){' LIMIT 0' if empty else ''}")
+    made = f"SELECT {listed} FROM ({plan.groups_sql}){' LIMIT 0' if empty else ''}"  # noqa: S608 -- generated
+    if plan.groups is not None and plan.groups <= MOST_INLINE and len(plan.groups_sql) <= MOST_INLINE_TEXT:
+        yield f"({made})"
+        return
+    name = f"dpsql_groups_{secrets.token_hex(8)}"
+    cursor.execute(f"CREATE TEMP TABLE {identifier(name)} AS {made}")
     try:
-        yield name
+        yield identifier(name)
     finally:
         cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
 
@@ -302,7 +312,7 @@ def magnitudes(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, pl
     """Return the exact histograms of magnitudes, cell by cell. Privacy: secret."""
     found = []
     with public_groups(cursor, plan) as table:
-        made = _Statement(protected, plan, table, fresh_salt())
+        made = Statement(protected, plan, table, fresh_salt())
         for one in plan.learning:
             frame = guarded(cursor, made.magnitudes(one)).fetchnumpy()
             counts = np.zeros(one.cells, np.int64)
@@ -328,7 +338,7 @@ def learned(plan: Plan, exact: Sequence[IntArray]) -> Refinement | None:
 def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> Counted:
     """Return the exact counters of every group; ``plan``: its bounds are known. Privacy: secret."""
     with public_groups(cursor, plan) as table:
-        made = _Statement(protected, plan, table, fresh_salt())
+        made = Statement(protected, plan, table, fresh_salt())
         sql, names = made.sums()
         frame = guarded(cursor, sql).fetchnumpy()
         groups = table
@@ -362,7 +372,7 @@ def _listed(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, table: str) -> l
     if not plan.keys:
         return [()]
     keys = ", ".join(f"CAST(k{i} AS VARCHAR) AS k{i}" for i in range(len(plan.keys)))
-    frame = cursor.execute(f"SELECT {keys} FROM {identifier(table)} ORDER BY ord ASC").fetchnumpy()  # noqa: S608
+    frame = cursor.execute(f"SELECT {keys} FROM {table} ORDER BY ord ASC").fetchnumpy()  # noqa: S608
     found = list(zip(*(_texts(frame[f"k{i}"]) for i in range(len(plan.keys))), strict=True))
     if len(found) != plan.groups:
         raise ReleaseError("the public groups are not those that were charged for")
@@ -392,7 +402,7 @@ def _levels(measure: Measure, groups: int, where: IntArray, cells: IntArray, n: 
     """Return the counters of a tree, level by level, or of a list of values."""
     leaves = np.zeros((groups, measure.lengths[-1]), np.int64)
     np.add.at(leaves, (where, cells), n)
-    return [leaves.reshape(groups, length, -1).sum(axis=2) for length in measure.lengths]
+    return [leaves.reshape(groups, length, leaves.shape[1] // length).sum(axis=2) for length in measure.lengths]
 
 
 def released(plan: Plan, found: Counted) -> Counted:

@@ -150,7 +150,8 @@ def _distinct(function: str, node: exp.Expression, where: str) -> str:
     if f"{function}_distinct" in DISTINCT:
         return f"{function}_distinct"
     known = ", ".join(dict.fromkeys(DISTINCT.values()))
-    return str(refuse(f"{function}(DISTINCT ...)", f"only count, {known} of distinct values; or SELECT DISTINCT in a subquery", node, where))
+    way = f"only count, {known} of distinct values; or SELECT DISTINCT in a subquery"
+    return str(refuse(f"{function}(DISTINCT ...)", way, node, where))
 
 
 def _checked(
@@ -236,4 +237,5 @@ def _ascending(pair: exp.Tuple, name: str) -> None:
         if isinstance(inner, exp.Literal) and not inner.is_string:
             numbers.append(-float(inner.name) if isinstance(node, exp.Neg) else float(inner.name))
     if len(numbers) == 2 and numbers[0] >= numbers[1]:
-        raise ArgumentError("sql", f"{name} => ({pair.expressions[0].sql()}, {pair.expressions[1].sql()})", "the lower bound comes first")
+        given = ", ".join(node.sql() for node in pair.expressions)
+        raise ArgumentError("sql", f"{name} => ({given})", "the lower bound comes first")

@@ -96,7 +96,7 @@ def choose(
         shares.append(max(weights.get(user.text, 1.0) for user in users))
     select: int | None = None
     by_units = [w for w in wanted if w.function == "count_units" or (one_row and w.function == "count" and w.there is None)]
-    for one in [None, *dict.fromkeys(w.condition for w in by_units)] if selecting else dict.fromkeys(w.condition for w in by_units):
+    for one in dict.fromkeys([*([None] if selecting else []), *(w.condition for w in by_units)]):
         users = [w for w in by_units if w.condition == one]
         if one is None and selecting:
             select = len(chosen)

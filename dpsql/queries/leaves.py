@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from dpsql.domains.attributes import Attribute
 from dpsql.errors import ArgumentError, NotProtected
-from dpsql.protected.source import ledger_of, resolve
+from dpsql.protected.source import catalog_of, protection_of, resolve, table_alone
 from dpsql.queries.declared import range_of_attribute, range_of_type
 from dpsql.queries.ranges import Range
 from dpsql.queries.split import Leaf
@@ -16,7 +16,7 @@ from dpsql.queries.universes import Universe, universe_of_attribute, universe_of
 from dpsql.session.instance import Context
 from dpsql.source.analysis import relation_columns
 from dpsql.source.catalog import FILE_ENDINGS, Catalog, file_table
-from dpsql.source.model import fold, quoted
+from dpsql.source.model import TableId, fold, quoted
 from dpsql.text.relation import identifier
 
 _MOST_PUBLIC = 100_000
@@ -28,7 +28,7 @@ class Facts:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._catalog = Catalog(context.cursor)
+        self._catalog = catalog_of(context)
         self._leaves: dict[str, Leaf] = {}
         self._columns: dict[str, dict[str, Attribute | str]] = {}
 
@@ -106,7 +106,10 @@ class Facts:
         if not self(node).protected:
             described = self.context.cursor.execute(f"DESCRIBE SELECT * FROM {self._sql(node)}").fetchall()  # noqa: S608
             return {fold(str(row[0])): str(row[1]) for row in described}
-        protected = resolve(self.context, _key(node) if isinstance(node.this, exp.Identifier) else str(_path(node)), local=True)
+        table = _table(self.context, self._catalog, node)
+        protected = None if table is None else table_alone(self.context, table)
+        if protected is None:
+            protected = resolve(self.context, _key(node), local=True)
         domain, without = protected.attributes()
         return {
             **{fold(column.name): column.sql_type for column in without},
@@ -119,6 +122,15 @@ def _key(node: exp.Table) -> str:
     if isinstance(node.this, exp.Identifier):
         return quoted(*(part.name for part in node.parts))
     return str(node.this.sql(dialect="duckdb", comments=False))
+
+
+def _table(context: Context, catalog: Catalog, node: exp.Table) -> TableId | None:
+    """Return the base table or file that a relation is; None for a view."""
+    path = _path(node)
+    if path is not None:
+        return file_table(path, repr(path))
+    entry = catalog.locate([part.name for part in node.parts], [(context.database, context.schema)])
+    return None if entry is None or entry.is_view else entry.table
 
 
 def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
@@ -137,8 +149,8 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
         table = entry.table
     else:
         table = file_table(path, repr(path))
-    protection = ledger_of(context, table).protection()
-    columns = tuple(fold(column.name) for column in relation_columns(context.cursor, table))
+    _, protection = protection_of(context, table)
+    columns = tuple(fold(column.name) for column in relation_columns(context.cursor, table, catalog))
     unit = None if protection is None else protection.privacy_unit
     return Leaf(protection is not None, columns, frozenset() if unit is None else frozenset({fold(unit)}))
 

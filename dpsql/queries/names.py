@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache
 
@@ -41,18 +40,7 @@ def canonical(node: exp.Expression, *, unqualified: bool = False) -> str:
     for call in copy.find_all(exp.Anonymous):
         if isinstance(call.this, str):
             call.set("this", fold(call.this))
-    return render(copy)
-
-
-def unquoted(text: str) -> str:
-    """Return a text in one form as a message shows it: plain names without quotes.
-
-    Examples
-    --------
-    >>> unquoted('"age" + "Größe"')
-    'age + "Größe"'
-    """
-    return re.sub(r'"([a-z_][a-z0-9_]*)"', r"\1", text)
+    return render(copy, own=True)
 
 
 def duckdb_names(cursor: duckdb.DuckDBPyConnection) -> Callable[[exp.Expression], str]:
@@ -77,7 +65,7 @@ def shown_name(node: exp.Expression) -> str:
     """Return the name of an item that has none, without DuckDB: a column's own, else its text."""
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
         return str(node.name)
-    if isinstance(node, exp.Anonymous) and isinstance(node.this, str) and fold(node.this) == "count":
-        if not node.expressions or isinstance(node.expressions[0], exp.Star):
-            return "count_star()"
+    counts = isinstance(node, exp.Anonymous) and isinstance(node.this, str) and fold(node.this) == "count"
+    if counts and (not node.expressions or isinstance(node.expressions[0], exp.Star)):
+        return "count_star()"
     return render(node)

@@ -75,25 +75,37 @@ def _outer_joins(node: exp.Select, rows: dict[int, bool]) -> None:
 def _inner(node: exp.Select, join: exp.Join, public: exp.Expression, using: Sequence[str]) -> None:
     join.set("side", None)
     join.set("kind", None)
-    if not using:
-        return
     if not public.alias_or_name:
         public.set("alias", exp.TableAlias(this=identifier(_free(node))))
+    compared = using or _compared(join.args.get("on"), public.alias_or_name)
+    for name in dict.fromkeys(compared):  # a row that meets another one has no NULL there
+        column = exp.Column(this=identifier(name), table=identifier(public.alias_or_name))
+        node.where(exp.Not(this=exp.Is(this=column, expression=exp.Null())), copy=False)
     names = {fold(name) for name in using}
     for part in ("expressions", "where", "group", "having", "qualify", "order"):
         for value in _listed(node.args.get(part)):
-            for column in list(_own_columns(value)):
+            for column in list(own_columns(value)):
                 if not column.table and fold(column.name) in names:
                     column.set("table", identifier(public.alias_or_name))
 
 
-def _own_columns(node: exp.Expression) -> list[exp.Column]:
+def _compared(on: exp.Expression | None, alias: str) -> list[str]:
+    """Return the columns of a relation that a join condition says are equal to others."""
+    if isinstance(on, exp.And | exp.Paren):
+        return [name for part in (on.this, on.args.get("expression")) if part is not None for name in _compared(part, alias)]
+    if not isinstance(on, exp.EQ):
+        return []
+    sides = [side for side in (on.this, on.expression) if isinstance(side, exp.Column)]
+    return [side.name for side in sides if fold(side.table) == fold(alias)]
+
+
+def own_columns(node: exp.Expression) -> list[exp.Column]:
     """Return the columns of an expression that are not in a subquery."""
     if isinstance(node, exp.Column):
         return [node]
     if isinstance(node, exp.Query):
         return []
-    return [column for child in node.iter_expressions() for column in _own_columns(child)]
+    return [column for child in node.iter_expressions() for column in own_columns(child)]
 
 
 def _listed(value: object) -> list[exp.Expression]:

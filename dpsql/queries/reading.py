@@ -68,6 +68,11 @@ def read(context: Context, call: QueryCall) -> Read:
         first.refuse()
     except RecursionError:
         raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
+    unit = said.get("privacy_unit")
+    for core in query.cores:
+        if unit is not None and unit not in core.units:
+            known = ", ".join(sorted(core.units)) or "the row"
+            raise ArgumentError("sql", f"privacy_unit_column = {unit}", f"the privacy unit is {known}: say that, or leave it out")
     return Read(call, query, [(core, [asked(core, places) for places in core.sets]) for core in query.cores])
 
 

@@ -24,9 +24,15 @@ from dpsql.source.parse import render, used
 CORE = f"{RESERVED}core"
 """Beginning of the name of the relation that a core's answer is, in the outer statement."""
 MOST_SETS = 64
+_SHOWN = 20
+"""Columns that a message lists."""
 _ADAPTIVE = (
     "it needs an answer about the rows before others of them are counted. Say adaptive := true (it is then a release of its own), or "
     "ask for it first, and write the number that it released into the text"
+)
+_BESIDE = (
+    "it is needed before the rows are counted. Write it as a scalar subquery, WHERE x > (SELECT avg(x) FROM ...), and say "
+    "adaptive := true; or ask for it first, and write the number that it released into the text"
 )
 
 
@@ -182,14 +188,14 @@ class _Splitter:
         if isinstance(node, exp.Table):
             return self._table(node, known)
         if isinstance(node, exp.Values | exp.Unnest):
-            return _renamed(node, Relation("public"))
+            return _renamed(node, Relation(self._inside(node, known)))
         return refuse(node.key.upper(), "not a relation that a query may read", node)
 
     def _table(self, node: exp.Table, known: _Known) -> Relation:
         if isinstance(node.this, exp.Identifier) and len(node.parts) == 1 and (cte := known.get(fold(node.name))):
             return _renamed(node, cte.relation)
         if not isinstance(node.this, exp.Identifier):
-            return self._function(node)
+            return self._function(node, known)
         return self._leaf(node)
 
     def _leaf(self, node: exp.Table) -> Relation:
@@ -198,11 +204,18 @@ class _Splitter:
             self.public.append(node)
         return _renamed(node, Relation("rows" if leaf.protected else "public", leaf.columns, leaf.units))
 
-    def _function(self, node: exp.Table) -> Relation:
+    def _inside(self, node: exp.Expression, known: _Known) -> Literal["answer", "public"]:
+        """Return what the arguments of a list or table function are made of."""
+        kinds = {self.relation(inner, known).kind for inner in _subqueries(node)}
+        if "rows" in kinds:
+            refuse("a subquery", "it gives out rows; aggregate in it", node)
+        return "answer" if "answer" in kinds else "public"
+
+    def _function(self, node: exp.Table, known: _Known) -> Relation:
         call = node.this
         name = fold(str(call.this)) if isinstance(call, exp.Anonymous) else call.key
         if name in ("read_parquet", "parquet_scan", "range", "generate_series", "unnest"):
-            return self._leaf(node) if name.startswith(("read", "parquet")) else _renamed(node, Relation("public"))
+            return self._leaf(node) if name.startswith(("read", "parquet")) else _renamed(node, Relation(self._inside(node, known)))
         return refuse(f"{name}()", "table functions and macros are not looked into; name a table, view or file", node)
 
     def _set_operation(self, node: exp.SetOperation, known: _Known) -> Relation:
@@ -246,7 +259,7 @@ class _Splitter:
                 _no_files(part)
             return Relation("answer" if "answer" in kinds else "public", _output(node, items)[0])
         if "answer" in kinds:
-            refuse("FROM", f"rows beside an aggregate of rows: {_ADAPTIVE}", node)
+            refuse("FROM", f"rows beside an aggregate of rows: {_BESIDE}", node)
         columns, units = _output(node, items)
         block = _Block(self, node, items, known)
         if not block.aggregated(units):
@@ -400,6 +413,7 @@ class _Block:
         """Make the SELECT one over the answer of a core, and return the core."""
         node = self.node
         self._no_scalar_subqueries()
+        self._no_outer_columns()
         rows = self._rows()
         if not node.expressions:
             refuse("SELECT", "nothing is asked for", node)
@@ -413,6 +427,10 @@ class _Block:
         items = [exp.Alias(this=self._post(inner), alias=identifier(shown)) for shown, inner in listed]
         having = node.args.get("having")
         condition = None if having is None else self._post(having.this, aliases=True)
+        for part in ("limit", "offset"):
+            for inner in _subqueries(node.args[part]) if node.args.get(part) is not None else []:
+                if self.splitter.relation(inner, self.known).kind == "rows":
+                    refuse("a subquery", "it gives out rows; aggregate in it", inner)
         for part in ("qualify", "order"):
             if node.args.get(part) is not None:
                 node.args[part].set("expressions" if part == "order" else "this", self._post_part(node.args[part], part))
@@ -527,6 +545,23 @@ class _Block:
             for inner in part.find_all(exp.Subquery):
                 if not isinstance(inner.parent, exp.In | exp.Exists) and self._reads_rows(inner):
                     raise FirstAsked(inner, self._ctes(inner.this))
+
+    def _no_outer_columns(self) -> None:
+        """Refuse columns of a query around this one: its answer would be another one for each of its rows."""
+        if self.columns is None:
+            return
+        where = self.node.args.get("where")
+        names = {name for name, _ in self.items} | self.columns
+        for part in [*([where] if where is not None else []), *self.keys]:
+            for column in public_rows.own_columns(part):
+                table, name = fold(column.table), fold(column.name)
+                if isinstance(column.this, exp.Star) or name in self.aliases or (table in names if table else name in self.columns):
+                    continue
+                refuse(
+                    f"column {column.sql(dialect='duckdb')}",
+                    f"this SELECT reads {', '.join(sorted(self.columns)[:_SHOWN])}. Columns of a query around it can't be used: "
+                    "group by what is compared, and join the answer", column,
+                )  # fmt: skip
 
     def _reads_rows(self, node: exp.Expression) -> bool:
         for table in node.find_all(exp.Table):

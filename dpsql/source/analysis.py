@@ -112,6 +112,7 @@ def analyse(
     public_keys: Callable[[TableId], Sequence[Sequence[str]]] = lambda table: (),
     unit_column: Callable[[TableId], str | None] = lambda table: None,
     local: bool = False,
+    catalog: Catalog | None = None,
 ) -> Source:
     """Check a source and rewrite it.
 
@@ -131,6 +132,8 @@ def analyse(
         The privacy unit column of a protected table, or None.
     local : bool
         Whether a source that is not row by row may be unit-local instead.
+    catalog : Catalog, optional
+        On the same cursor: what it has looked up is not asked again.
 
     Returns
     -------
@@ -145,7 +148,7 @@ def analyse(
     -----
     Privacy: free. Reads names, types and constraints only; the messages depend on nothing else.
     """
-    catalog = Catalog(cursor)
+    catalog = catalog or Catalog(cursor)
     given = (catalog, protected, public_keys, unit_column, (database, schema))
     try:
         try:
@@ -238,14 +241,16 @@ def find_table(cursor: duckdb.DuckDBPyConnection, text: str, *, database: str, s
     return named
 
 
-def relation_columns(cursor: duckdb.DuckDBPyConnection, table: TableId) -> list[OutputColumn]:
+def relation_columns(
+    cursor: duckdb.DuckDBPyConnection, table: TableId, catalog: Catalog | None = None
+) -> list[OutputColumn]:
     """Return the stored columns of a table or file; generated columns are left out.
 
     Notes
     -----
     Privacy: free; reads the catalog or the footer of the file.
     """
-    catalog = Catalog(cursor)
+    catalog = catalog or Catalog(cursor)
     entry = None if table.is_file else catalog.find(table.database, table.schema, table.name)
     skip = generated_columns(entry.sql) if entry is not None else set()
     skip |= unsafe_columns(cursor, table).keys() if table.is_file else set()

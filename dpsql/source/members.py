@@ -5,8 +5,8 @@ A subquery over people's rows is connected with the row outside by the privacy u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -16,14 +16,18 @@ from dpsql.source.combining import is_unit, is_window
 from dpsql.source.expressions import Rewriter
 from dpsql.source.functions import paren
 from dpsql.source.layers import Layer, Rows, outermost, plain
+from dpsql.source.leaves import View
 from dpsql.source.model import Column, identifier, refuse
 from dpsql.source.parse import used
 from dpsql.source.scope import Item, Scope
 from dpsql.source.unit_joins import Joins, joined
 
 
+@dataclass
 class Members(Joins):
-    """The joins of one SELECT, and the conditions after WHERE."""
+    """The joins of one SELECT, and the conditions after WHERE; ``rows_of`` reads the FROM of a subquery."""
+
+    rows_of: Callable[[exp.Select, View], tuple[Rows, list[exp.Expression]]]
 
     def restrict(self, rows: Rows, conditions: Sequence[exp.Expression]) -> None:
         """Apply the conditions after WHERE; those that are EXISTS or IN become joins."""
@@ -84,8 +88,8 @@ class Members(Joins):
         view, own = analysis._with(query, replace(self.view, depth=self.view.depth + 1))  # noqa: SLF001
         if extra := set(used(query)) - {"expressions", "from", "from_", "joins", "where", "with", "with_", "order"}:
             refuse(min(extra).upper(), "not allowed in EXISTS or IN", query, self.view.where)
-        below, rest = analysis.rows(query, view)
-        inside = Members(analysis, view)
+        below, rest = self.rows_of(query, view)
+        inside = Members(analysis, view, self.rows_of)
         outer = [c for c in rest if not c.find(exp.Select) and not self._known(c, below.scope)]
         inside.restrict(below, [c for c in rest if not any(c is o for o in outer)])
         if any(not cte.used for cte in own):

@@ -33,7 +33,7 @@ def quoted(*names: str) -> str:
     >>> quoted("main", 'a"b')
     '"main"."a""b"'
     """
-    return ".".join(identifier(n).sql(dialect="duckdb") for n in names)
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
 def literal(text: str) -> str:
@@ -44,7 +44,7 @@ def literal(text: str) -> str:
     >>> literal("it's")
     "'it''s'"
     """
-    return str(exp.Literal.string(text).sql(dialect="duckdb"))
+    return "'" + text.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True)

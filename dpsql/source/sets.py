@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -12,16 +11,14 @@ from dpsql.source.functions import try_cast
 from dpsql.source.kernel import cast_is_safe, try_cast_is_listed
 from dpsql.source.layers import canonical, combine_inside, comparable, finish
 from dpsql.source.leaves import View
+from dpsql.source.listing import Listing
 from dpsql.source.model import Column, identifier, refuse
 from dpsql.source.relations import Relation
 from dpsql.source.scope import Scope
 
-if TYPE_CHECKING:
-    from dpsql.source.local import LocalAnalysis
-
 
 def set_operation(
-    analysis: LocalAnalysis,
+    analysis: Listing,
     sides: Sequence[Relation],
     kind: type[exp.Expression],
     distinct: bool,
@@ -32,7 +29,7 @@ def set_operation(
 
     Parameters
     ----------
-    analysis : LocalAnalysis
+    analysis : Listing
     sides : sequence of Relation
     kind : type
         exp.Union, exp.Except or exp.Intersect.
@@ -78,7 +75,7 @@ def set_operation(
     return out
 
 
-def _common(analysis: LocalAnalysis, columns: list[Column], construct: str, node: exp.Expression, view: View) -> str:
+def _common(analysis: Listing, columns: list[Column], construct: str, node: exp.Expression, view: View) -> str:
     """Return the type that columns in one place of a set operation get."""
     types = list(dict.fromkeys(c.sql_type for c in columns if c.sql_type != '"NULL"'))
     if len(types) == 1:
@@ -110,7 +107,7 @@ def _column(columns: list[Column], kind: type[exp.Expression], sql_type: str) ->
     )
 
 
-def _side(analysis: LocalAnalysis, side: Relation, columns: Sequence[Column], view: View) -> exp.Select:
+def _side(analysis: Listing, side: Relation, columns: Sequence[Column], view: View) -> exp.Select:
     """Return one side, with types and names of the whole, and values of which equal ones are the same."""
     item = analysis._nested(side, exp.Table(), "", view)  # noqa: SLF001
     rows = analysis.over(item)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -20,12 +19,10 @@ from dpsql.source.functions import call, paren
 from dpsql.source.keys import exact
 from dpsql.source.layers import Layer, Rows, comparable, plain
 from dpsql.source.leaves import View
+from dpsql.source.listing import Listing
 from dpsql.source.model import UNIT, Column, fold, identifier, refuse
 from dpsql.source.parse import used
 from dpsql.source.scope import Item, Scope
-
-if TYPE_CHECKING:
-    from dpsql.source.local import LocalAnalysis
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 MOST_RELATIONS = 12
@@ -45,7 +42,7 @@ def conditions_of(node: exp.Expression) -> list[exp.Expression]:
 class Joins:
     """The joins of one SELECT."""
 
-    analysis: LocalAnalysis
+    analysis: Listing
     view: View
 
     def join(self, rows: Rows, join: exp.Join, rest: Sequence[exp.Expression]) -> Rows:
@@ -63,7 +60,7 @@ class Joins:
         name = f"{side} {kind} JOIN".replace("  ", " ").strip()
         if set(used(join)) - {"this", "on", "using", "side", "kind"} or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"):
             name = " ".join(str(join.args[k]).upper() for k in ("method", "side", "kind") if join.args.get(k))
-            refuse(f"{name} JOIN", "only JOIN, LEFT, RIGHT, FULL, CROSS, SEMI and ANTI JOIN", join, where)
+            refuse(f"{name} JOIN".strip(), "only JOIN, LEFT, RIGHT, FULL, CROSS, SEMI and ANTI JOIN", join, where)
         item = self.analysis._item(join.this, self.view)  # noqa: SLF001 -- one class in several files
         if len(self.analysis.leaves) > MOST_RELATIONS:
             refuse("JOIN", f"a source may read {MOST_RELATIONS} tables; make one of them of several", join, where)

@@ -72,7 +72,7 @@ REFUSED = {
     "SELECT patient, count(*) AS n FROM visits USING SAMPLE 10% GROUP BY patient": ("SAMPLE", "at random"),
     "SELECT patient, random() AS r, count(*) AS n FROM visits GROUP BY ALL": ("random()", "not on the list"),
     "WITH RECURSIVE x AS (SELECT patient FROM visits UNION ALL SELECT patient FROM x) FROM x": ("WITH RECURSIVE", "repeats rows"),
-    "SELECT v.patient, o.x FROM visits v JOIN other o USING (patient)": ('"memory"."main"."other"', "only one of them"),
+    "SELECT v.patient, o.x FROM visits v JOIN other o USING (patient)": ('"memory"."main"."other"', "make one table of both"),
     # aggregates and windows that are not listed
     "SELECT patient, string_agg(kind, ',') AS s FROM visits GROUP BY patient": ("string_agg() (line 1, column 17)", "has no bound"),
     "SELECT patient, list(kind) AS s FROM visits GROUP BY patient": ("list()", "no value of a source"),

@@ -33,7 +33,6 @@ from dpsql.queries.declared import in_units_of
 from dpsql.queries.groups import Groups, public_groups
 from dpsql.queries.inner import InnerValues
 from dpsql.queries.leaves import Facts
-from dpsql.queries.names import unquoted
 from dpsql.queries.lineage import Lineage
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
@@ -47,6 +46,8 @@ from dpsql.text import readable
 _BOUNDED = choosing.FIRST | choosing.SECOND | choosing.PAIRS | choosing.RANKED
 MOST_LISTED = 10_000
 """Whole numbers that are listed one by one."""
+SELECTIONS = 1_024
+"""Answers with private groups that a budget has delta for: sixteen times as many raise the threshold by some five per cent."""
 GUESSED_GROUPS = 1_000
 """Private groups that are reckoned with where trees are planned."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
@@ -75,10 +76,12 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     """Plan and price an answer, see `dpsql.kinds.planned.Planner`."""
     if not isinstance(call, QueryPurchase):
         raise ArgumentError("sql", call.operation, "is no query")
-    return _Planning(context, protected, call, parameters).planned()
+    return Planning(context, protected, call, parameters).planned()
 
 
-class _Planning:
+class Planning:
+    """What is publicly known of one grouping set of a query: its groups, how rows are bounded, its arguments."""
+
     def __init__(
         self, context: Context, protected: ProtectedSource, call: QueryPurchase, parameters: Mapping[str, Any]
     ) -> None:
@@ -106,7 +109,8 @@ class _Planning:
         for column in self.protected.source.columns:
             if column.name[:1] in ("k", "a") and self.protected.is_unit(column):
                 texts = self.asked.key_texts if column.name[0] == "k" else self.asked.argument_texts
-                raise ArgumentError("sql", readable.expression(texts[int(column.name[1:])]), "is the privacy unit: whose row it is cannot be released")
+                text = readable.expression(texts[int(column.name[1:])])
+                raise ArgumentError("sql", text, "is the privacy unit: whose row it is cannot be released")
             if column.name[:1] == "k" and sqltypes.parse(column.sql_type).family == "other":
                 text = readable.expression(self.asked.key_texts[int(column.name[1:])])
                 raise ArgumentError("sql", text, f"is {column.sql_type}: group by a text, number, date or truth value")
@@ -118,8 +122,10 @@ class _Planning:
 
     def groups(self) -> Groups | None:
         """Return the public groups, or None where groups are private."""
-        wanted = self.call.call.groups
-        if wanted == "private" and self.asked.keys:
+        wanted, fewest = self.call.call.groups, self.call.call.min_units
+        if fewest is not None and wanted == "public":
+            raise ArgumentError("min_units", fewest, "public groups are all shown, also empty ones; say groups := 'private'")
+        if self.asked.keys and (wanted == "private" or fewest is not None):
             return None
         if not self.asked.wanted and wanted is None and self.asked.keys:
             return None  # which groups there are is all that is asked
@@ -319,7 +325,7 @@ class _Planning:
             return [], None
         budget = self.protected.protection.budget
         if budget.accountant == "zcdp":
-            share = Fraction(selection_delta(budget.delta))
+            share = Fraction(selection_delta(budget.delta, SELECTIONS))
         else:
             given = self.call.call.delta
             if not given:
