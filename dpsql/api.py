@@ -445,7 +445,7 @@ def query(
         true: a scalar subquery over protected rows is answered first, by a release of its own, and its number put into the
         text.
     options
-        {'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds together.
+        {'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds.
     """
     return answered(con, "query", sql=sql, epsilon=epsilon, delta=delta, groups=groups, max_groups=max_groups,
         max_rows_per_group=max_rows_per_group, bounds=_plain(bounds), min_units=min_units, confidence=confidence,

@@ -39,11 +39,11 @@ def check(found: Read) -> None:
     for text in found.call.auto:
         if text != ALL and canonical(read_expression(text, "bounds"), qualified=False) not in known:
             shown = sorted({readable.expression(name) for name in known})
-            raise ArgumentError(f"bounds[{text!r}]", "auto", f"bounds are learned of what is aggregated, as it is written there: {shown}")
+            raise ArgumentError(f"bounds[{text!r}]", "auto", f"bounds are learned of what is aggregated, as written there: {shown}")
 
 
 def reused(context: Context, source: ProtectedSource, call: QueryPurchase) -> QueryPurchase:
-    """Return a purchase with the bounds that stored releases have learned of its arguments; as it is where it was charged already."""
+    """Return a purchase with the bounds that stored releases have learned of its arguments; as it is where it was charged."""
     if not call.call.auto or call.learned:
         return call
     name = identity.release_id(source.key, call.operation, source.query, call.release_name)
@@ -92,10 +92,10 @@ def said(release: Release, arguments: list[str]) -> list[str]:
     for one, counts, chosen in zip(query.learning, found.counts, found.bounds, strict=True):
         rows, cut = beyond(one, counts, chosen.sums)
         text = readable.expression(arguments[one.position])
-        summed = any(v.position == one.position and v.learned is not None and m.kind != "tree" for m in query.measures for v in m.variables)
-        about = f": about {rows:,.0f} rows beyond the bounds, about {cut:,.4g} of the sum" if summed else ""
+        users = {m.kind for m in query.measures for v in m.variables if v.position == one.position and v.learned is not None}
+        about = f": about {rows:,.0f} rows beyond the bounds, about {cut:,.4g} of the sum" if users - {"tree"} else ""
         out.append(
-            f"{text}: the bounds were learned from a noisy histogram of magnitudes of this release ({one.cells} cells, standard deviation "
-            f"{one.deviation:.4g} rows){about}"
+            f"{text}: the bounds were learned from a noisy histogram of magnitudes of this release ({one.cells} cells, standard "
+            f"deviation {one.deviation:.4g} rows){about}"
         )
     return out

@@ -129,7 +129,7 @@ class QueryCall(Call):
         python="bool",
     )
     options: dict[str, Any] = argument(
-        some_options, "{'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds together.",
+        some_options, "{'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds.",
         python="Mapping[str, Any] | None"
     )
 

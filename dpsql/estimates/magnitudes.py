@@ -12,9 +12,9 @@ it is known for every bound before it is chosen. The bias is that of one group: 
 
 Privacy. *The histogram*: let one unit have at most C kept rows, in whatever groups. Each adds 1 to one cell, so the unit adds a
 vector of non-negative integers with L1 norm at most C, and L2 norm at most C: `sensitivity` (of a list of values, without groups).
-What cell a row is in depends on that row alone. *The bounds* are a function of noisy counts and the plan. *The measures after it* are
-as sensitive in parts of their grid as the plan says, whatever the bounds are: a row's counters are integers of L1 and L2 norm at most
-``grid``, for any bounds (`dpsql.estimates.measures`). So the two rounds are an adaptive composition of two Gaussian (Laplace)
+What cell a row is in depends on that row alone. *The bounds* are a function of noisy counts and the plan. *The measures after it*
+are as sensitive in parts of their grid as the plan says, whatever the bounds are: a row's counters are integers of L1 and L2 norm
+at most ``grid``, for any bounds (`dpsql.estimates.measures`). So the two rounds are an adaptive composition of two Gaussian (Laplace)
 mechanisms whose scales are fixed before a row is read, and cost the sum of their rho (epsilon). An empty column has counts of noise
 alone, so no cell is likely, and the bounds are fixed ones.
 
@@ -172,8 +172,8 @@ def sensitivity_of(most_rows: int, neighbors: str) -> Bounds:
 def likely(learning: Learning, counts: IntArray) -> FloatArray:
     """Return the counts of the cells that seem to hold rows, 0 for others.
 
-    A cell surely holds rows where its count passes what noise alone passes in one of 5,000 histograms; others seem to where they are
-    beside such a cell and have a count above noise, or between two. A tail that falls is continued, within what the noise allows.
+    A cell surely holds rows where its count passes what noise alone passes in one of 5,000 histograms; others seem to where they
+    are beside such a cell and have a count above noise, or between two. A falling tail is continued, within what the noise allows.
     """
     numbers, noise = np.asarray(counts, np.float64), learning.deviation
     share = _FALSE / learning.cells
@@ -206,8 +206,8 @@ def _grown(sure: BoolArray, beside: BoolArray) -> BoolArray:
 def _extend(counts: FloatArray, limits: FloatArray, last: int, step: int) -> None:
     """Continue a tail beyond the last cell that seems to hold rows, where it falls.
 
-    Each cell has its share of the one before it: that of the last two, which falls as it fell before (as of a normal logarithm; of a
-    power law it stays), and no more than the noisy count says.
+    Each cell has its share of the one before it: that of the last two, which falls as it fell before (as of a normal logarithm; of
+    a power law it stays), and no more than the noisy count says.
     """
     if not _falls(counts, last, step):
         return
@@ -227,7 +227,9 @@ def _falls(counts: FloatArray, place: int, step: int) -> bool:
     return 0 <= place < counts.size and 0 <= place - step < counts.size and counts[place - step] > counts[place]
 
 
-def chosen(learning: Learning, counts: IntArray, noise: float, *, degree: int = 1, span: bool = True, groups: float = 1.0) -> Bounds:
+def chosen(
+    learning: Learning, counts: IntArray, noise: float, *, degree: int = 1, span: bool = True, groups: float = 1.0
+) -> Bounds:
     """Return bounds between which sums have the least error. Privacy: post-processing.
 
     Parameters

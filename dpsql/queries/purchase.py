@@ -91,7 +91,7 @@ class QueryPurchase(BuyingCall):
         }
 
     def filled(self, bought: Mapping[str, Any]) -> Self:
-        """Return the purchase with epsilon as it was bought where it is left out, and with the learned bounds it was bought with."""
+        """Return the purchase with epsilon as it was bought where it is left out, and the learned bounds it was bought with."""
         filled = self
         if self.epsilon is None and "epsilon" in bought:
             filled = filled.changed(epsilon=bought["epsilon"])

@@ -5,13 +5,13 @@ bounds. After the histograms were released the bounds are chosen, and the measur
 plan with them. Sums are cut at the bounds of least expected error; histograms and quantiles reach over all values that seem to be
 there. Counts and bounds are stored with the release.
 
-Privacy: post-processing of released counts throughout. That no sensitivity depends on the bounds is in `dpsql.estimates.magnitudes`.
+Privacy: post-processing of released counts throughout. No sensitivity depends on the bounds, see `dpsql.estimates.magnitudes`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -81,8 +81,10 @@ def learned(plan: QueryPlan, scales: Sequence[Fraction], mechanism: str, counts:
 
 
 def _groups(plan: QueryPlan, rows: float) -> float:
-    """Return about how many groups share a bias: public ones, of which each has a row; of private ones the middle, on a log scale,
-    of one and as many as can reach the threshold."""
+    """Return about how many groups share a bias.
+
+    Public ones, of which each has a row; of private ones the middle, on a log scale, of one and as many as can reach the threshold.
+    """
     if plan.public:
         return max(1.0, min(float(plan.groups or 1), rows))
     return max(1.0, math.sqrt(rows / max(1, plan.threshold or 1)))
@@ -93,8 +95,8 @@ def resolved_query(plan: QueryPlan, bounds: Sequence[Learned]) -> QueryPlan:
 
     Notes
     -----
-    Where the planned grid is much finer than integers between the bounds need, the largest multiple of the span below it is taken: on
-    it they are exact. A row's counters then have slightly smaller norms than was charged for.
+    Where the planned grid is much finer than integers between the bounds need, the largest multiple of the span below it is taken:
+    on it they are exact. A row's counters then have slightly smaller norms than was charged for.
     """
     return replace(plan, measures=tuple(_resolved(measure, bounds) for measure in plan.measures))
 

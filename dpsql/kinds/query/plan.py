@@ -297,7 +297,8 @@ class Planning:
             ),
         )
         made = Plan(
-            domain=Domain(()), cliques=(), scales=calibration.scales[: len(wanted.blocks)], mechanism=call.mechanism, public_total=False, method=None,
+            domain=Domain(()), cliques=(), scales=calibration.scales[: len(wanted.blocks)], mechanism=call.mechanism,
+            public_total=False, method=None,
             options={}, query=wanted,
         )  # fmt: skip
         return Planned(made, calibration, (), (*self.notes, *calibration.notes))
