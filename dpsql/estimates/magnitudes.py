@@ -14,7 +14,7 @@ Privacy. *The histogram*: let one unit have at most C kept rows, in whatever gro
 vector of non-negative integers with L1 norm at most C, and L2 norm at most C: `sensitivity` (of a list of values, without groups).
 What cell a row is in depends on that row alone. *The bounds* are a function of noisy counts and the plan. *The measures after it*
 are as sensitive in parts of their grid as the plan says, whatever the bounds are: a row's counters are integers of L1 and L2 norm
-at most ``grid``, for any bounds (`dpsql.estimates.measures`). So the two rounds are an adaptive composition of two Gaussian (Laplace)
+at most ``grid``, for any bounds (`dpsql.estimates.measures`). The two rounds are an adaptive composition of two Gaussian (Laplace)
 mechanisms whose scales are fixed before a row is read, and cost the sum of their rho (epsilon). An empty column has counts of noise
 alone, so no cell is likely, and the bounds are fixed ones.
 
@@ -270,7 +270,7 @@ def chosen(
     below = _beyond(-negative, np.maximum(-values, 0), masses, degree)
     error = np.hypot((above[None, :] + below[:, None]) / groups, noise * (positive[None, :] - negative[:, None]) ** degree)
     error[positive[None, :] - negative[:, None] <= 0] = math.inf
-    low, high = np.unravel_index(int(np.argmin(error)), error.shape)
+    low, high = divmod(int(np.argmin(error)), positive.size)
     return _within(learning, float(negative[low]), float(positive[high]))
 
 
