@@ -397,7 +397,7 @@ def query(
     groups: str | None = None,
     max_groups: int | None = None,
     max_rows_per_group: int | None = None,
-    bounds: Mapping[str, Sequence[float]] | None = None,
+    bounds: Mapping[str, Any] | str | None = None,
     min_units: int | None = None,
     confidence: float | None = None,
     mechanism: str = "gaussian",
@@ -430,7 +430,8 @@ def query(
         Rows of one unit that count in each of them, at most, at random.
     bounds
         Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the
-        expression.
+        expression. 'auto': those that are not known are learned, for a share of the same loss; {'cost': 'auto', 'x': [0, 5]}:
+        of some.
     min_units
         A private group has at least this many units.
     confidence
@@ -443,7 +444,7 @@ def query(
         true: a scalar subquery over protected rows is answered first, by a release of its own, and its number put into the
         text.
     options
-        {'weights': {'avg(cost)': 2}}: relative shares of the loss.
+        {'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds.
     """
     return answered(con, "query", sql=sql, epsilon=epsilon, delta=delta, groups=groups, max_groups=max_groups,
         max_rows_per_group=max_rows_per_group, bounds=_plain(bounds), min_units=min_units, confidence=confidence,

@@ -6,7 +6,7 @@ import dataclasses
 from contextlib import suppress
 from functools import partial
 
-from dpsql.answers import kept, query_words
+from dpsql.answers import auto, kept, query_words
 from dpsql.answers.cells import cell_text
 from dpsql.books.schema import Books
 from dpsql.calls.query import ExplainCall
@@ -62,6 +62,7 @@ def rows(context: Context, found: Release) -> list[tuple[str, str]]:
     said += _share(context, found, query)
     shown = texts(context, found)
     said += [("bounds", text) for text in _bounds(query, list(asked["arguments"]), shown)]
+    said += [("bounds", text) for text in auto.said(found, list(asked["arguments"]))]
     said += [("values", text) for text in _estimates(query)]
     said += [("noise", text) for text in query_words.noise(found.plan, shown)]
     said.append(("intervals", _INTERVALS))

@@ -82,7 +82,7 @@ def of_release(context: Context, release: Release) -> Held:
 def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
     """Return released numbers that already answer what is asked, at no smaller epsilon; None where there are none."""
     wanted = call.asked.canonical()
-    for name, operation, query, parameters in _stored(source, canonical_json(wanted["rows"])):
+    for name, operation, query, parameters in stored(source, canonical_json(wanted["rows"])):
         with suppress(ReleaseError, LedgerError, DpsqlError):
             if operation == "query":
                 held = parameters.get("query")
@@ -105,7 +105,7 @@ def _contains(held: Mapping[str, Any], wanted: Mapping[str, Any], call: QueryPur
     if not set(wanted["aggregates"]) <= set(held["aggregates"]):
         return False
     asked = call.filled(parameters).canonical()
-    free = ("epsilon", "query", "weights")
+    free = ("epsilon", "query", "weights", "bounds_share")
     if any(asked[name] != parameters.get(name) for name in asked if name not in free):
         return False
     return _cheap_enough(call, parameters)
@@ -121,7 +121,7 @@ def _plain(call: QueryPurchase) -> bool:
     return said.max_groups is None and said.max_rows_per_group is None and said.min_units is None and said.groups != "private"
 
 
-def _stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dict[str, Any]]]:
+def stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dict[str, Any]]]:
     """Return name, operation, source and parameters of the stored answers over these rows, and of the tables, of a table."""
     found = []
     for name, operation, query, text in source.ledger.stored(rows):

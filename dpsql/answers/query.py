@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpsql.accounting.rules import rho_limit
-from dpsql.answers import answered, held, remembered
+from dpsql.answers import answered, auto, held, remembered
 from dpsql.answers.held import Part
 from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError
@@ -73,7 +73,7 @@ def queries(context: Context, call: QueryCall) -> list[tuple[ProtectedSource, Qu
     """Return what a query would buy, with the source of each release. No row is read."""
     found, sources = checked(context, call)
     return [
-        (source, purchase)
+        (source, auto.reused(context, source, purchase))
         for bought, held in zip(purchases(found, sources), sources, strict=True)
         for purchase, source in zip(bought, held, strict=True)
     ]
@@ -92,6 +92,7 @@ def checked(context: Context, call: QueryCall) -> tuple[Read, list[list[Protecte
     with about_the_query(text=False):
         sources = [[resolve(context, one.sql, local=True) for one in sets] for _, sets in found.asked]
         answered.check(context, found, sources)
+        auto.check(found)
     return found, sources
 
 
@@ -142,6 +143,8 @@ def _bought(context: Context, found: Read, sources: list[list[ProtectedSource]],
         parts = []
         for call, source in zip(calls, protected, strict=True):
             there = None if call.call.release is not None else held.known(context, source, call)
-            parts.append(Part(call.asked, there or held.of_release(context, buying.buy(context, call, progress)), source))
+            if there is None:
+                there = held.of_release(context, buying.buy(context, auto.reused(context, source, call), progress))
+            parts.append(Part(call.asked, there, source))
         out.append(parts)
     return out

@@ -70,6 +70,11 @@ def noise(plan: Plan, texts: Texts | None = None) -> list[str]:
         said = _of(measure, sigma, texts or {})
         found.append(f"{said}, of the rows of a FILTER" if measure.filter is not None else said)
         first += len(measure.lengths)
+    found += [
+        f"standard deviation {one.deviation:.4g} rows on each of {one.cells:,} cells of a histogram of magnitudes, which bounds are learned from"
+        for one in query.learning
+        if any(variable.learned is not None for measure in query.measures for variable in measure.variables)
+    ]
     return list(dict.fromkeys(found))
 
 
@@ -81,6 +86,11 @@ def ends(one: Variable, texts: Texts) -> tuple[str, str]:
 
 def _of(measure: Measure, sigma: float, texts: Texts) -> str:
     rows = sigma / measure.grid
+    if any(variable.learned is not None for variable in measure.variables):
+        if measure.kind == "tree":
+            return f"standard deviation {rows:.4g} rows on each cell of {_count(len(measure.levels), 'histogram')} between learned bounds"
+        what = "larger learned bound" if measure.kind == "scaled" else "distance of the learned bounds"
+        return f"standard deviation {rows:.4g} times the {what} on a sum"
     if measure.kind in ("count", "units", "distinct"):
         words = {"count": "a number of rows", "units": "a number of units", "distinct": "a number of distinct values"}
         return f"standard deviation {rows:.4g} on {words[measure.kind]}"

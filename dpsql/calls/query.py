@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from dpsql.accounting import MECHANISMS
@@ -28,19 +29,33 @@ from dpsql.calls.words import COLUMNS, DELTA, RELEASE, SOURCE, STORED
 from dpsql.errors import ArgumentError
 
 GROUPS = ("public", "private")
+BOUNDS_SHARE = 0.15
+"""Share of rho (of epsilon, for Laplace noise) that histograms of magnitudes have where bounds are learned."""
 MOST_BOUND = 1_000_000_000
 _BOUNDS = (
     "Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the "
-    "expression."
+    "expression. 'auto': those that are not known are learned, for a share of the same loss; {'cost': 'auto', 'x': [0, 5]}: of some."
 )
 
 
-def some_bounds(given: Mapping[str, Any], name: str) -> dict[str, tuple[Any, Any]]:
-    """Return bounds by text of an expression; empty where they are left out."""
-    found: dict[str, tuple[Any, Any]] = {}
+AUTO = "auto"
+ALL = "*"
+"""Stands for all expressions whose bounds are not known: ``'auto'`` is short for ``{'*': 'auto'}``."""
+
+
+def some_bounds(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return bounds by text of an expression, a pair or 'auto'; empty where they are left out."""
+    if given.get(name) == AUTO:
+        return {ALL: AUTO}
+    found: dict[str, Any] = {}
     for text, pair in _mapping(given, name).items():
+        if pair == AUTO:
+            found[text] = AUTO
+            continue
+        if text == ALL:
+            raise ArgumentError(name, {text: pair}, "all expressions without bounds can be 'auto' only")
         if not isinstance(pair, list | tuple) or len(pair) != 2 or any(isinstance(end, bool) for end in pair):
-            raise ArgumentError(name, {text: pair}, "lower and upper bound: {'cost': [0, 5000]}")
+            raise ArgumentError(name, {text: pair}, "lower and upper bound: {'cost': [0, 5000]}, or 'auto'")
         if not all(isinstance(end, int | float | str) for end in pair):
             raise ArgumentError(name, {text: pair}, "numbers, or dates as texts: {'cost': [0, 5000]}")
         found[text] = (pair[0], pair[1])
@@ -52,7 +67,7 @@ def _mapping(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise ArgumentError(name, value, "a struct of expressions is required: {'cost': [0, 5000]}")
+        raise ArgumentError(name, value, "'auto' or a struct of expressions is required: {'cost': [0, 5000]}")
     return dict(value)
 
 
@@ -95,7 +110,7 @@ class QueryCall(Call):
     max_rows_per_group: int | None = argument(
         whole(1, MOST_BOUND), "Rows of one unit that count in each of them, at most, at random.", python="int | None"
     )
-    bounds: dict[str, tuple[Any, Any]] = argument(some_bounds, _BOUNDS, python="Mapping[str, Sequence[float]] | None", plain=True)
+    bounds: dict[str, Any] = argument(some_bounds, _BOUNDS, python="Mapping[str, Any] | str | None", plain=True)
     min_units: int | None = argument(
         whole(1, MOST_BOUND), "A private group has at least this many units.", python="int | None"
     )
@@ -114,15 +129,16 @@ class QueryCall(Call):
         python="bool",
     )
     options: dict[str, Any] = argument(
-        some_options, "{'weights': {'avg(cost)': 2}}: relative shares of the loss.", python="Mapping[str, Any] | None"
+        some_options, "{'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds.",
+        python="Mapping[str, Any] | None"
     )
 
     @property
     def weights(self) -> dict[str, float]:
         """Relative shares of the loss, by the text of an aggregate."""
-        unknown = set(self.options) - {"weights"}
+        unknown = set(self.options) - {"weights", "bounds_share"}
         if unknown:
-            raise ArgumentError("options", sorted(unknown), "dp_query has the option 'weights' alone")
+            raise ArgumentError("options", sorted(unknown), "dp_query has the options 'weights' and 'bounds_share' alone")
         found = self.options.get("weights") or {}
         if not isinstance(found, Mapping):
             raise ArgumentError("options", {"weights": found}, "a struct of aggregates: {'weights': {'avg(cost)': 2}}")
@@ -130,6 +146,27 @@ class QueryCall(Call):
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e6:
                 raise ArgumentError("options", {"weights": {text: weight}}, "a weight is a number above 0")
         return {str(text): float(weight) for text, weight in found.items()}
+
+    @property
+    def auto(self) -> tuple[str, ...]:
+        """Texts of expressions whose bounds are to be learned; `ALL` for those that have none."""
+        return tuple(text for text, pair in self.bounds.items() if pair == AUTO)
+
+    @property
+    def stated_bounds(self) -> dict[str, tuple[Any, Any]]:
+        """Bounds that are given."""
+        return {text: pair for text, pair in self.bounds.items() if pair != AUTO}
+
+    @property
+    def bounds_share(self) -> float:
+        """Share of the loss that learned bounds have."""
+        found = self.options.get("bounds_share")
+        if found is None:
+            return BOUNDS_SHARE
+        number = isinstance(found, int | float | Decimal) and not isinstance(found, bool)
+        if not number or not 0.01 <= float(found) <= 0.9:
+            raise ArgumentError("options", {"bounds_share": found}, "a share of the loss is a number from 0.01 to 0.9")
+        return float(found)
 
 
 @dataclass(frozen=True)

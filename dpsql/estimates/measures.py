@@ -63,6 +63,9 @@ class Variable:
         and 'distinct'.)
     whole : bool
         Whether all values are integers; then both bounds are, of absolute value at most 2^53.
+    learned : int, optional
+        Which histogram of magnitudes its bounds will be chosen from (`dpsql.estimates.magnitudes`). Until then ``lower`` and
+        ``upper`` are the widest that can be chosen.
 
     Raises
     ------
@@ -74,6 +77,7 @@ class Variable:
     lower: float = 0.0
     upper: float = 1.0
     whole: bool = False
+    learned: int | None = None
 
     def __post_init__(self) -> None:
         _natural("position", self.position)
@@ -82,6 +86,8 @@ class Variable:
         if not self.lower < self.upper or not math.isfinite(self.upper - self.lower):
             raise ArgumentError("upper", self.upper, f"must be above lower = {self.lower!r}, by a finite difference")
         _flag("whole", self.whole)
+        if self.learned is not None:
+            _natural("learned", self.learned)
         if self.whole:
             for name, bound in (("lower", self.lower), ("upper", self.upper)):
                 if bound != math.floor(bound) or abs(bound) > _WHOLE_BELOW:
@@ -99,7 +105,8 @@ class Variable:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that ``from_json`` reads back, exactly."""
-        return {"position": self.position, "lower": self.lower, "upper": self.upper, "whole": self.whole}
+        fields = {"position": self.position, "lower": self.lower, "upper": self.upper, "whole": self.whole}
+        return fields if self.learned is None else {**fields, "learned": self.learned}
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> Variable:
@@ -110,7 +117,8 @@ class Variable:
         ArgumentError
             A field is missing, unknown or out of range.
         """
-        return cls(**_fields("variable", item, ("position", "lower", "upper", "whole")))
+        learned = ("learned",) if isinstance(item, Mapping) and "learned" in item else ()
+        return cls(**_fields("variable", item, ("position", "lower", "upper", "whole", *learned)))
 
 
 @dataclass(frozen=True)

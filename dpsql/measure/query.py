@@ -21,14 +21,17 @@ from dpsql.domains import sqltypes
 from dpsql.domains.bounding import light_first_sql
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.errors import DpsqlError, ReleaseError
+from dpsql.estimates.magnitudes import Learning
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.estimates.thresholds import passing, present
 from dpsql.measure.noising import add_noise
 from dpsql.noise.entropy import BoolArray
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
+from dpsql.release.learned import learned as bounds_from
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
+from dpsql.release.refined import Refinement
 from dpsql.source.functions import caught
 from dpsql.text.relation import identifier, literal
 
@@ -97,6 +100,11 @@ class Statement:
                     found[name] = identifier(SOURCE_NAME, name)
             if measure.filter is not None:
                 found[f"f{measure.filter}"] = identifier(SOURCE_NAME, f"f{measure.filter}")
+        for one in self.plan.learning:
+            name = f"a{one.position}"
+            found[f"x{one.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
+            if one.filter is not None:
+                found[f"f{one.filter}"] = identifier(SOURCE_NAME, f"f{one.filter}")
         return found
 
     def _bounded(self, salt: str) -> str:
@@ -175,6 +183,24 @@ class Statement:
             f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
         )
 
+    def magnitudes(self, one: Learning) -> str:
+        """Return the statement that counts the rows of all groups together by the magnitude of an argument."""
+        x = identifier(f"x{one.position}")
+        conditions = [f"system.main.isfinite({x})"] + ([] if one.filter is None else [identifier(f"f{one.filter}")])
+        return (
+            f"{self.reading()} SELECT {_cell(x, one.edges, 0, one.cells)} AS cell, count(*) AS n FROM __dp_rows "  # noqa: S608
+            f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
+        )
+
+
+def _cell(x: str, edges: Sequence[float], first: int, stop: int) -> str:
+    """Return the number of the cell, from ``first`` to ``stop`` - 1, that a number is in; by halves, so that few are compared."""
+    if stop - first == 1:
+        return str(first)
+    middle = (first + stop) // 2
+    below, above = _cell(x, edges, first, middle), _cell(x, edges, middle, stop)
+    return f"CASE WHEN {x} < {_double(edges[middle])} THEN {below} ELSE {above} END"
+
 
 def _one_form(value: str, sql_type: str) -> str:
     """Return a key such that equal ones are the same: 0.0 and -0.0 are one group, whose text must not be that of some row."""
@@ -252,7 +278,8 @@ def _whole(first: str, count: int) -> tuple[str, ...]:
 def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> list[str]:
     """Return all statements that read the rows, to be bound before anything is charged."""
     made = Statement(protected, plan, groups, salt)
-    return [made.sums()[0], *(made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values"))]
+    first = [made.magnitudes(one) for one in plan.learning]
+    return [*first, made.sums()[0], *(made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values"))]
 
 
 def fresh_salt() -> str:
@@ -284,8 +311,35 @@ def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: 
         cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
 
 
+def magnitudes(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> list[IntArray]:
+    """Return the exact histograms of magnitudes, cell by cell. Privacy: secret."""
+    found = []
+    with public_groups(cursor, plan) as table:
+        made = Statement(protected, plan, table, fresh_salt())
+        for one in plan.learning:
+            frame = guarded(cursor, made.magnitudes(one)).fetchnumpy()
+            counts = np.zeros(one.cells, np.int64)
+            np.add.at(counts, np.asarray(frame["cell"], np.int64), np.asarray(frame["n"], np.int64))
+            found.append(counts)
+    return found
+
+
+def learned(plan: Plan, exact: Sequence[IntArray]) -> Refinement | None:
+    """Return what a plan releases of exact histograms of magnitudes, and the bounds chosen from it; None where it has none.
+
+    Privacy: noise of the scale that the plan has for each histogram, on every cell; the bounds are chosen from the noisy counts.
+    """
+    query = plan.query
+    if query is None or not query.learning:
+        return None
+    noisy = tuple(
+        add_noise(counts, [counts.size], [one.scale], one.mechanism) for one, counts in zip(query.learning, exact, strict=True)
+    )
+    return Refinement(noisy, (None,) * len(noisy), bounds_from(query, plan.scales, plan.mechanism, noisy))
+
+
 def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> Counted:
-    """Return the exact counters of every group. Privacy: secret."""
+    """Return the exact counters of every group; ``plan``: its bounds are known. Privacy: secret."""
     with public_groups(cursor, plan) as table:
         made = Statement(protected, plan, table, fresh_salt())
         sql, names = made.sums()

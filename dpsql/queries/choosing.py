@@ -40,6 +40,8 @@ class Argument:
     values : tuple of str, optional
         All of its values, where they are listed.
     nullable : bool
+    learned : int, optional
+        Which histogram its bounds will be chosen from; ``lower`` and ``upper`` are the widest then.
     """
 
     lower: float | None = None
@@ -47,6 +49,7 @@ class Argument:
     whole: bool = False
     values: tuple[str, ...] | None = None
     nullable: bool = True
+    learned: int | None = None
 
 
 def with_grid(measure: Measure, most: int) -> Measure:
@@ -58,7 +61,7 @@ def with_grid(measure: Measure, most: int) -> Measure:
         return measure
     most = max(1, min(most, GRID))
     first = measure.variables[0]
-    if len(measure.variables) == 1 and first.whole:
+    if len(measure.variables) == 1 and first.whole and first.learned is None:
         power = int(first.magnitude) if measure.kind == "scaled" else int(first.span) ** measure.degree
         if 0 < power <= most:
             return replace(measure, grid=power * (most // power))
@@ -165,8 +168,8 @@ def variable(place: int, known: Argument) -> Variable:
     if lower >= upper:
         upper = lower + 1.0 if known.whole else math.nextafter(lower, math.inf) if lower else 1.0
         upper = upper if math.isfinite(upper - lower) and upper - lower > 1e-300 else lower + 1.0
-    whole = known.whole and all(abs(bound) < 2**53 and bound == math.floor(bound) for bound in (lower, upper))
-    return Variable(place, float(lower), float(upper), whole)
+    whole = known.whole and all(abs(bound) <= 2**53 and bound == math.floor(bound) for bound in (lower, upper))
+    return Variable(place, float(lower), float(upper), whole, known.learned)
 
 
 def _other(one: Wanted, arguments: Mapping[int, Argument], groups: int) -> Measure | None:

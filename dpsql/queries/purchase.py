@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from dpsql.calls import arguments
@@ -25,6 +25,8 @@ class QueryPurchase(BuyingCall):
         Keys, aggregates and the row source.
     call : QueryCall
         The arguments of the query.
+    learned : mapping
+        Text of an argument -> bounds that an earlier release has learned, where they are to be 'auto'.
     """
 
     operation: ClassVar[str] = "query"
@@ -37,6 +39,7 @@ class QueryPurchase(BuyingCall):
     asked: Asked
     call: QueryCall
     epsilon: float | None = None
+    learned: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check nothing: the arguments were checked as those of the query."""
@@ -81,12 +84,18 @@ class QueryPurchase(BuyingCall):
             "max_groups": call.max_groups,
             "max_rows_per_group": call.max_rows_per_group,
             "min_units": call.min_units,
-            "bounds": {text: list(pair) for text, pair in sorted(call.bounds.items())},
+            "bounds": {text: pair if isinstance(pair, str) else list(pair) for text, pair in sorted(call.bounds.items())},
             "weights": dict(sorted(call.weights.items())),
+            **({"bounds_share": call.bounds_share} if call.auto else {}),
+            **({"learned": {text: list(pair) for text, pair in sorted(self.learned.items())}} if self.learned else {}),
         }
 
     def filled(self, bought: Mapping[str, Any]) -> Self:
-        """Return the purchase with epsilon as it was bought where it is left out."""
+        """Return the purchase with epsilon as it was bought where it is left out, and the learned bounds it was bought with."""
+        filled = self
         if self.epsilon is None and "epsilon" in bought:
-            return self.changed(epsilon=bought["epsilon"])
-        return self
+            filled = filled.changed(epsilon=bought["epsilon"])
+        if self.call.auto:
+            held = bought.get("learned") or {}
+            filled = filled.changed(learned={text: (float(pair[0]), float(pair[1])) for text, pair in held.items()})
+        return filled

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpsql.domains import sqltypes
 from dpsql.errors import ReleaseError
+from dpsql.estimates.magnitudes import Learning
 from dpsql.estimates.measures import Measure
 from dpsql.numerics.arrays import IntArray
 
@@ -54,6 +55,8 @@ class QueryPlan:
         group of fewer units is released; which measure counts units. None for public groups.
     asked : tuple of str
         The aggregates that were asked for, as texts.
+    learning : tuple of Learning
+        Histograms that are released before the measures, from which bounds of variables are chosen (`dpsql.release.learned`).
     """
 
     keys: tuple[str, ...]
@@ -70,6 +73,7 @@ class QueryPlan:
     delta: str | None = None
     selecting: int | None = None
     asked: tuple[str, ...] = ()
+    learning: tuple[Learning, ...] = ()
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -98,6 +102,7 @@ class QueryPlan:
             "delta": self.delta,
             "selecting": self.selecting,
             "asked": list(self.asked),
+            **({"learning": [one.to_json() for one in self.learning]} if self.learning else {}),
         }
 
     @classmethod
@@ -109,7 +114,9 @@ class QueryPlan:
         ValueError, TypeError, KeyError, DpsqlError
             It is not a plan of a query.
         """
-        _require(isinstance(item, dict) and set(item) == _FIELDS)
+        _require(isinstance(item, dict) and set(item) - {"learning"} == _FIELDS)
+        learning = item.get("learning", [])
+        _require(isinstance(learning, list) and len(learning) <= MOST_MEASURES)
         keys, measures, asked = item["keys"], item["measures"], item["asked"]
         _require(all(isinstance(found, list) for found in (keys, measures, asked)))
         _require(len(keys) <= MOST_KEYS and 1 <= len(measures) <= MOST_MEASURES and len(asked) <= MOST_MEASURES)
@@ -127,8 +134,11 @@ class QueryPlan:
                 "keys": tuple(keys),
                 "measures": tuple(Measure.from_json(measure) for measure in measures),
                 "asked": tuple(asked),
+                "learning": tuple(Learning.from_json(one) for one in learning),
             }
         )
+        _require(all((v.learned or 0) < max(1, len(learning)) for measure in found.measures for v in measure.variables))
+        _require(bool(learning) or all(v.learned is None for measure in found.measures for v in measure.variables))
         _require(item["public"] or (item["selecting"] is not None and item["selecting"] < len(measures)))
         _require(not item["public"] or (item["groups"] or 0) * sum(found.blocks) <= MOST_COUNTERS)
         return found

@@ -24,6 +24,7 @@ from dpsql.domains.edges import empty_bin, without_empty_bins
 from dpsql.domains.grid import Grid, Histogram, grid_of
 from dpsql.domains.sqltypes import SqlType
 from dpsql.numerics.arrays import IntArray
+from dpsql.release.learned import Learned, check_learned, resolved_query
 from dpsql.release.plan import FineColumn, Plan
 from dpsql.tables import cutting, fine
 
@@ -41,14 +42,18 @@ class Refinement:
         For each fine column of the plan the noisy counts of the cells of every level, one after the other.
     edges : tuple of (tuple or None)
         For each of them the edges of the bins that were cut; None where the bins were declared.
+    bounds : tuple of Learned
+        Of a query: what was chosen from each histogram of magnitudes; ``counts`` are theirs, and all ``edges`` None.
     """
 
     counts: tuple[IntArray, ...]
     edges: tuple[tuple[float, ...] | tuple[str, ...] | None, ...]
+    bounds: tuple[Learned, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain lists, as a manifest holds them."""
         return {
+            **({"bounds": [one.to_json() for one in self.bounds]} if self.bounds else {}),
             "counts": [counts.tolist() for counts in self.counts],
             "edges": [None if edges is None else list(edges) for edges in self.edges],
         }
@@ -69,9 +74,12 @@ class Refinement:
             _require(all(isinstance(n, int) and not isinstance(n, bool) and abs(n) <= _LARGEST for n in found))
         for cut in edges:
             _require(cut is None or (isinstance(cut, list) and all(isinstance(edge, str | float | int) for edge in cut)))
+        bounds = item.get("bounds", [])
+        _require(isinstance(bounds, list))
         return cls(
             tuple(np.asarray(found, np.int64) for found in counts),
             tuple(None if cut is None else tuple(cut) for cut in edges),
+            tuple(Learned.from_json(one) for one in bounds),
         )
 
 
@@ -93,11 +101,16 @@ def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | No
     ValueError, TypeError, KeyError, DpsqlError
         It does not fit the plan.
     """
-    _require((item is None) == (not plan.fine))
+    learning = plan.query.learning if plan.query is not None else ()
+    _require((item is None) == (not plan.fine and not learning))
     if item is None:
         return None
     found = Refinement.from_json(item)
-    _require(len(found.counts) == len(plan.fine))
+    if learning:
+        check_learned(learning, found.counts, found.bounds)
+        _require(all(edges is None for edges in found.edges))
+        return found
+    _require(not found.bounds and len(found.counts) == len(plan.fine))
     for column, counts, edges in zip(plan.fine, found.counts, found.edges, strict=True):
         attribute = plan.domain.attributes[column.position]
         fine.split(column_grid(plan, column), counts, column.scales, column.mechanism)
@@ -120,6 +133,8 @@ def resolved(plan: Plan, found: Refinement | None) -> Plan:
     """Return the plan with the bins that were cut: its automatic attributes are plain ones."""
     if found is None:
         return plan
+    if plan.query is not None:
+        return replace(plan, query=resolved_query(plan.query, found.bounds))
     attributes = [*plan.domain.attributes]
     for column, edges in zip(plan.fine, found.edges, strict=True):
         if edges is not None:
@@ -129,7 +144,7 @@ def resolved(plan: Plan, found: Refinement | None) -> Plan:
 
 def histograms(plan: Plan, found: Refinement | None) -> dict[int, Histogram]:
     """Return the estimate of every fine histogram, by position of its attribute."""
-    if found is None:
+    if found is None or plan.query is not None:
         return {}
     return {
         column.position: histogram(plan, column, counts) for column, counts in zip(plan.fine, found.counts, strict=True)

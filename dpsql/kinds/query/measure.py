@@ -10,6 +10,7 @@ from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan, flat
+from dpsql.release.refined import resolved
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 
@@ -33,15 +34,24 @@ class Query(Measurer):
     def measure(
         self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
     ) -> Measured:
-        """Add up the counters of every group, choose private groups, and add noise of ``plan.scales``."""
+        """Add up the counters of every group, choose private groups, and add noise of ``plan.scales``.
+
+        Where bounds are learned, the histograms of magnitudes come first, with noise of their own; the bounds follow from them.
+        """
         query = _of(plan)
         self.check_types(context, protected, plan)
+        first = None
+        if query.learning:
+            with progress.stage("bounds"):
+                first = reading.learned(plan, reading.magnitudes(context.cursor, protected, query))
+            plan = resolved(plan, first)
+            query = _of(plan)
         with progress.stage("count"):
             counted = reading.counted(context.cursor, protected, query)
         with progress.stage("noise"):
             found = reading.released(plan, counted)
             integers, values = flat(query, found.groups, found.blocks)
-        return Measured(integers, values, None)
+        return Measured(integers, values, None, refinement=first)
 
 
 def _of(plan: Plan) -> QueryPlan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,9 +14,11 @@ from dpsql.accounting.calibration import Calibration, calibrate_blocks
 from dpsql.accounting.events import ThresholdEvent
 from dpsql.accounting.rules import selection_delta
 from dpsql.calls.buying import BuyingCall
+from dpsql.calls.query import ALL
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
+from dpsql.estimates.magnitudes import Learning, edges_of, sensitivity_of
 from dpsql.estimates.measures import Measure, sensitivity
 from dpsql.estimates.thresholds import threshold
 from dpsql.kinds.planned import Planned, release_delta
@@ -32,6 +34,7 @@ from dpsql.queries.groups import Groups, public_groups
 from dpsql.queries.inner import InnerValues
 from dpsql.queries.leaves import Facts
 from dpsql.queries.lineage import Lineage
+from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.ranges import Range
 from dpsql.queries.universes import Universe
@@ -63,6 +66,11 @@ class Bounding:
         """Whether a unit has at most one row in a group."""
         return self.max_rows == 1 or self.max_rows_per_group == 1
 
+    @property
+    def most_rows(self) -> int:
+        """Rows of one unit that count, at most, in all groups together."""
+        return self.max_rows if self.max_rows is not None else (self.max_groups or 1) * (self.max_rows_per_group or 1)
+
 
 def plan(context: Context, protected: ProtectedSource, call: BuyingCall, parameters: Mapping[str, Any]) -> Planned:
     """Plan and price an answer, see `dpsql.kinds.planned.Planner`."""
@@ -83,7 +91,9 @@ class Planning:
         self.facts = Facts(context)
         self.one_per_unit = bool(getattr(protected.source, 'one_per_unit', False))
         self.lineage = Lineage(self.asked.source, self.facts.names)
-        given = {**given_bounds(call.call.bounds), **self._stated()}
+        given = {**given_bounds(call.call.stated_bounds), **self._stated()}
+        self.auto = {canonical(read_expression(text, "bounds"), qualified=False) for text in call.call.auto if text != ALL}
+        self.learning: list[Learning] = []
         self.relations = Relations(self.facts.range, given)
         self.universes = InnerValues(context.cursor, self.facts.universe, given).universes(self.lineage)
         self.notes: list[str] = []
@@ -182,24 +192,42 @@ class Planning:
                 )  # fmt: skip
                 shown = f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
                 raise ArgumentError("sql", shown, f"its values are not declared: {way}")
-            if functions & _BOUNDED and not (limits.finite and limits.sort not in ("unknown", "nothing")):
+            bounded = bool(functions & _BOUNDED)
+            finite = limits.finite and limits.sort not in ("unknown", "nothing")
+            whole = limits.whole and family in ("integer", "boolean", "temporal", "decimal")
+            if bounded and self._is_learned(place, finite=finite):
+                found[place] = replace(self._learned(place, limits, whole=whole), values=values)
+                continue
+            if bounded and not finite:
                 raise ArgumentError(
                     "sql", text,
                     "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), "
-                    f"bound it in the text (least, greatest, CASE, BETWEEN in WHERE), or say bounds := {{{text!r}: [lower, upper]}}"
-                    f"{self._of_units()}",
+                    f"bound it in the text (least, greatest, CASE, BETWEEN in WHERE) or by bounds := {{{text!r}: [lower, upper]}}, or "
+                    f"have them learned for a share of the loss: bounds := 'auto'{self._of_units()}",
                 )  # fmt: skip
-            bounded = bool(functions & _BOUNDED)
-            found[place] = Argument(
-                limits.lower if bounded else None, limits.upper if bounded else None,
-                limits.whole and family in ("integer", "boolean", "temporal", "decimal"), values,
-            )  # fmt: skip
+            found[place] = Argument(limits.lower if bounded else None, limits.upper if bounded else None, whole, values)
         return found
 
     def _of_units(self) -> str:
         """Return what to know of sums over the rows of one unit, which have no bounds by themselves."""
         advice = ". A sum over all rows of one unit needs a bound of its own: least(sum(x), 1000)"
         return advice if "SUM(" in self.asked.rows else ""
+
+    def _is_learned(self, place: int, *, finite: bool) -> bool:
+        """Return whether bounds of an argument are to be learned: it is named, or all are that have none."""
+        return canonical(self.asked.arguments[place], qualified=False) in self.auto or (ALL in self.call.call.auto and not finite)
+
+    def _learned(self, place: int, limits: Range, *, whole: bool) -> Argument:
+        """Return an argument with bounds that an earlier release has learned, or that this one will, inside of what is known."""
+        held = self.call.learned.get(self.asked.argument_texts[place])
+        if held is not None:
+            return Argument(*held, whole)
+        known = (limits.lower, limits.upper) if limits.sort not in ("unknown", "nothing") else (-math.inf, math.inf)
+        conditions = {one.condition for one in self.asked.wanted if place in one.arguments and one.function in _BOUNDED}
+        edges = edges_of(self.types[f"a{place}"], *known, whole=whole)
+        condition = conditions.pop() if len(conditions) == 1 else None
+        self.learning.append(Learning(place, edges, Fraction(1), self.call.call.mechanism, condition, whole))
+        return Argument(edges[0], edges[-1], whole, learned=len(self.learning) - 1)
 
     def _check_type(self, functions: set[str], text: str, family: str, place: int) -> None:
         if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= choosing.RANKED):
@@ -233,12 +261,16 @@ class Planning:
             raise ArgumentError("sql", f"{count:,} groups", said)
         grouped = bool(self.asked.keys)
         beside, delta_t = self._selection(selecting=selecting)
+        learning = len(self.learning)
+        histogram = sensitivity_of(bounding.most_rows, held.neighbors)
+        each = sum(weights) * call.bounds_share / (1 - call.bounds_share) / max(1, learning)
 
         def priced(found: Sequence[Measure]) -> Calibration:
+            blocks = [pair for measure in found for pair in self._sensitivity(measure, bounding, grouped=grouped)]
             return calibrate_blocks(
                 mechanism=call.mechanism,
-                sensitivities=[pair for measure in found for pair in self._sensitivity(measure, bounding, grouped=grouped)],
-                weights=weights,
+                sensitivities=[*blocks, *[histogram] * learning],
+                weights=[*weights, *[each] * learning],
                 epsilon=self.parameters["epsilon"],
                 delta=release_delta(self.protected, call.delta, call.mechanism),
                 accountant=held.budget.accountant,
@@ -267,9 +299,14 @@ class Planning:
             delta=None if delta_t is None else str(delta_t),
             selecting=select if selecting else None,
             asked=tuple(one.text for one in self.asked.wanted),
+            learning=tuple(
+                replace(one, scale=scale)
+                for one, scale in zip(self.learning, calibration.scales[len(calibration.scales) - learning :], strict=True)
+            ),
         )
         made = Plan(
-            domain=Domain(()), cliques=(), scales=calibration.scales, mechanism=call.mechanism, public_total=False, method=None,
+            domain=Domain(()), cliques=(), scales=calibration.scales[: len(wanted.blocks)], mechanism=call.mechanism,
+            public_total=False, method=None,
             options={}, query=wanted,
         )  # fmt: skip
         return Planned(made, calibration, (), (*self.notes, *calibration.notes))

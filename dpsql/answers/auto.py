@@ -1,0 +1,101 @@
+"""Bounds that an earlier release has learned, for a later query of the same rows: nothing is charged for them again.
+
+Privacy: post-processing of released numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from dpsql.answers import held
+from dpsql.books.entries import canonical_json
+from dpsql.calls.query import ALL
+from dpsql.errors import ArgumentError, DpsqlError
+from dpsql.estimates.magnitudes import Bounds, beyond
+from dpsql.protected.source import ProtectedSource
+from dpsql.queries.choosing import RANKED
+from dpsql.queries.naming import canonical, read_expression
+from dpsql.queries.purchase import QueryPurchase
+from dpsql.queries.reading import Read
+from dpsql.release import identity
+from dpsql.release.store import Release
+from dpsql.rows import drawing
+from dpsql.session.instance import Context
+from dpsql.text import readable
+
+_SAME = ("max_groups", "max_rows_per_group")
+
+
+def check(found: Read) -> None:
+    """Refuse bounds := {'expression': 'auto'} where no aggregate has this argument.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    known = {canonical(node, qualified=False) for _, sets in found.asked for one in sets for node in one.arguments}
+    for text in found.call.auto:
+        if text != ALL and canonical(read_expression(text, "bounds"), qualified=False) not in known:
+            shown = sorted({readable.expression(name) for name in known})
+            raise ArgumentError(f"bounds[{text!r}]", "auto", f"bounds are learned of what is aggregated, as written there: {shown}")
+
+
+def reused(context: Context, source: ProtectedSource, call: QueryPurchase) -> QueryPurchase:
+    """Return a purchase with the bounds that stored releases have learned of its arguments; as it is where it was charged."""
+    if not call.call.auto or call.learned:
+        return call
+    name = identity.release_id(source.key, call.operation, source.query, call.release_name)
+    if source.ledger.purchase(name) is not None:
+        return call
+    best: dict[str, tuple[float, Bounds]] = {}
+    wanted = call.canonical()
+    for stored, operation, _, parameters in held.stored(source, canonical_json(wanted["query"]["rows"])):
+        if operation != "query" or any(parameters.get(key) != wanted[key] for key in _SAME):
+            continue
+        question = parameters.get("query")
+        if not isinstance(question, dict) or question.get("rows") != wanted["query"]["rows"]:
+            continue
+        with suppress(DpsqlError):
+            release = drawing.bought(context, source.books, stored)
+            if release is not None:
+                _take(best, release, question, call)
+    return call.changed(learned={text: bounds for text, (_, bounds) in best.items()})
+
+
+def _take(best: dict[str, tuple[float, Bounds]], release: Release, question: Mapping[str, Any], call: QueryPurchase) -> None:
+    """Add what a release has learned of the arguments of a query, where nothing less noisy is there."""
+    query, found = release.planned.query, release.refinement
+    if query is None or found is None:
+        return
+    for one, chosen in zip(query.learning, found.bounds, strict=True):
+        text = str(question["arguments"][one.position])
+        if one.filter is not None or text not in call.asked.argument_texts:
+            continue
+        place = call.asked.argument_texts.index(text)
+        ranked = any(place in wanted.arguments and wanted.function in RANKED for wanted in call.asked.wanted)
+        if text not in best or one.deviation < best[text][0]:
+            best[text] = one.deviation, chosen.range if ranked else chosen.sums
+
+
+def said(release: Release, arguments: list[str]) -> list[str]:
+    """Return what a release's histograms of magnitudes say of its bounds, in words."""
+    query, found = release.planned.query, release.refinement
+    if query is None:
+        return []
+    earlier = {arguments.index(text): tuple(pair) for text, pair in (release.manifest["parameters"].get("learned") or {}).items()}
+    used = dict.fromkeys(v.position for m in query.measures for v in m.variables if earlier.get(v.position) == (v.lower, v.upper))
+    out = [f"{readable.expression(arguments[position])}: the bounds were learned by an earlier release" for position in used]
+    if found is None:
+        return out
+    for one, counts, chosen in zip(query.learning, found.counts, found.bounds, strict=True):
+        rows, cut = beyond(one, counts, chosen.sums)
+        text = readable.expression(arguments[one.position])
+        users = {m.kind for m in query.measures for v in m.variables if v.position == one.position and v.learned is not None}
+        about = f": about {rows:,.0f} rows beyond the bounds, about {cut:,.4g} of the sum" if users - {"tree"} else ""
+        out.append(
+            f"{text}: the bounds were learned from a noisy histogram of magnitudes of this release ({one.cells} cells, standard "
+            f"deviation {one.deviation:.4g} rows){about}"
+        )
+    return out

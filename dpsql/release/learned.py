@@ -1,0 +1,138 @@
+"""Bounds of a query's arguments, chosen from the histograms of magnitudes that its release measures first.
+
+A plan is fixed before a row is read, and of an argument with learned bounds says only how its histogram is measured, and the widest
+bounds. After the histograms were released the bounds are chosen, and the measures are taken between these: `resolved_query` is the
+plan with them. Sums are cut at the bounds of least expected error; histograms and quantiles reach over all values that seem to be
+there. Counts and bounds are stored with the release.
+
+Privacy: post-processing of released counts throughout. No sensitivity depends on the bounds, see `dpsql.estimates.magnitudes`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from dpsql.estimates.magnitudes import Bounds, Learning, chosen, covering, likely
+from dpsql.estimates.measures import Measure
+from dpsql.numerics.arrays import IntArray
+from dpsql.release.queried import QueryPlan
+
+_FINE = 16
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What was chosen from one histogram.
+
+    Parameters
+    ----------
+    sums : (lower, upper)
+        Of values that are added up.
+    range : (lower, upper)
+        Of all values that seem to be there.
+    """
+
+    sums: Bounds
+    range: Bounds
+
+    def to_json(self) -> list[float]:
+        """Return a plain list."""
+        return [*self.sums, *self.range]
+
+    @classmethod
+    def from_json(cls, item: Any) -> Learned:
+        """Read what ``to_json`` wrote; ValueError where it is something else."""
+        _require(isinstance(item, list) and len(item) == 4 and all(type(n) in (float, int) for n in item))
+        return cls((float(item[0]), float(item[1])), (float(item[2]), float(item[3])))
+
+
+def learned(plan: QueryPlan, scales: Sequence[Fraction], mechanism: str, counts: Sequence[IntArray]) -> tuple[Learned, ...]:
+    """Return the bounds that noisy histograms suggest.
+
+    Parameters
+    ----------
+    plan : QueryPlan
+    scales : sequence of Fraction
+        Noise scale of each block of its measures.
+    mechanism : {'gaussian', 'laplace'}
+    counts : sequence of int64 arrays
+        As released, one for each of ``plan.learning``.
+    """
+    found = []
+    for place, (one, noisy) in enumerate(zip(plan.learning, counts, strict=True)):
+        reach = covering(one, noisy)
+        users = [
+            (measure, float(scales[plan.blocks_of(i).start]) / measure.grid)
+            for i, measure in enumerate(plan.measures)
+            if measure.kind in ("moments", "scaled") and any(variable.learned == place for variable in measure.variables)
+        ]
+        best = reach
+        if users:
+            measure, noise = max(users, key=lambda user: (user[0].degree, -user[1]))
+            noise *= math.sqrt(2) if mechanism == "laplace" else 1.0
+            groups = _groups(plan, float(likely(one, noisy).sum()))
+            best = chosen(one, noisy, noise, degree=measure.degree, span=measure.kind == "moments", groups=groups)
+        found.append(Learned(best, reach))
+    return tuple(found)
+
+
+def _groups(plan: QueryPlan, rows: float) -> float:
+    """Return about how many groups share a bias.
+
+    Public ones, of which each has a row; of private ones the middle, on a log scale, of one and as many as can reach the threshold.
+    """
+    if plan.public:
+        return max(1.0, min(float(plan.groups or 1), rows))
+    return max(1.0, math.sqrt(rows / max(1, plan.threshold or 1)))
+
+
+def resolved_query(plan: QueryPlan, bounds: Sequence[Learned]) -> QueryPlan:
+    """Return the plan with the bounds that were chosen: its variables are plain ones.
+
+    Notes
+    -----
+    Where the planned grid is much finer than integers between the bounds need, the largest multiple of the span below it is taken:
+    on it they are exact. A row's counters then have slightly smaller norms than was charged for.
+    """
+    return replace(plan, measures=tuple(_resolved(measure, bounds) for measure in plan.measures))
+
+
+def _resolved(measure: Measure, bounds: Sequence[Learned]) -> Measure:
+    if all(variable.learned is None for variable in measure.variables):
+        return measure
+    variables = []
+    for variable in measure.variables:
+        if variable.learned is not None:
+            found = bounds[variable.learned]
+            lower, upper = found.range if measure.kind == "tree" else found.sums
+            variable = replace(variable, lower=lower, upper=upper, learned=None)  # noqa: PLW2901
+        variables.append(variable)
+    first, grid = variables[0], measure.grid
+    if len(variables) == 1 and first.whole and measure.kind in ("moments", "scaled"):
+        power = int(first.magnitude) if measure.kind == "scaled" else int(first.span) ** measure.degree
+        grid = power * (grid // power) if 0 < _FINE * power <= grid else grid
+    return replace(measure, variables=tuple(variables), grid=grid)
+
+
+def check_learned(learning: Sequence[Learning], counts: Sequence[IntArray], bounds: Sequence[Learned]) -> None:
+    """Refuse counts and bounds that no release of such histograms has.
+
+    Raises
+    ------
+    ValueError
+    """
+    _require(len(learning) == len(counts) == len(bounds))
+    for one, noisy, found in zip(learning, counts, bounds, strict=True):
+        _require(noisy.shape == (one.cells,))
+        for lower, upper in (found.sums, found.range):
+            _require(one.edges[0] <= lower < upper <= one.edges[-1])
+            _require(not one.whole or (lower == math.floor(lower) and upper == math.floor(upper)))
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise ValueError("not what a release holds of learned bounds")
