@@ -105,7 +105,7 @@ def _closing(text: str) -> int | None:
     for token in _tokens(text):
         depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
         if depth == 0 and token.token_type == TokenType.R_PAREN:
-            return token.start
+            return int(token.start)
     return None
 
 
