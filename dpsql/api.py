@@ -423,8 +423,7 @@ def query(
     delta
         Its delta; under 'zcdp' the table's, if left out.
     groups
-        'public': groups of declared values, all of them; 'private': those that enough units are in. Chosen by the keys, if left
-        out.
+        'public': groups of declared values, all of them; 'private': those that enough units are in. By the keys, if left out.
     max_groups
         Groups that one unit counts in, at most, at random.
     max_rows_per_group
@@ -461,11 +460,11 @@ def query_exact(
     bounds: Mapping[str, Sequence[float]] | None = None,
     min_units: int | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Answer an aggregate query without noise: rows are bounded, values clipped and the query is split as dp_query does
-    (``dp_query_exact``).
+    """Answer an aggregate query without noise (``dp_query_exact``).
 
-    To see what bounding and clipping do, apart from the noise. What is chosen at random (rows of a unit with many) is chosen
-    anew by every call. Groups that are not public are all shown, from min_units units on.
+    Rows are bounded, values clipped and the query is split as dp_query does. To see what bounding and clipping do, apart from
+    the noise. What is chosen at random (rows of a unit with many) is chosen anew by every call. Groups that are not public are
+    all shown, from min_units units on.
 
     Privacy: NOT PRIVATE, for the custodian only. Gives the columns of the query.
 
@@ -525,8 +524,9 @@ def explain(
     con: duckdb.DuckDBPyConnection,
     release: str,
 ) -> duckdb.DuckDBPyRelation:
-    """Tell in words what the answer of a query is made of: what was bounded, selected and clipped, how large the noise is
-    (``dp_explain``).
+    """Tell in words what the answer of a query is made of (``dp_explain``).
+
+    What was bounded, selected and clipped, how large the noise is, why a group may be missing.
 
     Privacy: free. Gives about VARCHAR, explanation VARCHAR.
 

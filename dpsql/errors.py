@@ -87,7 +87,7 @@ class NotProtected(DpsqlError):
 
 
 class UnsupportedQuery(DpsqlError):
-    """The source is not a relation with one output row per input row of one protected table, or a query is none that can be answered.
+    """The source is not a relation with one output row per input row of one protected table, or a query cannot be answered.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
 from dpsql.queries.leaves import Facts
 from dpsql.queries.reading import Read
-from dpsql.queries.split import Core
+from dpsql.queries.taken import Core
 from dpsql.queries.typing import types_of
 from dpsql.session.instance import Context
 from dpsql.source.model import fold
@@ -32,7 +32,8 @@ from dpsql.source.parse import render, serialized
 from dpsql.text.relation import identifier, literal
 
 _FORBIDDEN = frozenset({"getenv", "current_setting", "getvariable", "nextval", "currval", "current_query", "txid_current", "query",
-                        "query_table", "current_database", "current_schema", "current_schemas", "current_user", "user"})  # fmt: skip
+                        "query_table", "current_database", "current_schema", "current_schemas", "current_user",
+                        "user"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,15 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
     """
     _check_functions(context.cursor, found.query.outer)
     _check_tables(context, found)
-    empty = {core.name: _empty(context, core, sets, protected) for (core, sets), protected in zip(found.asked, sources, strict=True)}
+    asked = zip(found.asked, sources, strict=True)
+    empty = {core.name: _empty(context, core, sets, protected) for (core, sets), protected in asked}
     try:
         context.cursor.execute(f"DESCRIBE {_text(empty, found.query.outer)}").fetchall()
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
-        raise ArgumentError("sql", found.call.sql[:80], f"DuckDB does not accept it ({first_line(error)}). Nothing was charged") from None
+        said = f"DuckDB does not accept it ({first_line(error)}). Nothing was charged"
+        raise ArgumentError("sql", found.call.sql[:80], said) from None
 
 
 def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> str:
@@ -86,7 +89,7 @@ def _text(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> s
     for name, columns in cores.items():
         shown = ", ".join(f"{column.sql} AS {identifier(key)}" for key, column in columns.items())
         made.append(f"{identifier(name)} AS (SELECT {shown})")
-    return f"WITH {', '.join(made)} SELECT * FROM ({render(outer)})"
+    return f"WITH {', '.join(made)} SELECT * FROM ({render(outer)})"  # noqa: S608 -- rendered trees
 
 
 def _empty(context: Context, core: Core, sets: Sequence[Asked], protected: Sequence[ProtectedSource]) -> dict[str, Column]:
@@ -144,7 +147,8 @@ def _columns(
 def _column(sql_type: str, values: list[str | None], core: Core, one: Asked, name: str) -> Column:
     if sql_type.startswith("MAP("):
         keys, _, counts = sql_type[4:-1].rpartition(", ")
-        expression = "(CASE WHEN {0} IS NOT NULL THEN system.main.map_from_entries(CAST({0} AS STRUCT(k " + keys + ", v " + counts + ")[])) END)"
+        entries = f"STRUCT(k {keys}, v {counts})[]"
+        expression = "(CASE WHEN {0} IS NOT NULL THEN system.main.map_from_entries(CAST({0} AS " + entries + ")) END)"
         return Column(sql_type, values, expression.replace("{0}", "{0}"))
     return Column(sql_type, values)
 
@@ -191,13 +195,16 @@ def listed_texts(estimates: Estimates, one: Wanted, counters: np.ndarray, sql_ty
         return [cell_text(value, sql_type) for value in distinct.numbers(one.function, estimates, place, counters)]
     if one.function == "histogram":
         return [
-            "[" + ", ".join(f"{{'k': {_quoted(v)}, 'v': {int(n)}}}" for v, n in zip(measure.values, row, strict=True) if n > 0) + "]"
-            for row in numbers
+            "[" + ", ".join(_pair(v, n) for v, n in zip(measure.values, row, strict=True) if n > 0) + "]" for row in numbers
         ]
     found = listed.occurs(measure, counters, estimates.deviation(estimates.query.blocks_of(place).start))
     other = measure.values.index("true" if one.function == "bool_or" else "false")
     answer = found[:, other] if one.function == "bool_or" else ~found[:, other]
     return [None if rows <= 0 else "true" if true else "false" for true, rows in zip(answer, numbers.sum(axis=-1), strict=True)]
+
+
+def _pair(value: str, count: float) -> str:
+    return f"{{'k': {_quoted(value)}, 'v': {int(count)}}}"
 
 
 def _quoted(text: str) -> str:
@@ -234,7 +241,8 @@ def _check_functions(cursor: duckdb.DuckDBPyConnection, outer: exp.Expression) -
     for node in outer.find_all(exp.Anonymous):
         name = fold(str(node.this)) if isinstance(node.this, str) else ""
         if name in _FORBIDDEN or name not in allowed:
-            raise UnsupportedQuery(f"{name}()", "only DuckDB's own functions of the answer's numbers may be used here, none that reads anything")
+            said = "only DuckDB's own functions of the answer's numbers may be used here, none that reads anything"
+            raise UnsupportedQuery(f"{name}()", said)
 
 
 _functions: dict[str, frozenset[str]] = {}
@@ -244,11 +252,14 @@ def _own(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
     if duckdb.__version__ not in _functions:
         rows = cursor.execute(
             "SELECT DISTINCT function_name FROM system.main.duckdb_functions() WHERE database_name = 'system' "
-            "AND function_type IN ('scalar', 'aggregate', 'macro', 'window_aggregate') AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT'"
+            "AND function_type IN ('scalar', 'aggregate', 'macro', 'window_aggregate') "
+            "AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT'"
         ).fetchall()
-        windows = {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value", "last_value",
+        windows = {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value",
+                   "last_value",
                    "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping", "array",
-                   "random", "now", "today", "current_date", "get_current_timestamp", "get_current_time", "transaction_timestamp"}  # fmt: skip
+                   "random", "now", "today", "current_date", "get_current_timestamp", "get_current_time",
+                   "transaction_timestamp"}  # fmt: skip
         _functions[duckdb.__version__] = frozenset(fold(str(name)) for (name,) in rows) | windows
     return _functions[duckdb.__version__]
 

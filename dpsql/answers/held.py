@@ -86,8 +86,9 @@ def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Hel
         with suppress(ReleaseError, LedgerError, DpsqlError):
             if operation == "query":
                 held = parameters.get("query")
-                same = isinstance(held, dict) and all(held.get(key) == wanted[key] for key in ("rows", "keys"))
-                if same and _contains(held, wanted, call, parameters):
+                if not isinstance(held, dict) or any(held.get(key) != wanted[key] for key in ("rows", "keys")):
+                    continue
+                if _contains(held, wanted, call, parameters):
                     found = drawing.of_ledger(context, source.ledger, name)
                     if found is not None:
                         return of_release(context, found)
@@ -133,8 +134,8 @@ def _stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dic
 
 def _from_tables(context: Context, source: ProtectedSource, asked: Asked, release: Release) -> Held | None:
     """Return numbers of rows by declared categories, summed from a released table of the whole protected table."""
-    if asked.source.args.get("where") is not None or any(w.function != "count" or w.arguments or w.condition is not None
-                                                         or w.there is not None for w in asked.wanted) or not asked.wanted:  # fmt: skip
+    rows = all(w.function == "count" and not w.arguments and w.condition is None and w.there is None for w in asked.wanted)
+    if asked.source.args.get("where") is not None or not rows or not asked.wanted:
         return None
     columns = _columns(context, asked)
     plan = release.plan

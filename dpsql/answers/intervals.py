@@ -21,7 +21,7 @@ from dpsql.queries.asked import Wanted
 from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
 from dpsql.queries.reading import Read
-from dpsql.queries.split import CORE
+from dpsql.queries.taken import CORE
 from dpsql.release.queried import Numbers
 from dpsql.session.instance import Context
 from dpsql.source.model import identifier as name_of
@@ -46,7 +46,7 @@ def add(outer: exp.Expression, found: Read) -> dict[str, exp.Expression]:
     if not isinstance(outer, exp.Select) or not name.startswith(CORE) or outer.args.get("joins"):
         raise ArgumentError(
             "confidence", found.call.confidence,
-            "intervals are given where the outermost SELECT is the one with the aggregates; ask for that one, which costs nothing more",
+            "intervals are given where the outermost SELECT is the one with the aggregates; ask for that, which costs nothing more",
         )  # fmt: skip
     derived: dict[str, exp.Expression] = {}
     items: list[exp.Expression] = []
@@ -152,7 +152,7 @@ def _derived(
     name = f"dpsql_draws_{hashlib.sha256(part.held.release.encode()).hexdigest()[:12]}"
     casts = ", ".join(
         f"CAST({identifier(column)} AS {types[column]}) AS {identifier(column)}" if column in types and column[0] == "k"
-        else f"CASE WHEN isnan({identifier(column)}) THEN NULL ELSE {identifier(column)} END AS {identifier(column)}" if column[0] == "a"
+        else "CASE WHEN isnan({0}) THEN NULL ELSE {0} END AS {0}".format(identifier(column)) if column[0] == "a"
         else identifier(column) for column in frame
     )  # fmt: skip
     listed, names = [], []

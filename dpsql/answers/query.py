@@ -34,7 +34,7 @@ def query(context: Context, call: QueryCall) -> str:
         parts = _bought(context, found, sources, progress)
         text = answered.relation(context, found, parts)
     if completed is call:  # else it is made of the releases of its subqueries too
-        remembered.remember(context, call, text, [(part.protected, part.held.release) for row in parts for part in row])
+        remembered.remember(context, call, call.sql, text, [(part.protected, part.held.release) for row in parts for part in row])
     return text
 
 

@@ -1,4 +1,4 @@
-"""Answers of dp_query that were given before in this process, given again while nothing that they were made of has changed.
+"""Answers that were given before in this process, given again while nothing that they were made of has changed.
 
 An answer is the text of a relation over released numbers. It follows from the call, the caller's database and schema, what the
 catalog says of every name that was looked up on the way (tables and views, their numbers, columns and texts), and the releases it
@@ -13,13 +13,14 @@ Privacy: free. What is given again was released before; nothing is charged, and 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
+from dpsql.calls.buying import BuyingCall
 from dpsql.calls.query import QueryCall
 from dpsql.errors import DpsqlError
 from dpsql.protected.source import ProtectedSource, catalog_of
@@ -50,9 +51,10 @@ class _Answer:
     text: str
     named: dict[str, list[tuple[Any, ...]]]
     releases: tuple[_Bought, ...]
+    files: tuple[tuple[Path, tuple[int, int, int]], ...]
 
 
-def recall(context: Context, call: QueryCall) -> str | None:
+def recall(context: Context, call: QueryCall | BuyingCall) -> str | None:
     """Return the answer of a call that was answered before, if it would be the same today; None where that is not known."""
     answers = _answers(context)
     key = _key(context, call)
@@ -71,22 +73,42 @@ def recall(context: Context, call: QueryCall) -> str | None:
     return found.text
 
 
-def remember(context: Context, call: QueryCall, text: str, made_of: Iterable[tuple[ProtectedSource, str]]) -> None:
-    """Keep the answer of a call with everything that it was made of: the releases, by name, of each source."""
+def remember(
+    context: Context,
+    call: QueryCall | BuyingCall,
+    asked: str,
+    text: str,
+    made_of: Iterable[tuple[ProtectedSource, str]],
+    files: Sequence[Path] = (),
+) -> None:
+    """Keep the answer of a call with everything that it was made of.
+
+    Parameters
+    ----------
+    asked : str
+        The SQL that the call names.
+    text : str
+        The answer.
+    made_of : iterable
+        Each source, and the release that was bought of it.
+    files : sequence of Path
+        Others that the answer reads.
+    """
     catalog, parts = catalog_of(context), list(made_of)
     named = catalog.looked_up()
     tables = {(row[0], row[1], row[2]) for rows in named.values() for row in rows if row[3] == "table"}
     own = {(source.source.table.database, source.source.table.schema, source.source.table.name) for source, _ in parts}
-    texts = [call.sql, *(str(row[4]) for rows in named.values() for row in rows)]
-    files = any(ending in text.lower() for text in texts for ending in _FILES)  # no other files can be sources
-    if len(text) > LONGEST or catalog.asked_types or files or tables != own:
+    texts = [asked, *(str(row[4]) for rows in named.values() for row in rows)]
+    of_files = any(ending in text.lower() for text in texts for ending in _FILES)  # no other files can be sources
+    if len(text) > LONGEST or catalog.asked_types or of_files or tables != own:
         return
     try:
         bought = tuple(_bought(context, source, name) for source, name in parts)
+        read = tuple((path, _file(path)) for path in files)
     except (DpsqlError, OSError, ValueError):
         return
     answers = _answers(context)
-    answers[_key(context, call)] = _Answer(text, named, bought)
+    answers[_key(context, call)] = _Answer(text, named, bought, read)
     while len(answers) > MOST:
         answers.popitem(last=False)
 
@@ -102,6 +124,8 @@ def _same(context: Context, found: _Answer) -> bool:
     catalog = catalog_of(context)
     if any(catalog.entries(name) != entries for name, entries in found.named.items()):
         return False
+    if any(_file(path) != file for path, file in found.files):
+        return False
     for one in found.releases:
         ledger = Ledger(Books(context.cursor, one.database), one.source, context.user)
         if _file(one.path) != one.file or ledger.entries_of(one.name) != one.entries:
@@ -114,7 +138,7 @@ def _answers(context: Context) -> OrderedDict[Key, _Answer]:
     return found
 
 
-def _key(context: Context, call: QueryCall) -> Key:
+def _key(context: Context, call: QueryCall | BuyingCall) -> Key:
     return repr(call), context.database, context.schema
 
 

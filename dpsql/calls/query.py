@@ -10,8 +10,8 @@ from dpsql.accounting import MECHANISMS
 from dpsql.calls import arguments
 from dpsql.calls.declaration import (
     CHARGED,
-    NOT_PRIVATE,
     FREE,
+    NOT_PRIVATE,
     REQUIRED,
     Call,
     argument,
@@ -30,7 +30,8 @@ from dpsql.errors import ArgumentError
 GROUPS = ("public", "private")
 MOST_BOUND = 1_000_000_000
 _BOUNDS = (
-    "Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the expression."
+    "Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the "
+    "expression."
 )
 
 
@@ -84,7 +85,7 @@ class QueryCall(Call):
     delta: float | None = argument(some_delta, DELTA, python="float | None")
     groups: str | None = argument(
         optional(one_of(*GROUPS)),
-        "'public': groups of declared values, all of them; 'private': those that enough units are in. Chosen by the keys, if left out.",
+        "'public': groups of declared values, all of them; 'private': those that enough units are in. By the keys, if left out.",
         python="str | None",
         choices=GROUPS,
     )
@@ -133,10 +134,11 @@ class QueryCall(Call):
 
 @dataclass(frozen=True)
 class QueryExactCall(Call):
-    """Answer an aggregate query without noise: rows are bounded, values clipped and the query is split as dp_query does.
+    """Answer an aggregate query without noise.
 
-    To see what bounding and clipping do, apart from the noise. What is chosen at random (rows of a unit with many) is chosen anew
-    by every call. Groups that are not public are all shown, from min_units units on.
+    Rows are bounded, values clipped and the query is split as dp_query does: to see what bounding and clipping do, apart from the
+    noise. What is chosen at random (rows of a unit with many) is chosen anew by every call. Groups that are not public are all
+    shown, from min_units units on.
     """
 
     name: ClassVar[str] = "query_exact"
@@ -156,7 +158,8 @@ class QueryExactCall(Call):
     def as_query(self) -> QueryCall:
         """Return the query that is answered."""
         return QueryCall(
-            self.sql, groups=self.groups, max_groups=self.max_groups, max_rows_per_group=self.max_rows_per_group, bounds=self.bounds,
+            self.sql, groups=self.groups, max_groups=self.max_groups, max_rows_per_group=self.max_rows_per_group,
+            bounds=self.bounds,
             min_units=self.min_units,
         )  # fmt: skip
 
@@ -165,15 +168,16 @@ class QueryExactCall(Call):
 class SummarizeCall(Call):
     """Summarize every declared column, as DuckDB's SUMMARIZE does, privately: one release for all of them.
 
-    Numbers: extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared values
-    occur, counts. What a column has no such statistic for is NULL.
+    Numbers: extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared
+    values occur, counts. What a column has no such statistic for is NULL.
     """
 
     name: ClassVar[str] = "summarize"
     function: ClassVar[str] = "summarize"
     privacy: ClassVar[str] = CHARGED
     gives: ClassVar[str] = (
-        "column_name, column_type, min, max (as VARCHAR), approx_unique, avg, std, q25, q50, q75 (as VARCHAR), count, null_percentage"
+        "column_name, column_type, min, max (as VARCHAR), approx_unique, avg, std, q25, q50, q75 (as VARCHAR), count, "
+        "null_percentage"
     )
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
@@ -187,7 +191,10 @@ class SummarizeCall(Call):
 
 @dataclass(frozen=True)
 class ExplainCall(Call):
-    """Tell in words what the answer of a query is made of: what was bounded, selected and clipped, how large the noise is."""
+    """Tell in words what the answer of a query is made of.
+
+    What was bounded, selected and clipped, how large the noise is, why a group may be missing.
+    """
 
     name: ClassVar[str] = "explain"
     function: ClassVar[str] = "explain"

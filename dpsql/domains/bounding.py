@@ -129,13 +129,14 @@ def light_first_sql(
 
     Notes
     -----
-    Privacy: whether a unit is heavy, and which of its rows are kept, depends on its own rows alone. The source is read once and kept
-    (MATERIALIZED), so that both halves see the same rows; a unit is in one of them, NULL too.
+    Privacy: whether a unit is heavy, and which of its rows are kept, depends on its own rows alone. The source is read once and
+    kept (MATERIALIZED), so that both halves see the same rows; a unit is in one of them, NULL too.
 
     Examples
     --------
     >>> import duckdb
-    >>> text = light_first_sql("SELECT least(i % 9, 3) AS u, i AS x FROM range(90) t(i)", ["u"], ["u", "x"], 10, "0123456789abcdef" * 2)
+    >>> rows = "SELECT least(i % 9, 3) AS u, i AS x FROM range(90) t(i)"
+    >>> text = light_first_sql(rows, ["u"], ["u", "x"], 10, "0123456789abcdef" * 2)
     >>> duckdb.sql(f"SELECT u, count(*), count(DISTINCT x) FROM ({text}) GROUP BY u ORDER BY u").fetchall()
     [(0, 10, 10), (1, 10, 10), (2, 10, 10), (3, 10, 10)]
     """

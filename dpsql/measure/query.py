@@ -113,7 +113,7 @@ class Statement:
             joined = f" JOIN {self.groups} AS groups ON {' AND '.join(pairs)}" if pairs else f", {self.groups} AS groups"
         else:
             listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
-        found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"
+        found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"  # noqa: S608
         names = [*self.columns, *unit, *self.keys]
         if numbered:
             each = ", ".join(f"min({identifier(name)}) AS {identifier(name)}" for name in names) or "1 AS one"
@@ -139,7 +139,7 @@ class Statement:
         keys = [identifier(key) for key in self.keys]
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
-        return f"{self.reading()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names
+        return f"{self.reading()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names  # noqa: S608
 
     def _sums_of(self, measure: Measure) -> list[str]:
         condition = None if measure.filter is None else identifier(f"f{measure.filter}")
@@ -151,7 +151,8 @@ class Statement:
         if measure.kind == "distinct":
             return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
         # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
-        there = " AND ".join([*([] if condition is None else [condition]), *(f"x{v.position} IS NOT NULL" for v in measure.variables)])
+        known = [f"x{variable.position} IS NOT NULL" for variable in measure.variables]
+        there = " AND ".join([*([] if condition is None else [condition]), *known])
         if measure.kind == "scaled":
             return [_sum(f"sum({_scaled(measure)})", there)]
         parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
@@ -201,7 +202,8 @@ def _unit_interval(variable: Variable) -> str:
 def _cumulated(measure: Measure) -> list[str]:
     """Return the cumulated counters of a row, as integers, all but the last, which is the grid.
 
-    Sums of numbers that are not negative do not fall, nor does rounding; so the differences are not negative, and add up to the grid.
+    Sums of numbers that are not negative do not fall, nor does rounding; so the differences are not negative, and add up to the
+    grid.
     """
     each = []
     for variable in measure.variables:
@@ -219,7 +221,8 @@ def _cumulated(measure: Measure) -> list[str]:
 def _scaled(measure: Measure) -> str:
     variable = measure.variables[0]
     x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
-    return f"CAST(greatest(least(round({x} / {_double(variable.magnitude)} * {measure.grid}), {measure.grid}), -{measure.grid}) AS BIGINT)"
+    rounded = f"round({x} / {_double(variable.magnitude)} * {measure.grid})"
+    return f"CAST(greatest(least({rounded}, {measure.grid}), -{measure.grid}) AS BIGINT)"
 
 
 def _leaf(measure: Measure) -> str:
@@ -299,11 +302,11 @@ def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan:
         for measure, found in zip(plan.measures, names, strict=True):
             if measure.kind in ("tree", "values"):
                 cells = guarded(cursor, made.cells(measure)).fetchnumpy()
-                where = (
-                    np.asarray(cells["ord"], np.int64) if groups is not None
-                    else np.array([index[keys] for keys in zip(*(_texts(cells[f"k{i}"]) for i in range(len(plan.keys))), strict=True)]
-                                  if plan.keys else np.zeros(len(cells["n"])), np.int64)
-                )  # fmt: skip
+                if groups is not None:
+                    where = np.asarray(cells["ord"], np.int64)
+                else:
+                    each = zip(*(_texts(cells[f"k{i}"]) for i in range(len(plan.keys))), strict=True)
+                    where = np.array([index[keys] for keys in each] if plan.keys else [0] * len(cells["n"]), np.int64)
                 blocks += _levels(measure, len(texts), where, np.asarray(cells["cell"], np.int64), np.asarray(cells["n"], np.int64))
                 continue
             sums = np.zeros((len(texts), len(found)), np.int64)

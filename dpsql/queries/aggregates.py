@@ -39,7 +39,8 @@ _VALUE_OF_A_ROW = "it gives out the value of one row. min and max answer with ex
 _LIST_OF_ROWS = "it lists rows. histogram(x) counts the declared values of a column"
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("first", "last", "any_value", "arbitrary", "first_value"), _VALUE_OF_A_ROW),
-    **dict.fromkeys(("arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by", "arg_min_null", "arg_max_null"), _VALUE_OF_A_ROW),
+    **dict.fromkeys(("arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by"), _VALUE_OF_A_ROW),
+    **dict.fromkeys(("arg_min_null", "arg_max_null"), _VALUE_OF_A_ROW),
     **dict.fromkeys(("list", "array_agg", "string_agg", "group_concat", "listagg", "json_group_array", "map_agg"), _LIST_OF_ROWS),
     **dict.fromkeys(("json_group_object", "json_group_structure", "histogram_exact", "approx_top_k"), _LIST_OF_ROWS),
     **dict.fromkeys(("bit_and", "bit_or", "bit_xor", "bitstring_agg"), "it depends on single bits of every row"),
@@ -185,7 +186,8 @@ def _checked(
         raise ArgumentError("sql", name, f"takes {wanted} argument{'' if wanted == 1 else 's'} here, not {len(given)}")
     for argument in given:
         if any(is_aggregate(inner) or isinstance(inner, exp.Window) for inner in argument.walk()):
-            refuse(f"{name} of an aggregate or window", "compute the inner one in a subquery that groups by the privacy unit", node, where)
+            advice = "compute the inner one in a subquery that groups by the privacy unit"
+            refuse(f"{name} of an aggregate or window", advice, node, where)
     return Aggregate(function, tuple(given), condition, quantiles, listed, bounds)
 
 

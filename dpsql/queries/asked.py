@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.queries.aggregates import Aggregate
-from dpsql.queries.split import Core
+from dpsql.queries.taken import Core
 from dpsql.source.model import identifier
 from dpsql.source.parse import render
 
@@ -27,7 +27,8 @@ class Wanted:
     condition : int or None
         Position of a column ``f``: only rows where it is true count.
     there : int or None
-        Of 'count' with an argument: position of the column ``f`` that says whether the row counts (argument not NULL, condition true).
+        Of 'count' with an argument: position of the column ``f`` that says whether the row counts (argument not NULL, condition
+        true).
     text : str
         The aggregate, in one form for all spellings.
     """

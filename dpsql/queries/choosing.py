@@ -1,7 +1,7 @@
 """Which measures answer the aggregates of a query: as few as will do, since each takes a share of the loss.
 
-count, sum, avg, var and covar of one expression come from one vector of counters; count(*) comes with it. What the counters of a row
-are, and how sensitive they make the release, is in `dpsql.estimates.measures`.
+count, sum, avg, var and covar of one expression come from one vector of counters; count(*) comes with it. What the counters of a
+row are, and how sensitive they make the release, is in `dpsql.estimates.measures`.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ def choose(
         shares.append(max(weights.get(user.text, 1.0) for user in users))
     select: int | None = None
     by_units = [w for w in wanted if w.function == "count_units" or (one_row and w.function == "count" and w.there is None)]
-    for one in dict.fromkeys([*([None] if selecting else []), *(w.condition for w in by_units)]):
-        users = [w for w in by_units if w.condition == one]
-        if one is None and selecting:
+    for condition in dict.fromkeys([*([None] if selecting else []), *(w.condition for w in by_units)]):
+        users = [w for w in by_units if w.condition == condition]
+        if condition is None and selecting:
             select = len(chosen)
         elif not any(w.function == "count_units" for w in users):
             continue  # a count of rows, which the counts below give
-        chosen.append(Measure("units", filter=one))
+        chosen.append(Measure("units", filter=condition))
         shares.append(max((weights.get(w.text, 1.0) for w in users), default=SELECTING_WEIGHT))
     for one in wanted:
         found = _other(one, arguments, groups)

@@ -11,7 +11,7 @@ from dpsql.errors import ArgumentError, NotProtected
 from dpsql.protected.source import catalog_of, protection_of, resolve, table_alone
 from dpsql.queries.declared import range_of_attribute, range_of_type
 from dpsql.queries.ranges import Range
-from dpsql.queries.split import Leaf
+from dpsql.queries.taken import Leaf
 from dpsql.queries.universes import Universe, universe_of_attribute, universe_of_type
 from dpsql.session.instance import Context
 from dpsql.source.analysis import relation_columns
@@ -76,7 +76,8 @@ class Facts:
         """Return the values of a column of a public table, which everybody may read; NULL where a LEFT JOIN finds no row."""
         column = identifier(name)
         rows = self.context.cursor.execute(
-            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self._sql(node)} WHERE {column} IS NOT NULL ORDER BY 1 LIMIT {_MOST_PUBLIC + 1}"  # noqa: S608
+            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self._sql(node)} WHERE {column} IS NOT NULL "  # noqa: S608
+            f"ORDER BY 1 ASC LIMIT {_MOST_PUBLIC + 1}"
         ).fetchall()
         if len(rows) > _MOST_PUBLIC:
             return universe_of_type(sql_type)
@@ -141,7 +142,7 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
         if entry is None:
             raise ArgumentError(
                 "sql", ".".join(parts),
-                f"no such table or view in {context.database}.{context.schema}. If it was created in a transaction that is still open, "
+                f"no such table or view in {context.database}.{context.schema}. If its transaction is still open, "
                 "COMMIT first; a TEMP table belongs to one connection and can't be used; in another schema write schema.table",
             )  # fmt: skip
         if entry.is_view:
@@ -159,7 +160,8 @@ def _view(context: Context, name: str) -> Leaf:
     try:
         protected = resolve(context, name, local=True)
     except NotProtected:
-        raise ArgumentError("sql", name, "is a view of no protected table; make it a table first: CREATE TABLE ... AS FROM it") from None
+        advice = "is a view of no protected table; make it a table first: CREATE TABLE ... AS FROM it"
+        raise ArgumentError("sql", name, advice) from None
     columns = protected.source.columns
     return Leaf(True, tuple(fold(c.name) for c in columns), frozenset(fold(c.name) for c in columns if protected.is_unit(c)))
 

@@ -18,7 +18,8 @@ from dpsql.queries.asked import Asked, asked
 from dpsql.queries.clause import cut
 from dpsql.queries.leaves import Facts
 from dpsql.queries.names import duckdb_names
-from dpsql.queries.split import Core, FirstAsked, Query, split
+from dpsql.queries.split import split
+from dpsql.queries.taken import Core, FirstAsked, Query
 from dpsql.session.instance import Context
 from dpsql.source.parse import agree, render
 from dpsql.text.strict import StrictDuckDB

@@ -102,8 +102,8 @@ def cells(context: Context, bought: Release, order: list[int]) -> Path:
     return _once(context, bought, f"cells{_in_order(order)}", write)
 
 
-def wide(context: Context, bought: Release, order: list[int]) -> str:
-    """Return a relation of the one table of a release, a column per attribute, in this order."""
+def wide(context: Context, bought: Release, order: list[int]) -> tuple[str, Path]:
+    """Return a relation of the one table of a release, a column per attribute, in this order; and the file that it reads."""
     plan = bought.plan
     domain = Domain(tuple(plan.domain.attributes[position] for position in order))
 
@@ -112,7 +112,8 @@ def wide(context: Context, bought: Release, order: list[int]) -> str:
         (table,) = tables.values()
         crosstab.write_wide(context.cursor, table, domain, noise_band(plan.mechanism, plan.scales[0]), path)
 
-    return crosstab.wide_sql(domain, _once(context, bought, f"wide{_in_order(order)}", write))
+    path = _once(context, bought, f"wide{_in_order(order)}", write)
+    return crosstab.wide_sql(domain, path), path
 
 
 def _in_order(order: list[int]) -> str:

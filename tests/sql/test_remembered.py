@@ -60,6 +60,22 @@ def test_the_same_answer_for_nothing(con, recalled, source):
     assert charges(con) == 1
 
 
+@pytest.mark.parametrize("columns", ["['g']", "['x', 'g']"])
+def test_tables_of_counts_too(con, recalled, tmp_path, columns):
+    text = f"FROM dp_marginals('v', columns := {columns}, k := 1, shape := 'long', epsilon := 0.5)"
+    for made in (text, text.replace(", shape := 'long'", "")):
+        first = con.execute(made).fetchall()
+        assert [con.execute(made).fetchall() for _ in range(2)] == [first] * 2
+    assert recalled == [False, True, True] * 2
+    assert charges(con) == 1
+    for path in (tmp_path / "small.duckdb.dpsql" / "drawn").iterdir():
+        path.unlink()
+    assert con.execute(made).fetchall() == first  # drawn again
+    con.execute("CREATE OR REPLACE VIEW v AS SELECT g, x FROM t WHERE x < 40")
+    assert con.execute(made).fetchall() == first  # by the name of the view
+    assert recalled[-2:] == [False, False]
+
+
 def test_a_table_of_another_database_or_schema_is_another_question(con, recalled):
     con.execute(QUERY.format("t"))
     con.execute("CREATE SCHEMA other; CREATE TABLE other.t AS FROM main.t; USE other")

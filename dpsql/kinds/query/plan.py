@@ -23,7 +23,7 @@ from dpsql.kinds.planned import Planned, release_delta
 from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
-from dpsql.queries.aggregates import DISTINCT
+from dpsql.queries.aggregates import DISTINCT, PAIRS
 from dpsql.queries.bounds import extent
 from dpsql.queries.choosing import Argument
 from dpsql.queries.columns import Relations, given_bounds
@@ -40,7 +40,7 @@ from dpsql.release.queried import MOST_COUNTERS, QueryPlan
 from dpsql.session.instance import Context
 from dpsql.text import readable
 
-_BOUNDED = choosing.FIRST | choosing.SECOND | choosing.PAIRS | choosing.RANKED
+_BOUNDED = choosing.FIRST | choosing.SECOND | PAIRS | choosing.RANKED
 MOST_LISTED = 10_000
 """Whole numbers that are listed one by one."""
 SELECTIONS = 1_024
@@ -127,7 +127,8 @@ class Planning:
         if found:
             return found
         if wanted == "public":
-            raise ArgumentError("groups", "public", f"{found.reason}. Declare the column (CALL dp_declare), or say groups := 'private'")
+            said = f"{found.reason}. Declare the column (CALL dp_declare), or say groups := 'private'"
+            raise ArgumentError("groups", "public", said)
         self.notes.append(f"groups are private: {found.reason}")
         return None
 
@@ -184,13 +185,14 @@ class Planning:
             if functions & _BOUNDED and not (limits.finite and limits.sort not in ("unknown", "nothing")):
                 raise ArgumentError(
                     "sql", text,
-                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), bound it in "
-                    f"the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}{self._of_units()}",
+                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), bound "
+                    f"it in the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}"
+                    f"{self._of_units()}",
                 )  # fmt: skip
             bounded = bool(functions & _BOUNDED)
             found[place] = Argument(
                 limits.lower if bounded else None, limits.upper if bounded else None,
-                limits.whole and sqltypes.parse(self.types[f"a{place}"]).family in ("integer", "boolean", "temporal", "decimal"), values,
+                limits.whole and family in ("integer", "boolean", "temporal", "decimal"), values,
             )  # fmt: skip
         return found
 
@@ -221,11 +223,13 @@ class Planning:
         selecting = groups is None
         count = groups.count if groups is not None else None
         measures, weights, select = choosing.choose(
-            self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row, weights=self._weights(),
+            self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row,
+            weights=self._weights(),
         )  # fmt: skip
         counters = sum(length for measure in measures for length in measure.lengths)
         if (count or 1) * counters > MOST_COUNTERS:
-            raise ArgumentError("sql", f"{count:,} groups", f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser")
+            said = f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser"
+            raise ArgumentError("sql", f"{count:,} groups", said)
         grouped = bool(self.asked.keys)
         beside, delta_t = self._selection(selecting=selecting)
 
@@ -296,7 +300,8 @@ class Planning:
         else:
             given = self.call.call.delta
             if not given:
-                raise ArgumentError("delta", given, "private groups spend delta: name what this answer may spend, e.g. delta := 1e-10")
+                said = "private groups spend delta: name what this answer may spend, e.g. delta := 1e-10"
+                raise ArgumentError("delta", given, said)
             share = Fraction(repr(given)) / 2
         return [ThresholdEvent(share)], share
 
