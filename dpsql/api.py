@@ -462,7 +462,7 @@ def query_exact(
 ) -> duckdb.DuckDBPyRelation:
     """Answer an aggregate query without noise (``dp_query_exact``).
 
-    Rows are bounded, values clipped and the query is split as dp_query does. To see what bounding and clipping do, apart from
+    Rows are bounded, values clipped and the query is split as dp_query does: to see what bounding and clipping do, apart from
     the noise. What is chosen at random (rows of a unit with many) is chosen anew by every call. Groups that are not public are
     all shown, from min_units units on.
 

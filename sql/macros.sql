@@ -135,7 +135,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         mechanism := mechanism, release := release, adaptive := adaptive, options := options))::VARCHAR)));
 
 -- dp_query_exact: Answer an aggregate query without noise. Rows are bounded, values clipped and the query is split as dp_query
--- does. To see what bounding and clipping do, apart from the noise. What is chosen at random (rows of a unit with many) is chosen
+-- does: to see what bounding and clipping do, apart from the noise. What is chosen at random (rows of a unit with many) is chosen
 -- anew by every call. Groups that are not public are all shown, from min_units units on. Privacy status: NOT PRIVATE, for the
 -- custodian only. Gives the columns of the query.
 CREATE OR REPLACE MACRO dp_query_exact(sql, groups := NULL, max_groups := NULL, max_rows_per_group := NULL, bounds := NULL,
