@@ -43,5 +43,6 @@ def types_of(cursor: duckdb.DuckDBPyConnection, wanted: Sequence[Wanted], column
     except duckdb.Error as error:
         for one in wanted if len(wanted) > 1 else ():
             types_of(cursor, [one], columns)  # raises at the one that is wrong
-        raise ArgumentError("sql", readable.aggregate(wanted[0].text), f"DuckDB does not accept an aggregate ({first_line(error)})") from None
+        said = f"DuckDB does not accept an aggregate ({first_line(error)})"
+        raise ArgumentError("sql", readable.aggregate(wanted[0].text), said) from None
     return [str(row[1]) for row in rows]

@@ -185,8 +185,8 @@ class Planning:
             if functions & _BOUNDED and not (limits.finite and limits.sort not in ("unknown", "nothing")):
                 raise ArgumentError(
                     "sql", text,
-                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), bound "
-                    f"it in the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}"
+                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), "
+                    f"bound it in the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}"
                     f"{self._of_units()}",
                 )  # fmt: skip
             bounded = bool(functions & _BOUNDED)
@@ -198,7 +198,8 @@ class Planning:
 
     def _of_units(self) -> str:
         """Return what to know of sums over the rows of one unit, which have no bounds by themselves."""
-        return ". A sum over all rows of one unit needs a bound of its own: least(sum(x), 1000)" if "SUM(" in self.asked.rows else ""
+        advice = ". A sum over all rows of one unit needs a bound of its own: least(sum(x), 1000)"
+        return advice if "SUM(" in self.asked.rows else ""
 
     def _check_type(self, functions: set[str], text: str, family: str, place: int) -> None:
         if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= choosing.RANKED):
