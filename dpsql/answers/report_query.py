@@ -37,8 +37,8 @@ _WHOLE = {"count": "BIGINT", "count_units": "BIGINT", "count_distinct": "BIGINT"
 def answer(context: Context, bought: Release) -> Answer:
     """Return the answer that a release holds."""
     held = of_release(context, bought)
-    estimates = Estimates(held.plan, [np.asarray(block, dtype=np.float64) for block in held.numbers.blocks])
-    unit = bought.manifest.get("privacy_unit")
+    blocks = [np.asarray(block, dtype=np.float64) for block in held.numbers.blocks]
+    estimates, unit = Estimates(held.plan, blocks), bought.manifest.get("privacy_unit")
     wanted = [one for one in stored.wanted(held.question) if estimates.find(one)]
     protected = explaining.source(context, bought)
     types = _types(context, wanted, protected)

@@ -183,7 +183,8 @@ def reference() -> str:
             f"dp_{call.name}(" + ", ".join(head.replace(" ", "\0") for head in heads) + ")", width=100, subsequent_indent="    "
         ).replace("\0", " ") + "\n```")  # fmt: skip
         parts.append(said.replace("``", "`").replace("<", "&lt;"))
-        parts.append(f"**Privacy:** {call.privacy}. **Gives:** {call.gives}. **Python:** `dpsql.{call.function}`.")
+        gives = call.gives.replace("<", "&lt;")
+        parts.append(f"**Privacy:** {call.privacy}. **Gives:** {gives}. **Python:** `dpsql.{call.function}`.")
         rows = ["| argument | default | meaning |", "|---|---|---|"]
         for name, p in names.items():
             default = "required" if p.required else f"`{_sql_default(p)}`"
