@@ -146,7 +146,8 @@ class _Statement:
         if measure.kind == "distinct":
             return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
         # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
-        there = " AND ".join([*([] if condition is None else [condition]), *(f"x{v.position} IS NOT NULL" for v in measure.variables)])
+        known = [f"x{variable.position} IS NOT NULL" for variable in measure.variables]
+        there = " AND ".join(known if condition is None else [condition, *known])
         if measure.kind == "scaled":
             return [_sum(f"sum({_scaled(measure)})", there)]
         parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
