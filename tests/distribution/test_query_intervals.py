@@ -75,9 +75,9 @@ def test_counts_sums_means_variances_and_ratios_are_covered() -> None:
 
 @pytest.mark.slow
 def test_medians_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of fewer releases and draws: a tree has thousands of cells. 1,600 cases: 92.5 to 98 % is four standard deviations."""
+    """Of fewer releases and draws: a tree has thousands of cells. 800 cases, with a fixed seed: 92.5 to 98 % is three standard deviations."""
     monkeypatch.setattr(intervals, "DRAWS", 200)
-    [share] = covered("median(amount)", 200)
+    [share] = covered("median(amount)", 100)
     assert 0.925 <= share <= 0.98, share
 
 
