@@ -402,6 +402,7 @@ def query(
     confidence: float | None = None,
     mechanism: str = "gaussian",
     release: str | None = None,
+    adaptive: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Answer an aggregate query: noisy numbers for count, sum, avg, var, corr, median, ... by groups (``dp_query``).
@@ -422,8 +423,7 @@ def query(
     delta
         Its delta; under 'zcdp' the table's, if left out.
     groups
-        'public': groups of declared values, all of them; 'private': those that enough units are in. Chosen by the keys, if left
-        out.
+        'public': groups of declared values, all of them; 'private': those that enough units are in. By the keys, if left out.
     max_groups
         Groups that one unit counts in, at most, at random.
     max_rows_per_group
@@ -439,12 +439,52 @@ def query(
         'gaussian' or 'laplace' noise on integers.
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    adaptive
+        true: a scalar subquery over protected rows is answered first, by a release of its own, and its number put into the
+        text.
     options
         {'weights': {'avg(cost)': 2}}: relative shares of the loss.
     """
     return answered(con, "query", sql=sql, epsilon=epsilon, delta=delta, groups=groups, max_groups=max_groups,
         max_rows_per_group=max_rows_per_group, bounds=_plain(bounds), min_units=min_units, confidence=confidence,
-        mechanism=mechanism, release=release, options=options)
+        mechanism=mechanism, release=release, adaptive=adaptive, options=options)
+
+
+def query_exact(
+    con: duckdb.DuckDBPyConnection,
+    sql: str,
+    *,
+    groups: str | None = None,
+    max_groups: int | None = None,
+    max_rows_per_group: int | None = None,
+    bounds: Mapping[str, Sequence[float]] | None = None,
+    min_units: int | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Answer an aggregate query without noise (``dp_query_exact``).
+
+    Rows are bounded, values clipped and the query is split as dp_query does: to see what bounding and clipping do, apart from
+    the noise. What is chosen at random (rows of a unit with many) is chosen anew by every call. Groups that are not public are
+    all shown, from min_units units on.
+
+    Privacy: NOT PRIVATE, for the custodian only. Gives the columns of the query.
+
+    Parameters
+    ----------
+    sql
+        A SELECT of aggregates over one protected table.
+    groups
+        As of dp_query.
+    max_groups
+        As of dp_query.
+    max_rows_per_group
+        As of dp_query.
+    bounds
+        As of dp_query.
+    min_units
+        As of dp_query.
+    """
+    return answered(con, "query_exact", sql=sql, groups=groups, max_groups=max_groups, max_rows_per_group=max_rows_per_group,
+        bounds=_plain(bounds), min_units=min_units)
 
 
 def summarize(
@@ -484,8 +524,9 @@ def explain(
     con: duckdb.DuckDBPyConnection,
     release: str,
 ) -> duckdb.DuckDBPyRelation:
-    """Tell in words what the answer of a query is made of: what was bounded, selected and clipped, how large the noise is
-    (``dp_explain``).
+    """Tell in words what the answer of a query is made of (``dp_explain``).
+
+    What was bounded, selected and clipped, how large the noise is, why a group may be missing.
 
     Privacy: free. Gives about VARCHAR, explanation VARCHAR.
 

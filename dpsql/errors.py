@@ -87,17 +87,23 @@ class NotProtected(DpsqlError):
 
 
 class UnsupportedQuery(DpsqlError):
-    """The source is not a relation with one output row per input row of one protected table.
+    """The source is not a relation with one output row per input row of one protected table, or a query cannot be answered.
 
     Attributes
     ----------
     construct : str
         The construct that was refused, as it is written in SQL.
+    reason : str
+        Why, and the way out.
+    argument : str
+        Of the call: 'source', or 'sql' of a query.
     """
 
-    def __init__(self, construct: str, reason: str) -> None:
+    def __init__(self, construct: str, reason: str, argument: str = "source") -> None:
         self.construct = construct
-        super().__init__(f"source refused at {construct}: {reason}")
+        self.reason = reason
+        self.argument = argument
+        super().__init__(f"{argument} refused at {construct}: {reason}")
 
 
 class BudgetExceeded(DpsqlError):

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from dpsql.accounting.checks import checked_accountant, checked_guarantee
 from dpsql.accounting.composition import pure_epsilon
 from dpsql.accounting.cost import Cost, cost_of, sum_of
-from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, SelectionEvent, ThresholdEvent
+from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, RangeEvent, SelectionEvent, ThresholdEvent
 from dpsql.accounting.exact import round_up, total
 from dpsql.accounting.gaussian import gaussian_epsilon
 from dpsql.accounting.rules import allows, float_up, least_epsilon, mu_of, selection_share
@@ -176,7 +176,7 @@ def _basic_epsilon(events: Sequence[Event], delta: float, selection: Decimal) ->
     return total([round_up(chosen), _composed_epsilon(others, max(0.0, rest))])
 
 
-def _composed_epsilon(events: Sequence[GaussianEvent | LaplaceEvent | PureEvent], delta: float) -> Decimal:
+def _composed_epsilon(events: Sequence[GaussianEvent | LaplaceEvent | PureEvent | RangeEvent], delta: float) -> Decimal:
     """Return the epsilon of events that are no selections at delta, rounded up."""
     pure = [event for event in events if not isinstance(event, GaussianEvent)]
     rho = round_up(sum((event.rho for event in events), Fraction(0)))

@@ -18,9 +18,10 @@ from fractions import Fraction
 from dpsql.accounting.budget import Charge, charge_for
 from dpsql.accounting.checks import checked_accountant, checked_guarantee, whole
 from dpsql.accounting.composition import advanced_epsilon_each, pure_epsilon_each
-from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, ThresholdEvent, sensitivities
+from dpsql.accounting.cost import gdp_of
+from dpsql.accounting.events import Event, GaussianEvent, LaplaceEvent, PureEvent, RangeEvent, ThresholdEvent, sensitivities
 from dpsql.accounting.exact import DELTA_PLACES, limit_down, round_up, subtract
-from dpsql.accounting.gaussian import MINIMUM_VARIANCE, effective_variance, gaussian_mu, gdp_of_pure
+from dpsql.accounting.gaussian import MINIMUM_VARIANCE, effective_variance, gaussian_mu
 from dpsql.accounting.rules import pure_epsilon_for, rho_limit, selection_share
 from dpsql.accounting.search import largest
 from dpsql.accounting.zcdp import rho_of_pure, zcdp_rho
@@ -68,7 +69,7 @@ def calibrate(
     accountant: str = "zcdp",
     calibration: str | None = None,
     weights: Sequence[float] | None = None,
-    beside: Sequence[PureEvent | ThresholdEvent] = (),
+    beside: Sequence[PureEvent | RangeEvent | ThresholdEvent] = (),
 ) -> Calibration:
     """Return the smallest noise for a release of (epsilon, delta), and its cost.
 
@@ -89,7 +90,7 @@ def calibrate(
         'basic' 'exact', which is 'basic' where delta = 0.
     weights : sequence of float, length ``tables``, optional
         Relative shares of rho; Gaussian noise only.
-    beside : sequence of PureEvent or ThresholdEvent, optional
+    beside : sequence of PureEvent, RangeEvent or ThresholdEvent, optional
         What else the release does to the data; Gaussian noise and the default calibration only. Under 'basic' the deltas of
         thresholds are taken off ``delta``; under 'zcdp' they have a share of it of their own (``selection_share``).
 
@@ -129,7 +130,7 @@ def calibrate(
     method = methods[0]
     if mechanism == "gaussian":
         limit = _gaussian_limit(held_epsilon, _without_thresholds(held_delta, beside, accountant), accountant, method)
-        limit = subtract(limit, round_up(sum((gdp_of_pure(event.epsilon) * event.count for event in beside), Fraction(0))))
+        limit = subtract(limit, round_up(sum((gdp_of(event) for event in beside), Fraction(0))))
         scales, times = _gaussian_scales(limit, l2, count, weights)
         events: tuple[Event, ...] = (*beside, *(GaussianEvent(scale, l2, times[scale]) for scale in sorted(times)))
     else:
@@ -153,7 +154,7 @@ def calibrate_blocks(
     epsilon: float | Decimal,
     delta: float | Decimal,
     accountant: str = "zcdp",
-    beside: Sequence[PureEvent | ThresholdEvent] = (),
+    beside: Sequence[ThresholdEvent] = (),
 ) -> Calibration:
     """Return the smallest noise for blocks of integers of different sensitivities, measured together, and its cost.
 
@@ -221,7 +222,7 @@ def calibrate_blocks(
     return Calibration(mechanism, tuple(scales), charge, method)
 
 
-def _without_thresholds(delta: Decimal, beside: Sequence[PureEvent | ThresholdEvent], accountant: str) -> Decimal:
+def _without_thresholds(delta: Decimal, beside: Sequence[PureEvent | RangeEvent | ThresholdEvent], accountant: str) -> Decimal:
     """Return the delta that is left for the noise, or say that the thresholds leave none of it, or take more than their share."""
     taken = sum((event.delta * event.count for event in beside if isinstance(event, ThresholdEvent)), Fraction(0))
     room = delta if accountant == "basic" else selection_share(delta)

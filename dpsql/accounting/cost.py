@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpsql.accounting.events import Event, GaussianEvent, SelectionEvent, ThresholdEvent
+from dpsql.accounting.events import Event, GaussianEvent, RangeEvent, SelectionEvent, ThresholdEvent
 from dpsql.accounting.exact import DELTA_PLACES, round_up, total
 from dpsql.accounting.gaussian import gdp_of_pure
 
@@ -20,8 +20,8 @@ class Cost(NamedTuple):
     """What the rules add up, each rounded up.
 
     ``rho`` of all events (zCDP), ``gaussian_rho`` of the Gaussian ones alone, ``pure_epsilon``, the plain sum of the
-    epsilons of all others (infinite where the events are not known), ``selection_delta`` of selections and thresholds, and ``gdp_rho``, the mu^2 / 2 of
-    all events (infinite where they are not known).
+    epsilons of all others (infinite where the events are not known), ``selection_delta`` of selections and thresholds, and
+    ``gdp_rho``, the mu^2 / 2 of all events (infinite where they are not known).
     """
 
     rho: Decimal
@@ -65,8 +65,15 @@ def cost_of(rho: Decimal, gaussian: bool, events: Sequence[Event]) -> Cost:
     pure = sum((e.epsilon * e.count for e in events if not isinstance(e, GaussianEvent)), Fraction(0))
     selections = sum((e.delta * e.count for e in events if isinstance(e, (SelectionEvent, ThresholdEvent))), Fraction(0))
     others = (e for e in events if not isinstance(e, (GaussianEvent, ThresholdEvent)))
-    gdp = normal + sum((gdp_of_pure(e.epsilon) * e.count for e in others), Fraction(0))
+    gdp = normal + sum((gdp_of(e) for e in others), Fraction(0))
     return Cost(rho, round_up(normal), round_up(pure), round_up(selections, DELTA_PLACES), round_up(gdp))
+
+
+def gdp_of(event: Event) -> Fraction:
+    """Return the mu^2 / 2 that rule G adds for an event, rounded up."""
+    if isinstance(event, GaussianEvent):
+        return event.rho
+    return event.count * gdp_of_pure(event.epsilon / 2 if isinstance(event, RangeEvent) else event.epsilon)
 
 
 def sum_of(costs: Iterable[Cost]) -> Cost:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from dpsql.accounting.checks import positive, whole
 from dpsql.accounting.gaussian import MINIMUM_VARIANCE, effective_variance
+from dpsql.accounting.other_events import RangeEvent, ThresholdEvent
 from dpsql.accounting.zcdp import rho_of_pure
 from dpsql.errors import ArgumentError, CalibrationError, LedgerError
 
@@ -249,63 +250,18 @@ class SelectionEvent:
         return {"event": self.kind, "epsilon": str(self.epsilon), "delta": str(self.delta), "count": self.count}
 
 
-@dataclass(frozen=True)
-class ThresholdEvent:
-    """``count`` thresholds: outputs that only one of two neighbours can have, of probability at most delta each, and no other loss.
-
-    The rest of what the release does is told by its other events. For any two neighbours D, D' the release can be drawn in two
-    steps: a coin shows heads with probability delta, on D as on D'; with tails the answer is one that the other events
-    describe, for the same two neighbours; with heads it may be anything. (Groups that appear where a noisy number of units
-    reaches a threshold: ``dpsql.estimates.thresholds``.) Alone it is (0, delta)-DP.
-
-    Parameters
-    ----------
-    delta : Fraction, below 1
-        Of each of them.
-    count : int
-
-    Raises
-    ------
-    ArgumentError
-        A parameter is out of range.
-    """
-
-    delta: Fraction
-    count: int = 1
-    kind: ClassVar[str] = "threshold"
-    gaussian: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "delta", positive("delta", self.delta))
-        object.__setattr__(self, "count", _count(self.count))
-        if self.delta >= 1:
-            raise ArgumentError("delta", float(self.delta), "must be above 0 and below 1")
-
-    @property
-    def rho(self) -> Fraction:
-        """Nothing, beside delta."""
-        return Fraction(0)
-
-    @property
-    def epsilon(self) -> Fraction:
-        """Nothing, beside delta."""
-        return Fraction(0)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values that ``event_from_json`` reads back, exactly."""
-        return {"event": self.kind, "delta": str(self.delta), "count": self.count}
-
-
-Event = GaussianEvent | LaplaceEvent | PureEvent | SelectionEvent | ThresholdEvent
+Event = GaussianEvent | LaplaceEvent | PureEvent | SelectionEvent | RangeEvent | ThresholdEvent
 """Any event; ``isinstance`` works on it."""
 
 _KINDS: dict[
-    str, type[GaussianEvent] | type[LaplaceEvent] | type[PureEvent] | type[SelectionEvent] | type[ThresholdEvent]
+    str,
+    type[GaussianEvent] | type[LaplaceEvent] | type[PureEvent] | type[SelectionEvent] | type[RangeEvent] | type[ThresholdEvent],
 ] = {
     GaussianEvent.kind: GaussianEvent,
     LaplaceEvent.kind: LaplaceEvent,
     PureEvent.kind: PureEvent,
     SelectionEvent.kind: SelectionEvent,
+    RangeEvent.kind: RangeEvent,
     ThresholdEvent.kind: ThresholdEvent,
 }
 _FRACTIONS = ("sigma", "scale", "epsilon", "delta")
@@ -338,3 +294,7 @@ def event_from_json(item: Mapping[str, Any]) -> Event:
         return kind(**values)
     except (ArgumentError, CalibrationError, TypeError, ValueError, ZeroDivisionError) as error:
         raise LedgerError(f"event {name!r} is damaged: {error}") from None
+
+
+__all__ = ["NEIGHBORS", "Event", "GaussianEvent", "LaplaceEvent", "PureEvent", "RangeEvent", "SelectionEvent", "ThresholdEvent",
+           "event_from_json", "sensitivities"]  # fmt: skip

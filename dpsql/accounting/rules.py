@@ -1,6 +1,7 @@
 r"""The filter of the 'zcdp' accountant: whether everything that was bought fits (epsilon, delta), and the proof of it.
 
-**The rules.** The books hold Gaussian events, pure events (Laplace noise and whatever else is epsilon-DP) and
+**The rules.** The books hold Gaussian events, pure events (Laplace noise and whatever else is epsilon-DP; of bounded range:
+``RangeEvent``, which have a smaller mu and zCDP parameter, proved in ``dpsql.accounting.other_events``) and
 selections, which are (epsilon_i, delta_i)-DP (``SelectionEvent``), and thresholds, which cost delta_i alone
 (``ThresholdEvent``). delta is split into fixed shares, 0.99 (G), 0.004 (M), 0.003 (H, a fifteenth of it for each j) and 0.003
 (S). The books fit the budget iff the deltas of the selections and thresholds add up to at most the share S, and one of these

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -13,27 +13,27 @@ from sqlglot import exp
 
 from dpsql.answers import cells, intervals
 from dpsql.answers.cells import cell_text
+from dpsql.answers.held import Part
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
+from dpsql.estimates import listed
 from dpsql.protected.source import ProtectedSource
+from dpsql.queries import distinct
+from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Asked, Wanted
 from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
 from dpsql.queries.leaves import Facts
 from dpsql.queries.reading import Read
-from dpsql.queries.split import Core
+from dpsql.queries.taken import Core
 from dpsql.queries.typing import types_of
-from dpsql.release.queried import Numbers, numbers
-from dpsql.release.store import Release
 from dpsql.session.instance import Context
 from dpsql.source.model import fold
 from dpsql.source.parse import render, serialized
 from dpsql.text.relation import identifier, literal
 
-if TYPE_CHECKING:
-    from dpsql.answers.query import Part
-
 _FORBIDDEN = frozenset({"getenv", "current_setting", "getvariable", "nextval", "currval", "current_query", "txid_current", "query",
-                        "query_table", "current_database", "current_schema", "current_schemas", "current_user", "user"})  # fmt: skip
+                        "query_table", "current_database", "current_schema", "current_schemas", "current_user",
+                        "user"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Column:
     @property
     def sql(self) -> str:
         """The column as SQL, made of texts."""
-        listed = json.dumps(self.texts, ensure_ascii=False)
-        values = f"unnest(system.main.from_json({literal(listed)}, '[\"VARCHAR\"]'))"
+        texts = json.dumps(self.texts, ensure_ascii=False)
+        values = f"unnest(system.main.from_json({literal(texts)}, '[\"VARCHAR\"]'))"
         return self.expression.format(values, self.sql_type)
 
 
@@ -62,13 +62,15 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
     """
     _check_functions(context.cursor, found.query.outer)
     _check_tables(context, found)
-    empty = {core.name: _empty(context, core, sets, protected) for (core, sets), protected in zip(found.asked, sources, strict=True)}
+    asked = zip(found.asked, sources, strict=True)
+    empty = {core.name: _empty(context, core, sets, protected) for (core, sets), protected in asked}
     try:
         context.cursor.execute(f"DESCRIBE {_text(empty, found.query.outer)}").fetchall()
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
-        raise ArgumentError("sql", found.call.sql[:80], f"DuckDB does not accept it ({first_line(error)}). Nothing was charged") from None
+        said = f"DuckDB does not accept it ({first_line(error)}). Nothing was charged"
+        raise ArgumentError("sql", found.call.sql[:80], said) from None
 
 
 def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> str:
@@ -85,9 +87,9 @@ def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> 
 def _text(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> str:
     made = []
     for name, columns in cores.items():
-        listed = ", ".join(f"{column.sql} AS {identifier(key)}" for key, column in columns.items())
-        made.append(f"{identifier(name)} AS (SELECT {listed})")
-    return f"WITH {', '.join(made)} SELECT * FROM ({render(outer)})"
+        shown = ", ".join(f"{column.sql} AS {identifier(key)}" for key, column in columns.items())
+        made.append(f"{identifier(name)} AS (SELECT {shown})")
+    return f"WITH {', '.join(made)} SELECT * FROM ({render(outer)})"  # noqa: S608 -- rendered trees
 
 
 def _empty(context: Context, core: Core, sets: Sequence[Asked], protected: Sequence[ProtectedSource]) -> dict[str, Column]:
@@ -100,7 +102,11 @@ def _types(context: Context, core: Core, sets: Sequence[Asked], protected: Seque
     for one, source in zip(sets, protected, strict=True):
         types = {column.name: column.sql_type for column in source.source.columns}
         found.update({f"k{place}": types[f"k{i}"] for i, place in enumerate(one.places)})
-    kinds = types_of(context.cursor, sets[0].wanted, {c.name: c.sql_type for c in protected[0].source.columns})
+    columns = tuple((column.name, column.sql_type) for column in protected[0].source.columns)
+    place = ("types", tuple(map(repr, sets[0].wanted)), columns)
+    if place not in context.known:
+        context.known[place] = types_of(context.cursor, sets[0].wanted, dict(columns))
+    kinds: list[str] = context.known[place]
     out = {f"k{i}": found.get(f"k{i}", "VARCHAR") for i in range(len(core.keys))}
     out |= {f"g{i}": "BIGINT" for i in range(len(core.keys))}
     return out | {f"a{i}": kind for i, kind in enumerate(kinds)} or {"one": "INTEGER"}
@@ -117,17 +123,17 @@ def _columns(
     for name in [*ends, *derived]:
         texts[name] = []
     for part in parts:
-        held = _numbers(context, part.release)
-        wanted = translated(part.asked, part.release.manifest["parameters"]["query"])
+        held = part.held.numbers
+        wanted = translated(part.asked, part.held.question)
         factors = [cells.factor(one, part.protected, types[f"a{i}"]) for i, one in enumerate(part.asked.wanted)]
-        estimates = Estimates(part.release.plan, held.blocks)
+        estimates = Estimates(part.held.plan, [np.asarray(block, dtype=np.float64) for block in held.blocks])
         count = len(held.groups)
         for i in range(len(core.keys)):
             inside = part.asked.places.index(i) if i in part.asked.places else None
             texts[f"k{i}"] += [None if inside is None else keys[inside] for keys in held.groups]
             texts[f"g{i}"] += ["0" if inside is not None else "1"] * count
         for i, one in enumerate(wanted):
-            texts[f"a{i}"] += _texts(estimates, one, types[f"a{i}"], factors[i])
+            texts[f"a{i}"] += value_texts(estimates, one, types[f"a{i}"], factors[i])
         if not core.aggregates and not core.keys:
             texts["one"] += ["1"] * count
         if found.call.confidence is not None:
@@ -141,17 +147,10 @@ def _columns(
 def _column(sql_type: str, values: list[str | None], core: Core, one: Asked, name: str) -> Column:
     if sql_type.startswith("MAP("):
         keys, _, counts = sql_type[4:-1].rpartition(", ")
-        expression = "(CASE WHEN {0} IS NOT NULL THEN system.main.map_from_entries(CAST({0} AS STRUCT(k " + keys + ", v " + counts + ")[])) END)"
+        entries = f"STRUCT(k {keys}, v {counts})[]"
+        expression = "(CASE WHEN {0} IS NOT NULL THEN system.main.map_from_entries(CAST({0} AS " + entries + ")) END)"
         return Column(sql_type, values, expression.replace("{0}", "{0}"))
     return Column(sql_type, values)
-
-
-def _numbers(context: Context, release: Release) -> Numbers:
-    statistics = release.statistics(context.cursor)
-    plan = release.plan.query
-    if plan is None:
-        raise ArgumentError("release", release.identifier, "is not the answer of a query")
-    return numbers(plan, np.asarray(statistics.blocks[0]), statistics.values)
 
 
 def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
@@ -172,10 +171,11 @@ def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
     ]
 
 
-def _texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> list[str | None]:
+def value_texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> list[str | None]:
+    """Return an aggregate as the texts of values of its type, one for each group; None for NULL."""
     value = estimates.value(one)
     if one.function in LISTED:
-        return listed_texts(estimates, one, value)
+        return listed_texts(estimates, one, value, sql_type)
     value = value * factor
     if one.listed:
         inner = sql_type.removesuffix("[]")
@@ -184,25 +184,27 @@ def _texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> l
     return [cell_text(float(v), sql_type) for v in flat]
 
 
-def listed_texts(estimates: Estimates, one: Wanted, counters: np.ndarray) -> list[str | None]:
+def listed_texts(estimates: Estimates, one: Wanted, counters: np.ndarray, sql_type: str) -> list[str | None]:
     """Return what counters of listed values say: the most frequent one, all of them, or whether there is any."""
     place = estimates.find(one)[0]
     measure = estimates.query.measures[place]
-    noise = estimates.deviation(estimates.query.blocks_of(place).start)
     if one.function == "mode":
-        best = counters.argmax(axis=-1)
-        return [measure.values[i] if row[i] > 0 else None for i, row in zip(best, counters, strict=True)]
+        return [None if i < 0 else measure.values[i] for i in listed.mode(measure, counters)]
+    numbers = listed.histogram(measure, counters)
+    if one.function in DISTINCT:
+        return [cell_text(value, sql_type) for value in distinct.numbers(one.function, estimates, place, counters)]
     if one.function == "histogram":
-        found = []
-        for row in counters:
-            pairs = ", ".join(f"{{'k': {_quoted(v)}, 'v': {max(int(n), 0)}}}" for v, n in zip(measure.values, row, strict=True) if n > 0)
-            found.append(f"[{pairs}]")
-        return found
+        return [
+            "[" + ", ".join(_pair(v, n) for v, n in zip(measure.values, row, strict=True) if n > 0) + "]" for row in numbers
+        ]
+    found = listed.occurs(measure, counters, estimates.deviation(estimates.query.blocks_of(place).start))
     other = measure.values.index("true" if one.function == "bool_or" else "false")
-    some = counters[:, other] > 2 * noise
-    there = counters.sum(axis=-1) > 0
-    answer = some if one.function == "bool_or" else ~some
-    return [None if not t else "true" if a else "false" for a, t in zip(answer, there, strict=True)]
+    answer = found[:, other] if one.function == "bool_or" else ~found[:, other]
+    return [None if rows <= 0 else "true" if true else "false" for true, rows in zip(answer, numbers.sum(axis=-1), strict=True)]
+
+
+def _pair(value: str, count: float) -> str:
+    return f"{{'k': {_quoted(value)}, 'v': {int(count)}}}"
 
 
 def _quoted(text: str) -> str:
@@ -239,7 +241,8 @@ def _check_functions(cursor: duckdb.DuckDBPyConnection, outer: exp.Expression) -
     for node in outer.find_all(exp.Anonymous):
         name = fold(str(node.this)) if isinstance(node.this, str) else ""
         if name in _FORBIDDEN or name not in allowed:
-            raise UnsupportedQuery(f"{name}()", "only DuckDB's own functions of the answer's numbers may be used here, none that reads anything")
+            said = "only DuckDB's own functions of the answer's numbers may be used here, none that reads anything"
+            raise UnsupportedQuery(f"{name}()", said)
 
 
 _functions: dict[str, frozenset[str]] = {}
@@ -249,10 +252,14 @@ def _own(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
     if duckdb.__version__ not in _functions:
         rows = cursor.execute(
             "SELECT DISTINCT function_name FROM system.main.duckdb_functions() WHERE database_name = 'system' "
-            "AND function_type IN ('scalar', 'aggregate', 'macro', 'window_aggregate') AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT'"
+            "AND function_type IN ('scalar', 'aggregate', 'macro', 'window_aggregate') "
+            "AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT'"
         ).fetchall()
-        windows = {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value", "last_value",
-                   "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping"}  # fmt: skip
+        windows = {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value",
+                   "last_value",
+                   "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping", "array",
+                   "random", "now", "today", "current_date", "get_current_timestamp", "get_current_time",
+                   "transaction_timestamp"}  # fmt: skip
         _functions[duckdb.__version__] = frozenset(fold(str(name)) for (name,) in rows) | windows
     return _functions[duckdb.__version__]
 

@@ -1,8 +1,8 @@
-"""How answers show themselves in a notebook: the budget as a gauge, the ledger and a plan as cards.
+"""How answers show themselves in a notebook: the budget as a gauge, ledger, plans and explanations as cards.
 
 What the calls return stays a DuckDB relation: `load` tells a running IPython how to show relations that have the columns of
-`dp_budget`, `dp_ledger`, `dp_plan` or `dp_releases`, whether they come from Python or from ``con.sql("FROM dp_budget()")``.
-Everything else is shown as before. `show` does the same by hand.
+`dp_budget`, `dp_ledger`, `dp_plan`, `dp_explain` or `dp_releases`, whether they come from Python or from
+``con.sql("FROM dp_budget()")``. Everything else is shown as before. `show` does the same by hand.
 
 Privacy: None: the books and plans are free to read.
 """
@@ -24,6 +24,7 @@ _MOST_ROWS = 40
 _BUDGET = {"source", "epsilon_spent", "epsilon_left", "share_used", "releases", "chain_holds"}
 _LEDGER = {"source", "entry", "action", "previous", "hash", "chain_holds"}
 _PLAN = {"operation", "measures", "tables", "cells", "noise_scale", "affordable", "epsilon_left_after", "left_out", "notes"}
+_EXPLAINED = {"about", "explanation"}
 _RELEASES = {"release", "operation", "query", "filters", "status", "charged_at"}
 # Colours that can be read on a light and on a dark page; style sheets do not survive where notebooks are shown elsewhere.
 _SPENT, _LEFT, _BAD = "#3f74c4", "rgba(128,140,160,.28)", "#c6362c"
@@ -64,6 +65,8 @@ def html_of(relation: duckdb.DuckDBPyRelation) -> str | None:
     Privacy: reads books and plans alone, which are recognised by their columns before a row is fetched.
     """
     columns = set(relation.columns)
+    if columns == _EXPLAINED:
+        return _card(_explained(relation.fetchall()), more=False)
     for wanted, card in ((_BUDGET, _budget), (_LEDGER, _ledger), (_PLAN, _plan), (_RELEASES, _releases)):
         if wanted <= columns:
             rows = [dict(zip(relation.columns, row, strict=True)) for row in relation.limit(_MOST_ROWS + 1).fetchall()]
@@ -121,6 +124,13 @@ def _one_budget(row: Mapping[str, Any]) -> str:
     )
 
 
+def _explained(rows: Sequence[tuple[str, str]]) -> str:
+    """Return the explanation of an answer; what an explanation is about is said once."""
+    before = ["", *(about for about, _ in rows)]
+    shown = [("" if about == last else about, said) for (about, said), last in zip(rows, before, strict=False)]
+    return table(["", ""], shown, label="explanation")
+
+
 def _moment(value: Any) -> str:
     return f"{value:%Y-%m-%d %H:%M:%S}" if hasattr(value, "strftime") else str(value or "")
 
@@ -171,10 +181,13 @@ def _one_plan(row: Mapping[str, Any]) -> str:
         ("left after it", f"epsilon {number(row['epsilon_left_after'], 5)}"),
         ("measures", row["measures"]),
         ("noise", f"{row['mechanism']}, scale {number(row['noise_scale'])}"),
-        ("mean error of a count", errors or "–"),
-        ("columns", ", ".join(row["columns"] or [])),
-        ("left out", ", ".join(row["left_out"] or []) or "none"),
     ]  # fmt: skip
+    if row["operation"] == "query":  # how large the noise is on what is asked stands in the notes
+        lines.append(("groups by", ", ".join(row["columns"] or []) or "none"))
+    else:
+        lines.append(("mean error of a count", errors or "–"))
+        lines.append(("columns", ", ".join(row["columns"] or [])))
+        lines.append(("left out", ", ".join(row["left_out"] or []) or "none"))
     notes = "".join(f"<li>{text(note)}</li>" for note in row["notes"] or [])
     return (
         f'<div><strong>{text(what)}</strong> <span style="color:{colour}">{text(verdict)}</span> '

@@ -39,7 +39,7 @@ def cell_text(value: float, sql_type: str) -> str | None:
 
 
 def factor(one: Wanted, protected: ProtectedSource, sql_type: str) -> float:
-    """Return what a number has to be multiplied with: DuckDB's median of dates, which are days, is a timestamp, which is seconds."""
+    """Return what a number has to be multiplied with: DuckDB's median of dates (days) is a timestamp (seconds)."""
     if not one.arguments:
         return 1.0
     kinds = {column.name: column.sql_type for column in protected.source.columns}

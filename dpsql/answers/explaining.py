@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+from contextlib import suppress
+from functools import partial
+
 from dpsql.answers import kept, query_words
+from dpsql.answers.cells import cell_text
+from dpsql.books.schema import Books
 from dpsql.calls.query import ExplainCall
-from dpsql.errors import ArgumentError
+from dpsql.domains import sqltypes
+from dpsql.errors import ArgumentError, DpsqlError
+from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.release.queried import QueryPlan
 from dpsql.release.store import Release
 from dpsql.rows import drawing
 from dpsql.session.instance import Context
-from dpsql.text.relation import inline
+from dpsql.text import readable
+from dpsql.text.relation import at_most, inline
 
+_INTERVALS = "confidence := 0.95 adds <name>_low and <name>_high: of the noise alone, not of rows left out or clipped"
+_PUBLIC = "public: all {:,} are known without the data and are there, also empty ones; rows in no such group are left out"
+_PRIVATE = "private: a group with few units, or with unlucky noise, is missing; that it is missing does not say that it is empty"
+_LISTED = "mode, histogram, bool_and and bool_or are read off noisy counts of the values: one that few rows have may be missed"
+_RANKED = "min and max are quantiles as far out as the noise lets one see, not the values of a row"
+_LEANING = "means and the like of a group whose number of rows is no more than its noise lean on those of all groups"
 COLUMNS = {"about": "VARCHAR", "explanation": "VARCHAR"}
 
 
@@ -23,22 +38,35 @@ def explain(context: Context, call: ExplainCall) -> str:
         The release is not the answer of a query.
     """
     found = drawing.find(context, call.release)
+    if found.plan.query is None:
+        raise ArgumentError("release", call.release, "is not the answer of a query; FROM dp_releases() says what it is")
+    return inline(COLUMNS, rows(context, found))
+
+
+def rows(context: Context, found: Release) -> list[tuple[str, str]]:
+    """Return the explanation of a release: what it is about, and the words."""
     query = found.plan.query
     if query is None:
-        raise ArgumentError("release", call.release, "is not the answer of a query; FROM dp_releases() says what it is")
+        return []
     manifest = found.manifest
+    unit = manifest.get("privacy_unit")
     asked = manifest["parameters"]["query"]
-    rows = [("question", f"{query_words.measures(query)}, of the rows of: {str(asked['rows']).removeprefix('SELECT 1 ')}".replace('"', ""))]
-    rows += [("price", f"epsilon = {manifest['parameters']['epsilon']}, charged once as release {found.identifier}")]
-    rows += [("rows", text) for text in query_words.bounding(query, manifest.get("privacy_unit"))] or [
-        ("rows", "every row is a unit of its own; none is left out")
-    ]
-    rows += _share(context, found, query)
-    rows += _groups(query)
-    rows += [("bounds", text) for text in _bounds(query, list(asked["arguments"]))]
-    rows += [("noise", text) for text in query_words.noise(found.plan)]
-    rows.append(("intervals", "confidence := 0.95 gives <name>_low and <name>_high: of the noise alone, not of rows left out or clipped"))
-    return inline(COLUMNS, rows)
+    charge = manifest["charge"]
+    epsilon, delta = at_most(float(charge["epsilon"])), float(charge["delta"])
+    of_rows = readable.expression(str(asked["rows"]).removeprefix("SELECT 1 "))
+    said = [("question", f"{query_words.measures(query, unit)}, of the rows of: {of_rows}")]
+    said += [("groups", f"by {readable.expression(text)}") for text in asked["keys"]]
+    said += _groups(query)
+    bounded = query_words.bounding(query, unit) or ["every row is a unit of its own; none is left out"]
+    said += [("rows", text) for text in bounded]
+    said += _share(context, found, query)
+    shown = texts(context, found)
+    said += [("bounds", text) for text in _bounds(query, list(asked["arguments"]), shown)]
+    said += [("values", text) for text in _estimates(query)]
+    said += [("noise", text) for text in query_words.noise(found.plan, shown)]
+    said.append(("intervals", _INTERVALS))
+    said.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {found.identifier}"))
+    return said
 
 
 def _share(context: Context, found: Release, query: QueryPlan) -> list[tuple[str, str]]:
@@ -57,18 +85,49 @@ def _groups(query: QueryPlan) -> list[tuple[str, str]]:
     if not query.keys:
         return []
     if query.public:
-        said = f"the {query.groups:,} groups are known without the data, so all of them are there, also empty ones; rows outside are left out"
-        return [("groups", said)]
-    return [("groups", "a group with few units, or with unlucky noise, is missing; that it is missing does not say that it is empty")]
+        return [("groups", _PUBLIC.format(query.groups))]
+    return [("groups", _PRIVATE)]
 
 
-def _bounds(query: QueryPlan, arguments: list[str]) -> list[str]:
+def _estimates(query: QueryPlan) -> list[str]:
+    """Return what to know of aggregates that are not what their name says without privacy."""
+    asked = {text.partition("(")[0] for text in query.asked}
+    found = []
+    if asked & {"min", "max"}:
+        found.append(_RANKED)
+    if asked & {"mode", "histogram", "bool_and", "bool_or"}:
+        found.append(_LISTED)
+    if query.keys and asked & {"avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "corr"}:
+        found.append(_LEANING)
+    return found
+
+
+def source(context: Context, found: Release) -> ProtectedSource | None:
+    """Return the source of a release, for the types of its columns; None where it is not here any more. No row is read."""
+    for database in context.databases():
+        if Books(context.cursor, database).sources_of(found.identifier):
+            home = dataclasses.replace(context, database=database, schema="main")
+            with suppress(DpsqlError):
+                return resolve(home, str(found.manifest["query"]), local=True)
+    return None
+
+
+def texts(context: Context, found: Release) -> query_words.Texts:
+    """Return how dates and times among the arguments are shown, whose bounds are kept as numbers."""
+    protected = source(context, found)
+    columns = [] if protected is None else protected.source.columns
+    types = {int(c.name[1:]): c.sql_type for c in columns if c.name[:1] == "a"}
+    return {place: partial(cell_text, sql_type=kind) for place, kind in types.items() if sqltypes.parse(kind).family == "temporal"}
+
+
+def _bounds(query: QueryPlan, arguments: list[str], texts: query_words.Texts) -> list[str]:
     found = []
     for measure in query.measures:
         if measure.kind in ("moments", "scaled", "tree"):
             for one in measure.variables:
-                text = arguments[one.position].replace('"', "")
-                said = f"{text}: values below {one.lower:g} count as {one.lower:g}, values above {one.upper:g} as {one.upper:g}"
+                text = readable.expression(arguments[one.position])
+                low, high = query_words.ends(one, texts)
+                said = f"{text}: values below {low} count as {low}, values above {high} as {high}"
                 if said not in found:
                     found.append(said)
     return found

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpsql import methods
 from dpsql.accounting import expected_absolute_error, fits, remaining
+from dpsql.answers import held as held_by
 from dpsql.answers import kept, query_words, ruled
 from dpsql.answers.query import queries
 from dpsql.books.entries import Purchase, failure
@@ -25,12 +26,14 @@ from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import asked_order, spelled
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase.buying import stopped_text
+from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import is_aggregate_query
 from dpsql.release import identity
 from dpsql.release.checking import planned
 from dpsql.release.costs import estimate, too_large
 from dpsql.release.plan import Plan
 from dpsql.session.instance import Context
+from dpsql.text import readable
 from dpsql.text.relation import at_least, at_most, inline
 
 PLAN_COLUMNS = {  # terminals hide those in the middle
@@ -71,17 +74,21 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     held = {} if purchase is None else asked.completed(purchase.parameters)
     other = [key for key, value in wanted.parameters.items() if purchase is not None and held.get(key) != value]
     bought = purchase is not None and not other
+    there = held_by.known(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
+    if there is not None:
+        bought, name = True, there.release
     charges = protected.ledger.charges()
     budget, charge = protected.protection.budget, wanted.calibration.charge
     affordable = bought or fits(budget, charges, charge)
     after = remaining(budget, charges if bought or not affordable else [*charges, charge])
     rows = call.rows
     by_number = _by_contributions(context, protected, asked, wanted.plan)
+    rules = ruled.effects(context.cursor, wanted.plan)
     shown: dict[str, Any] = {
-        "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names)),
+        "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names), protected.protection.privacy_unit),
         "operation": operation,
         "method": wanted.plan.method,
-        "tables": len(wanted.plan.cliques) + len(wanted.plan.coarse),
+        "tables": len(wanted.plan.cliques) - _pairs(wanted.plan) + len(wanted.plan.coarse),
         "cells": None if wanted.plan.open else wanted.plan.cells,
         "mechanism": wanted.plan.mechanism,
         "noise_scale": usual_scale(wanted.plan) if wanted.plan.query is None else query_words.scale(wanted.plan),
@@ -95,25 +102,30 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         "delta_left_after": after.delta_left,
         "rho_left_after": None if after.rho_left is None else at_least(after.rho_left),
         **{f"expected_error_{k}way": _rounded(expected_error(wanted.plan, k)) for k in (1, 2, 3)},
-        **estimate(wanted.plan, rows, duckdb_limit_mb(context)),
+        **estimate(ruled.breakable(wanted.plan, rules), rows, duckdb_limit_mb(context)),
         "calibration": wanted.calibration.method,
-        "columns": list(wanted.plan.domain.names) if wanted.plan.query is None else list(query_words.keys(asked)),
+        "columns": list(wanted.plan.domain.names) if not isinstance(asked, QueryPurchase) else _keys(asked),
         "left_out": list(wanted.left_out),
         "notes": [
             *_taken(wanted, purchase, other),
+            *([] if there is None else [f"answered from release {there.release!r}, free"]),
             *_notes(protected, wanted, affordable, rows),
             *_capped(context, protected, wanted.plan, by_number),
-            *ruled.notes(context.cursor, protected, wanted.plan),
+            *ruled.notes(protected, wanted.plan, rules),
         ],
         "release": name,
     }
     return [shown[column] for column in PLAN_COLUMNS]
 
 
-def measures(plan: Plan, order: Sequence[int]) -> str:
+def _keys(asked: QueryPurchase) -> list[str]:
+    return [readable.expression(text) for text in asked.asked.key_texts]
+
+
+def measures(plan: Plan, order: Sequence[int], unit: str | None = None) -> str:
     """Return in words which tables a plan measures; ``order``: of the attributes, as the caller named them."""
     if plan.query is not None:
-        return query_words.measures(plan.query)
+        return query_words.measures(plan.query, unit)
     names = [plan.domain.names[position] for position in order]
     if plan.units:
         return "privacy units by their number of rows"
@@ -125,10 +137,10 @@ def measures(plan: Plan, order: Sequence[int]) -> str:
     if len(plan.cliques) == 1 and not plan.coarse and len(plan.cliques[0]) == len(names) <= _MOST_NAMED:
         return f"{' × '.join(names)} ({plan.cells:,} cells)"
     few = f" of {', '.join(names)}" if len(names) <= _MOST_NAMED else f" of {len(names)} columns"
-    if plan.blocks is not None and len(plan.cliques) > len(names):  # two-way tables are counted, but not released
-        return f"{len(names):,} one-way tables, {len(plan.cliques) - len(names):,} rank correlations{few}"
     parts = []
-    for places, attributes in sorted(plan.orders, key=lambda found: found[1].shape[1]):
+    if pairs := _pairs(plan):
+        parts = [f"{len(names):,} one-way tables", f"{pairs:,} pairwise Kendall tau{'' if pairs == 1 else 's'}"]
+    for places, attributes in sorted(plan.orders, key=lambda found: found[1].shape[1]) if not pairs else ():
         k = attributes.shape[1]
         parts.append(f"{places.size:,} {_ORDINAL.get(k, f'{k}-way')} table{'' if places.size == 1 else 's'}")
     if plan.coarse:
@@ -136,6 +148,11 @@ def measures(plan: Plan, order: Sequence[int]) -> str:
     if plan.fine:
         parts.append(f"{len(plan.fine):,} fine histogram{'' if len(plan.fine) == 1 else 's'}")
     return ", ".join(parts) + few
+
+
+def _pairs(plan: Plan) -> int:
+    """Return of how many pairs one number is released: their two-way tables are counted for it, and not released."""
+    return max(len(plan.cliques) - len(plan.domain.names), 0) if plan.blocks is not None else 0
 
 
 def _by_contributions(

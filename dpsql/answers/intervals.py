@@ -9,27 +9,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from sqlglot import exp
 
 from dpsql.answers.cells import cell_text
+from dpsql.answers.held import Held, Part
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
 from dpsql.queries.asked import Wanted
 from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
 from dpsql.queries.reading import Read
-from dpsql.queries.split import CORE
+from dpsql.queries.taken import CORE
 from dpsql.release.queried import Numbers
 from dpsql.session.instance import Context
 from dpsql.source.model import identifier as name_of
 from dpsql.source.parse import render
 from dpsql.text.relation import identifier
-
-if TYPE_CHECKING:
-    from dpsql.answers.query import Part
 
 DRAWS = 1000
 _AT_ONCE = 20_000_000
@@ -49,7 +46,7 @@ def add(outer: exp.Expression, found: Read) -> dict[str, exp.Expression]:
     if not isinstance(outer, exp.Select) or not name.startswith(CORE) or outer.args.get("joins"):
         raise ArgumentError(
             "confidence", found.call.confidence,
-            "intervals are given where the outermost SELECT is the one with the aggregates; ask for that one, which costs nothing more",
+            "intervals are given where the outermost SELECT is the one with the aggregates; ask for that, which costs nothing more",
         )  # fmt: skip
     derived: dict[str, exp.Expression] = {}
     items: list[exp.Expression] = []
@@ -79,21 +76,21 @@ def ends(
     derived: Mapping[str, exp.Expression], factors: Sequence[float],
 ) -> dict[str, list[str | None]]:
     """Return the bounds of the intervals of all aggregates and derived expressions, as texts."""
-    drawn = [None if one is None else one * factor for one, factor in zip(draws(part, wanted, held), factors, strict=True)]
+    drawn = [None if one is None else one * factor for one, factor in zip(draws(part.held, wanted), factors, strict=True)]
     probabilities = [(1 - confidence) / 2, (1 + confidence) / 2]
     found: dict[str, list[str | None]] = {}
     for i, _ in enumerate(wanted):
-        for end, numbers in zip(("low", "high"), _middle(drawn[i], probabilities), strict=True):
-            found[f"a{i}_{end}"] = _texts(numbers, types[f"a{i}"])
+        for end, numbers in zip(("low", "high"), middle(drawn[i], probabilities), strict=True):
+            found[f"a{i}_{end}"] = texts(numbers, types[f"a{i}"])
     if derived:
         found |= _derived(context, part, held, drawn, types, probabilities, derived)
     return found
 
 
-def draws(part: Part, wanted: Sequence[Wanted], held: Numbers) -> list[np.ndarray | None]:
+def draws(of: Held, wanted: Sequence[Wanted]) -> list[np.ndarray | None]:
     """Return each aggregate of each draw: shape (draws, groups) or (draws, groups, quantiles); None for those of listed values."""
-    plan = part.release.plan
-    seed = int.from_bytes(hashlib.sha256(str(part.release.manifest["sha256"]).encode()).digest()[:8], "big")
+    plan, held = of.plan, of.numbers
+    seed = int.from_bytes(hashlib.sha256(of.seed.encode()).digest()[:8], "big")
     rng = np.random.default_rng(seed)
     size = max(1, sum(block.size for block in held.blocks))
     at_once = max(1, min(DRAWS, _AT_ONCE // size))
@@ -118,14 +115,16 @@ def _noise(rng: np.random.Generator, mechanism: str, scale: float, shape: tuple[
     return np.rint(drawn)
 
 
-def _middle(drawn: np.ndarray | None, probabilities: Sequence[float]) -> list[np.ndarray | None]:
+def middle(drawn: np.ndarray | None, probabilities: Sequence[float]) -> list[np.ndarray | None]:
+    """Return the ends of the middle of the draws."""
     if drawn is None:
         return [None for _ in probabilities]
     with np.errstate(all="ignore"):
         return list(np.nanquantile(drawn, probabilities, axis=0, method="linear")) if drawn.size else [drawn[0], drawn[0]]
 
 
-def _texts(numbers: np.ndarray | None, sql_type: str) -> list[str | None]:
+def texts(numbers: np.ndarray | None, sql_type: str) -> list[str | None]:
+    """Return ends of intervals as texts of values of a type; none where there are no intervals."""
     if numbers is None:
         return []
     if numbers.ndim == 2:
@@ -150,10 +149,10 @@ def _derived(
             frame[f"a{i}"] = found.reshape(-1)
     for place, key in enumerate(part.asked.places):
         frame[f"k{key}"] = pd.Series([keys[place] for keys in held.groups] * DRAWS, dtype=object)
-    name = f"dpsql_draws_{hashlib.sha256(str(part.release.identifier).encode()).hexdigest()[:12]}"
+    name = f"dpsql_draws_{hashlib.sha256(part.held.release.encode()).hexdigest()[:12]}"
     casts = ", ".join(
         f"CAST({identifier(column)} AS {types[column]}) AS {identifier(column)}" if column in types and column[0] == "k"
-        else f"CASE WHEN isnan({identifier(column)}) THEN NULL ELSE {identifier(column)} END AS {identifier(column)}" if column[0] == "a"
+        else "CASE WHEN isnan({0}) THEN NULL ELSE {0} END AS {0}".format(identifier(column)) if column[0] == "a"
         else identifier(column) for column in frame
     )  # fmt: skip
     listed, names = [], []
@@ -171,4 +170,4 @@ def _derived(
     return {column: [None if row[i + 1] is None else repr(float(row[i + 1])) for row in rows] for i, column in enumerate(names)}
 
 
-__all__ = ["DRAWS", "add", "draws", "ends", "sqltypes", "type_of"]
+__all__ = ["DRAWS", "add", "draws", "ends", "middle", "sqltypes", "texts", "type_of"]

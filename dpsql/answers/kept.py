@@ -11,6 +11,7 @@ from typing import NamedTuple
 import duckdb
 
 from dpsql.accounting import noise_band
+from dpsql.answers import query_words
 from dpsql.books.schema import Books
 from dpsql.domains import unit_rows
 from dpsql.errors import LedgerError, ReleaseError
@@ -72,6 +73,8 @@ def sentence(context: Context, database: str, bought: Release) -> str | None:
     """
     manifest = bought.manifest
     unit, most = manifest.get("privacy_unit"), int(manifest.get("max_contributions") or 1)
+    if bought.plan.query is not None:
+        return "; ".join(query_words.bounding(bought.plan.query, unit)) or None
     if bought.plan.units:
         return f"counts are of units ({unit}), each once, by their number of rows"
     said = unit_rows.capped(unit, most)

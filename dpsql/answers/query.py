@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 
 from dpsql.accounting.rules import rho_limit
-from dpsql.answers import answered
+from dpsql.answers import answered, held, remembered
+from dpsql.answers.held import Part
 from dpsql.calls.query import QueryCall
-from dpsql.errors import DpsqlError, LedgerError, ReleaseError
+from dpsql.errors import ArgumentError
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import buying
-from dpsql.queries.asked import Asked
 from dpsql.queries.purchase import QueryPurchase
-from dpsql.queries.reading import Read, read
-from dpsql.release.store import Release
-from dpsql.rows import drawing
+from dpsql.queries.reading import Read, about_the_query, first_asked, mark, read
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
-from dpsql.text.bounded_json import load
-
-
-@dataclass(frozen=True)
-class Part:
-    """A release that answers one grouping set of a core, and whether it was there before."""
-
-    asked: Asked
-    release: Release
-    protected: ProtectedSource
+from dpsql.text.relation import literal
 
 
 def query(context: Context, call: QueryCall) -> str:
@@ -38,19 +25,53 @@ def query(context: Context, call: QueryCall) -> str:
     -------
     Each core of the query is a release of its own, charged before a row is read. Everything else is post-processing.
     """
+    there = remembered.recall(context, call)
+    if there is not None:
+        return there
     with Progress("dp_query", show=context.progress) as progress:
-        found = read(context, call)
-        sources = [[resolve(context, one.sql, local=True) for one in sets] for _, sets in found.asked]
-        answered.check(context, found, sources)
+        completed = _completed(context, call) if call.adaptive else call
+        found, sources = checked(context, completed)
         parts = _bought(context, found, sources, progress)
-        return answered.relation(context, found, parts)
+        text = answered.relation(context, found, parts)
+    if completed is call:  # else it is made of the releases of its subqueries too
+        remembered.remember(context, call, call.sql, text, [(part.protected, part.held.release) for row in parts for part in row])
+    return text
+
+
+def _completed(context: Context, call: QueryCall) -> QueryCall:
+    """Answer scalar subqueries over protected rows, and write their numbers into the text; the loss is divided among all parts.
+
+    Privacy
+    -------
+    Each subquery is a release of its own. The rest is asked after it, of a text that holds released numbers alone.
+    """
+    with about_the_query():
+        text, asked = first_asked(context, call.sql)
+    if not asked:
+        return call
+    epsilon = call.epsilon
+    if epsilon is not None:
+        epsilon = epsilon / (len(asked) + 1)
+    for place, inner in enumerate(asked):
+        each = call.changed(sql=inner, epsilon=epsilon, adaptive=False, confidence=None, release=None)
+        rows = context.cursor.execute(f"SELECT * FROM {query(context, each)}").fetchall()  # noqa: S608 -- a relation of ours
+        if len(rows) != 1 or len(rows[0]) != 1:
+            raise ArgumentError("sql", inner[:80], "a scalar subquery gives one number")
+        value = rows[0][0]
+        number = "NULL" if value is None else f"CAST({literal(str(value))} AS {_type(context, value)})"
+        text = text.replace(literal(mark(place)), number)
+    return call.changed(sql=text, epsilon=epsilon)
+
+
+def _type(context: Context, value: object) -> str:
+    """Return the SQL type of a released value."""
+    row = context.cursor.execute("SELECT typeof(?)", [value]).fetchall()[0]
+    return str(row[0])
 
 
 def queries(context: Context, call: QueryCall) -> list[tuple[ProtectedSource, QueryPurchase]]:
     """Return what a query would buy, with the source of each release. No row is read."""
-    found = read(context, call)
-    sources = [[resolve(context, one.sql, local=True) for one in sets] for _, sets in found.asked]
-    answered.check(context, found, sources)
+    found, sources = checked(context, call)
     return [
         (source, purchase)
         for bought, held in zip(purchases(found, sources), sources, strict=True)
@@ -58,12 +79,28 @@ def queries(context: Context, call: QueryCall) -> list[tuple[ProtectedSource, Qu
     ]
 
 
+def checked(context: Context, call: QueryCall) -> tuple[Read, list[list[ProtectedSource]]]:
+    """Return a query that was read, and the sources of its cores' rows, once all of it was checked. No row is read.
+
+    Raises
+    ------
+    ArgumentError, UnsupportedQuery, NotProtected
+        It is no query that can be answered; says where and what to do.
+    """
+    with about_the_query():
+        found = read(context, call)
+    with about_the_query(text=False):
+        sources = [[resolve(context, one.sql, local=True) for one in sets] for _, sets in found.asked]
+        answered.check(context, found, sources)
+    return found, sources
+
+
 def purchases(read: Read, sources: list[list[ProtectedSource]]) -> list[list[QueryPurchase]]:
     """Return what a query buys, the loss of each table divided among its cores and grouping sets."""
     keys = [source.key for sets in sources for source in sets]
-    out = []
+    out: list[list[QueryPurchase]] = []
     for (_, sets), found in zip(read.asked, sources, strict=True):
-        each = []
+        each: list[QueryPurchase] = []
         for one, source in zip(sets, found, strict=True):
             epsilon = read.call.epsilon
             if epsilon is not None:
@@ -104,50 +141,7 @@ def _bought(context: Context, found: Read, sources: list[list[ProtectedSource]],
     for calls, protected in zip(purchases(found, sources), sources, strict=True):
         parts = []
         for call, source in zip(calls, protected, strict=True):
-            release = None if call.call.release is not None else known(context, source, call)
-            parts.append(Part(call.asked, release or buying.buy(context, call, progress), source))
+            there = None if call.call.release is not None else held.known(context, source, call)
+            parts.append(Part(call.asked, there or held.of_release(context, buying.buy(context, call, progress)), source))
         out.append(parts)
     return out
-
-
-def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Release | None:
-    """Return a stored release that already holds what is asked, at no less accuracy; None where there is none."""
-    wanted = call.asked.canonical()
-    for name, parameters in _stored(source):
-        held = parameters.get("query")
-        if not isinstance(held, dict) or any(held.get(key) != wanted[key] for key in ("rows", "keys")):
-            continue
-        if not _contains(held, wanted, call, parameters):
-            continue
-        with suppress(ReleaseError, LedgerError):
-            found = drawing.bought(context, source.books, name)
-            if found is not None:
-                return found
-    return None
-
-
-def _contains(held: dict[str, list[str]], wanted: dict[str, object], call: QueryPurchase, parameters: dict[str, object]) -> bool:
-    """Return whether a bought question contains another one, bounded as it is, at no smaller epsilon."""
-    if not set(wanted["aggregates"]) <= set(held["aggregates"]):  # type: ignore[call-overload]
-        return False
-    asked = call.filled(parameters).canonical()
-    free = ("epsilon", "query", "weights")
-    if any(asked[name] != parameters.get(name) for name in asked if name not in free):
-        return False
-    return call.epsilon is None or float(str(parameters["epsilon"])) >= call.epsilon
-
-
-def _stored(source: ProtectedSource) -> list[tuple[str, dict[str, object]]]:
-    """Return the names and parameters of the stored answers of a table."""
-    books = source.books
-    rows = books.cursor.execute(
-        f"SELECT release, parameters FROM ({books.releases()}) WHERE source = ? AND operation = 'query' AND status = 'stored'",  # noqa: S608
-        [source.key],
-    ).fetchall()
-    found = []
-    for name, text in rows:
-        with suppress(ValueError, DpsqlError):
-            parameters = load(str(text))
-            if isinstance(parameters, dict):
-                found.append((str(name), parameters))
-    return found

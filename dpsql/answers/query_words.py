@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from dpsql.calls.buying import BuyingCall
-from dpsql.estimates.measures import Measure
-from dpsql.queries.purchase import QueryPurchase
+from dpsql.estimates.measures import Measure, Variable
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
+from dpsql.text import readable
+
+_SHOWN = 6  # aggregates
+Texts = Mapping[int, Callable[[float], str | None]]
+"""By position of an argument: how its values are shown, where it is no number."""
 
 
-def measures(query: QueryPlan) -> str:
-    """Return what is measured: the aggregates, by how many groups.
-
-    Aggregates are shown without the quotes of their one form.
-    """
-    asked = ", ".join(text.replace('"', "") for text in query.asked[:6]) + (", ..." if len(query.asked) > 6 else "")
+def measures(query: QueryPlan, unit: str | None = None) -> str:
+    """Return what is measured: the aggregates as they stand in SQL, by how many groups. ``unit``: its column."""
+    asked = ", ".join(readable.aggregate(text, unit) for text in query.asked[:_SHOWN])
+    asked += f" and {len(query.asked) - _SHOWN} more" if len(query.asked) > _SHOWN else ""
     if not query.keys:
         return asked or "whether there are rows"
-    groups = f"{query.groups:,} public groups" if query.public else "private groups"
+    groups = ("1 public group" if query.groups == 1 else f"{query.groups:,} public groups") if query.public else "private groups"
     return f"{asked or 'which groups there are'} by {len(query.keys)} key{'' if len(query.keys) == 1 else 's'} ({groups})"
-
-
-def keys(asked: BuyingCall) -> tuple[str, ...]:
-    """Return the keys of a purchase, in their one form."""
-    return tuple(text.replace('"', "") for text in asked.asked.key_texts) if isinstance(asked, QueryPurchase) else ()
 
 
 def scale(plan: Plan) -> float | None:
@@ -37,56 +34,71 @@ def scale(plan: Plan) -> float | None:
 
 
 def bounding(query: QueryPlan, unit: str | None) -> list[str]:
-    """Return how rows of a unit are bounded, and how private groups are chosen."""
+    """Return how rows of a unit are bounded, and how private groups are chosen; nothing where all rows and groups count."""
     said = []
     if unit is not None and query.max_groups is not None:
         said.append(
-            f"at most {query.max_groups:,} groups of each {unit} count, and at most {query.max_rows_per_group:,} of its rows in each, "
-            "at random"
+            f"at most {_count(query.max_groups, 'group')} of each {unit}, and at most "
+            f"{_count(query.max_rows_per_group or 1, 'row')} of it in each, are kept, at random: numbers are of the kept rows"
         )
-    elif unit is not None:
-        rows = "1 row" if query.max_rows == 1 else f"{query.max_rows:,} rows"
-        said.append(f"at most {rows} of each {unit} count, at random")
+    elif unit is not None and query.max_rows is not None:
+        are = "is" if query.max_rows == 1 else "are"
+        said.append(f"at most {_count(query.max_rows, 'row')} of each {unit} {are} kept, at random: numbers are of the kept rows")
     if not query.public:
-        least = f", never with fewer than {query.min_units:,}" if (query.min_units or 1) > 1 else ""
+        units = "rows" if unit is None else f"{unit}s" if unit.isalpha() and not unit.endswith("s") else "units"
+        least = f", and never one with fewer than {query.min_units:,} {units}" if (query.min_units or 1) > 1 else ""
+        reached = (query.threshold or 0) + (query.min_units or 1) - 1
         said.append(
-            f"a group appears where its noisy number of {'rows' if unit is None else 'units'} reaches {query.threshold:,}{least}; "
-            f"delta = {float(Fraction(query.delta or 0)):.3g} of it"
+            f"a group is released where its noisy number of {units} is at least {reached:,}{least}; that fails to hide a group of "
+            f"{'too few' if least else 'one'} with a probability of at most {float(Fraction(query.delta or 0)):.3g} (of delta)"
         )
     return said
 
 
-def noise(plan: Plan) -> list[str]:
-    """Return the standard deviation of the noise on what each measure gives."""
+def _count(number: int, of: str) -> str:
+    return f"{number:,} {of}{'' if number == 1 else 's'}"
+
+
+def noise(plan: Plan, texts: Texts | None = None) -> list[str]:
+    """Return how large the noise is on what each measure gives. ``texts``: of values of arguments that are dates or times."""
     query = plan.query
     if query is None:
         return []
     found, first = [], 0
     for measure in query.measures:
         sigma = float(plan.scales[first]) * (math.sqrt(2) if plan.mechanism == "laplace" else 1.0)
-        found.append(_of(measure, sigma))
+        said = _of(measure, sigma, texts or {})
+        found.append(f"{said}, of the rows of a FILTER" if measure.filter is not None else said)
         first += len(measure.lengths)
-    return [text for text in found if text]
+    return list(dict.fromkeys(found))
 
 
-def _of(measure: Measure, sigma: float) -> str:
+def ends(one: Variable, texts: Texts) -> tuple[str, str]:
+    """Return the bounds of a variable for reading."""
+    shown = texts.get(one.position, "{:g}".format)
+    return shown(one.lower) or "", shown(one.upper) or ""
+
+
+def _of(measure: Measure, sigma: float, texts: Texts) -> str:
     rows = sigma / measure.grid
     if measure.kind in ("count", "units", "distinct"):
         words = {"count": "a number of rows", "units": "a number of units", "distinct": "a number of distinct values"}
-        return f"noise of {words[measure.kind]}: standard deviation {rows:.4g}"
+        return f"standard deviation {rows:.4g} on {words[measure.kind]}"
     if measure.kind == "scaled":
-        return f"noise of a sum: standard deviation {rows * measure.variables[0].magnitude:.4g}"
+        return f"standard deviation {rows * measure.variables[0].magnitude:.4g} on a sum"
     if measure.kind == "moments" and len(measure.variables) == 1:
         one = measure.variables[0]
         count = rows * math.sqrt(measure.lengths[0])
         total = rows * math.hypot(one.lower, one.upper)
+        mean = f"a mean of values from {one.lower:g} to {one.upper:g}"
         return (
-            f"noise of a number of rows: {count:.4g}; of their sum: about {total:.4g}; of their mean: about {rows * one.span:.4g} over "
-            f"the number of rows (bounds {one.lower:g} to {one.upper:g})"
+            f"standard deviation {count:.4g} on a number of rows, about {total:.4g} on their sum, and about "
+            f"{rows * one.span:.4g} / (number of rows) on {mean}"
         )
     if measure.kind == "moments":
-        return f"noise of each of {measure.lengths[0]} sums of two columns: {rows:.4g} rows"
+        return f"standard deviation {rows:.4g} rows on each of the {measure.lengths[0]} sums that two columns are described by"
     if measure.kind == "tree":
         one = measure.variables[0]
-        return f"noise of each cell of {len(measure.levels)} histograms between {one.lower:g} and {one.upper:g}: {rows:.4g} rows"
-    return f"noise of the number of rows of each of {measure.lengths[0]} values: {rows:.4g}"
+        levels, (low, high) = _count(len(measure.levels), "histogram"), ends(one, texts)
+        return f"standard deviation {rows:.4g} rows on each cell of {levels} of values from {low} to {high}"
+    return f"standard deviation {rows:.4g} on the number of rows of each of {measure.lengths[0]:,} values"

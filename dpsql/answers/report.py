@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpsql.answers import report_figures
+from dpsql.answers import report_figures, report_query, ruled
 from dpsql.answers.report_figures import Synthetic
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
 from dpsql.calls.stored import ReportCall
 from dpsql.custodian import comparing
 from dpsql.domains.attributes import Domain
-from dpsql.errors import ReleaseError
+from dpsql.errors import ArgumentError, ReleaseError
 from dpsql.numerics.arrays import Clique, FloatArray
 from dpsql.page import dependence, document, figures, fine
 from dpsql.page.content import Content, Listing, Maps
@@ -99,6 +99,8 @@ def _write(target: Path, written: str, first: str) -> None:
 def gather(context: Context, bought: Release, compare: bool, progress: Progress) -> Content:
     """Return what the page says."""
     plan = bought.plan
+    if plan.query is not None:
+        return _of_query(context, bought, compare)
     statistics = bought.statistics(context.cursor)
     domain = report_figures.shown_domain(plan, statistics)
     found = report_figures.measured(plan, statistics)
@@ -136,6 +138,7 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
         counted=report_figures.counted(context, bought, books.books.database if books else None),
         measured=report_figures.measurements(plan, statistics),
         domain=report_figures.domain_listing(plan.domain),
+        rules=ruled.listing(context.cursor, plan),
         ledger=entries,
         chain_holds=books.chain_holds() if books else None,
         synthetic_rows=None if drawn is None else drawn.rows,
@@ -148,6 +151,29 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
         maps=_maps(domain, mapped, strengths, found, drawn, raw),
         notes=report_figures.method_notes(bought),
         comparison=None if raw is None else comparing.as_content(raw, released, kept, domain),
+    )
+
+
+def _of_query(context: Context, bought: Release, compare: bool) -> Content:
+    """Return what the page of a query's release says."""
+    if compare:
+        raise ArgumentError("compare", compare, "the answer of a query is not compared with the table; leave it out")
+    books, entries = _books(context, bought)
+    state = books.protection() if books else None
+    home = books.books.database if books else context.database
+    return Content(
+        manifest=bought.manifest,
+        method=None,
+        budget=None if state is None else (float(state.budget.epsilon), float(state.budget.delta)),
+        rows=None,
+        public_total=False,
+        counted=report_figures.counted(context, bought, home),
+        measured=report_query.measurements(context, bought),
+        domain=Listing("", [], []),
+        ledger=entries,
+        chain_holds=books.chain_holds() if books else None,
+        answer=report_query.answer(context, bought),
+        notes=[str(note) for note in bought.manifest.get("notes", [])],
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from dpsql import methods
 from dpsql.accounting.accuracy import expected_absolute_error
 from dpsql.answers import kept
-from dpsql.domains.attributes import Domain
+from dpsql.domains.attributes import FINE, Domain
 from dpsql.errors import DpsqlError
 from dpsql.methods.base import Contract, TupleMethod
 from dpsql.numerics.arrays import Clique, FloatArray
@@ -173,15 +173,28 @@ def measurements(plan: Plan, statistics: Statistics) -> Listing:
     elif plan.blocks is not None:
         whole = tuple(range(len(plan.domain.attributes)))
         scale = float(plan.scales[0]) if plan.scales else None
-        several = len(plan.cliques) > len(whole)
-        tables, cells = (len(whole), plan.cells) if several else (sets_of(plan), plan.domain.cells(whole))
-        rows.append(
-            (f"{', '.join(plan.domain.names)}", tables, f"{cells:,}", plan.mechanism, number(scale),
-             *_errors(plan.mechanism, scale))
-        )  # fmt: skip
+        if len(plan.cliques) > len(whole):
+            rows += _margins_and_taus(plan, statistics)
+        else:
+            cells = f"{plan.domain.cells(whole):,}"
+            noise = (plan.mechanism, number(scale), *_errors(plan.mechanism, scale))
+            rows.append((", ".join(plan.domain.names), sets_of(plan), cells, *noise))
     else:
         rows += _table_rows(plan, statistics)
     return Listing("Measurements", head, rows, numeric=(1, 2, 4, 5, 6), note=_noise_note(plan))
+
+
+def _margins_and_taus(plan: Plan, statistics: Statistics) -> list[tuple[object, ...]]:
+    """Return a line for the one-way tables and one for Kendall's tau of pairs, whose noise is in units of tau: n is public."""
+    margin, steps = (float(Fraction(str(scale))) for scale in plan.parameters["scales"])
+    columns = len(plan.domain.attributes)
+    taus, cells = len(plan.cliques) - columns, f"{sum(plan.domain.sizes):,}"
+    scale = 2 * steps / (FINE * max(statistics.total or 0, 1))
+    within = 3.0 * scale  # of Laplace noise 95 % lies within -log(0.05) = 2.996 scales
+    return [
+        ("tables of 1 column", columns, cells, plan.mechanism, number(margin), *_errors(plan.mechanism, margin)),
+        ("Kendall's tau of 2 columns", taus, f"{taus:,}", plan.mechanism, number(scale, 3), number(scale, 3), number(within, 3)),
+    ]
 
 
 def _noise_note(plan: Plan) -> str:
@@ -193,6 +206,8 @@ def _noise_note(plan: Plan) -> str:
         where = "on the count of every value; which values are released depends on it too, so their errors are not symmetrical"
     elif plan.sparse:
         where = "on every combination that was counted; which ones are was decided by what was released before"
+    elif plan.blocks is not None and len(plan.cliques) > len(plan.domain.attributes):
+        where = "on every cell of the tables, and on the sums that Kendall's tau is computed from"
     elif plan.parameters.get("scales"):
         scales = ", ".join(number(float(Fraction(str(scale)))) for scale in plan.parameters["scales"])
         where = f"on each statistic of the method (scales: {scales}, in its own units)"

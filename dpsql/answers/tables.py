@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dpsql.accounting import noise_band
-from dpsql.answers import kept
+from dpsql.answers import kept, remembered
 from dpsql.calls.tables import AggregatesCall, ContributionsCall, MarginalsCall
 from dpsql.calls.values import HistogramCall
 from dpsql.domains import unit_rows
 from dpsql.protected.columns import asked_order
+from dpsql.protected.source import resolve
 from dpsql.purchase import buying
 from dpsql.rows import crosstab, drawing
 from dpsql.rows.writing import parquet_files
@@ -27,12 +28,20 @@ def marginals(context: Context, call: MarginalsCall) -> str:
     The order of ``columns`` and ``shape`` say how the answer looks; they are not part of what is bought.
     """
     crosstab.check_shape(call)
+    there = remembered.recall(context, call)
+    if there is not None:
+        return there
     with Progress("dp_marginals", show=context.progress) as progress:
         bought = buying.buy(context, call, progress)
         order = asked_order(call.columns, bought.plan.domain.names)
         if crosstab.is_wide(call, bought.plan):
-            return drawing.wide(context, bought, order)
-        return f"(SELECT columns, values, n FROM {parquet_files(drawing.cells(context, bought, order))})"  # noqa: S608
+            text, path = drawing.wide(context, bought, order)
+        else:
+            path = drawing.cells(context, bought, order)
+            text = f"(SELECT columns, values, n FROM {parquet_files(path)})"  # noqa: S608
+    source = resolve(context, call.source, local=call.local)  # as it was bought: a call checks it once
+    remembered.remember(context, call, call.source, text, [(source, bought.identifier)], [path])
+    return text
 
 
 def aggregates(context: Context, call: AggregatesCall) -> str:

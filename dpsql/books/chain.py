@@ -6,14 +6,14 @@ import datetime as dt
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from dpsql import sql
 from dpsql.books.anchor import INTENT, WRITTEN, Anchor, Head
 from dpsql.books.entries import (
     FIELDS,
@@ -21,14 +21,18 @@ from dpsql.books.entries import (
     edited,
     reading,
 )
+from dpsql.books.hashes import TEXTS, entry_hash, first_hash, follows
 from dpsql.books.schema import Books, rollback
 from dpsql.errors import LedgerError, first_line
 from dpsql.text.bounded_json import load
+from dpsql.text.relation import literal
 
 _TRIES = 200
 _NOT_A_CONFLICT = (
     "No space left", "Could not write", "IO Error", "fsync", "Input/output", "Read-only", "Permission denied", "quota",
 )  # fmt: skip
+MOST_AT_ONCE = 500
+"""Entries of a source that are read and checked in Python; for a longer book DuckDB is faster."""
 _writing = threading.Lock()  # saves retries within a process; what is right does not depend on it
 
 
@@ -40,11 +44,37 @@ class Chain:
         self.source = source
         self.who = who
         self._table = books.table("ledger")
+        self._held: list[dict[str, Any]] | None = None  # the whole book, while a block of `whole` runs
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Read all entries at once, for a block that asks for several things and writes nothing: it sees one state of the book.
+
+        In a transaction that state is the transaction's. A book of more than `MOST_AT_ONCE` entries is asked each time.
+        """
+        if self._held is not None or not self.books.exist():
+            yield
+            return
+        names = [*FIELDS, "hash"]
+        texts = ", ".join(f"{name}::VARCHAR AS {name}_text" for name in TEXTS)
+        query = f"SELECT {', '.join(names)}, {texts} FROM {self._table} WHERE source = ? LIMIT {MOST_AT_ONCE + 1}"  # noqa: S608
+        with reading(self.source):
+            rows = self.books.cursor.execute(query, [self.source]).fetchall()
+            if len(rows) <= MOST_AT_ONCE:
+                named = [*names, *(f"{name}_text" for name in TEXTS)]
+                held = [dict(zip(named, row, strict=True)) for row in rows]
+                self._held = sorted(held, key=lambda entry: int(entry["entry"]))
+        try:
+            yield
+        finally:
+            self._held = None
 
     def chain_holds(self) -> bool:
         """Return whether every entry of this source follows from the one before. The chain has no key, see `dpsql.books.ledger`."""
         if not self.books.exist():
             return True
+        if self._held is not None:
+            return follows(self.source, self._held)
         query = f"SELECT coalesce(system.main.bool_and(holds), true) FROM ({self.books.chain()}) WHERE source = ?"  # noqa: S608
         try:
             with reading(self.source):
@@ -57,7 +87,7 @@ class Chain:
 
     def anchor(self) -> Path | None:
         """Return the file outside the database that every entry is noted in, if there is one."""
-        rows = self._rows("parameters", "action = 'anchor'")
+        rows = self._rows(["parameters"], actions=("anchor",))
         with reading(self.source):
             return Path(str(load(rows[-1][0])["anchor"])) if rows else None
 
@@ -69,12 +99,13 @@ class Chain:
         LedgerError
             The chain of hashes does not hold, or the book does not agree with its anchor.
         """
-        self.check_chain()
-        anchor = self.anchor()
-        if anchor is not None:
-            head = self._head()
-            if Anchor(anchor).check(head):  # a crash came between the entry and the line that confirms it
-                Anchor(anchor).append(WRITTEN, head)
+        with self.whole():
+            self.check_chain()
+            anchor = self.anchor()
+            if anchor is not None:
+                head = self._head()
+                if Anchor(anchor).check(head):  # a crash came between the entry and the line that confirms it
+                    Anchor(anchor).append(WRITTEN, head)
 
     def check_chain(self) -> None:
         """Refuse a book whose chain of hashes does not hold.
@@ -89,24 +120,50 @@ class Chain:
 
     def _head(self) -> Head:
         def hash_at(entry: int) -> str | None:
-            rows = self._rows("hash", f"entry = {entry:d}")
+            rows = self._rows(["hash"], entry=entry)
             return str(rows[0][0]) if rows else None
 
         entry, newest = self._last()
         return Head(self.source, str(hash_at(1)), entry, str(newest), hash_at)
 
     def _last(self) -> tuple[int, str | None]:
+        if self._held is not None:
+            return (int(self._held[-1]["entry"]), str(self._held[-1]["hash"])) if self._held else (0, None)
         with reading(self.source):
             row = self.books.cursor.execute(
-                f"SELECT entry, hash FROM {self._table} WHERE source = ? ORDER BY entry DESC LIMIT 1",  # noqa: S608
+                f"SELECT system.main.max(entry), system.main.arg_max(hash, entry) FROM {self._table} WHERE source = ?",  # noqa: S608
                 [self.source],
             ).fetchone()
-            return (int(row[0]), str(row[1])) if row else (0, None)
+            return (int(row[0]), str(row[1])) if row and row[0] is not None else (0, None)
 
-    def _rows(self, columns: str, condition: str, values: Sequence[str] = ()) -> list[tuple[Any, ...]]:
-        query = f"SELECT {columns} FROM {self._table} WHERE source = ? AND ({condition}) ORDER BY entry ASC"  # noqa: S608
+    def _rows(
+        self, columns: Sequence[str], *, actions: Sequence[str] = (), release: str | None = None, entry: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Return columns of the entries with one of these actions, about this release, of this number; in the order of entries.
+
+        Of a column in `TEXTS`, <column>_text is what DuckDB writes of it.
+        """
+        if self._held is not None:
+            return [
+                tuple(row[name] for name in columns)
+                for row in self._held
+                if (not actions or row["action"] in actions)
+                and (release is None or row["release"] == release)
+                and (entry is None or row["entry"] == entry)
+            ]
+        listed = [f"{name.removesuffix('_text')}::VARCHAR" if name.endswith("_text") else name for name in columns]
+        conditions, values = ["source = ?"], [self.source]
+        if actions:
+            conditions.append(f"action IN ({', '.join(map(literal, actions))})")
+        if release is not None:
+            conditions.append("release = ?")
+            values.append(release)
+        if entry is not None:
+            conditions.append(f"entry = {entry:d}")
+        query = f"SELECT entry, {', '.join(listed)} FROM {self._table} WHERE {' AND '.join(conditions)}"  # noqa: S608
         with reading(self.source):
-            return self.books.cursor.execute(query, [self.source, *values]).fetchall()
+            rows = self.books.cursor.execute(query, values).fetchall()
+            return [tuple(row[1:]) for row in sorted(rows, key=lambda row: int(row[0]))]  # sooner than DuckDB
 
     def _append(self, decide: Callable[[], Mapping[str, Any] | None], anchor: Path | None = None) -> None:
         """Append what ``decide`` returns on the newest books; decide again if another session was faster.
@@ -123,8 +180,9 @@ class Chain:
                 committing = False
                 cursor.execute("BEGIN")
                 try:
-                    fields = decide()
-                    noted = self._insert(fields, anchor) if fields is not None else None
+                    with self.whole():
+                        fields = decide()
+                        noted = self._insert(fields, anchor) if fields is not None else None
                     committing = True
                     cursor.execute("COMMIT")
                 except (duckdb.ConstraintException, duckdb.TransactionException) as error:
@@ -158,23 +216,25 @@ class Chain:
     def _insert(self, fields: Mapping[str, Any], anchor: Path | None = None) -> tuple[Anchor, Head] | None:
         """Insert an entry into the open transaction; return its anchor, which holds an intent now, and what to confirm there."""
         cursor = self.books.cursor
-        entry, previous = self._last()
+        (entry, previous), path = self._last(), self.anchor() if anchor is None else anchor
         values: dict[str, Any] = {
             "source": self.source,
             "entry": entry + 1,
             "written_at": dt.datetime.now(dt.UTC).replace(tzinfo=None),
             "who": self.who,
             **fields,
+            "previous": first_hash(self.source) if previous is None else previous,
         }
-        texts = [str(v) if isinstance(v, Decimal) else v for v in (values.get(name) for name in FIELDS)]
-        names = list(FIELDS)
-        columns = ", ".join(f"?::{kind} AS {name}" for name, kind in FIELDS.items() if name != "previous")
+        given = [str(v) if isinstance(v, Decimal) else v for v in (values.get(name) for name in FIELDS)]
+        stored = dict(zip(FIELDS, given, strict=True))
+        casts = ", ".join(f"?::{FIELDS[name]}::VARCHAR" for name in TEXTS)
+        row = cursor.execute(f"SELECT {casts}", [stored[name] for name in TEXTS]).fetchone() or ()
+        texts = {**stored, **dict(zip(TEXTS, row, strict=True))}
         cursor.execute(
-            f"INSERT INTO {self._table} SELECT *, {sql.text('entry_hash')} AS hash FROM "  # noqa: S608
-            f"(SELECT {columns}, coalesce(?, system.main.sha256(?)) AS previous)",
-            [*texts[: names.index("previous")], previous, self.source],
+            f"INSERT INTO {self._table} SELECT {', '.join(f'?::{kind}' for kind in FIELDS.values())}, ?",  # noqa: S608
+            [*given, entry_hash(texts)],
         )
-        path = self.anchor() if anchor is None else anchor
+        self._held = None  # the book has one entry more now
         if path is None:
             return None
         head = self._head()

@@ -32,7 +32,12 @@ from dpsql.books.entries import (
 )
 from dpsql.errors import BudgetExceeded, LedgerError
 
-_BUDGETS = "action IN ('protect', 'raise', 'lower')"
+_BUDGETS = ("protect", "raise", "lower")
+_CONTRACT = ("epsilon", "delta", "accountant", "neighbors", "privacy_unit", "max_contributions")
+_PURCHASE = (
+    "action", "contents", "entry", "operation", "query", "parameters", "plan", "rho_text", "epsilon_text", "delta_text", "events",
+    "hash",
+)  # fmt: skip
 
 
 class Ledger(Chain):
@@ -48,16 +53,15 @@ class Ledger(Chain):
         """
         if not self.books.exist():
             return None
-        columns = "epsilon, delta, accountant, neighbors, privacy_unit, max_contributions"
-        rows = self._rows(columns, f"{_BUDGETS} OR entry = (SELECT min(entry) FROM {self._table} WHERE source = ?)", [self.source])  # noqa: S608
-        if not rows:
+        rows = self._rows(_CONTRACT, actions=_BUDGETS)
+        if not rows and self._last() == (0, None):
             return None
         with reading(self.source):
-            return protection_of(self.source, rows[-1])
+            return protection_of(self.source, rows[-1])  # no budget, and entries: it was edited
 
     def charges(self) -> list[Charge]:
         """Return every charge that counts: all but the refunded ones."""
-        rows = self._rows("action, release, rho, epsilon, delta, events", "action IN ('charge', 'refund')")
+        rows = self._rows(["action", "release", "rho", "epsilon", "delta", "events"], actions=("charge", "refund"))
         counted: dict[str, Charge] = {}
         with reading(self.source):
             for action, release, rho, epsilon, delta, events in rows:
@@ -71,10 +75,8 @@ class Ledger(Chain):
         """Return the charge of a release, or None if there is none that counts."""
         if not self.books.exist():
             return None
-        amounts = "rho::VARCHAR, epsilon::VARCHAR, delta::VARCHAR"
-        columns = f"action, contents, entry, operation, query, parameters, plan, {amounts}, events, hash"
         found: Purchase | None = None
-        rows = self._rows(columns, "release = ?", [release])
+        rows = self._rows(_PURCHASE, release=release)
         with reading(self.source):
             for action, contents, entry, *bought in rows:
                 if action == "charge":
@@ -87,9 +89,28 @@ class Ledger(Chain):
                     found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
         return found
 
+    def entries_of(self, release: str) -> list[tuple[Any, ...]]:
+        """Return action, contents and hash of the entries about a release, in order."""
+        return self._rows(["action", "contents", "hash"], release=release)
+
+    def stored(self, holding: str) -> list[tuple[str, str, str, str]]:
+        """Return release, operation, source and parameters of stored tables, and of stored answers whose parameters hold a text.
+
+        The oldest come first.
+        """
+        query = (
+            f"SELECT entry, release, operation, query, parameters FROM {self._table} WHERE source = ? AND action = 'charge' AND "  # noqa: S608
+            "(operation = 'marginals' OR (operation = 'query' AND system.main.contains(parameters, ?))) "
+            f"AND release IN (SELECT release FROM {self._table} WHERE source = ? AND action = 'store')"
+        )
+        with reading(self.source):
+            rows = self.books.cursor.execute(query, [self.source, holding, self.source]).fetchall()
+            rows.sort(key=lambda row: int(row[0]))
+            return [(str(name), str(made), str(of), str(text)) for _, name, made, of, text in rows]
+
     def stopped(self) -> int | None:
         """Return the entry of a failed reading after which only plain sources may be bought, until the custodian resumes."""
-        rows = self._rows("action, entry", "action IN ('fail', 'resume')")
+        rows = self._rows(["action", "entry"], actions=("fail", "resume"))
         return rows[-1][1] if rows and rows[-1][0] == "fail" else None
 
     def protect(self, wanted: Protection, anchor: Path | None = None) -> str:
@@ -126,7 +147,7 @@ class Ledger(Chain):
         if not moved and anchor is not None and anchor != self.anchor():
             self._anchor(anchor)
         with reading(self.source):
-            return str(self._rows("action", _BUDGETS)[-1][0])
+            return str(self._rows(["action"], actions=_BUDGETS)[-1][0])
 
     def _anchor(self, path: Path) -> None:
         """Append the entry that names another anchor; it is the first one that the new anchor sees."""
@@ -149,13 +170,13 @@ class Ledger(Chain):
             return None if failed is None else {"action": "resume", "parameters": canonical_json({"entry": failed})}
 
         self._append(decide)
-        failures = self._rows("entry", "action = 'fail'")
+        failures = self._rows(["entry"], actions=("fail",))
         return failures[-1][0] if failures else None
 
     def _bounded(self) -> bool:
         """Return whether something was bought whose noise depends on max_contributions: all but histograms of rows per unit."""
         bought: dict[str, str] = {}
-        for action, release, operation in self._rows("action, release, operation", "action IN ('charge', 'refund')"):
+        for action, release, operation in self._rows(["action", "release", "operation"], actions=("charge", "refund")):
             if action == "charge":
                 bought[release] = operation
             else:

@@ -36,13 +36,18 @@ class Books:
         A cursor of its own: what is written here commits whatever the caller's transaction does.
     database : str
         Name of the attached database.
+    current : tuple of set and key, optional
+        Which databases were found to have all that this version's books have; books never lose any of it again.
     """
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, database: str) -> None:
+    def __init__(
+        self, cursor: duckdb.DuckDBPyConnection, database: str, current: tuple[set[object], object] | None = None
+    ) -> None:
         self.cursor = cursor
         self.database = database
         self.schema = identifier(database, SCHEMA)
         self._found = False  # books are never removed, and looking takes longer than reading an entry
+        self._known, self._key = current or (set(), (database,))
 
     def table(self, name: str) -> str:
         """Return the quoted name of one of the tables."""
@@ -88,7 +93,8 @@ class Books:
         LedgerError
             The database is read-only, or another session holds it.
         """
-        if self.exist() and self._current():
+        if self.exist() and (self._key in self._known or self._current()):
+            self._known.add(self._key)
             return
         values = {"books": self.schema, "chain": self.chain(), "releases": self.releases()}
         try:

@@ -43,7 +43,8 @@ class PlanCall(Call):
 
     A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options.
 
-    One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is
+    One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it
+    (affordable), noise_scale, expected errors, what is
     left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory for
     two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other max_contributions.
     """
@@ -85,7 +86,7 @@ class PlanCall(Call):
         own = {name: options.pop(name) for name in QUERY_OPTIONS if name in options}
         return QueryCall(
             sql=self.source, epsilon=self.epsilon, delta=self.delta, release=self.release, mechanism=self.mechanism or "gaussian",
-            options=options or None, **own,
+            options=options, **own,
         )  # fmt: skip
 
     def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall:

@@ -11,9 +11,11 @@ from dpsql.calls import arguments
 from dpsql.calls.declaration import (
     CHARGED,
     FREE,
+    NOT_PRIVATE,
     REQUIRED,
     Call,
     argument,
+    flag,
     one_of,
     optional,
     some_columns,
@@ -28,7 +30,8 @@ from dpsql.errors import ArgumentError
 GROUPS = ("public", "private")
 MOST_BOUND = 1_000_000_000
 _BOUNDS = (
-    "Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the expression."
+    "Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the "
+    "expression."
 )
 
 
@@ -82,7 +85,7 @@ class QueryCall(Call):
     delta: float | None = argument(some_delta, DELTA, python="float | None")
     groups: str | None = argument(
         optional(one_of(*GROUPS)),
-        "'public': groups of declared values, all of them; 'private': those that enough units are in. Chosen by the keys, if left out.",
+        "'public': groups of declared values, all of them; 'private': those that enough units are in. By the keys, if left out.",
         python="str | None",
         choices=GROUPS,
     )
@@ -104,6 +107,12 @@ class QueryCall(Call):
         default="gaussian", python="str", choices=MECHANISMS, null=False,
     )  # fmt: skip
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
+    adaptive: bool = argument(
+        flag,
+        "true: a scalar subquery over protected rows is answered first, by a release of its own, and its number put into the text.",
+        default=False,
+        python="bool",
+    )
     options: dict[str, Any] = argument(
         some_options, "{'weights': {'avg(cost)': 2}}: relative shares of the loss.", python="Mapping[str, Any] | None"
     )
@@ -124,18 +133,51 @@ class QueryCall(Call):
 
 
 @dataclass(frozen=True)
+class QueryExactCall(Call):
+    """Answer an aggregate query without noise.
+
+    Rows are bounded, values clipped and the query is split as dp_query does: to see what bounding and clipping do, apart from the
+    noise. What is chosen at random (rows of a unit with many) is chosen anew by every call. Groups that are not public are all
+    shown, from min_units units on.
+    """
+
+    name: ClassVar[str] = "query_exact"
+    function: ClassVar[str] = "query_exact"
+    privacy: ClassVar[str] = NOT_PRIVATE
+    gives: ClassVar[str] = "the columns of the query"
+
+    sql: str = argument(arguments.text, "A SELECT of aggregates over one protected table.", default=REQUIRED, python="str")
+    groups: str | None = argument(optional(one_of(*GROUPS)), "As of dp_query.", python="str | None", choices=GROUPS)
+    max_groups: int | None = argument(whole(1, MOST_BOUND), "As of dp_query.", python="int | None")
+    max_rows_per_group: int | None = argument(whole(1, MOST_BOUND), "As of dp_query.", python="int | None")
+    bounds: dict[str, tuple[Any, Any]] = argument(
+        some_bounds, "As of dp_query.", python="Mapping[str, Sequence[float]] | None", plain=True
+    )
+    min_units: int | None = argument(whole(1, MOST_BOUND), "As of dp_query.", python="int | None")
+
+    def as_query(self) -> QueryCall:
+        """Return the query that is answered."""
+        return QueryCall(
+            self.sql, groups=self.groups, max_groups=self.max_groups, max_rows_per_group=self.max_rows_per_group,
+            bounds=self.bounds,
+            min_units=self.min_units,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class SummarizeCall(Call):
     """Summarize every declared column, as DuckDB's SUMMARIZE does, privately: one release for all of them.
 
-    Numbers: extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared values
-    occur, counts. What a column has no such statistic for is NULL.
+    Numbers: extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared
+    values occur, counts. What a column has no such statistic for is NULL.
     """
 
     name: ClassVar[str] = "summarize"
     function: ClassVar[str] = "summarize"
     privacy: ClassVar[str] = CHARGED
     gives: ClassVar[str] = (
-        "column_name, column_type, min, max (as VARCHAR), approx_unique, avg, std, q25, q50, q75 (as VARCHAR), count, null_percentage"
+        "column_name, column_type, min, max (as VARCHAR), approx_unique, avg, std, q25, q50, q75 (as VARCHAR), count, "
+        "null_percentage"
     )
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
@@ -149,7 +191,10 @@ class SummarizeCall(Call):
 
 @dataclass(frozen=True)
 class ExplainCall(Call):
-    """Tell in words what the answer of a query is made of: what was bounded, selected and clipped, how large the noise is."""
+    """Tell in words what the answer of a query is made of.
+
+    What was bounded, selected and clipped, how large the noise is, why a group may be missing.
+    """
 
     name: ClassVar[str] = "explain"
     function: ClassVar[str] = "explain"

@@ -18,6 +18,7 @@ WHERE = {
     "histogram": "values:HistogramCall",
     "contributions": "tables:ContributionsCall",
     "query": "query:QueryCall",
+    "query_exact": "query:QueryExactCall",
     "summarize": "query:SummarizeCall",
     "explain": "query:ExplainCall",
     "synthesize": "rows:SynthesizeCall",

@@ -39,6 +39,7 @@ def protect(context: Context, call: ProtectCall) -> str:
     -------
     Free: no row is read. The budget is a hard limit on everything that is ever released about this table.
     """
+    context.known.clear()
     table = find_table(context.cursor, call.source, database=context.database, schema=context.schema)
     ledger = ledger_of(context, table)
     ledger.check_chain()

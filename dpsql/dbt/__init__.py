@@ -1,8 +1,8 @@
 """dpsql in dbt: the plugin for dbt-duckdb. In profiles.yml: ``plugins: [{module: dpsql.dbt}]``.
 
 It loads the ``dp_*`` macros on dbt's connections, and answers what the macros of the dbt package (``package/``, which
-``dpsql dbt init`` copies into a project) ask. Budgets and domains come from ``meta: {dpsql: ...}`` in schema.yml, see
-`dpsql.dbt.declarations`; the materialization ``dp_synthetic`` asks `dpsql.dbt.models` before it buys.
+``dpsql dbt init`` copies into a project) ask. Budgets, domains and rules come from ``meta: {dpsql: ...}`` in schema.yml, see
+`dpsql.dbt.declarations`; the materialization ``dp_synthetic`` asks `dpsql.dbt.models` before it buys, and so does ``dp_query``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ except ImportError as missing:
 __all__ = ["Plugin"]
 
 CALL = "__dp_dbt"
-INTERFACE = 1
+INTERFACE = 2
 """What the macros of the package and this module agree on; a copy of the package that is older or newer is refused."""
 
 ACTIONS: dict[str, Callable[[Context, Mapping[str, Any]], Any]] = {
     "declare": declarations.declare,
     "check": models.check,
+    "check_query": models.check_query,
     "within_error": models.within_error,
 }
 SETTINGS = ("store", "user")

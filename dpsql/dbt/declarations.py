@@ -1,8 +1,9 @@
-"""Budgets and domains that a dbt project declares in schema.yml, under ``meta: {dpsql: ...}``.
+"""Budgets, domains and rules that a dbt project declares in schema.yml, under ``meta: {dpsql: ...}``.
 
 A source, seed, snapshot or table model has ``protect`` with the arguments of ``dp_protect``; columns have the arguments of
-``dp_declare``. They are applied when dbt starts and ends, and, for relations that the run itself makes, before each ``dp_*``
-call. Applying the same again writes nothing.
+``dp_declare``; ``rules`` of a source or model is a list of what ``dp_rule`` declares: texts, or mappings of its arguments, of which
+``remove: true`` takes a rule back. They are applied when dbt starts and ends, and, for relations that the run itself makes, before
+each ``dp_*`` call. Applying the same again writes nothing. What is no longer in schema.yml stays as it was declared.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpsql.calls.custody import DeclareCall, ProtectCall
-from dpsql.custodian import declaring, protect
+from dpsql.calls.custody import DeclareCall, ProtectCall, RuleCall
+from dpsql.custodian import declaring, protect, ruling
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected
+from dpsql.protected.ruled import DECLARED, rules_of
 from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.rules.grammar import read
 from dpsql.session.instance import Context
 from dpsql.source.analysis import find_table, relation_columns
 from dpsql.source.catalog import Catalog
@@ -24,6 +27,7 @@ from dpsql.text.names import fold
 
 PROTECT = ("epsilon", "delta", "neighbors", "privacy_unit", "max_contributions", "accountant", "anchor")
 DECLARE = ("lower", "upper", "bins", "edges", "calendar", "categories", "categories_from", "nullable", "outside")
+RULE = ("rule", "remove")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 
 
@@ -39,6 +43,7 @@ class Node:
     is_source: bool
     protect: Mapping[str, Any]
     columns: Mapping[str, Mapping[str, Any]]
+    rules: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass
@@ -70,12 +75,27 @@ class Declarations:
             there = {node.label for node, _ in present}
             absent = [node for node in self.nodes if node.is_source and node.label not in there]
             notices = [f"{node.label}: there is no {node.relation}" for node in absent]
-            for node, shape in new:
-                waiting = _declare(context, node)
-                notices += waiting
-                if not waiting:
+            waiting = {node.label: _declare(context, node) for node, _ in new}
+            domains_wait = any(waiting.values())
+            for node, shape in new:  # a rule may look at columns that another node declares
+                waits = [*waiting[node.label], *_declare_rules(context, node, domains_wait)]
+                notices += waits
+                if not waits:
                     self.done[node.label] = shape
             return notices
+
+    def beyond(self, context: Context) -> list[str]:
+        """Return the rules that the books have of relations with ``rules`` in schema.yml, and schema.yml has not: they hold on.
+
+        Notes
+        -----
+        Privacy: free; no row is read.
+        """
+        found = []
+        for node in self.nodes:
+            if node.rules and _shape(context, node) is not None:
+                found += _beyond(context, node)
+        return found
 
     def prepare(self, context: Context) -> None:
         """Apply what is new: this runs before every call."""
@@ -93,7 +113,8 @@ def declare(context: Context, given: Mapping[str, Any]) -> list[str]:
         declarations = before
     _declared[context.instance.key] = declarations
     context.instance.prepare = declarations.prepare
-    return declarations.apply(context)
+    notices = declarations.apply(context)
+    return [*notices, *declarations.beyond(context)] if given.get("again") else notices
 
 
 def node(item: Mapping[str, Any]) -> Node:
@@ -106,17 +127,41 @@ def node(item: Mapping[str, Any]) -> Node:
     {'age': {'lower': 0, 'upper': 100.0}}
     """
     label, meta = str(item["label"]), item.get("meta") or {}
-    _check_keys(label, meta, ("protect",))
+    _check_keys(label, meta, ("protect", "rules"))
     protect = meta.get("protect") or {}
     _check_keys(f"{label}, protect", protect, PROTECT)
     columns = {name: arguments(f"{label}, column {name}", given) for name, given in (item.get("columns") or {}).items()}
-    return Node(label, str(item["relation"]), item["kind"] == "source", numbers(protect), columns)
+    given = rules(label, meta.get("rules"))
+    return Node(label, str(item["relation"]), item["kind"] == "source", numbers(protect), columns, given)
 
 
 def arguments(label: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of ``dp_declare`` that the meta of a column holds."""
     _check_keys(label, given, DECLARE)
     return numbers(given)
+
+
+def rules(label: str, given: Any) -> list[dict[str, Any]]:
+    """Return the arguments of ``dp_rule`` that a list of rules holds: texts, or mappings with ``rule`` and ``remove``.
+
+    Examples
+    --------
+    >>> rules("source raw.people", ["age >= 18", {"rule": "age >= 21", "remove": True}])
+    [{'rule': 'age >= 18'}, {'rule': 'age >= 21', 'remove': True}]
+    """
+    if given is None:
+        return []
+    if not isinstance(given, list):
+        raise DpsqlError(f"schema.yml, {label}: rules is {given!r}, which is no list; write rules: ['age >= 18', ...]")
+    found = []
+    for item in given:
+        if isinstance(item, Mapping):
+            _check_keys(f"{label}, rules", item, RULE)
+        text = item.get("rule") if isinstance(item, Mapping) else item
+        if not isinstance(text, str):
+            raise DpsqlError(f"schema.yml, {label}: the rule {text!r} is no text; write it in quotes: rules: ['age >= 18', ...]")
+        found.append(dict(item) if isinstance(item, Mapping) else {"rule": text})
+    return found
 
 
 def numbers(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,3 +247,52 @@ def declare_column(context: Context, label: str, protected: ProtectedSource, col
         declaring.declare(context, DeclareCall.parse({"source": protected.source.text, "column": column, **given}))
     except DpsqlError as error:
         raise DpsqlError(f"schema.yml, {label}: {error}") from None
+
+
+def _declare_rules(context: Context, node: Node, domains_wait: bool) -> list[str]:
+    """Declare the rules of a node, or take them back; return those that have to wait.
+
+    ``domains_wait`` says whether a domain somewhere has to wait for the run: a rule over a model may need it.
+    """
+    if not node.rules:
+        return []
+    try:
+        protected = resolve(context, node.relation)
+        declare_rules(context, node.label, protected, node.rules)
+    except NotProtected as error:
+        if node.is_source:
+            raise DpsqlError(f"schema.yml, {node.label}: {error}; in schema.yml: meta: {{dpsql: {{protect: ...}}}}") from None
+        return [f"{node.label}: it has rules, but no table below it has a budget"]
+    except DpsqlError as error:
+        if node.is_source or not domains_wait:
+            raise
+        return [str(error).removeprefix("schema.yml, ")]
+    return []
+
+
+def declare_rules(context: Context, label: str, protected: ProtectedSource, given: Sequence[Mapping[str, Any]]) -> None:
+    """Declare rules of a source or take them back, those first, and name the place in schema.yml if that fails.
+
+    Notes
+    -----
+    Privacy: free; no row is read. What is declared must be public knowledge.
+    """
+    for one in sorted(given, key=lambda item: not item.get("remove")):
+        try:
+            ruling.rule(context, RuleCall.parse({"source": protected.source.text, **one}))
+        except DpsqlError as error:
+            raise DpsqlError(f"schema.yml, {label}: {error}") from None
+
+
+def _beyond(context: Context, node: Node) -> list[str]:
+    """Return a notice for each declared rule of a relation's own that schema.yml does not have."""
+    try:
+        protected = resolve(context, node.relation)
+        names = [column.name for column in protected.source.columns]
+        listed = {read(str(one["rule"]), names).text for one in node.rules}
+    except DpsqlError:
+        return []  # what is wrong with them is said where they are applied
+    own = [one.rule.text for one in rules_of(protected) if (one.status, one.place) == (DECLARED, protected.query)]
+    way_out = "it stays in force; {rule: ..., remove: true} takes it back"
+    missing = [text for text in own if text not in listed]
+    return [f"{node.label}: schema.yml has not the rule {text}, which was declared; {way_out}" for text in missing]

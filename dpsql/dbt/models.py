@@ -11,11 +11,14 @@ import duckdb
 import numpy as np
 
 from dpsql import methods
+from dpsql.answers.query import queries
 from dpsql.books.schema import Books
 from dpsql.calls import arguments
+from dpsql.calls.query import QueryCall
 from dpsql.custodian.evaluate import comparable_domain, evaluate
 from dpsql.dbt.declarations import arguments as declared_arguments
-from dpsql.dbt.declarations import declare_column
+from dpsql.dbt.declarations import declare_column, declare_rules
+from dpsql.dbt.declarations import rules as declared_rules
 from dpsql.domains.encoding import encode
 from dpsql.errors import DomainError, DpsqlError, ReleaseError
 from dpsql.measure.counting import count_tables
@@ -39,8 +42,8 @@ def check(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     given : mapping
-        ``source`` (the model's SQL), ``release``, ``method``, ``label`` of the model, ``columns``: what schema.yml declares for
-        columns of the model itself.
+        ``source`` (the model's SQL), ``release``, ``method``, ``label`` of the model, ``columns`` and ``rules``: what
+        schema.yml declares for columns of the model itself, and for its rows.
 
     Returns
     -------
@@ -65,6 +68,7 @@ def check(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     for column, meta in given["columns"].items():
         place = f"{label}, column {column}"
         declare_column(context, place, protected, column, declared_arguments(place, meta))
+    declare_rules(context, label, protected, declared_rules(label, given.get("rules")))
     columns = None
     if given.get("method") is not None and methods.is_open(methods.get(arguments.text(given, "method"))):
         columns = [column.name for column in protected.source.columns]
@@ -78,20 +82,46 @@ def check(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"release": _free(protected, label, name), "columns": columns}
 
 
-def _free(protected: ProtectedSource, label: str, name: str) -> str:
+def check_query(context: Context, given: Mapping[str, Any]) -> None:
+    """Check, before anything is bought, that a model's query is one, under a name that is free or its own.
+
+    Parameters
+    ----------
+    given : mapping
+        ``call``: the arguments of dp_query, ``label`` of the model.
+
+    Raises
+    ------
+    DpsqlError
+        The query cannot be answered.
+    ReleaseError
+        The model's release was bought for other SQL.
+
+    Notes
+    -----
+    Privacy: free; no row is read.
+    """
+    if context.instance.prepare is not None:
+        context.instance.prepare(context)
+    for protected, purchase in queries(context, QueryCall.parse(given["call"])):
+        _free(protected, str(given["label"]), purchase.release_name, "query")
+
+
+def _free(protected: ProtectedSource, label: str, name: str, operation: str = "synthesize") -> str:
     """Return the identifier of the release; refuse a name under which the books have another query."""
     rows = protected.books.cursor.execute(
         f"SELECT DISTINCT source, query, release FROM ({protected.books.releases()}) "  # noqa: S608 -- quoted by Books
-        "WHERE operation = 'synthesize' AND status <> 'refunded'"
+        "WHERE operation = ? AND status <> 'refunded'",
+        [operation],
     ).fetchall()
     for source, query, bought in rows:
         other = (source, query) != (protected.key, protected.query)
-        if other and bought == identity.release_id(source, "synthesize", query, name):
+        if other and bought == identity.release_id(source, operation, query, name):
             raise ReleaseError(
                 f"{label}: its release {bought!r} was bought for other SQL ({query}). A changed model is another release and costs "
                 "anew: give its config another release, or put the SQL back to use what was bought"
             )
-    return identity.release_id(protected.key, "synthesize", protected.query, name)
+    return identity.release_id(protected.key, operation, protected.query, name)
 
 
 def within_error(context: Context, given: Mapping[str, Any]) -> list[str]:

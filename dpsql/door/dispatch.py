@@ -26,6 +26,7 @@ ANSWERS = {
     "histogram": "answers.tables:histogram",
     "contributions": "answers.tables:contributions",
     "query": "answers.query:query",
+    "query_exact": "custodian.exact_query:query_exact",
     "summarize": "answers.summary:summarize",
     "explain": "answers.explaining:explain",
     "synthesize": "answers.rows:synthesize",

@@ -122,6 +122,11 @@ class Tree:
         """Rows without NULL, unbiased, shape (..., groups)."""
         return np.asarray(self.levels[0].sum(axis=-1))
 
+    @property
+    def count_variance(self) -> float:
+        """Variance of ``count`` by noise (where no total was given): for ``dpsql.estimates.moments.combine``."""
+        return self.measure.levels[0] * self.deviations[0] ** 2
+
 
 def tree(
     measure: Measure, counters: npt.ArrayLike, sigmas: Sequence[float], total: tuple[FloatArray, float] | None = None
@@ -159,7 +164,7 @@ def _edges(measure: Measure) -> FloatArray:
     edges = variable.lower + measure.width * np.arange(measure.lengths[-1] + 1)
     if not variable.whole:
         edges[-1] = variable.upper
-    return np.minimum(edges, variable.upper + variable.whole)
+    return np.asarray(np.minimum(edges, variable.upper + variable.whole))
 
 
 def quantiles(found: Tree, shares: Sequence[float]) -> FloatArray:

@@ -32,7 +32,7 @@ from dpsql.numerics.arrays import FloatArray
 REPLICATES = 400
 """Times that noise is taken off, by default."""
 
-_LARGEST = 40_000_000
+_LARGEST = 10_000_000
 _TABLE_BELOW = 16.0
 
 Estimator = Callable[[Sequence[FloatArray]], FloatArray]

@@ -51,7 +51,6 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from dpsql.accounting.checks import whole
 from dpsql.accounting.events import ThresholdEvent
@@ -95,6 +94,8 @@ def gaussian_tail(sigma: float, at: int) -> float:
     if sigma > _SUMMED_UP_TO and at - 0.5 < sigma:
         return 0.5 + 0.2 / sigma  # (1 + P(Z = 0)) / 2, and P(Z = 0) <= 1 / (sqrt(2 pi) sigma)
     if sigma > _SUMMED_UP_TO:
+        from scipy.special import log_ndtr
+
         return float(np.exp(log_ndtr((0.5 - at) / sigma))) * (1 + 1e-8) + 5e-324
     terms = math.ceil(10 * sigma) + 1
     x = np.arange(at, at + terms, dtype=np.float64)

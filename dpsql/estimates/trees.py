@@ -9,8 +9,8 @@ own subtree, u its variance: at a leaf the counter and v; above, S the sum of th
     z = (counter / v + S / (b u')) / (1 / v + 1 / (b u')),   1 / u = 1 / v + 1 / (b u').
 
 *Down*: h = z for the first level (or for the total, where it is known, of which the first level are the children); a child gets
-h = z + (h of the parent - S) / b. This is the minimum of sum (counter - h)^2 / v over all consistent h: the subtrees of siblings are
-independent given the parent and of equal variance, so what the parent knows more is divided equally.
+h = z + (h of the parent - S) / b. This is the minimum of sum (counter - h)^2 / v over all consistent h: given the parent, the
+subtrees of siblings are independent and of equal variance, so what the parent knows more is divided equally.
 
 Privacy: none; post-processing of released numbers.
 
@@ -29,6 +29,7 @@ from dpsql.errors import ArgumentError
 from dpsql.numerics.arrays import FloatArray
 
 _EXACT = 1e-12
+_FEW = 8
 
 
 def split_levels(counters: FloatArray, lengths: Sequence[int]) -> list[FloatArray]:
@@ -69,7 +70,7 @@ def least_squares(
     for level, variance in zip(reversed(levels[:-1]), reversed(variances[:-1]), strict=True):
         below, held = found[0], max(float(variance), _EXACT)
         branching = below.shape[-1] // level.shape[-1]
-        summed = below.reshape(*level.shape, branching).sum(axis=-1)
+        summed = _sum(below.reshape(*level.shape, branching))
         own = (1 / held) / (1 / held + 1 / (branching * spread[0]))
         found.insert(0, own * level + (1 - own) * summed)
         spread.insert(0, 1 / (1 / held + 1 / (branching * spread[0])))
@@ -82,10 +83,20 @@ def least_squares(
     return found, [float(np.sqrt(u)) for u in spread]
 
 
+def _sum(cut: FloatArray) -> FloatArray:
+    """Return the sum over a last axis of few entries, in whole arrays."""
+    if cut.shape[-1] > 4 * _FEW:
+        return np.asarray(cut.sum(axis=-1))
+    found = cut[..., 0]
+    for k in range(1, cut.shape[-1]):
+        found = found + cut[..., k]
+    return found
+
+
 def _moved(children: FloatArray, parents: FloatArray) -> FloatArray:
     """Return children that add up to their parents, each moved by the same amount."""
     cut = children.reshape(*parents.shape, children.shape[-1] // parents.shape[-1])  # there may be no group: no -1
-    gap = (parents - cut.sum(axis=-1)) / cut.shape[-1]
+    gap = (parents - _sum(cut)) / cut.shape[-1]
     return np.asarray((cut + gap[..., None]).reshape(children.shape))
 
 
@@ -105,10 +116,22 @@ def nonnegative(levels: Sequence[FloatArray]) -> list[FloatArray]:
 
 
 def _simplex(points: FloatArray, totals: FloatArray) -> FloatArray:
-    """Return the nearest points with entries of at least 0 that add up to the totals, along the last axis."""
-    ordered = -np.sort(-points, axis=-1)
-    excess = np.cumsum(ordered, axis=-1) - totals[..., None]
-    number = np.arange(1, points.shape[-1] + 1)
-    used = np.maximum((ordered * number > excess).sum(axis=-1), 1)
-    shift = np.take_along_axis(excess, used[..., None] - 1, axis=-1) / used[..., None]
-    return np.asarray(np.maximum(points - shift, 0.0))
+    """Return the nearest points with entries of at least 0 that add up to the totals (at least 0), along the last axis."""
+    size = points.shape[-1]
+    if size > _FEW:
+        ordered = -np.sort(-points, axis=-1)
+        excess = np.cumsum(ordered, axis=-1) - totals[..., None]
+        number = np.arange(1, size + 1)
+        used = np.maximum((ordered * number > excess).sum(axis=-1), 1)
+        shift = np.take_along_axis(excess, used[..., None] - 1, axis=-1)[..., 0] / used
+    else:  # whole arrays instead of many short sorts; the mean excess of the k largest is largest where k is the number used
+        columns = [np.ascontiguousarray(points[..., k]) for k in range(size)]
+        for end in range(size - 1, 0, -1):
+            for k in range(end):
+                columns[k], columns[k + 1] = np.maximum(columns[k], columns[k + 1]), np.minimum(columns[k], columns[k + 1])
+        upto = columns[0] - totals
+        shift = upto
+        for k in range(1, size):
+            upto = upto + columns[k]
+            shift = np.maximum(shift, upto / (k + 1))
+    return np.asarray(np.maximum(points - shift[..., None], 0.0))

@@ -12,17 +12,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import duckdb
 import numpy as np
 
 from dpsql.domains import sqltypes
-from dpsql.domains.bounding import bounded_sql
+from dpsql.domains.bounding import light_first_sql
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.errors import DpsqlError, ReleaseError
-from dpsql.estimates import thresholds
 from dpsql.estimates.measures import Measure, Variable
+from dpsql.estimates.thresholds import passing, present
 from dpsql.measure.noising import add_noise
+from dpsql.noise.entropy import BoolArray
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
@@ -32,6 +34,8 @@ from dpsql.text.relation import identifier, literal
 
 LARGEST_SUM = 1 << 60
 """Sums are cut to this absolute value before the noise, which changes no sensitivity: they fit into 64 bits."""
+MOST_INLINE, MOST_INLINE_TEXT = 1_000, 20_000
+"""Groups, and characters of the SELECT that lists them, that are written into each statement."""
 _EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME": "system.main.epoch({})"}
 
 
@@ -71,7 +75,7 @@ def number_sql(value: str, sql_type: str) -> str:
     return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if found.family == "float" else number
 
 
-class _Statement:
+class Statement:
     """The SQL of one reading: the bounded rows of a source, over which counters are added up."""
 
     def __init__(self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> None:
@@ -106,10 +110,10 @@ class _Statement:
         if self.groups is not None:
             listed.append("groups.ord")
             pairs = [f"{identifier(SOURCE_NAME, f'k{i}')} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
-            joined = f" JOIN {identifier(self.groups)} AS groups ON {' AND '.join(pairs)}" if pairs else f", {identifier(self.groups)} AS groups"
+            joined = f" JOIN {self.groups} AS groups ON {' AND '.join(pairs)}" if pairs else f", {self.groups} AS groups"
         else:
             listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
-        found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"
+        found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"  # noqa: S608
         names = [*self.columns, *unit, *self.keys]
         if numbered:
             each = ", ".join(f"min({identifier(name)}) AS {identifier(name)}" for name in names) or "1 AS one"
@@ -117,10 +121,11 @@ class _Statement:
         if not plan.unit:
             return found
         if plan.max_groups is None:
-            return bounded_sql(found, unit, names, plan.max_rows, salt)
-        return bounded_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
+            return light_first_sql(found, unit, names, plan.max_rows, salt)
+        return light_first_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
 
-    def _with(self) -> str:
+    def reading(self) -> str:
+        """Return the beginning of every statement: the rows that are counted, as ``__dp_rows``."""
         return f"WITH {identifier(SOURCE_NAME)} AS (\n{self.protected.source.sql}\n), __dp_rows AS ({self.rows})"
 
     def sums(self) -> tuple[str, list[list[str]]]:
@@ -134,7 +139,7 @@ class _Statement:
         keys = [identifier(key) for key in self.keys]
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
-        return f"{self._with()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names
+        return f"{self.reading()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names  # noqa: S608
 
     def _sums_of(self, measure: Measure) -> list[str]:
         condition = None if measure.filter is None else identifier(f"f{measure.filter}")
@@ -147,7 +152,7 @@ class _Statement:
             return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
         # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
         known = [f"x{variable.position} IS NOT NULL" for variable in measure.variables]
-        there = " AND ".join(known if condition is None else [condition, *known])
+        there = " AND ".join([*([] if condition is None else [condition]), *known])
         if measure.kind == "scaled":
             return [_sum(f"sum({_scaled(measure)})", there)]
         parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
@@ -159,13 +164,14 @@ class _Statement:
     def cells(self, measure: Measure) -> str:
         """Return the statement that counts leaves of a tree, or places in a list of values, by group."""
         variable = measure.variables[0]
-        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(f"a{variable.position}"), measure.values)
+        name = f"a{variable.position}"
+        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(name), measure.values, self.types[name])
         there = f"x{variable.position}" if measure.kind == "tree" else place
         conditions = [f"{there} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
         keys = [identifier(key) for key in self.keys]
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
         return (
-            f"{self._with()} SELECT {', '.join([*shown, f'{place} AS cell', 'count(*) AS n'])} FROM __dp_rows "  # noqa: S608
+            f"{self.reading()} SELECT {', '.join([*shown, f'{place} AS cell', 'count(*) AS n'])} FROM __dp_rows "  # noqa: S608
             f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
         )
 
@@ -196,7 +202,8 @@ def _unit_interval(variable: Variable) -> str:
 def _cumulated(measure: Measure) -> list[str]:
     """Return the cumulated counters of a row, as integers, all but the last, which is the grid.
 
-    Sums of numbers that are not negative do not fall, nor does rounding; so the differences are not negative, and add up to the grid.
+    Sums of numbers that are not negative do not fall, nor does rounding; so the differences are not negative, and add up to the
+    grid.
     """
     each = []
     for variable in measure.variables:
@@ -214,7 +221,8 @@ def _cumulated(measure: Measure) -> list[str]:
 def _scaled(measure: Measure) -> str:
     variable = measure.variables[0]
     x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
-    return f"CAST(greatest(least(round({x} / {_double(variable.magnitude)} * {measure.grid}), {measure.grid}), -{measure.grid}) AS BIGINT)"
+    rounded = f"round({x} / {_double(variable.magnitude)} * {measure.grid})"
+    return f"CAST(greatest(least({rounded}, {measure.grid}), -{measure.grid}) AS BIGINT)"
 
 
 def _leaf(measure: Measure) -> str:
@@ -223,9 +231,19 @@ def _leaf(measure: Measure) -> str:
     return f"CAST(least(floor(({x} - {_double(variable.lower)}) / {_double(measure.width)}), {last}) AS INTEGER)"
 
 
-def _place(value: str, values: Sequence[str]) -> str:
+def _place(value: str, values: Sequence[str], sql_type: str) -> str:
+    """Return the place of a value in a list; NULL if it is not in it."""
+    if len(values) > 1 and sqltypes.parse(sql_type).family == "integer" and values == _whole(values[0], len(values)):
+        first, last = values[0], values[-1]  # no comparison with each of them
+        return f"CASE WHEN {value} BETWEEN {first} AND {last} THEN CAST(CAST({value} AS HUGEINT) - ({first}) AS INTEGER) END"
     cases = " ".join(f"WHEN {literal(text)} THEN {place}" for place, text in enumerate(values))
     return f"CASE CAST({value} AS VARCHAR) {cases} END"
+
+
+def _whole(first: str, count: int) -> tuple[str, ...]:
+    """Return consecutive whole numbers as texts; nothing if the first is none."""
+    digits = first.removeprefix("-")
+    return tuple(str(int(first) + i) for i in range(count)) if digits.isdecimal() and len(digits) < 18 else ()
 
 
 # -- reading --------------------------------------------------------------------------------------------------------------
@@ -233,7 +251,7 @@ def _place(value: str, values: Sequence[str]) -> str:
 
 def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> list[str]:
     """Return all statements that read the rows, to be bound before anything is charged."""
-    made = _Statement(protected, plan, groups, salt)
+    made = Statement(protected, plan, groups, salt)
     return [made.sums()[0], *(made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values"))]
 
 
@@ -244,17 +262,24 @@ def fresh_salt() -> str:
 
 @contextmanager
 def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: bool = False) -> Iterator[str | None]:
-    """Make the public groups a temporary table, as long as it is needed; its name, None for private groups."""
+    """Give the public groups as a relation, with their places in ``ord``, as long as it is needed; None for private groups.
+
+    A few stand in the statements themselves, which takes less time than a temporary table does.
+    """
     if not plan.public:
         yield None
         return
-    name = f"dpsql_groups_{secrets.token_hex(8)}"
     keys = [f"k{i}" for i in range(len(plan.keys))]
     order = f"OVER (ORDER BY {', '.join(f'{key} ASC NULLS LAST' for key in keys)})" if keys else "OVER ()"
     listed = ", ".join([f"row_number() {order} - 1 AS ord", *keys])
-    cursor.execute(f"CREATE TEMP TABLE {identifier(name)} AS SELECT {listed} FROM ({plan.groups_sql}){' LIMIT 0' if empty else ''}")
+    made = f"SELECT {listed} FROM ({plan.groups_sql}){' LIMIT 0' if empty else ''}"  # noqa: S608 -- generated
+    if plan.groups is not None and plan.groups <= MOST_INLINE and len(plan.groups_sql) <= MOST_INLINE_TEXT:
+        yield f"({made})"
+        return
+    name = f"dpsql_groups_{secrets.token_hex(8)}"
+    cursor.execute(f"CREATE TEMP TABLE {identifier(name)} AS {made}")
     try:
-        yield name
+        yield identifier(name)
     finally:
         cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
 
@@ -262,7 +287,7 @@ def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: 
 def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> Counted:
     """Return the exact counters of every group. Privacy: secret."""
     with public_groups(cursor, plan) as table:
-        made = _Statement(protected, plan, table, fresh_salt())
+        made = Statement(protected, plan, table, fresh_salt())
         sql, names = made.sums()
         frame = guarded(cursor, sql).fetchnumpy()
         groups = table
@@ -277,11 +302,11 @@ def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan:
         for measure, found in zip(plan.measures, names, strict=True):
             if measure.kind in ("tree", "values"):
                 cells = guarded(cursor, made.cells(measure)).fetchnumpy()
-                where = (
-                    np.asarray(cells["ord"], np.int64) if groups is not None
-                    else np.array([index[keys] for keys in zip(*(_texts(cells[f"k{i}"]) for i in range(len(plan.keys))), strict=True)]
-                                  if plan.keys else np.zeros(len(cells["n"])), np.int64)
-                )  # fmt: skip
+                if groups is not None:
+                    where = np.asarray(cells["ord"], np.int64)
+                else:
+                    each = zip(*(_texts(cells[f"k{i}"]) for i in range(len(plan.keys))), strict=True)
+                    where = np.array([index[keys] for keys in each] if plan.keys else [0] * len(cells["n"]), np.int64)
                 blocks += _levels(measure, len(texts), where, np.asarray(cells["cell"], np.int64), np.asarray(cells["n"], np.int64))
                 continue
             sums = np.zeros((len(texts), len(found)), np.int64)
@@ -296,14 +321,14 @@ def _listed(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, table: str) -> l
     if not plan.keys:
         return [()]
     keys = ", ".join(f"CAST(k{i} AS VARCHAR) AS k{i}" for i in range(len(plan.keys)))
-    frame = cursor.execute(f"SELECT {keys} FROM {identifier(table)} ORDER BY ord ASC").fetchnumpy()  # noqa: S608
+    frame = cursor.execute(f"SELECT {keys} FROM {table} ORDER BY ord ASC").fetchnumpy()  # noqa: S608
     found = list(zip(*(_texts(frame[f"k{i}"]) for i in range(len(plan.keys))), strict=True))
     if len(found) != plan.groups:
         raise ReleaseError("the public groups are not those that were charged for")
     return found
 
 
-def _texts(column: np.ndarray) -> list[str | None]:
+def _texts(column: Any) -> list[str | None]:
     """Return a column of texts, None for NULL."""
     masked = np.ma.getmaskarray(column)
     return [None if hidden or value is None else str(value) for value, hidden in zip(np.ma.getdata(column), masked, strict=True)]
@@ -313,7 +338,7 @@ def _counters(measure: Measure, sums: IntArray) -> IntArray:
     """Return the counters of a measure from what the statement added up."""
     if measure.kind != "moments":
         return sums
-    kept = len(sums[0]) - 1 - measure.nulls
+    kept = sums.shape[1] - 1 - measure.nulls
     there = sums[:, kept]
     cumulated = np.column_stack([sums[:, :kept], there * measure.grid])
     found = np.diff(cumulated, axis=1, prepend=0)
@@ -326,7 +351,7 @@ def _levels(measure: Measure, groups: int, where: IntArray, cells: IntArray, n: 
     """Return the counters of a tree, level by level, or of a list of values."""
     leaves = np.zeros((groups, measure.lengths[-1]), np.int64)
     np.add.at(leaves, (where, cells), n)
-    return [leaves.reshape(groups, length, -1).sum(axis=2) for length in measure.lengths]
+    return [leaves.reshape(groups, length, leaves.shape[1] // length).sum(axis=2) for length in measure.lengths]
 
 
 def released(plan: Plan, found: Counted) -> Counted:
@@ -348,19 +373,23 @@ def released(plan: Plan, found: Counted) -> Counted:
         if query.selecting is None or query.threshold is None:
             raise ReleaseError("the plan does not say how groups are chosen")
         done = query.blocks_of(query.selecting).start
-        least = query.min_units or 1
-        there = np.flatnonzero(thresholds.present(blocks[done][:, 0], least))
-        noisy = _noisy(blocks[done][there], scales[done], plan.mechanism)
-        passed = thresholds.passing(noisy[:, 0], query.threshold - least + 1, least)
-        chosen = there[passed]
-        blocks = [block[chosen] for block in blocks]
-        blocks[done] = noisy[passed]
-        groups = [groups[place] for place in chosen]
+        there = present(blocks[done][:, 0], query.min_units or 1)
+        groups, blocks = _kept(groups, blocks, there)
+        noisy = _noisy(blocks[done], scales[done], plan.mechanism)
+        groups, blocks = _kept(groups, [*blocks, noisy], passing(noisy[:, 0], query.threshold, query.min_units or 1))
+        blocks[done] = blocks.pop()
     out = [
         block if place == done else _noisy(block, scale, plan.mechanism)
         for place, (block, scale) in enumerate(zip(blocks, scales, strict=True))
     ]
     return Counted(groups, out)
+
+
+def _kept(
+    groups: list[tuple[str | None, ...]], blocks: Sequence[IntArray], chosen: BoolArray
+) -> tuple[list[tuple[str | None, ...]], list[IntArray]]:
+    """Return groups and counters without those that are not chosen."""
+    return [keys for keys, kept in zip(groups, chosen, strict=True) if kept], [block[chosen] for block in blocks]
 
 
 def _noisy(block: IntArray, scale: Fraction, mechanism: str) -> IntArray:

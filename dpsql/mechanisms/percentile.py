@@ -12,6 +12,8 @@ exchanged for another moves it by at most 1 (q from one row, 1 - q from the othe
 The published scoring [SDS] measures distance from the exact *position* of the percentile, which one row can move by the size of a
 group of ties.
 
+Privacy: exact; epsilon-DP and of bounded range (`dpsql.accounting.other_events`).
+
 References: McSherry & Talwar (2007) for the mechanism.
 """
 
@@ -87,7 +89,9 @@ def penalties(histogram: IntArray, share: Fraction) -> tuple[npt.NDArray[Any], i
     return found, share.denominator
 
 
-def private_percentile(histogram: IntArray, share: Fraction, epsilon: Fraction, sensitivity: Fraction) -> int:
+def private_percentile(
+    histogram: IntArray, share: Fraction, epsilon: Fraction, sensitivity: Fraction, weights: IntArray | None = None
+) -> int:
     """Return a private q-quantile of whole numbers in a public range.
 
     Parameters
@@ -99,21 +103,43 @@ def private_percentile(histogram: IntArray, share: Fraction, epsilon: Fraction, 
     epsilon : Fraction, > 0
     sensitivity : Fraction
         `penalty_sensitivity`.
+    weights : int64 array, shape (bound + 1,), optional
+        Public weights of the candidates, at least 0 and not all 0, of a sum of at most 2^62: the lengths of the cells of an uneven
+        grid, say. Equal by default.
 
     Returns
     -------
     int
-        t with probability proportional to exp(-epsilon u(t) / (2 sensitivity)).
+        t with probability proportional to weight(t) exp(-epsilon u(t) / (2 sensitivity)).
+
+    Raises
+    ------
+    ArgumentError
+        The weights do not fit the histogram, or are out of range.
 
     Notes
     -----
-    Privacy: epsilon-DP. Exact: candidates are drawn uniformly and accepted with probability exp(-gamma), decided in integers
-    with entropy from the operating system. The best penalty is taken off all of them, which changes no probability.
+    Privacy: epsilon-DP, and of bounded range epsilon: ``RangeEvent(epsilon)`` is what it may be charged as. Of several groups
+    with a percentile each, a unit that is in at most G of them moves the penalties of G, and replaced by another those of 2 G,
+    each by at most the sensitivity with C the rows of a unit in one group: ``RangeEvent(epsilon, G)``, or 2 G under replace_one.
+    Exact: candidates are drawn by weight and accepted with probability exp(-gamma), decided in
+    integers with entropy from the operating system. The best penalty is taken off all of them, which changes no probability.
     """
     penalty, denominator = penalties(histogram, share)
-    penalty = penalty - penalty.min()
+    upto = np.arange(1, histogram.size + 1) if weights is None else _cumulated(weights, histogram.size)
+    penalty = penalty - penalty[np.diff(upto, prepend=0) > 0].min()  # of those that can be drawn
     factor = epsilon / (2 * sensitivity * denominator)
     while True:
-        for t in uniform_below(histogram.size, _DRAWS).tolist():
+        drawn = np.searchsorted(upto, uniform_below(int(upto[-1]), _DRAWS), side="right")
+        for t in drawn.tolist():
             if accepts(factor * int(penalty[t])):
                 return int(t)
+
+
+def _cumulated(weights: IntArray, size: int) -> IntArray:
+    expected = f"must be an array of {size} whole numbers of at least 0 and a sum from 1 to 2^62"
+    if not isinstance(weights, np.ndarray) or weights.dtype != np.int64 or weights.shape != (size,) or bool((weights < 0).any()):
+        raise ArgumentError("weights", "an array", expected)
+    if not 1 <= sum(weights.tolist()) <= 2**62:
+        raise ArgumentError("weights", "an array", expected)
+    return np.cumsum(weights)

@@ -55,6 +55,40 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Chart:
+    """An aggregate by groups.
+
+    Parameters
+    ----------
+    name : str
+        The aggregate, as in SQL.
+    labels : list of str
+        The groups.
+    values, low, high : float arrays, shape (groups,)
+        NaN where there is no number.
+    from_zero : bool
+        Whether values are amounts, whose bars begin at zero; else points.
+    """
+
+    name: str
+    labels: Sequence[str]
+    values: FloatArray
+    low: FloatArray
+    high: FloatArray
+    from_zero: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a query's release says: all groups with intervals; charts; how it came about (about what, text); number of groups."""
+
+    listing: Listing
+    charts: Sequence[Chart]
+    explained: Sequence[tuple[str, str]]
+    groups: int = 1
+
+
+@dataclass(frozen=True)
 class Content:
     """Everything on the page.
 
@@ -74,11 +108,15 @@ class Content:
     sets : int
         Number of synthetic tables.
     measured, domain, ledger, listings : tables
+    rules : Listing or None
+        What every synthetic row obeys; None where nothing was declared.
     columns : charts; ``columns_left_out``: names of those without one
     fine : charts of values inside bins
     tables : released cross-tables
     maps : Maps or None
     notes : texts about the release
+    answer : Answer or None
+        Of a query's release.
     comparison : Comparison or None
         NOT PRIVATE where given.
     """
@@ -101,5 +139,7 @@ class Content:
     listings: Sequence[Listing] = ()
     tables: Sequence[CrossTable] = ()
     maps: Maps | None = None
+    rules: Listing | None = None
     notes: Sequence[str] = field(default=())
+    answer: Answer | None = None
     comparison: Comparison | None = None

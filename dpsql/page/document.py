@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 
-from dpsql.page import parts, steps, words
-from dpsql.page.content import Content
+from dpsql.page import answers, parts, steps, words
+from dpsql.page.content import Answer, Content
 from dpsql.page.markup import details, facts, number, paragraphs, section, text
 from dpsql.page.style import CSS
 from dpsql.text.relation import at_most
@@ -21,13 +21,14 @@ _METHODS = {
 }
 
 
-_UNITS = "contributions"
+_UNITS, _QUERY = "contributions", "query"
 _MADE = {
     "marginals": "Noisy tables",
     "synthesize": "A synthetic table",
     "aggregates": "Counts of combinations",
     "histogram": "A histogram",
     "discover": "A list of values",
+    _QUERY: "The answer to a query",
     _UNITS: "A histogram of rows per unit",
 }
 
@@ -47,7 +48,7 @@ def page(content: Content) -> str:
     name = str(content.manifest["release"])
     open_, compared = _Sections(content), content.comparison is not None
     said = [
-        open_.cost(), open_.guarantee(), open_.accuracy(), open_.tables(), open_.distributions(), open_.values(),
+        open_.answer(), open_.cost(), open_.guarantee(), open_.accuracy(), open_.tables(), open_.distributions(), open_.values(),
         open_.dependence(), open_.lists(), open_.comparison(), open_.provenance(),
     ]  # fmt: skip
     links = "".join(f'<a href="#{key}">{text(title)}</a>' for key, title, body in said if body)
@@ -80,6 +81,8 @@ def _header(content: Content) -> str:
     tiles = [
         (number(at_most(float(charge["epsilon"])), 5), "epsilon of this release"),
         (number(float(charge["delta"])), "delta"),
+    ]
+    tiles += _tiles_of_answer(content.answer) if content.answer is not None else [
         (
             ("" if content.public_total else "≈ ") + number(content.rows) if content.rows is not None else "–",
             f"{_counted_things(content)}, {'public' if content.public_total else 'as released'}",
@@ -95,6 +98,13 @@ def _header(content: Content) -> str:
         f'<p class="lead">{text(lead)}</p>'
         f'<div class="tiles">{shown}</div>{paragraphs(content.counted or "")}</header>'
     )
+
+
+def _tiles_of_answer(found: Answer) -> list[tuple[str, str]]:
+    rows = len(found.listing.rows)
+    if found.listing.head[0] == "":  # no groups: a line an aggregate
+        return [(str(rows), "number" if rows == 1 else "numbers")]
+    return [(f"{found.groups:,}", "group" if found.groups == 1 else "groups")]
 
 
 def _counted_things(content: Content) -> str:
@@ -119,11 +129,19 @@ class _Sections:
         self.content = content
         self.manifest = content.manifest
 
+    def answer(self) -> tuple[str, str, str]:
+        """Show the answer of a query, and how it came about."""
+        found = self.content.answer
+        if found is None:
+            return "answer", "", ""
+        how = "<h3>How it came about</h3>" + answers.explanation(found)
+        return "answer", "The answer", answers.section(found) + how
+
     def cost(self) -> tuple[str, str, str]:
         """Say what was measured, and what it cost."""
         manifest, charge = self.manifest, self.manifest["charge"]
         unit, most, epsilon = manifest["privacy_unit"], manifest["max_contributions"], number(at_most(float(charge["epsilon"])), 5)
-        measured = "" if manifest["operation"] == _UNITS else f", at most {most} of them measured"
+        measured = "" if manifest["operation"] in (_UNITS, _QUERY) else f", at most {most} of them measured"
         rows = [
             ("Source", manifest["source"]),
             ("Measured relation", manifest["query"]),
@@ -134,20 +152,20 @@ class _Sections:
             ("Accountant", manifest["accountant"]),
         ]  # fmt: skip
         body = facts(rows) + parts.listing(self.content.measured)
+        if self.content.rules is not None:
+            body += parts.listing(self.content.rules)
         if self.content.notes:
             body += "<h3>Notes</h3>" + parts.items(self.content.notes)
         options = {k: v for k, v in manifest["parameters"].items() if v not in (None, {}, [])}
         body += details("Parameters of the call", f"<p><code>{text(json.dumps(options, ensure_ascii=False))}</code></p>")
-        return (
-            "cost",
-            "What was measured, and what it cost",
-            body + details("Columns and their public domains", parts.listing(self.content.domain)),
-        )
+        if self.content.domain.rows:
+            body += details("Columns and their public domains", parts.listing(self.content.domain))
+        return "cost", "What was measured, and what it cost", body
 
     def guarantee(self) -> tuple[str, str, str]:
         """Say what is guaranteed."""
         manifest, charge = self.manifest, self.manifest["charge"]
-        most = None if manifest["operation"] == _UNITS else int(manifest["max_contributions"] or 1)
+        most = None if manifest["operation"] in (_UNITS, _QUERY) else int(manifest["max_contributions"] or 1)
         unit = words.unit_words(manifest["privacy_unit"], most)
         said = words.promise(float(charge["epsilon"]), float(charge["delta"]), str(manifest["neighbors"]), unit)
         body = paragraphs(*said, words.over_all(self.content.budget))
@@ -172,6 +190,14 @@ class _Sections:
     def accuracy(self) -> tuple[str, str, str]:
         """Say how exact the numbers are."""
         counted = self.content.counted
+        if self.content.answer is not None:
+            said = (
+                "The noise was drawn from a known distribution, so its errors are known without looking at the data: beside each "
+                "number of the answer is where it lies without its noise, in 95 of 100 cases. The same noise is on large groups "
+                "and small ones, so large ones are relatively more exact. Rows left out and values moved to a bound are not in "
+                "the intervals."
+            )
+            return "accuracy", "How exact the numbers are", paragraphs(said, counted or "")
         true = "the true one" if counted is None else "the exact number of what was counted"
         said = (
             "The noise was drawn from a known distribution, so its errors are known without looking at the data: the table above "

@@ -17,8 +17,9 @@ from dpsql.domains.declare import self_declared
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected
 from dpsql.protected.constraints import Constraints
 from dpsql.session.instance import Context
-from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table
+from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table, relation_columns
 from dpsql.source.catalog import Catalog
+from dpsql.source.listed import Functions
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 
@@ -34,7 +35,7 @@ def home(context: Context, table: TableId) -> str:
     if not table.is_file:
         return table.database
     for database in context.databases():  # USE another database, and the file must not look public
-        if Ledger(Books(context.cursor, database), key_of(table), context.user).protection() is not None:
+        if Ledger(books_of(context, database), key_of(table), context.user).protection() is not None:
             return database
     return context.database
 
@@ -54,7 +55,35 @@ def key_of(table: TableId) -> str:
 
 def ledger_of(context: Context, table: TableId) -> Ledger:
     """Return the ledger of a table, protected or not."""
-    return Ledger(Books(context.cursor, home(context, table)), key_of(table), context.user)
+    return Ledger(books_of(context, home(context, table)), key_of(table), context.user)
+
+
+def protection_of(context: Context, table: TableId) -> tuple[Ledger, Protection | None]:
+    """Return the ledger of a table and its contract as the call found it, None where it is not protected."""
+    found: tuple[Ledger, Protection | None] | None = context.known.get(("protection", table))
+    if found is None:
+        ledger = ledger_of(context, table)
+        found = context.known["protection", table] = (ledger, ledger.protection())
+    return found
+
+
+def catalog_of(context: Context) -> Catalog:
+    """Return the catalog as a call sees it: everything is looked up once."""
+    found = context.known.get("catalog")
+    if not isinstance(found, Catalog):
+        functions = context.instance.remembered.setdefault("functions", Functions())
+        found = context.known["catalog"] = Catalog(context.cursor, functions)
+    return found
+
+
+def books_of(context: Context, database: str) -> Books:
+    """Return the books of a database, one object in a call: whether they exist is looked up once."""
+    found = context.known.get(("books", database))
+    if not isinstance(found, Books):
+        number = next((oid for name, oid, _, _ in context.attached() if name == database), None)
+        current: set[object] = context.instance.remembered.setdefault("books", set())
+        found = context.known["books", database] = Books(context.cursor, database, current=(current, (database, number)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -188,7 +217,8 @@ def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSou
     context : Context
     text : str
     local : bool
-        Whether it may combine rows of one privacy unit (:func:`dpsql.source.analysis.analyse`); the caller then bounds rows per unit.
+        Whether it may combine rows of one privacy unit (:func:`dpsql.source.analysis.analyse`); whoever asks then bounds the rows
+        of a unit.
 
     Raises
     ------
@@ -196,12 +226,42 @@ def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSou
         The source does not keep one output row per input row.
     NotProtected
         It reaches no table with a budget.
+
+    Notes
+    -----
+    Within a call a text is checked once: what was checked is what the call charges for, and runs. That its contract is still in
+    force is checked where it is charged (`Ledger.charge`) and before rows are read (`dpsql.purchase.measuring.check_unchanged`), on
+    the books as they are then. A change of a contract forgets what the call has checked before (`dpsql.custodian.protect`).
     """
+    known = context.known.get(("source", text, local))
+    if not isinstance(known, ProtectedSource):
+        known = context.known["source", text, local] = _resolved(context, text, local=local)
+    return known
+
+
+def table_alone(context: Context, table: TableId) -> ProtectedSource | None:
+    """Return a protected table with its columns, to ask what is declared of them; None where it has no budget.
+
+    Nothing can be read through it: its ``sql`` is empty.
+    """
+    ledger, found = protection_of(context, table)
+    if found is None:
+        return None
+    columns = tuple(relation_columns(context.cursor, table, catalog_of(context)))
+    source = Source(
+        text=table.text, canonical=table.text, table=table, sql="", columns=columns, filtered=False, public_tables=(), unit=None,
+        row=None, bare=True,
+    )  # fmt: skip
+    return ProtectedSource(source, ledger, found)
+
+
+def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
+    """Check a source; see `resolve`."""
     consulted: dict[TableId, Ledger] = {}
 
     def protection(table: TableId) -> Protection | None:
-        consulted[table] = ledger_of(context, table)
-        return consulted[table].protection()
+        consulted[table], found = protection_of(context, table)
+        return found
 
     def unit(table: TableId) -> str | None:
         found = protection(table)
@@ -217,16 +277,18 @@ def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSou
             public_keys=lambda table: (),
             unit_column=unit,
             local=local,
+            catalog=catalog_of(context),
         )
     except DpsqlError:
         for ledger in consulted.values():  # an edited book may name a unit that is not there
             ledger.check_chain()
         raise
-    ledger = ledger_of(context, source.table)
-    found = ledger.protection()
+    found = protection(source.table)
     if found is None:  # pragma: no cover -- analyse has just seen it
         raise NotProtected(f"source = {text!r}: its budget has gone")
-    return ProtectedSource(source, ledger, found)
+    return ProtectedSource(source, consulted[source.table], found)
+
+
 def describe_key(context: Context, text: str) -> tuple[str, str]:
     """Return the database and the key in its books of a table named by the user, for the reports; of a view: of its table."""
     table = find_table(context.cursor, text, database=context.database, schema=context.schema, views=True)

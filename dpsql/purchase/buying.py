@@ -121,8 +121,8 @@ def _bought(
     progress: Progress,
 ) -> Purchase:
     """Charge, unless an earlier call has, then measure and store."""
-    release.check_store(context.cursor, store)
-    purchase = protected.ledger.purchase(name)
+    release.check_store(context, store)
+    purchase = protected.ledger.purchase(name)  # as it is now: another call may have come to an end while this one waited
     if purchase is None:
         wanted = request(context, protected, call)
         check_readable(wanted.plan)
@@ -173,6 +173,7 @@ def check_same(protected: ProtectedSource, purchase: Purchase, call: BuyingCall)
 def _charge(context: Context, protected: ProtectedSource, store: Path, name: str, wanted: Request) -> Purchase:
     """Charge for a new release, after everything that can be checked without reading a row has been."""
     _bind(context, protected, wanted.plan)
+    context.known["bound", name] = wanted.plan
     protected.ledger.charge(
         name,
         operation=wanted.operation,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import platform
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,15 @@ from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 
 
+@cache
+def _own_version() -> str:
+    return version("dpsql")
+
+
 def versions() -> dict[str, str]:
     """Return the versions that a ledger entry records."""
     return {
-        "dpsql": version("dpsql"),
+        "dpsql": _own_version(),
         "duckdb": duckdb.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
@@ -72,8 +78,9 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
         For a public reason, before a row was read: the same call finishes the release once it is gone.
     """
     plan, name = planned(purchase.plan, purchase.release), purchase.release
-    protected.ledger.check_intact()  # an edited plan could have smaller noise
-    check_unchanged(protected, plan, name)
+    with protected.ledger.whole():
+        protected.ledger.check_intact()  # an edited plan could have smaller noise
+        check_unchanged(protected, plan, name)
     members = _public_facts(context, protected, plan, name)
     release.remove_leftovers(path)
     note = failures.Note(protected.key, name, purchase.charge["hash"], context.instance.key)
@@ -110,7 +117,8 @@ def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name
     if large is not None:
         raise ReleaseError(f"release {name!r} is charged, nothing was read yet: the call {large}; then the same call finishes it")
     try:
-        measures.bind(context, protected, plan)
+        if context.known.pop(("bound", name), None) != plan:  # else it was bound just before the charge
+            measures.bind(context, protected, plan)
         return measures.universe(context, protected, plan)
     except DpsqlError as error:
         raise ReleaseError(

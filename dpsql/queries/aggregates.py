@@ -28,6 +28,10 @@ SPELLINGS: Mapping[str, str] = {
 
 PAIRS = frozenset(name for name in SPELLINGS.values() if name.startswith(("covar_", "regr_")) or name == "corr")
 """Aggregates of two arguments."""
+DISTINCT: Mapping[str, str] = {
+    f"{name}_distinct": name for name in ("sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
+}
+"""Aggregates of distinct values, which have to be listed, but for their number -> the aggregate."""
 QUANTILES = frozenset({"quantile_cont", "quantile_disc"})
 """Aggregates whose second argument says which quantile."""
 
@@ -35,7 +39,8 @@ _VALUE_OF_A_ROW = "it gives out the value of one row. min and max answer with ex
 _LIST_OF_ROWS = "it lists rows. histogram(x) counts the declared values of a column"
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("first", "last", "any_value", "arbitrary", "first_value"), _VALUE_OF_A_ROW),
-    **dict.fromkeys(("arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by", "arg_min_null", "arg_max_null"), _VALUE_OF_A_ROW),
+    **dict.fromkeys(("arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by"), _VALUE_OF_A_ROW),
+    **dict.fromkeys(("arg_min_null", "arg_max_null"), _VALUE_OF_A_ROW),
     **dict.fromkeys(("list", "array_agg", "string_agg", "group_concat", "listagg", "json_group_array", "map_agg"), _LIST_OF_ROWS),
     **dict.fromkeys(("json_group_object", "json_group_structure", "histogram_exact", "approx_top_k"), _LIST_OF_ROWS),
     **dict.fromkeys(("bit_and", "bit_or", "bit_xor", "bitstring_agg"), "it depends on single bits of every row"),
@@ -143,7 +148,11 @@ def _distinct(function: str, node: exp.Expression, where: str) -> str:
         return "count_distinct"
     if function in ("min", "max", "bool_and", "bool_or"):
         return function
-    return str(refuse(f"{function}(DISTINCT ...)", "only count(DISTINCT ...); or SELECT DISTINCT in a subquery", node, where))
+    if f"{function}_distinct" in DISTINCT:
+        return f"{function}_distinct"
+    known = ", ".join(dict.fromkeys(DISTINCT.values()))
+    way = f"only count, {known} of distinct values; or SELECT DISTINCT in a subquery"
+    return str(refuse(f"{function}(DISTINCT ...)", way, node, where))
 
 
 def _checked(
@@ -177,7 +186,8 @@ def _checked(
         raise ArgumentError("sql", name, f"takes {wanted} argument{'' if wanted == 1 else 's'} here, not {len(given)}")
     for argument in given:
         if any(is_aggregate(inner) or isinstance(inner, exp.Window) for inner in argument.walk()):
-            refuse(f"{name} of an aggregate or window", "compute the inner one in a subquery that groups by the privacy unit", node, where)
+            advice = "compute the inner one in a subquery that groups by the privacy unit"
+            refuse(f"{name} of an aggregate or window", advice, node, where)
     return Aggregate(function, tuple(given), condition, quantiles, listed, bounds)
 
 
@@ -213,8 +223,21 @@ def _stated_bounds(node: exp.Kwarg, where: str) -> tuple[exp.Expression, ...]:
     if name in ("contribution_bounds_per_group", "contribution_bounds_per_row"):
         value = node.expression
         if isinstance(value, exp.Tuple) and len(value.expressions) == 2:
+            _ascending(value, name)
             return tuple(value.expressions)
         if isinstance(value, exp.Null):
             return ()
         refuse(name, "two numbers: (lower, upper)", node, where)
     return refuse(f"{name} =>", "not known; bounds := {'column': [lower, upper]} states bounds, weights are an option", node, where)
+
+
+def _ascending(pair: exp.Tuple, name: str) -> None:
+    """Refuse two numbers of which the second is not larger."""
+    numbers = []
+    for node in pair.expressions:
+        inner = node.this if isinstance(node, exp.Neg) else node
+        if isinstance(inner, exp.Literal) and not inner.is_string:
+            numbers.append(-float(inner.name) if isinstance(node, exp.Neg) else float(inner.name))
+    if len(numbers) == 2 and numbers[0] >= numbers[1]:
+        given = ", ".join(node.sql() for node in pair.expressions)
+        raise ArgumentError("sql", f"{name} => ({given})", "the lower bound comes first")

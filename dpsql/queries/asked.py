@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.queries.aggregates import Aggregate
-from dpsql.queries.split import Core
+from dpsql.queries.taken import Core
 from dpsql.source.model import identifier
 from dpsql.source.parse import render
 
@@ -27,7 +27,8 @@ class Wanted:
     condition : int or None
         Position of a column ``f``: only rows where it is true count.
     there : int or None
-        Of 'count' with an argument: position of the column ``f`` that says whether the row counts (argument not NULL, condition true).
+        Of 'count' with an argument: position of the column ``f`` that says whether the row counts (argument not NULL, condition
+        true).
     text : str
         The aggregate, in one form for all spellings.
     """
@@ -151,7 +152,7 @@ def _wanted(
             places = (arguments.texts.index(text),)
     else:
         places = tuple(arguments.place(node) for node in aggregate.arguments)
-    if aggregate.bounds:
+    if aggregate.bounds and aggregate.function != "count":  # how often a unit counts is bounded by rows
         stated[core.canonical(aggregate.arguments[0])] = aggregate.bounds
     return Wanted(
         aggregate.function, places, condition, there, aggregate.quantiles, aggregate.listed, aggregate.key(core.canonical)

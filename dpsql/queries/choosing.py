@@ -1,7 +1,7 @@
 """Which measures answer the aggregates of a query: as few as will do, since each takes a share of the loss.
 
-count, sum, avg, var and covar of one expression come from one vector of counters; count(*) comes with it. What the counters of a row
-are, and how sensitive they make the release, is in `dpsql.estimates.measures`.
+count, sum, avg, var and covar of one expression come from one vector of counters; count(*) comes with it. What the counters of a
+row are, and how sensitive they make the release, is in `dpsql.estimates.measures`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import GRID, Measure, Variable
 from dpsql.estimates.quantiles import choose_levels
-from dpsql.queries.aggregates import PAIRS
+from dpsql.queries.aggregates import DISTINCT, PAIRS
 from dpsql.queries.asked import Wanted
 
 FIRST = frozenset({"avg", "sum"})
 SECOND = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
 RANKED = frozenset({"quantile_cont", "quantile_disc", "min", "max"})
-LISTED = frozenset({"mode", "histogram", "bool_and", "bool_or"})
+LISTED = frozenset({"mode", "histogram", "bool_and", "bool_or", *DISTINCT})
 _LINEAR_PAIRS = frozenset({"covar_pop", "covar_samp", "regr_count", "regr_avgx", "regr_avgy", "regr_sxy"})
 UNKNOWN_VALUES = 1e18
 """Upper bound of a number of distinct values that nobody has listed."""
@@ -93,13 +93,13 @@ def choose(
         shares.append(max(weights.get(user.text, 1.0) for user in users))
     select: int | None = None
     by_units = [w for w in wanted if w.function == "count_units" or (one_row and w.function == "count" and w.there is None)]
-    for one in dict.fromkeys([*([None] if selecting else []), *(w.condition for w in by_units)]):
-        users = [w for w in by_units if w.condition == one]
-        if one is None and selecting:
+    for condition in dict.fromkeys([*([None] if selecting else []), *(w.condition for w in by_units)]):
+        users = [w for w in by_units if w.condition == condition]
+        if condition is None and selecting:
             select = len(chosen)
         elif not any(w.function == "count_units" for w in users):
             continue  # a count of rows, which the counts below give
-        chosen.append(Measure("units", filter=one))
+        chosen.append(Measure("units", filter=condition))
         shares.append(max((weights.get(w.text, 1.0) for w in users), default=SELECTING_WEIGHT))
     for one in wanted:
         found = _other(one, arguments, groups)
@@ -165,7 +165,7 @@ def variable(place: int, known: Argument) -> Variable:
     if lower >= upper:
         upper = lower + 1.0 if known.whole else math.nextafter(lower, math.inf) if lower else 1.0
         upper = upper if math.isfinite(upper - lower) and upper - lower > 1e-300 else lower + 1.0
-    whole = known.whole and abs(lower) < 2**53 and abs(upper) < 2**53
+    whole = known.whole and all(abs(bound) < 2**53 and bound == math.floor(bound) for bound in (lower, upper))
     return Variable(place, float(lower), float(upper), whole)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlglot.tokens import Token
+from sqlglot.tokens import Token, TokenType
 
 from dpsql.errors import ArgumentError
 from dpsql.source.model import fold
@@ -56,7 +56,27 @@ def cut(text: str) -> tuple[str, dict[str, Any]]:
         for place in range(read[at].start, read[last].end + 1):
             out[place] = out[place] if out[place] == "\n" else " "
         at = last + 1
-    return "".join(out), found
+    return with_zeros("".join(out)), found
+
+
+def with_zeros(text: str) -> str:
+    """Return the text with a zero before each number that begins with its point: sqlglot and DuckDB give ``.5`` other types.
+
+    Examples
+    --------
+    >>> with_zeros("SELECT [.25, a.b, 1.5] FROM t")
+    'SELECT [0.25, a.b, 1.5] FROM t'
+    """
+    read = tokens(text)
+    places = [
+        token.start
+        for before, token, after in zip([None, *read], read, [*read[1:], None], strict=False)
+        if token.text == "." and after is not None and after.token_type == TokenType.NUMBER and after.start == token.end + 1
+        and (before is None or before.end + 1 < token.start or before.text in ("(", "[", ",", "+", "-", "*", "/"))
+    ]  # fmt: skip
+    for place in reversed(places):
+        text = f"{text[:place]}0{text[place:]}"
+    return text
 
 
 def _closing(read: Sequence[Token], first: int) -> int:

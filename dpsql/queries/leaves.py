@@ -8,15 +8,15 @@ from sqlglot import exp
 
 from dpsql.domains.attributes import Attribute
 from dpsql.errors import ArgumentError, NotProtected
-from dpsql.protected.source import ledger_of, resolve
+from dpsql.protected.source import catalog_of, protection_of, resolve, table_alone
 from dpsql.queries.declared import range_of_attribute, range_of_type
 from dpsql.queries.ranges import Range
-from dpsql.queries.split import Leaf
+from dpsql.queries.taken import Leaf
 from dpsql.queries.universes import Universe, universe_of_attribute, universe_of_type
 from dpsql.session.instance import Context
 from dpsql.source.analysis import relation_columns
 from dpsql.source.catalog import FILE_ENDINGS, Catalog, file_table
-from dpsql.source.model import fold, quoted
+from dpsql.source.model import TableId, fold, quoted
 from dpsql.text.relation import identifier
 
 _MOST_PUBLIC = 100_000
@@ -28,7 +28,7 @@ class Facts:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._catalog = Catalog(context.cursor)
+        self._catalog = catalog_of(context)
         self._leaves: dict[str, Leaf] = {}
         self._columns: dict[str, dict[str, Attribute | str]] = {}
 
@@ -76,7 +76,8 @@ class Facts:
         """Return the values of a column of a public table, which everybody may read; NULL where a LEFT JOIN finds no row."""
         column = identifier(name)
         rows = self.context.cursor.execute(
-            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self._sql(node)} WHERE {column} IS NOT NULL ORDER BY 1 LIMIT {_MOST_PUBLIC + 1}"  # noqa: S608
+            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self._sql(node)} WHERE {column} IS NOT NULL "  # noqa: S608
+            f"ORDER BY 1 ASC LIMIT {_MOST_PUBLIC + 1}"
         ).fetchall()
         if len(rows) > _MOST_PUBLIC:
             return universe_of_type(sql_type)
@@ -90,11 +91,26 @@ class Facts:
         entry = self._catalog.locate([part.name for part in node.parts], [(self.context.database, self.context.schema)])
         return _key(node) if entry is None else entry.table.sql
 
+    def qualify(self, node: exp.Table) -> None:
+        """Write the database and schema of a public table or view into its name: a cursor of dpsql's has its own search path."""
+        if _path(node) is not None:
+            return
+        entry = self._catalog.locate([part.name for part in node.parts], [(self.context.database, self.context.schema)])
+        if entry is None:
+            return
+        if not node.alias:
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+        for part, name in (("this", entry.table.name), ("db", entry.table.schema), ("catalog", entry.table.database)):
+            node.set(part, exp.to_identifier(name, quoted=True))
+
     def _described(self, node: exp.Table) -> dict[str, Attribute | str]:
         if not self(node).protected:
             described = self.context.cursor.execute(f"DESCRIBE SELECT * FROM {self._sql(node)}").fetchall()  # noqa: S608
             return {fold(str(row[0])): str(row[1]) for row in described}
-        protected = resolve(self.context, _key(node) if isinstance(node.this, exp.Identifier) else str(_path(node)), local=True)
+        table = _table(self.context, self._catalog, node)
+        protected = None if table is None else table_alone(self.context, table)
+        if protected is None:
+            protected = resolve(self.context, _key(node), local=True)
         domain, without = protected.attributes()
         return {
             **{fold(column.name): column.sql_type for column in without},
@@ -109,6 +125,15 @@ def _key(node: exp.Table) -> str:
     return str(node.this.sql(dialect="duckdb", comments=False))
 
 
+def _table(context: Context, catalog: Catalog, node: exp.Table) -> TableId | None:
+    """Return the base table or file that a relation is; None for a view."""
+    path = _path(node)
+    if path is not None:
+        return file_table(path, repr(path))
+    entry = catalog.locate([part.name for part in node.parts], [(context.database, context.schema)])
+    return None if entry is None or entry.is_view else entry.table
+
+
 def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
     path = _path(node)
     if path is None:
@@ -117,7 +142,7 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
         if entry is None:
             raise ArgumentError(
                 "sql", ".".join(parts),
-                f"no such table or view in {context.database}.{context.schema}. If it was created in a transaction that is still open, "
+                f"no such table or view in {context.database}.{context.schema}. If its transaction is still open, "
                 "COMMIT first; a TEMP table belongs to one connection and can't be used; in another schema write schema.table",
             )  # fmt: skip
         if entry.is_view:
@@ -125,8 +150,8 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
         table = entry.table
     else:
         table = file_table(path, repr(path))
-    protection = ledger_of(context, table).protection()
-    columns = tuple(fold(column.name) for column in relation_columns(context.cursor, table))
+    _, protection = protection_of(context, table)
+    columns = tuple(fold(column.name) for column in relation_columns(context.cursor, table, catalog))
     unit = None if protection is None else protection.privacy_unit
     return Leaf(protection is not None, columns, frozenset() if unit is None else frozenset({fold(unit)}))
 
@@ -135,7 +160,8 @@ def _view(context: Context, name: str) -> Leaf:
     try:
         protected = resolve(context, name, local=True)
     except NotProtected:
-        raise ArgumentError("sql", name, "is a view of no protected table; make it a table first: CREATE TABLE ... AS FROM it") from None
+        advice = "is a view of no protected table; make it a table first: CREATE TABLE ... AS FROM it"
+        raise ArgumentError("sql", name, advice) from None
     columns = protected.source.columns
     return Leaf(True, tuple(fold(c.name) for c in columns), frozenset(fold(c.name) for c in columns if protected.is_unit(c)))
 

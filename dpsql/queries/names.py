@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
+import duckdb
 from sqlglot import exp
 
 from dpsql.source.model import fold
@@ -36,27 +40,32 @@ def canonical(node: exp.Expression, *, unqualified: bool = False) -> str:
     for call in copy.find_all(exp.Anonymous):
         if isinstance(call.this, str):
             call.set("this", fold(call.this))
-    return render(copy)
+    return render(copy, own=True)
+
+
+def duckdb_names(cursor: duckdb.DuckDBPyConnection) -> Callable[[exp.Expression], str]:
+    """Return what gives an expression the name that DuckDB gives it as an item, by DuckDB's own parser. Nothing is bound or run."""
+
+    @cache
+    def name(text: str) -> str | None:
+        try:
+            row = cursor.execute(
+                "SELECT system.main.json_deserialize_sql(system.main.json_serialize_sql(?::VARCHAR))", [f"SELECT {text}"]
+            ).fetchone()
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error:
+            return None
+        return None if row is None else str(row[0]).removeprefix("SELECT ")
+
+    return lambda node: name(render(node)) or shown_name(node)
 
 
 def shown_name(node: exp.Expression) -> str:
-    """Return the name of an item that has none: a column's own, else its text."""
+    """Return the name of an item that has none, without DuckDB: a column's own, else its text."""
     if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
         return str(node.name)
-    if isinstance(node, exp.Anonymous) and isinstance(node.this, str) and fold(node.this) == "count":
-        if not node.expressions or isinstance(node.expressions[0], exp.Star):
-            return "count_star()"
-    copy = node.copy()
-    for call in copy.find_all(exp.Anonymous):
-        if isinstance(call.this, str):
-            call.set("this", fold(call.this))
-    text = render(copy)
-    return _lower_functions(text, copy)
-
-
-def _lower_functions(text: str, node: exp.Expression) -> str:
-    """Return the text with the names of functions in small letters, as DuckDB shows them."""
-    for call in node.find_all(exp.Anonymous):
-        if isinstance(call.this, str):
-            text = text.replace(f"{call.this.upper()}(", f"{call.this}(")
-    return text
+    counts = isinstance(node, exp.Anonymous) and isinstance(node.this, str) and fold(node.this) == "count"
+    if counts and (not node.expressions or isinstance(node.expressions[0], exp.Star)):
+        return "count_star()"
+    return render(node)

@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import ArgumentError
+from dpsql.source.model import quoted
 from dpsql.source.parse import render
 from dpsql.text.names import fold
 from dpsql.text.strict import StrictDuckDB
@@ -73,7 +74,10 @@ def canonical(node: exp.Expression, *, qualified: bool = True) -> str:
     >>> canonical(read_expression("SUM( (o.Cost) + 1*2 )", "bounds"), qualified=False)
     'SUM("cost" + (1 * 2))'
     """
-    return render(_bracketed(_bare(node.copy()), qualified))
+    bare = _bare(node)
+    if isinstance(bare, exp.Column):  # as below, and much sooner
+        return quoted(*(fold(part.name) for part in (bare.parts if qualified else bare.parts[-1:])))
+    return render(_bracketed(_bare(node.copy()), qualified), own=True)
 
 
 def _bare(node: exp.Expression) -> exp.Expression:

@@ -36,7 +36,7 @@ class QueryPurchase(BuyingCall):
 
     asked: Asked
     call: QueryCall
-    epsilon: float | None = None  # type: ignore[assignment]
+    epsilon: float | None = None
 
     def __post_init__(self) -> None:
         """Check nothing: the arguments were checked as those of the query."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +17,17 @@ from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.queries.asked import Asked, asked
 from dpsql.queries.clause import cut
 from dpsql.queries.leaves import Facts
-from dpsql.queries.split import Core, Query, split
+from dpsql.queries.names import duckdb_names
+from dpsql.queries.split import split
+from dpsql.queries.taken import Core, FirstAsked, Query
 from dpsql.session.instance import Context
-from dpsql.source.parse import agree
+from dpsql.source.parse import agree, render
 from dpsql.text.strict import StrictDuckDB
 
 LONGEST = 200_000
+MOST_FIRST = 8
+"""Scalar subqueries of one text that are answered first."""
+_PLACE = re.compile(r" \(line \d+, column \d+\)")
 
 
 @dataclass(frozen=True)
@@ -52,11 +60,72 @@ def read(context: Context, call: QueryCall) -> Read:
     call = _with(call, said)
     tree = _tree(text)
     agree(context.cursor, text, tree)
+    facts = Facts(context)
     try:
-        query = split(tree, Facts(context))
+        query = split(tree, facts, duckdb_names(context.cursor))
+        for table in query.public:
+            facts.qualify(table)
+    except FirstAsked as first:
+        first.refuse()
     except RecursionError:
         raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
+    unit = said.get("privacy_unit")
+    for core in query.cores:
+        if unit is not None and unit not in core.units:
+            known = ", ".join(sorted(core.units)) or "the row"
+            raise ArgumentError("sql", f"privacy_unit_column = {unit}", f"the privacy unit is {known}: say that, or leave it out")
     return Read(call, query, [(core, [asked(core, places) for places in core.sets]) for core in query.cores])
+
+
+def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
+    """Return a text with a mark (a text constant, `mark`) in place of each scalar subquery over protected rows, and these.
+
+    Raises
+    ------
+    ArgumentError
+        There are more than `MOST_FIRST`.
+    """
+    text = cut(sql)[0]
+    tree = _tree(text)
+    agree(context.cursor, text, tree)
+    facts = Facts(context)
+    found: list[str] = []
+    while True:
+        try:
+            split(tree.copy(), facts)
+        except FirstAsked as first:
+            node = next((other for other in tree.find_all(exp.Subquery) if other == first.node), None)
+            if node is None or len(found) >= MOST_FIRST:
+                raise ArgumentError("adaptive", True, f"at most {MOST_FIRST} scalar subqueries are answered first") from None
+            node.replace(exp.Literal.string(mark(len(found))))
+            found.append(first.text)
+        else:
+            return (render(tree) if found else sql), found
+
+
+def mark(place: int) -> str:
+    """Return what stands for a subquery that is answered first."""
+    return f"__dp_first_{place}"
+
+
+@contextmanager
+def about_the_query(*, text: bool = True) -> Iterator[None]:
+    """Name the argument 'sql' in refusals that come from the checks of a source.
+
+    Parameters
+    ----------
+    text : bool
+        Whether lines and columns are those of the user's text; else they are left out.
+    """
+    try:
+        yield
+    except UnsupportedQuery as error:
+        construct = error.construct if text else _PLACE.sub("", error.construct)
+        raise UnsupportedQuery(construct, error.reason, "sql") from None
+    except ArgumentError as error:
+        if error.argument != "source":
+            raise
+        raise ArgumentError("sql", error.value, error.expected) from None
 
 
 def is_aggregate_query(text: str) -> bool:

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 import duckdb
 
 from dpsql.errors import ArgumentError, first_line
+from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Wanted
+from dpsql.text import readable
 from dpsql.text.relation import identifier, literal
 
 
@@ -19,6 +21,8 @@ def call_sql(one: Wanted, column: str = "a") -> str:
     if one.quantiles:
         numbers = literal(list(one.quantiles)) if one.listed else literal(one.quantiles[0])
         given.append(numbers)
+    if one.function in DISTINCT:
+        return f"{DISTINCT[one.function]}(DISTINCT {given[0]})"
     return f"{one.function}({', '.join(given)})"
 
 
@@ -37,5 +41,8 @@ def types_of(cursor: duckdb.DuckDBPyConnection, wanted: Sequence[Wanted], column
     try:
         rows = cursor.execute(f"DESCRIBE SELECT {listed} FROM (SELECT {nulls or '1'})").fetchall()  # noqa: S608
     except duckdb.Error as error:
-        raise ArgumentError("sql", wanted[0].text, f"DuckDB does not accept an aggregate ({first_line(error)})") from None
+        for one in wanted if len(wanted) > 1 else ():
+            types_of(cursor, [one], columns)  # raises at the one that is wrong
+        said = f"DuckDB does not accept an aggregate ({first_line(error)})"
+        raise ArgumentError("sql", readable.aggregate(wanted[0].text), said) from None
     return [str(row[1]) for row in rows]

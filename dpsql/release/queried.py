@@ -118,7 +118,8 @@ class QueryPlan:
         _require(isinstance(item["public"], bool) and isinstance(item["unit"], bool))
         for name in ("max_rows", "max_groups", "max_rows_per_group", "min_units", "groups", "threshold", "selecting"):
             _require(item[name] is None or (isinstance(item[name], int) and not isinstance(item[name], bool) and item[name] >= 0))
-        _require((item["groups"] is not None and item["groups"] <= MOST_GROUPS) if item["public"] else item["threshold"] is not None)
+        known = item["groups"] is not None and item["groups"] <= MOST_GROUPS
+        _require(known if item["public"] else item["threshold"] is not None)
         _require(item["delta"] is None or isinstance(item["delta"], str))
         found = cls(
             **{
@@ -150,8 +151,9 @@ class Numbers:
 
 
 def flat(plan: QueryPlan, groups: list[tuple[str | None, ...]], blocks: list[IntArray]) -> tuple[IntArray, list[str]]:
-    """Return the integers of a release in a row, block by block, and the texts that stand beside them: a group's keys with the
-    first counter of the first block, nothing with the others.
+    """Return the integers of a release in a row, block by block, and the texts that stand beside them.
+
+    These are a group's keys with the first counter of the first block, nothing with the others.
     """
     joined = np.concatenate([block.reshape(-1) for block in blocks]) if blocks else np.zeros(0, np.int64)
     values = [""] * joined.size

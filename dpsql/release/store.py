@@ -27,6 +27,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 
 from dpsql import methods
 from dpsql.errors import DpsqlError, ReleaseError, first_line
@@ -45,6 +46,8 @@ FORMAT = 1
 _HASH = re.compile(r"[0-9a-f]{64}")
 _SPARE = 4 << 20  # bytes that the ledger, its checkpoint and a probe may take
 _LARGEST = 1 << 61  # what noise and counts can never reach
+_LISTED_INLINE = 5_000  # integers of a release that are written as texts
+AnyIntArray = npt.NDArray[np.integer[Any]]
 _LISTED = 1 << 20  # integers of a release that lists what it holds
 
 
@@ -121,10 +124,10 @@ class Release:
 
     def _check_size(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Refuse, before it is read, a file that does not hold as many integers as its plan says, or integers out of range."""
-        size = f"SELECT num_rows FROM parquet_file_metadata({literal(str(self.path))})"  # noqa: S608
-        types = f"SELECT column_name, column_type FROM (DESCRIBE FROM {parquet(self.path)})"  # noqa: S608
-        rows = int(cursor.execute(size).fetchall()[0][0])
-        found = dict(cursor.execute(types).fetchall())
+        size = f"(SELECT num_rows FROM parquet_file_metadata({literal(str(self.path))}))"  # noqa: S608
+        types = f"SELECT column_name, column_type, {size} FROM (DESCRIBE FROM {parquet(self.path)})"  # noqa: S608
+        listed = cursor.execute(types).fetchall()
+        rows, found = int(listed[0][2]), {name: kind for name, kind, _ in listed}
         wanted = {"tbl": "INTEGER", "cell": "BIGINT", "n": "BIGINT", **({"value": "VARCHAR"} if self.plan.valued else {})}
         whole = rows <= self.plan.cells + 100 if self.plan.sparse else self.plan.valued or rows == self.plan.cells
         if not whole or rows > MAX_CELLS or found != wanted:
@@ -134,13 +137,19 @@ class Release:
         return ReleaseError(f"release {self.identifier!r}: {self.path} is damaged or was edited; restore it from a backup")
 
 
-def check_store(cursor: duckdb.DuckDBPyConnection, store: Path) -> None:
-    """Write and read back a one-row file, so that a store which cannot take a release is found before anything is charged."""
+def check_store(context: Context, store: Path) -> None:
+    """Write and read back a one-row file, so that a store which cannot take a release is found before anything is charged.
+
+    What was read back once is only written from then on.
+    """
+    cursor, usable = context.cursor, context.instance.remembered.setdefault("stores", set())
     probe = store / f".probe-{uuid.uuid4().hex}.parquet"
     try:
         store.mkdir(parents=True, exist_ok=True)
         cursor.execute(f"COPY (SELECT 1 AS probe) TO {literal(str(probe))} (FORMAT parquet)")
-        cursor.execute(f"SELECT probe FROM {parquet(probe)}").fetchall()  # noqa: S608
+        if store not in usable:
+            cursor.execute(f"SELECT probe FROM {parquet(probe)}").fetchall()  # noqa: S608
+        usable.add(store)
     except (OSError, duckdb.Error) as error:
         raise ReleaseError(
             f"the release store {store} cannot be used ({first_line(error)}); no row was read and nothing "
@@ -187,36 +196,58 @@ def write(
 
     `publish` shows it, once the ledger knows this hash.
     """
-    import pandas as pd  # loaded when needed: pandas takes .3 s
-
     lengths = np.asarray([flat.size], np.int64) if plan.valued else resolved(plan, refinement).lengths
     table = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
     cell = np.arange(len(table)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     if places is not None:
         table, cell = places[0].astype(np.int32), places[1]
-    frame = pd.DataFrame({"tbl": table, "cell": cell, "n": flat})
-    if plan.valued:
-        frame["value"] = pd.Series(list(values), dtype=object)
     contents = fingerprint(flat, values, places, refinement)
     rounds = {} if refinement is None else {"fine": refinement.to_json()}
     full = {"format": FORMAT, **manifest, **rounds, "plan": plan.to_json(), "sha256": contents}
     text = json.dumps(full, sort_keys=True, ensure_ascii=False)
     partial = identity.draft_of(path, contents)
     name = f"dpsql_{uuid.uuid4().hex}"
-    cursor.register(name, frame)
+    rows = _inline(table, cell, flat, values if plan.valued else None)
+    if rows is None:
+        cursor.register(name, _frame(table, cell, flat, values if plan.valued else None))
     try:
         options = f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{dpsql: {literal(text)}}})"
         columns = "tbl, cell, n, value::VARCHAR AS value" if plan.valued else "tbl, cell, n"
-        cursor.execute(f"COPY (SELECT {columns} FROM {name}) TO {literal(str(partial))} {options}")  # noqa: S608
+        cursor.execute(f"COPY (SELECT {columns} FROM {rows or name}) TO {literal(str(partial))} {options}")  # noqa: S608
         with partial.open("rb+") as handle:
             os.fsync(handle.fileno())
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     finally:
-        with contextlib.suppress(duckdb.Error):  # as after an interruption: the cursor is closed soon
-            cursor.unregister(name)
+        if rows is None:
+            with contextlib.suppress(duckdb.Error):  # as after an interruption: the cursor is closed soon
+                cursor.unregister(name)
     return contents
+
+
+def _inline(table: AnyIntArray, cell: IntArray, flat: IntArray, values: Sequence[str] | None) -> str | None:
+    """Return what is released as a relation in a few texts, which takes less time than a frame; None where it is too much."""
+    if len(flat) > _LISTED_INLINE or (values is not None and any("\0" in text for text in values)):
+        return None
+    listed = {"tbl": ("INTEGER", table.tolist()), "cell": ("BIGINT", cell.tolist()), "n": ("BIGINT", flat.tolist())}
+    if values is not None:
+        listed["value"] = ("VARCHAR", list(values))
+    columns = [
+        f"unnest(from_json({literal(json.dumps(found, ensure_ascii=False))}, '[\"{kind}\"]')) AS {name}"
+        for name, (kind, found) in listed.items()
+    ]
+    return f"(SELECT {', '.join(columns)})"
+
+
+def _frame(table: AnyIntArray, cell: IntArray, flat: IntArray, values: Sequence[str] | None) -> Any:
+    """Return what is released as a frame."""
+    import pandas as pd  # loaded when needed: pandas takes .3 s
+
+    frame = pd.DataFrame({"tbl": table, "cell": cell, "n": flat})
+    if values is not None:
+        frame["value"] = pd.Series(list(values), dtype=object)
+    return frame
 
 
 def publish(draft: Path, path: Path) -> None:

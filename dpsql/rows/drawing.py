@@ -102,8 +102,8 @@ def cells(context: Context, bought: Release, order: list[int]) -> Path:
     return _once(context, bought, f"cells{_in_order(order)}", write)
 
 
-def wide(context: Context, bought: Release, order: list[int]) -> str:
-    """Return a relation of the one table of a release, a column per attribute, in this order."""
+def wide(context: Context, bought: Release, order: list[int]) -> tuple[str, Path]:
+    """Return a relation of the one table of a release, a column per attribute, in this order; and the file that it reads."""
     plan = bought.plan
     domain = Domain(tuple(plan.domain.attributes[position] for position in order))
 
@@ -112,7 +112,8 @@ def wide(context: Context, bought: Release, order: list[int]) -> str:
         (table,) = tables.values()
         crosstab.write_wide(context.cursor, table, domain, noise_band(plan.mechanism, plan.scales[0]), path)
 
-    return crosstab.wide_sql(domain, _once(context, bought, f"wide{_in_order(order)}", write))
+    path = _once(context, bought, f"wide{_in_order(order)}", write)
+    return crosstab.wide_sql(domain, path), path
 
 
 def _in_order(order: list[int]) -> str:
@@ -264,21 +265,25 @@ def bought(context: Context, books: Books, name: str) -> Release | None:
     ReleaseError
         It is not stored (yet), or its file is not the one that the ledger knows: nothing else is shown in its place.
     """
-    for source in books.sources_of(name):
-        purchase = Ledger(books, source, context.user).purchase(name)
-        if purchase is None:  # refunded
-            continue
-        if purchase.status == "failed":
-            raise failure(purchase)
-        if purchase.status == "charged":
-            raise ReleaseError(
-                f"release = {name!r}: it is charged and not finished; the call that began to buy it finishes it, without another "
-                "charge (FROM dp_ledger() shows its source and parameters)"
-            )
-        path = identity.path_of(context.store(books.database), name, purchase.charge["hash"])
-        release.publish(identity.draft_of(path, str(purchase.contents)), path)
-        return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
-    return None
+    ledgers = (Ledger(books, source, context.user) for source in books.sources_of(name))
+    return next((found for ledger in ledgers if (found := of_ledger(context, ledger, name)) is not None), None)
+
+
+def of_ledger(context: Context, ledger: Ledger, name: str) -> Release | None:
+    """Return a release that was bought on this ledger, as it knows it; None if none of that name counts. Errors: see `bought`."""
+    purchase = ledger.purchase(name)
+    if purchase is None:
+        return None
+    if purchase.status == "failed":
+        raise failure(purchase)
+    if purchase.status == "charged":
+        raise ReleaseError(
+            f"release = {name!r}: it is charged and not finished; the call that began to buy it finishes it, without another "
+            "charge (FROM dp_ledger() shows its source and parameters)"
+        )
+    path = identity.path_of(context.store(ledger.books.database), name, purchase.charge["hash"])
+    release.publish(identity.draft_of(path, str(purchase.contents)), path)
+    return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
 
 
 def find(context: Context, identifier_: str) -> Release:

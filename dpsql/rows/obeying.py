@@ -31,7 +31,7 @@ from dpsql.domains.decoder import Columns, Decoder
 from dpsql.errors import ReleaseError
 from dpsql.rows.block import Block, Codes, Places, agreement, neighbours
 from dpsql.rows.decoding import Histograms
-from dpsql.rules.effects import ALWAYS, concerning, effect, places
+from dpsql.rules.effects import ALWAYS, concerning, effect, places, together
 from dpsql.rules.evaluating import FALSE, Evaluator, evaluator
 from dpsql.rules.grammar import Rule, stored
 from dpsql.rules.reasoning import single_valued
@@ -104,7 +104,7 @@ class Mender:
     ) -> None:
         self._domain, self._spare_codes, self._release, self._histograms = domain, spare, release, histograms
         self._spare: Block | None = None
-        self._groups = [_Group(cursor, domain, some, histograms) for some in _together(rules)]
+        self._groups = [_Group(cursor, domain, some, histograms) for some in together(rules)]
         self.positions = sorted({position for group in self._groups for position in group.positions})
 
     def mended(self, codes: Codes, arrays: Columns, rng: np.random.Generator) -> Columns:
@@ -170,21 +170,6 @@ def _decoded(
         attribute = domain.attributes[position]
         arrays.update(Decoder(attribute, f"v{position}", histograms.get(attribute.name)).arrays(codes[:, position], rng))
     return Block(codes, arrays)
-
-
-def _together(rules: Sequence[Rule]) -> list[list[Rule]]:
-    """Return the rules in groups that share no column."""
-    groups: list[tuple[set[str], list[Rule]]] = []
-    for rule in rules:
-        names, members = set(rule.columns), [rule]
-        apart = []
-        for known, some in groups:
-            if known & names:
-                names, members = names | known, [*some, *members]
-            else:
-                apart.append((known, some))
-        groups = [*apart, (names, members)]
-    return [members for _, members in groups]
 
 
 class _Group:

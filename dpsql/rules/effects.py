@@ -53,6 +53,21 @@ def concerning(rules: Iterable[Rule], domain: Domain) -> list[Rule]:
     return [rule for rule in rules if names.issuperset(rule.columns)]
 
 
+def together(rules: Sequence[Rule]) -> list[list[Rule]]:
+    """Return the rules in groups that share no column."""
+    groups: list[tuple[set[str], list[Rule]]] = []
+    for rule in rules:
+        names, members = set(rule.columns), [rule]
+        apart = []
+        for known, some in groups:
+            if known & names:
+                names, members = names | known, [*some, *members]
+            else:
+                apart.append((known, some))
+        groups = [*apart, (names, members)]
+    return [members for _, members in groups]
+
+
 def effect(cursor: duckdb.DuckDBPyConnection, rule: Rule, domain: Domain) -> Effect:
     """Return what a rule does over a domain that has its columns."""
     positions = places(rule, domain)

@@ -7,6 +7,7 @@ replaces nor removes it once the connection that registered it is closed. So the
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 import threading
@@ -22,9 +23,10 @@ import duckdb
 
 from dpsql.errors import DpsqlError
 from dpsql.running.interruption import Running, check
-from dpsql.session.settings import pin
+from dpsql.session.settings import pin, repin
 
 _instances: dict[str, Instance] = {}
+_MOST_IDLE = 2
 
 
 @dataclass
@@ -43,6 +45,8 @@ class Instance:
     functions: tuple[Callable[..., Any], ...] = ()  # the UDFs, kept alive for as long as the process
     running: list[Running] = field(default_factory=list)  # calls, in any thread
     unrecorded: set[tuple[str, str, str]] = field(default_factory=set)  # failures not in the books yet: database, source, release
+    remembered: dict[str, Any] = field(default_factory=dict)  # what holds from call to call; whoever puts it there says why
+    _idle: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -69,10 +73,46 @@ class Instance:
                 self.connections.remove(reference)
         raise DpsqlError("every connection that dpsql.load was called on is closed; call dpsql.load(con) on this connection")
 
+    def take(self) -> duckdb.DuckDBPyConnection:
+        """Return a cursor for one call: one that an earlier call has given back, else a new one. Errors are those of `cursor`."""
+        while self._idle:
+            with suppress(IndexError):  # another thread has taken it
+                cursor = self._idle.pop()
+                try:
+                    repin(cursor)
+                except duckdb.Error:  # closed with the connection that it came from
+                    _close(cursor)
+                else:
+                    return cursor
+        return self.cursor()
+
+    def give(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Keep the cursor of a call that ended well, for the next one: setting it up takes as long as ten small statements.
+
+        It keeps the database open for no longer than the connections do: closing a connection closes its cursors, and where one is
+        collected without being closed, `forget` closes them.
+        """
+        try:
+            with suppress(duckdb.TransactionException):  # none is open
+                cursor.execute("ROLLBACK")
+        except duckdb.Error:
+            _close(cursor)
+            return
+        if len(self._idle) < _MOST_IDLE:
+            self._idle.append(cursor)
+        else:
+            _close(cursor)
+
+    def forget(self, _: object = None) -> None:
+        """Close the cursors that no call uses."""
+        while self._idle:
+            with suppress(IndexError):
+                _close(self._idle.pop())
+
     def add(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Remember a connection, without keeping it alive."""
         if all(reference() is not connection for reference in self.connections):
-            self.connections.append(weakref.ref(connection))
+            self.connections.append(weakref.ref(connection, self.forget))
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
@@ -111,6 +151,17 @@ def new_instance(user: str) -> Instance:
     return instance
 
 
+def _close(cursor: duckdb.DuckDBPyConnection) -> None:
+    with suppress(duckdb.Error):
+        cursor.close()
+
+
+@atexit.register
+def _close_idle() -> None:
+    for instance in _instances.values():
+        instance.forget()
+
+
 def find_instance(key: str) -> Instance:
     """Return the instance that a UDF was registered for."""
     return _instances[key]
@@ -129,6 +180,7 @@ class Context:
     database: str
     schema: str
     progress: bool | None = None
+    known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what was looked up in this call, once each
 
     @property
     def user(self) -> str:
@@ -137,8 +189,17 @@ class Context:
 
     def database_path(self, database: str) -> Path | None:
         """Return the file of an attached database, or None if it is in memory."""
-        row = self.cursor.execute("SELECT path FROM system.main.duckdb_databases() WHERE database_name = ?", [database]).fetchone()
-        return Path(row[0]).absolute() if row and row[0] else None
+        path = next((path for name, _, path, _ in self.attached() if name == database), None)
+        return Path(path).absolute() if path else None
+
+    def attached(self) -> list[tuple[str, int, str | None, bool]]:
+        """Return name, number, path and whether it is DuckDB's own of each attached database, in the order of names."""
+        if "attached" not in self.known:
+            self.known["attached"] = self.cursor.execute(
+                "SELECT database_name, database_oid, path, internal FROM system.main.duckdb_databases() ORDER BY 1 ASC"
+            ).fetchall()
+        found: list[tuple[str, int, str | None, bool]] = self.known["attached"]
+        return found
 
     def store(self, database: str) -> Path:
         """Return the folder of the releases of a database: `<file>.dpsql`, or where `load(con, store=...)` says."""
@@ -149,16 +210,16 @@ class Context:
 
     def databases(self) -> list[str]:
         """Return the attached databases, the current one first."""
-        query = "SELECT database_name FROM system.main.duckdb_databases() WHERE NOT internal ORDER BY 1 ASC"
-        rows = self.cursor.execute(query).fetchall()
-        return sorted((name for (name,) in rows), key=lambda name: name != self.database)
+        return sorted((name for name, _, _, internal in self.attached() if not internal), key=lambda name: name != self.database)
 
 
 @contextmanager
 def open_context(instance: Instance, database: str, schema: str, progress: bool | None = None) -> Iterator[Context]:
-    """Open a cursor for one call and close it afterwards; ``progress`` is what the session asks for, over ``load``'s."""
-    cursor = instance.cursor()
+    """Open a cursor for one call; ``progress`` is what the session asks for, over ``load``'s. After an error it is closed."""
+    cursor = instance.take()
     try:
         yield Context(instance, cursor, database, schema, instance.progress if progress is None else progress)
-    finally:
+    except BaseException:
         cursor.close()
+        raise
+    instance.give(cursor)

@@ -8,6 +8,7 @@ dpsql too.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import duckdb
@@ -72,6 +73,8 @@ PINNED = {
 stays as it is: `dpsql.rows.writing` works with and without it, and names in a source are looked up in the catalog.
 """
 
+_LATER = ("TimeZone", "Calendar")
+"""Settings of an extension that may be loaded at any time."""
 _unknown: set[str] = set()
 
 
@@ -94,11 +97,29 @@ def pin(cursor: duckdb.DuckDBPyConnection) -> None:
         try:
             cursor.execute(f"SET SESSION {name} = '{pinned.value}'")
         except duckdb.CatalogException:  # not in this version, or an extension that is not loaded yet
-            if name not in ("TimeZone", "Calendar"):
+            if name not in _LATER:
                 _unknown.add(name)
         except duckdb.InvalidInputException as error:
             _check_locked(cursor, error)
             return
+
+
+def repin(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Make a cursor that a call has given back ready for the next one.
+
+    Its session keeps what `pin` set, whatever is set for the whole database meanwhile. What a call may change is set again, and so
+    is what could not be set: an extension may have been loaded since.
+
+    Raises
+    ------
+    duckdb.Error
+        The cursor was closed, or the configuration is locked now: it cannot be used again.
+    """
+    for name in ("search_path", "preserve_insertion_order", "enable_progress_bar"):
+        cursor.execute(f"SET SESSION {name} = '{PINNED[name].value}'")
+    for name in _LATER:
+        with suppress(duckdb.CatalogException):
+            cursor.execute(f"SET SESSION {name} = '{PINNED[name].value}'")
 
 
 def _check_locked(cursor: duckdb.DuckDBPyConnection, error: duckdb.Error) -> None:

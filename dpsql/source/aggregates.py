@@ -41,7 +41,8 @@ AGGREGATES: dict[str, str] = {
     **dict.fromkeys(("max", "last"), "max"),
     **dict.fromkeys(("count_if", "countif"), "count_if"),
     **{name: name for name in ("bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "quantile_cont", "mode")},
-    **{"variance": "var_samp", "stddev": "stddev_samp", "median": "median", "quantile": "quantile_disc", "quantile_disc": "quantile_disc"},
+    **{"variance": "var_samp", "stddev": "stddev_samp", "median": "median"},
+    **dict.fromkeys(("quantile", "quantile_disc"), "quantile_disc"),
     **dict.fromkeys(("arg_min", "argmin", "min_by"), "arg_min"),
     **dict.fromkeys(("arg_max", "argmax", "max_by"), "arg_max"),
 }  # fmt: skip
@@ -70,7 +71,8 @@ BOUND_AGGREGATES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Aggregate -> families of its first argument; '' is any."""
 BOUND_WINDOWS = frozenset(
-    f"WINDOW_{name.upper()}" for name in (*(w for w in WINDOWS if not w.startswith("dense")), "rank_dense", "aggregate", "dense_rank")
+    f"WINDOW_{name.upper()}"
+    for name in (*(w for w in WINDOWS if not w.startswith("dense")), "rank_dense", "aggregate", "dense_rank")
 )
 
 
@@ -209,7 +211,9 @@ def _pair(kind: str, given: list[exp.Expression], condition: Column | None, laye
     pair = call("struct_pack", *(exp.PropertyEQ(this=exp.to_identifier(n), expression=v) for n, v in (("y", y), ("x", x))))
     known = [exp.Not(this=exp.Is(this=paren(v.copy()), expression=exp.Null())) for v in values]
     column = layer.add(only_if(exp.and_(*known), pair))
-    return Combined(kind[-3:], (column,), (), False, condition, lambda found: call("struct_extract", found, exp.Literal.string("x")))
+    return Combined(
+        kind[-3:], (column,), (), False, condition, lambda found: call("struct_extract", found, exp.Literal.string("x"))
+    )
 
 
 def _of_list(kind: str) -> Callable[[exp.Expression], exp.Expression]:
@@ -229,7 +233,9 @@ def _fraction(name: str, node: exp.Expression, at: exp.Expression, where: str) -
 
 def whole(node: exp.Expression | None, name: str, least: int, at: exp.Expression, where: str) -> exp.Expression:
     """Return a constant whole number of a window."""
-    good = isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and least <= int(node.name) <= LARGEST_LITERAL
+    good = (
+        isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and least <= int(node.name) <= LARGEST_LITERAL
+    )
     if node is None or not good:
         refuse(name, f"this number must be whole, from {least} to {LARGEST_LITERAL}, written out", at, where)
     return node.copy()
@@ -258,7 +264,9 @@ def check_combining(node: dict[str, object], name: str, types: list[str]) -> set
         return {kind.removeprefix("WINDOW_").lower()} & WINDOWS.keys()
     families = BOUND_AGGREGATES.get(name)
     first = types[0] if types else ""
-    good = families is not None and (families == ("",) or (first == "" and not families) or family(first) in families or first == "NULL")
+    good = families is not None and (
+        families == ("",) or (first == "" and not families) or family(first) in families or first == "NULL"
+    )
     if good and name == "sum" and family(first) == "DECIMAL":
         good = (decimal_width(first) or 99) <= WIDEST_SUM
     if not good:

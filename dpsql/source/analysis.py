@@ -21,6 +21,32 @@ The last point is believed, not measured; so the number of the protected table's
 a join, and whoever counts makes rows of one number one row first (:func:`dpsql.domains.encoding.encode_sql`). A privacy unit column
 travels along as ``__dp_unit``, in the one form that its values have.
 
+Unit-local sources
+------------------
+With ``local=True`` a source that is not row by row may be *unit-local* instead: every row carries ``__dp_unit``, and the rows with
+unit u are a function of the set of protected rows of unit u and of public tables alone. (Rows without a unit, NULL, are those of
+one unit.) How many they are is not bounded here; whoever counts keeps a bounded number of rows per unit, chosen by that unit's rows
+alone, and so bounds the effect of a unit. By induction over the generated SQL (:mod:`dpsql.source.local`), in which r and s have
+the property and p is public:
+
+- the protected table, with ``__dp_unit`` made of its privacy unit column, has it; so have ``SELECT e1, ..., en, __dp_unit FROM r``
+  and ``WHERE``, of expressions that read one row;
+- ``GROUP BY __dp_unit, ...``: a group holds rows of one unit. The aggregates do not depend on the order of rows;
+- a window with ``PARTITION BY __dp_unit, ...``: a partition holds rows of one unit. Where the order of rows matters, it is total:
+  rows that tie in all columns of the layer are the same row;
+- ``UNION``, ``EXCEPT`` and ``INTERSECT``, with or without ALL, of r and s with ``__dp_unit`` in one place: they compare whole rows,
+  so a row of unit u is kept or dropped by rows of unit u; DISTINCT is GROUP BY;
+- ``r [LEFT | RIGHT | FULL | SEMI | ANTI] JOIN s ON r.__dp_unit = s.__dp_unit AND c``: a row meets rows of its own unit, or none;
+  the unit of the result is that of a side which is there in every row, or of the side that is there (COALESCE);
+- ``r [LEFT | SEMI | ANTI | CROSS] JOIN p ON c``: a row meets rows of p, whatever r has besides. Rows of p that meet nothing are
+  never in the result.
+
+*Function of the set* is meant literally: which of several equal values comes out, which of two rows that tie comes first, and the
+last digit of a sum of floating-point numbers must not depend on where the rows stand, because that changes with other people's
+rows (:mod:`dpsql.source.layers`, :mod:`dpsql.source.aggregates`). The unit is the carried column in its one form, never the column
+as a collation compares it. :mod:`dpsql.source.unit_local` checks all this once more, on DuckDB's parse tree of the generated SQL.
+A text that is row by row stays what it is without ``local``.
+
 Why it does not fail on a value
 -------------------------------
 An error that one person's value causes is an output about that person, and DuckDB's texts even quote the value. There are three
@@ -59,7 +85,7 @@ import duckdb
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
-from dpsql.errors import ArgumentError, UnsupportedQuery
+from dpsql.errors import ArgumentError, NotProtected, UnsupportedQuery
 from dpsql.source.binder import check, check_local
 from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
 from dpsql.source.leaves import View
@@ -86,6 +112,7 @@ def analyse(
     public_keys: Callable[[TableId], Sequence[Sequence[str]]] = lambda table: (),
     unit_column: Callable[[TableId], str | None] = lambda table: None,
     local: bool = False,
+    catalog: Catalog | None = None,
 ) -> Source:
     """Check a source and rewrite it.
 
@@ -105,6 +132,8 @@ def analyse(
         The privacy unit column of a protected table, or None.
     local : bool
         Whether a source that is not row by row may be unit-local instead.
+    catalog : Catalog, optional
+        On the same cursor: what it has looked up is not asked again.
 
     Returns
     -------
@@ -119,12 +148,12 @@ def analyse(
     -----
     Privacy: free. Reads names, types and constraints only; the messages depend on nothing else.
     """
-    catalog = Catalog(cursor)
+    catalog = catalog or Catalog(cursor)
     given = (catalog, protected, public_keys, unit_column, (database, schema))
     try:
         try:
             return _analyse(catalog, Analysis(*given), _checked_text(text))
-        except (UnsupportedQuery, ArgumentError):
+        except (UnsupportedQuery, ArgumentError, NotProtected):
             if not local:
                 raise
         return _analyse(catalog, LocalAnalysis(*given), text)
@@ -212,14 +241,16 @@ def find_table(cursor: duckdb.DuckDBPyConnection, text: str, *, database: str, s
     return named
 
 
-def relation_columns(cursor: duckdb.DuckDBPyConnection, table: TableId) -> list[OutputColumn]:
+def relation_columns(
+    cursor: duckdb.DuckDBPyConnection, table: TableId, catalog: Catalog | None = None
+) -> list[OutputColumn]:
     """Return the stored columns of a table or file; generated columns are left out.
 
     Notes
     -----
     Privacy: free; reads the catalog or the footer of the file.
     """
-    catalog = Catalog(cursor)
+    catalog = catalog or Catalog(cursor)
     entry = None if table.is_file else catalog.find(table.database, table.schema, table.name)
     skip = generated_columns(entry.sql) if entry is not None else set()
     skip |= unsafe_columns(cursor, table).keys() if table.is_file else set()

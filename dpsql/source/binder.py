@@ -52,7 +52,7 @@ def check(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId]) -> 
     ------
     UnsupportedQuery
     """
-    tree = serialized(catalog.cursor, sql)
+    tree, plan_text = _tree_and_plan(catalog, sql, probe)
     if tree.get("error") or len(tree["statements"]) != 1:
         raise UnsupportedQuery("the rewritten source", f"DuckDB does not read it as one SELECT: {tree.get('error_message')}")
     names = set(ALWAYS_CHECKED)
@@ -63,7 +63,7 @@ def check(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId]) -> 
             read[kind] += 1
     if distinct != len(tables) - 1 or read != Counter(t.text if not t.is_file else "read_parquet()" for t in tables):
         raise UnsupportedQuery("the rewritten source", "DuckDB reads other tables in it")
-    plan = _plan(catalog, probe)
+    plan = _plan(catalog, probe, plan_text)
     for node in _nodes(plan):
         _check_operator(node)
         if node.get("expression_class"):
@@ -88,7 +88,7 @@ def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId
     ------
     UnsupportedQuery
     """
-    tree = serialized(catalog.cursor, sql)
+    tree, plan_text = _tree_and_plan(catalog, sql, probe)
     if tree.get("error") or len(tree["statements"]) != 1:
         raise UnsupportedQuery("the rewritten source", f"DuckDB does not read it as one SELECT: {tree.get('error_message')}")
     walk = UnitLocal(tables[0], unit)
@@ -106,7 +106,7 @@ def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId
                 _check_list_aggregate(node)
             if (node.get("order_bys") or {}).get("orders") or node.get("arg_orders"):
                 raise UnsupportedQuery(str(node["function_name"]), "no ORDER BY in its arguments")
-    for node in _nodes(_without_lists(_plan(catalog, probe))):
+    for node in _nodes(_without_lists(_plan(catalog, probe, plan_text))):
         kind = node.get("type")
         if isinstance(kind, str) and kind.startswith("LOGICAL_"):
             if kind not in _LOCAL_OPERATORS:
@@ -193,13 +193,28 @@ def _check_parsed(node: Node, names: set[str]) -> int:
     return len(modifiers)
 
 
-def _plan(catalog: Catalog, probe: str) -> Any:
+def _tree_and_plan(catalog: Catalog, sql: str, probe: str) -> tuple[Node, str | None]:
+    """Return the parse tree of a text and the plan of another one, as text: None where DuckDB raises, and is to be asked again."""
+    query = "SELECT system.main.json_serialize_sql(?::VARCHAR), system.main.json_serialize_plan(?::VARCHAR)"
     try:
-        row = catalog.cursor.execute("SELECT system.main.json_serialize_plan(?::VARCHAR)", [probe]).fetchone()
+        row = catalog.cursor.execute(query, [sql, probe]).fetchone()
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error:
+        row = None
+    return (serialized(catalog.cursor, sql), None) if row is None else (dict(json.loads(row[0])), str(row[1]))
+
+
+def _plan(catalog: Catalog, probe: str, text: str | None = None) -> Any:
+    """Return the bound plan of a text; ``text``: what DuckDB has said of it already."""
+    try:
+        if text is None:
+            row = catalog.cursor.execute("SELECT system.main.json_serialize_plan(?::VARCHAR)", [probe]).fetchone()
+            text = str(row[0]) if row else '{"error": true}'
     except duckdb.Error as error:
         raise UnsupportedQuery("the rewritten source", f"DuckDB cannot bind it: {first_line(error)}") from None
     try:
-        plan = json.loads(row[0]) if row else {"error": True}
+        plan = json.loads(text)
     except ValueError:  # DuckDB writes a constant of BIT, for one, as what is no JSON
         raise UnsupportedQuery("an expression", "DuckDB cannot show a constant in it; CAST it to a text") from None
     if plan.get("error"):

@@ -102,7 +102,7 @@ def check_comparisons(conditions: Sequence[Node]) -> None:
     UnsupportedQuery
     """
     for condition in conditions:
-        if "left" in condition and "right" in condition:
+        if isinstance(condition.get("left"), dict) and isinstance(condition.get("right"), dict):
             left, right = (type_of(condition[side]) for side in ("left", "right"))
             if left != right or family(left) not in COMPARABLE:
                 raise UnsupportedQuery("ON", f"it compares {left} with {right}; {_ADVICE}")

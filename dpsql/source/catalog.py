@@ -15,6 +15,7 @@ from sqlglot.tokens import TokenType
 
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.source.keys import index_columns
+from dpsql.source.listed import Functions
 from dpsql.source.model import TableId, fold, quoted, refuse
 from dpsql.source.parse import tokens
 from dpsql.source.types import is_collated
@@ -27,10 +28,10 @@ Row = tuple[Any, ...]
 
 # Every function of these queries is named in full: a macro of the database must not answer in its place.
 _FIND = """
-SELECT database_name, schema_name, table_name, 'table', sql, internal
+SELECT database_name, schema_name, table_name, 'table', sql, internal, table_oid
 FROM system.main.duckdb_tables()
 WHERE system.main.lower(table_name) = system.main.lower($name) UNION ALL
-SELECT database_name, schema_name, view_name, 'view', sql, internal
+SELECT database_name, schema_name, view_name, 'view', sql, internal, view_oid
 FROM system.main.duckdb_views()
 WHERE system.main.lower(view_name) = system.main.lower($name)
 """
@@ -49,11 +50,6 @@ AND database_name = $database AND schema_name = $schema AND table_name = $name O
 """
 _ENUMS = """
 SELECT database_name, schema_name, type_name, labels FROM system.main.duckdb_types() WHERE logical_type = 'ENUM'
-"""
-_FUNCTIONS = """
-SELECT function_name, function_type, parameter_types, varargs, return_type, stability, has_side_effects, macro_definition,
-       internal, database_name, schema_name
-FROM system.main.duckdb_functions() WHERE system.main.list_contains($names::VARCHAR[], system.main.lower(function_name))
 """
 
 
@@ -76,20 +72,34 @@ class Described:
 
 
 class Catalog:
-    """Look-ups on one cursor. What the cursor cannot see is what no other connection has committed."""
+    """Look-ups on one cursor, each once. What the cursor cannot see is what no other connection has committed."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, functions: Functions | None = None) -> None:
         self.cursor = cursor
+        self._functions = functions or Functions()
         self._described: dict[str, list[Described]] = {}
+        self._named: dict[str, list[Row]] = {}
+        self.asked_types = False
+        self._collated: dict[TableId, set[str]] = {}
 
     def find(self, database: str, schema: str, name: str) -> Entry | None:
         """Return the table or view of this name, compared as DuckDB does."""
         wanted = (fold(database), fold(schema), fold(name))
-        for found in _rows(self.cursor, _FIND, {"name": name}):
+        for found in self.entries(name):
             if tuple(fold(part) for part in found[:3]) == wanted:
                 _forbid_system(*found[:3], internal=found[5])
                 return Entry(TableId(*found[:3]), found[3] == "view", found[4] or "")
         return None
+
+    def entries(self, name: str) -> list[Row]:
+        """Return all tables and views of a name in all databases: database, schema, name, kind, text, whether internal, number."""
+        if fold(name) not in self._named:
+            self._named[fold(name)] = sorted(_rows(self.cursor, _FIND, {"name": name}), key=repr)
+        return self._named[fold(name)]
+
+    def looked_up(self) -> dict[str, list[Row]]:
+        """Return what was found of every name that was asked for."""
+        return dict(self._named)
 
     def locate(self, parts: list[str], homes: list[tuple[str, str]]) -> Entry | None:
         """Return what a name of one, two or three parts means to someone whose search path is ``homes``.
@@ -138,13 +148,16 @@ class Catalog:
 
     def collated(self, table: TableId) -> set[str]:
         """Return the columns of a table that have a collation, of their own or inside. The statement is not run."""
+        if table in self._collated:
+            return self._collated[table]
         query = f"SELECT * FROM {table.sql} WHERE false"  # noqa: S608 -- quoted by TableId
         row = self.cursor.execute("SELECT system.main.json_serialize_plan(?::VARCHAR)", [query]).fetchone()
         plan = json.loads(row[0]) if row else {"error": True}
         if plan.get("error"):
             raise ArgumentError("source", table.text, f"DuckDB cannot show its types: {plan.get('error_message')}")
         found = plan["plans"][0]["expressions"]
-        return {str(node["alias"]) for node in found if is_collated(node["return_type"])}
+        self._collated[table] = {str(node["alias"]) for node in found if is_collated(node["return_type"])}
+        return self._collated[table]
 
     def keys(self, table: TableId) -> list[list[str]]:
         """Return the columns of each PRIMARY KEY and UNIQUE constraint and of each UNIQUE INDEX of a table."""
@@ -170,6 +183,7 @@ class Catalog:
 
     def enum_labels(self, parts: list[str], homes: list[tuple[str, str]]) -> list[str] | None:
         """Return the labels of a user's ENUM type, or None if there is no such type."""
+        self.asked_types = True
         rows = _rows(self.cursor, _ENUMS, {})
         places = homes if len(parts) == 1 else [(homes[0][0], parts[0])] if len(parts) == 2 else [(parts[0], parts[1])]
         for home in places:
@@ -181,10 +195,7 @@ class Catalog:
 
     def changed_function(self, names: Iterable[str]) -> str | None:
         """Return one of these functions that is not, or not only, what DuckDB ships; None if all of them are."""
-        wanted = sorted({n.lower() for n in names})
-        live, shipped = _functions(self.cursor, wanted), _shipped(tuple(wanted))
-        changed = live.symmetric_difference(shipped)
-        return min((str(row[0]) for row in changed), default=None)
+        return self._functions.changed(self.cursor, names)
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[Row]:
@@ -198,18 +209,6 @@ def _rows(cursor: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, A
         raise UnsupportedQuery(
             "the catalog of this database", f"it does not answer ({first_line(error)}); DROP macros that are called duckdb_..."
         ) from None
-
-
-def _functions(cursor: duckdb.DuckDBPyConnection, names: list[str]) -> set[Row]:
-    rows = _rows(cursor, _FUNCTIONS, {"names": names})
-    return {tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in rows}
-
-
-@functools.lru_cache(maxsize=256)
-def _shipped(names: tuple[str, ...]) -> frozenset[Row]:
-    """Return the catalog rows of these functions in a database that nobody has touched."""
-    with duckdb.connect(":memory:") as fresh:
-        return frozenset(_functions(fresh, list(names)))
 
 
 @functools.cache

@@ -10,15 +10,13 @@ from sqlglot import exp
 from dpsql.source.aggregates import AGGREGATES, OF_PEERS, WINDOWS, Combined, combined, is_aggregate, whole
 from dpsql.source.expressions import Rewriter
 from dpsql.source.functions import try_cast
-from dpsql.source.layers import COMBINING, Layer, Rows, comparable, outermost, own, plain, signature, substituted
+from dpsql.source.layers import COMBINING, Layer, Rows, combine_inside, comparable, outermost, own, plain, signature, substituted
 from dpsql.source.model import Column, identifier, refuse
 from dpsql.source.parse import used
 from dpsql.source.scope import Scope
 
-Tree = exp.Expression
-UNIT_ADVICE = (
-    "it combines rows of several people; combine them in the outermost SELECT, or inside of one person: {} the privacy unit column"
-)
+_NO_VALUES = exp.Identifier | exp.Literal | exp.DataType | exp.Star | exp.Ordered | exp.Order | exp.Where | exp.WindowSpec
+"""Parts of an expression that are none; an order of x is written as x is."""
 
 
 def _name(column: Column) -> exp.Column:
@@ -27,20 +25,22 @@ def _name(column: Column) -> exp.Column:
 
 def _finder(known: dict[str, exp.Expression], scope: Scope) -> Callable[[exp.Expression], exp.Expression | None]:
     def find(node: exp.Expression) -> exp.Expression | None:
-        if isinstance(node, exp.Identifier | exp.Literal | exp.DataType | exp.Star):
+        if isinstance(node, _NO_VALUES):
             return None
         return known.get(signature(node, scope))
 
     return find
 
 
-def is_unit(node: Tree, scope: Scope) -> bool:
+def is_unit(node: exp.Expression, scope: Scope) -> bool:
     """Return whether an expression is the privacy unit of its row."""
     found = plain(node, scope)
     return found is not None and found[1].unit
 
 
-def grouped(rows: Rows, keys: Sequence[Tree], trees: Sequence[Tree], where: str) -> tuple[Rows, list[Tree]]:
+def grouped(
+    rows: Rows, keys: Sequence[exp.Expression], trees: Sequence[exp.Expression], where: str
+) -> tuple[Rows, list[exp.Expression]]:
     """Group rows by keys, and inside of privacy units.
 
     Parameters
@@ -60,9 +60,9 @@ def grouped(rows: Rows, keys: Sequence[Tree], trees: Sequence[Tree], where: str)
     """
     if rows.unit is not None and not any(is_unit(key, rows.scope) for key in keys):
         at = keys[0] if keys else trees[0] if trees else None
-        refuse("GROUP BY" if keys else "an aggregate", UNIT_ADVICE.format("GROUP BY"), at, where)
+        refuse("GROUP BY" if keys else "an aggregate", combine_inside(rows.scope, "GROUP BY {}, ..."), at, where)
     below = Layer(rows)
-    known: dict[str, Tree] = {}
+    known: dict[str, exp.Expression] = {}
     columns: list[Column] = []
     for key in keys:
         mark = signature(key, rows.scope)
@@ -138,18 +138,20 @@ class Window:
     offset: list[exp.Expression] = field(default_factory=list)
 
 
-def is_window(node: Tree) -> bool:
+def is_window(node: exp.Expression) -> bool:
     """Whether a part of an expression is a window function."""
     return isinstance(node, exp.Window)
 
 
-def windowed(rows: Rows, trees: Sequence[Tree], named: dict[str, exp.Window], where: str) -> tuple[Rows, list[Tree]]:
+def windowed(
+    rows: Rows, trees: Sequence[exp.Expression], named: dict[str, exp.Window], where: str
+) -> tuple[Rows, list[exp.Expression]]:
     """Compute windows over rows; the parameters are those of :func:`grouped`, ``named`` are the windows after WINDOW."""
     found: dict[str, exp.Window] = {}
     below = Layer(rows)
     for tree in trees:
         for node in outermost(tree, is_window):
-            found.setdefault(signature(node, rows.scope), node)  # type: ignore[arg-type]
+            found.setdefault(signature(node, rows.scope), node)
     marks = set(found)
     for tree in trees:
         rest = substituted(tree, lambda n: exp.true() if isinstance(n, exp.Window) else None)
@@ -167,17 +169,14 @@ def windowed(rows: Rows, trees: Sequence[Tree], named: dict[str, exp.Window], wh
     made: dict[str, tuple[Column, Combined]] = {}
     for mark, window in windows.items():
         if window.ties and (odd := next((c for c in tied if not comparable(c.sql_type)), None)) is not None:
-            advice = (
-                f"rows that tie are told apart by all columns in use, and {odd.sql_type} can't do that; leave column {odd.name!r} out"
-            )
+            advice = f"rows that tie are told apart by all columns in use, which {odd.sql_type} can't do; leave {odd.name!r} out"
             refuse(f"{window.function}() OVER", advice, found[mark], where)
         made[mark] = (above.add(_over(window, over, names, tied)), window.call)
     select = above.select()
     select.meta[COMBINING] = True
     out, columns = _after(above.close(select), made)
-    known: dict[str, Tree] = {m: _name(c) for m, c in columns.items()}
-    return out, [substituted(tree, _finder(known, rows.scope)) for tree in trees]  # type: ignore[arg-type]
-
+    known: dict[str, exp.Expression] = {m: _name(c) for m, c in columns.items()}
+    return out, [substituted(tree, _finder(known, rows.scope)) for tree in trees]
 
 
 def _over(window: Window, over: Rows, names: dict[str, exp.Column], tied: Sequence[Column]) -> exp.Window:
@@ -200,9 +199,9 @@ def _over(window: Window, over: Rows, names: dict[str, exp.Column], tied: Sequen
         function = exp.Anonymous(this=window.function, expressions=arguments)
     parts = {"order": exp.Order(expressions=order)} if order else {}
     if partition:
-        parts["partition_by"] = partition  # type: ignore[assignment]
+        parts["partition_by"] = partition
     if window.spec is not None:
-        parts["spec"] = window.spec.copy()  # type: ignore[assignment]
+        parts["spec"] = window.spec.copy()
     return exp.Window(this=function, over="OVER", **parts)
 
 
@@ -217,7 +216,7 @@ def _window(node: exp.Window, layer: Layer, named: dict[str, exp.Window], where:
     order = node.args.get("order") or (base.args.get("order") if base else None)
     spec = node.args.get("spec") or (base.args.get("spec") if base else None)
     if layer.rows.unit is not None and not any(is_unit(part, scope) for part in partition):
-        refuse("a window function", UNIT_ADVICE.format("PARTITION BY"), node, where)
+        refuse("a window function", combine_inside(scope, "PARTITION BY {}"), node, where)
     inner = node.this.this if isinstance(node.this, exp.Filter) else node.this
     function = str(inner.this).lower() if isinstance(inner, exp.Anonymous) else inner.key
     columns = [layer.key(part, "PARTITION BY") for part in partition]
@@ -267,9 +266,7 @@ def _frame(spec: exp.WindowSpec | None, where: str) -> str:
     return kind
 
 
-def _arguments(
-    function: str, node: exp.Anonymous, layer: Layer, where: str
-) -> tuple[Combined, list[exp.Expression]]:
+def _arguments(function: str, node: exp.Anonymous, layer: Layer, where: str) -> tuple[Combined, list[exp.Expression]]:
     """Return the arguments of a window function that is no aggregate: columns, and constants that stand after the first."""
     given = node.expressions
     least, most = WINDOWS[function]
@@ -288,4 +285,3 @@ def _arguments(
         kind = layer.rows.scope.type_of(value)
         columns.append(layer.add(value if kind == columns[0].sql_type else try_cast(value, columns[0].sql_type)))
     return Combined(function, tuple(columns)), offset
-

@@ -195,9 +195,17 @@ def outermost(node: exp.Expression, kind: Callable[[exp.Expression], bool]) -> l
     """Return the outermost parts of an expression for which ``kind`` holds."""
     if kind(node):
         return [node]
+    if isinstance(node, exp.Query):  # a subquery is not part of the SELECT that it stands in
+        return []
     return [found for child in node.iter_expressions() for found in outermost(child, kind)]
+
+
+def combine_inside(scope: Scope, how: str) -> str:
+    """Return why rows of several people are not combined, and the way out; ``how`` has {} for the privacy unit column."""
+    name = next((c.name for item in scope.items for c in item.columns if c.unit), "the privacy unit column")
+    return f"it combines rows of several people; combine them in the outermost SELECT, or inside of one person: {how.format(name)}"
 
 
 def own(node: exp.Column) -> bool:
     """Whether a column is one that the rewriting has made."""
-    return node.name.startswith(RESERVED)
+    return str(node.name).startswith(RESERVED)

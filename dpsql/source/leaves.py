@@ -108,7 +108,9 @@ class Leaves:
             refuse("JOIN", f"{table.text} is protected too: a join of protected tables is not allowed", node, view.where)
         if protected:
             if self.table is not None and not (self.local and self.table == table):
-                refuse(f"{table.text}", "a protected table may be read once, and only one of them", node, view.where)
+                other = "two protected tables can't be combined; make one table of both, and protect that"
+                reason = other if self.local else "a protected table may be read once, and only one of them"
+                refuse(f"{table.text}", reason, node, view.where)
             self.table = table
             columns = [replace(c, origin=c.name) for c in columns]
         alias = self._alias()

@@ -1,7 +1,7 @@
 """Unit-local relations: SELECTs that may combine and repeat rows, as long as they are rows of one privacy unit.
 
-See :mod:`dpsql.source.analysis` for what holds of them and why. Each SELECT becomes layers (:mod:`dpsql.source.layers`): FROM, WHERE
-and joins below, then GROUP BY, then windows, then the list, each with the column ``__dp_unit``.
+See :mod:`dpsql.source.analysis` for what holds of them and why. Each SELECT becomes layers (:mod:`dpsql.source.layers`): FROM,
+WHERE and joins below, then GROUP BY, then windows, then the list, each with the column ``__dp_unit``.
 """
 
 from __future__ import annotations
@@ -13,21 +13,26 @@ from sqlglot import exp
 from dpsql.errors import ArgumentError
 from dpsql.source.aggregates import is_aggregate
 from dpsql.source.catalog import Entry
-from dpsql.source.combining import UNIT_ADVICE, grouped, is_unit, is_window, windowed
+from dpsql.source.combining import grouped, is_unit, is_window, windowed
 from dpsql.source.expressions import Rewriter
 from dpsql.source.functions import call
 from dpsql.source.joins import chain
-from dpsql.source.layers import Layer, Rows, canonical, finish, outermost, plain
+from dpsql.source.layers import Rows, finish, outermost
 from dpsql.source.leaves import View
-from dpsql.source.model import RESERVED, UNIT, Column, TableId, fold, identifier, refuse
+from dpsql.source.listing import Listing
+from dpsql.source.members import Members
+from dpsql.source.model import RESERVED, UNIT, TableId, fold, identifier, refuse
 from dpsql.source.parse import parse_query, used
-from dpsql.source.relations import DEEPEST, Analysis, Relation
+from dpsql.source.relations import DEEPEST, Relation
 from dpsql.source.scope import Item, Scope
 from dpsql.source.sets import set_operation
 from dpsql.source.unit_joins import Joins, conditions_of
 
 _REFUSED = {
-    "limit": ("LIMIT", "which rows it picks depends on other people's; in one person: QUALIFY row_number() OVER (PARTITION BY unit ...) <= n"),
+    "limit": (
+        "LIMIT",
+        "which rows it picks depends on other people's; of one person: QUALIFY row_number() OVER (PARTITION BY unit ...) <= n",
+    ),
     "offset": ("OFFSET", "which rows it leaves out depends on other people's"),
     "sample": ("SAMPLE", "it picks rows at random, so the same call would give other rows"),
     "laterals": ("LATERAL", "join a table or a subquery"),
@@ -40,10 +45,9 @@ _ACCEPTED = (
 _TREES = (exp.Select, exp.SetOperation)
 
 
-class LocalAnalysis(Analysis):
+class LocalAnalysis(Listing):
     """One pass over one source whose relations keep the privacy unit."""
 
-    local = True
     queries = (*_TREES, exp.Subquery, exp.Values)
 
     def text(self, text: str, where: str = "") -> exp.Expression:
@@ -80,7 +84,7 @@ class LocalAnalysis(Analysis):
                 refuse(construct, reason, at if isinstance(at, exp.Expression) else node, view.where)
         view, own = self._with(node, view)
         rows, rest = self.rows(node, view)
-        Joins(self, view).restrict(rows, rest)
+        Members(self, view, self.rows).restrict(rows, rest)
         for cte in own:
             if not cte.used:
                 refuse(f"WITH {cte.node.alias}", "never used; take it out", cte.node, view.where)
@@ -136,41 +140,6 @@ class LocalAnalysis(Analysis):
         if distinct is not None and on is None:
             relation = self._distinct(node, relation, view)
         return relation
-
-    # -- the list -----------------------------------------------------------------------------------------------------------
-
-    def _entries(self, node: exp.Select, scope: Scope) -> list[tuple[str, exp.Expression]]:
-        """Return the list after SELECT with * written out; '' is the name of what has none."""
-        found: list[tuple[str, exp.Expression]] = []
-        for listed in node.expressions:
-            for name, inner in self._expand(listed, scope):
-                if not name and isinstance(inner, exp.Column) and not isinstance(inner.this, exp.Star):
-                    _, column, fields = scope.resolve(inner)
-                    name = fields[-1] if fields else column.name
-                found.append((name, inner))
-        return found
-
-    def _columns(self, node: exp.Select, rows: Rows, entries: list[tuple[str, exp.Expression]], where: str) -> Relation:
-        """Check and rewrite the list after SELECT."""
-        rewrite = Rewriter(rows.scope)
-        listed: list[tuple[Column, exp.Expression]] = []
-        unnamed: list[int] = []
-        seen: set[str] = set()
-        for name, tree in entries:
-            found = plain(tree, rows.scope)
-            value = rewrite(tree)
-            if not name:
-                unnamed.append(len(listed))
-                name = self._fresh("c")
-            column = replace(found[1], name=name, ref=name) if found else Column(name, name, rows.scope.type_of(value), None)
-            if fold(name) in seen:
-                refuse(f"column {name!r}", "two columns have that name; rename one with AS", node, where)
-            seen.add(fold(name))
-            listed.append((column, value))
-        if not listed:
-            refuse("SELECT", "no column is left", node, where)
-        protected, one = rows.unit is not None, rows.one
-        return Relation(finish(rows, listed), [column for column, _ in listed], unnamed, protected, one)
 
     def _spelled(self, node: exp.Expression, aliases: dict[str, exp.Expression], scope: Scope) -> exp.Expression:
         """Return an expression with names that AS gave in the same SELECT written out; a column of that name must be the same."""
@@ -248,29 +217,7 @@ class LocalAnalysis(Analysis):
         window = exp.Window(this=call("row_number"), partition_by=keys, over="OVER", **parts)
         return exp.EQ(this=window, expression=exp.Literal.number(1))
 
-    def _distinct(self, node: exp.Select, relation: Relation, view: View) -> Relation:
-        """Return the different rows of each unit."""
-        if relation.protected and not any(c.unit for c in relation.columns):
-            refuse("DISTINCT", UNIT_ADVICE.format("add to the list"), node.args["distinct"], view.where)
-        item = self._nested(relation, exp.Table(), "", view)
-        rows = self.over(item)
-        keys = [exp.column(c.name, quoted=True) for c in item.columns]
-        rows, trees = grouped(rows, keys, keys, view.where)
-        names = [c.name for c in relation.columns]
-        out = self._columns(node, rows, list(zip(names, trees, strict=True)), view.where)
-        return replace(out, unnamed=relation.unnamed)
-
     # -- relations ----------------------------------------------------------------------------------------------------------
-
-    def over(self, item: Item) -> Rows:
-        """Return the rows of one relation."""
-        unit = exp.Column(this=identifier(UNIT), table=identifier(item.alias)) if item.protected else None
-        scope = Scope(self.catalog, [item], [self.home], "", self.texts)
-        return Rows(scope, exp.Select().from_(item.node), unit, self._fresh, item.one)
-
-    def _nested(self, inner: Relation, node: exp.Expression, name: str, view: View) -> Item:
-        """Return a checked query as an item of FROM; a column without a name can't be named, and that is all."""
-        return super()._nested(replace(inner, unnamed=[]), node, name, view)
 
     def _item(self, node: exp.Expression, view: View) -> Item:
         """Return what one item of FROM is."""
@@ -295,7 +242,9 @@ class LocalAnalysis(Analysis):
         if not item.protected and table not in self.public:
             self.public.append(table)
         inner = self.over(replace(item, protected=False))
-        listed = [(replace(c, name=c.ref), Rewriter(inner.scope)(exp.column(c.name, table=item.name, quoted=True))) for c in item.columns]
+        listed = [
+            (replace(c, name=c.ref), Rewriter(inner.scope)(exp.column(c.name, table=item.name, quoted=True))) for c in item.columns
+        ]
         inner.unit = unit
         alias = self._alias()
         out = exp.Subquery(this=finish(inner, listed), alias=exp.TableAlias(this=identifier(alias)))
@@ -324,7 +273,7 @@ class LocalAnalysis(Analysis):
             if key not in ("this", "expression", "distinct", "with", "with_", "order", "by_name"):
                 construct, reason = _REFUSED.get(key, (key.upper(), "not allowed in a source"))
                 refuse(construct, reason, node, view.where)
-        view, own = self._with(node, view)  # type: ignore[arg-type]
+        view, own = self._with(node, view)
         inside = replace(view, depth=view.depth + 1)
         sides = [self.query(side, inside) for side in (node.this, node.expression)]
         for cte in own:
@@ -333,6 +282,3 @@ class LocalAnalysis(Analysis):
         if node.args.get("by_name"):
             refuse("BY NAME", "write the columns in one order", node, view.where)
         return set_operation(self, sides, type(node), bool(node.args.get("distinct")), node, view)
-
-
-__all__ = ["LocalAnalysis", "Layer", "canonical"]

@@ -33,7 +33,7 @@ def quoted(*names: str) -> str:
     >>> quoted("main", 'a"b')
     '"main"."a""b"'
     """
-    return ".".join(identifier(n).sql(dialect="duckdb") for n in names)
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
 def literal(text: str) -> str:
@@ -44,7 +44,7 @@ def literal(text: str) -> str:
     >>> literal("it's")
     "'it''s'"
     """
-    return str(exp.Literal.string(text).sql(dialect="duckdb"))
+    return "'" + text.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,7 @@ class OutputColumn:
 
 @dataclass(frozen=True)
 class Source:
-    """A checked and rewritten source: at most one output row for each row of one protected table, or, where ``local``, rows that
-    carry their privacy unit.
+    """A checked and rewritten source: at most one output row for each row of one protected table, or of each unit any rows.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ The dialect knows no function (:mod:`dpsql.text.strict`), so that there is one p
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import duckdb
@@ -25,10 +26,15 @@ QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
 _ONE_SELECT = "a source is a table, a view, a Parquet file or one SELECT over one protected table"
 
 
-def render(node: exp.Expression) -> str:
-    """Return the SQL text of a tree, without comments."""
+_made = threading.local()  # a generator keeps what it says of one text, so each thread has its own
+
+
+def render(node: exp.Expression, *, own: bool = False) -> str:
+    """Return the SQL text of a tree, without comments; ``own``: whether it is a copy that is not used afterwards."""
+    if not hasattr(_made, "generator"):
+        _made.generator = StrictDuckDB().generator(comments=False, unsupported_level=ErrorLevel.RAISE)
     try:
-        return str(node.sql(dialect=StrictDuckDB, comments=False, unsupported_level=ErrorLevel.RAISE))
+        return str(_made.generator.generate(node, copy=not own))
     except SqlglotError:
         return refuse("the text", "part of it can't be written as DuckDB SQL; write it more plainly")
 
@@ -107,8 +113,7 @@ def agree(cursor: duckdb.DuckDBPyConnection, text: str, tree: exp.Expression, wh
     tree : sqlglot expression
         What :func:`parse` made of the text.
     """
-    ours = serialized(cursor, render(tree))
-    theirs = serialized(cursor, text)
+    ours, theirs = _both(cursor, render(tree), text)
     if theirs.get("error"):
         refuse(f"the text{where}", f"DuckDB does not read it as one SELECT: {theirs.get('error_message')}")
     if ours.get("error") or len(theirs["statements"]) != 1 or _normal(ours) != _normal(theirs):
@@ -117,6 +122,13 @@ def agree(cursor: duckdb.DuckDBPyConnection, text: str, tree: exp.Expression, wh
             "it can be read in two ways (sqlglot and DuckDB disagree about it); write it more plainly: brackets around "
             "operands, functions instead of rare operators, decimal numbers",
         )
+
+
+def _both(cursor: duckdb.DuckDBPyConnection, one: str, other: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the syntax trees that DuckDB's own parser makes of two texts."""
+    query = "SELECT system.main.json_serialize_sql(?::VARCHAR), system.main.json_serialize_sql(?::VARCHAR)"
+    row = cursor.execute(query, [one, other]).fetchone() or ('{"error": true}',) * 2
+    return dict(json.loads(row[0])), dict(json.loads(row[1]))
 
 
 _ORDERED = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc"}

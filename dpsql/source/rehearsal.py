@@ -97,8 +97,7 @@ def values_of(sql_type: str, constants: Sequence[str] = ()) -> list[str]:
 def made_up(columns: Sequence[tuple[str, str]], alias: str, constants: Sequence[str], most: int = 10**9) -> str:
     """Return a relation with columns of these names and types whose rows belong to nobody.
 
-    Every column holds all of its values, each in its own order, so that they meet in many ways; ``most`` is the number of rows at which
-    they end.
+    Every column holds all of its values, each in its own order, so that they meet in many ways; there are at most ``most`` rows.
     """
     lists = [values_of(sql_type, constants) for _, sql_type in columns]
     rows = min(2 * max((len(found) for found in lists), default=1), most)
@@ -141,7 +140,7 @@ def rehearse(catalog: Catalog, select: exp.Select, leaves: Mapping[str, Sequence
     -----
     Privacy: no row of a table is read.
     """
-    if not computes(select):
+    if not computes(select) and not any(part.meta.get(COMBINING) for part in select.find_all(exp.Select)):
         return
     constants = constants_of(select)
     reads = len(list(select.find_all(exp.Table)))

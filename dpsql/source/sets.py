@@ -1,27 +1,24 @@
-"""Set operations of relations that carry their privacy unit: with the unit among the columns, they are operations inside of units."""
+"""Set operations of relations that carry their privacy unit: with the unit among the columns, they act inside of each unit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.source.combining import UNIT_ADVICE
 from dpsql.source.functions import try_cast
 from dpsql.source.kernel import cast_is_safe, try_cast_is_listed
-from dpsql.source.layers import canonical, comparable, finish
+from dpsql.source.layers import canonical, combine_inside, comparable, finish
 from dpsql.source.leaves import View
+from dpsql.source.listing import Listing
 from dpsql.source.model import Column, identifier, refuse
 from dpsql.source.relations import Relation
-
-if TYPE_CHECKING:
-    from dpsql.source.local import LocalAnalysis
+from dpsql.source.scope import Scope
 
 
 def set_operation(
-    analysis: LocalAnalysis,
+    analysis: Listing,
     sides: Sequence[Relation],
     kind: type[exp.Expression],
     distinct: bool,
@@ -32,7 +29,7 @@ def set_operation(
 
     Parameters
     ----------
-    analysis : LocalAnalysis
+    analysis : Listing
     sides : sequence of Relation
     kind : type
         exp.Union, exp.Except or exp.Intersect.
@@ -52,7 +49,12 @@ def set_operation(
     columns = [_column([side.columns[i] for side in sides], kind, sql_type) for i, sql_type in enumerate(types)]
     if kind is not exp.Union or distinct:
         if first.protected and not any(all(side.columns[i].unit for side in sides) for i in range(len(columns))):
-            refuse(construct, UNIT_ADVICE.format("have in the same place on both sides"), node, view.where)
+            refuse(
+                construct,
+                combine_inside(Scope(analysis.catalog, [], []), "have {} in the same place on both sides"),
+                node,
+                view.where,
+            )
         for column in columns:
             if not comparable(column.sql_type):
                 advice = f"values of {column.sql_type} may be equal without being the same; CAST column {column.name!r}"
@@ -63,17 +65,17 @@ def set_operation(
     for other in selects[1:]:
         tree = kind(this=tree, expression=other, distinct=native)
     one = first.one and kind is not exp.Union
-    outer = Relation(tree, columns, [], first.protected, one)  # type: ignore[arg-type]
+    outer = Relation(tree, columns, [], first.protected, one)
     item = analysis._nested(outer, exp.Table(), "", view)  # noqa: SLF001 -- one class in two files
     rows = analysis.over(item)
     listed = [(c, exp.Column(this=identifier(c.ref), table=identifier(item.alias))) for c in item.columns]
-    out = Relation(finish(rows, listed), columns, first.unnamed, first.protected, one)  # type: ignore[arg-type]
+    out = Relation(finish(rows, listed), columns, first.unnamed, first.protected, one)
     if kind is exp.Union and distinct:
         return analysis._distinct(exp.Select(distinct=exp.Distinct()), out, view)  # noqa: SLF001
     return out
 
 
-def _common(analysis: LocalAnalysis, columns: list[Column], construct: str, node: exp.Expression, view: View) -> str:
+def _common(analysis: Listing, columns: list[Column], construct: str, node: exp.Expression, view: View) -> str:
     """Return the type that columns in one place of a set operation get."""
     types = list(dict.fromkeys(c.sql_type for c in columns if c.sql_type != '"NULL"'))
     if len(types) == 1:
@@ -105,7 +107,7 @@ def _column(columns: list[Column], kind: type[exp.Expression], sql_type: str) ->
     )
 
 
-def _side(analysis: LocalAnalysis, side: Relation, columns: Sequence[Column], view: View) -> exp.Select:
+def _side(analysis: Listing, side: Relation, columns: Sequence[Column], view: View) -> exp.Select:
     """Return one side, with types and names of the whole, and values of which equal ones are the same."""
     item = analysis._nested(side, exp.Table(), "", view)  # noqa: SLF001
     rows = analysis.over(item)

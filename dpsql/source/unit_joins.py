@@ -1,32 +1,28 @@
 """Joins and EXISTS or IN of unit-local relations: rows of people meet rows of the same person, or public rows.
 
-A join of two relations with people's rows has ``l.__dp_unit = r.__dp_unit`` in its condition, whatever else the text says; the text has
-to say it too, in its own words. NULL is no unit that equals another: rows without a unit meet nobody's, not even each other, which
-depends on rows without a unit alone. RIGHT and FULL joins become a layer of their own, whose unit is that of the side that is there.
-EXISTS and IN become SEMI and ANTI joins, so that no subquery is left in an expression.
+A join of two relations with people's rows has ``l.__dp_unit = r.__dp_unit`` in its condition, whatever else the text says; the text
+has to say it too, in its own words. NULL equals no unit: rows without a unit meet nobody's, not even each other, and that depends
+on rows without a unit alone. RIGHT and FULL joins become a layer of their own, whose unit is that of the side that is there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError
-from dpsql.source.aggregates import is_aggregate
-from dpsql.source.combining import is_unit, is_window
+from dpsql.source.combining import windowed
 from dpsql.source.expressions import Rewriter
-from dpsql.source.functions import paren
-from dpsql.source.layers import Layer, Rows, outermost, plain
+from dpsql.source.functions import call, paren
+from dpsql.source.keys import exact
+from dpsql.source.layers import Layer, Rows, comparable, plain
 from dpsql.source.leaves import View
+from dpsql.source.listing import Listing
 from dpsql.source.model import UNIT, Column, fold, identifier, refuse
 from dpsql.source.parse import used
 from dpsql.source.scope import Item, Scope
-
-if TYPE_CHECKING:
-    from dpsql.source.local import LocalAnalysis
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 MOST_RELATIONS = 12
@@ -46,7 +42,7 @@ def conditions_of(node: exp.Expression) -> list[exp.Expression]:
 class Joins:
     """The joins of one SELECT."""
 
-    analysis: LocalAnalysis
+    analysis: Listing
     view: View
 
     def join(self, rows: Rows, join: exp.Join, rest: Sequence[exp.Expression]) -> Rows:
@@ -64,7 +60,7 @@ class Joins:
         name = f"{side} {kind} JOIN".replace("  ", " ").strip()
         if set(used(join)) - {"this", "on", "using", "side", "kind"} or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"):
             name = " ".join(str(join.args[k]).upper() for k in ("method", "side", "kind") if join.args.get(k))
-            refuse(f"{name} JOIN", "only JOIN, LEFT, RIGHT, FULL, CROSS, SEMI and ANTI JOIN", join, where)
+            refuse(f"{name} JOIN".strip(), "only JOIN, LEFT, RIGHT, FULL, CROSS, SEMI and ANTI JOIN", join, where)
         item = self.analysis._item(join.this, self.view)  # noqa: SLF001 -- one class in several files
         if len(self.analysis.leaves) > MOST_RELATIONS:
             refuse("JOIN", f"a source may read {MOST_RELATIONS} tables; make one of them of several", join, where)
@@ -80,13 +76,18 @@ class Joins:
         units = rows.unit is not None and item.protected
         if units:
             pool = rest if not side and kind in ("", "INNER", "CROSS") else []
-            if len(conditions) == len(given) and not any(self._known(c, both) and self._same_unit(c, rows.scope, item, both) for c in pool):
+            if len(conditions) == len(given) and not any(
+                self._known(c, both) and self._same_unit(c, rows.scope, item, both) for c in pool
+            ):
                 refuse(name, _SAME_UNIT, join, where)
+        if rows.one and not item.protected and (key := self._key(join, item, conditions, both)):
+            item = self._first_of(item, key)
+            both = replace(rows.scope, items=[*rows.scope.items, item])
         written = [self._condition(c, Rewriter(both)) for c in conditions]
         if units and rows.unit is not None:
-            written.insert(0, exp.EQ(this=rows.unit.copy(), expression=_unit(item.alias)))
+            written.insert(0, exp.EQ(this=rows.unit.copy(), expression=unit_column(item.alias)))
         if kind in ("SEMI", "ANTI"):
-            rows.tree.append("joins", _joined(item, kind, None, written))
+            rows.tree.append("joins", joined(item, kind, None, written))
             return rows
         if side in ("RIGHT", "FULL"):
             return self._wrapped(rows, item, side, using, written)
@@ -94,10 +95,39 @@ class Joins:
             item.hidden.add(fold(column))
         if side == "LEFT":
             item.columns = [replace(c, nullable=True, unit=False) for c in item.columns]
-        rows.one = rows.one and item.one and item.protected
-        rows.unit = rows.unit if rows.unit is not None or not item.protected else _unit(item.alias)
-        rows.joined(item, _joined(item, None if written else "CROSS", side or None, written))
+        rows.one = rows.one and item.one
+        rows.unit = rows.unit if rows.unit is not None or not item.protected else unit_column(item.alias)
+        rows.joined(item, joined(item, None if written else "CROSS", side or None, written))
         return rows
+
+    def _key(self, join: exp.Join, item: Item, conditions: Sequence[exp.Expression], both: Scope) -> list[str]:
+        """Return a declared key of a public table that a join fixes: then a row meets at most one row of it."""
+        node, table = self.analysis.named[-1] if self.analysis.named else (None, None)
+        if node is not join.this or table is None or table.is_file or not all(comparable(c.sql_type) for c in item.columns):
+            return []
+        fixed: set[str] = set()
+        for condition in conditions:
+            sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
+            for side, other in (sides, sides[::-1]) if sides else ():
+                found = plain(side, both) if isinstance(side, exp.Column) else None
+                outside = all(both.resolve(c)[0] is not item for c in other.find_all(exp.Column))
+                if found is not None and found[0] is item and outside and exact(found[1].sql_type):
+                    fixed.add(found[1].ref)
+        keys = [*self.analysis.catalog.keys(table), *self.analysis.public_keys(table)]
+        return next(([c.name for c in item.columns if c.ref in key] for key in keys if key and set(key) <= fixed), [])
+
+    def _first_of(self, item: Item, key: Sequence[str]) -> Item:
+        """Return one row of a public table for each value of a key, whatever was believed about it."""
+        below = self.analysis.over(item)
+        columns: list[exp.Expression] = [exp.column(c.name, quoted=True) for c in item.columns]
+        window = exp.Window(this=call("row_number"), partition_by=[exp.column(k, quoted=True) for k in key], over="OVER")
+        first = exp.EQ(this=window, expression=exp.Literal.number(1))
+        rows, trees = windowed(below, [*columns, first], {}, self.view.where)
+        rows.restrict(Rewriter(rows.scope)(trees.pop()))
+        entries = list(zip([c.name for c in item.columns], trees, strict=True))
+        relation = self.analysis._columns(exp.Select(), rows, entries, self.view.where)  # noqa: SLF001
+        found = self.analysis._nested(relation, exp.Table(), item.name, self.view)  # noqa: SLF001
+        return replace(found, path=item.path, one=True)
 
     def _allowed(self, rows: Rows, item: Item, side: str, kind: str, name: str, join: exp.Join) -> None:
         """Refuse joins that leave rows without a person, or that choose public rows by people's."""
@@ -117,7 +147,10 @@ class Joins:
                 raise ArgumentError("source", name, f"{item.name} has no such column{self.view.where}")
             owner, left, _ = scope.resolve(exp.column(name, quoted=True))
             found.append(
-                exp.EQ(this=exp.column(left.name, table=owner.name, quoted=True), expression=exp.column(column.name, table=item.name, quoted=True))
+                exp.EQ(
+                    this=exp.column(left.name, table=owner.name, quoted=True),
+                    expression=exp.column(column.name, table=item.name, quoted=True),
+                )
             )
         return found
 
@@ -154,7 +187,7 @@ class Joins:
 
     def _wrapped(self, rows: Rows, item: Item, side: str, using: Sequence[str], written: list[exp.Expression]) -> Rows:
         """Return a RIGHT or FULL join as a layer: its unit is that of the side that is there."""
-        left_unit, right_unit = rows.unit, _unit(item.alias) if item.protected else None
+        left_unit, right_unit = rows.unit, unit_column(item.alias) if item.protected else None
         merged: list[tuple[str, Column, Item, Column]] = []
         for name in using:
             owner, column, _ = rows.scope.resolve(exp.column(name, quoted=True))
@@ -165,13 +198,15 @@ class Joins:
         items = [replace(i, columns=[replace(c, nullable=True, unit=False) for c in i.columns]) for i in rows.scope.items]
         last = replace(item, columns=[replace(c, nullable=True, unit=c.unit and side == "RIGHT") for c in item.columns])
         rows.scope.items[:] = items
-        rows.joined(last, _joined(item, None, side, written))
+        rows.joined(last, joined(item, None, side, written))
         rows.unit = right_unit
         if side == "FULL" and left_unit is not None and right_unit is not None:
             rows.unit = exp.Coalesce(this=left_unit.copy(), expressions=[right_unit.copy()])
         layer = Layer(rows)
         for name, column, owner, right in merged:
-            sides = [exp.Column(this=identifier(c.ref), table=identifier(a)) for c, a in ((column, owner.alias), (right, item.alias))]
+            sides = [
+                exp.Column(this=identifier(c.ref), table=identifier(a)) for c, a in ((column, owner.alias), (right, item.alias))
+            ]
             value: exp.Expression = sides[1] if side == "RIGHT" else exp.Coalesce(this=sides[0], expressions=[sides[1]])
             unit = right.unit and (side == "RIGHT" or column.unit)
             same = column.origin if column.origin == right.origin else None
@@ -186,141 +221,13 @@ class Joins:
             out.scope.items.insert(0, out.scope.items.pop())
         return out
 
-    # -- EXISTS and IN ------------------------------------------------------------------------------------------------------
 
-    def restrict(self, rows: Rows, conditions: Sequence[exp.Expression]) -> None:
-        """Apply the conditions after WHERE; those that are EXISTS or IN become joins."""
-        for condition in conditions:
-            node, negated = condition, False
-            while isinstance(node, exp.Paren | exp.Not):
-                negated ^= isinstance(node, exp.Not)
-                node = node.this
-            if isinstance(node, exp.Exists):
-                self._member(rows, node.this, negated, None, node)
-            elif isinstance(node, exp.In) and node.args.get("query") is not None:
-                self._member(rows, node.args["query"], negated, node.this, node)
-            else:
-                for inner in condition.find_all(exp.Exists, exp.Select):
-                    advice = "as a condition of WHERE on its own, connected by AND to others; or join the table"
-                    refuse("EXISTS or IN (SELECT ...) inside an expression", advice, inner, self.view.where)
-                rows.restrict(Rewriter(rows.scope)(condition))
-
-    def _member(
-        self, rows: Rows, query: exp.Expression, negated: bool, value: exp.Expression | None, at: exp.Expression
-    ) -> None:
-        """Keep rows that have, or do not have, a partner among the rows of a subquery."""
-        while isinstance(query, exp.Subquery) and set(used(query)) == {"this"}:
-            query = query.this
-        if isinstance(value, exp.Tuple):
-            refuse("(a, b) IN (SELECT ...)", "write EXISTS (SELECT ... WHERE a = x AND b = y)", at, self.view.where)
-        inner, conditions, column = self._inner(rows, query, value is not None, at)
-        item = inner.scope.items[0]
-        both = replace(rows.scope, items=[*rows.scope.items, *inner.scope.items])
-        said = [c for c in conditions if self._says_unit(c, rows.scope, both)]
-        written = [self._condition(c, Rewriter(both)) for c in conditions if c not in said]
-        same = bool(said)
-        if value is not None and column is not None:
-            if column.unit and is_unit(value, rows.scope):
-                same = True
-            else:
-                written += self._in(rows, value, column, item, negated)
-        if inner.unit is not None:
-            if rows.unit is None:
-                refuse("EXISTS or IN", "it chooses public rows by people's", at, self.view.where)
-            if not same:
-                advice = "its rows are other people's; connect them: EXISTS (SELECT 1 FROM t2 WHERE t2.unit = t.unit ...) or unit IN (SELECT unit ...)"
-                refuse("EXISTS or IN", advice, at, self.view.where)
-            written.insert(0, exp.EQ(this=rows.unit.copy(), expression=inner.unit.copy()))
-        rows.tree.append("joins", _joined(item, "ANTI" if negated else "SEMI", None, written or [exp.true()]))
-
-    def _inner(
-        self, rows: Rows, query: exp.Expression, valued: bool, at: exp.Expression
-    ) -> tuple[Rows, list[exp.Expression], Column | None]:
-        """Return the rows of a subquery, the conditions that connect them with the rows outside, and the column that IN compares."""
-        analysis = self.analysis
-        simple = isinstance(query, exp.Select) and not any(query.args.get(k) for k in ("group", "having", "qualify", "distinct", "limit"))
-        if not isinstance(query, exp.Select) or not simple or any(self._combines(e) for e in query.expressions):
-            relation = analysis.query(query, replace(self.view, depth=self.view.depth + 1))
-            item = analysis._nested(relation, exp.Table(), "", self.view)  # noqa: SLF001
-            below = analysis.over(item)
-            return below, [], self._one(item.columns, at) if valued else None
-        view, own = analysis._with(query, replace(self.view, depth=self.view.depth + 1))  # noqa: SLF001
-        if extra := set(used(query)) - {"expressions", "from", "from_", "joins", "where", "with", "with_", "order"}:
-            refuse(min(extra).upper(), "not allowed in EXISTS or IN", query, self.view.where)
-        below, rest = analysis.rows(query, view)
-        inside = Joins(analysis, view)
-        outer = [c for c in rest if not c.find(exp.Select) and not self._known(c, below.scope)]
-        inside.restrict(below, [c for c in rest if not any(c is o for o in outer)])
-        if any(not cte.used for cte in own):
-            refuse("WITH", "never used; take it out", query, self.view.where)
-        layer = Layer(below)
-        column = None
-        if valued:
-            entries = analysis._entries(query, below.scope)  # noqa: SLF001
-            if len(entries) != 1:
-                refuse("IN (SELECT ...)", "select one column", at, self.view.where)
-            column = layer.compute(entries[0][1])
-        conditions = [self._outside(c, layer) for c in outer]
-        out = layer.close()
-        out.scope.items[:] = out.scope.items[-1:] if out.scope.items and out.scope.items[-1].columns else out.scope.items[:1]
-        return out, conditions, column
-
-    def _outside(self, condition: exp.Expression, layer: Layer) -> exp.Expression:
-        """Return a condition in which columns of the subquery have the names that its layer gives them."""
-        out = exp.Paren(this=condition.copy())
-        for node in list(out.find_all(exp.Column)):
-            try:
-                item, column, fields = layer.rows.scope.resolve(node)
-            except ArgumentError:
-                continue
-            if fields:
-                refuse("a field of a struct", "give it a name in a subquery", node, self.view.where)
-            key = (item.alias, column.ref)
-            if key not in layer.seen:
-                value = exp.Column(this=identifier(column.ref), table=identifier(item.alias))
-                layer.seen[key] = layer.add(value, column)
-            node.replace(exp.Column(this=identifier(layer.seen[key].ref)))
-        return out
-
-    @staticmethod
-    def _says_unit(node: exp.Expression, outer: Scope, both: Scope) -> bool:
-        """Whether a condition says that the unit inside is that outside."""
-        while isinstance(node, exp.Paren):
-            node = node.this
-        if type(node) not in (exp.EQ, exp.NullSafeEQ):
-            return False
-        found = [plain(side, both) if isinstance(side, exp.Column | exp.Paren) else None for side in (node.this, node.expression)]
-        if any(f is None or not f[1].unit for f in found):
-            return False
-        return sum(any(f is not None and f[0] is i for i in outer.items) for f in found) == 1
-
-    def _in(self, rows: Rows, value: exp.Expression, column: Column, item: Item, negated: bool) -> list[exp.Expression]:
-        """Return ``value = column``, and of NOT IN what SQL means by it: no partner that is equal, and none where either is NULL."""
-        left = paren(Rewriter(rows.scope)(value))
-        right = exp.Column(this=identifier(column.ref), table=identifier(item.alias))
-        kind = rows.scope.type_of(left)
-        if kind not in (column.sql_type, '"NULL"'):
-            refuse("IN (SELECT ...)", f"it compares {kind} with {column.sql_type}; CAST one of them", value, self.view.where)
-        equal = exp.EQ(this=left, expression=right)
-        if not negated:
-            return [equal]
-        missing = [exp.Is(this=side.copy(), expression=exp.Null()) for side in (left, right)]
-        return [exp.Paren(this=exp.or_(equal, *missing, copy=False))]
-
-    def _one(self, columns: Sequence[Column], at: exp.Expression) -> Column:
-        if len(columns) != 1:
-            refuse("IN (SELECT ...)", "select one column", at, self.view.where)
-        return columns[0]
-
-    @staticmethod
-    def _combines(node: exp.Expression) -> bool:
-        return bool(outermost(node, lambda n: is_aggregate(n) or is_window(n)))
-
-
-def _unit(alias: str) -> exp.Column:
+def unit_column(alias: str) -> exp.Column:
+    """Return the privacy unit that a relation carries."""
     return exp.Column(this=identifier(UNIT), table=identifier(alias))
 
 
-def _joined(item: Item, kind: str | None, side: str | None, conditions: Sequence[exp.Expression]) -> exp.Join:
+def joined(item: Item, kind: str | None, side: str | None, conditions: Sequence[exp.Expression]) -> exp.Join:
+    """Return a relation as a join; without conditions every row meets every row."""
     on = {"on": exp.and_(*conditions, copy=False)} if conditions else {}
     return exp.Join(this=item.node, kind=kind, side=side, **on)

@@ -1,9 +1,9 @@
 """Second opinion on unit-local SQL: DuckDB's own parse tree of what was generated, walked once more by rules of its own.
 
-Nothing here knows how the SQL was made. Every query of the tree is found to have people's rows or public ones, and people's rows have
-the column ``__dp_unit`` from the bottom up: it is made of the privacy unit column alone where the protected table is read, it is copied
-from a relation that every row comes from, it is among the keys of GROUP BY and the partitions of every window, it stands in the same
-place on both sides of a set operation, and it is equal on both sides of a join of people's rows.
+Nothing here knows how the SQL was made. Every query of the tree is found to have people's rows or public ones, and people's rows
+have the column ``__dp_unit`` from the bottom up: it is made of the privacy unit column alone where the protected table is read, it
+is copied from a relation that every row comes from, it is among the keys of GROUP BY and the partitions of every window, it stands
+in the same place on both sides of a set operation, and it is equal on both sides of a join of people's rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Node = dict[str, Any]
 class Side:
     """What stands after FROM.
 
-    ``carriers`` are the relations in it whose ``__dp_unit`` is that of every row; ``pair`` the two of which one is, after a FULL JOIN.
+    ``carriers`` are the relations in it whose ``__dp_unit`` is that of every row; ``pair`` are two of which one is, after a FULL
+    JOIN.
     ``leaf`` is the alias of the protected table, read directly.
     """
 
@@ -88,7 +89,9 @@ class UnitLocal:
         every = list(_nodes(computed))
         if any(n.get("class") == "SUBQUERY" or "from_table" in n for n in every):
             raise _refused("a subquery in an expression")
-        if groups and (list(map(list, node.get("group_sets") or [])) != [list(range(len(groups)))] or any(not _column(g) for g in groups)):
+        if groups and (
+            list(map(list, node.get("group_sets") or [])) != [list(range(len(groups)))] or any(not _column(g) for g in groups)
+        ):
             raise _refused("GROUP BY")
         kinds = shipped_kinds()
         combines = any(n.get("class") == "FUNCTION" and kinds.get(str(n["function_name"]).lower()) == "aggregate" for n in every)
@@ -136,7 +139,9 @@ class UnitLocal:
             raise _refused("a join")
         if left.unit and right.unit:
             pairs = [_pair(c) for c in _conjuncts(node.get("condition") or {})]
-            if not any((a in left.carriers and b in right.carriers) or (b in left.carriers and a in right.carriers) for a, b in pairs):
+            if not any(
+                (a in left.carriers and b in right.carriers) or (b in left.carriers and a in right.carriers) for a, b in pairs
+            ):
                 raise _refused("a join of people's rows")
         if kind == "INNER":
             return Side(left.unit or right.unit, left.carriers | right.carriers)

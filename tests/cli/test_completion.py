@@ -49,6 +49,14 @@ def test_parameters_inside_of_a_call(offered):
     assert not any(text.endswith(("(column := ", " column := ", " into := ")) for text in offered("CALL dp_declare('people', "))
 
 
+def test_queries_are_completed_between_dollars(offered):
+    assert offered("FROM dp_query($$ SELECT count(*) FROM peo") == ["FROM dp_query($$ SELECT count(*) FROM people"]
+    call = "FROM dp_query($$ SELECT member, count(*),\n'x' FROM people GROUP BY member $$, "
+    assert offered(call)[0] == f"{call}epsilon := "
+    assert offered(f"{call}max_")[:2] == [f"{call}max_groups := ", f"{call}max_rows_per_group := "]
+    assert offered(f"{call}groups := 'pu") == [f"{call}groups := 'public"]
+
+
 def test_texts_inside_of_a_call(offered):
     assert offered("FROM dp_plan('peo") == ["FROM dp_plan('people"]
     assert offered("FROM dp_sample('") == ["FROM dp_sample('people-marginals-first-" + offered("FROM dp_sample('")[0].rsplit("-", 1)[1]]

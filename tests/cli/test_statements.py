@@ -69,6 +69,13 @@ def test_what_enter_runs(text, ready):
     assert complete(text) is ready
 
 
+def test_queries_between_dollars_keep_their_quotes_and_semicolons():
+    first = """FROM dp_query($$\n SELECT count(*) FILTER (WHERE a = 'it''s; $1') AS "n;" FROM t; -- no ; end\n$$, epsilon := 1)"""
+    second = "FROM dp_query($q$ SELECT 'a;$$b' $q$, epsilon := 1)"
+    assert [(piece.text, piece.line) for piece in pieces(f"{first};\n.mode csv\n{second};")] == [(first, 1), (".mode csv", 4), (second, 5)]
+    assert not complete("FROM dp_query($$ SELECT 1;") and not complete("FROM dp_query('SELECT 1;") and complete(f"{first};")
+
+
 def test_a_long_script_is_read_in_one_go():
     assert sum(1 for _ in pieces("insert into t values (1, 'a;b');\n" * 20_000)) == 20_000
 

@@ -58,19 +58,35 @@ def pure_move(epsilon: Fraction, delta: float = 0.0) -> tuple[np.ndarray, np.nda
     return np.array([int(steps), -int(steps)]), np.array([yes, 1 - yes]) * (1 - delta), delta
 
 
+def range_moves(epsilon: Fraction) -> Moves:
+    """Return pairs of two outputs whose losses differ by epsilon: the symmetric one, and one that leans to each side."""
+    steps, odd = divmod(epsilon, STEP)
+    assert odd == 0 and steps % 4 == 0
+    found: Moves = []
+    for upper in (int(steps) // 4, int(steps) // 2, 3 * int(steps) // 4):
+        top, low = math.exp(upper * float(STEP)), math.exp((upper - int(steps)) * float(STEP))
+        p = top * (1 - low) / (top - low)  # of the first output; p / top + (1 - p) / low = 1
+        found.append((np.array([upper, upper - int(steps)]), np.array([p, 1 - p]), 0.0))
+    return found
+
+
+def moves_of(event: acc.Event) -> Moves:
+    """Return what the adversary may do with an event."""
+    if isinstance(event, acc.GaussianEvent):
+        return [gaussian_move(math.sqrt(2 * float(event.rho)))]
+    if isinstance(event, acc.SelectionEvent):
+        return [pure_move(event.epsilon, float(event.delta))]
+    if isinstance(event, acc.ThresholdEvent):
+        return [(np.array([0]), np.array([1 - float(event.delta)]), float(event.delta))]
+    return range_moves(event.epsilon) if isinstance(event, acc.RangeEvent) else [pure_move(event.epsilon)]
+
+
 def best_attack(budget: acc.Budget, events: list[acc.Event], most: list[int], admits: Admits) -> float:
     """Return the largest E[(1 - exp(epsilon - loss))_+] of an adversary who buys at most ``most`` of each event."""
-    moves: Moves = []
-    for event in events:
-        if isinstance(event, acc.GaussianEvent):
-            moves.append(gaussian_move(math.sqrt(2 * float(event.rho))))
-        elif isinstance(event, acc.SelectionEvent):
-            moves.append(pure_move(event.epsilon, float(event.delta)))
-        else:
-            moves.append(pure_move(event.epsilon))
+    moves = [moves_of(event) for event in events]
     costs = [acc.charge_for([e], delta=budget.delta, accountant="zcdp").cost for e in events]
     reach = 600
-    margin = max(int(np.abs(losses).max()) for losses, _, _ in moves)
+    margin = max(int(np.abs(losses).max()) for ways in moves for losses, _, _ in ways)
     grid = np.arange(-reach, reach + 1) * float(STEP)
     stop = np.maximum(0.0, -np.expm1(float(budget.epsilon) - np.maximum(grid, float(budget.epsilon))))
     value: dict[tuple[int, ...], np.ndarray] = {}
@@ -79,7 +95,7 @@ def best_attack(budget: acc.Budget, events: list[acc.Event], most: list[int], ad
         if not admits(cost, budget.epsilon, budget.delta):
             continue
         best = stop
-        for i, (losses, chances, certain) in enumerate(moves):
+        for i, (losses, chances, certain) in ((i, way) for i, ways in enumerate(moves) for way in ways):
             after = value.get((*bought[:i], bought[i] + 1, *bought[i + 1 :]))
             if after is not None:
                 padded = np.pad(after, margin, mode="edge")
@@ -137,6 +153,26 @@ def test_no_strategy_beats_the_filter_if_its_rules_share_delta_evenly(epsilon: f
     unselected, alone = (best_attack(budget, events[:n], MOST[:n], rules.allows) for n in (3, 1))
     assert alone <= delta / 4 and alone <= unselected <= 3 * delta / 4
     assert 1.4 * alone < found <= delta  # the split of delta covers what switching between the rules gains
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_no_strategy_with_thresholds_and_bounded_ranges_beats_the_filter(epsilon: float, delta: float) -> None:
+    """The whole share of selections as two thresholds; more of it, or a range charged like a quarter of it, is noticed."""
+    budget = acc.Budget(epsilon, delta)
+    ranged = acc.RangeEvent(Fraction(budget.epsilon) / 4)
+    events = [_gaussian_part(budget, 16), ranged, acc.ThresholdEvent(Fraction(acc.selection_delta(delta, 2)))]
+    most = [16, 12, 2]
+    found = best_attack(budget, events, most, rules.allows)
+    assert 0.85 * delta < found <= delta
+
+    def cheap(cost: Cost, epsilon: Decimal, delta: Decimal) -> bool:
+        """A rule G alone, in which a range costs a quarter of its rho."""
+        part = Fraction(cost.gaussian_rho) + (Fraction(cost.gdp_rho) - Fraction(cost.gaussian_rho)) / 4
+        return part <= Fraction(acc.rho_limit(float(epsilon), float(delta), gaussian=True))
+
+    assert best_attack(budget, events[:2], most[:2], cheap) > 1.02 * delta
+    uncounted = [events[0], acc.ThresholdEvent(Fraction(delta) / 20)]
+    assert best_attack(budget, uncounted, most[::2], _selections_uncounted) > 1.02 * delta
 
 
 Law = list[Fraction]

@@ -190,9 +190,13 @@ def test_expected_counts_of_the_cells(ce):
 
 def test_a_copula_of_rank_correlations(ce, tmp_path):
     call = "'ce', method := 'dpcopula_kendall', columns := ['race', 'urban', 'income', 'tax'], epsilon := 30"
-    plan = ce.execute(f"SELECT measures, epsilon, delta, cells, mechanism, notes, release FROM dp_plan({call})").fetchone()
-    assert plan[0].startswith("4 one-way tables, 6 rank correlations of ") and 29.99 < plan[1] <= 30 and plan[2] == 0
+    plan = ce.execute(f"SELECT measures, epsilon, delta, cells, mechanism, notes, release, tables FROM dp_plan({call})").fetchone()
+    assert plan[0] == "4 one-way tables, 6 pairwise Kendall taus of 4 columns" and plan[7] == 4
+    assert 29.99 < plan[1] <= 30 and plan[2] == 0
     assert plan[3:5] == (6 + 2 + 8 + 11 + 6, "laplace")
+    fewer = call.replace("'race', 'urban', ", "")
+    (two,) = ce.execute(f"SELECT measures FROM dp_plan({fewer})").fetchone()
+    assert two == "2 one-way tables, 1 pairwise Kendall tau of income, tax"
     assert plan[5][0] == "taken in the order in which they were declared: race" and "on the counts of 4 columns" in plan[5][1]
     ce.execute(f"CREATE TABLE synth AS FROM dp_synthesize({call})")
     ce.execute(f"FROM dp_synthesize({call})")

@@ -40,6 +40,16 @@ def test_ledger_plan_and_releases_are_cards(bought):
     assert bought.execute("SELECT releases FROM dp_budget()").fetchone() == (1,)
 
 
+def test_the_plan_and_the_explanation_of_a_query_are_cards(bought):
+    query = "SELECT sex, count(*) AS n FROM people GROUP BY sex"
+    plan = cards.html_of(dpsql.plan(bought, query, epsilon=0.5))
+    assert "count(*) by 1 key" in plan and "groups by" in plan and "standard deviation" in plan and "mean error of a count" not in plan
+    dpsql.query(bought, query, epsilon=0.5, release="by sex").fetchall()
+    shown = cards.html_of(dpsql.explain(bought, "by sex"))
+    assert shown.startswith('<div class="dpsql"') and "count(*) by 1 key" in shown and shown.count("groups</td>") == 1
+    assert cards.html_of(bought.sql("SELECT 'a' AS about, 'b' AS explanation, 1 AS n")) != shown
+
+
 def test_relations_stay_relations_and_others_are_shown_as_before(bought):
     assert isinstance(dpsql.budget(bought), duckdb.DuckDBPyRelation)
     own = getattr(duckdb.DuckDBPyRelation, "_repr_html_", None)

@@ -225,6 +225,10 @@ def test_a_copula_of_rank_correlations_has_a_page(con, tmp_path):
         check_self_contained(text, page)
         assert "on Kendall's tau of 1 pair" in text.replace("&#x27;", "'").replace("&#39;", "'")
         assert "rows, public" in text
+        ((tables, taus),) = page.rows_of("What", "Tables", "Cells")
+        assert tables[:3] == ["tables of 1 column", "2", "10"] and taus[:3] == ["Kendall's tau of 2 columns", "1", "1"]
+        said = float(re.search(r"noise of scale ([\d.]+) / n on Kendall", text)[1])
+        assert float(taus[4]) == pytest.approx(said / 300, rel=0.01)
         assert any(row[0] == "a" for rows in page.rows_of("value") for row in rows)
 
 
@@ -464,3 +468,28 @@ def test_where_values_lie_inside_bins_is_drawn_without_the_raw_table(two_groups,
     assert sum(float(line[1].removesuffix(" %")) for line in lines) == pytest.approx(100, abs=0.5)
     two_groups.execute("ALTER TABLE t RENAME TO hidden")
     assert report(two_groups, "one", tmp_path / "p.html")[0] == text
+
+
+def test_the_rules_of_then_are_on_the_page(tmp_path):
+    con = duckdb.connect()
+    dpsql.load(con, store=str(tmp_path), progress=False)
+    con.execute("CREATE TABLE stays AS SELECT i % 40 AS first, i % 40 + i % 9 AS last, ['<a>', 'b'][1 + i % 2] AS ward FROM range(900) t(i)")
+    con.execute("CALL dp_protect('stays', epsilon := 9, delta := 1e-9)")
+    for column in ("first", "last"):
+        con.execute(f"CALL dp_declare('stays', '{column}', lower := 0, upper := 50, bins := 5, nullable := false)")
+    con.execute("CALL dp_declare('stays', 'ward', categories := ['<a>', 'b'], nullable := false)")
+    bought = "FROM dp_synthesize('stays', epsilon := 1, release := '{}', options := {{'classes': 4, 'steps': 20}})"
+    con.execute(bought.format("without"))
+    rules = {'"last" >= "first"': "rows that break it were repaired", "\"ward\" <> '<a>' OR \"first\" < 51": "every value"}
+    for rule in rules:
+        con.execute("FROM dp_rule('stays', ?)", [rule])
+    con.execute(bought.format("with"))
+    con.execute("FROM dp_rule('stays', ?, remove := true)", [next(iter(rules))])
+    con.execute("FROM dp_marginals('stays', columns := ['ward', 'first'], epsilon := 0.1, release := 'tables')")
+    _, page = report(con, "with", tmp_path / "with.html")
+    (shown,) = page.rows_of("Rule", "How it is kept")
+    assert {rule for rule, _ in shown} == set(rules)  # as they were bought, whatever was taken back since
+    assert all(rules[rule] in kept for rule, kept in shown)
+    for release in ("without", "tables"):
+        text, page = report(con, release, tmp_path / f"{release}.html")
+        assert page.rows_of("Rule") == [] and "Rules that rows obey" not in text

@@ -167,6 +167,27 @@ def test_rules_are_listed_planned_and_taken_back(visits):
     assert visits.execute("SELECT DISTINCT rule FROM dpsql.rules").fetchall()
 
 
+def test_a_plan_forecasts_the_repair_of_rows(visits):
+    def stages(given: str = "") -> dict[str, float]:
+        call = f"SELECT estimated_stages, estimated_seconds FROM dp_plan('visits', epsilon := 1{given})"
+        ((found, seconds),) = visits.execute(call).fetchall()
+        assert seconds == pytest.approx(sum(found.values()), rel=0.01, abs=0.02)
+        return found
+
+    name, without = "repair by rules", stages()
+    declare(visits, ["sex IN ('M', 'F')"])
+    assert stages() == without and name not in without  # no row can break it
+    declare(visits, [RULES[1]])
+    categories = stages()
+    assert {stage: seconds for stage, seconds in categories.items() if stage != name} == without
+    assert list(categories)[-1] == name and 0 < categories[name] < 0.2
+    declare(visits, RULES)
+    every = stages()[name]
+    assert every > 3 * categories[name]  # values inside bins break rules more often
+    assert stages(", rows := 10000000")[name] > 50 * every
+    assert name not in stages(", columns := ['sex', 'los'], k := 2")
+
+
 def test_a_release_keeps_the_rules_of_then(visits):
     call = f"FROM dp_synthesize('visits', epsilon := 1, {FAST})"
     first = visits.execute(call).fetchall()

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpsql.domains import bounding
-from dpsql.domains.bounding import Packed, bounded_codes_sql, bounded_sql
+from dpsql.domains.bounding import Packed, bounded_codes_sql, bounded_sql, light_first_sql
 from dpsql.errors import ArgumentError
 
+ROADS = pytest.mark.parametrize("road", [bounded_sql, light_first_sql])
 SALT = "0123456789abcdef" * 2
 KINDS = {
     "BIGINT": st.integers(-2, 2),
@@ -55,25 +56,27 @@ def fetched(con, text):
 EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@ROADS
 @EXAMPLES
 @given(table=tables(), most=st.integers(1, 7), composite=st.booleans())
-def test_exactly_the_bound_is_kept_of_every_unit_that_has_more(con, table, most, composite):
+def test_exactly_the_bound_is_kept_of_every_unit_that_has_more(con, table, most, composite, road):
     kinds, rows, times = table
     fill(con, kinds, rows * times)
     units = ["u", "v"] if composite else ["u"]
     listed = ", ".join(units)
-    text = bounded_sql('"t"', units, list("uvgx"), most, secrets.token_hex(16))
+    text = road('"t"', units, list("uvgx"), most, secrets.token_hex(16))
     found = fetched(con, f"SELECT {listed}, count(*) FROM ({text}) GROUP BY {listed}")
     assert found == fetched(con, f"SELECT {listed}, least(count(*), {most}) FROM t GROUP BY {listed}")
     assert fetched(con, text) <= fetched(con, "FROM t")
 
 
+@ROADS
 @EXAMPLES
 @given(table=tables(), rows_kept=st.integers(1, 3), groups_kept=st.integers(1, 3))
-def test_groups_of_a_unit_are_bounded_and_then_their_rows(con, table, rows_kept, groups_kept):
+def test_groups_of_a_unit_are_bounded_and_then_their_rows(con, table, rows_kept, groups_kept, road):
     kinds, rows, times = table
     fill(con, kinds, rows * times)
-    text = bounded_sql('"t"', ["u"], list("uvgx"), rows_kept, secrets.token_hex(16), groups=["g"], max_groups=groups_kept)
+    text = road('"t"', ["u"], list("uvgx"), rows_kept, secrets.token_hex(16), groups=["g"], max_groups=groups_kept)
     kept = f"SELECT u, g, count(*) AS n FROM ({text}) GROUP BY u, g"
     own = "SELECT u, g, count(*) AS n FROM t GROUP BY u, g"
     assert fetched(con, f"SELECT u, count(*) FROM ({kept}) GROUP BY u") == fetched(
@@ -82,16 +85,17 @@ def test_groups_of_a_unit_are_bounded_and_then_their_rows(con, table, rows_kept,
     assert fetched(con, kept) <= fetched(con, f"SELECT u, g, least(n, {rows_kept}) FROM ({own})")
 
 
+@ROADS
 @EXAMPLES
 @given(table=tables(), most=st.integers(1, 4), unit=st.integers(0, 39), grouped=st.booleans())
-def test_one_unit_fewer_leaves_the_others_as_they_are(con, table, most, unit, grouped):
+def test_one_unit_fewer_leaves_the_others_as_they_are(con, table, most, unit, grouped, road):
     kinds, rows, times = table
     if not rows:
         return
     kinds = ["BIGINT", *kinds[1:]]
     rows = [(None if i % 7 == 6 else i % 5, *row[1:]) for i, row in enumerate(rows * times)]
     more = {"groups": ["g"], "max_groups": 2} if grouped else {}
-    text = bounded_sql('"t"', ["u"], list("uvgx"), most, SALT, **more)
+    text = road('"t"', ["u"], list("uvgx"), most, SALT, **more)
     gone = rows[unit % len(rows)][0]
     fill(con, kinds, rows)
     before = fetched(con, f"FROM ({text}) WHERE u IS DISTINCT FROM {'NULL' if gone is None else gone}")
@@ -99,11 +103,12 @@ def test_one_unit_fewer_leaves_the_others_as_they_are(con, table, most, unit, gr
     assert fetched(con, text) == before
 
 
+@ROADS
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_every_set_of_rows_is_kept_equally_often(con, most):
+def test_every_set_of_rows_is_kept_equally_often(con, most, road):
     """Chi-square at 1e-6 over 1,500 salts, for one unit: simple random sampling of rows that differ."""
     con.execute("CREATE OR REPLACE TABLE t AS SELECT 7 AS u, i AS x FROM range(4) r(i)")
-    texts = [bounded_sql('"t"', ["u"], ["x"], most, secrets.token_hex(16)) for _ in range(1500)]
+    texts = [road('"t"', ["u"], ["x"], most, secrets.token_hex(16)) for _ in range(1500)]
     seen = Counter(tuple(sorted(x for (x,) in con.execute(text).fetchall())) for text in texts)
     assert stats.chisquare([*seen.values(), *[0] * (math.comb(4, most) - len(seen))]).pvalue > 1e-6
 

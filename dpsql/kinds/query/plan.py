@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.accounting.calibration import Calibration, calibrate_blocks
-from dpsql.accounting.events import Event, ThresholdEvent
+from dpsql.accounting.events import ThresholdEvent
 from dpsql.accounting.rules import selection_delta
 from dpsql.calls.buying import BuyingCall
 from dpsql.domains import sqltypes
@@ -22,20 +23,28 @@ from dpsql.kinds.planned import Planned, release_delta
 from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
+from dpsql.queries.aggregates import DISTINCT, PAIRS
 from dpsql.queries.bounds import extent
 from dpsql.queries.choosing import Argument
 from dpsql.queries.columns import Relations, given_bounds
+from dpsql.queries.declared import in_units_of
 from dpsql.queries.groups import Groups, public_groups
+from dpsql.queries.inner import InnerValues
 from dpsql.queries.leaves import Facts
-from dpsql.queries.lineage import Leaf, Lineage
+from dpsql.queries.lineage import Lineage
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.ranges import Range
 from dpsql.queries.universes import Universe
 from dpsql.release.plan import Plan
 from dpsql.release.queried import MOST_COUNTERS, QueryPlan
 from dpsql.session.instance import Context
+from dpsql.text import readable
 
-_BOUNDED = choosing.FIRST | choosing.SECOND | choosing.PAIRS | choosing.RANKED
+_BOUNDED = choosing.FIRST | choosing.SECOND | PAIRS | choosing.RANKED
+MOST_LISTED = 10_000
+"""Whole numbers that are listed one by one."""
+SELECTIONS = 1_024
+"""Answers with private groups that a budget has delta for: sixteen times as many raise the threshold by some five per cent."""
 GUESSED_GROUPS = 1_000
 """Private groups that are reckoned with where trees are planned."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
@@ -59,10 +68,12 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     """Plan and price an answer, see `dpsql.kinds.planned.Planner`."""
     if not isinstance(call, QueryPurchase):
         raise ArgumentError("sql", call.operation, "is no query")
-    return _Planning(context, protected, call, parameters).planned()
+    return Planning(context, protected, call, parameters).planned()
 
 
-class _Planning:
+class Planning:
+    """What is publicly known of one grouping set of a query: its groups, how rows are bounded, its arguments."""
+
     def __init__(
         self, context: Context, protected: ProtectedSource, call: QueryPurchase, parameters: Mapping[str, Any]
     ) -> None:
@@ -72,7 +83,9 @@ class _Planning:
         self.facts = Facts(context)
         self.one_per_unit = bool(getattr(protected.source, 'one_per_unit', False))
         self.lineage = Lineage(self.asked.source, self.facts.names)
-        self.relations = Relations(self.facts.range, {**given_bounds(call.call.bounds), **self._stated()})
+        given = {**given_bounds(call.call.bounds), **self._stated()}
+        self.relations = Relations(self.facts.range, given)
+        self.universes = InnerValues(context.cursor, self.facts.universe, given).universes(self.lineage)
         self.notes: list[str] = []
         self._check_columns()
 
@@ -86,20 +99,23 @@ class _Planning:
         for column in self.protected.source.columns:
             if column.name[:1] in ("k", "a") and self.protected.is_unit(column):
                 texts = self.asked.key_texts if column.name[0] == "k" else self.asked.argument_texts
-                raise ArgumentError("sql", texts[int(column.name[1:])], "is the privacy unit: whose row it is cannot be released")
+                text = readable.expression(texts[int(column.name[1:])])
+                raise ArgumentError("sql", text, "is the privacy unit: whose row it is cannot be released")
             if column.name[:1] == "k" and sqltypes.parse(column.sql_type).family == "other":
-                text = self.asked.key_texts[int(column.name[1:])]
+                text = readable.expression(self.asked.key_texts[int(column.name[1:])])
                 raise ArgumentError("sql", text, f"is {column.sql_type}: group by a text, number, date or truth value")
             if column.name[:1] == "f" and column.sql_type != "BOOLEAN":
-                text = self.asked.condition_texts[int(column.name[1:])]
+                text = readable.expression(self.asked.condition_texts[int(column.name[1:])])
                 raise ArgumentError("sql", text, f"is {column.sql_type}: FILTER (WHERE ...) takes a condition")
 
     # -- groups -----------------------------------------------------------------------------------------------------------
 
     def groups(self) -> Groups | None:
         """Return the public groups, or None where groups are private."""
-        wanted = self.call.call.groups
-        if wanted == "private" and self.asked.keys:
+        wanted, fewest = self.call.call.groups, self.call.call.min_units
+        if fewest is not None and wanted == "public":
+            raise ArgumentError("min_units", fewest, "public groups are all shown, also empty ones; say groups := 'private'")
+        if self.asked.keys and (wanted == "private" or fewest is not None):
             return None
         if not self.asked.wanted and wanted is None and self.asked.keys:
             return None  # which groups there are is all that is asked
@@ -111,17 +127,18 @@ class _Planning:
         if found:
             return found
         if wanted == "public":
-            raise ArgumentError("groups", "public", f"{found.reason}. Declare the column (CALL dp_declare), or say groups := 'private'")
+            said = f"{found.reason}. Declare the column (CALL dp_declare), or say groups := 'private'"
+            raise ArgumentError("groups", "public", said)
         self.notes.append(f"groups are private: {found.reason}")
         return None
 
     def _universe(self, node: exp.Column) -> Universe | None:
         """Return what is known of the values of a column of the rows."""
-        return _known_values(self.lineage, node, self.facts)
+        return self.universes(node)
 
     def bounding(self) -> Bounding:
         """Return how rows of a unit are bounded."""
-        held, call, source = self.protected.protection, self.call.call, self.protected.source
+        held, call = self.protected.protection, self.call.call
         if held.privacy_unit is None:
             for name in ("max_groups", "max_rows_per_group"):
                 if getattr(call, name) is not None:
@@ -150,27 +167,39 @@ class _Planning:
                 needed.setdefault(place, set()).add(wanted.function)
         found = {}
         for place, functions in needed.items():
-            node, text = self.asked.arguments[place], self.asked.argument_texts[place]
+            node, text = self.asked.arguments[place], readable.expression(self.asked.argument_texts[place])
             family = sqltypes.parse(self.types[f"a{place}"]).family
             if functions & _BOUNDED:
                 self._check_type(functions, text, family, place)
-            limits = extent(node, known)
+            limits = in_units_of(extent(node, known), self.types[f"a{place}"])
             values = self._values(node, family)
+            if values is None and functions & set(DISTINCT) and family == "integer" and limits.whole:
+                values = whole_values(limits)
             if functions & choosing.LISTED and values is None:
                 function = sorted(functions & choosing.LISTED)[0]
-                raise ArgumentError("sql", f"{function}({text})", "its values are not declared: CALL dp_declare(..., categories := [...])")
+                way = "CALL dp_declare(..., categories := [...]), or bounds of whole numbers" if function in DISTINCT else (
+                    "CALL dp_declare(..., categories := [...])"
+                )  # fmt: skip
+                shown = f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
+                raise ArgumentError("sql", shown, f"its values are not declared: {way}")
             if functions & _BOUNDED and not (limits.finite and limits.sort not in ("unknown", "nothing")):
                 raise ArgumentError(
                     "sql", text,
-                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), bound it in "
-                    f"the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}",
+                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), "
+                    f"bound it in the text (least, greatest, CASE, WHERE ... BETWEEN), or say bounds := {{{text!r}: [lower, upper]}}"
+                    f"{self._of_units()}",
                 )  # fmt: skip
             bounded = bool(functions & _BOUNDED)
             found[place] = Argument(
                 limits.lower if bounded else None, limits.upper if bounded else None,
-                limits.whole and sqltypes.parse(self.types[f"a{place}"]).family in ("integer", "boolean", "temporal", "decimal"), values,
+                limits.whole and family in ("integer", "boolean", "temporal", "decimal"), values,
             )  # fmt: skip
         return found
+
+    def _of_units(self) -> str:
+        """Return what to know of sums over the rows of one unit, which have no bounds by themselves."""
+        advice = ". A sum over all rows of one unit needs a bound of its own: least(sum(x), 1000)"
+        return advice if "SUM(" in self.asked.rows else ""
 
     def _check_type(self, functions: set[str], text: str, family: str, place: int) -> None:
         if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= choosing.RANKED):
@@ -195,11 +224,13 @@ class _Planning:
         selecting = groups is None
         count = groups.count if groups is not None else None
         measures, weights, select = choosing.choose(
-            self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row, weights=self._weights(),
+            self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row,
+            weights=self._weights(),
         )  # fmt: skip
         counters = sum(length for measure in measures for length in measure.lengths)
         if (count or 1) * counters > MOST_COUNTERS:
-            raise ArgumentError("sql", f"{count:,} groups", f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser")
+            said = f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser"
+            raise ArgumentError("sql", f"{count:,} groups", said)
         grouped = bool(self.asked.keys)
         beside, delta_t = self._selection(selecting=selecting)
 
@@ -220,7 +251,7 @@ class _Planning:
         if selecting and select is not None and delta_t is not None:
             first = sum(len(measure.lengths) for measure in measures[:select])
             most = bounding.max_groups or bounding.max_rows or 1
-            tau = threshold(call.mechanism, calibration.scales[first], most, delta_t) + (call.min_units or 1) - 1
+            tau = threshold(call.mechanism, calibration.scales[first], most, delta_t)
         wanted = QueryPlan(
             keys=tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))),
             measures=measures,
@@ -260,17 +291,18 @@ class _Planning:
         )  # fmt: skip
         return [found] * len(measure.lengths)
 
-    def _selection(self, *, selecting: bool) -> tuple[list[Event], Fraction | None]:
+    def _selection(self, *, selecting: bool) -> tuple[list[ThresholdEvent], Fraction | None]:
         """Return what choosing groups costs: a share of the budget's delta, under 'basic' half of the release's."""
         if not selecting:
             return [], None
         budget = self.protected.protection.budget
         if budget.accountant == "zcdp":
-            share = Fraction(selection_delta(budget.delta))
+            share = Fraction(selection_delta(budget.delta, SELECTIONS))
         else:
             given = self.call.call.delta
             if not given:
-                raise ArgumentError("delta", given, "private groups spend delta: name what this answer may spend, e.g. delta := 1e-10")
+                said = "private groups spend delta: name what this answer may spend, e.g. delta := 1e-10"
+                raise ArgumentError("delta", given, said)
             share = Fraction(repr(given)) / 2
         return [ThresholdEvent(share)], share
 
@@ -287,15 +319,11 @@ class _Planning:
         return found
 
 
-def _known_values(lineage: Lineage, node: exp.Column, facts: Facts) -> Universe | None:
-    """Return what is known of the values of a column that copies, through any number of SELECTs, one of a table."""
-    origin = lineage.origin(node)
-    if not origin or len(origin) != 1:
+def whole_values(limits: Range) -> tuple[str, ...] | None:
+    """Return all whole numbers between two bounds, as texts; None if there are too many."""
+    if not limits.finite or limits.upper - limits.lower >= MOST_LISTED:
         return None
-    part = origin[0]
-    if isinstance(part, Leaf):
-        return facts.universe(part.table, part.name)
-    return _known_values(part.inside, part.expression, facts) if isinstance(part.expression, exp.Column) else None
+    return tuple(str(i) for i in range(math.ceil(limits.lower), math.floor(limits.upper) + 1)) or None
 
 
 def _spelling(text: str) -> str:

@@ -9,7 +9,7 @@ from estimate_counters import counters
 from dpsql.errors import ArgumentError
 from dpsql.estimates import quantiles as est
 from dpsql.estimates.measures import LARGEST_COUNTERS, Measure, Variable
-from dpsql.estimates.trees import least_squares, nonnegative
+from dpsql.estimates.trees import _simplex, least_squares, nonnegative
 
 
 @pytest.mark.parametrize("total", [None, 0.0, 7.0])
@@ -47,6 +47,19 @@ def test_counts_become_nonnegative_and_stay_consistent() -> None:
     exact = [np.array([[3.0, 0.0]]), np.array([[1.0, 2.0, 0.0, 0.0]])]
     for given, kept in zip(exact, nonnegative(exact), strict=True):
         assert (given == kept).all()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8, 9, 40])
+def test_projections_are_the_nearest_points(size: int) -> None:
+    """Against the conditions of the optimum: one shift for all that are above 0, and none of the others would rise."""
+    rng = np.random.default_rng(size)
+    points, totals = rng.normal(0, 3, (500, 2, size)), np.abs(rng.normal(2, 4, (500, 2)))
+    totals[:50] = 0.0
+    found = _simplex(points, totals)
+    assert (found >= 0).all() and found.sum(axis=-1) == pytest.approx(totals, abs=1e-9)
+    shift = np.where(found > 0, points - found, -np.inf).max(axis=-1)
+    assert np.where(found > 0, points - found - shift[..., None], 0.0) == pytest.approx(0.0, abs=1e-9)
+    assert (np.where((found == 0) & (totals[..., None] > 0), points - shift[..., None], -1.0) <= 1e-9).all()
 
 
 def _counted(measure: Measure, groups: list[np.ndarray]) -> np.ndarray:

@@ -62,19 +62,19 @@ def test_intervals_of_moments_cover_as_often_as_they_say(name: str, confidence: 
 
 
 def test_intervals_of_medians_cover_about_as_often_as_they_say() -> None:
-    """500 groups of 3,000 rows, five levels of sigma 10 sqrt(5)."""
-    rng, groups = np.random.default_rng(4), 500
-    measure = Measure("tree", (Variable(0, 0, 100),), levels=(4,) * 5)
+    """400 groups of 3,000 rows, four levels of sigma 20."""
+    rng, groups = np.random.default_rng(4), 400
+    measure = Measure("tree", (Variable(0, 0, 100),), levels=(4,) * 4)
     rows = np.clip(rng.normal(45, 15, 3000), 0, 100)
     exact = np.tile(counters(measure, rows[:, None])[None].astype(float), (groups, 1))
-    noise = Noise("gaussian", 10.0 * math.sqrt(5))
+    noise = Noise("gaussian", 20.0)
 
     def estimate(blocks: object) -> np.ndarray:
-        built = quantiles.tree(measure, blocks[0], [noise.deviation] * 5)  # type: ignore[index]
+        built = quantiles.tree(measure, blocks[0], [noise.deviation] * 4)  # type: ignore[index]
         return quantiles.quantiles(built, [0.5, 0.9])
 
     low, high = intervals(estimate, [exact + noise.draw(rng, exact.shape)], [noise], 7, 0.95, 100)
-    truth = quantiles.quantiles(quantiles.tree(measure, exact[:1], [0.0] * 5), [0.5, 0.9])[0]
+    truth = quantiles.quantiles(quantiles.tree(measure, exact[:1], [0.0] * 4), [0.5, 0.9])[0]
     for k in range(2):
         _covers(int(((low[:, k] <= truth[k]) & (truth[k] <= high[:, k])).sum()), groups, 0.91, 0.985)
     assert (high - low < 12).all()

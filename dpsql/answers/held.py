@@ -1,0 +1,185 @@
+"""Released numbers that answer a query: those of its own release, or of another one that holds them. Post-processing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpsql.books.entries import canonical_json
+from dpsql.domains.attributes import Domain
+from dpsql.errors import DpsqlError, LedgerError, ReleaseError
+from dpsql.estimates.measures import Measure
+from dpsql.protected.source import ProtectedSource
+from dpsql.queries.asked import Asked
+from dpsql.queries.leaves import Facts
+from dpsql.queries.lineage import Leaf, Lineage
+from dpsql.queries.purchase import QueryPurchase
+from dpsql.release.plan import Plan
+from dpsql.release.queried import Numbers, QueryPlan, numbers
+from dpsql.release.store import Release
+from dpsql.rows import drawing
+from dpsql.session.instance import Context
+from dpsql.text.bounded_json import load
+from dpsql.text.names import fold
+
+
+@dataclass(frozen=True)
+class Held:
+    """Numbers that answer a question.
+
+    Parameters
+    ----------
+    release : str
+        Identifier of the release that they are from.
+    seed : str
+        What the draws of intervals are seeded with: the release's hash.
+    plan : Plan
+        Whose ``query`` says what was measured.
+    numbers : Numbers
+    question : mapping
+        ``arguments`` and ``conditions``: texts, in the order of the positions in the plan.
+    """
+
+    release: str
+    seed: str
+    plan: Plan
+    numbers: Numbers
+    question: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Released numbers that answer one grouping set of a core."""
+
+    asked: Asked
+    held: Held
+    protected: ProtectedSource
+
+
+def of_release(context: Context, release: Release) -> Held:
+    """Return what a release of a query holds.
+
+    Raises
+    ------
+    ReleaseError
+        It is not one, or its file was edited.
+    """
+    plan = release.plan
+    if plan.query is None:
+        raise ReleaseError(f"release {release.identifier!r} is not the answer of a query")
+    statistics = release.statistics(context.cursor)
+    found = numbers(plan.query, np.asarray(statistics.blocks[0]), statistics.values)
+    manifest = release.manifest
+    return Held(release.identifier, str(manifest["sha256"]), plan, found, manifest["parameters"]["query"])
+
+
+def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
+    """Return released numbers that already answer what is asked, at no smaller epsilon; None where there are none."""
+    wanted = call.asked.canonical()
+    for name, operation, query, parameters in _stored(source, canonical_json(wanted["rows"])):
+        with suppress(ReleaseError, LedgerError, DpsqlError):
+            if operation == "query":
+                held = parameters.get("query")
+                if not isinstance(held, dict) or any(held.get(key) != wanted[key] for key in ("rows", "keys")):
+                    continue
+                if _contains(held, wanted, call, parameters):
+                    found = drawing.of_ledger(context, source.ledger, name)
+                    if found is not None:
+                        return of_release(context, found)
+            elif operation == "marginals" and query == source.key and _plain(call) and _cheap_enough(call, parameters):
+                found = drawing.of_ledger(context, source.ledger, name)
+                summed = None if found is None else _from_tables(context, source, call.asked, found)
+                if summed is not None:
+                    return summed
+    return None
+
+
+def _contains(held: Mapping[str, Any], wanted: Mapping[str, Any], call: QueryPurchase, parameters: Mapping[str, Any]) -> bool:
+    """Return whether a bought question contains another one, bounded as it is, at no smaller epsilon."""
+    if not set(wanted["aggregates"]) <= set(held["aggregates"]):
+        return False
+    asked = call.filled(parameters).canonical()
+    free = ("epsilon", "query", "weights")
+    if any(asked[name] != parameters.get(name) for name in asked if name not in free):
+        return False
+    return _cheap_enough(call, parameters)
+
+
+def _cheap_enough(call: QueryPurchase, parameters: Mapping[str, Any]) -> bool:
+    return call.epsilon is None or float(str(parameters["epsilon"])) >= call.epsilon
+
+
+def _plain(call: QueryPurchase) -> bool:
+    """Return whether rows are bounded and groups chosen as in tables of counts."""
+    said = call.call
+    return said.max_groups is None and said.max_rows_per_group is None and said.min_units is None and said.groups != "private"
+
+
+def _stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dict[str, Any]]]:
+    """Return name, operation, source and parameters of the stored answers over these rows, and of the tables, of a table."""
+    found = []
+    for name, operation, query, text in source.ledger.stored(rows):
+        with suppress(ValueError):
+            parameters = load(text)
+            if isinstance(parameters, dict):
+                found.append((name, operation, query, parameters))
+    return found
+
+
+def _from_tables(context: Context, source: ProtectedSource, asked: Asked, release: Release) -> Held | None:
+    """Return numbers of rows by declared categories, summed from a released table of the whole protected table."""
+    rows = all(w.function == "count" and not w.arguments and w.condition is None and w.there is None for w in asked.wanted)
+    if asked.source.args.get("where") is not None or not rows or not asked.wanted:
+        return None
+    columns = _columns(context, asked)
+    plan = release.plan
+    if columns is None or plan.query is not None or plan.method is not None or plan.units or plan.coarse:
+        return None
+    places = {fold(name): i for i, name in enumerate(plan.domain.names)}
+    if not set(columns) <= set(places):
+        return None
+    wanted = [places[name] for name in columns]
+    attributes = [plan.domain.attributes[i] for i in wanted]
+    if any(a.kind != "categorical" or a.outside == "other" for a in attributes):
+        return None
+    fitting = [(plan.domain.cells(clique), i, clique) for i, clique in enumerate(plan.cliques) if set(wanted) <= set(clique)]
+    if not fitting:
+        return None
+    cells, place, clique = min(fitting)
+    table = release.statistics(context.cursor).tables[clique]
+    kept = table.sum(axis=tuple(i for i, attribute in enumerate(clique) if attribute not in wanted))
+    order = [sorted(wanted).index(i) for i in wanted]
+    counts = np.transpose(kept, order).reshape(-1, 1) if wanted else np.asarray(kept).reshape(1, 1)
+    labels = [list(a.labels()) for a in attributes]
+    groups: list[tuple[str | None, ...]] = [()]
+    for each in labels:
+        groups = [(*group, label) for group in groups for label in each]
+    summed = cells // math.prod(len(each) for each in labels)
+    query = QueryPlan(
+        keys=tuple(a.sql_type for a in attributes), measures=(Measure("count"),), public=True, groups=len(groups), groups_sql="",
+        unit=source.protection.privacy_unit is not None, max_rows=source.protection.max_contributions, max_groups=None,
+        max_rows_per_group=None, asked=tuple(w.text for w in asked.wanted),
+    )  # fmt: skip
+    scale = Fraction(float(plan.scales[place]) * math.sqrt(summed))
+    made = Plan(Domain(()), (), (scale,), plan.mechanism, public_total=False, method=None, options={}, query=query)
+    numbers_ = Numbers(groups, [np.asarray(counts, dtype=np.int64)])
+    return Held(release.identifier, str(release.manifest["sha256"]), made, numbers_, {"arguments": [], "conditions": []})
+
+
+def _columns(context: Context, asked: Asked) -> Sequence[str] | None:
+    """Return the columns of the table that the keys copy, folded; None where a key is anything else."""
+    facts = Facts(context)
+    lineage = Lineage(asked.source, facts.names)
+    found = []
+    for key in asked.keys:
+        origin = lineage.origin(key) if hasattr(key, "parts") else None
+        if not origin or len(origin) != 1 or not isinstance(origin[0], Leaf):
+            return None
+        found.append(fold(origin[0].name))
+    return found

@@ -1,0 +1,98 @@
+"""What the report says about a query's release: the answer with intervals, charts, and how it came about. Post-processing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from dpsql.answers import answered, cells, explaining, intervals, query_words
+from dpsql.answers.held import of_release
+from dpsql.domains import sqltypes
+from dpsql.errors import DpsqlError
+from dpsql.page.content import Answer, Chart, Listing
+from dpsql.page.markup import number
+from dpsql.protected.source import ProtectedSource
+from dpsql.queries import stored
+from dpsql.queries.asked import Wanted
+from dpsql.queries.choosing import LISTED
+from dpsql.queries.estimating import Estimates
+from dpsql.queries.typing import types_of
+from dpsql.release.store import Release
+from dpsql.session.instance import Context
+from dpsql.text import readable
+
+LEVEL = 0.95
+MOST_SHOWN = 1_000
+"""Groups in the table."""
+_NUMBERS = ("integer", "decimal", "float")
+_NOTE = "Noise is discrete {}, integer and independent, on every counter of every group, on those of empty ones too."
+_AMOUNTS = ("count", "sum", "count_units", "count_distinct")
+_WHOLE = {"count": "BIGINT", "count_units": "BIGINT", "count_distinct": "BIGINT", "mode": "VARCHAR", "bool_and": "BOOLEAN",
+          "bool_or": "BOOLEAN", "histogram": "MAP(VARCHAR, BIGINT)"}  # fmt: skip
+
+
+def answer(context: Context, bought: Release) -> Answer:
+    """Return the answer that a release holds."""
+    held = of_release(context, bought)
+    estimates = Estimates(held.plan, [np.asarray(block, dtype=np.float64) for block in held.numbers.blocks])
+    unit = bought.manifest.get("privacy_unit")
+    wanted = [one for one in stored.wanted(held.question) if estimates.find(one)]
+    protected = explaining.source(context, bought)
+    types = _types(context, wanted, protected)
+    names = [readable.aggregate(one.text, unit) for one in wanted]
+    factors = [1.0 if protected is None else cells.factor(one, protected, kind) for one, kind in zip(wanted, types, strict=True)]
+    columns, charts = [], []
+    labels = [", ".join("NULL" if key is None else key for key in keys) for keys in held.numbers.groups]
+    for one, name, kind, factor, drawn in zip(wanted, names, types, factors, intervals.draws(held, wanted), strict=True):
+        shown = answered.value_texts(estimates, one, kind, factor)
+        ends = intervals.middle(None if drawn is None else drawn * factor, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        low, high = (intervals.texts(end, kind) or [None] * len(shown) for end in ends)
+        columns.append([_cell(*texts, kind) for texts in zip(shown, low, high, strict=True)])
+        value = None if one.function in LISTED else np.asarray(estimates.value(one), dtype=np.float64)
+        if value is not None and value.ndim == 1 and len(labels) > 1 and sqltypes.parse(kind).family in _NUMBERS:
+            first, last = (np.asarray(end, dtype=np.float64) for end in ends)
+            charts.append(Chart(name, labels, value * factor, first, last, from_zero=one.function in _AMOUNTS))
+    asked = [readable.expression(str(text)) for text in held.question.get("keys", ())]
+    return Answer(_listing(asked, names, held.numbers.groups, columns), charts, explaining.rows(context, bought), len(labels))
+
+
+def _listing(
+    keys: Sequence[str], names: Sequence[str], groups: Sequence[tuple[str | None, ...]], columns: Sequence[list[str]]
+) -> Listing:
+    note = "Beside each number: between which numbers it lies without its noise, with 95 %, each for itself."
+    if not keys:
+        return Listing("", ["", "answer"], [(name, column[0]) for name, column in zip(names, columns, strict=True)], (1,), note)
+    rows = [(*("NULL" if key is None else key for key in group), *cells_) for group, *cells_ in zip(groups, *columns, strict=True)]
+    if len(rows) > MOST_SHOWN:
+        note += f" The first {MOST_SHOWN:,} of {len(rows):,} groups are shown."
+    return Listing("", [*keys, *names], rows[:MOST_SHOWN], tuple(range(len(keys), len(keys) + len(names))), note)
+
+
+def _cell(value: str | None, low: str | None, high: str | None, kind: str) -> str:
+    if value is None:
+        return "NULL"
+    if low is None or high is None:
+        return _short(value, kind)
+    return f"{_short(value, kind)} ({_short(low, kind)} to {_short(high, kind)})"
+
+
+def _short(text: str, kind: str) -> str:
+    if kind.startswith("MAP("):
+        return ", ".join(f"{item['k']}: {item['v']:,}" for item in ast.literal_eval(text))
+    return number(float(text), 5) if sqltypes.parse(kind).family in _NUMBERS else text
+
+
+def _types(context: Context, wanted: Sequence[Wanted], protected: ProtectedSource | None) -> list[str]:
+    if protected is not None:
+        with suppress(DpsqlError):
+            return types_of(context.cursor, wanted, {c.name: c.sql_type for c in protected.source.columns})
+    return [_WHOLE.get(one.function, "DOUBLE[]" if one.listed else "DOUBLE") for one in wanted]
+
+
+def measurements(context: Context, bought: Release) -> Listing:
+    """Return the noise on what was measured."""
+    rows = [(text,) for text in query_words.noise(bought.plan, explaining.texts(context, bought))]
+    return Listing("Measurements", ["noise"], rows, note=_NOTE.format(bought.plan.mechanism.title()))

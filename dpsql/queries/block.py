@@ -1,0 +1,345 @@
+"""One SELECT over rows: its groups and aggregates, and how it is taken out of the text."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from dpsql.errors import ArgumentError
+from dpsql.queries import public_rows
+from dpsql.queries.aggregates import Aggregate, aggregate_of, is_aggregate
+from dpsql.queries.names import canonical
+from dpsql.queries.taken import SHOWN, Core, FirstAsked, Known, Reader, Relation
+from dpsql.queries.trees import has_aggregate, inner_of, subqueries
+from dpsql.source.model import fold, identifier, refuse
+from dpsql.source.parse import used
+
+MOST_SETS = 64
+
+
+class Block:
+    """One SELECT over rows: its groups and aggregates, and how it is taken out of the text."""
+
+    def __init__(self, splitter: Reader, node: exp.Select, items: Sequence[tuple[str, Relation]], known: Known) -> None:
+        self.splitter, self.node, self.items, self.known = splitter, node, items, known
+        there = [relation.columns for _, relation in items]
+        self.columns = None if any(c is None for c in there) else {name for c in there for name in c or ()}
+        self.units = frozenset(name for _, relation in items for name in relation.units)
+        self.aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
+        single = len(items) == 1
+        self.canonical: Callable[[exp.Expression], str] = lambda expression: canonical(expression, unqualified=single)
+        self.keys: list[exp.Expression] = []
+        self.sets: list[tuple[int, ...]] = [()]
+        self.aggregates: list[Aggregate] = []
+        self._places: dict[str, int] = {}
+
+    # -- what it is -------------------------------------------------------------------------------------------------------
+
+    def aggregated(self, units: frozenset[str]) -> bool:
+        """Return whether it merges rows of different people. ``units``: the columns of its answer that are the privacy unit."""
+        node = self.node
+        if node.args.get("group") is not None or any(has_aggregate(e) for e in self._outputs()):
+            self._read_groups()
+            return True
+        if node.args.get("distinct") is not None and not units:
+            if node.args["distinct"].args.get("on") is not None:
+                advice = "it gives out one row of several people; DISTINCT ON the privacy unit keeps one of each"
+                refuse("DISTINCT ON", advice, node)
+            if any(isinstance(e, exp.Star) or isinstance(e, exp.Column) and isinstance(e.this, exp.Star) for e in node.expressions):
+                refuse("SELECT DISTINCT *", "name the columns whose values are asked for", node)
+            self.keys = [self._unaliased(inner_of(e)) for e in node.expressions]
+            self.sets = [tuple(range(len(self.keys)))]
+            return True
+        return False
+
+    def by_unit(self) -> bool:
+        """Return whether its groups are privacy units (with other keys): then it keeps people apart."""
+        whole = {i for one in self.sets for i in one if all(i in other for other in self.sets)}
+        return any(self._is_unit(self.keys[i]) for i in whole)
+
+    def _is_unit(self, node: exp.Expression) -> bool:
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return False
+        table = fold(node.table)
+        return any(fold(node.name) in relation.units and table in ("", name) for name, relation in self.items)
+
+    def _outputs(self) -> list[exp.Expression]:
+        node = self.node
+        found = list(node.expressions)
+        found += [node.args[part] for part in ("having", "qualify", "order") if node.args.get(part) is not None]
+        return found
+
+    # -- groups -----------------------------------------------------------------------------------------------------------
+
+    def _read_groups(self) -> None:
+        group = self.node.args.get("group")
+        if group is None:
+            return
+        unknown = set(used(group)) - {"expressions", "all", "grouping_sets", "rollup", "cube"}
+        if unknown:
+            refuse("GROUP BY", f"{unknown.pop()} is not understood", group)
+        if group.args.get("all"):
+            listed = [inner_of(e) for e in self.node.expressions if not has_aggregate(e)]
+            self.sets = [tuple(self._key(e) for e in listed)]
+            return
+        parts: list[list[tuple[int, ...]]] = []
+        extra = [*(group.args.get("grouping_sets") or []), *(group.args.get("rollup") or []), *(group.args.get("cube") or [])]
+        for item in [*group.expressions, *extra]:
+            parts.append(self._sets_of(item))
+        found = [tuple(dict.fromkeys(itertools.chain(*combined))) for combined in itertools.product(*parts)]
+        if len(found) > MOST_SETS:
+            said = f"at most {MOST_SETS} grouping sets; name those that are needed: GROUPING SETS (...)"
+            raise ArgumentError("sql", len(found), said)
+        self.sets = found
+
+    def _sets_of(self, item: exp.Expression) -> list[tuple[int, ...]]:
+        if isinstance(item, exp.GroupingSets):
+            return [one for inner in item.expressions for one in self._sets_of(inner)]
+        if isinstance(item, exp.Rollup | exp.Cube):
+            each = [tuple(itertools.chain(*self._sets_of(inner))) for inner in item.expressions]
+            if isinstance(item, exp.Rollup):
+                return [tuple(itertools.chain(*each[:n])) for n in range(len(each), -1, -1)]
+            return [tuple(itertools.chain(*chosen)) for n in range(len(each), -1, -1) for chosen in itertools.combinations(each, n)]
+        if isinstance(item, exp.Tuple):
+            return [tuple(self._key(inner) for inner in item.expressions)]
+        if isinstance(item, exp.Paren) and isinstance(item.this, exp.Column):
+            return [(self._key(item.this),)]
+        return [(self._key(item),)]
+
+    def _key(self, node: exp.Expression) -> int:
+        """Return the place of a group key, which may be written as a number or as the name of an item."""
+        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+            place = int(node.name) - 1
+            if not 0 <= place < len(self.node.expressions):
+                raise ArgumentError("sql", f"GROUP BY {node.name}", f"there are {len(self.node.expressions)} items after SELECT")
+            node = inner_of(self.node.expressions[place])
+        expression = self._unaliased(node)
+        if any(is_aggregate(inner) or isinstance(inner, exp.Window) for inner in expression.walk()):
+            refuse("GROUP BY", "an aggregate or window is no group; compute it in a subquery", node)
+        text = self.canonical(expression)
+        for place, key in enumerate(self.keys):
+            if self.canonical(key) == text:
+                return place
+        self.keys.append(expression)
+        return len(self.keys) - 1
+
+    def _unaliased(self, node: exp.Expression) -> exp.Expression:
+        """Return an expression over the rows: names of items that are no columns are written out."""
+
+        def written_out(inner: exp.Expression) -> exp.Expression:
+            if not isinstance(inner, exp.Column) or inner.table or isinstance(inner.this, exp.Star):
+                return inner
+            name = fold(inner.name)
+            there = self.columns is not None and name in self.columns
+            if there or name not in self.aliases or has_aggregate(self.aliases[name]) or self.aliases[name] is inner:
+                return inner
+            return exp.Paren(this=self.aliases[name].copy())
+
+        copy = node.copy()
+        return copy.transform(written_out) if not isinstance(copy, exp.Column) else inner_of(written_out(copy))
+
+    # -- taking it out ----------------------------------------------------------------------------------------------------
+
+    def take_out(self, name: str) -> Core:
+        """Make the SELECT one over the answer of a core, and return the core."""
+        node = self.node
+        self._no_scalar_subqueries()
+        self._no_outer_columns()
+        rows = self._rows()
+        if not node.expressions:
+            refuse("SELECT", "nothing is asked for", node)
+        listed = []
+        for item in node.expressions:
+            inner = inner_of(item)
+            if isinstance(inner, exp.Star) or isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
+                refuse("*", "only group keys and aggregates can be given out; name them", item)
+            shown = item.alias if isinstance(item, exp.Alias) else inner.name
+            listed.append((shown, inner))
+        items = [exp.Alias(this=self._post(inner), alias=identifier(shown)) for shown, inner in listed]
+        having = node.args.get("having")
+        condition = None if having is None else self._post(having.this, aliases=True)
+        for part in ("limit", "offset"):
+            for inner in subqueries(node.args[part]) if node.args.get(part) is not None else []:
+                if self.splitter.relation(inner, self.known).kind == "rows":
+                    refuse("a subquery", "it gives out rows; aggregate in it", inner)
+        for part in ("qualify", "order"):
+            if node.args.get(part) is not None:
+                node.args[part].set("expressions" if part == "order" else "this", self._post_part(node.args[part], part))
+        node.set("expressions", items)
+        for part in ("group", "having", "joins", "with_", "with"):
+            if part not in ("with_", "with") or not node.args.get(part):
+                node.set(part, None)
+        node.set("from_" if "from_" in node.args else "from", exp.From(this=exp.Table(this=identifier(name))))
+        node.set("where", None if condition is None else exp.Where(this=condition))
+        return Core(name, rows, self.keys, self.aggregates, self.sets, self.canonical, self.units)
+
+    def _post_part(self, part: exp.Expression, kind: str) -> exp.Expression | list[exp.Expression]:
+        if kind == "qualify":
+            return self._post(part.this, aliases=True)
+        found: list[exp.Expression] = []
+        for ordered in part.expressions:
+            inner = ordered.this
+            plain = isinstance(inner, exp.Literal | exp.Var) or (isinstance(inner, exp.Column) and fold(inner.name) == "all")
+            ordered.set("this", inner if plain else self._post(inner, aliases=True))
+            found.append(ordered)
+        return found
+
+    def _post(self, node: exp.Expression, *, aliases: bool = False) -> exp.Expression:
+        """Return an expression over the answer: keys and aggregates are columns of it.
+
+        ``aliases``: whether names of items may stand in it, as after HAVING, QUALIFY and ORDER BY.
+        """
+        key = self._place_of(node)
+        if key is not None:
+            return exp.Column(this=identifier(f"k{key}"))
+        if isinstance(node, exp.Window):
+            return self._post_window(node, aliases=aliases)
+        if isinstance(node, exp.Anonymous) and fold(str(node.this)) in ("grouping", "grouping_id"):
+            return self._grouping(node)
+        if is_aggregate(node):
+            return exp.Column(this=identifier(f"a{self._aggregate(node)}"))
+        if isinstance(node, exp.Column):
+            if aliases and not node.table and fold(node.name) in self.aliases:
+                return node.copy()
+            if not aliases and not node.table and fold(node.name) in self.aliases and not self._is_column(node):
+                return self._post(self.aliases[fold(node.name)])  # an item that names another one
+            refuse(f"column {node.sql(dialect='duckdb')}", "it is neither a group key nor inside an aggregate: a row's value", node)
+        if isinstance(node, exp.Subquery | exp.Exists) or isinstance(node, exp.In) and node.args.get("query"):
+            for inner in subqueries(node):
+                if self.splitter.relation(inner, self.known).kind == "rows":
+                    refuse("a subquery", "it gives out rows; aggregate in it", inner)
+            return node
+        out = node.copy()
+        for name, value in node.args.items():
+            if isinstance(value, exp.Expression):
+                out.set(name, self._post(value, aliases=aliases))
+            elif isinstance(value, list):
+                out.set(name, [self._post(v, aliases=aliases) if isinstance(v, exp.Expression) else v for v in value])
+        return out
+
+    def _is_column(self, node: exp.Column) -> bool:
+        return self.columns is not None and fold(node.name) in self.columns
+
+    def _place_of(self, node: exp.Expression) -> int | None:
+        if isinstance(node, exp.Literal | exp.Null | exp.Boolean):
+            return None
+        texts = {self.canonical(node), self.canonical(self._unaliased(node))}
+        return next((i for i, key in enumerate(self.keys) if self.canonical(key) in texts), None)
+
+    def _post_window(self, node: exp.Window, *, aliases: bool) -> exp.Expression:
+        out = node.copy()
+        for name, value in node.args.items():
+            if name == "this":
+                inner = value.copy()
+                called = inner.this if isinstance(inner, exp.Filter) else inner
+                given = (value.this if isinstance(value, exp.Filter) else value).expressions
+                called.set("expressions", [e if isinstance(e, exp.Star) else self._post(e, aliases=aliases) for e in given])
+                out.set("this", inner)
+            elif isinstance(value, exp.Expression) and not isinstance(value, exp.WindowSpec):
+                out.set(name, self._post(value, aliases=aliases))
+            elif isinstance(value, list):
+                out.set(name, [self._post(v, aliases=aliases) for v in value])
+        return out
+
+    def _grouping(self, node: exp.Anonymous) -> exp.Expression:
+        """Return GROUPING(a, b): a bit for each key, 1 where the row's grouping set leaves it out."""
+        bits: list[exp.Expression] = []
+        for argument in node.expressions:
+            place = self._place_of(argument)
+            if place is None:
+                raise ArgumentError("sql", argument.sql(dialect="duckdb"), "GROUPING() takes group keys")
+            bits.append(exp.Column(this=identifier(f"g{place}")))
+        total: exp.Expression = bits[0]
+        for bit in bits[1:]:
+            total = exp.Add(this=exp.Mul(this=exp.Paren(this=total), expression=exp.Literal.number(2)), expression=bit)
+        return exp.Paren(this=total)
+
+    def _aggregate(self, node: exp.Expression) -> int:
+        """Return the place of an aggregate, which is noted where it is a new one."""
+        found = aggregate_of(node)
+        written = Aggregate(
+            found.function, tuple(map(self._unaliased, found.arguments)),
+            None if found.condition is None else self._unaliased(found.condition), found.quantiles, found.listed, found.bounds,
+        )  # fmt: skip
+        if written.function == "count_distinct" and self._is_unit(written.arguments[0]):
+            written = Aggregate("count_units", (), written.condition)
+        text = written.key(self.canonical)
+        if text not in self._places:
+            self._places[text] = len(self.aggregates)
+            self.aggregates.append(written)
+        return self._places[text]
+
+    def _no_scalar_subqueries(self) -> None:
+        """Refuse a value that is computed of other people's rows, in what is counted."""
+        where = self.node.args.get("where")
+        for part in [*([where] if where is not None else []), *self.keys]:
+            for inner in part.find_all(exp.Subquery):
+                if not isinstance(inner.parent, exp.In | exp.Exists) and self._reads_rows(inner):
+                    raise FirstAsked(inner, self._ctes(inner.this))
+
+    def _no_outer_columns(self) -> None:
+        """Refuse columns of a query around this one: its answer would be another one for each of its rows."""
+        if self.columns is None:
+            return
+        where = self.node.args.get("where")
+        names = {name for name, _ in self.items} | self.columns
+        for part in [*([where] if where is not None else []), *self.keys]:
+            for column in public_rows.own_columns(part):
+                table, name = fold(column.table), fold(column.name)
+                if isinstance(column.this, exp.Star) or name in self.aliases or (table in names if table else name in self.columns):
+                    continue
+                refuse(
+                    f"column {column.sql(dialect='duckdb')}",
+                    f"this SELECT reads {', '.join(sorted(self.columns)[:SHOWN])}. Columns of a query around it can't be used: "
+                    "group by what is compared, and join the answer", column,
+                )  # fmt: skip
+
+    def _reads_rows(self, node: exp.Expression) -> bool:
+        for table in node.find_all(exp.Table):
+            if isinstance(table.this, exp.Identifier):
+                cte = self.known.get(fold(table.name)) if len(table.parts) == 1 else None
+                if (cte.relation.kind != "public") if cte else self.splitter.facts(table).protected:
+                    return True
+        return False
+
+    def _rows(self) -> exp.Select:
+        """Return FROM and WHERE of the rows, with the CTEs that they use."""
+        node = self.node
+        rows = exp.Select()
+        clause = node.args.get("from_") or node.args.get("from")
+        rows.set("from_", clause.copy())
+        if node.args.get("joins"):
+            rows.set("joins", [join.copy() for join in node.args["joins"]])
+        where = node.args.get("where")
+        if where is not None:
+            rows.set("where", exp.Where(this=self._unaliased(where.this)))
+        for part in used(node):
+            if part not in ("expressions", "from", "from_", "joins", "where", "group", "having", "qualify", "order", "limit",
+                            "offset",
+                            "distinct", "with", "with_", "windows"):  # fmt: skip
+                refuse(part.upper().replace("_", " ").removesuffix("S"), "not understood in a query over protected rows", node)
+        public_rows.prune(rows)
+        needed = self._ctes(rows)
+        if needed:
+            rows.set("with_", exp.With(expressions=[cte.copy() for cte in needed]))
+            public_rows.prune(rows)
+        return rows
+
+    def _ctes(self, node: exp.Expression) -> list[exp.CTE]:
+        """Return the CTEs that a relation uses, those first that others use."""
+        found: dict[str, exp.CTE] = {}
+
+        def visit(part: exp.Expression, known: Known) -> None:
+            for table in part.find_all(exp.Table):
+                cte = known.get(fold(table.name)) if isinstance(table.this, exp.Identifier) and len(table.parts) == 1 else None
+                if cte is None or found.get(fold(table.name)) is cte.node:
+                    continue
+                if fold(table.name) in found:
+                    refuse(f"WITH {table.name}", "two of that name are used together; rename one", cte.node)
+                visit(cte.node.this, cte.known)
+                found[fold(table.name)] = cte.node
+
+        visit(node, self.known)
+        return list(found.values())

@@ -1,0 +1,162 @@
+"""Public relations beside rows of people, brought into the forms that a source may have. Texts alone.
+
+Rows of a public relation that meet nobody belong to no privacy unit. They are not counted: ``protected RIGHT JOIN public`` is an
+inner join here, whose groups, where they are named by a column of the public side, are all of that side's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from dpsql.errors import ArgumentError
+from dpsql.source.model import fold, identifier
+
+MOST_LISTED = 200
+"""Rows of a list that stands in the text."""
+
+
+def prepare(node: exp.Select, relations: Sequence[tuple[exp.Expression, bool]]) -> None:
+    """Change what a SELECT over rows of people reads besides them.
+
+    Parameters
+    ----------
+    node : sqlglot Select
+    relations : sequence of (expression, bool)
+        What stands after FROM and JOIN, in order, and whether it has rows of people.
+    """
+    for item, rows in relations:
+        if not rows:
+            _write_out(node, item)
+    _outer_joins(node, dict((id(item), rows) for item, rows in relations))
+
+
+def prune(node: exp.Expression) -> None:
+    """Leave out the CTEs of a query and of those inside of it that nothing uses."""
+    for clause in list(node.find_all(exp.With)):
+        left: list[exp.Expression] = []
+        named = _names(clause.parent, clause)
+        for cte in reversed(clause.expressions):  # those behind may use those before
+            if fold(cte.alias) in named:
+                left.insert(0, cte)
+                named |= _names(cte)
+        if len(left) < len(clause.expressions):
+            clause.set("expressions", left)
+            if not left and clause.parent is not None:
+                clause.parent.set(clause.arg_key or "with_", None)
+
+
+def _names(node: exp.Expression | None, without: exp.Expression | None = None) -> set[str]:
+    """Return the names of the relations that an expression reads, but for a part of it."""
+    if node is None or node is without:
+        return set()
+    found = {fold(node.name)} if isinstance(node, exp.Table) else set()
+    return found.union(*(_names(child, without) for child in node.iter_expressions()))
+
+
+def _outer_joins(node: exp.Select, rows: dict[int, bool]) -> None:
+    """Make outer joins that keep rows of nobody inner ones, and name the public side where USING leaves the side open."""
+    clause = node.args.get("from_") or node.args.get("from")
+    public: list[exp.Expression] = []
+    seen = rows.get(id(clause.this), False)
+    if not seen:
+        public.append(clause.this)
+    for join in node.args.get("joins") or []:
+        item, here = join.this, rows.get(id(join.this), False)
+        using = [name.name for name in join.args.get("using") or []]
+        if join.side == "RIGHT" and seen and not here:
+            _inner(node, join, item, using)
+        elif join.side == "LEFT" and not seen and here and len(public) == 1:
+            _inner(node, join, public[0], using)
+        seen |= here
+
+
+def _inner(node: exp.Select, join: exp.Join, public: exp.Expression, using: Sequence[str]) -> None:
+    join.set("side", None)
+    join.set("kind", None)
+    if not public.alias_or_name:
+        public.set("alias", exp.TableAlias(this=identifier(_free(node))))
+    compared = using or _compared(join.args.get("on"), public.alias_or_name)
+    for name in dict.fromkeys(compared):  # a row that meets another one has no NULL there
+        column = exp.Column(this=identifier(name), table=identifier(public.alias_or_name))
+        node.where(exp.Not(this=exp.Is(this=column, expression=exp.Null())), copy=False)
+    names = {fold(name) for name in using}
+    for part in ("expressions", "where", "group", "having", "qualify", "order"):
+        for value in _listed(node.args.get(part)):
+            for column in list(own_columns(value)):
+                if not column.table and fold(column.name) in names:
+                    column.set("table", identifier(public.alias_or_name))
+
+
+def _compared(on: exp.Expression | None, alias: str) -> list[str]:
+    """Return the columns of a relation that a join condition says are equal to others."""
+    if isinstance(on, exp.And | exp.Paren):
+        return [name for part in (on.this, on.args.get("expression")) if part is not None for name in _compared(part, alias)]
+    if not isinstance(on, exp.EQ):
+        return []
+    sides = [side for side in (on.this, on.expression) if isinstance(side, exp.Column)]
+    return [side.name for side in sides if fold(side.table) == fold(alias)]
+
+
+def own_columns(node: exp.Expression) -> list[exp.Column]:
+    """Return the columns of an expression that are not in a subquery."""
+    if isinstance(node, exp.Column):
+        return [node]
+    if isinstance(node, exp.Query):
+        return []
+    return [column for child in node.iter_expressions() for column in own_columns(child)]
+
+
+def _listed(value: object) -> list[exp.Expression]:
+    found = value if isinstance(value, list) else [value]
+    return [item for item in found if isinstance(item, exp.Expression)]
+
+
+def _free(node: exp.Expression) -> str:
+    """Return a name that the text does not use."""
+    there = {fold(name.name) for name in node.root().find_all(exp.Identifier)}
+    return next(name for n in range(len(there) + 1) if (name := f"public_{n}") not in there)
+
+
+def _write_out(node: exp.Select, item: exp.Expression) -> None:
+    """Write lists of constants, ``VALUES (1), (2)`` and ``UNNEST([1, 2])``, as SELECTs."""
+    for listed in list(item.find_all(exp.Values, exp.Unnest)):
+        rows = _rows(listed)
+        if rows is None:
+            continue
+        if len(rows) > MOST_LISTED:
+            raise ArgumentError("sql", f"a list of {len(rows)} rows", f"at most {MOST_LISTED}; make a table of longer ones")
+        given = listed.args.get("alias")
+        names = [c.name for c in given.args.get("columns") or []] if isinstance(given, exp.TableAlias) else []
+        names += [_default(listed, place) for place in range(len(names), len(rows[0]))]
+        made: exp.Expression | None = None
+        for row in rows:
+            one = exp.Select(expressions=[exp.alias_(v.copy(), n, quoted=True) for v, n in zip(row, names, strict=True)])
+            made = one if made is None else exp.Union(this=made, expression=one, distinct=False)
+        alias = exp.TableAlias(this=given.this.copy()) if isinstance(given, exp.TableAlias) and given.this else None
+        inner = exp.Subquery(this=made, alias=alias or exp.TableAlias(this=identifier(_free(node))))
+        listed.replace(inner)
+
+
+def _default(listed: exp.Expression, place: int) -> str:
+    return "unnest" if isinstance(listed, exp.Unnest) else f"col{place}"
+
+
+def _rows(listed: exp.Expression) -> list[list[exp.Expression]] | None:
+    """Return the rows of a list of constants; None for anything else."""
+    if isinstance(listed, exp.Values):
+        rows = [list(row.expressions) if isinstance(row, exp.Tuple) else [row] for row in listed.expressions]
+    else:
+        arrays = listed.expressions
+        if len(arrays) != 1 or not isinstance(arrays[0], exp.Array) or listed.args.get("offset"):
+            return None
+        rows = [[value] for value in arrays[0].expressions]
+    constant = all(_is_constant(value) for row in rows for value in row)
+    return rows if rows and constant and len({len(row) for row in rows}) == 1 else None
+
+
+def _is_constant(node: exp.Expression) -> bool:
+    while isinstance(node, exp.Neg | exp.Paren | exp.Cast):
+        node = node.this
+    return isinstance(node, exp.Literal | exp.Boolean | exp.Null)

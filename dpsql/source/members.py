@@ -1,0 +1,158 @@
+"""EXISTS and IN of unit-local relations: they become SEMI and ANTI joins, so that no subquery is left in an expression.
+
+A subquery over people's rows is connected with the row outside by the privacy unit, as a join is (:mod:`dpsql.source.unit_joins`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from dpsql.errors import ArgumentError
+from dpsql.source.aggregates import is_aggregate
+from dpsql.source.combining import is_unit, is_window
+from dpsql.source.expressions import Rewriter
+from dpsql.source.functions import paren
+from dpsql.source.layers import Layer, Rows, outermost, plain
+from dpsql.source.leaves import View
+from dpsql.source.model import Column, identifier, refuse
+from dpsql.source.parse import used
+from dpsql.source.scope import Item, Scope
+from dpsql.source.unit_joins import Joins, joined
+
+
+@dataclass
+class Members(Joins):
+    """The joins of one SELECT, and the conditions after WHERE; ``rows_of`` reads the FROM of a subquery."""
+
+    rows_of: Callable[[exp.Select, View], tuple[Rows, list[exp.Expression]]]
+
+    def restrict(self, rows: Rows, conditions: Sequence[exp.Expression]) -> None:
+        """Apply the conditions after WHERE; those that are EXISTS or IN become joins."""
+        for condition in conditions:
+            node, negated = condition, False
+            while isinstance(node, exp.Paren | exp.Not):
+                negated ^= isinstance(node, exp.Not)
+                node = node.this
+            if isinstance(node, exp.Exists):
+                self._member(rows, node.this, negated, None, node)
+            elif isinstance(node, exp.In) and node.args.get("query") is not None:
+                self._member(rows, node.args["query"], negated, node.this, node)
+            else:
+                for inner in condition.find_all(exp.Exists, exp.Select):
+                    advice = "as a condition of WHERE on its own, connected by AND to others; or join the table"
+                    refuse("EXISTS or IN (SELECT ...) inside an expression", advice, inner, self.view.where)
+                rows.restrict(Rewriter(rows.scope)(condition))
+
+    def _member(self, rows: Rows, query: exp.Expression, negated: bool, value: exp.Expression | None, at: exp.Expression) -> None:
+        """Keep rows that have, or do not have, a partner among the rows of a subquery."""
+        while isinstance(query, exp.Subquery) and set(used(query)) == {"this"}:
+            query = query.this
+        if isinstance(value, exp.Tuple):
+            refuse("(a, b) IN (SELECT ...)", "write EXISTS (SELECT ... WHERE a = x AND b = y)", at, self.view.where)
+        inner, conditions, column = self._inner(rows, query, value is not None, at)
+        item = inner.scope.items[0]
+        both = replace(rows.scope, items=[*rows.scope.items, *inner.scope.items])
+        said = [c for c in conditions if self._says_unit(c, rows.scope, both)]
+        written = [self._condition(c, Rewriter(both)) for c in conditions if c not in said]
+        same = bool(said)
+        if value is not None and column is not None:
+            if column.unit and is_unit(value, rows.scope):
+                same = True
+            else:
+                written += self._in(rows, value, column, item, negated)
+        if inner.unit is not None:
+            if rows.unit is None:
+                refuse("EXISTS or IN", "it chooses public rows by people's", at, self.view.where)
+            if not same:
+                advice = "connect them: EXISTS (SELECT 1 FROM t2 WHERE t2.unit = t.unit ...) or unit IN (SELECT unit ...)"
+                refuse("EXISTS or IN", f"its rows are other people's; {advice}", at, self.view.where)
+            written.insert(0, exp.EQ(this=rows.unit.copy(), expression=inner.unit.copy()))
+        rows.tree.append("joins", joined(item, "ANTI" if negated else "SEMI", None, written or [exp.true()]))
+
+    def _inner(
+        self, rows: Rows, query: exp.Expression, valued: bool, at: exp.Expression
+    ) -> tuple[Rows, list[exp.Expression], Column | None]:
+        """Return the rows of a subquery, conditions that connect them with the rows outside, and the column that IN compares."""
+        analysis = self.analysis
+        simple = isinstance(query, exp.Select) and not any(
+            query.args.get(k) for k in ("group", "having", "qualify", "distinct", "limit")
+        )
+        if not isinstance(query, exp.Select) or not simple or any(self._combines(e) for e in query.expressions):
+            relation = analysis.query(query, replace(self.view, depth=self.view.depth + 1))
+            item = analysis._nested(relation, exp.Table(), "", self.view)  # noqa: SLF001
+            below = analysis.over(item)
+            return below, [], self._one(item.columns, at) if valued else None
+        view, own = analysis._with(query, replace(self.view, depth=self.view.depth + 1))  # noqa: SLF001
+        if extra := set(used(query)) - {"expressions", "from", "from_", "joins", "where", "with", "with_", "order"}:
+            refuse(min(extra).upper(), "not allowed in EXISTS or IN", query, self.view.where)
+        below, rest = self.rows_of(query, view)
+        inside = Members(analysis, view, self.rows_of)
+        outer = [c for c in rest if not c.find(exp.Select) and not self._known(c, below.scope)]
+        inside.restrict(below, [c for c in rest if not any(c is o for o in outer)])
+        if any(not cte.used for cte in own):
+            refuse("WITH", "never used; take it out", query, self.view.where)
+        layer = Layer(below)
+        column = None
+        if valued:
+            entries = analysis._entries(query, below.scope)  # noqa: SLF001
+            if len(entries) != 1:
+                refuse("IN (SELECT ...)", "select one column", at, self.view.where)
+            column = layer.compute(entries[0][1])
+        conditions = [self._outside(c, layer) for c in outer]
+        out = layer.close()
+        out.scope.items[:] = out.scope.items[-1:] if out.scope.items and out.scope.items[-1].columns else out.scope.items[:1]
+        return out, conditions, column
+
+    def _outside(self, condition: exp.Expression, layer: Layer) -> exp.Expression:
+        """Return a condition in which columns of the subquery have the names that its layer gives them."""
+        out = exp.Paren(this=condition.copy())
+        for node in list(out.find_all(exp.Column)):
+            try:
+                item, column, fields = layer.rows.scope.resolve(node)
+            except ArgumentError:
+                continue
+            if fields:
+                refuse("a field of a struct", "give it a name in a subquery", node, self.view.where)
+            key = (item.alias, column.ref)
+            if key not in layer.seen:
+                value = exp.Column(this=identifier(column.ref), table=identifier(item.alias))
+                layer.seen[key] = layer.add(value, column)
+            node.replace(exp.Column(this=identifier(layer.seen[key].ref)))
+        return out
+
+    @staticmethod
+    def _says_unit(node: exp.Expression, outer: Scope, both: Scope) -> bool:
+        """Whether a condition says that the unit inside is that outside."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if type(node) not in (exp.EQ, exp.NullSafeEQ):
+            return False
+        found = [plain(side, both) if isinstance(side, exp.Column | exp.Paren) else None for side in (node.this, node.expression)]
+        if any(f is None or not f[1].unit for f in found):
+            return False
+        return sum(any(f is not None and f[0] is i for i in outer.items) for f in found) == 1
+
+    def _in(self, rows: Rows, value: exp.Expression, column: Column, item: Item, negated: bool) -> list[exp.Expression]:
+        """Return ``value = column``; of NOT IN what SQL means by it: no partner that is equal, none where either is NULL."""
+        left = paren(Rewriter(rows.scope)(value))
+        right = exp.Column(this=identifier(column.ref), table=identifier(item.alias))
+        kind = rows.scope.type_of(left)
+        if kind not in (column.sql_type, '"NULL"'):
+            refuse("IN (SELECT ...)", f"it compares {kind} with {column.sql_type}; CAST one of them", value, self.view.where)
+        equal = exp.EQ(this=left, expression=right)
+        if not negated:
+            return [equal]
+        missing = [exp.Is(this=side.copy(), expression=exp.Null()) for side in (left, right)]
+        return [exp.Paren(this=exp.or_(equal, *missing, copy=False))]
+
+    def _one(self, columns: Sequence[Column], at: exp.Expression) -> Column:
+        if len(columns) != 1:
+            refuse("IN (SELECT ...)", "select one column", at, self.view.where)
+        return columns[0]
+
+    @staticmethod
+    def _combines(node: exp.Expression) -> bool:
+        return bool(outermost(node, lambda n: is_aggregate(n) or is_window(n)))

@@ -1,0 +1,96 @@
+"""What a call costs beside the reading of rows: dp_query and dp_marginals on a small table in a database file, new and repeated.
+
+usage: OPENBLAS_NUM_THREADS=1 python tests/benchmarks/overhead.py [--runs 15]
+
+Printed are medians of the runs: milliseconds on the clock and of the processor, the processor's in units of `SELECT 1` beside the
+same runs (a busy machine slows both), and the statements that dpsql's own cursor executes in one such call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import duckdb
+
+import dpsql
+from dpsql.session.instance import Instance
+
+SETUP = (
+    "CREATE TABLE t AS SELECT i % 1000 AS p, i % 3 AS g, (i % 100)::DOUBLE AS x FROM range(10_000) r(i)",
+    "CALL dp_protect('t', epsilon := 300, delta := 1e-9, privacy_unit := 'p', max_contributions := 10)",
+    "CALL dp_declare('t', 'x', lower := 0, upper := 100)",
+    "CALL dp_declare('t', 'g', categories := [0, 1, 2], nullable := false)",
+)
+QUERY = "FROM dp_query('SELECT g, count(*), avg(x) FROM t WHERE x < {} GROUP BY g', epsilon := 0.2)"
+TABLE = "FROM dp_marginals('t', columns := ['g'], epsilon := 0.2, release := 'r{}')"
+
+
+class Counting:
+    """A cursor that counts the statements it is given."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor, self.count = cursor, 0
+
+    def __getattr__(self, name: str) -> Any:  # the cursor's own method, called in the frame whose variables it may read
+        self.count += name == "execute"
+        return getattr(self._cursor, name)
+
+
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Return how long something takes, in milliseconds: on the clock, and of the processor."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return 1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - cpu)
+
+
+def statements(con: duckdb.DuckDBPyConnection, text: str) -> int:
+    """Return how many statements a call executes on dpsql's own cursor."""
+    made: list[Counting] = []
+    take = Instance.take
+
+    def counting(instance: Instance) -> Any:
+        made.append(Counting(take(instance)))
+        return made[-1]
+
+    Instance.take = counting  # type: ignore[method-assign]
+    try:
+        con.execute(text).fetchall()
+    finally:
+        Instance.take = take  # type: ignore[method-assign]
+    return sum(cursor.count for cursor in made)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=15)
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect(str(Path(folder) / "small.duckdb")) as con:
+        dpsql.load(con, progress=False)
+        for statement in SETUP:
+            con.execute(statement)
+        print(f"{'':24} {'clock':>7} {'processor':>10} {'SELECT 1':>9} {'statements':>11}   (ms, medians of {runs} runs)")
+        for name, call in (("dp_query", QUERY), ("dp_marginals", TABLE)):
+            found: dict[str, list[tuple[float, float, float]]] = {"new": [], "repeated": []}
+            for run in range(runs + 2):
+                text = call.format(run + 1)
+                for kind in found:
+                    took = timed(lambda text=text: con.execute(text).fetchall())
+                    unit = median(timed(lambda: con.execute("SELECT 1").fetchall())[1] for _ in range(9))
+                    if run > 1:  # the first ones load modules
+                        found[kind].append((*took, took[1] / unit))
+            text = call.format(runs + 50)
+            counts = {"new": statements(con, text), "repeated": statements(con, text)}
+            for kind, times in found.items():
+                wall, cpu, units = (median(values) for values in zip(*times, strict=True))
+                print(f"{f'{name}, {kind}':24} {wall:7.1f} {cpu:10.1f} {units:9.0f} {counts[kind]:11}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Public relations beside rows, as texts: outer joins, lists of constants, CTEs that nothing uses."""
+
+from __future__ import annotations
+
+import pytest
+import sqlglot
+from sqlglot import exp
+
+from dpsql.errors import ArgumentError
+from dpsql.queries import distinct, public_rows
+from dpsql.text.strict import StrictDuckDB
+
+
+def prepared(text: str, rows: str = "t") -> str:
+    """Return a SELECT as it is prepared; the relation of this name has rows of people."""
+    tree = sqlglot.parse_one(text, dialect=StrictDuckDB)
+    items = [(tree.args["from_"] if "from_" in tree.args else tree.args["from"]).this, *(j.this for j in tree.args.get("joins") or [])]
+    public_rows.prepare(tree, [(item, item.alias_or_name == rows) for item in items])
+    return tree.sql(dialect="duckdb")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT g FROM t RIGHT JOIN p USING (g) GROUP BY g",
+         'SELECT "p".g FROM t JOIN p USING (g) WHERE NOT "p"."g" IS NULL GROUP BY "p".g'),
+        ("SELECT p.g FROM p LEFT JOIN t ON p.g = t.g WHERE x > 1 OR x < 0 GROUP BY p.g",
+         'SELECT p.g FROM p JOIN t ON p.g = t.g WHERE (x > 1 OR x < 0) AND NOT "p"."g" IS NULL GROUP BY p.g'),
+        ("SELECT g FROM t LEFT JOIN p USING (g)", "SELECT g FROM t LEFT JOIN p USING (g)"),
+        ("SELECT g FROM t FULL JOIN p USING (g)", "SELECT g FROM t FULL JOIN p USING (g)"),
+        ("SELECT g FROM t RIGHT JOIN (SELECT g FROM q) USING (g) HAVING (SELECT g) = 1",
+         'SELECT "public_0".g FROM t JOIN (SELECT g FROM q) AS "public_0" USING (g) WHERE NOT "public_0"."g" IS NULL '
+         "HAVING (SELECT g) = 1"),
+    ],
+)  # fmt: skip
+def test_outer_joins_that_keep_rows_of_nobody_become_inner_ones(text: str, expected: str) -> None:
+    assert prepared(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT v FROM t CROSS JOIN UNNEST([1, -2]) AS u(v)",
+         'SELECT v FROM t CROSS JOIN (SELECT 1 AS "v" UNION ALL SELECT -2 AS "v") AS u'),
+        ("SELECT v FROM t, (VALUES (1, 'a')) AS u(v)", "SELECT v FROM t, (SELECT 1 AS \"v\", 'a' AS \"col1\") AS u"),
+    ],
+)  # fmt: skip
+def test_lists_of_constants_are_written_out(text: str, expected: str) -> None:
+    assert prepared(text) == expected
+
+
+def test_lists_that_are_long_or_not_constant_stay_or_are_refused() -> None:
+    assert "UNNEST([g])" in prepared("SELECT v FROM t CROSS JOIN UNNEST([g]) AS u(v)")
+    with pytest.raises(ArgumentError, match="at most 200"):
+        prepared(f"SELECT v FROM t CROSS JOIN UNNEST({list(range(201))}) AS u(v)")
+
+
+def test_ctes_that_nothing_uses_are_left_out() -> None:
+    tree = sqlglot.parse_one("SELECT * FROM (WITH a AS (SELECT 1), b AS (FROM a), c AS (FROM b), d AS (FROM a) SELECT * FROM c)",
+                             dialect=StrictDuckDB)  # fmt: skip
+    public_rows.prune(tree)
+    assert [cte.alias for cte in tree.find_all(exp.CTE)] == ["a", "b", "c"]
+
+
+def test_the_threshold_of_distinct_values_lets_half_a_false_one_through() -> None:
+    from scipy import stats
+
+    for count in (1, 2, 50, 4_000):
+        limit = distinct.threshold(3.0, count, "gaussian")
+        assert count * stats.norm.sf(limit, scale=3.0) == pytest.approx(0.5)
+        limit = distinct.threshold(3.0, count, "laplace")
+        assert count * stats.laplace.sf(limit, scale=3.0 / 2**0.5) == pytest.approx(0.5)
