@@ -1,4 +1,4 @@
-"""Intervals of dp_query hold the value without noise as often as they say: 2,000 releases of eight groups, with drawn noise.
+"""Intervals of dp_query hold the value without noise as often as they say: thousands of releases of eight groups, with drawn noise.
 
 Exact counters come from one reading of a table; then noise is drawn on them, as in a release, and the interval is made of it by the
 functions that the product uses. Noise has a fixed seed, so the test does not fail by chance; with a fresh one, an interval that covers
@@ -75,9 +75,10 @@ def test_counts_sums_means_variances_and_ratios_are_covered() -> None:
 
 @pytest.mark.slow
 def test_medians_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "DRAWS", 400)
-    [share] = covered("median(amount)", 500)
-    assert 0.93 <= share <= 0.98, share
+    """Of fewer releases and draws: a tree has thousands of cells. 800 cases, with a fixed seed: 92.5 to 98 % is three standard deviations."""
+    monkeypatch.setattr(intervals, "DRAWS", 200)
+    [share] = covered("median(amount)", 100)
+    assert 0.925 <= share <= 0.98, share
 
 
 def test_intervals_of_too_little_noise_are_caught() -> None:

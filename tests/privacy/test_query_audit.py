@@ -71,7 +71,7 @@ def test_the_audit_passes_where_rows_are_units(monkeypatch: pytest.MonkeyPatch) 
 
 def _changed(patch: pytest.MonkeyPatch, **change: Any) -> None:
     """Bound rows of units as ``change`` says instead of the plan."""
-    bounded = reading.bounded_sql
+    bounded = reading.light_first_sql
 
     def fault(source: str, units: Any, names: Any, rows: Any, salt: str, **more: Any) -> str:
         rows = change.get("max_rows", rows)
@@ -79,7 +79,7 @@ def _changed(patch: pytest.MonkeyPatch, **change: Any) -> None:
             more["max_groups"] = change.get("max_groups", more["max_groups"])
         return bounded(source, units, names, rows, salt, **more)
 
-    patch.setattr(reading, "bounded_sql", fault)
+    patch.setattr(reading, "light_first_sql", fault)
 
 
 def _no_clamp(patch: pytest.MonkeyPatch) -> None:
