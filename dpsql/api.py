@@ -430,8 +430,7 @@ def query(
         Rows of one unit that count in each of them, at most, at random.
     bounds
         Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the
-        expression. 'auto': those that are not known are learned, for a share of the same loss; {'cost': 'auto', 'x': [0, 5]}:
-        of some.
+        expression. 'auto': those that are not known are learned, for a share of the same loss; {'cost': 'auto'}: of some.
     min_units
         A private group has at least this many units.
     confidence

@@ -129,7 +129,12 @@ def stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dict
             parameters = load(text)
             if isinstance(parameters, dict):
                 found.append((name, operation, query, parameters))
-    return found
+    return sorted(found, key=lambda one: -_epsilon(one[3]))  # the most accurate first
+
+
+def _epsilon(parameters: Mapping[str, Any]) -> float:
+    value = parameters.get("epsilon")
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _from_tables(context: Context, source: ProtectedSource, asked: Asked, release: Release) -> Held | None:

@@ -71,7 +71,8 @@ def noise(plan: Plan, texts: Texts | None = None) -> list[str]:
         found.append(f"{said}, of the rows of a FILTER" if measure.filter is not None else said)
         first += len(measure.lengths)
     found += [
-        f"standard deviation {one.deviation:.4g} rows on each of {one.cells:,} cells of a histogram of magnitudes, which bounds are learned from"
+        f"standard deviation {one.deviation:.4g} rows on each of {one.cells:,} cells of a histogram of magnitudes, which bounds are "
+        "learned from"
         for one in query.learning
         if any(variable.learned is not None for measure in query.measures for variable in measure.variables)
     ]
@@ -88,7 +89,8 @@ def _of(measure: Measure, sigma: float, texts: Texts) -> str:
     rows = sigma / measure.grid
     if any(variable.learned is not None for variable in measure.variables):
         if measure.kind == "tree":
-            return f"standard deviation {rows:.4g} rows on each cell of {_count(len(measure.levels), 'histogram')} between learned bounds"
+            trees = _count(len(measure.levels), "histogram")
+            return f"standard deviation {rows:.4g} rows on each cell of {trees} between learned bounds"
         what = "larger learned bound" if measure.kind == "scaled" else "distance of the learned bounds"
         return f"standard deviation {rows:.4g} times the {what} on a sum"
     if measure.kind in ("count", "units", "distinct"):

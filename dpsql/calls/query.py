@@ -34,7 +34,7 @@ BOUNDS_SHARE = 0.15
 MOST_BOUND = 1_000_000_000
 _BOUNDS = (
     "Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the "
-    "expression. 'auto': those that are not known are learned, for a share of the same loss; {'cost': 'auto', 'x': [0, 5]}: of some."
+    "expression. 'auto': those that are not known are learned, for a share of the same loss; {'cost': 'auto'}: of some."
 )
 
 

@@ -202,8 +202,8 @@ class Planning:
                 raise ArgumentError(
                     "sql", text,
                     "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), "
-                    f"bound it in the text (least, greatest, CASE, BETWEEN in WHERE) or by bounds := {{{text!r}: [lower, upper]}}, or "
-                    f"have them learned for a share of the loss: bounds := 'auto'{self._of_units()}",
+                    f"bound it in the text (least, greatest, CASE, BETWEEN in WHERE) or by bounds := {{{text!r}: [lower, upper]}}, "
+                    f"or have them learned for a share of the loss: bounds := 'auto'{self._of_units()}",
                 )  # fmt: skip
             found[place] = Argument(limits.lower if bounded else None, limits.upper if bounded else None, whole, values)
         return found
