@@ -71,8 +71,8 @@ def noise(plan: Plan, texts: Texts | None = None) -> list[str]:
         found.append(f"{said}, of the rows of a FILTER" if measure.filter is not None else said)
         first += len(measure.lengths)
     found += [
-        f"standard deviation {one.deviation:.4g} rows on each of {one.cells:,} cells of a histogram of magnitudes, which bounds are "
-        "learned from"
+        f"standard deviation {one.deviation:.4g} rows on each of {one.cells:,} cells of a histogram of magnitudes, which bounds "
+        "are learned from"
         for one in query.learning
         if any(variable.learned is not None for measure in query.measures for variable in measure.variables)
     ]
