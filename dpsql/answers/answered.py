@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -13,10 +14,11 @@ from sqlglot import exp
 
 from dpsql.answers import cells, intervals
 from dpsql.answers.cells import cell_text
+from dpsql.answers.finishing import finish
 from dpsql.answers.held import Part
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.estimates import listed
-from dpsql.protected.source import ProtectedSource
+from dpsql.protected.source import ProtectedSource, catalog_of
 from dpsql.queries import distinct
 from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Asked, Wanted
@@ -60,7 +62,7 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
     ArgumentError, UnsupportedQuery
         DuckDB does not accept it, or it calls what is not a function of numbers that were released.
     """
-    _check_functions(context.cursor, found.query.outer)
+    _check_functions(context, found.query.outer)
     _check_tables(context, found)
     asked = zip(found.asked, sources, strict=True)
     empty = {core.name: _empty(context, core, sets, protected) for (core, sets), protected in asked}
@@ -81,7 +83,7 @@ def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> 
         core.name: _columns(context, core, made, found, derived)
         for (core, _), made in zip(found.asked, parts, strict=True)
     }  # fmt: skip
-    return f"({_text(cores, outer)})"
+    return finish(context, _text(cores, outer), found.call.sql)
 
 
 def _text(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> str:
@@ -235,9 +237,9 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
         yield from _nodes(list(tree.values()))
 
 
-def _check_functions(cursor: duckdb.DuckDBPyConnection, outer: exp.Expression) -> None:
-    """Refuse functions in the outer statement that are not DuckDB's own, or that do more than compute."""
-    allowed = _own(cursor)
+def _check_functions(context: Context, outer: exp.Expression) -> None:
+    """Refuse functions in the outer statement that are not DuckDB's own, or not as it ships them, or that do more than compute."""
+    allowed = _own()
     for node in outer.find_all(exp.Anonymous):
         name = fold(str(node.this)) if isinstance(node.this, str) else ""
         if name in _FORBIDDEN or name not in allowed:
@@ -245,12 +247,21 @@ def _check_functions(cursor: duckdb.DuckDBPyConnection, outer: exp.Expression) -
             raise UnsupportedQuery(f"{name}()", said)
 
 
-_functions: dict[str, frozenset[str]] = {}
+    names = {str(node["function_name"]) for node in _nodes(serialized(context.cursor, render(outer))) if node.get("function_name")}
+    changed = catalog_of(context).changed_function(names | _OF_ANSWERS)
+    if changed is not None:
+        raise UnsupportedQuery(f"function {changed!r}", "a macro or a function of this database gives it another meaning; DROP it")
 
 
-def _own(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    if duckdb.__version__ not in _functions:
-        rows = cursor.execute(
+_OF_ANSWERS = frozenset({"from_json", "to_json", "unnest", "map_from_entries"})
+"""Functions that answers are written with."""
+
+
+@cache
+def _own() -> frozenset[str]:
+    """Return the functions of a database that nobody has touched."""
+    with duckdb.connect(":memory:") as fresh:
+        rows = fresh.execute(
             "SELECT DISTINCT function_name FROM system.main.duckdb_functions() WHERE database_name = 'system' "
             "AND function_type IN ('scalar', 'aggregate', 'macro', 'window_aggregate') "
             "AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT'"
@@ -260,6 +271,5 @@ def _own(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
                    "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping", "array",
                    "random", "now", "today", "current_date", "get_current_timestamp", "get_current_time",
                    "transaction_timestamp"}  # fmt: skip
-        _functions[duckdb.__version__] = frozenset(fold(str(name)) for (name,) in rows) | windows
-    return _functions[duckdb.__version__]
+    return frozenset(fold(str(name)) for (name,) in rows) | windows
 

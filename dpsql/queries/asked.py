@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 
 from dpsql.queries.aggregates import Aggregate
+from dpsql.queries.names import canonical
 from dpsql.queries.taken import Core
-from dpsql.source.model import identifier
+from dpsql.source.model import fold, identifier
 from dpsql.source.parse import render
 
 
@@ -88,8 +89,16 @@ class Asked:
         }
 
 
-def asked(core: Core, places: Sequence[int]) -> Asked:
-    """Return what a grouping set of a core asks; ``places``: its keys."""
+def asked(core: Core, places: Sequence[int], qualify: Callable[[exp.Table], None] = lambda table: None) -> Asked:
+    """Return what a grouping set of a core asks.
+
+    Parameters
+    ----------
+    places : sequence of int
+        Its keys.
+    qualify : callable
+        Writes database and schema into the name of a table, so that all spellings of one are the same question.
+    """
     keys = [core.keys[place] for place in places]
     arguments = _Numbered(core)
     conditions = _Numbered(core)
@@ -102,8 +111,6 @@ def asked(core: Core, places: Sequence[int]) -> Asked:
     listed = [*_named("k", keys), *_named("a", arguments.found), *_named("f", conditions.found)]
     source = rows.copy()
     source.set("expressions", listed or [exp.alias_(exp.Literal.number(1), "one", quoted=True)])
-    bare = rows.copy()
-    bare.set("expressions", [exp.Literal.number(1)])
     return Asked(
         sql=render(source),
         keys=tuple(keys),
@@ -111,13 +118,27 @@ def asked(core: Core, places: Sequence[int]) -> Asked:
         conditions=tuple(conditions.found),
         places=tuple(places),
         wanted=tuple(one for one in wanted if one is not None),
-        rows=render(bare),
+        rows=_rows(core, qualify),
         key_texts=tuple(map(core.canonical, keys)),
         argument_texts=tuple(arguments.texts),
         condition_texts=tuple(conditions.texts),
         stated=stated,
         source=core.rows,
     )
+
+
+def _rows(core: Core, qualify: Callable[[exp.Table], None]) -> str:
+    """Return FROM, WITH and WHERE in one form for all spellings of names, tables and brackets."""
+    bare = core.rows.copy()
+    where = bare.args.get("where")
+    bare.set("where", None)
+    bare.set("expressions", [exp.Literal.number(1)])
+    ctes = {fold(cte.alias) for cte in bare.find_all(exp.CTE)}
+    for table in list(bare.find_all(exp.Table)):
+        if isinstance(table.this, exp.Identifier) and not (len(table.parts) == 1 and fold(table.name) in ctes):
+            qualify(table)
+    text = canonical(bare)
+    return text if where is None else f"{text} WHERE {core.canonical(where.this)}"
 
 
 class _Numbered:

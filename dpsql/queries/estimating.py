@@ -62,6 +62,11 @@ class Estimates:
         return [i for i, measure in enumerate(self.query.measures) if _gives(one, measure)]
 
     def value(self, one: Wanted) -> FloatArray:
+        """Return an aggregate, see `_value`; what is beyond the range of numbers is infinite, without a warning."""
+        with np.errstate(all="ignore"):
+            return self._value(one)
+
+    def _value(self, one: Wanted) -> FloatArray:
         """Return an aggregate: shape (..., groups), or (..., groups, quantiles); NaN for NULL. For `LISTED` ones: the counters."""
         found = self.find(one)
         if not found:

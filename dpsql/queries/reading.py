@@ -74,7 +74,7 @@ def read(context: Context, call: QueryCall) -> Read:
         if unit is not None and unit not in core.units:
             known = ", ".join(sorted(core.units)) or "the row"
             raise ArgumentError("sql", f"privacy_unit_column = {unit}", f"the privacy unit is {known}: say that, or leave it out")
-    return Read(call, query, [(core, [asked(core, places) for places in core.sets]) for core in query.cores])
+    return Read(call, query, [(core, [asked(core, places, facts.qualify) for places in core.sets]) for core in query.cores])
 
 
 def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
@@ -97,6 +97,8 @@ def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
             node = next((other for other in tree.find_all(exp.Subquery) if other == first.node), None)
             if node is None or len(found) >= MOST_FIRST:
                 raise ArgumentError("adaptive", True, f"at most {MOST_FIRST} scalar subqueries are answered first") from None
+            if first.node.this.args.get("group") is not None:
+                raise ArgumentError("sql", first.text[:80], "a scalar subquery gives one number: leave its GROUP BY out") from None
             node.replace(exp.Literal.string(mark(len(found))))
             found.append(first.text)
         else:

@@ -7,6 +7,7 @@ released numbers. What stands below it is a source of rows, which `dpsql.source`
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Literal
 
@@ -58,6 +59,7 @@ class _Splitter:
     def __init__(self, facts: Callable[[exp.Table], Leaf], named: Callable[[exp.Expression], str]) -> None:
         self.facts, self.named = facts, named
         self.cores: list[Core] = []
+        self._numbers = itertools.count()
         self.public: list[exp.Table] = []
         self._spent: list[exp.CTE] = []
 
@@ -162,7 +164,8 @@ class _Splitter:
             return Relation("rows", columns, units)
         if block.by_unit():
             return Relation("rows", columns, units)
-        self.cores.append(block.take_out(f"{CORE}{len(self.cores)}"))
+        name = f"{CORE}{next(self._numbers)}"  # before cores inside of it are taken out
+        self.cores.append(block.take_out(name))
         return Relation("answer", columns)
 
     def _named(self, item: exp.Expression) -> exp.Expression:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -334,7 +335,8 @@ class Planning:
             return [], None
         budget = self.protected.protection.budget
         if budget.accountant == "zcdp":
-            share = Fraction(selection_delta(budget.delta, SELECTIONS))
+            given = self.call.call.delta  # a smaller delta of this answer has a share of its own
+            share = Fraction(selection_delta(budget.delta if not given else min(budget.delta, Decimal(repr(given))), SELECTIONS))
         else:
             given = self.call.call.delta
             if not given:
