@@ -1,7 +1,7 @@
 """The outer statement of a query, run by dpsql and not by the caller: over released numbers, under dpsql's own settings.
 
-The caller's session may have macros that are called like a function or an operator of DuckDB, another collation or another meaning of
-a division. None of it can change an answer: the statement runs on a cursor of dpsql's, functions that are not as DuckDB ships them
+The caller's session may have macros that are called like a function or an operator of DuckDB, another collation or another
+meaning of a division. None of it can change an answer: the statement runs on a cursor of dpsql's, functions that are not as DuckDB ships them
 are refused, and what comes out is given back as values.
 """
 
@@ -16,8 +16,8 @@ from dpsql.errors import ArgumentError, first_line
 from dpsql.session.instance import Context
 from dpsql.text.relation import identifier, literal
 
-_PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
-          "FLOAT", "DOUBLE", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
+_PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+          "UHUGEINT", "FLOAT", "DOUBLE", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
           "VARCHAR", "UUID", "INTERVAL")  # fmt: skip
 """Types whose text DuckDB casts back to the same value."""
 
@@ -46,8 +46,8 @@ def finish(context: Context, text: str, sql: str) -> str:
         raise
     except duckdb.Error as error:
         said = (
-            f"what stands around the aggregates fails on the released numbers ({first_line(error)}). They are bought and kept: change "
-            "that part, it costs nothing more"
+            f"what stands around the aggregates fails on the released numbers ({first_line(error)}). They are bought and kept: "
+            "change that part, it costs nothing more"
         )
         raise ArgumentError("sql", sql[:80], said) from None
     if not rows:

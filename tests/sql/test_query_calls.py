@@ -210,3 +210,44 @@ def test_what_is_refused_says_why_and_costs_nothing(con: duckdb.DuckDBPyConnecti
         ask(con, text, "epsilon := 1")
     assert said.lower() in str(found.value).lower() and "AttributeError" not in str(found.value)
     assert releases(con) == [] and con.execute("SELECT count(*) FROM visits").fetchall() == [(2000,)]
+
+
+@pytest.mark.parametrize("shadow", ["round(a, b)", "abs(a)", '"+"(a, b)', '"||"(a, b)', "sum(a)"])
+def test_macros_never_come_between_an_answer_and_its_numbers(con: duckdb.DuckDBPyConnection, shadow: str) -> None:
+    """A macro of the database is refused by name; one of the session changes nothing, nor do the session's settings."""
+    text = "SELECT abs(round(sum(n) + 1, 1)) || '' AS x FROM (SELECT ward, count(*) AS n FROM visits GROUP BY ward)"
+    before = ask(con, text)
+    con.execute(f"CREATE TEMP MACRO {shadow} AS (SELECT max(cost) FROM visits)")
+    con.execute("SET integer_division = true")
+    assert ask(con, text, "") == before
+    con.execute(f"CREATE MACRO {shadow} AS (SELECT max(cost) FROM visits)")
+    with pytest.raises(duckdb.Error, match="another meaning|function"):
+        ask(con, text.replace("''", "'!'"), "")
+    assert len(releases(con)) == 1
+
+
+def test_a_scalar_subquery_beside_aggregates_is_an_answer_of_its_own(con: duckdb.DuckDBPyConnection) -> None:
+    n, most = ask(con, "SELECT count(*), (SELECT max(cost) FROM visits) FROM visits", "epsilon := 800")[0]
+    assert n == pytest.approx(2000, abs=15) and most == pytest.approx(99.9, abs=3)
+    shares = ask(con, "SELECT ward, count(*) / (SELECT count(*) FROM visits) FROM visits GROUP BY ward", "epsilon := 100")
+    assert sum(share for _, share in shares) == pytest.approx(1, abs=0.05) and len(shares) == 3
+
+
+def test_other_spellings_are_the_same_question(con: duckdb.DuckDBPyConnection) -> None:
+    first = ask(con, "SELECT ward, count(*) FROM visits WHERE age > 40 GROUP BY ward")
+    for source in ("VISITS", "main.visits", '"visits"', "memory.main.visits"):
+        for where in ("age > 40", "(AGE > 40)", '"age">40'):
+            assert ask(con, f"SELECT ward, count(*) FROM {source} WHERE {where} GROUP BY ward") == first
+    assert len(releases(con)) == 1
+
+
+def test_what_fails_on_released_numbers_says_that_they_are_kept(con: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(duckdb.Error, match="bought and kept"):
+        ask(con, "SELECT CAST(count(*) AS TINYINT) FROM visits")
+    assert ask(con, "SELECT count(*) FROM visits", "")[0][0] == pytest.approx(2000, abs=60) and len(releases(con)) == 1
+
+
+def test_nested_results_come_as_they_are(con: duckdb.DuckDBPyConnection) -> None:
+    rows = ask(con, "SELECT {'n': count(*), 'w': ward} AS s, [ward, 'it''s'] AS l, histogram(ward) AS h FROM visits GROUP BY ward")
+    assert {row[0]["w"] for row in rows} == {"er", "icu", "lab"} and all(row[1][1] == "it's" for row in rows)
+    assert all(isinstance(row[2], dict) for row in rows)

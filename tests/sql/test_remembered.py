@@ -158,7 +158,7 @@ def test_a_table_beside_that_is_protected_later_is_refused(con):
     for _ in range(2):
         assert len(con.execute(text).fetchall()) == 3
     con.execute("CALL dp_protect('beside', epsilon := 1, delta := 1e-9)")
-    with pytest.raises(duckdb.Error, match="needs an answer about the rows"):
+    with pytest.raises(duckdb.Error, match="rows beside an aggregate"):
         con.execute(text)
 
 
