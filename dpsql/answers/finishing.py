@@ -1,8 +1,8 @@
 """The outer statement of a query, run by dpsql and not by the caller: over released numbers, under dpsql's own settings.
 
 The caller's session may have macros that are called like a function or an operator of DuckDB, another collation or another
-meaning of a division. None of it can change an answer: the statement runs on a cursor of dpsql's, functions that are not as DuckDB ships them
-are refused, and what comes out is given back as values.
+meaning of a division. None of it can change an answer: the statement runs on a cursor of dpsql's, functions that are not as
+DuckDB ships them are refused, and what comes out is given back as values.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dpsql.session.instance import Context
 from dpsql.text.relation import identifier, literal
 
 _PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-          "UHUGEINT", "FLOAT", "DOUBLE", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
-          "VARCHAR", "UUID", "INTERVAL")  # fmt: skip
+          "UHUGEINT", "FLOAT", "DOUBLE", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S", "TIMESTAMP_MS",
+          "TIMESTAMP_NS", "VARCHAR", "UUID", "INTERVAL")  # fmt: skip
 """Types whose text DuckDB casts back to the same value."""
 
 

@@ -62,7 +62,7 @@ def recall(context: Context, call: QueryCall | BuyingCall) -> str | None:
     if found is None:
         return None
     try:
-        same = _same(context, found)
+        same = _same(context, found) and not (found.files and _without_files(context))
     except (DpsqlError, OSError):  # said in full on the usual way
         same = False
     if not same:
@@ -71,6 +71,11 @@ def recall(context: Context, call: QueryCall | BuyingCall) -> str | None:
     answers.pop(key, None)
     answers[key] = found  # the newest now
     return found.text
+
+
+def _without_files(context: Context) -> bool:
+    """Whether the session may not read files: the usual way says so."""
+    return not context.cursor.execute("SELECT system.main.current_setting('enable_external_access')").fetchall()[0][0]
 
 
 def remember(

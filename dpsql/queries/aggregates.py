@@ -194,7 +194,7 @@ def _checked(
 def _within_group(node: exp.WithinGroup, where: str) -> exp.Expression:
     order = node.expression
     if not isinstance(order, exp.Order) or len(order.expressions) != 1:
-        return refuse("WITHIN GROUP", "ORDER BY one expression", node, where)
+        return refuse("WITHIN GROUP", "order by one expression", node, where)
     first = order.expressions[0]
     if isinstance(first, exp.Ordered) and first.args.get("desc"):
         return refuse("WITHIN GROUP (ORDER BY ... DESC)", "order ascending, and ask for 1 - q", node, where)

@@ -105,7 +105,7 @@ def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId
             if str(node["function_name"]).lower() == "list_aggregate":
                 _check_list_aggregate(node)
             if (node.get("order_bys") or {}).get("orders") or node.get("arg_orders"):
-                raise UnsupportedQuery(str(node["function_name"]), "no ORDER BY in its arguments")
+                raise UnsupportedQuery(str(node["function_name"]), "its arguments are not ordered here")
     for node in _nodes(_without_lists(_plan(catalog, probe, plan_text))):
         kind = node.get("type")
         if isinstance(kind, str) and kind.startswith("LOGICAL_"):

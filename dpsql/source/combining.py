@@ -229,7 +229,7 @@ def _window(node: exp.Window, layer: Layer, named: dict[str, exp.Window], where:
         refuse(f"{function}() OVER", "not on the list of windows inside of a privacy unit", node, where)
     call, offset = _arguments(function, inner, layer, where)
     if function in OF_PEERS and not orders:
-        refuse(f"{function}() OVER", "write ORDER BY in it", node, where)
+        refuse(f"{function}() OVER", "say in which order: OVER (PARTITION BY ... ORDER BY x ASC)", node, where)
     if frame and (function not in ("first_value", "last_value", "nth_value") or frame == "GROUPS"):
         refuse(f"{frame} in {function}() OVER", "leave the frame out", node, where)
     return Window(function, call, columns, orders, spec, function not in OF_PEERS, offset)

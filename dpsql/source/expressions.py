@@ -197,7 +197,8 @@ class Rewriter:
             wider = _widened(symbol, (left, right), (left_type, right_type), kind)
             if wider is not None:
                 return type(node)(this=paren(wider[0]), expression=paren(wider[1]))
-        if symbol in DECIMAL_ARITHMETIC:  # no DECIMAL holds every result: a number of 53 bits does
+        decimals = decimal_width(left_type) or decimal_width(right_type)
+        if symbol in DECIMAL_ARITHMETIC and decimals:  # no DECIMAL holds every result: a number of 53 bits does
             return type(node)(this=paren(try_cast(left, "DOUBLE")), expression=paren(try_cast(right, "DOUBLE")))
         return refuse(symbol, f"it may overflow for {left_type} and {right_type}; CAST both to DOUBLE", node, self.scope.where)
 

@@ -40,9 +40,9 @@ def held(items: str) -> tuple[Any, Any, list[np.ndarray]]:
         patch.setattr(intervals, "draws", lambda *given: (seen.append(given), draws(*given))[1])
         patch.setattr(reading, "counted", lambda *given: (seen.append(counted(*given)), seen[-1])[1])
         con.execute(f"FROM dp_query('SELECT g, {items} FROM t GROUP BY g', epsilon := 1, confidence := 0.95)").fetchall()
-    exact, (part, wanted, _) = seen
+    exact, (found, wanted) = seen
     con.close()
-    return part.release.plan, wanted, exact.blocks
+    return found.plan, wanted, exact.blocks
 
 
 def covered(items: str, releases: int, ratio: bool = False, shrink: float = 1.0) -> list[float]:
@@ -55,8 +55,8 @@ def covered(items: str, releases: int, ratio: bool = False, shrink: float = 1.0)
     rng, hits = np.random.default_rng(20), np.zeros(len(wanted) + ratio)
     for i in range(releases):
         noisy = [np.rint(block + rng.normal(0, float(scale), block.shape)).astype(np.int64) for block, scale in zip(blocks, plan.scales, strict=True)]
-        part: Any = SimpleNamespace(release=SimpleNamespace(plan=believed.plan, manifest={"sha256": str(i)}))
-        drawn = intervals.draws(part, wanted, Numbers(groups, noisy))
+        held_: Any = SimpleNamespace(plan=believed.plan, seed=str(i), numbers=Numbers(groups, noisy))
+        drawn = intervals.draws(held_, wanted)
         if ratio:
             drawn, found = [*drawn, drawn[1] / drawn[0]], [*values, values[1] / values[0]]  # type: ignore[operator]
         else:

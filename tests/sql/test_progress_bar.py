@@ -135,13 +135,13 @@ def test_nothing_without_a_terminal_unless_asked():
 def test_load_decides_for_all_sessions_and_a_variable_for_one(con, monkeypatch):
     seen = []
     monkeypatch.setattr("dpsql.running.progress.shown", lambda asked: seen.append(asked) or False)
-    call = "FROM dp_marginals('people', columns := ['sex'], epsilon := 0.1)"
-    con.execute(call)
+    call = "FROM dp_marginals('people', columns := ['sex'], epsilon := 0.1, release := '{}')"  # a repeated one is remembered
+    con.execute(call.format("first"))
     dpsql.load(con, progress=False)
-    con.cursor().execute(call)
+    con.cursor().execute(call.format("second"))
     con.execute("SET VARIABLE dpsql_progress = true")
-    con.execute(call)
-    dpsql.marginals(con, "people", columns=["sex"], epsilon=0.1)
+    con.execute(call.format("third"))
+    dpsql.marginals(con, "people", columns=["sex"], epsilon=0.1, release="fourth")
     assert seen == [None, False, True, True]
 
 
