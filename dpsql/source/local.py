@@ -211,8 +211,8 @@ class LocalAnalysis(Listing):
             if isinstance(key, exp.Literal):
                 good = not key.is_string and key.name.isdigit() and 1 <= int(key.name) <= len(trees)
                 key = trees[int(key.name) - 1] if good else refuse("ORDER BY", "name a column", entry, where)
-            given = {k: entry.args.get(k) for k in ("desc", "nulls_first")}
-            orders.append(exp.Ordered(this=self._spelled(key, aliases, scope), **given))
+            down, first = bool(entry.args.get("desc")), bool(entry.args.get("nulls_first"))
+            orders.append(exp.Ordered(this=self._spelled(key, aliases, scope), desc=down, nulls_first=first))
         parts = {"order": exp.Order(expressions=orders)} if orders else {}
         window = exp.Window(this=call("row_number"), partition_by=keys, over="OVER", **parts)
         return exp.EQ(this=window, expression=exp.Literal.number(1))

@@ -54,7 +54,7 @@ class UnitLocal:
     def _query(self, node: Node) -> tuple[bool, int]:
         """Return whether a query has people's rows, and the place of the unit among its columns."""
         if (node.get("cte_map") or {}).get("map") or node.get("modifiers"):
-            raise _refused("WITH, DISTINCT, ORDER BY or LIMIT")
+            raise _refused("WITH, DISTINCT, an order or LIMIT")
         if node["type"] == "SET_OPERATION_NODE":
             sides = [self._query(side) for side in node.get("children") or (node["left"], node["right"])]
             if len(set(sides)) != 1 or node["setop_type"] not in ("UNION", "EXCEPT", "INTERSECT"):

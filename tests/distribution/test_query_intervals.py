@@ -62,7 +62,7 @@ def covered(items: str, releases: int, ratio: bool = False, shrink: float = 1.0)
         else:
             found = values
         for k, (sample, value) in enumerate(zip(drawn, found, strict=True)):
-            low, high = intervals._middle(sample, [0.025, 0.975])
+            low, high = intervals.middle(sample, [0.025, 0.975])
             hits[k] += ((low <= value + 1e-9) & (value - 1e-9 <= high)).mean()  # type: ignore[operator]
     return [float(hit) / releases for hit in hits]
 
