@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=50, help="max_contributions: lines of one customer that count")
+    parser.add_argument("--rows", type=int, default=150, help="max_contributions: lines of one customer that count")
     given = parser.parse_args()
     con = duckdb.connect()
     load(con, given.scale, given.folder)
