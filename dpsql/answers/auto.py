@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from sqlglot import exp
+
 from dpsql.answers import held
 from dpsql.books.entries import canonical_json
 from dpsql.calls.query import ALL
@@ -29,12 +31,26 @@ _SAME = ("max_groups", "max_rows_per_group")
 
 
 def check(found: Read) -> None:
-    """Refuse bounds := {'expression': 'auto'} where no aggregate has this argument.
+    """Refuse bounds of what is not in the query, and bounds := {'expression': 'auto'} where no aggregate has this argument.
+
+    A misspelt name must not leave other bounds in force.
 
     Raises
     ------
     ArgumentError
     """
+    inside = {
+        canonical(node, qualified=False)
+        for _, sets in found.asked
+        for one in sets
+        for tree in (one.source, *one.arguments, *one.conditions, *one.keys)
+        for node in tree.walk()
+        if isinstance(node, exp.Condition)
+    }
+    for text, pair in found.call.stated_bounds.items():
+        if canonical(read_expression(text, "bounds"), qualified=False) not in inside:
+            said = "the query has no such column or expression; write it as it stands there"
+            raise ArgumentError(f"bounds[{text!r}]", list(pair), said)
     known = {canonical(node, qualified=False) for _, sets in found.asked for one in sets for node in one.arguments}
     for text in found.call.auto:
         if text != ALL and canonical(read_expression(text, "bounds"), qualified=False) not in known:

@@ -37,7 +37,7 @@ from dpsql.queries.leaves import Facts
 from dpsql.queries.lineage import Lineage
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
-from dpsql.queries.ranges import Range
+from dpsql.queries.ranges import TEMPORAL, Range
 from dpsql.queries.universes import Universe
 from dpsql.release.plan import Plan
 from dpsql.release.queried import MOST_COUNTERS, QueryPlan
@@ -95,6 +95,7 @@ class Planning:
         given = {**given_bounds(call.call.stated_bounds), **self._stated()}
         self.auto = {canonical(read_expression(text, "bounds"), qualified=False) for text in call.call.auto if text != ALL}
         self.learning: list[Learning] = []
+        self.given = given
         self.relations = Relations(self.facts.range, given)
         self.universes = InnerValues(context.cursor, self.facts.universe, given).universes(self.lineage)
         self.notes: list[str] = []
@@ -194,6 +195,7 @@ class Planning:
                 shown = f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
                 raise ArgumentError("sql", shown, f"its values are not declared: {way}")
             bounded = bool(functions & _BOUNDED)
+            self._check_sort(node, text, family)
             finite = limits.finite and limits.sort not in ("unknown", "nothing")
             whole = limits.whole and family in ("integer", "boolean", "temporal", "decimal")
             if bounded and self._is_learned(place, finite=finite):
@@ -208,6 +210,13 @@ class Planning:
                 )  # fmt: skip
             found[place] = Argument(limits.lower if bounded else None, limits.upper if bounded else None, whole, values)
         return found
+
+    def _check_sort(self, node: exp.Expression, text: str, family: str) -> None:
+        """Refuse dates as bounds of a number, and numbers as bounds of a date."""
+        given = self.given.get(canonical(node, qualified=False))
+        if given is not None and (given.sort in TEMPORAL) != (family == "temporal"):
+            wanted = "dates: ['2025-01-01', '2025-12-31']" if family == "temporal" else "numbers: [0, 5000]"
+            raise ArgumentError(f"bounds[{text!r}]", [given.lower, given.upper], f"it is bounded by {wanted}")
 
     def _of_units(self) -> str:
         """Return what to know of sums over the rows of one unit, which have no bounds by themselves."""
