@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from contextlib import suppress
 from functools import partial
 
@@ -20,6 +21,8 @@ from dpsql.session.instance import Context
 from dpsql.text import readable
 from dpsql.text.relation import at_most, inline
 
+_PLACED = re.compile(r'(?:"(?:[^"]|"")+"\.)+("(?:[^"]|"")+") AS \1')
+"""A table with its schema, under its own name."""
 _INTERVALS = "confidence := 0.95 adds <name>_low and <name>_high: of the noise alone, not of rows left out or clipped"
 _PUBLIC = "public: all {:,} are known without the data and are there, also empty ones; rows in no such group are left out"
 _PRIVATE = "private: a group with few units, or with unlucky noise, is missing; that it is missing does not say that it is empty"
@@ -53,7 +56,7 @@ def rows(context: Context, found: Release) -> list[tuple[str, str]]:
     asked = manifest["parameters"]["query"]
     charge = manifest["charge"]
     epsilon, delta = at_most(float(charge["epsilon"])), float(charge["delta"])
-    of_rows = readable.expression(str(asked["rows"]).removeprefix("SELECT 1 "))
+    of_rows = readable.expression(_PLACED.sub(r"\1", str(asked["rows"]).removeprefix("SELECT 1 ")))
     said = [("question", f"{query_words.measures(query, unit)}, of the rows of: {of_rows}")]
     said += [("groups", f"by {readable.expression(text)}") for text in asked["keys"]]
     said += _groups(query)

@@ -89,7 +89,7 @@ class Asked:
         }
 
 
-def asked(core: Core, places: Sequence[int], qualify: Callable[[exp.Table], None] = lambda table: None) -> Asked:
+def asked(core: Core, places: Sequence[int], qualify: Callable[[exp.Table], bool] = lambda table: False) -> Asked:
     """Return what a grouping set of a core asks.
 
     Parameters
@@ -97,7 +97,8 @@ def asked(core: Core, places: Sequence[int], qualify: Callable[[exp.Table], None
     places : sequence of int
         Its keys.
     qualify : callable
-        Writes database and schema into the name of a table, so that all spellings of one are the same question.
+        Writes database and schema into the name of a table, so that all spellings of one are the same question; returns whether the
+        table is protected.
     """
     keys = [core.keys[place] for place in places]
     arguments = _Numbered(core)
@@ -127,16 +128,25 @@ def asked(core: Core, places: Sequence[int], qualify: Callable[[exp.Table], None
     )
 
 
-def _rows(core: Core, qualify: Callable[[exp.Table], None]) -> str:
-    """Return FROM, WITH and WHERE in one form for all spellings of names, tables and brackets."""
+def _rows(core: Core, qualify: Callable[[exp.Table], bool]) -> str:
+    """Return FROM, WITH and WHERE in one form for all spellings of names, tables and brackets.
+
+    The protected table's own database is left out: a question stays the same when its file is renamed or attached otherwise.
+    """
     bare = core.rows.copy()
     where = bare.args.get("where")
     bare.set("where", None)
     bare.set("expressions", [exp.Literal.number(1)])
     ctes = {fold(cte.alias) for cte in bare.find_all(exp.CTE)}
-    for table in list(bare.find_all(exp.Table)):
-        if isinstance(table.this, exp.Identifier) and not (len(table.parts) == 1 and fold(table.name) in ctes):
-            qualify(table)
+    tables = [
+        table
+        for table in bare.find_all(exp.Table)
+        if isinstance(table.this, exp.Identifier) and not (len(table.parts) == 1 and fold(table.name) in ctes)
+    ]
+    own = {table.catalog for table in tables if qualify(table)}
+    for table in tables:
+        if table.catalog in own:
+            table.set("catalog", None)
     text = canonical(bare)
     return text if where is None else f"{text} WHERE {core.canonical(where.this)}"
 

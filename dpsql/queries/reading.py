@@ -69,12 +69,18 @@ def read(context: Context, call: QueryCall) -> Read:
         first.refuse()
     except RecursionError:
         raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
+
+    def qualified(table: exp.Table) -> bool:
+        protected = facts(table).protected
+        facts.qualify(table)
+        return protected
+
     unit = said.get("privacy_unit")
     for core in query.cores:
         if unit is not None and unit not in core.units:
             known = ", ".join(sorted(core.units)) or "the row"
             raise ArgumentError("sql", f"privacy_unit_column = {unit}", f"the privacy unit is {known}: say that, or leave it out")
-    return Read(call, query, [(core, [asked(core, places, facts.qualify) for places in core.sets]) for core in query.cores])
+    return Read(call, query, [(core, [asked(core, places, qualified) for places in core.sets]) for core in query.cores])
 
 
 def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:

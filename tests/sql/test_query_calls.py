@@ -265,3 +265,22 @@ def test_bounds_that_are_none_of_the_query_are_refused(con: duckdb.DuckDBPyConne
     nested = "WITH p AS (SELECT patient, sum(cost) AS total FROM visits GROUP BY patient) SELECT avg(total) FROM p"
     for good in ("{'total': [0, 400]}", "{'sum(cost)': [0, 400]}"):
         assert len(ask(con, nested, f"epsilon := 1, bounds := {good}")) == 1
+
+
+def test_a_renamed_file_holds_the_same_answers(tmp_path) -> None:
+    answers = []
+    for name in ("first", "second"):
+        path = tmp_path / f"{name}.duckdb"
+        if name == "second":
+            (tmp_path / "first.duckdb").rename(path)
+            (tmp_path / "first.duckdb.dpsql").rename(tmp_path / "second.duckdb.dpsql")
+        made = duckdb.connect(str(path))
+        dpsql.load(made, progress=False)
+        if name == "first":
+            made.execute(VISITS)
+            made.execute("CREATE TABLE wards(code VARCHAR PRIMARY KEY, site VARCHAR); INSERT INTO wards VALUES ('er', 'n'), ('icu', 's')")
+            made.execute("CALL dp_protect('visits', epsilon := 9, delta := 1e-6, privacy_unit := 'patient', max_contributions := 4)")
+        answers.append(ask(made, "SELECT site, count(*) FROM visits JOIN wards ON ward = code GROUP BY site", "epsilon := 1"))
+        assert len(releases(made)) == 1
+        made.close()
+    assert answers[0] == answers[1]
