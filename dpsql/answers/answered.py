@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -30,7 +30,7 @@ from dpsql.queries.taken import Core
 from dpsql.queries.typing import types_of
 from dpsql.session.instance import Context
 from dpsql.source.model import fold
-from dpsql.source.parse import render, serialized
+from dpsql.source.parse import nodes, render, serialized
 from dpsql.text.relation import identifier, literal
 
 _FORBIDDEN = frozenset({"getenv", "current_setting", "getvariable", "nextval", "currval", "current_query", "txid_current", "query",
@@ -143,15 +143,15 @@ def _columns(
             for name, values in made.items():
                 texts[name] += values
     kinds = {**types, **{name: intervals.type_of(name, types) for name in texts if name not in types}}
-    return {name: _column(kinds[name], values, core, sets[0], name) for name, values in texts.items()}
+    return {name: _column(kinds[name], values) for name, values in texts.items()}
 
 
-def _column(sql_type: str, values: list[str | None], core: Core, one: Asked, name: str) -> Column:
+def _column(sql_type: str, values: list[str | None]) -> Column:
     if sql_type.startswith("MAP("):
         keys, _, counts = sql_type[4:-1].rpartition(", ")
         entries = f"STRUCT(k {keys}, v {counts})[]"
         expression = "(CASE WHEN {0} IS NOT NULL THEN system.main.map_from_entries(CAST({0} AS " + entries + ")) END)"
-        return Column(sql_type, values, expression.replace("{0}", "{0}"))
+        return Column(sql_type, values, expression)
     return Column(sql_type, values)
 
 
@@ -217,7 +217,7 @@ def _check_tables(context: Context, found: Read) -> None:
     """Ask DuckDB's parser for the tables of the outer statement, as a second opinion: none of them may be protected."""
     facts, cores = Facts(context), {core.name for core, _ in found.asked}
     ctes = {fold(cte.alias) for cte in found.query.outer.find_all(exp.CTE)}
-    for node in _nodes(serialized(context.cursor, render(found.query.outer))):
+    for node in nodes(serialized(context.cursor, render(found.query.outer))):
         if node.get("type") != "BASE_TABLE":
             continue
         parts = [str(node[part]) for part in ("catalog_name", "schema_name", "table_name") if node.get(part)]
@@ -225,16 +225,6 @@ def _check_tables(context: Context, found: Read) -> None:
             continue
         if facts(exp.to_table(identifier(*parts), dialect="duckdb")).protected:
             raise UnsupportedQuery(".".join(parts), "rows of a protected table are read outside of an aggregate")
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yield every dictionary in a tree."""
-    if isinstance(tree, list):
-        for part in tree:
-            yield from _nodes(part)
-    elif isinstance(tree, dict):
-        yield tree
-        yield from _nodes(list(tree.values()))
 
 
 def _check_functions(context: Context, outer: exp.Expression) -> None:
@@ -247,7 +237,7 @@ def _check_functions(context: Context, outer: exp.Expression) -> None:
             raise UnsupportedQuery(f"{name}()", said)
 
 
-    names = {str(node["function_name"]) for node in _nodes(serialized(context.cursor, render(outer))) if node.get("function_name")}
+    names = {str(node["function_name"]) for node in nodes(serialized(context.cursor, render(outer))) if node.get("function_name")}
     changed = catalog_of(context).changed_function(names | _OF_ANSWERS)
     if changed is not None:
         raise UnsupportedQuery(f"function {changed!r}", "a macro or a function of this database gives it another meaning; DROP it")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import duckdb
@@ -20,7 +20,7 @@ from dpsql.source.bound import check_bound, check_comparisons, check_join, name_
 from dpsql.source.catalog import Catalog
 from dpsql.source.kernel import ALWAYS_CHECKED, LOCAL_CHECKED
 from dpsql.source.model import TableId, quoted
-from dpsql.source.parse import serialized
+from dpsql.source.parse import nodes, serialized
 from dpsql.source.unit_local import UnitLocal
 
 Node = dict[str, Any]
@@ -57,14 +57,14 @@ def check(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId]) -> 
         raise UnsupportedQuery("the rewritten source", f"DuckDB does not read it as one SELECT: {tree.get('error_message')}")
     names = set(ALWAYS_CHECKED)
     distinct, read = 0, Counter[str]()
-    for node in _nodes(tree["statements"]):
+    for node in nodes(tree["statements"]):
         distinct += _check_parsed(node, names)
         if kind := _relation(node):
             read[kind] += 1
     if distinct != len(tables) - 1 or read != Counter(t.text if not t.is_file else "read_parquet()" for t in tables):
         raise UnsupportedQuery("the rewritten source", "DuckDB reads other tables in it")
     plan = _plan(catalog, probe, plan_text)
-    for node in _nodes(plan):
+    for node in nodes(plan):
         _check_operator(node)
         if node.get("expression_class"):
             names |= check_bound(catalog, node)
@@ -96,7 +96,7 @@ def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId
     if walk.read != {t.text if not t.is_file else "read_parquet()" for t in tables}:
         raise UnsupportedQuery("the rewritten source", "DuckDB reads other tables in it")
     names = set(ALWAYS_CHECKED) | LOCAL_CHECKED
-    for node in _nodes(tree["statements"]):
+    for node in nodes(tree["statements"]):
         kind = node.get("class")
         if kind is not None and kind not in _CLASSES | {"WINDOW"}:
             raise UnsupportedQuery(str(kind), "not on the list of what a source may compute")
@@ -106,7 +106,7 @@ def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId
                 _check_list_aggregate(node)
             if (node.get("order_bys") or {}).get("orders") or node.get("arg_orders"):
                 raise UnsupportedQuery(str(node["function_name"]), "its arguments are not ordered here")
-    for node in _nodes(_without_lists(_plan(catalog, probe, plan_text))):
+    for node in nodes(_without_lists(_plan(catalog, probe, plan_text))):
         kind = node.get("type")
         if isinstance(kind, str) and kind.startswith("LOGICAL_"):
             if kind not in _LOCAL_OPERATORS:
@@ -143,17 +143,6 @@ def _check_unchanged(catalog: Catalog, names: set[str]) -> None:
             f"function {changed!r}",
             "a macro, a function or an extension of this database gives it another meaning; DROP it, or connect without it",
         )
-
-
-def _nodes(tree: Any) -> Iterator[Node]:
-    """Yield every dictionary in a tree."""
-    if isinstance(tree, list):
-        for part in tree:
-            yield from _nodes(part)
-    elif isinstance(tree, dict):
-        yield tree
-        for part in tree.values():
-            yield from _nodes(part)
 
 
 def _relation(node: Node) -> str:

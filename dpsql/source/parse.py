@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -100,6 +101,17 @@ def serialized(cursor: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any]:
     """Return the syntax tree that DuckDB's own parser makes of a text."""
     row = cursor.execute("SELECT system.main.json_serialize_sql(?::VARCHAR)", [text]).fetchone()
     return dict(json.loads(row[0])) if row else {"error": True, "error_message": ""}
+
+
+def nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield every dictionary in a tree that DuckDB wrote as JSON."""
+    if isinstance(tree, list):
+        for part in tree:
+            yield from nodes(part)
+    elif isinstance(tree, dict):
+        yield tree
+        for part in tree.values():
+            yield from nodes(part)
 
 
 def agree(cursor: duckdb.DuckDBPyConnection, text: str, tree: exp.Expression, where: str = "") -> None:

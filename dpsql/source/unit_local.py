@@ -8,13 +8,13 @@ in the same place on both sides of a set operation, and it is equal on both side
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from dpsql.errors import UnsupportedQuery
 from dpsql.source.catalog import shipped_kinds
 from dpsql.source.model import UNIT, TableId, fold, quoted
+from dpsql.source.parse import nodes
 
 Node = dict[str, Any]
 
@@ -74,8 +74,8 @@ class UnitLocal:
     def _carries(self, node: Node, side: Side) -> bool:
         """Whether an expression is the unit of the row that it stands in."""
         if side.leaf:
-            named = {tuple(n["column_names"]) for n in _nodes(node) if n.get("class") == "COLUMN_REF"}
-            called = {str(n["function_name"]).lower() for n in _nodes(node) if n.get("class") == "FUNCTION"}
+            named = {tuple(n["column_names"]) for n in nodes(node) if n.get("class") == "COLUMN_REF"}
+            called = {str(n["function_name"]).lower() for n in nodes(node) if n.get("class") == "FUNCTION"}
             return named == {(side.leaf, self.unit)} and called <= {"encode", "isnan", "+"}
         if side.pair is not None and node.get("type") == "OPERATOR_COALESCE":
             found = [_unit_of(child) for child in node.get("children") or node.get("arguments") or []]
@@ -86,7 +86,7 @@ class UnitLocal:
         """Check what a SELECT computes: aggregates inside of groups of one unit, windows inside of partitions of one unit."""
         groups: list[Node] = node.get("group_expressions") or []
         computed = [*node["select_list"], *groups, node.get("where_clause") or {}]
-        every = list(_nodes(computed))
+        every = list(nodes(computed))
         if any(n.get("class") == "SUBQUERY" or "from_table" in n for n in every):
             raise _refused("a subquery in an expression")
         if groups and (
@@ -127,7 +127,7 @@ class UnitLocal:
         else:
             if str(node["function"]["function_name"]).lower() != "read_parquet":
                 raise _refused("a table function")
-            texts = [_text(n) for n in _nodes(node["function"]) if n.get("class") == "CONSTANT"]
+            texts = [_text(n) for n in nodes(node["function"]) if n.get("class") == "CONSTANT"]
             own = self.table.is_file and self.table.name in texts
             name = "read_parquet()"
         self.read.add(name)
@@ -156,16 +156,6 @@ class UnitLocal:
 
 def _refused(what: str) -> UnsupportedQuery:
     return UnsupportedQuery("the rewritten source", f"the privacy unit does not come through: {what}; write it more plainly")
-
-
-def _nodes(tree: Any) -> Iterator[Node]:
-    if isinstance(tree, list):
-        for part in tree:
-            yield from _nodes(part)
-    elif isinstance(tree, dict):
-        yield tree
-        for part in tree.values():
-            yield from _nodes(part)
 
 
 def _column(node: Node) -> bool:

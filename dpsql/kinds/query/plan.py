@@ -90,7 +90,7 @@ class Planning:
         self.parameters = parameters
         self.types = {column.name: column.sql_type for column in protected.source.columns}
         self.facts = Facts(context)
-        self.one_per_unit = bool(getattr(protected.source, 'one_per_unit', False))
+        self.one_per_unit = protected.source.one_per_unit
         self.lineage = Lineage(self.asked.source, self.facts.names)
         given = {**given_bounds(call.call.stated_bounds), **self._stated()}
         self.auto = {canonical(read_expression(text, "bounds"), qualified=False) for text in call.call.auto if text != ALL}
