@@ -43,6 +43,7 @@ from dpsql.errors import (  # noqa: E402
     NotProtected,
     ReleaseError,
     UnsupportedQuery,
+    UntriedDuckDB,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ __all__ = [
     "NotProtected",
     "ReleaseError",
     "UnsupportedQuery",
+    "UntriedDuckDB",
     "aggregates",
     "budget",
     "combine",

@@ -628,7 +628,7 @@ def budget(
     con: duckdb.DuckDBPyConnection,
     source: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Show limit, spent and left of every protected table (``dp_budget``).
+    """Show limit, spent and left of every protected table, and whether dpsql was tried with this DuckDB (``dp_budget``).
 
     ``epsilon_spent`` is what the releases so far would guarantee together if their number and noise had been fixed beforehand;
     the limit, ``epsilon``, is what is guaranteed however they were chosen.

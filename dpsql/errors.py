@@ -149,6 +149,10 @@ class CalibrationError(DpsqlError):
     """No noise scale within the supported range reaches the requested guarantee."""
 
 
+class UntriedDuckDB(UserWarning):
+    """The DuckDB that runs is newer than any version that dpsql was tried with: what dpsql relies on may have changed."""
+
+
 def first_line(error: object) -> str:
     """Return the first line of an error's text: DuckDB appends the statement below it."""
     return (str(error).splitlines() or [""])[0]

@@ -196,9 +196,9 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source))::VARCHAR)));
 
--- dp_budget: Show limit, spent and left of every protected table. ``epsilon_spent`` is what the releases so far would guarantee
--- together if their number and noise had been fixed beforehand; the limit, ``epsilon``, is what is guaranteed however they were
--- chosen. Privacy status: free. Gives a row per protected table.
+-- dp_budget: Show limit, spent and left of every protected table, and whether dpsql was tried with this DuckDB. ``epsilon_spent``
+-- is what the releases so far would guarantee together if their number and noise had been fixed beforehand; the limit, ``epsilon``,
+-- is what is guaranteed however they were chosen. Privacy status: free. Gives a row per protected table.
 CREATE OR REPLACE MACRO dp_budget(source := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('budget',
     system.main.to_json(system.main.struct_pack(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,10 +14,12 @@ from case_counts import cases
 from sample_tables import make_people, protect_people
 
 import dpsql
+from dpsql.session.versions import newer
 from dpsql.source.catalog import Catalog
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: tests of Ctrl-C would wait for ever
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+pytest_plugins = ["duckdb_facts"]
+if newer(duckdb.__version__):  # child processes say on standard error what pyproject.toml has this one ignore
+    os.environ["PYTHONWARNINGS"] = f"ignore:DuckDB {duckdb.__version__} is newer than any"
 
 hypothesis.settings.register_profile("cases", derandomize=True, deadline=None, max_examples=cases(50), print_blob=True)
 hypothesis.settings.load_profile("cases")

@@ -18,6 +18,7 @@ from dpsql.door import dispatch
 from dpsql.door.clients import connection_of, is_engine, load_engine
 from dpsql.errors import ArgumentError, DpsqlError, first_line
 from dpsql.session.instance import Instance, find_instance, new_instance
+from dpsql.session.versions import warn_once
 
 CALLS = ("__dp_call_needs_dpsql_load", "__dp_call")
 COMBINES = ("__dp_combine_needs_dpsql_load", "__dp_combine")
@@ -55,6 +56,11 @@ def load(con: Any, *, store: str | Path | None = None, user: str | None = None, 
     DpsqlError
         The connection is closed or the macros cannot be created.
 
+    Warns
+    -----
+    UntriedDuckDB
+        DuckDB is newer than any version that dpsql was tried with; once a process.
+
     Examples
     --------
     >>> import duckdb, dpsql
@@ -68,6 +74,7 @@ def load(con: Any, *, store: str | Path | None = None, user: str | None = None, 
         load_engine(con, lambda opened: load(opened, store=store, user=user))
         return
     con = connection_of(con)
+    warn_once()
     with _loading:
         instance = instance_of(con) or _register(con)
     instance.add(con)

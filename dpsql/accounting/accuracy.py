@@ -13,11 +13,13 @@ from statistics import NormalDist
 import numpy as np
 
 from dpsql.noise.discrete import checked_mechanism, checked_scale
+from dpsql.numerics.products import multiplies
 
 _SUMMED_UP_TO = 1000.0
 
 
 @lru_cache(maxsize=4096)
+@multiplies
 def _gaussian_moments(sigma: float) -> tuple[float, float]:
     """Return mean |x| and standard deviation of the discrete Gaussian."""
     if sigma > _SUMMED_UP_TO:  # Euler-Maclaurin; relative error below 1e-12

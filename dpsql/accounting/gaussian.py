@@ -78,6 +78,7 @@ import numpy as np
 from dpsql.accounting.checks import check_delta, check_nonnegative
 from dpsql.accounting.search import exp_up, largest, smallest
 from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.products import multiplies
 
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 _SQRT2 = math.sqrt(2.0)
@@ -178,6 +179,7 @@ def _quadrature() -> tuple[FloatArray, FloatArray]:
     return np.polynomial.legendre.leggauss(96)
 
 
+@multiplies
 def _log_difference_of_mills(x: float, mu: float) -> float:
     """Return log of the integral over s > 0 of (1 - exp(-mu s)) exp(-x s - s^2/2), for small mu, without cancelling."""
     length = 90.0 / (x + math.hypot(x, math.sqrt(90.0)))  # beyond it the integrand is below exp(-45) of its size

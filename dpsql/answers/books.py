@@ -14,6 +14,7 @@ from dpsql.books.schema import Books
 from dpsql.calls.stored import BudgetCall, LedgerCall, ReleasesCall
 from dpsql.errors import LedgerError, ReleaseError
 from dpsql.session.instance import Context
+from dpsql.session.versions import described
 from dpsql.text.relation import at_least, at_most, inline
 
 LEDGER_COLUMNS = {
@@ -28,6 +29,7 @@ BUDGET_COLUMNS = {
     "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "delta_left": "DOUBLE", "rho_limit": "DOUBLE", "rho_spent": "DOUBLE",
     "rho_left": "DOUBLE", "pure_epsilon_left": "DOUBLE", "releases": "INTEGER", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR",
     "max_contributions": "INTEGER", "chain_holds": "BOOLEAN", "books": "VARCHAR", "anchor": "VARCHAR", "share_used": "DOUBLE",
+    "duckdb": "VARCHAR",
 }  # fmt: skip
 RELEASE_COLUMNS = {
     "release": "VARCHAR", "source": "VARCHAR", "operation": "VARCHAR", "query": "VARCHAR", "parameters": "VARCHAR",
@@ -104,13 +106,13 @@ def _budget_row(books: Ledger) -> tuple[Any, ...]:
         used = min(1.0, at_most(share_used(found.budget, charges))) if found is not None else None
     if found is None or state is None or used is None:
         nothing = dict.fromkeys(BUDGET_COLUMNS)
-        return tuple({**nothing, "source": books.source, "chain_holds": False, "books": condition}.values())
+        return tuple({**nothing, "source": books.source, "chain_holds": False, "books": condition, "duckdb": described()}.values())
     rho_limit, rho_left = (None if rho is None else at_least(rho) for rho in (state.rho_limit, state.rho_left))
     return (
         books.source, found.budget.accountant, float(found.budget.epsilon), float(found.budget.delta), at_most(state.epsilon_spent),
         state.delta_spent, at_least(state.epsilon_left), state.delta_left, rho_limit, at_most(state.rho_spent), rho_left,
         at_least(state.pure_epsilon_left), len(charges), found.neighbors, found.privacy_unit, found.max_contributions,
-        holds, condition, None if anchor is None else str(anchor), used,
+        holds, condition, None if anchor is None else str(anchor), used, described(),
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ class LedgerCall(Call):
 
 @dataclass(frozen=True)
 class BudgetCall(Call):
-    """Show limit, spent and left of every protected table.
+    """Show limit, spent and left of every protected table, and whether dpsql was tried with this DuckDB.
 
     ``epsilon_spent`` is what the releases so far would guarantee together if their number and noise had been fixed beforehand; the
     limit, ``epsilon``, is what is guaranteed however they were chosen.

@@ -23,6 +23,7 @@ from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.encoding import column_types, encode, guarded
 from dpsql.errors import ArgumentError, DomainError
 from dpsql.numerics.arrays import Clique
+from dpsql.numerics.products import multiplies
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 
@@ -204,6 +205,7 @@ def fetch_pairs(cursor: duckdb.DuckDBPyConnection, query: exp.Query) -> list[npt
     return [np.asarray(fetched[column], dtype=np.int64) for column in ("original", "synthetic", "cells")]
 
 
+@multiplies
 def _row(
     cursor: duckdb.DuckDBPyConnection, name: str, domain: Domain, cliques: Sequence[Clique], original: int, synthetic: int
 ) -> Row:
@@ -225,6 +227,7 @@ def _row(
     return (len(cliques[0]), len(cliques), cells, distance, *figures, *missing, False, NOTE)  # type: ignore[return-value]
 
 
+@multiplies
 def best(errors: npt.NDArray[np.float64], multiplicity: npt.NDArray[np.int64], cells: int, share: float) -> tuple[float, float]:
     """Return average and maximum of the smallest ``share`` of the cells' errors.
 

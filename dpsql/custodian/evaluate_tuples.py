@@ -17,6 +17,7 @@ from sqlglot import exp
 from dpsql.custodian.evaluate import NOTE, comparable_domain, fetch_pairs, materialise, pairs_query
 from dpsql.domains.attributes import Domain
 from dpsql.numerics.arrays import IntArray
+from dpsql.numerics.products import multiplies
 from dpsql.text.relation import identifier
 
 RARE = 10
@@ -109,6 +110,7 @@ def _rows_of(k: int, a: IntArray, b: IntArray, times: IntArray, expansion: float
     return rows
 
 
+@multiplies
 def _figures(a: IntArray, b: IntArray, times: IntArray, chosen: npt.NDArray[np.bool_]) -> tuple[int, *tuple[float | None, ...]]:
     """Return tuples, preservation, proportional error, mean absolute error and suppressed share of some of the tuples."""
     count = int(times[chosen].sum())

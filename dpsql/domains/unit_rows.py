@@ -14,6 +14,7 @@ from sqlglot import exp
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN
 from dpsql.numerics.arrays import IntArray
+from dpsql.numerics.products import multiplies
 from dpsql.text.relation import identifier
 
 LOWER = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -86,6 +87,7 @@ def kept_sql(source_sql: str, most: int, numbered: bool = False) -> str:
     return f"WITH {identifier(SOURCE_NAME)} AS (\n{source_sql}\n) {query.sql(dialect='duckdb')}"  # noqa: S608
 
 
+@multiplies
 def share_kept(counts: IntArray, band: int, most: int) -> float | None:
     """Estimate the share of all rows that stay where at most ``most`` of each unit do; None where nothing can be told from noise.
 

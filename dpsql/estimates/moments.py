@@ -40,6 +40,7 @@ import numpy.typing as npt
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import Measure
 from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.products import multiplies
 
 SURE = 3.0
 """Noise deviations from which on the number of rows is divided by as it is."""
@@ -183,6 +184,7 @@ def _shares(counters: FloatArray, sigma: float) -> FloatArray:
     return towards(np.clip(pooled, 0.0, 1.0) / np.clip(pooled, 0.0, 1.0).sum(axis=-1, keepdims=True), counters, float(least))
 
 
+@multiplies
 def moments(measure: Measure, counters: npt.ArrayLike, sigma: float, total: tuple[FloatArray, float] | None = None) -> Moments:
     """Return what the counters of a 'moments' measure say.
 

@@ -71,6 +71,7 @@ from dpsql.errors import ArgumentError
 from dpsql.mechanisms.multinomial import dirichlet_multinomial, dirichlet_prior, integer_weights, urn_sequence
 from dpsql.noise.entropy import exp_bounds, uniform_below
 from dpsql.numerics.arrays import FloatArray, IntArray
+from dpsql.numerics.products import multiplies
 
 KEEP_BITS = 20
 """A draw of cell k is kept with probability c_k / 2^20."""
@@ -163,6 +164,7 @@ def relative_strength(epsilon: float, expected: FloatArray, rows: float = math.i
     """
     shares, multiplicity = np.unique(expected / expected.sum(), return_counts=True)
 
+    @multiplies
     def log_ratio(x: float) -> float:
         kappa = shares / (shares + x) * ((shares[0] + x) / shares[0])
         bound = (1.0 + _LEVELS / rows) / (2.0 + _LEVELS / rows + expected.size * x)

@@ -22,6 +22,7 @@ from scipy import special
 
 from dpsql.errors import ArgumentError
 from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.products import multiplies
 from dpsql.running.parallel import Workers
 
 _CHUNK = 16_384
@@ -54,6 +55,7 @@ def _exponent(h: FloatArray, k: FloatArray, theta: FloatArray) -> FloatArray:
     return value
 
 
+@multiplies
 def _by_quadrature(
     h: FloatArray, k: FloatArray, theta: FloatArray, nodes: FloatArray = _NODES, weights: FloatArray = _WEIGHTS
 ) -> FloatArray:
@@ -94,6 +96,7 @@ def _by_owens_t(h: FloatArray, k: FloatArray, theta: FloatArray) -> FloatArray:
     return value
 
 
+@multiplies
 def _by_tail(h: FloatArray, k: FloatArray, theta: FloatArray) -> FloatArray:
     """Plackett's integral from -pi/2, for h + k < 0 and theta < 0: relative precision however small the value is.
 

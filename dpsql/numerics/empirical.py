@@ -10,8 +10,10 @@ import math
 import numpy as np
 
 from dpsql.numerics.arrays import FloatArray, IntArray
+from dpsql.numerics.products import multiplies
 
 
+@multiplies
 def distances(values: FloatArray, first: IntArray, second: IntArray) -> tuple[float, float]:
     """Return the Kolmogorov-Smirnov and the Wasserstein distance of two samples.
 

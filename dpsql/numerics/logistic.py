@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.numerics.arrays import FloatArray, IntArray
+from dpsql.numerics.products import multiplies
 
 RIDGE = 1.0
 STEPS = 100
@@ -32,11 +33,13 @@ class Fit:
     weights: FloatArray
     offsets: FloatArray
 
+    @multiplies
     def probabilities(self, features: Any) -> FloatArray:
         """Return the probability of each class for each row, shape (rows, classes)."""
         return _chances(np.asarray(features @ self.weights) + self.offsets)
 
 
+@multiplies
 def _chances(scores: FloatArray) -> FloatArray:
     powers = np.exp(np.clip(scores, -_LARGEST, _LARGEST))
     if powers.shape[1] == 1:
@@ -61,6 +64,11 @@ def fit(features: Any, classes: IntArray, count: int, ridge: float = RIDGE, step
     steps : int
         Most iterations of L-BFGS.
 
+    Returns
+    -------
+    Fit
+        Finite: where the iteration leaves the finite numbers, the classes' overall shares for every row.
+
     References
     ----------
     Hastie, T., Tibshirani, R., & Friedman, J. (2009). The Elements of Statistical Learning, 4.4.
@@ -73,6 +81,7 @@ def fit(features: Any, classes: IntArray, count: int, ridge: float = RIDGE, step
     wanted[np.arange(rows), classes] = 1.0
     across = features.T.tocsr() if hasattr(features, "tocsr") else features.T
 
+    @multiplies
     def loss(flat: FloatArray) -> tuple[float, FloatArray]:
         weights, offsets = flat[: width * columns].reshape(width, columns), flat[width * columns :]
         chances = _chances(np.asarray(features @ weights) + offsets)
@@ -86,4 +95,5 @@ def fit(features: Any, classes: IntArray, count: int, ridge: float = RIDGE, step
     start = np.append(np.zeros(width * columns), first)
     found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "ftol": _NEAR})
     flat = np.asarray(found.x, dtype=np.float64)
+    flat = flat if np.isfinite(flat).all() else start
     return Fit(flat[: width * columns].reshape(width, columns), flat[width * columns :])

@@ -23,6 +23,7 @@ from scipy import linalg
 
 from dpsql.errors import ArgumentError
 from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.products import multiplies
 from dpsql.running.parallel import Workers
 
 _NEWTON_STEPS = 200
@@ -59,6 +60,7 @@ def _checked(matrix: npt.ArrayLike) -> FloatArray:
     return symmetric
 
 
+@multiplies
 def _spectrum(matrix: FloatArray, y: FloatArray) -> _Spectrum:
     """Decompose in the matrix's own precision."""
     shifted = matrix.copy()
@@ -69,6 +71,7 @@ def _spectrum(matrix: FloatArray, y: FloatArray) -> _Spectrum:
     return _Spectrum(values, vectors, 0.5 * float(positive @ positive) - float(y.sum()), gradient.astype(float))
 
 
+@multiplies
 def _hessian(spectrum: _Spectrum) -> tuple[Callable[[FloatArray], FloatArray], FloatArray]:
     """Return the product with an element of the generalised Hessian, and its diagonal.
 
@@ -86,6 +89,7 @@ def _hessian(spectrum: _Spectrum) -> tuple[Callable[[FloatArray], FloatArray], F
     mixed = ratio if few_positive else 1.0 - ratio.T
     other = negative if few_positive else positive
 
+    @multiplies
     def group(h: FloatArray) -> FloatArray:
         """Sum up the part in which at least one eigenvalue belongs to the leading group, Omega being 1 in it."""
         scaled = h.astype(lower)[:, None] * lead
@@ -103,6 +107,7 @@ def _hessian(spectrum: _Spectrum) -> tuple[Callable[[FloatArray], FloatArray], F
     return lambda h: h - group(h), 1.0 - diagonal
 
 
+@multiplies
 def _conjugate_gradients(
     product: Callable[[FloatArray], FloatArray], diagonal: FloatArray, right: FloatArray, tolerance: float
 ) -> FloatArray:
@@ -129,6 +134,7 @@ def _conjugate_gradients(
     return solution if solution.any() else scale * right
 
 
+@multiplies
 def _newton(matrix: FloatArray, y: FloatArray, tolerance: float, run: Run) -> tuple[FloatArray, _Spectrum]:
     """Minimise the dual; stop when the diagonal is 1 to `tolerance` or rounding forbids progress."""
     now = run(_spectrum, matrix, y)
@@ -144,7 +150,8 @@ def _newton(matrix: FloatArray, y: FloatArray, tolerance: float, run: Run) -> tu
         length = 1.0
         following = run(_spectrum, matrix, y + step)
         slack = rounding * abs(now.objective)  # below it the objective is rounding
-        while following.objective > now.objective + _ARMIJO * length * slope + slack and length > 1e-8:
+        # Not `>`: an objective that is no number is no progress either.
+        while not following.objective <= now.objective + _ARMIJO * length * slope + slack and length > 1e-8:
             length *= 0.5
             following = run(_spectrum, matrix, y + length * step)
         if length <= 1e-8:
@@ -170,6 +177,7 @@ def _solved(matrix: FloatArray, tolerance: float, run: Run) -> _Spectrum:
     return _newton(matrix, y, tolerance, run)[1]
 
 
+@multiplies
 def nearest_correlation(matrix: npt.ArrayLike, *, tolerance: float = 1e-10) -> FloatArray:
     """Return the correlation matrix nearest to a symmetric matrix in the Frobenius norm.
 
@@ -220,6 +228,7 @@ def nearest_correlation(matrix: npt.ArrayLike, *, tolerance: float = 1e-10) -> F
     return _unit_diagonal(root @ root.T)
 
 
+@multiplies
 def optimality_residual(matrix: npt.ArrayLike, nearest: npt.ArrayLike) -> float:
     """Return by how much a matrix misses the conditions that only the nearest correlation matrix meets.
 
@@ -265,6 +274,7 @@ def _unit_diagonal(matrix: FloatArray) -> FloatArray:
     return scaled
 
 
+@multiplies
 def lift_spectrum(matrix: npt.ArrayLike, *, floor: float = 1e-8) -> FloatArray:
     """Return the matrix with eigenvalues of at least about `floor` and a diagonal of exactly 1.
 

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import chndtr, ndtr
 
 from dpsql.numerics.arrays import Clique, FloatArray
+from dpsql.numerics.products import multiplies
 from dpsql.page.figures import LEVEL, Measured
 
 LARGE = 1 << 21  # cells of a pair that a dependence is still computed for
@@ -45,6 +46,7 @@ class Strength:
         return self.value > self.noise
 
 
+@multiplies
 def strength(
     table: FloatArray,
     first: FloatArray,

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpsql.errors import ArgumentError
 from dpsql.numerics.arrays import Clique, FloatArray, IntArray
+from dpsql.numerics.products import multiplies
 from dpsql.running import progress
 from dpsql.tables.flat import FlatScales, FlatTables
 from dpsql.tables.pairs import cell_by_cell
@@ -120,6 +121,7 @@ def slices(tables: int, cells: int) -> Iterator[slice]:
         yield slice(start, min(start + step, tables))
 
 
+@multiplies
 def summed(given: Measured) -> Sums:
     """Sum up what all tables say, weighted by precision."""
     m, codes, starts = len(given.sizes), sum(given.sizes), given.starts

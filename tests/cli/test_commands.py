@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import duckdb
 import pytest
+from struck import ENDLESS, LONG, PRELUDE, strike
 
 import dpsql
 from dpsql.cli import main
 from dpsql.cli.dot import run_command
-from dpsql.cli.session import Interrupted, Session
+from dpsql.cli.session import Session
 
 SETUP = """
 CREATE TABLE people AS SELECT i % 2 = 0 AS member, ['a', 'b', 'c'][1 + i % 3]::ENUM('a', 'b', 'c') AS grade FROM range(600) t(i);
@@ -199,45 +197,71 @@ def test_the_stock_shell_reads_books_and_synthetic_tables(census):
     assert refused.returncode != 0 and "__dp_call_needs_dpsql_load does not exist" in refused.stderr
 
 
-SLOW = "SELECT {} FROM range(1000000) a, range(1000000) b WHERE (a.range * b.range) % 7 > 6"
+STRUCK = """
+from dpsql.cli.dot import run_command
+
+opened = session.Session(dot=run_command)
+for query in sys.argv[1:]:
+    try:
+        opened.statement(query)
+    except session.Interrupted:
+        opened.statement("SELECT 'goes on' AS a")
+opened.close()
+"""
 
 
-@pytest.mark.parametrize("query", [SLOW.format("sum(a.range)"), SLOW.format("a.range"), "CREATE TABLE x AS " + SLOW.format("a.range")])
-def test_ctrl_c_ends_a_statement_inside_duckdb(query, capsys):
-    session = Session(dot=run_command)
-    threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
-    started = time.perf_counter()
-    with pytest.raises(Interrupted):
-        session.statement(query)
-    assert time.perf_counter() - started < 10
-    session.statement("SELECT 'goes on' AS a")
-    assert "goes on" in capsys.readouterr().out
-    session.close()
+def test_ctrl_c_ends_a_statement_inside_duckdb():
+    """An aggregate, rows that would be shown, a table that would be made; the session goes on after each."""
+    queries = [f"SELECT sum(a.range) {ENDLESS}", f"SELECT a.range {ENDLESS}", f"CREATE TABLE x AS SELECT a.range {ENDLESS}"]
+    ended = strike(STRUCK, queries, times=len(queries))
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("goes on") == len(queries)
+
+
+BUYER = """
+from dpsql.cli.dot import run_command
+from dpsql.running import progress
+
+opened = session.Session(sys.argv[1], dot=run_command)
+call = "CREATE OR REPLACE TABLE s AS FROM dp_synthesize('people', epsilon := 0.5, release := '{}', method := 'laplace_sanitizer')"
+plain, wanted = progress.Progress.stage, None
+
+@__import__("contextlib").contextmanager
+def struck(self, name):
+    with plain(self, name):
+        if name == wanted:
+            signal.raise_signal(signal.SIGINT)
+            while True:  # as a loop of dpsql's does: it says now and then how far it is
+                time.sleep(0.001)
+                progress.advance(0.5)
+        yield
+
+progress.Progress.stage = struck
+for wanted in sys.argv[2:]:
+    try:
+        opened.statement(call.format(wanted))
+    except session.Interrupted as stopped:
+        print("stopped in", wanted, "with", stopped, flush=True)
+    stage, wanted = wanted, None
+    opened.statement(call.format(stage))
+opened.close()
+"""
 
 
 def test_ctrl_c_in_a_purchase_leaves_the_books_true(tmp_path):
-    """Wherever it strikes: nothing or one charge; the same call again finishes it, at no second charge."""
-    session = Session(str(tmp_path / "x.duckdb"), dot=run_command)
+    """In whichever stage it strikes: one charge, or none that stays; the same call again finishes it, at no second charge."""
+    path, stages = tmp_path / "x.duckdb", ("encode", "count", "noise", "store", "fit", "sampling", "writing")
+    session = Session(str(path), dot=run_command)
     session.script("CREATE TABLE people AS SELECT i % 2 = 0 AS a, i % 3 = 0 AS b, i % 5 = 0 AS c FROM range(5000) t(i)", None)
     session.script("CALL dp_protect('people', epsilon := 50, delta := 1e-6)", None)
-    call = "CREATE OR REPLACE TABLE s AS FROM dp_synthesize('people', epsilon := 0.5, release := '{}', method := 'laplace_sanitizer')"
-    started = time.perf_counter()
-    session.statement(call.format("whole"))
-    whole = time.perf_counter() - started
-    struck = 0
-    for number in range(5):
-        timer = threading.Timer(whole * (number + 0.5) / 6, signal.raise_signal, [signal.SIGINT])
-        timer.start()
-        try:
-            session.statement(call.format(f"r{number}"))
-            timer.cancel()
-        except Interrupted:
-            struck += 1
-        timer.join()
-        session.statement(call.format(f"r{number}"))
-    assert struck >= 2
-    count = "SELECT count(*) FILTER (action = 'charge') - count(*) FILTER (action = 'refund'), count(DISTINCT release) FROM dpsql.ledger"
-    assert session.con.execute(count).fetchone() == (6, 6)  # a charge that is given back was stopped before a row was read
-    assert session.con.execute("SELECT bool_and(chain_holds) FROM dp_ledger()").fetchone() == (True,)
-    assert session.con.execute("SELECT count(*) FROM dpsql.releases WHERE status <> 'stored'").fetchone() == (0,)
     session.close()
+    done = subprocess.run([sys.executable, "-P", "-c", PRELUDE + BUYER, path, *stages], capture_output=True, text=True, check=False, timeout=LONG)
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("stopped in")]
+    assert [line.split()[2] for line in told] == list(stages)
+    with duckdb.connect(str(path)) as con:
+        dpsql.load(con)
+        count = "SELECT count(*) FILTER (action = 'charge') - count(*) FILTER (action = 'refund'), count(DISTINCT release) FROM dpsql.ledger"
+        assert con.execute(count).fetchone() == (len(stages), len(stages))
+        assert con.execute("SELECT bool_and(chain_holds) FROM dp_ledger()").fetchone() == (True,)
+        assert con.execute("SELECT count(*) FROM dpsql.releases WHERE status <> 'stored'").fetchone() == (0,)

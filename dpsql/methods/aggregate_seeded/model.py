@@ -24,6 +24,7 @@ from dpsql.methods.mixture.fit import Mixture, pair_matrix
 from dpsql.methods.mixture.starts import fit_from_starts, usual_classes, usual_steps
 from dpsql.methods.mixture.targets import Targets
 from dpsql.numerics.arrays import FloatArray, IntArray
+from dpsql.numerics.products import multiplies
 from dpsql.running.blas import one_blas_thread
 from dpsql.tables.consistency import simplex_projection
 from dpsql.tables.tuple_index import TupleIndex
@@ -72,6 +73,7 @@ class Seeded:
     impossible: BoolArray
 
 
+@multiplies
 def estimated_rows(levels: Sequence[Level], index: TupleIndex) -> float:
     """Return the precision-weighted mean of the sums of all completely measured tables, at least 0."""
     weights, sums = [], []

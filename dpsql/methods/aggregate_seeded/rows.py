@@ -18,6 +18,7 @@ from dpsql.methods.aggregate_seeded.model import BoolArray, Seeded
 from dpsql.methods.mixture.fit import pair_matrix
 from dpsql.methods.mixture.rows import class_rows, exchange, sweeps
 from dpsql.numerics.arrays import CodeArray, FloatArray
+from dpsql.numerics.products import multiplies
 
 _LONGEST_BLOCK = 1 << 16
 _ROUNDS = 30
@@ -83,6 +84,7 @@ def _conflicts(placed: IndexArray, impossible: BoolArray) -> IndexArray:
     return found
 
 
+@multiplies
 def _redraw(
     placed: IndexArray, i: int, start: int, size: int, model: Seeded, log_values: FloatArray, log_shares: FloatArray,
     rng: np.random.Generator,

@@ -27,6 +27,7 @@ from dpsql.numerics.arrays import FloatArray
 from dpsql.numerics.bivariate_normal import normal_cdf2
 from dpsql.numerics.concordance import concordance
 from dpsql.numerics.nearest_correlation import lift_spectrum, nearest_correlation
+from dpsql.numerics.products import multiplies
 from dpsql.running import progress
 
 _NODES = 17
@@ -77,6 +78,7 @@ def latent_correlations(
     return lift_spectrum(nearest_correlation(found), floor=_FLOOR)
 
 
+@multiplies
 def posterior_means(tau: FloatArray, margins: Sequence[tuple[FloatArray, FloatArray]], scale: float) -> FloatArray:
     """Return the mean correlation of every pair given its noisy tau; see the head of this file.
 
@@ -109,6 +111,7 @@ def posterior_means(tau: FloatArray, margins: Sequence[tuple[FloatArray, FloatAr
     return chosen
 
 
+@multiplies
 def tau_curve(first: FloatArray, second: FloatArray) -> FloatArray:
     """Return Kendall's tau-a of two normals that are cut to these shares, for 3,201 angles of their correlation, -pi/2 to pi/2.
 

@@ -37,6 +37,7 @@ from dpsql.methods.dpcopula_kendall.latent import latent_correlations
 from dpsql.methods.options import check_choices, chosen_options, is_number, row_count
 from dpsql.noise import discrete
 from dpsql.numerics.arrays import CodeArray, FloatArray, IntArray
+from dpsql.numerics.products import multiplies
 from dpsql.running.blas import one_blas_thread
 from dpsql.tables.flat import AllCliques
 from dpsql.tables.margins import simplex_projection
@@ -233,7 +234,7 @@ class DpcopulaKendall:
         for start in range(0, rows, _BLOCK):
             size = min(_BLOCK, rows - start)
             with one_blas_thread():
-                normals = factor @ rng.standard_normal((m, size))
+                normals = _correlated(factor, rng.standard_normal((m, size)))
             codes = np.empty((m, size), dtype=np.int32)
             for found, cuts, values in zip(codes, model.thresholds, normals, strict=True):
                 found[:] = np.searchsorted(cuts, values, side="left")
@@ -267,3 +268,10 @@ def _scale(wanted: Fraction, epsilon: Fraction) -> Fraction:
         least = float(wanted * epsilon / discrete.MAXIMUM_LAPLACE_SCALE)
         raise ArgumentError("epsilon", float(epsilon), f"must be at least {least:.6g} with these columns and this ratio")
     return discrete.scale_grid(wanted)
+
+
+@multiplies
+def _correlated(factor: FloatArray, normals: FloatArray) -> FloatArray:
+    """Return independent standard normals, one row an attribute, with the correlations of a Cholesky factor."""
+    found: FloatArray = factor @ normals
+    return found

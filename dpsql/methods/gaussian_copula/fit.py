@@ -23,6 +23,7 @@ import numpy.typing as npt
 from scipy import linalg
 
 from dpsql.numerics.arrays import FloatArray, IntArray
+from dpsql.numerics.products import multiplies
 from dpsql.running import progress
 from dpsql.running.parallel import Workers
 
@@ -183,6 +184,7 @@ def targets(
     return Targets(tables, weights, np.concatenate([np.zeros(0), *one_way])[free.columns].astype(np.float32))
 
 
+@multiplies
 def even_normals(rank: int, size: int, rng: np.random.Generator) -> Float32:
     """Return standard normal vectors in antithetic pairs, with mean 0 and covariance I as exactly as float32 allows.
 
@@ -263,6 +265,7 @@ class _Half:
         self._rng, self._free, self._given = rng, free, given
         self._tables = np.empty_like(given.tables)
 
+    @multiplies
     def gradient(self, loadings: Float32, offsets: Float32, size: int) -> tuple[Float32, Float32]:
         """Return the gradient in loadings and offsets, over new draws."""
         draws = even_normals(loadings.shape[1], size, self._rng)
@@ -274,6 +277,7 @@ class _Half:
         return pull @ draws.T, pull.sum(1)
 
 
+@multiplies
 def utility_pull(tables: Float32, choice: Float32, given: Targets, free: FreeColumns) -> Float32:
     """Return the gradient of half the squared error of all two-way tables and one-way tables in the utilities.
 
@@ -300,6 +304,7 @@ def utility_pull(tables: Float32, choice: Float32, given: Targets, free: FreeCol
     return free.utility_gradient(pull, choice)
 
 
+@multiplies
 def calibrate(
     loadings: Float32, offsets: Float32, free: FreeColumns, given: Targets, schedule: Schedule
 ) -> tuple[Float32, Float32]:
@@ -317,8 +322,8 @@ def calibrate(
     Returns
     -------
     loadings, offsets
-        Arrays as given. Deterministic: the two halves of the draws, each on its own thread, have generators of their
-        own, and their gradients are added in a fixed order.
+        Arrays as given, and the given ones where the descent leaves the finite numbers. Deterministic: the two halves of
+        the draws, each on its own thread, have generators of their own, and their gradients are added in a fixed order.
     """
     if not schedule.steps or not given.weights.any():
         return loadings, offsets
@@ -333,7 +338,8 @@ def calibrate(
             moving.move(found[0][0] + found[1][0], rate, weight)
             offset.move(found[0][1] + found[1][1], rate, weight)
             progress.advance((step + 1) / schedule.steps)
-    return moving.mean, offset.mean
+    finite = np.isfinite(moving.mean).all() and np.isfinite(offset.mean).all()
+    return (moving.mean, offset.mean) if finite else (loadings, offsets)
 
 
 def _pace(step: int, schedule: Schedule) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from dpsql.methods.gaussian_copula.fit import Float32, FreeColumns, Schedule, ca
 from dpsql.numerics.arrays import FloatArray, IntArray
 from dpsql.numerics.bivariate_normal import latent_correlation
 from dpsql.numerics.nearest_correlation import lift_spectrum, nearest_correlation
+from dpsql.numerics.products import multiplies
 from dpsql.running import progress
 from dpsql.running.parallel import Workers
 from dpsql.tables.consistency import ConsistentTables
@@ -160,6 +161,7 @@ def _plain(latent: _Latent, shares: FloatArray, free: FreeColumns) -> tuple[Floa
     return root, _PLAIN * _scale(others.max(1), shares, free)
 
 
+@multiplies
 def _scale(explained: FloatArray, shares: FloatArray, free: FreeColumns) -> FloatArray:
     """Return the scale of each column's utility that makes its unexplained part as large as the noise of its attribute."""
     typical, weight = explained.copy(), shares * (1.0 - shares)
@@ -187,6 +189,7 @@ def calibrated(
         return calibrate(loadings, offsets, free, targets(free, tables.one_way, _measured(tables)), schedule)
 
 
+@multiplies
 def _factors(latent: _Latent, rank: int) -> tuple[FloatArray, FloatArray]:
     """Return loadings of `rank` common factors, shape (F, rank), and how much of each column they explain.
 

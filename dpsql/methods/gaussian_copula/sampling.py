@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from dpsql.methods.gaussian_copula.fit import Float32, block_starts, even_normals
 from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.products import multiplies
 from dpsql.running.blas import one_blas_thread
 from dpsql.running.blocks import Stop, drawn, generators
 
@@ -187,6 +188,7 @@ def _random_odds(rng: np.random.Generator, odds: Float32) -> None:
     odds /= others
 
 
+@multiplies
 def _product(loadings: Float32, latent: Float32, held: Float32, stop: Stop) -> Float32:
     """Return loadings @ latent within the given memory, in strips that stay in the processor's cache."""
     found = held[: len(loadings)]
@@ -301,6 +303,7 @@ def sample_thresholded(
     """
     limits = thresholds.astype(np.float32)
 
+    @multiplies
     def draw(size: int, own: np.random.Generator, stop: Stop) -> AnyCodes:
         latent = own.standard_normal((factor.shape[1], size), dtype=np.float32)
         found = np.empty((limits.size, size), np.bool_)

@@ -46,9 +46,9 @@ import numpy.typing as npt
 
 from dpsql.methods.mixture.targets import Targets
 from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.products import multiplies
 
 Float32 = npt.NDArray[np.float32]
-IndexArray = npt.NDArray[np.intp]
 
 _SMALLEST_SHARE = 1e-7
 _PULL, _LEAST_PULL, _LARGE_NOISE = 0.18, 3.0, 100.0
@@ -124,6 +124,7 @@ def fit_mixture(
     Returns
     -------
     Mixture
+        Finite: where the descent leaves the finite numbers, every class has the one-way tables, so that columns are independent.
 
     Notes
     -----
@@ -133,7 +134,8 @@ def fit_mixture(
     if start is not None:
         descent.begin(*start)
     descent.tie(independent)
-    return descent.run()
+    found = descent.run()
+    return found if np.isfinite(found.shares).all() and np.isfinite(found.values).all() else descent.independent(classes)
 
 
 def average(mixtures: Sequence[Mixture]) -> Mixture:
@@ -144,6 +146,7 @@ def average(mixtures: Sequence[Mixture]) -> Mixture:
     )
 
 
+@multiplies
 def pair_matrix(mixture: Mixture, sizes: Sequence[int]) -> FloatArray:
     """Return the model's share of every pair of codes of different attributes, shape (D, D); 0 within an attribute."""
     matrix: FloatArray = (mixture.values * mixture.shares) @ mixture.values.T
@@ -187,6 +190,7 @@ class _Descent:
             self.tied = np.isin(self.owner, attributes)
             self.logits[self.tied] = self.anchor[self.tied]
 
+    @multiplies
     def run(self) -> Mixture:
         """Take all steps."""
         correction = round(_RESIDUAL_AT * self.steps)
@@ -199,10 +203,17 @@ class _Descent:
         shares = _softmax(self.class_logits.astype(float))
         return Mixture(shares, exact / self._spread(np.add.reduceat(exact, self.starts, axis=0)))
 
+    def independent(self, classes: int) -> Mixture:
+        """Return classes that all have the given one-way tables."""
+        floor = np.maximum(self.given.one_way.astype(float), _SMALLEST_SHARE)
+        values = floor / self._spread(np.add.reduceat(floor, self.starts))
+        return Mixture(np.full(classes, 1.0 / classes), np.repeat(values[:, None], classes, axis=1))
+
     def _spread(self, per_attribute: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Repeat one row per attribute for each of its codes."""
         return per_attribute[self.owner]
 
+    @multiplies
     def _values(self) -> Float32:
         """Return theta; the logits become its logarithms."""
         np.maximum(self.logits, np.float32(_LOWEST_LOG), out=self.logits)  # smaller ones would be subnormal, and slow
@@ -212,6 +223,7 @@ class _Descent:
         self.logits -= self._spread(np.log(sums))
         return values
 
+    @multiplies
     def _gradients(self, step: int, correct: bool) -> tuple[Float32, Float32]:
         """Return the gradients with respect to logits and class logits."""
         given = self.given
@@ -247,6 +259,7 @@ class _Descent:
             slope[self.tied] = slope[self.tied].sum(1, keepdims=True)
         return slope, shares * (share_slope - shares @ share_slope)
 
+    @multiplies
     def _coarse_slopes(self, values: Float32, shares: Float32) -> tuple[Float32, Float32]:
         """Return what the covariances of groups add to the slopes: two thin products each."""
         given = self.given
@@ -262,6 +275,7 @@ class _Descent:
         share_slope *= np.float32(0.5)
         return slope, share_slope
 
+    @multiplies
     def _reweight(self, values: Float32, shares: Float32, against: Float32) -> None:
         """Set the relative pull on each attribute from what its codes tell about the class."""
         told = np.maximum(self.members @ ((values * against) @ shares), 0.0)

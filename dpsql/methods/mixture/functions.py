@@ -39,6 +39,7 @@ import numpy.typing as npt
 from dpsql.methods.mixture.fit import Float32, Mixture
 from dpsql.methods.mixture.targets import Targets
 from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.products import multiplies
 
 FEWEST_VALUES = 64
 """Of a key: for fewer values the usual classes are enough."""
@@ -198,6 +199,7 @@ def sharpened(mixture: Mixture, given: Targets, key: Key) -> Mixture:
     return Mixture(mixture.shares, best)
 
 
+@multiplies
 def _closeness(keys: FloatArray, values: FloatArray, whole: float) -> float:
     """Return F of the model, from pi times theta of the key and theta of what it determines."""
     return float(((keys @ values.T) ** 2).sum()) / whole

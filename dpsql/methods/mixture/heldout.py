@@ -28,6 +28,7 @@ import numpy as np
 
 from dpsql.methods.mixture.fit import Float32, Mixture, fit_mixture, pair_matrix, pull_strength
 from dpsql.methods.mixture.targets import Targets
+from dpsql.numerics.products import multiplies
 from dpsql.running.parallel import THREADS, Workers
 
 APART = math.inf
@@ -77,6 +78,7 @@ def halves(given: Targets, seed: int) -> tuple[Targets, Float32, Float32]:
     return half, given.pairs - noise, np.float32(2.0) * _deviation(given.pair_weights, unit) ** 2
 
 
+@multiplies
 def held_out_error(mixture: Mixture, given: Targets, other: Float32, variance: Float32) -> float:
     """Return the weighted squared error of the module, an estimate from tables that the mixture was not fitted to."""
     one_way = mixture.values @ mixture.shares

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from dpsql.errors import ArgumentError
 from dpsql.numerics.arrays import Clique, FloatArray
+from dpsql.numerics.products import multiplies
 from dpsql.tables.consistency import noise_variance, simplex_projection
 from dpsql.tables.statistics import Statistics
 
@@ -121,6 +122,7 @@ def targets(statistics: Statistics) -> Targets:
     )  # fmt: skip
 
 
+@multiplies
 def _coarse(statistics: Statistics, one_way: FloatArray, scale: float, strength: float) -> tuple[Float32, Float32, Float32]:
     """Return the groups of codes, and the noisy covariances of pairs of groups with their weights."""
     given, ends = statistics.coarse, np.cumsum((0, *statistics.sizes))

@@ -33,6 +33,7 @@ from dpsql.methods.modips.fine_values import FineValues
 from dpsql.methods.modips.posterior import SMALLEST_VARIANCE, RowSource, bounded_mean, inverse_wishart_factor, truncated_rows
 from dpsql.numerics.arrays import FloatArray
 from dpsql.numerics.nearest_correlation import lift_spectrum, nearest_correlation
+from dpsql.numerics.products import multiplies
 
 _ITERATIONS = 30
 _FLOOR = 1e-6
@@ -117,6 +118,7 @@ def fit_cells(
     return [Cells(counts[i], *fitted[i][:3], negative[i], fitted[i][3]) for i in range(sets)]
 
 
+@multiplies
 def _numeric_columns(
     noisy: Sequence[Sequence[npt.NDArray[np.int64]]],
     noise_scales: Sequence[float],
@@ -205,6 +207,7 @@ def cell_shares(cells: Cells, rng: np.random.Generator) -> FloatArray:
     return found
 
 
+@multiplies
 def cell_rows(cells: Cells, sizes: tuple[int, ...], fine: Sequence[FineValues], rng: np.random.Generator) -> RowSource:
     """Draw parameters and return a source of rows: codes of the categorical columns, then of the numeric ones."""
     cumulative = np.cumsum(cell_shares(cells, rng))

@@ -19,6 +19,7 @@ from scipy import special
 from dpsql.domains.attributes import FINE
 from dpsql.methods.modips.fine_values import FineValues
 from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.products import multiplies
 
 RowSource = Callable[[int], npt.NDArray[np.int32]]
 """Gives that many rows of codes from parameters that have been drawn."""
@@ -106,6 +107,7 @@ def truncated_normal(
     return drawn
 
 
+@multiplies
 def truncated_rows(
     means: FloatArray, factor: FloatArray, low: FloatArray, high: FloatArray, rng: np.random.Generator
 ) -> FloatArray:

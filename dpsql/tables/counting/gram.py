@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.numerics.arrays import IntArray
+from dpsql.numerics.products import multiplies
 from dpsql.running.blas import one_blas_thread
 from dpsql.tables.counting.fold import Codes
 from dpsql.tables.flat import FlatTables
@@ -104,6 +105,7 @@ class GramCounter:
             for future in done:
                 future.result()
 
+    @multiplies
     def _multiply(self, codes: Codes, start: int, stop: int) -> None:
         """Add one block's products."""
         hot, packed, room = self._buffers(stop - start)
