@@ -17,7 +17,7 @@ import dpsql
 from dpsql.session.versions import newer
 from dpsql.source.catalog import Catalog
 
-pytest_plugins = ["duckdb_facts"]
+pytest_plugins = ["duckdb_facts", "seeded_entropy"]
 if newer(duckdb.__version__):  # child processes say on standard error what pyproject.toml has this one ignore
     os.environ["PYTHONWARNINGS"] = f"ignore:DuckDB {duckdb.__version__} is newer than any"
 

@@ -36,15 +36,7 @@ from dpsql.source.catalog import Catalog
 from dpsql.tables.tuple_index import TupleIndex
 
 SALT = "0123456789abcdef" * 2
-
-
-class FixedSecrets:
-    """The random choice of a unit's rows, the same in both worlds, so that they can be compared."""
-
-    @staticmethod
-    def token_hex(size: int) -> str:
-        """Return the same digits each time."""
-        return SALT
+"""The random choice of a unit's rows, the same in both worlds, so that they can be compared."""
 
 
 @contextmanager
@@ -52,7 +44,7 @@ def without_noise() -> Iterator[None]:
     """Exact counts instead of noisy ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts.copy())
-        patch.setattr(reading, "secrets", FixedSecrets)
+        patch.setattr(reading, "fresh_salt", lambda: SALT)
         patch.setattr(Catalog, "changed_function", lambda self, names: None)  # slow, and there are no macros here
         yield
 

@@ -25,7 +25,7 @@ from dpsql.estimates.magnitudes import Learning
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.estimates.thresholds import passing, present
 from dpsql.measure.noising import add_noise
-from dpsql.noise.entropy import BoolArray
+from dpsql.noise.entropy import BoolArray, fresh_salt
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.learned import learned as bounds_from
@@ -280,11 +280,6 @@ def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, 
     made = Statement(protected, plan, groups, salt)
     first = [made.magnitudes(one) for one in plan.learning]
     return [*first, made.sums()[0], *(made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values"))]
-
-
-def fresh_salt() -> str:
-    """Return the secret by which rows of a unit are chosen, forgotten after the reading."""
-    return secrets.token_hex(16)
 
 
 @contextmanager

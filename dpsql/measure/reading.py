@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from sqlglot import exp
 from dpsql.domains import encoding, multi_value
 from dpsql.domains.attributes import Domain
 from dpsql.errors import DpsqlError, first_line
+from dpsql.noise.entropy import fresh_salt
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
@@ -90,7 +90,7 @@ class Reading:
 def bounding(protected: ProtectedSource) -> dict[str, Any]:
     """Return how rows of a unit are bounded: which ones are kept is drawn anew at each reading."""
     unit = protected.protection.privacy_unit is not None
-    most, salt = protected.protection.max_contributions, secrets.token_hex(16)
+    most, salt = protected.protection.max_contributions, fresh_salt()
     return {"unit": unit, "max_contributions": most, "salt": salt, "numbered": protected.source.row is not None}
 
 

@@ -17,12 +17,12 @@ Karney (2016), arXiv:1303.6257, for sampling with lazy bits.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from collections.abc import Callable
 
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms.laplace_tail import power_bounds
+from dpsql.noise.entropy import random_integer
 
 Bounds = Callable[[int], tuple[int, int]]
 """From a precision to integers around 2^precision p."""
@@ -67,13 +67,13 @@ class _Part:
     def draw(self) -> int:
         """Return one draw."""
         bits = _BITS
-        digits = int.from_bytes(os.urandom(bits // 8))
+        digits = random_integer(bits)
         lows, highs = self.first
         while True:
             found = bisect_left(lows, digits + 1)
             if found < len(lows) and (found == 0 or highs[found - 1] <= digits):
                 return found
-            digits = digits << bits | int.from_bytes(os.urandom(bits // 8))
+            digits = digits << bits | random_integer(bits)
             bits *= 2
             lows, highs = self.cumulative(bits)
 

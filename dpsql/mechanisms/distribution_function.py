@@ -58,8 +58,6 @@ Wasserman & Zhou (2010), arXiv:0811.2501, section 5. McSherry & Talwar (2007) fo
 from __future__ import annotations
 
 import math
-import os
-import secrets
 from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
@@ -68,7 +66,7 @@ from itertools import accumulate
 import numpy as np
 
 from dpsql.mechanisms.tubes import Step, draw_path, log_paths, most_paths, range_bits, steps
-from dpsql.noise.entropy import exp_bounds
+from dpsql.noise.entropy import exp_bounds, integer_below, random_integer
 from dpsql.numerics.arrays import IntArray
 
 LIMIT = 1e10
@@ -210,7 +208,7 @@ class Sampler:
 
     def propose(self) -> tuple[int, int]:
         """Return the number of an interval and a radius in it."""
-        drawn = secrets.randbelow(self._weights[-1])
+        drawn = integer_below(self._weights[-1])
         chosen = bisect_right(self._weights, drawn)
         within = drawn - (self._weights[chosen - 1] if chosen else 0)
         return chosen, self.intervals[chosen].start + within // self.bounds[chosen]
@@ -268,7 +266,7 @@ class Sampler:
 
     def _accepts(self, radius: int, ends: bool, divisor: Fraction) -> bool:
         """Return True with probability (weight of J) / divisor: a lazy uniform number against bounds of the weight."""
-        bits, word = 64, int.from_bytes(os.urandom(8))
+        bits, word = 64, random_integer(64)
         while True:
             low, high, scale = self.weight(radius, ends, bits + 16)
             edge = divisor / scale
@@ -276,7 +274,7 @@ class Sampler:
                 return True
             if word * edge >= high << bits:
                 return False
-            bits, word = bits + 64, word << 64 | int.from_bytes(os.urandom(8))
+            bits, word = bits + 64, word << 64 | random_integer(64)
 
     def _needs_integers(self, radius: int) -> bool:
         if self.cells * (min(2 * radius, self.rows) + 2) > _MOST_ERROR * 2**52:

@@ -61,7 +61,6 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import secrets
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -69,7 +68,7 @@ import numpy as np
 
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms.multinomial import dirichlet_multinomial, dirichlet_prior, integer_weights, urn_sequence
-from dpsql.noise.entropy import exp_bounds, uniform_below
+from dpsql.noise.entropy import exp_bounds, integer_below, uniform_below
 from dpsql.numerics.arrays import FloatArray, IntArray
 from dpsql.numerics.products import multiplies
 
@@ -286,9 +285,9 @@ def _one_by_one(weights: list[int], step: int, kept: IntArray, rows: int) -> Int
     result = np.zeros(len(weights), dtype=np.int64)
     while rows:
         sums = list(itertools.accumulate(weights))
-        cell = bisect.bisect_right(sums, secrets.randbelow(sums[-1]))
+        cell = bisect.bisect_right(sums, integer_below(sums[-1]))
         weights[cell] += step
-        if secrets.randbelow(1 << KEEP_BITS) < kept[cell]:
+        if integer_below(1 << KEEP_BITS) < kept[cell]:
             result[cell] += 1
             rows -= 1
     return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from dpsql.noise.entropy import integer_below
 
 _RESCALE_ABOVE, _RESCALE_TO = 930, 880
 
@@ -74,7 +75,7 @@ def draw_path(tube: list[Step], rows: int) -> tuple[list[int], Fraction]:
         last = min(value - step.low, step.sums.size - 1)
         scale = _Integers(step.sums)
         total = scale[last]
-        chosen = bisect_right(range(last), secrets.randbelow(total), key=scale.__getitem__)
+        chosen = bisect_right(range(last), integer_below(total), key=scale.__getitem__)
         numerator *= scale[chosen] - (scale[chosen - 1] if chosen else 0)
         denominator *= total
         value = step.low + chosen

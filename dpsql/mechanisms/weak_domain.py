@@ -35,7 +35,6 @@ Srivastava & Tran (2012), arXiv:1103.0825, for the same idea on sparse tables.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from operator import itemgetter
@@ -47,7 +46,7 @@ from dpsql.mechanisms.binomial import binomial
 from dpsql.mechanisms.laplace_tail import smallest_threshold, tail_bounds
 from dpsql.mechanisms.words import Universe
 from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, checked_scale, discrete_laplace, geometric
-from dpsql.noise.entropy import uniform_below
+from dpsql.noise.entropy import integer_below
 from dpsql.numerics.arrays import IntArray
 
 MAXIMUM_THRESHOLD = 1 << 60
@@ -166,18 +165,6 @@ def integer_threshold(scale: Fraction, rho: float | Fraction, domain_size: int) 
     return smallest_threshold(checked_scale("scale", scale, MAXIMUM_LAPLACE_SCALE), size, exact)
 
 
-def _integer_below(bound: int) -> int:
-    """Return a uniform integer in [0, bound), of any size, by rejection: no modulo bias."""
-    if bound < 1 << 63:
-        return int(uniform_below(bound, 1)[0])
-    bits = (bound - 1).bit_length()
-    size = (bits + 7) // 8
-    while True:
-        drawn = int.from_bytes(os.urandom(size)) >> (8 * size - bits)
-        if drawn < bound:
-            return drawn
-
-
 def _subset(count: int, size: int) -> list[int]:
     """Return ``count`` distinct integers below ``size``, every set equally likely.
 
@@ -186,7 +173,7 @@ def _subset(count: int, size: int) -> list[int]:
     moved: dict[int, int] = {}
     chosen = []
     for place in range(count):
-        other = place + _integer_below(size - place)
+        other = place + integer_below(size - place)
         chosen.append(moved.get(other, other))
         moved[other] = moved.get(place, place)
     return chosen

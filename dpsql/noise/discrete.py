@@ -1,7 +1,7 @@
 r"""Integer noise: discrete Laplace and discrete Gaussian, drawn exactly, from the operating system's entropy.
 
 There is no seed, and no generator whose state could be copied by a fork: every block of draws reads fresh bytes from
-``os.urandom``. No floating-point number takes part in a draw; the table entries are integers with proved bounds.
+`random_bytes`. No floating-point number takes part in a draw; the table entries are integers with proved bounds.
 
 **Exact inversion with lazy bits** (`Table`). Let c_0 < c_1 < ... be the distribution function and U a uniform real
 number, of which only the first 64 binary digits u are drawn. With C_i = floor(2^64 c_i): u < C_i means U < c_i, and u
@@ -33,7 +33,6 @@ Canonne, Kamath & Steinke (2020), arXiv:2004.00010. Karney (2016), arXiv:1303.62
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -41,7 +40,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpsql.errors import ArgumentError
-from dpsql.noise.entropy import BoolArray, random_bits, random_words, uniform_below
+from dpsql.noise.entropy import BoolArray, random_bits, random_integer, random_words, uniform_below
 from dpsql.noise.inversion import Table, Weights
 from dpsql.numerics.arrays import IntArray
 
@@ -145,7 +144,7 @@ def accepts(gamma: Fraction) -> bool:
         bound = gamma.denominator * k
         size = (bound.bit_length() + 7) // 8 + 8
         limit = (256**size // bound) * bound
-        drawn = int.from_bytes(os.urandom(size))
+        drawn = random_integer(8 * size)
         if drawn >= limit:  # rejected: keeps the remainder uniform
             continue
         if drawn % bound >= gamma.numerator:

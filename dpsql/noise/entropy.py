@@ -1,6 +1,7 @@
 """Uniform random numbers from the operating system, exact, and proved bounds of exp: what exact samplers are made of.
 
-There is no seed, and no generator whose state could be copied by a fork.
+Every draw of a mechanism, and every salt that decides which rows of a unit are kept, comes from `random_bytes`. There is no seed,
+and no generator whose state could be copied by a fork: nothing in the package reads one from outside.
 
 **How large numbers get.** Counts, sums and noisy numbers are 64-bit integers. They are exact for up to ``MOST_ROWS`` = 2^46
 rows: the largest exact numbers are sums of values of 16 bits, below 2^62, and noise passes 2^62 with a probability below
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 import numpy as np
@@ -40,14 +41,48 @@ def clamped(values: Iterable[int]) -> IntArray:
     return np.array([min(max(int(value), -LARGEST), LARGEST) for value in values], dtype=np.int64)
 
 
+_source: Callable[[int], bytes] = os.urandom
+
+
+def random_bytes(count: int) -> bytes:
+    """Return uniform bytes from the operating system; never kept, so a fork cannot repeat them."""
+    return _source(count)
+
+
+def random_integer(bits: int) -> int:
+    """Return a uniform integer in [0, 2^bits), ``bits`` a multiple of 8."""
+    return int.from_bytes(random_bytes(bits // 8))
+
+
+def integer_below(bound: int) -> int:
+    """Return a uniform integer in [0, bound), of any size, by rejection: no modulo bias.
+
+    Examples
+    --------
+    >>> integer_below(1), 0 <= integer_below(3**100) < 3**100
+    (0, True)
+    """
+    bits = (bound - 1).bit_length()
+    size = (bits + 7) // 8
+    while True:
+        drawn = int.from_bytes(random_bytes(size)) >> (8 * size - bits)
+        if drawn < bound:
+            return drawn
+
+
+def fresh_salt() -> str:
+    """Return a secret that decides which rows of a unit are kept: 128 bits in hexadecimal, forgotten after the reading."""
+    return random_bytes(16).hex()
+
+
 def random_words(count: int, bits: int = 64) -> npt.NDArray[np.unsignedinteger]:
-    """Return uniform words from the operating system; never kept, so a fork cannot repeat them."""
-    return np.frombuffer(os.urandom(count * bits // 8), dtype=WORDS[bits])
+    """Return uniform words."""
+    return np.frombuffer(random_bytes(count * bits // 8), dtype=WORDS[bits])
 
 
 def random_bits(count: int) -> BoolArray:
     """Return fair coin flips."""
-    packed = np.frombuffer(os.urandom((count + 7) // 8), dtype=np.uint8)
+    packed = np.frombuffer(random_bytes((count + 7) // 8), dtype=np.uint8)
     return np.unpackbits(packed, count=count).view(np.bool_)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from dpsql.noise.entropy import WORDS, exp_bounds, random_words
+from dpsql.noise.entropy import WORDS, exp_bounds, random_integer, random_words
 from dpsql.numerics.arrays import IntArray
 
 
@@ -104,7 +103,7 @@ class Table:
         bits = self.bits
         while True:
             bits += self.bits
-            word = word << self.bits | int.from_bytes(os.urandom(self.bits // 8))
+            word = word << self.bits | random_integer(self.bits)
             thresholds = self.weights.thresholds(bits)
             cell = bisect_left(thresholds, word)
             if cell == len(thresholds) or thresholds[cell] != word:

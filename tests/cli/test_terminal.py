@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
 
 import pytest
+import seeded_entropy
 from struck import ENDLESS, LONG, PRELUDE, RUNNING
 
 import dpsql  # noqa: F401 -- fails here rather than in the terminal
@@ -24,7 +24,7 @@ class Terminal:
     """A shell, what is typed and what is shown."""
 
     def __init__(self, folder, *arguments):
-        environment = {**os.environ, "XDG_STATE_HOME": str(folder), "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm"}
+        environment = {**seeded_entropy.environment(), "XDG_STATE_HOME": str(folder), "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm"}
         command = ["-P", "-c", PRELUDE + "from dpsql.cli import main\nsys.exit(main())", "shell", *arguments]
         self.child = pexpect.spawn(
             sys.executable, command, env=environment, encoding="utf-8", dimensions=(50, 120), timeout=LONG, cwd=str(folder)

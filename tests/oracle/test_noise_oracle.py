@@ -95,7 +95,7 @@ def test_exponentials(exponent: Fraction) -> None:
 
 
 class _Script:
-    """os.urandom that hands out the bytes of a list."""
+    """A source that hands out the bytes of a list."""
 
     def __init__(self, *parts: bytes) -> None:
         self.parts = list(parts)
@@ -130,7 +130,7 @@ def test_every_start_of_two_bytes_ends_in_its_cell(weights: inversion.Weights, m
             ambiguous += 1
             continue
         expected = sum(threshold < word for threshold in fine)
-        monkeypatch.setattr(inversion.os, "urandom", _Script(bytes([first]), bytes([second])))
+        monkeypatch.setattr(entropy, "_source", _Script(bytes([first]), bytes([second])))
         assert table.draw(1)[0] == expected
     monkeypatch.undo()
     assert 0 < ambiguous <= len(set(fine))

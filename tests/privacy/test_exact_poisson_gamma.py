@@ -130,7 +130,7 @@ def enumerated(sampler: Callable[[], np.ndarray], depth: int, monkeypatch: pytes
 
     monkeypatch.setattr(multinomial, "_uniform_below", lambda bounds: np.array([below(int(b)) for b in bounds]))
     monkeypatch.setattr(poisson_gamma, "uniform_below", lambda bound, count: np.array([below(bound) for _ in range(count)]))
-    monkeypatch.setattr(poisson_gamma.secrets, "randbelow", below)
+    monkeypatch.setattr(poisson_gamma, "integer_below", below)
     found: dict[Histogram, Fraction] = {}
     left: list[tuple[list[int], Fraction]] = [([], Fraction(1))]
     while left:

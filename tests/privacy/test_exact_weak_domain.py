@@ -81,7 +81,7 @@ def scripted(patch: pytest.MonkeyPatch, scale: Fraction, t: int, most: int) -> S
     patch.setattr(weak_domain, "discrete_laplace", script.draw(noise))
     patch.setattr(weak_domain, "geometric", script.draw(weights))
     patch.setattr(weak_domain, "binomial", binomial)
-    patch.setattr(weak_domain, "_integer_below", lambda bound: script.choices.choose([(i, 1 / bound) for i in range(bound)]))
+    patch.setattr(weak_domain, "integer_below", lambda bound: script.choices.choose([(i, 1 / bound) for i in range(bound)]))
     return script
 
 

@@ -3,7 +3,6 @@
 import itertools
 import math
 import re
-import secrets
 from collections import Counter
 
 import duckdb
@@ -15,6 +14,7 @@ from dpsql.domains.attributes import Domain
 from dpsql.domains.declare import declare
 from dpsql.domains.encoding import canonical_categories, encode, encode_sql
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
+from dpsql.noise.entropy import fresh_salt
 
 LETTER = declare("v", "VARCHAR", nullable=False, categories=["a", "b", "c", "d"])
 SALT = "0123456789abcdef" * 2
@@ -133,7 +133,7 @@ def test_what_one_unit_keeps_depends_on_no_other(connection):
     rng = np.random.default_rng(2)
     mine = [("me", v) for v in "abcdabca"]
     for _ in range(8):
-        salt = secrets.token_hex(16)
+        salt = fresh_salt()
         alone = kept(connection, mine, 2, salt)
         others = [(f"other {u}", "abcd"[v]) for u, v in zip(rng.integers(0, 30, 300), rng.integers(0, 4, 300), strict=True)]
         without = kept(connection, others, 2, salt)
@@ -155,7 +155,7 @@ def chosen_by_units(connection, values, most, units):
         Domain((LETTER, marked)),
         unit=True,
         max_contributions=most,
-        salt=secrets.token_hex(16),
+        salt=fresh_salt(),
     )
     return [tuple(codes) for (codes,) in connection.execute(f'SELECT list(c0 ORDER BY c0) FROM "{name}" GROUP BY c1').fetchall()]
 
@@ -193,7 +193,7 @@ def test_units_with_equal_rows_choose_independently(connection):
 
 
 def test_another_salt_keeps_other_rows_of_the_same_unit(connection):
-    seen = [kept(connection, [("x", v) for v in "abcd"], 1, secrets.token_hex(16))[0] for _ in range(150)]
+    seen = [kept(connection, [("x", v) for v in "abcd"], 1, fresh_salt())[0] for _ in range(150)]
     assert stats.chisquare(np.bincount(seen, minlength=4)).pvalue > 1e-6
 
 

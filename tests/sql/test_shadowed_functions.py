@@ -87,11 +87,8 @@ def answers(con: duckdb.DuckDBPyConnection, refused: set[str]) -> list[Any]:
 
 @pytest.fixture
 def exact(monkeypatch):
-    class Fixed:
-        token_hex = staticmethod(lambda size: "0123456789abcdef" * 2)
-
     monkeypatch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts.copy())
-    monkeypatch.setattr(reading, "secrets", Fixed)
+    monkeypatch.setattr(reading, "fresh_salt", lambda: "0123456789abcdef" * 2)
 
 
 @pytest.mark.usefixtures("exact")

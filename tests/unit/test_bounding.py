@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections import Counter
 
 import duckdb
@@ -15,6 +14,7 @@ from scipy import stats
 from dpsql.domains import bounding
 from dpsql.domains.bounding import Packed, bounded_codes_sql, bounded_sql, light_first_sql
 from dpsql.errors import ArgumentError
+from dpsql.noise.entropy import fresh_salt
 
 ROADS = pytest.mark.parametrize("road", [bounded_sql, light_first_sql])
 SALT = "0123456789abcdef" * 2
@@ -64,7 +64,7 @@ def test_exactly_the_bound_is_kept_of_every_unit_that_has_more(con, table, most,
     fill(con, kinds, rows * times)
     units = ["u", "v"] if composite else ["u"]
     listed = ", ".join(units)
-    text = road('"t"', units, list("uvgx"), most, secrets.token_hex(16))
+    text = road('"t"', units, list("uvgx"), most, fresh_salt())
     found = fetched(con, f"SELECT {listed}, count(*) FROM ({text}) GROUP BY {listed}")
     assert found == fetched(con, f"SELECT {listed}, least(count(*), {most}) FROM t GROUP BY {listed}")
     assert fetched(con, text) <= fetched(con, "FROM t")
@@ -76,7 +76,7 @@ def test_exactly_the_bound_is_kept_of_every_unit_that_has_more(con, table, most,
 def test_groups_of_a_unit_are_bounded_and_then_their_rows(con, table, rows_kept, groups_kept, road):
     kinds, rows, times = table
     fill(con, kinds, rows * times)
-    text = road('"t"', ["u"], list("uvgx"), rows_kept, secrets.token_hex(16), groups=["g"], max_groups=groups_kept)
+    text = road('"t"', ["u"], list("uvgx"), rows_kept, fresh_salt(), groups=["g"], max_groups=groups_kept)
     kept = f"SELECT u, g, count(*) AS n FROM ({text}) GROUP BY u, g"
     own = "SELECT u, g, count(*) AS n FROM t GROUP BY u, g"
     assert fetched(con, f"SELECT u, count(*) FROM ({kept}) GROUP BY u") == fetched(
@@ -108,7 +108,7 @@ def test_one_unit_fewer_leaves_the_others_as_they_are(con, table, most, unit, gr
 def test_every_set_of_rows_is_kept_equally_often(con, most, road):
     """Chi-square at 1e-6 over 1,500 salts, for one unit: simple random sampling of rows that differ."""
     con.execute("CREATE OR REPLACE TABLE t AS SELECT 7 AS u, i AS x FROM range(4) r(i)")
-    texts = [road('"t"', ["u"], ["x"], most, secrets.token_hex(16)) for _ in range(1500)]
+    texts = [road('"t"', ["u"], ["x"], most, fresh_salt()) for _ in range(1500)]
     seen = Counter(tuple(sorted(x for (x,) in con.execute(text).fetchall())) for text in texts)
     assert stats.chisquare([*seen.values(), *[0] * (math.comb(4, most) - len(seen))]).pvalue > 1e-6
 
@@ -202,7 +202,7 @@ def test_planted_faults_are_found(con, fault):
 
     def seen(statement):
         most = con.execute(f"SELECT max(n), min(n) FROM (SELECT count(*) AS n FROM ({statement}) GROUP BY u)").fetchone()
-        salts = [secrets.token_hex(16) for _ in range(200)]
+        salts = [fresh_salt() for _ in range(200)]
         ones = sum((9, 1) in con.execute(statement.replace(SALT, salt)).fetchall() for salt in salts)
         return most == (2, 2) and abs(ones - 80) < 4.9 * math.sqrt(200 * 0.4 * 0.6)
 

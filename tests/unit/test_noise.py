@@ -129,6 +129,7 @@ def test_threads_draw_different_noise() -> None:
     assert len(set(found)) == 8
 
 
+@pytest.mark.fresh_noise  # 40 draws of a scale of 10 repeat by chance with a probability below 1e-40
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_does_not_repeat_the_parent() -> None:
     program = (

@@ -6,6 +6,7 @@ from dpsql.errors import ReleaseError
 from dpsql.kinds.measured import Measurer
 from dpsql.measure import query as reading
 from dpsql.measure.reading import Measured, binding
+from dpsql.noise.entropy import fresh_salt
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.release.plan import Plan
@@ -22,7 +23,7 @@ class Query(Measurer):
         """Try what can be tried without reading a row: whether DuckDB binds the statements, over no groups."""
         query = _of(plan)
         with binding(), reading.public_groups(context.cursor, query, empty=True) as table:
-            for statement in reading.statements(protected, query, table, reading.fresh_salt()):
+            for statement in reading.statements(protected, query, table, fresh_salt()):
                 context.cursor.execute(f"DESCRIBE {statement}").fetchall()
 
     def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:

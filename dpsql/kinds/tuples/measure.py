@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from dataclasses import replace
 from fractions import Fraction
 
@@ -20,6 +19,7 @@ from dpsql.mechanisms.percentile import private_percentile
 from dpsql.methods.aggregate_seeded.levels import level_scale
 from dpsql.methods.base import TupleMethod, TuplePlan
 from dpsql.noise import discrete
+from dpsql.noise.entropy import fresh_salt
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
@@ -107,7 +107,7 @@ def _level(
     try:
         share, epsilon, sensitivity = (Fraction(plan.parameters[p]) for p in ("share", "epsilon_percentile", "penalty_sensitivity"))
         bound = private_percentile(histogram, share, epsilon, sensitivity)
-        salt = secrets.token_hex(16)
+        salt = fresh_salt()
         return tuples.count_bounded(cursor, codes, index, keys, wanted.empty, row_widths=name, most=bound, salt=salt), bound
     finally:
         cursor.execute(f"DROP TABLE IF EXISTS {name}")
