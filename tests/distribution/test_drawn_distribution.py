@@ -1,6 +1,6 @@
 """Frequencies of the histogram samplers against exact probabilities, and of those with a prior half as large.
 
-Entropy from the operating system. Each chi-square test has a false-alarm rate of 1e-6; halved priors are so far off at these
+Each chi-square test has a false-alarm rate of 1e-9; halved priors are so far off at these
 sizes that missing one has a probability far below that.
 """
 
@@ -18,7 +18,7 @@ from dpsql.mechanisms.multinomial import dirichlet_multinomial, dirichlet_prior,
 from dpsql.mechanisms.poisson_gamma import poisson_gamma, poisson_gamma_prior
 from dpsql.mechanisms.tubes import draw_path
 
-ALPHA = 1e-6
+ALPHA = 1e-9
 N = 20_000
 
 

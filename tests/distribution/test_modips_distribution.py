@@ -1,4 +1,4 @@
-"""Laws of what `modips` releases and of the rows it draws: alpha 1e-6, and wrong parameters must be rejected."""
+"""Laws of what `modips` releases and of the rows it draws: alpha 1e-9, and wrong parameters must be rejected."""
 
 from fractions import Fraction
 
@@ -13,7 +13,7 @@ from dpsql.methods.modips.method import Modips
 from dpsql.methods.modips.statistics import exact_statistics, kind_of
 from dpsql.tables.statistics import Statistics
 
-ALPHA = 1e-6
+ALPHA = 1e-9
 METHOD = Modips()
 FLAG = Domain((Attribute("f", "BOOLEAN", "categorical", ("false", "true"), nullable=False),))
 X = Attribute("x", "DOUBLE", "numeric", edges=(0.0, 1.0), nullable=False)
@@ -41,7 +41,7 @@ def noise_z(noise: np.ndarray, scale: float) -> float:
     ],
 )
 def test_noise_of_every_part_has_the_charged_scale(domain: Domain, counted: Counted, epsilon: int, calls: int) -> None:
-    """50,000 draws of every part: OS entropy, so alpha is the chance of a false alarm."""
+    """50,000 draws of every part: alpha is the chance of a false alarm."""
     options = {"sets": 1000}
     price = METHOD.price(domain, Contract("replace_one", 1, True), Fraction(epsilon), options)
     exact = exact_statistics(counted, domain)

@@ -1,7 +1,7 @@
 """The distribution gate: right scales pass, five percent less or more is rejected, repeated draws are caught.
 
-Type I error of each check is at most 1e-6. With n = 50,000 a scale that is 5 % off moves the sufficient statistic by 11
-(Laplace) or 15 (Gaussian) standard deviations against a threshold of 4.9: missed with a probability far below 1e-6.
+Type I error of each check is at most 1e-9. With n = 50,000 a scale that is 5 % off moves the sufficient statistic by 11
+(Laplace) or 15 (Gaussian) standard deviations against a threshold of 6.1: missed with a probability below 1e-6.
 """
 
 import math
@@ -15,7 +15,7 @@ from scipy import stats
 from dpsql.noise import discrete
 
 N = 50_000
-ALPHA = 1e-6
+ALPHA = 1e-9
 Z = stats.norm.isf(ALPHA / 2)
 
 
@@ -96,6 +96,7 @@ SCALES = [
 ]
 
 
+@pytest.mark.fresh_noise  # four checks, each with a false alarm of 1e-9 at most
 @pytest.mark.parametrize(("mechanism", "text"), SCALES)
 def test_gate(mechanism: str, text: str) -> None:
     scale = discrete.scale_grid(Fraction(text))
@@ -184,6 +185,7 @@ def repeats_after_long_reuse(mechanism: str) -> bool:
     return failures(fresh, mechanism, 20.0) != []
 
 
+@pytest.mark.fresh_noise  # a correlation beyond 6.1 deviations, twice
 def test_two_tables_share_no_noise() -> None:
     """Two calls, and two halves of one call, are uncorrelated; the same call used twice is not."""
     for mechanism in discrete.MECHANISMS:

@@ -1,4 +1,4 @@
-"""Binomial draws, inactive members and whole releases against their distributions; each check has a type I error of 1e-6."""
+"""Binomial draws, inactive members and whole releases against their distributions; each check has a type I error of 1e-9."""
 
 import math
 from collections import Counter
@@ -15,7 +15,7 @@ from dpsql.mechanisms.binomial import Binomial
 from dpsql.mechanisms.words import Listed, Pattern, Universe, from_list
 from dpsql.noise.discrete import discrete_laplace
 
-ALPHA = 1e-6
+ALPHA = 1e-9
 Z = stats.norm.isf(ALPHA / 2)
 N = 20_000
 RELEASES = 6000
@@ -66,6 +66,7 @@ def test_binomial(trials: int, text: str) -> None:
         assert not fits(drawn, pmf(trials, p * Fraction(105, 100)) if p * 2 < 1 else pmf(trials, p * Fraction(95, 100)))
 
 
+@pytest.mark.fresh_noise  # a chi-square at 1e-9
 @pytest.mark.parametrize(("trials", "text"), [(10, "1/2"), (300, "1/3"), (10**30, "3e-30")])
 def test_binomial_with_few_digits_at_once(monkeypatch: pytest.MonkeyPatch, trials: int, text: str) -> None:
     """Eight digits at once: a tenth of the draws and more is not decided by them, and draws on."""
@@ -78,6 +79,7 @@ def test_binomial_with_few_digits_at_once(monkeypatch: pytest.MonkeyPatch, trial
     assert fits(drawn, pmf(trials, p))
 
 
+@pytest.mark.fresh_noise  # three checks at 1e-9
 def test_binomial_splits_large_means() -> None:
     drawer = Binomial(10**8 + 7, partial(rational, Fraction(1, 10**4)))
     assert sum(part.trials * times for part, times in drawer._parts) == 10**8 + 7
@@ -88,6 +90,7 @@ def test_binomial_splits_large_means() -> None:
     assert stats.chi2.cdf(drawn.var(ddof=1) / 1e4 * 299, 299) > ALPHA
 
 
+@pytest.mark.fresh_noise  # a z-test at 1e-9
 @pytest.mark.parametrize("rho", ["0.5", "0.9"])
 def test_no_outside_value_with_probability_rho(rho: str) -> None:
     """The exact probability is the silence of the inactive members: at least rho, and not much more."""
