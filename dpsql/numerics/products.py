@@ -29,7 +29,7 @@ def multiplies(function: Callable[P, T]) -> Callable[P, T]:
     >>> @multiplies
     ... def squared(matrix):
     ...     return matrix @ matrix
-    >>> bool(np.isnan(squared(np.array([[np.inf, 1.0], [0.0, np.nan]]))).all())
+    >>> bool(np.isnan(squared(np.array([[np.inf, 1.0], [0.0, np.nan]]))).any())
     True
     """
 
