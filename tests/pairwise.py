@@ -29,9 +29,14 @@ def covering(*lists: Sequence[Any]) -> list[Case]:
     return [tuple(values[i] for values, i in zip(lists, case, strict=True)) for case in sorted(chosen)]
 
 
+def tried(*lists: Sequence[Any]) -> list[Case]:
+    """Return a covering array of these lists, or the whole product."""
+    return list(itertools.product(*lists)) if WHOLE else covering(*lists)
+
+
 def grid(ids: Callable[[Any], str] | None = None, **lists: Sequence[Any]) -> pytest.MarkDecorator:
-    """Parametrise a test by named lists of values: a covering array of them, or the whole product."""
-    found = list(itertools.product(*lists.values())) if WHOLE else covering(*lists.values())
+    """Parametrise a test by what is tried of named lists of values."""
+    found = tried(*lists.values())
     return pytest.mark.parametrize(tuple(lists), found, ids=ids and ["-".join(map(ids, case)) for case in found])
 
 
