@@ -2,7 +2,8 @@
 
 Exact counters come from one reading of a table; then noise is drawn on them, as in a release, and the interval is made of it by the
 functions that the product uses. Noise has a fixed seed, so the test does not fail by chance; with a fresh one, an interval that covers
-95 % would be outside of 94 to 97 % of 16,000 independent cases with a probability below 1e-8, and one that covers 94.8 % below 1e-5.
+95 % would be outside of 93.3 to 97 % of 4,000 independent cases with a probability of 2e-6, and one that covers 92 % is caught with
+one of 0.999. With DPSQL_HYPOTHESIS=thorough it is 94 to 97 % of 16,000 cases.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from pairwise import WHOLE
 
 import dpsql
 from dpsql.answers import intervals
@@ -67,18 +69,17 @@ def covered(items: str, releases: int, ratio: bool = False, shrink: float = 1.0)
     return [float(hit) / releases for hit in hits]
 
 
-@pytest.mark.slow
 def test_counts_sums_means_variances_and_ratios_are_covered() -> None:
-    for name, share in zip(("count", "sum", "avg", "var", "ratio"), covered(ITEMS, 2_000, ratio=True), strict=True):
-        assert 0.94 <= share <= 0.97, (name, share)
+    for name, share in zip(("count", "sum", "avg", "var", "ratio"), covered(ITEMS, 2_000 if WHOLE else 500, ratio=True), strict=True):
+        assert (0.94 if WHOLE else 0.933) <= share <= 0.97, (name, share)
 
 
-@pytest.mark.slow
 def test_medians_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of fewer releases and draws: a tree has thousands of cells. 800 cases, with a fixed seed: 92.5 to 98 % is three standard deviations."""
+    """Of fewer releases and draws: a tree has thousands of cells. 320 cases, with a fixed seed: 91.3 to 98.7 % is three standard deviations."""
     monkeypatch.setattr(intervals, "DRAWS", 200)
-    [share] = covered("median(amount)", 100)
-    assert 0.925 <= share <= 0.98, share
+    [share] = covered("median(amount)", 100 if WHOLE else 40)
+    low, high = (0.925, 0.98) if WHOLE else (0.913, 0.987)
+    assert low <= share <= high, share
 
 
 def test_intervals_of_too_little_noise_are_caught() -> None:

@@ -6,6 +6,7 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
+from pairwise import grid
 
 from dpsql import accounting as acc
 
@@ -17,8 +18,9 @@ def _mp_gaussian_delta(mu: float, epsilon: float) -> mp.mpf:
     with mp.workdps(60):
         m, e = mp.mpf(mu), mp.mpf(epsilon)
         cdf = lambda x: mp.erfc(-x / mp.sqrt(2)) / 2  # noqa: E731
-        lost = min(2000, (epsilon / mu + mu) ** 2 / 2) - math.log10(min(mu, 1))
-        with mp.workdps(60 + int(lost)):  # what cancels in the tail
+        # mpmath's tails have all their digits, however small they are; their difference is a part mu of them or mu / (epsilon / mu + mu).
+        lost = math.log10(1 + (epsilon / mu + mu) / mu) - math.log10(min(mu, 1))
+        with mp.workdps(60 + int(lost)):
             return cdf(m / 2 - e / m) - mp.exp(e) * cdf(-m / 2 - e / m)
 
 
@@ -49,10 +51,10 @@ def test_gaussian_mu_and_epsilon_invert_delta(epsilon: float, delta: float) -> N
 
 def _mp_zcdp_delta(rho: float, epsilon: float) -> mp.mpf:
     """Return the bound of Proposition 12 at its best order, found by bisection of its derivative."""
-    with mp.workdps(300):
+    with mp.workdps(60):
         r, e = mp.mpf(rho), mp.mpf(epsilon)
         low, high = mp.mpf(-1000), mp.mpf(1000)
-        for _ in range(400):
+        for _ in range(120):  # 1e-33 off the best order, where the bound is flat
             middle = (low + high) / 2
             t = mp.exp(middle)
             if (2 * t + 1) * r - e - mp.log1p(1 / t) < 0:
@@ -86,13 +88,14 @@ def _exact_pure_delta(k: int, epsilon_each: float, epsilon: float) -> mp.mpf:
     """Return the sum of Kairouz, Oh & Viswanath, Theorem 3.3, term by term."""
     with mp.workdps(450):
         e, target = mp.exp(mp.mpf(epsilon_each)), mp.exp(mp.mpf(epsilon))
-        terms = (math.comb(k, x) * max(mp.mpf(0), e**x - target * e ** (k - x)) for x in range(k + 1))
+        powers = [mp.mpf(1)]
+        for _ in range(k):
+            powers.append(powers[-1] * e)
+        terms = (math.comb(k, x) * max(mp.mpf(0), powers[x] - target * powers[k - x]) for x in range((k + 1) // 2, k + 1))
         return min(mp.mpf(1), mp.fsum(terms) / (1 + e) ** k)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 15, 16, 17, 105, 1000])
-@pytest.mark.parametrize("epsilon_each", [1e-3, 0.015, 0.3, 1.0, 4.0, 30.0])
-@pytest.mark.parametrize("epsilon", [0.0, 0.01, 1.0, 7.0])
+@grid(k=[1, 2, 3, 15, 16, 17, 105, 1000], epsilon_each=[1e-3, 0.015, 0.3, 1.0, 4.0, 30.0], epsilon=[0.0, 0.01, 1.0, 7.0])
 def test_pure_delta(k: int, epsilon_each: float, epsilon: float) -> None:
     exact = _exact_pure_delta(k, epsilon_each, epsilon)
     found = acc.pure_delta(k, epsilon_each, epsilon)
@@ -102,9 +105,7 @@ def test_pure_delta(k: int, epsilon_each: float, epsilon: float) -> None:
         assert exact <= found <= min(1, exact * (1 + mp.mpf(10) ** -8))
 
 
-@pytest.mark.parametrize("k", [1, 2, 105, 1000])
-@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 5.0])
-@pytest.mark.parametrize("delta", [0.5, 1e-3, 2.0**-30, 1e-100])
+@grid(k=[1, 2, 105, 1000], epsilon=[0.0, 0.1, 1.0, 5.0], delta=[0.5, 1e-3, 2.0**-30, 1e-100])
 def test_pure_epsilon_inverts(k: int, epsilon: float, delta: float) -> None:
     each = acc.pure_epsilon_each(k, epsilon, delta)
     assert each >= epsilon / k * (1 - 1e-12)
@@ -121,9 +122,7 @@ def test_two_million_pure_mechanisms_agree_with_their_gaussian_limit() -> None:
     assert acc.pure_delta(2_000_000, each, 1.0) == pytest.approx(2.0**-30, rel=1e-7)
 
 
-@pytest.mark.parametrize("k", [1, 105, 2_000_000])
-@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 20.0])
-@pytest.mark.parametrize("delta", [1e-3, 2.0**-30, 1e-300])
+@grid(k=[1, 105, 2_000_000], epsilon=[1e-3, 1.0, 20.0], delta=[1e-3, 2.0**-30, 1e-300])
 def test_advanced_composition_inverts(k: int, epsilon: float, delta: float) -> None:
     each = acc.advanced_epsilon_each(k, epsilon, delta)
     assert epsilon * (1 - 1e-9) <= acc.advanced_epsilon(k, each, delta) <= epsilon

@@ -6,6 +6,7 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
+from pairwise import grid
 
 from dpsql.mechanisms import tubes
 from dpsql.mechanisms.distribution_function import Sampler
@@ -40,9 +41,11 @@ def test_race_counts_of_the_worked_example() -> None:
     assert used is not None and float(used) == pytest.approx(dirichlet_alpha(5.0, rows), rel=1e-14)
 
 
-@pytest.mark.parametrize("cells", [2, 50, 10**6])
-@pytest.mark.parametrize("rows", [1, 40, 5_000_000, 10**12])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10**30), Fraction(1, 10**6), Fraction(0.1), Fraction(1), Fraction(50), Fraction(5000)])
+@grid(
+    cells=[2, 50, 10**6],
+    rows=[1, 40, 5_000_000, 10**12],
+    epsilon=[Fraction(1, 10**30), Fraction(1, 10**6), Fraction(0.1), Fraction(1), Fraction(50), Fraction(5000)],
+)
 def test_priors_are_rounded_up_by_less_than_a_step(epsilon: Fraction, rows: int, cells: int) -> None:
     with mp.workdps(120):
         exponent = mp.mpf(epsilon.numerator) / epsilon.denominator

@@ -5,6 +5,7 @@ from functools import partial
 
 import mpmath as mp
 import pytest
+from pairwise import grid
 
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms import stable_selection, weak_domain
@@ -14,6 +15,10 @@ from dpsql.noise.discrete import scale_grid
 
 SIZES = [1, 2, 9, 171_476, 29_400_000_000, 29_404_018_576, 2**63, 26**40, 10**300]
 SCALES = [Fraction(1, 50), Fraction(1, 3), Fraction(1), scale_grid(10), scale_grid(100), Fraction(12345, 7), Fraction(2**40)]
+
+
+def short(value: object) -> str:
+    return str(value)[:24]
 
 
 def _mp(x: Fraction) -> mp.mpf:
@@ -35,9 +40,7 @@ def test_published_domain(epsilon: str, tau: float) -> None:
     assert weak_domain.threshold(float(epsilon), 0.9, 29_400_000_000) == pytest.approx(tau, rel=1e-15)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("rho", ["0.5", "0.51", "0.9", "0.99", "0.999999999", "1/3", "1e-30"])
-@pytest.mark.parametrize("epsilon", ["0.01", "1", "3"])
+@grid(size=SIZES, rho=["0.5", "0.51", "0.9", "0.99", "0.999999999", "1/3", "1e-30"], epsilon=["0.01", "1", "3"])
 def test_tau_to_twelve_digits(size: int, rho: str, epsilon: str) -> None:
     exact = Fraction(rho)
     if exact < Fraction(1, 2) ** min(size, 200):
@@ -50,9 +53,7 @@ def test_tau_to_twelve_digits(size: int, rho: str, epsilon: str) -> None:
         assert abs(found - wanted) <= mp.mpf(10) ** -12 * abs(wanted) + mp.mpf(10) ** -13
 
 
-@pytest.mark.parametrize("scale", SCALES, ids=str)
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("rho", ["0.5", "0.9", "0.999", "1e-30"])
+@grid(scale=SCALES, size=SIZES, rho=["0.5", "0.9", "0.999", "1e-30"], ids=short)
 def test_integer_threshold_is_the_smallest(scale: Fraction, size: int, rho: str) -> None:
     exact = Fraction(rho)
     if exact < Fraction(1, 2) ** min(size, 200):
@@ -69,9 +70,7 @@ def test_integer_threshold_is_the_smallest(scale: Fraction, size: int, rho: str)
             assert abs(t - tau) <= 1.5
 
 
-@pytest.mark.parametrize("scale", SCALES[:-1], ids=str)
-@pytest.mark.parametrize("values", [1, 3, 50])
-@pytest.mark.parametrize("delta", ["0.4", "1e-3", "1e-9", "1e-30", "1e-400"])
+@grid(scale=SCALES[:-1], values=[1, 3, 50], delta=["0.4", "1e-3", "1e-9", "1e-30", "1e-400"], ids=str)
 def test_selection_threshold_is_the_smallest(scale: Fraction, values: int, delta: str) -> None:
     exact = Fraction(delta)
     t = stable_selection.threshold(scale, values, exact)
@@ -91,9 +90,7 @@ def test_thresholds_next_to_equality() -> None:
     assert smallest_threshold(Fraction(10), 10**10, near + step) == 259
 
 
-@pytest.mark.parametrize("scale", SCALES, ids=str)
-@pytest.mark.parametrize("t", [1, 2, 30, 3000])
-@pytest.mark.parametrize("precision", [1, 20, 64, 300])
+@grid(scale=SCALES, t=[1, 2, 30, 3000], precision=[1, 20, 64, 300], ids=str)
 def test_bounds_enclose(scale: Fraction, t: int, precision: int) -> None:
     with mp.workdps(2000):
         low, high = tail_bounds(scale, t, precision)
@@ -120,11 +117,13 @@ def _wide(p: Fraction, precision: int) -> tuple[int, int]:
     return low << (precision - precision // 2), high << (precision - precision // 2)
 
 
-@pytest.mark.parametrize(("trials", "p"), [(1, "1/2"), (7, "1/2"), (100, "1/2"), (64, "1/3"), (10**6, "1/20000"), (29_404_018_576, "1e-10"), (10**40, "3e-40")])
-@pytest.mark.parametrize("bits", [8, 64, 256])
-@pytest.mark.parametrize("bounds", [_rational, _wide])
-def test_binomial_distribution_function(trials: int, p: str, bits: int, bounds: object) -> None:
-    exact = Fraction(p)
+@grid(
+    law=[(1, "1/2"), (7, "1/2"), (100, "1/2"), (64, "1/3"), (10**6, "1/20000"), (29_404_018_576, "1e-10"), (10**40, "3e-40")],
+    bits=[8, 64, 256],
+    bounds=[_rational, _wide],
+)
+def test_binomial_distribution_function(law: tuple[int, str], bits: int, bounds: object) -> None:
+    trials, exact = law[0], Fraction(law[1])
     lows, highs = _Part(trials, partial(bounds, exact)).cumulative(bits)
     with mp.workdps(200):
         x = _mp(exact)

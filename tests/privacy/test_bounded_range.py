@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from pairwise import grid
 from scipy.special import ndtri
 from scipy.stats import chisquare
 
@@ -43,10 +44,9 @@ def _mu(epsilon: float) -> float:
     return math.sqrt(2 * float(gdp_of(acc.RangeEvent(Fraction(epsilon)))))
 
 
-@pytest.mark.parametrize("weights", [np.array([1, 1, 1, 1]), np.array([7, 1, 2, 1])], ids=["even", "uneven"])
-@pytest.mark.parametrize("neighbors", acc.NEIGHBORS)
-@pytest.mark.parametrize("share", [Fraction(1, 2), Fraction(9, 10)])
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@grid(
+    weights=[np.array([1, 1, 1, 1]), np.array([7, 1, 2, 1])], neighbors=acc.NEIGHBORS, share=[Fraction(1, 2), Fraction(9, 10)], epsilon=EPSILONS, ids=str
+)
 def test_the_exact_curve_of_a_percentile_is_within_its_charge(
     epsilon: float, share: Fraction, neighbors: str, weights: np.ndarray
 ) -> None:

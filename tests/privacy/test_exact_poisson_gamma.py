@@ -13,6 +13,7 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
+from pairwise import grid
 from scipy import special
 from small_histograms import Histogram, histograms, neighbours
 
@@ -64,9 +65,7 @@ def test_the_integral_is_that_of_mpmath() -> None:
         assert abs(6 * lead * integral / 2 / p - 1) < 1e-9
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("expected", UNEQUAL)
-@pytest.mark.parametrize("rows", [1, 3, 6])
+@grid(epsilon=EPSILONS, expected=UNEQUAL, rows=[1, 3, 6])
 def test_epsilon_is_held_and_nearly_reached(rows: int, expected: tuple[int, ...], epsilon: Fraction) -> None:
     prior = poisson_gamma_prior(epsilon, rows, np.array(expected, float))
     found = loss(lambda y: law(y, prior.strength, prior.kept), rows, len(expected))

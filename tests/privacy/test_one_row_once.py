@@ -9,6 +9,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from pairwise import grid
 
 import dpsql
 from dpsql.domains import encoding
@@ -41,9 +42,11 @@ def counts(con: duckdb.DuckDBPyConnection, source: str, column: str, categories:
     return [n for (n,) in found.fetchall()]
 
 
-@pytest.mark.parametrize("collation", ["NOCASE", "NOACCENT.NOCASE", "NFC"])
-@pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN"])
-@pytest.mark.parametrize("where", ["table", "public table", "both", "database", "subquery", "view", "cte"])
+@grid(
+    collation=["NOCASE", "NOACCENT.NOCASE", "NFC"],
+    join=["JOIN", "LEFT JOIN"],
+    where=["table", "public table", "both", "database", "subquery", "view", "cte"],
+)
 def test_a_key_is_joined_byte_by_byte(con, collation, join, where):
     """128 spellings of one word in a public key: whoever has one of them meets that one."""
     own = f" COLLATE {collation}" if where not in ("public table", "database") else ""

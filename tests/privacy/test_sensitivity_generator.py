@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
+from pairwise import WHOLE
 from sensitivity_counts import Tried, try_schema
 from sqlglot import exp
 
@@ -30,7 +31,7 @@ def run(
     """Try so many schemas, or until ``enough`` comparisons have failed."""
     tried, failed = Tried(), list[str]()
     for seed in range(FIRST, FIRST + schemas):
-        failed += try_schema(seed, folder, tried, unique=unique)
+        failed += try_schema(seed, folder, tried, unique=unique, worlds=5 if WHOLE else 3)
         if len(failed) >= enough:
             break
     with capsys.disabled():

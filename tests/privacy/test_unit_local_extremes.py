@@ -11,6 +11,7 @@ from collections import Counter
 
 import duckdb
 import pytest
+from case_counts import cases
 from kernel_expressions import SETTINGS, TYPES, make_table
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
@@ -88,7 +89,7 @@ def test_what_the_kernel_combines_never_fails(gate, what, monkeypatch, record_pr
     counts: Counter = Counter()
     made = calls(columns, rng) if what == "aggregates" else windows(columns, rng)
     rng.shuffle(made)
-    texts = [f"SELECT g, {c} AS x FROM p GROUP BY g" if what == "aggregates" else f"SELECT g, {c} AS x FROM p" for c in made[:400]]
+    texts = [f"SELECT g, {c} AS x FROM p GROUP BY g" if what == "aggregates" else f"SELECT g, {c} AS x FROM p" for c in made[: cases(160)]]
     generated = [(text, sql) for text in texts if (sql := accepted(catalog, text, counts)) is not None]
     for setting in ("threads = 2", *SETTINGS):
         name = setting.split(" = ")[0]
@@ -104,7 +105,7 @@ def test_what_the_kernel_combines_never_fails(gate, what, monkeypatch, record_pr
         finally:
             con.execute(f"RESET GLOBAL {name}")
     record_property("counts", dict(counts))
-    assert counts["accepted"] > 100 and counts["refused"] > 20, counts
+    assert counts["accepted"] > 50 and counts["refused"] > 10, counts
     assert len(TYPES) > 30
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from pairwise import grid
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
@@ -101,9 +102,8 @@ def test_any_text_and_any_column_name(folder, categories, name, nullable, outsid
     round_trip(declare(name, "VARCHAR", nullable=nullable, categories=categories, outside=outside), folder, copies=2)
 
 
-@pytest.mark.parametrize(
-    ("sql_type", "values"),
-    [
+@grid(
+    column=[
         ("INTEGER", [3, -1]), ("HUGEINT", [-(2**127), 2**127 - 1]), ("UHUGEINT", [2**128 - 1, 0]),
         ("DECIMAL(38,10)", ["0.1", "1e27"]),
         ("FLOAT", [0.1, -0.0, 3.4e38]), ("DOUBLE", [0.1, 5e-324, 1e300]), ("BOOLEAN", [True, False]),
@@ -113,10 +113,12 @@ def test_any_text_and_any_column_name(folder, categories, name, nullable, outsid
         ("TIMESTAMP_MS", ["2020-01-01 01:02:03.004"]), ("TIMESTAMP_NS", ["2020-01-01 01:02:03.000000004"]),
         ("UUID", ["00000000-0000-0000-0000-00000000000a"]), ("ENUM('b', 'it''s', '')", ["it's", ""]),
     ],
-)  # fmt: skip
-@pytest.mark.parametrize("outside", ["clamp", "other"])
-@pytest.mark.parametrize("nullable", [True, False])
-def test_categories_of_every_type(folder, sql_type, values, outside, nullable):
+    outside=["clamp", "other"],
+    nullable=[True, False],
+    ids=lambda value: value[0] if isinstance(value, tuple) else str(value),
+)
+def test_categories_of_every_type(folder, column, outside, nullable):
+    sql_type, values = column
     listed = canonical_categories(CONNECTION, sql_type, values)
     round_trip(declare("x", sql_type, nullable=nullable, categories=listed, outside=outside), folder)
 

@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from bounded_attributes import BOUNDS, bounded, named
+from pairwise import in_turn
 
 from dpsql.domains.grid import Histogram, edge_numbers, grid_of
 from dpsql.noise import discrete
@@ -48,8 +49,7 @@ def held(histogram, low, high):
     return histogram.counts[(histogram.low >= low) & (histogram.high <= high)].sum()
 
 
-@pytest.mark.parametrize("case", BOUNDS[::2], ids=named)
-@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize(("case", "mechanism"), in_turn(BOUNDS[::2], ["gaussian", "laplace"]), ids=lambda v: v if isinstance(v, str) else named(v))
 def test_what_was_released_is_split_again_exactly(case, mechanism):
     grid = grid_of(bounded(*case))
     rng = np.random.default_rng(5)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from estimate_counters import bernstein
+from pairwise import grid
 
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import Measure, Variable, sensitivity
@@ -103,9 +104,12 @@ def _unit_vectors(measure: Measure, rows: int | None, groups: int | None, each: 
     return found
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("bounds", [(1, None, None), (2, None, None), (3, None, 2), (3, 1, 2), (None, 2, 1), (None, 1, 3), (3, 2, None)])
-@pytest.mark.parametrize("measure", [m for m in ALL if m.kind != "distinct" and m.lengths[0] < 4] + [ALL[1]], ids=lambda m: m.kind)
+@grid(
+    neighbors=["add_remove", "replace_one"],
+    bounds=[(1, None, None), (2, None, None), (3, None, 2), (3, 1, 2), (None, 2, 1), (None, 1, 3), (3, 2, None)],
+    measure=[m for m in ALL if m.kind != "distinct" and m.lengths[0] < 4] + [ALL[1]],
+    ids=lambda value: getattr(value, "kind", str(value)),
+)
 def test_no_unit_does_more_and_some_unit_does_as_much(
     measure: Measure, bounds: tuple[int | None, int | None, int | None], neighbors: str
 ) -> None:
