@@ -1,7 +1,12 @@
-"""dbt projects for tests: a folder with a database, and commands run in it by a process of its own."""
+"""dbt projects for tests: a folder with a database, and commands run in it by a process of its own.
+
+Importing dbt and dpsql takes longer than a build: one process does so, and forks one for each test.
+"""
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import subprocess
@@ -10,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from seeded_entropy import SOURCES, environment, refused
 
 from dpsql.dbt.project import init
 
 DRIVER = Path(__file__).with_name("dbt") / "dbt_driver.py"
 CHARGES = ["sql", "SELECT release FROM dpsql.ledger WHERE action = 'charge' ORDER BY release"]
+SETTINGS = {"OPENBLAS_NUM_THREADS": "1", "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"}
 PROFILE = """
 project:
   target: dev
@@ -38,16 +45,45 @@ class Plugin(BasePlugin):
 """
 
 
-def dbt(folder: Path, *commands: list[str], environment: dict[str, str] | None = None) -> list[Any]:
-    """Run commands in a project; return what `dbt_driver` says of each."""
-    done = subprocess.run(
-        [sys.executable, "-P", DRIVER, json.dumps(commands)], cwd=folder, capture_output=True, text=True, check=False,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "DBT_SEND_ANONYMOUS_USAGE_STATS": "false", **(environment or {})},
-    )  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    if not lines:
-        return [done.returncode, done.stdout + done.stderr]
-    return json.loads(lines[0].removeprefix("RESULT "))
+def dbt(folder: Path, *commands: list[str], more: dict[str, str] | None = None, alone: bool = False) -> list[Any]:
+    """Run commands in a project; return what `dbt_driver` says of each.
+
+    Parameters
+    ----------
+    more : dict, optional
+        Added to the environment.
+    alone : bool
+        Whether the process imports everything itself, in the order in which dbt does.
+    """
+    given = {**os.environ, **SETTINGS, **(more or {})}
+    if alone:
+        command = [sys.executable, "-P", DRIVER, json.dumps(commands)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=given)
+        code, text = done.returncode, done.stdout + done.stderr
+    else:
+        output = folder.with_name(f"{folder.name}.printed")
+        asked = {"commands": commands, "folder": str(folder), "environment": environment(given), "output": str(output)}
+        server = _server()
+        assert server.stdin is not None and server.stdout is not None
+        server.stdin.write(json.dumps(asked) + "\n")
+        server.stdin.flush()
+        code, text = int(server.stdout.readline()), output.read_text()
+    lines = [line for line in text.splitlines() if line.startswith("RESULT ")]
+    return json.loads(lines[0].removeprefix("RESULT ")) if lines else [code, text]
+
+
+@functools.cache
+def _server() -> subprocess.Popen[str]:
+    """Start the process that forks; it is no child of the test that happens to come first, and draws nothing itself."""
+    before = SOURCES.use(refused)
+    try:
+        server = subprocess.Popen(
+            [sys.executable, "-P", DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **SETTINGS}
+        )
+    finally:
+        SOURCES.use(before)
+    atexit.register(server.communicate)
+    return server
 
 
 def project(folder: Path, tables: str, files: dict[str, str]) -> Path:

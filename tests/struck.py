@@ -1,7 +1,8 @@
 """Child processes that Ctrl-C strikes while DuckDB is in a statement of theirs, for certain: they say so themselves.
 
 A statement that is to be struck calls ``running``, which notes the call; a thread waits until no frame of it is left (DuckDB has
-gone on) and then writes RUNNING. What follows in the statement cannot be folded away, and would take a day.
+gone on) and then writes RUNNING. What follows in the statement cannot be folded away, and would take a day. A wait or a loop of
+Python's, which never ends either, is announced by ``say``. So a child that ends at all was stopped by what struck it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 
 RUNNING = "statement is running"
@@ -17,7 +19,7 @@ LONG = 600.0
 """Seconds after which a child is taken to hang: nothing is decided by how long it takes."""
 
 PRELUDE = f"""
-import os, signal, sys, threading, time
+import contextlib, json, os, signal, sys, threading, time
 import duckdb, dpsql
 from dpsql.cli import session
 
@@ -47,6 +49,10 @@ def announce():
         os.write(1, b"{RUNNING}\\n")
 
 threading.Thread(target=announce, daemon=True).start()
+
+def say():  # of a wait or a loop of Python
+    os.write(1, b"{RUNNING}\\n")
+
 connect = session.connect
 
 def connected(*given, **named):
@@ -62,6 +68,8 @@ def strike(program: str, arguments: Sequence[object] = (), *, times: int = 1) ->
     """Run a program after the prelude, strike it each time that it says its statement runs, and return how it ended."""
     command = [sys.executable, "-P", "-c", PRELUDE + program, *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        hangs = threading.Timer(LONG, child.kill)
+        hangs.start()
         try:
             assert child.stdout is not None
             seen = ""
@@ -74,6 +82,7 @@ def strike(program: str, arguments: Sequence[object] = (), *, times: int = 1) ->
                         break
             rest, errors = child.communicate(timeout=LONG)
         finally:
+            hangs.cancel()
             child.kill()
     assert times == 0, f"{times} statements never ran:\n{seen}{rest}\n{errors}"
     return subprocess.CompletedProcess(command, child.returncode, seen + rest, errors)

@@ -39,7 +39,7 @@ def test_the_example_is_charged_once_per_release(tmp_path):
         folder, ["deps"], ["build"], ENTRIES, rows, ["build"], ["run", "--full-refresh"], ["compile"], ["docs", "generate"], ["test"],
         ["retry"], ["show", "-s", "people_synth", "--limit", "9", "--output", "json"], rows, ENTRIES,
         ["sql", "SELECT age, sex, income_k FROM people_synth LIMIT 9"],
-        ["build", "--vars", "release: again"], rows, CHARGES, ["sql", "SELECT bool_and(holds) FROM dpsql.chain"],
+        ["build", "--vars", "release: again"], rows, CHARGES, ["sql", "SELECT bool_and(holds) FROM dpsql.chain"], alone=True,
     )  # fmt: skip
     assert deps["success"], deps
     assert first["success"], first
@@ -174,7 +174,7 @@ models:
     }
     tables = "CREATE TABLE t AS SELECT i % 10 AS a, 'yes' AS b, i AS c FROM range(1000) r(i)"
     folder = project(tmp_path / "p", tables, files)
-    killed = dbt(folder, ["run", "-s", "m"], environment={"KILL": "after the charge"})
+    killed = dbt(folder, ["run", "-s", "m"], more={"KILL": "after the charge"})
     assert killed[0] == 9, killed
     statuses = ["sql", "SELECT status FROM dpsql.releases"]
     left, done, stored, changed, charges, _, truths = dbt(

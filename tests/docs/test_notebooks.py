@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from struck import LONG
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
@@ -16,14 +17,21 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples").glob("*.ipynb"))
 
 
 BAR = """
-import duckdb, dpsql, time
+import threading, duckdb, dpsql
 from dpsql.running import progress, progress_bar
 progress_bar._DELAY = progress_bar._EVERY = 0.05
+shown, show = threading.Event(), progress_bar._Display.show
+
+def told(self, *given):
+    show(self, *given)
+    shown.set()
+
+progress_bar._Display.show = told
 print("before")
 with progress.Progress("dp_slow") as call:
     call.expect({"count": 100.0})
     with call.stage("count"):
-        time.sleep(3)
+        shown.wait()
 print("after")
 """
 
@@ -40,7 +48,7 @@ def test_a_saved_or_exported_notebook_holds_no_bar(tmp_path, monkeypatch):
             return super().process_message(msg, cell, cell_index)
 
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(BAR)])
-    Client(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    Client(book, timeout=int(LONG), kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert any("dp_slow, count" in text for text in shown), "no bar was shown"
     outputs = book.cells[0].outputs
     assert "".join(o.text for o in outputs if o.output_type == "stream") == "before\nafter\n"
@@ -73,7 +81,7 @@ def test_it_runs(path, tmp_path, monkeypatch):
     assert path.stat().st_size < 200_000
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        nbclient.NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+        nbclient.NotebookClient(book, timeout=int(LONG), kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
     assert not [o.text for o in outputs if o.output_type == "stream" and o.name == "stderr"]
     assert any("image/png" in o.get("data", {}) for o in outputs)

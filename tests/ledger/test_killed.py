@@ -1,40 +1,92 @@
-"""A process that is killed at any moment leaves true books, and the same call finishes without a second charge."""
+"""A process that is killed at any place of a call leaves true books, and the same call finishes without a second charge."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pytest
 from sample_tables import make_people, protect_people
 
 import dpsql
 
-CALL = "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30})"  # a short fit: what is looked at are the books
-# One process imports everything and forks a victim for each file: importing takes longer than what the victim does.
+ROWS = 2_000
+CALL = "FROM dp_synthesize('people', columns := ['sex', 'region'], epsilon := 1.0, options := {'steps': 3})"  # a short fit
+# One process imports everything, by a call of its own, and forks a victim for each file: importing takes longer than what the victim
+# does. A victim counts the places that it comes to; at the one that it was told it says its name, and stays there until it is killed.
 NURSERY = f"""
-import os, sys, duckdb, dpsql
+import contextlib, functools, os, pathlib, sys, threading
+import duckdb, dpsql
+from dpsql.books.chain import Chain
+from dpsql.measure import noising
+from dpsql.release import store
+from dpsql.running.background import Background
+from dpsql.running.progress import Progress
 
-def live(path):
+names, last = [], None
+
+def at(name):
+    if last is not None and threading.current_thread() is threading.main_thread():
+        names.append(name)
+        if len(names) == last:
+            print("at", os.getpid(), name, flush=True)
+            threading.Event().wait()
+
+def around(owner, name, places=("before", "after")):
+    plain = getattr(owner, name)
+
+    @functools.wraps(plain)
+    def followed(*given, **named):
+        if "before" in places:
+            at(f"before {{name}}")
+        found = plain(*given, **named)
+        if "after" in places:
+            at(f"after {{name}}")
+        return found
+
+    setattr(owner, name, followed)
+
+stage = Progress.stage
+
+@contextlib.contextmanager
+def staged(self, name):
+    with stage(self, name):
+        at(f"in stage {{name}}")
+        yield
+
+Progress.stage = staged
+around(Chain, "_append")  # a transaction of the books
+around(Chain, "_insert")  # in it: an entry
+around(Background, "begin", ["after"])  # a statement on another thread: it runs while this one stands still
+around(noising.discrete, "add_noise", ["after"])
+around(os, "fsync")
+around(pathlib.Path, "replace")
+for name in ("check_store", "check_space", "remove_leftovers", "write", "publish", "read"):
+    around(store, name, ["before"])
+
+def live(path, place):
+    global last
     con = duckdb.connect(path)
-    dpsql.load(con)
-    print("ready", os.getpid(), flush=True)
+    dpsql.load(con, progress=False)
+    last = place
     con.execute("CREATE TABLE synth AS {CALL}")
+    at("before the database is closed")
+    last = None
     con.close()
 
-for line in sys.stdin:
+live(sys.argv[1], None)
+for line in iter(sys.stdin.readline, ""):
+    place, path = line.rstrip("\\n").split(" ", 1)
     child = os.fork()
     if child == 0:
-        live(line.rstrip("\\n"))
+        live(path, int(place))
+        print("all", ",".join(names), flush=True)
         os._exit(0)
     print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
@@ -43,92 +95,95 @@ for line in sys.stdin:
 class Nursery:
     """Victims, one after the other."""
 
-    def __init__(self) -> None:
-        self.process = subprocess.Popen([sys.executable, "-P", "-c", NURSERY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, rehearsal: Path) -> None:
+        command = [sys.executable, "-P", "-c", NURSERY, str(rehearsal)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def start(self, path: Path) -> int:
-        """Return the process that has opened the file and now makes the call."""
+    def places(self, path: Path) -> list[str]:
+        """Let a victim live; return the places that it came to."""
+        self._start(path, 0)
+        names = self._said("all").split(",")
+        assert self._said("ended") == "0"
+        return names
+
+    def kill(self, path: Path, place: int) -> str:
+        """Kill a victim at a place, counted from 1, of the call that it makes on this file; return the name of the place."""
+        self._start(path, place)
+        victim, _, name = self._said("at").partition(" ")
+        os.kill(int(victim), signal.SIGKILL)
+        assert self._said("ended") == str(-signal.SIGKILL)
+        return name
+
+    def _start(self, path: Path, place: int) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{path}\n")
+        self.process.stdin.write(f"{place} {path}\n")
         self.process.stdin.flush()
-        return self._answer("ready")
 
-    def ended(self) -> int:
-        """Wait for the end of the victim; return its code."""
-        return self._answer("ended")
-
-    def _answer(self, word: str) -> int:
+    def _said(self, word: str) -> str:
         assert self.process.stdout is not None
-        said, number = self.process.stdout.readline().split()
-        assert said == word
-        return int(number)
-
-
-@pytest.fixture
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    with made.process:
-        made.process.kill()
+        said, _, rest = self.process.stdout.readline().rstrip("\n").partition(" ")
+        assert said == word, (said, rest)
+        return rest
 
 
 def fresh(path: Path) -> None:
     con = duckdb.connect(str(path))
-    make_people(con, 20_000)
+    make_people(con, ROWS)
     dpsql.load(con)
     protect_people(con)
     con.close()
 
 
+@pytest.fixture
+def unborn(tmp_path: Path) -> Path:
+    path = tmp_path / "unborn.duckdb"
+    fresh(path)
+    return path
+
+
+@pytest.fixture
+def nursery(tmp_path: Path, unborn: Path) -> Iterator[Nursery]:
+    made = Nursery(Path(shutil.copy(unborn, tmp_path / "rehearsal.duckdb")))
+    yield made
+    with made.process:
+        made.process.kill()
+
+
 @pytest.mark.slow
-def test_thirty_kills(tmp_path, nursery):
-    unborn, path = tmp_path / "unborn.duckdb", tmp_path / "whole.duckdb"
-    fresh(unborn)
-    shutil.copy(unborn, path)
-    nursery.start(path)
-    begun = time.perf_counter()
-    store, end = path.parent / f"{path.name}.dpsql", begun + 60
-    while time.perf_counter() < end and not list(store.glob("*.release.parquet")):
-        time.sleep(0.002)
-    stored = time.perf_counter() - begun
-    assert nursery.ended() == 0
-    moments = [*np.linspace(0, stored, 20), *np.linspace(stored, time.perf_counter() - begun, 12)[1:-1]]
-    interrupted = 0
-    for number, moment in enumerate(moments):
-        path = tmp_path / f"k{number}.duckdb"
+def test_killed_at_every_place(tmp_path, unborn, nursery):
+    places = nursery.places(Path(shutil.copy(unborn, tmp_path / "whole.duckdb")))
+    assert len(places) >= 30 and len(set(places)) >= 25
+    assert {f"in stage {name}" for name in ("encode", "count", "noise", "store", "fit", "sampling", "writing")} <= set(places)
+    charged, stored = (place for place, name in enumerate(places, 1) if name == "after _append")
+    assert 1 < charged < stored < len(places)
+    for place, name in enumerate(places, 1):
+        path = tmp_path / f"k{place}.duckdb"
         shutil.copy(unborn, path)
-        victim = nursery.start(path)
-        time.sleep(moment)
-        with contextlib.suppress(ProcessLookupError):  # it was faster
-            os.kill(victim, signal.SIGKILL)
-        assert nursery.ended() in (0, -signal.SIGKILL)
-        interrupted += check(path)
-    assert interrupted >= 5, "the kills came too late to interrupt anything"
+        assert nursery.kill(path, place) == name
+        check(path, ["protect", "charge", "store"][: 1 + (place >= charged) + (place >= stored)], name)
 
 
-def check(path: Path) -> bool:
-    """Check the books as the killed process left them, finish the call, check again; return whether it was cut short."""
+def check(path: Path, expected: list[str], place: str) -> None:
+    """Check the books as the killed process left them, finish the call, check again."""
+    store = path.parent / f"{path.name}.dpsql"
     con = duckdb.connect(str(path))
     dpsql.load(con)
-    assert con.execute("SELECT coalesce(bool_and(chain_holds), true) FROM dp_ledger()").fetchone() == (True,)
-    before = con.execute("SELECT action FROM dpsql.ledger ORDER BY entry").fetchall()
-    actions = [action for (action,) in before]
-    assert actions in (["protect"], ["protect", "charge"], ["protect", "charge", "store"])
-    files = list((path.parent / f"{path.name}.dpsql").glob("*.release.parquet*"))
-    if "store" in actions:
-        assert len(files) == 1  # published, or killed just before: then the draft that the ledger knows
+    assert con.execute("SELECT coalesce(bool_and(chain_holds), true) FROM dp_ledger()").fetchone() == (True,), place
+    assert [action for (action,) in con.execute("SELECT action FROM dpsql.ledger ORDER BY entry").fetchall()] == expected, place
+    assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'synth'").fetchone() == (place == "before the database is closed",)
+    files = list(store.glob("*.release.parquet*"))
+    if "store" in expected:
+        assert len(files) == 1, place  # published, or killed just before: then the draft that the ledger knows
         kept = files[0].read_bytes()
     first = con.execute(CALL).fetchall()
-    assert len(first) > 19_000
-    assert con.execute("SELECT action FROM dpsql.ledger ORDER BY entry").fetchall() == [("protect",), ("charge",), ("store",)]
-    assert con.execute(CALL).fetchall() == first
-    files = list((path.parent / f"{path.name}.dpsql").glob("*.release.parquet*"))
-    assert len(files) == 1
-    if "store" in actions:
-        assert files[0].read_bytes() == kept
-    assert not list((path.parent / f"{path.name}.dpsql").glob(".*release*"))
+    assert len(first) > 0.95 * ROWS, place
+    assert con.execute("SELECT action FROM dpsql.ledger ORDER BY entry").fetchall() == [("protect",), ("charge",), ("store",)], place
+    assert con.execute(CALL).fetchall() == first, place
+    (file,) = store.glob("*.release.parquet*")
+    if "store" in expected:
+        assert file.read_bytes() == kept, place
+    assert not list(store.glob(".*release*")), place
     con.close()
-    return actions != ["protect", "charge", "store"]
 
 
 FILTERED = "FROM dp_marginals('SELECT sex FROM people WHERE age > 40', columns := ['sex'], epsilon := 0.1, release := 'x')"

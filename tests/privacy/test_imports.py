@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import json
 import random
 from pathlib import Path
@@ -26,14 +27,20 @@ pytestmark = pytest.mark.any_duckdb
 CALL = "FROM dp_synthesize('people', columns := ['sex', 'member'], method := 'perturbed_histogram', epsilon := 1, release := 'official')"
 
 
+@functools.cache
+def writer() -> duckdb.DuckDBPyConnection:
+    """A database of its own for what somebody made by hand: opening one takes longer than writing a file."""
+    return duckdb.connect()
+
+
 def write(path: Path, manifest: Any, frame: pd.DataFrame) -> Path:
-    con = duckdb.connect()
+    con = writer()
     text = json.dumps(manifest) if not isinstance(manifest, str) else manifest
     quoted = text.replace("'", "''")
     con.register("frame", frame)
     path.unlink(missing_ok=True)
     con.execute(f"COPY (SELECT * FROM frame) TO '{path}' (FORMAT parquet, KV_METADATA {{dpsql: '{quoted}'}})")
-    con.close()
+    con.unregister("frame")
     return path
 
 

@@ -25,6 +25,7 @@ from dpsql.session.settings import pin
 from dpsql.source import aggregates, binder, combining, layers, rows, unit_joins
 from dpsql.source.analysis import Source, TableId, analyse
 
+pytestmark = pytest.mark.usefixtures("functions_as_shipped")
 UNITS = {
     "VARCHAR COLLATE NOCASE": ["A", "a", "é", "É", "b", "", None],
     "INTEGER": [1, 2, 3, None],

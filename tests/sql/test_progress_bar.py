@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import duckdb
 import pytest
@@ -16,52 +18,69 @@ pytestmark = pytest.mark.any_duckdb
 pty = pytest.importorskip("pty")
 
 CHILD = """
-import contextlib, sys, threading, time
+import contextlib, json, os, sys, threading, time
 import duckdb, dpsql
-from dpsql.running import progress, progress_bar
+from dpsql.running import progress, progress_bar, terminal_line
 from sample_tables import make_people, protect_people
 
-progress_bar._DELAY = progress_bar._EVERY = 0.1
-plain = progress.Progress.stage
+progress_bar._DELAY = progress_bar._EVERY = 0.01
+plain, show, texts, wanted = progress.Progress.stage, terminal_line.Line.show, [], ""
+
+def told(self, text, share, rest):
+    show(self, text, share, rest)
+    texts.append(f"{text}: {rest}")
 
 @contextlib.contextmanager
-def slow(self, name):
+def waiting(self, name):
     with plain(self, name):
-        time.sleep(0.3)
+        # a call with a bar goes on once the bar has shown what the case is about
+        while self._bar is not None and name == "count" and not any(", count: " in text and wanted in text for text in list(texts)):
+            time.sleep(0.001)
         yield
 
-progress.Progress.stage = slow
+terminal_line.Line.show, progress.Progress.stage = told, waiting
 con = duckdb.connect()
 dpsql.load(con)
 make_people(con)
 protect_people(con)
 CALL = "FROM dp_marginals('people', columns := ['sex'], epsilon := 0.5, release := '{}')"
-con.execute(sys.argv[1])
 
-found = []
-
-def run(cursor, name):
+def run(cursor, name, found):
     found.append(len(cursor.execute(CALL.format(name)).fetchall()))
 
-if sys.argv[2] == "threads":
-    threads = [threading.Thread(target=run, args=(con.cursor(), f"r{i}")) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-else:
-    run(con, "one")
-for cells in found:
-    print(cells, "cells", flush=True)
+for number, (setting, calls, environment) in enumerate(json.loads(sys.argv[1])):
+    if number:
+        for stream in (sys.stdout, sys.stderr):
+            print("next case", file=stream, flush=True)
+    con.execute(setting)
+    os.environ.update(environment)
+    texts.clear()
+    found, wanted = [], "left" if calls == 1 else f"(and {calls - 1} more)"
+    threads = [threading.Thread(target=run, args=(con.cursor(), f"r{number}{i}", found)) for i in range(calls)]
+    if calls == 1:
+        run(con, f"r{number}", found)
+    else:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for cells in found:
+        print(cells, "cells", flush=True)
 """
+ONE = ("SELECT 1", 1, {})
 
 
-def on_terminal(setting: str = "SELECT 1", kind: str = "one", out: bool = True, **environment: str) -> tuple[str, str]:
+def run(*cases: tuple[str, int, dict[str, str]], **given: Any) -> subprocess.Popen[bytes]:
+    """Start a child that plays cases: a setting, how many calls at once, and what is added to the environment."""
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("DPSQL_PROGRESS", None)
+    return subprocess.Popen([sys.executable, "-P", "-c", CHILD, json.dumps(cases)], env=environment, **given)
+
+
+def on_terminal(*cases: tuple[str, int, dict[str, str]], out: bool = True) -> tuple[str, str]:
     """Run the child with standard error (and output) on a terminal; return what is on the terminal, and elsewhere."""
     master, slave = pty.openpty()
-    given = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "PYTHONPATH": os.pathsep.join(sys.path), **environment}
-    command = [sys.executable, "-P", "-c", CHILD, setting, kind]
-    child = subprocess.Popen(command, stdin=slave, stdout=slave if out else subprocess.PIPE, stderr=slave, env=given)
+    child = run(*cases, stdin=slave, stdout=slave if out else subprocess.PIPE, stderr=slave)
     os.close(slave)
     found = b""
     while True:
@@ -96,40 +115,33 @@ def screen(text: str) -> list[str]:
     return ["".join(line).rstrip() for line in lines]
 
 
-def test_stages_and_remaining_time_on_a_terminal_and_no_leftovers():
-    text, _ = on_terminal()
-    assert "dp_marginals, count:" in text
-    assert "left" in text
-    assert "%" in text
-    assert screen(text) == ["3 cells", ""]
+def test_on_a_terminal():
+    """Stages and remaining time, and no leftovers; calls at once share one line; silent when asked."""
+    text, _ = on_terminal(ONE, ("SELECT 1", 3, {}), ("SET VARIABLE dpsql_progress = 'off'", 1, {"DPSQL_PROGRESS": "1"}))
+    one, three, silent = text.split("next case\r\nnext case\r\n")  # of standard output, and of standard error
+    assert "dp_marginals, count:" in one
+    assert "left" in one
+    assert "%" in one
+    assert screen(one) == ["3 cells", ""]
+    assert "(and 2 more)" in three
+    assert screen(three) == ["3 cells"] * 3 + [""]
+    assert silent == "3 cells\r\n"
 
 
 def test_standard_output_holds_the_answer_alone():
-    text, output = on_terminal(out=False)
+    text, output = on_terminal(ONE, out=False)
     assert "dp_marginals, count:" in text
     assert screen(text) == [""]
     assert output == "3 cells\n"
 
 
-def test_calls_at_once_share_one_line():
-    text, _ = on_terminal(kind="threads")
-    assert "(and 2 more)" in text
-    assert screen(text) == ["3 cells"] * 3 + [""]
-
-
-def test_silent_when_asked():
-    assert on_terminal("SET VARIABLE dpsql_progress = 'off'", DPSQL_PROGRESS="1")[0] == "3 cells\r\n"
-
-
 def test_nothing_without_a_terminal_unless_asked():
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-P", "-c", CHILD, "SELECT 1", "one"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    assert (done.stdout, done.stderr) == ("3 cells\n", "")
-    command[-2] = "SET VARIABLE dpsql_progress = true"
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout == "3 cells\n"
-    assert "dp_marginals, count" in done.stderr
+    child = run(ONE, ("SET VARIABLE dpsql_progress = true", 1, {}), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    output, errors = (part.decode().split("next case\n") for part in child.communicate())
+    assert child.returncode == 0, errors
+    assert output == ["3 cells\n", "3 cells\n"]
+    assert errors[0] == ""
+    assert "dp_marginals, count" in errors[1]
 
 
 def test_load_decides_for_all_sessions_and_a_variable_for_one(con, monkeypatch):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from struck import LONG
 
 import dpsql
 from dpsql.errors import DpsqlError
@@ -402,7 +403,7 @@ def test_a_browser_finds_nothing_clipped(con, tmp_path):
                 browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}",
                 "--window-size=1400,2000", "--virtual-time-budget=5000", "--dump-dom", page.as_uri(),
             ]  # fmt: skip
-            dumped = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+            dumped = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
             found = re.search(r"<title>RESULT (\d+) (.*?)</title>", dumped.stdout)
             assert found, dumped.stderr
             assert found.groups() == (str(width), "[]"), (release, printed)
@@ -415,10 +416,10 @@ def test_a_browser_shows_it_and_prints_it(tables, tmp_path):
     path = tmp_path / "r.html"
     report(tables, "pairs", path, compare=True)
     command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}"]
-    dumped = subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, check=False, timeout=60)
+    dumped = subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, check=False, timeout=LONG)
     assert dumped.returncode == 0 and "<section" in dumped.stdout, dumped.stderr
     pdf = tmp_path / "r.pdf"
-    subprocess.run([*command, f"--print-to-pdf={pdf}", path.as_uri()], capture_output=True, check=False, timeout=60)
+    subprocess.run([*command, f"--print-to-pdf={pdf}", path.as_uri()], capture_output=True, check=False, timeout=LONG)
     assert pdf.read_bytes()[:4] == b"%PDF"
     text = shutil.which("pdftotext")
     if text is not None:

@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from struck import LONG
 
 from dpsql.methods.gaussian_copula.fit import block_starts, choice_probabilities
 from dpsql.methods.gaussian_copula.sampling import sample_codes, sample_thresholded
@@ -16,22 +17,31 @@ from dpsql.running.blocks import Stopped, drawn, generators
 
 @pytest.mark.parametrize("width", [1, 2, 3, 50])
 def test_results_come_in_order_whatever_finishes_first(width):
+    """Of those begun together, each waits until the one after it has finished: they finish backwards."""
+    finished = [threading.Event() for _ in range(20)]
+
     def task(i):
-        return lambda stop: (time.sleep(0.01 * (i % 3 == 0)), i)[1]
+        def wait(stop):
+            if i % width < width - 1 and i < 19:
+                assert finished[i + 1].wait(LONG)
+            finished[i].set()
+            return i
+
+        return wait
 
     assert list(drawn([task(i) for i in range(20)], width)) == list(range(20))
     assert list(drawn([], width)) == []
 
 
 def test_no_more_run_than_were_asked_for():
-    running, most, guard = 0, 0, threading.Lock()
+    running, most, guard, together = 0, 0, threading.Lock(), threading.Barrier(3)
 
     def task(stop):
         nonlocal running, most
         with guard:
             running += 1
             most = max(most, running)
-        time.sleep(0.01)
+        together.wait(LONG)  # no fewer either: each waits for two others
         with guard:
             running -= 1
 
@@ -56,13 +66,12 @@ def test_workers_stop_when_the_caller_does(error):
     def quick(stop):
         return 1
 
-    began, results = time.perf_counter(), drawn([quick, endless, endless], 3)
+    results = drawn([quick, endless, endless], 3)
     with pytest.raises(error):  # noqa: PT012
         assert next(results) == 1
-        assert all(begun.acquire(timeout=10) for _ in range(2))
+        assert all(begun.acquire(timeout=LONG) for _ in range(2))
         results.throw(error)
-    assert len(stopped) == 2
-    assert time.perf_counter() - began < 30.0
+    assert len(stopped) == 2  # or the line above had waited for ever
 
 
 def test_an_error_of_a_worker_is_the_caller_s():
