@@ -231,7 +231,7 @@ class Chain:
         row = cursor.execute(f"SELECT {casts}", [stored[name] for name in TEXTS]).fetchone() or ()
         texts = {**stored, **dict(zip(TEXTS, row, strict=True))}
         cursor.execute(
-            f"INSERT INTO {self._table} SELECT {', '.join(f'?::{kind}' for kind in FIELDS.values())}, ?",  # noqa: S608
+            f"INSERT INTO {self._table} SELECT {', '.join(f'?::{kind}' for kind in FIELDS.values())}, ?",
             [*given, entry_hash(texts)],
         )
         self._held = None  # the book has one entry more now

@@ -144,7 +144,7 @@ def _group(cursor: duckdb.DuckDBPyConnection, select: str, tables: FlatTables) -
     if len(tables) == 1:
         query = table_query("codes", tables.sizes, tables.cliques[0], 0).sql(dialect="duckdb")
         with ProtectedReading(cursor) as background:
-            _take(tables, background.numpy(f"WITH codes AS ({select}) {query}"))  # noqa: S608
+            _take(tables, background.numpy(f"WITH codes AS ({select}) {query}"))
         return
     name = f"__dp_codes_{secrets.token_hex(8)}"
     try:

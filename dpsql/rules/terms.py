@@ -149,7 +149,7 @@ def _bounds(attribute: Attribute, parsed: SqlType) -> list[tuple[float, float]] 
     return [(outward(a * size)[0], outward((b - 1) * size)[1]) for a, b in zip(grid[:-1], grid[1:], strict=True)]
 
 
-def term(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) -> Term | None:  # noqa: PLR0911 -- one case a line
+def term(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) -> Term | None:
     """Return the bounds of an expression, None where it is not understood."""
     if type(node) is exp.Paren:
         return term(node.this, columns, axes)

@@ -156,7 +156,7 @@ def peer(study: Study, epsilon: float) -> tuple[pd.DataFrame, float]:
         Path(f"{folder}/domain.json").write_text(json.dumps(domain))
         script = Path(__file__).with_name("values_peer.py")
         start = time.perf_counter()
-        subprocess.run([os.environ["DPSQL_PEER"], str(script), folder, str(epsilon), str(DELTA)], check=True)  # noqa: S603
+        subprocess.run([os.environ["DPSQL_PEER"], str(script), folder, str(epsilon), str(DELTA)], check=True)
         seconds = time.perf_counter() - start
         found = pd.read_csv(f"{folder}/synthetic.csv", keep_default_na=False, dtype={c: str for c in frame if c not in study.bounds})
         for column in study.bounds:

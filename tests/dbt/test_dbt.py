@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("dbt.adapters.duckdb")
 
-from dbt_projects import CHARGES, dbt, project  # noqa: E402
+from dbt_projects import CHARGES, dbt, project
 
-from dpsql.dbt.project import init  # noqa: E402
+from dpsql.dbt.project import init
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dbt"
 ENTRIES = ["sql", "SELECT source, action, count(*) FROM dpsql.ledger GROUP BY ALL ORDER BY ALL"]

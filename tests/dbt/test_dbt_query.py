@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("dbt.adapters.duckdb")
 
-from dbt_projects import CHARGES, dbt, project  # noqa: E402
+from dbt_projects import CHARGES, dbt, project
 
 TABLES = """CREATE TABLE visits AS SELECT i % 500 AS patient, ['it''s', 'b'][1 + i % 2] AS ward, (i % 90)::INTEGER AS age,
     'secret' || i AS note FROM range(4000) t(i)"""

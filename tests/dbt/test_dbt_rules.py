@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("dbt.adapters.duckdb")
 
-from dbt_projects import CHARGES, dbt, project  # noqa: E402
+from dbt_projects import CHARGES, dbt, project
 
 TABLES = """CREATE TABLE t AS SELECT 20 + i % 50 AS start, 20 + i % 50 + i % 7 AS "end", i % 3 AS kind FROM range(3000) r(i)"""
 SCHEMA = """

@@ -57,7 +57,7 @@ def test_workers_stop_when_the_caller_does(error):
         return 1
 
     began, results = time.perf_counter(), drawn([quick, endless, endless], 3)
-    with pytest.raises(error):  # noqa: PT012
+    with pytest.raises(error):
         assert next(results) == 1
         assert all(begun.acquire(timeout=10) for _ in range(2))
         results.throw(error)
