@@ -43,7 +43,7 @@ def dbt(folder: Path, *commands: list[str], environment: dict[str, str] | None =
     done = subprocess.run(
         [sys.executable, "-P", DRIVER, json.dumps(commands)], cwd=folder, capture_output=True, text=True, check=False,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "DBT_SEND_ANONYMOUS_USAGE_STATS": "false", **(environment or {})},
-    )  # fmt: skip
+    )
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     if not lines:
         return [done.returncode, done.stdout + done.stderr]

@@ -47,7 +47,7 @@ def add(outer: exp.Expression, found: Read) -> dict[str, exp.Expression]:
         raise ArgumentError(
             "confidence", found.call.confidence,
             "intervals are given where the outermost SELECT is the one with the aggregates; ask for that, which costs nothing more",
-        )  # fmt: skip
+        )
     derived: dict[str, exp.Expression] = {}
     items: list[exp.Expression] = []
     for item in outer.expressions:
@@ -154,7 +154,7 @@ def _derived(
         f"CAST({identifier(column)} AS {types[column]}) AS {identifier(column)}" if column in types and column[0] == "k"
         else "CASE WHEN isnan({0}) THEN NULL ELSE {0} END AS {0}".format(identifier(column)) if column[0] == "a"
         else identifier(column) for column in frame
-    )  # fmt: skip
+    )
     listed, names = [], []
     for column, expression in derived.items():
         place = 0 if column.endswith("_low") else 1

@@ -30,7 +30,7 @@ from dpsql.text.relation import literal
 _TRIES = 200
 _NOT_A_CONFLICT = (
     "No space left", "Could not write", "IO Error", "fsync", "Input/output", "Read-only", "Permission denied", "quota",
-)  # fmt: skip
+)
 MOST_AT_ONCE = 500
 """Entries of a source that are read and checked in Python; for a longer book DuckDB is faster."""
 _writing = threading.Lock()  # saves retries within a process; what is right does not depend on it

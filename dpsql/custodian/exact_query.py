@@ -96,7 +96,7 @@ class _Answer:
             groups=None if groups is None else groups.count, groups_sql="" if groups is None else groups.sql,
             unit=source.protection.privacy_unit is not None, max_rows=bounding.max_rows, max_groups=bounding.max_groups,
             max_rows_per_group=bounding.max_rows_per_group,
-        )  # fmt: skip
+        )
         with public_groups(context.cursor, plan) as table:
             sql = self._sql(_Rows(source, plan, table, fresh_salt()), plan, table, found.call.min_units or 1)
             described = context.cursor.execute(f"DESCRIBE {sql}").fetchall()

@@ -49,11 +49,11 @@ SINGLE = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_sa
 """Estimates of one variable."""
 
 PAIRED = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_count", "regr_avgx", "regr_avgy",
-          "regr_sxx", "regr_syy", "regr_sxy")  # fmt: skip
+          "regr_sxx", "regr_syy", "regr_sxy")
 """Estimates of two variables; ``f(y, x)``, as in SQL: y is the measure's first variable."""
 
 _NEEDS_SQUARES = {"var_pop", "var_samp", "stddev_pop", "stddev_samp", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_sxx",
-                  "regr_syy"}  # fmt: skip
+                  "regr_syy"}
 
 
 @dataclass(frozen=True)
@@ -333,4 +333,4 @@ def _paired(name: str, found: Moments, rows: FloatArray) -> FloatArray:
 
 
 __all__ = ["PAIRED", "SINGLE", "Moments", "combine", "count_variance", "counts", "estimate", "mean_deviation", "moments",
-           "scaled_sum", "with_total"]  # fmt: skip
+           "scaled_sum", "with_total"]

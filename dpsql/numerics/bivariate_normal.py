@@ -123,7 +123,7 @@ def _cdf_at_angle(h: FloatArray, k: FloatArray, theta: FloatArray) -> FloatArray
     wide = ~near & ~tail & ~short
     for chosen, formula in (
         (short, _by_few_nodes), (wide, _by_quadrature), (near & ~tail & ~short, _by_owens_t), (tail & ~short, _by_tail)
-    ):  # fmt: skip
+    ):
         if chosen.any():
             value[chosen] = formula(h[chosen], k[chosen], theta[chosen])
     upper = special.ndtr(np.minimum(h, k))

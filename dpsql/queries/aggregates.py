@@ -23,7 +23,7 @@ SPELLINGS: Mapping[str, str] = {
     "percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc", "approx_quantile": "quantile_disc",
     "min": "min", "max": "max", "bool_and": "bool_and", "bool_or": "bool_or", "mode": "mode", "histogram": "histogram",
     "approx_count_distinct": "count_distinct",
-}  # fmt: skip
+}
 """What DuckDB calls an aggregate -> what it is called here."""
 
 PAIRS = frozenset(name for name in SPELLINGS.values() if name.startswith(("covar_", "regr_")) or name == "corr")
@@ -49,7 +49,7 @@ _REFUSED: Mapping[str, str] = {
          "reservoir_quantile"),
         "it cannot be had from bounded sums; count, sum, avg, var_*, covar_*, corr, regr_*, median and quantile_* can",
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

@@ -325,8 +325,8 @@ def _floor(value: float) -> float:
 _ARITHMETIC: dict[type[exp.Expression], Callable[[Range, Range], Range]] = {
     exp.Add: ranges.plus, exp.Sub: ranges.minus, exp.Mul: ranges.times, exp.Div: ranges.over, exp.IntDiv: ranges.cut_over,
     exp.Mod: ranges.remainder,
-}  # fmt: skip
+}
 _TRUTHS = (
     exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is,
     exp.Between, exp.In, exp.Like, exp.ILike, exp.Exists,
-)  # fmt: skip
+)

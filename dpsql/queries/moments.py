@@ -23,7 +23,7 @@ _BLUR = 2e-5
 _CYCLES = {
     "quarter": (1, 4), "month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59), "week": (1, 53),
     "dow": (0, 6), "isodow": (1, 7), "doy": (1, 366), "millisecond": (0, 59_999), "microsecond": (0, 59_999_999), "era": (0, 1),
-}  # fmt: skip
+}
 """Field -> its smallest and largest value."""
 _WITHIN = {"quarter": "year", "month": "year", "doy": "year", "day": "month", "hour": "day", "minute": "hour", "second": "minute"}
 """Field -> the unit in which it grows from beginning to end."""
@@ -32,7 +32,7 @@ SAME = {
     "dayofweek": "dow", "weekday": "dow", "dayofmonth": "day", "dayofyear": "doy", "weekofyear": "week",
     "milliseconds": "millisecond", "microseconds": "microsecond",
     "datepart": "date_part", "datetrunc": "date_trunc", "datediff": "date_diff", "datesub": "date_sub",
-}  # fmt: skip
+}
 """Other names of fields and functions."""
 FIELDS = frozenset([*_CYCLES, *_GROWING, "epoch", *SAME]) - {"datepart", "datetrunc", "datediff", "datesub"}
 COARSE = ("day", "week", "month", "quarter", "year", "decade", "century", "millennium")
@@ -120,7 +120,7 @@ def _number(part: str, at: dt.datetime) -> int:
         "year": at.year, "decade": at.year // 10, "century": (at.year - 1) // 100 + 1, "millennium": (at.year - 1) // 1000 + 1,
         "isoyear": iso.year, "yearweek": iso.year * 100 + iso.week, "quarter": (at.month - 1) // 3 + 1, "month": at.month,
         "day": at.day, "doy": at.timetuple().tm_yday, "hour": at.hour, "minute": at.minute, "second": at.second,
-    }[part]  # fmt: skip
+    }[part]
 
 
 def _cut(unit: str, at: dt.datetime) -> dt.datetime:

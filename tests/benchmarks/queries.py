@@ -54,7 +54,7 @@ CONSTRUCTS = {
     "GROUP BY": r"group\s+by", "HAVING": r"\bhaving\b", "ORDER, LIMIT": r"order\s+by|\blimit\b", "JOIN": r"\bjoin\b",
     "WITH": r"\bwith\s+\w+\s+as\b", "subquery": r"\(\s*select\b", "set operation": r"\b(union|intersect|except)\b",
     "CASE": r"\bcase\b", "WHERE": r"\bwhere\b",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def expected(result: str) -> list[tuple[object, ...]]:
     words = {"NULL": None, "true": True, "false": False}
     rows = re.findall(r"\{([^{}]*)\}", result.split(">>", 1)[-1])
     return [tuple(words[v] if v in words else float(v) if re.fullmatch(r"-?[\d.e+-]+", v) else v for v in map(str.strip, row.split(",")))
-            for row in rows]  # fmt: skip
+            for row in rows]
 
 
 def _rounded(row: tuple[object, ...]) -> tuple[object, ...]:

@@ -48,7 +48,7 @@ def test_rules_are_written_once_and_taken_back_by_name(tmp_path):
         folder, ["build"], RULES, WRITTEN, BROKEN, ["build"], WRITTEN, CHARGES, ["write", "models/schema.yml", without], ["build"], RULES,
         ["write", "models/schema.yml", back], ["build"], RULES,
         ["write", "models/schema.yml", SCHEMA % """'"end" >= start', '"end" < start'"""], ["build"],
-    )  # fmt: skip
+    )
     assert first["success"], first
     # each rule once, where it was declared; what a model inherits from the table below it is not repeated
     assert len(rules) == 5 and sum(own for own, _ in rules) == 1, rules

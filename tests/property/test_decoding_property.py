@@ -113,7 +113,7 @@ def test_any_text_and_any_column_name(folder, categories, name, nullable, outsid
         ("TIMESTAMP_MS", ["2020-01-01 01:02:03.004"]), ("TIMESTAMP_NS", ["2020-01-01 01:02:03.000000004"]),
         ("UUID", ["00000000-0000-0000-0000-00000000000a"]), ("ENUM('b', 'it''s', '')", ["it's", ""]),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("outside", ["clamp", "other"])
 @pytest.mark.parametrize("nullable", [True, False])
 def test_categories_of_every_type(folder, sql_type, values, outside, nullable):

@@ -61,7 +61,7 @@ def test_without_bounds_the_ways_are_named(table: duckdb.DuckDBPyConnection) -> 
     ("bounds", "match"),
     [("'automatic'", "'auto' or a struct"), ("{'z': 'auto'}", "bounds are learned of what is aggregated"), ("{'*': [0, 1]}", "can be 'auto' only"),
      ("{'y': 'Auto'}", "or 'auto'"), ("{'sum(': 'auto'}", "not one expression")],
-)  # fmt: skip
+)
 def test_what_is_meant_has_to_be_said(table: duckdb.DuckDBPyConnection, bounds: str, match: str) -> None:
     before = charged(table)
     with pytest.raises(duckdb.Error, match=match):
@@ -78,7 +78,7 @@ def test_shares_are_checked(table: duckdb.DuckDBPyConnection, share: str) -> Non
 def test_named_ones_are_learned_others_are_as_given() -> None:
     con = made(ROWS)
     con.execute("FROM dp_query('SELECT sum(y), sum(x), sum(p * 2) FROM t', epsilon := 20, bounds := {'y': 'auto', 'x': [0, 200], 'p*2': 'AUTO'}, release := 'q')"
-                .replace("AUTO", "auto"))  # fmt: skip
+                .replace("AUTO", "auto"))
     said = [text for about, text in con.execute("FROM dp_explain('q')").fetchall() if about == "bounds"]
     assert any(text.startswith("x: values below 0 count as 0, values above 200") for text in said)
     assert [text.split(":")[0] for text in said if "learned" in text] == ["p * 2", "y"] or [
@@ -95,13 +95,13 @@ def test_named_ones_are_learned_others_are_as_given() -> None:
      "SELECT i, -9223372036854775807 + i, -1.7e308, '0001-01-01', -9999999999.99, -2147483648 FROM range(500) r(i)",
      "SELECT i, 0, 5e-324, '1970-01-01', 0.01, 0 FROM range(500) r(i)", "SELECT i, i % 2, 0, '1969-12-31', 0, 0 FROM range(500) r(i)"],
     ids=["empty", "null", "infinite", "large", "small", "tiny", "two values"],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_nothing_in_the_rows_makes_it_fail(rows: str, mechanism: str) -> None:
     con = made(rows)
     for place, items in enumerate([
         "sum(x), sum(y), sum(p)", "avg(x), avg(y), var_samp(p)", "corr(x, y)", "median(x), max(y), min(d), median(p)", "sum(x) FILTER (WHERE g > 0), avg(y)",
-    ]):  # fmt: skip
+    ]):
         for by in ("", " GROUP BY g"):
             con.execute(f"FROM dp_query('SELECT {items} FROM t{by}', epsilon := 1, bounds := 'auto', mechanism := '{mechanism}')").fetchall()
             assert con.execute("SELECT count(*) FROM dp_releases() WHERE status = 'failed'").fetchone() == (0,), (place, by)

@@ -175,7 +175,7 @@ def test_trees_are_chosen_from_public_numbers() -> None:
 def test_wrong_arguments_are_named() -> None:
     measure = Measure("tree", (Variable(0),), levels=(4, 4))
     for arguments, named in (((Measure("count"), np.zeros((1, 1)), [1.0]), "measure"), ((measure, np.zeros((1, 20)), [1.0]), "sigmas"),
-                             ((measure, np.zeros((1, 19)), [1.0, 1.0]), "counters")):  # fmt: skip
+                             ((measure, np.zeros((1, 19)), [1.0, 1.0]), "counters")):
         with pytest.raises(ArgumentError, match=named):
             est.tree(*arguments)
     with pytest.raises(ArgumentError, match="shares"):

@@ -60,7 +60,7 @@ def test_every_key_of_a_row_is_a_group(con, seed):
     (["date_trunc('day', t)"], "t IS NOT NULL", 4), (["hour(t)"], "true", 25), (["floor(y * 4)"], "true", 6),
     (["CASE WHEN z < 0 THEN 'a' WHEN z < 5 THEN 'b' ELSE 'c' END"], "true", 3), (["s = 'x'"], "true", 3), (["s IS NULL"], "true", 2),
     (["CASE s WHEN 'x' THEN 1 ELSE 0 END"], "true", 2), (["round(y, 1)"], "true", 11), (["p.j % 3", "j // 50"], "true", 7), (["'all'"], "true", 1),
-])  # fmt: skip
+])
 def test_groups_are_exact_where_columns_are_listed(con, keys, where, count):
     groups = public_groups(con, [tree(key) for key in keys], known, tree(where))
     assert not groups.reason
@@ -72,7 +72,7 @@ def test_groups_are_exact_where_columns_are_listed(con, keys, where, count):
     ("s", "column 's'"), ("x", "column 'x'"), ("k", "column 'k'"), ("upper(s)", "column 's'"), ("nowhere", "nothing is known of column 'nowhere'"),
     ("t", "column 't'"), ("max(i)", "without rows"), ("random()", "without rows"), ("sum(i) OVER ()", "other rows"),
     ("(SELECT 1)", "other rows"), ("epoch(t)", "not known without the data"), ("(c || c || i || j || d || m)", "more than"),
-])  # fmt: skip
+])
 def test_other_keys_are_private(con, key, reason):
     groups = public_groups(con, [tree(key)], known)
     assert not groups
@@ -106,7 +106,7 @@ def test_columns_of_the_tests_keep_to_their_types(con):
     ("w", "w BETWEEN '2020-01-01' AND '2020-01-31'", 31), ("w", "w >= TIMESTAMP '2020-01-01 12:00:00' AND w < DATE '2020-01-03'", 1),
     ("date_trunc('day', v)", "v >= '2020-01-01' AND v < '2020-01-03'", 4), ("n", "n > 0.5 AND n < 3.5 AND n IS NOT NULL", 3),
     ("n", "n IN (4, 1, 9) AND n IS NOT NULL", 3), ("n % 3", "NOT (n > 2 OR n < 0)", 3),
-])  # fmt: skip
+])
 def test_a_condition_bounds_columns_that_have_types_alone(con, key, where, count):
     types = {"w": "DATE", "v": "TIMESTAMP", "n": "BIGINT"}
     groups = public_groups(con, [tree(key)], lambda column: universe_of_type(types[column.name]), tree(where))
