@@ -39,11 +39,6 @@ def _sql_default(parameter: Parameter) -> str:
     return f"'{parameter.default}'" if isinstance(parameter.default, str) else str(parameter.default)
 
 
-def sql_parameters(call: type[Call]) -> list[str]:
-    """Return the parameters of the macro in order; names that need quotes come last, where another one says the same."""
-    return [name for name, _ in _sql_heads(call)]
-
-
 def _sql_heads(call: type[Call]) -> list[tuple[str, str]]:
     """Return names and what follows them in the head of a macro."""
     heads = [(p.also or p.name, "" if p.required else f" := {_sql_default(p)}") for p in call.parameters()]

@@ -39,10 +39,6 @@ def _fixed(lower: float, upper: float, *, whole: bool = False, sort: str = "numb
     return lambda extent, given: value
 
 
-def _power_of(base: float) -> Callable[[float], float]:
-    return lambda x: base**x
-
-
 def _cube_root(x: float) -> float:
     return math.copysign(abs(x) ** (1 / 3), x)
 

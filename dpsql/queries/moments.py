@@ -35,8 +35,6 @@ SAME = {
 }
 """Other names of fields and functions."""
 FIELDS = frozenset([*_CYCLES, *_GROWING, "epoch", *SAME]) - {"datepart", "datetrunc", "datediff", "datesub"}
-COARSE = ("day", "week", "month", "quarter", "year", "decade", "century", "millennium")
-"""Units of whole days."""
 
 
 def moment(text: str, sort: str | None = None) -> Range | None:
@@ -65,18 +63,6 @@ def moment(text: str, sort: str | None = None) -> Range | None:
     value = float(math.floor(seconds / DAY)) if sort == "date" else seconds
     spread = DAY if sort == "instant" and not aware else 0.0  # local time of some zone
     return Range(value - spread, value + spread, value == math.floor(value), sort)
-
-
-def iso_text(value: float, sort: str) -> str:
-    """Return the ISO text of a bound.
-
-    Examples
-    --------
-    >>> iso_text(2.0, "date"), iso_text(60.0, "timestamp")
-    ('1970-01-03', '1970-01-01 00:01:00')
-    """
-    found = _EPOCH + dt.timedelta(seconds=value * (DAY if sort == "date" else 1.0))
-    return found.date().isoformat() if sort == "date" else found.isoformat(sep=" ") + ("+00" if sort == "instant" else "")
 
 
 def _ends(value: Range) -> tuple[dt.datetime | None, dt.datetime | None]:
