@@ -21,19 +21,18 @@ DECLARE = (
 )
 
 
-def sample_people(rows: int, seed: int = 1) -> pd.DataFrame:
+def sample_people(rows: int) -> pd.DataFrame:
     """Return a made-up table of people.
 
     Parameters
     ----------
     rows : int
-    seed : int
 
     Returns
     -------
     DataFrame with columns age, sex, region, education, sector, hired, children, remote, income.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     ability = rng.normal(size=rows)
     age = np.clip(rng.gamma(9.0, 5.0, rows) + 10, 16, 95).astype(np.int16)
     education = np.clip(np.rint(1.9 + 1.1 * ability + 0.4 * rng.normal(size=rows)), 0, 5).astype(int)
@@ -66,9 +65,9 @@ def sample_people(rows: int, seed: int = 1) -> pd.DataFrame:
     return frame
 
 
-def create_people(con: duckdb.DuckDBPyConnection, rows: int = 20_000, seed: int = 1) -> None:
+def create_people(con: duckdb.DuckDBPyConnection, rows: int = 20_000) -> None:
     """Create the table ``people`` with its types: SMALLINT, ENUM, VARCHAR, DATE, BOOLEAN, DECIMAL."""
-    frame = sample_people(rows, seed)
+    frame = sample_people(rows)
     con.register("people_frame", frame)
     levels = ", ".join(f"'{level}'" for level in EDUCATION)
     con.execute(

@@ -29,7 +29,7 @@ BOUNDS: list[tuple[str, object, object]] = [
     ("TIMESTAMP_NS", "1677-09-22", "2262-04-11"), ("TIMESTAMP_NS", "2020-01-01", "2020-01-01 00:00:00.000001"), ("TIMESTAMP_NS", "2020-01-01", "2022-01-01"),
     ("TIMESTAMP WITH TIME ZONE", "1990-01-01", "2030-01-01"), ("TIME", "00:00:00", "23:59:59.999999"), ("TIME", "08:00:00", "08:00:00.000010"),
     ("TIME", "08:15:00", "17:45:00"),
-]  # fmt: skip
+]
 
 
 def bounded(sql_type: str, lower: object, upper: object, **more: object) -> Attribute:

@@ -21,7 +21,7 @@ def bernstein(variables: tuple[Variable, ...], degree: int, rows: np.ndarray, gr
         y = (np.clip(x, variable.lower, variable.upper) - variable.lower) / variable.span
         parts.append(np.stack([math.comb(degree, i) * y**i * (1 - y) ** (degree - i) for i in range(degree + 1)], axis=1))
     products = [np.prod([part[:, i] for part, i in zip(parts, place, strict=True)], axis=0)
-                for place in itertools.product(range(degree + 1), repeat=len(variables))]  # fmt: skip
+                for place in itertools.product(range(degree + 1), repeat=len(variables))]
     upto = np.rint(np.cumsum(np.stack(products, axis=1), axis=1) * grid).astype(np.int64)
     upto[:, -1] = grid
     return np.diff(upto, axis=1, prepend=0)

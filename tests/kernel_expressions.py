@@ -21,28 +21,28 @@ TYPES = {
     "JSON": "js", "ENUM('a', 'b', '', '2020-01-01')": "en", "INTEGER[]": "li", "VARCHAR[]": "lv", "DATE[]": "ld",
     'STRUCT(a INTEGER, b VARCHAR)': "st", "TIME WITH TIME ZONE": "tmz", "INTERVAL": "iv", "BIT": "bt", "MAP(VARCHAR, INTEGER)": "mp",
     "UNION(n INTEGER, s VARCHAR)": "un", "INTEGER[3]": "ar",
-}  # fmt: skip
+}
 NEWER = {"VARIANT": "va", "BIGNUM": "bn"}
 """Types that not every version has."""
 ODD = {
     "TIME WITH TIME ZONE": ("'24:00:00+15:59:59'", "'00:00:00-15:59:59'"), "INTERVAL": ("'178956970 years'", "'106751991 days'"), "BIT": ("'1'", "'0101'"),
     "MAP(VARCHAR, INTEGER)": ("MAP {'a': 1}", "MAP {}"), "UNION(n INTEGER, s VARCHAR)": ("1", "'x'"), "INTEGER[3]": ("[1, 2, 3]",),
     "STRUCT(a INTEGER, b VARCHAR)": ("{'a': 2147483647, 'b': 'x'}", "{'a': NULL, 'b': ''}"), "VARIANT": ("1", "'x'", "{'a': 1}"), "BIGNUM": ("'9'", "-1"),
-}  # fmt: skip
+}
 TEXTS = (
     "'('", "'%Q'", "'['", "'zz'", "'*'", "'%Z'", "'%z'", "'%n'", "'(a)'", "''", "'a'", "'%Y-%m-%d'", "'(a|b)*'", "'.'", "'g'", "'x'", "'%'", "'a\\'",
     "'b'", "'i'", "'l'", "'s'", "'%H:%M %A %j %U %f %g %p'", "'(?i)é'", "'\\p{L}'", "'(?P<n>a)'", "'a{1000}'", "'%-d'", "'%'", "'%e%k%l'", "' '",
-)  # fmt: skip
+)
 PARTS = (
     "'year'", "'day'", "'hour'", "'microsecond'", "'century'", "'week'", "'epoch'", "'yearweek'", "'era'", "'isoyear'", "'dow'", "'doy'", "'julian'",
     "'timezone'", "'millennium'", "'quarter'", "'milliseconds'",
-)  # fmt: skip
+)
 WHOLE = ("0", "1", "2", "3", "100", "1000000", "308", "38")
 SETTINGS = (
     "ieee_floating_point_ops = false", "integer_division = true", "default_order = 'DESC'", "default_null_order = 'NULLS_FIRST'",
     "TimeZone = 'America/St_Johns'", "TimeZone = 'Pacific/Apia'", "Calendar = 'buddhist'", "Calendar = 'japanese'", "old_implicit_casting = true",
     "default_collation = 'NOCASE'", "preserve_identifier_case = false", "order_by_non_integer_literal = true", "enable_object_cache = true",
-)  # fmt: skip
+)
 """Settings that change what expressions mean; those that a call pins are in `dpsql.session.instance`."""
 
 

@@ -49,12 +49,12 @@ _VALUES = {
     "e": "DATE '1970-01-01' + CAST(18320 + floor(random() * 21) AS INTEGER)",
     "t": "make_timestamp(CAST((18300.25 + random() * 2.25) * 86400000000 AS BIGINT))",
     "c": "['Oslo', 'bergen', '', 'Åre'][CAST(floor(random() * 4) + 1 AS INTEGER)]", "s": "CAST(CAST(floor(random() * 40) AS INTEGER) AS VARCHAR)",
-}  # fmt: skip
+}
 _EDGES = {
     "i": "[-7, 12, 0, -1]", "j": "[0, 100]", "x": "[-2.5, 10.0, 0.0, 0.5]", "y": "[0.0, 1.0]", "f": "[0.0, 8.0]", "m": "[-3.25, 99.99, 0]",
     "d": "[DATE '2020-02-08', DATE '2021-03-14']", "e": "[DATE '2020-02-28', DATE '2020-03-19']",
     "t": "[TIMESTAMP '2020-02-08 06:00:00', TIMESTAMP '2020-02-10 12:00:00']",
-}  # fmt: skip
+}
 
 
 def make_rows(con: duckdb.DuckDBPyConnection, rows: int = 300) -> None:
@@ -142,7 +142,7 @@ class Expressions:
             f"({a} {rng.choice('+-')} INTERVAL {rng.randrange(40)} {rng.choice(['DAY', 'MONTH', 'HOUR', 'YEAR', 'WEEK'])})",
             f"CAST({a} AS {rng.choice(['DATE', 'TIMESTAMP'])})", f"greatest({a}, {a})", f"coalesce({a}, {self.moment(0)})",
             f"(CASE WHEN {self.truth(depth - 1)} THEN {a} ELSE {self.moment(0)} END)", f"(d {rng.choice('+-')} {rng.randrange(99)})",
-        ])  # fmt: skip
+        ])
 
     def truth(self, depth: int) -> str:
         """Return a condition."""
@@ -172,4 +172,4 @@ class Expressions:
             "CASE i WHEN 1 THEN 'one' WHEN 2 THEN 'two' END", "coalesce(c, '?')", "length(c)", "year(d) * 100 + month(d)", "dayname(d)",
             "CASE z WHEN 0 THEN 'none' ELSE 'some' END", "trunc(x)", "ceil(y - 0.5)", "-j", "substr(c, 1, 1)", "CAST(t AS DATE)", "x > y",
             "if(s IS NULL, i, -1)", "least(greatest(CAST(z AS INTEGER), 0), 9)", "k % 5", "sign(z)", "c IN ('Oslo', s)",
-        ])  # fmt: skip
+        ])

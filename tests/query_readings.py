@@ -25,7 +25,7 @@ SALT = "0123456789abcdef" * 2
 ROWS = 90
 NEIGHBOURS = {
     "extreme": 7, "odd": 9, "nobody": None,
-}  # fmt: skip
+}
 """Units by what is odd about their rows; None: rows without a unit, which are one unit together."""
 
 
@@ -145,7 +145,7 @@ def excess(plan: QueryPlan, one: Counted, other: Counted, neighbors: str = "add_
     claims = [
         sensitivity(m, plan.max_rows, plan.max_groups, plan.max_rows_per_group, neighbors, grouped=bool(plan.keys))
         for m in plan.measures for _ in m.lengths
-    ]  # fmt: skip
+    ]
     for block, (first, second) in enumerate(zip(one.blocks, other.blocks, strict=True)):
         a, b = (_placed(groups, counted.groups, values) for counted, values in ((one, first), (other, second)))
         difference = [int(x) - int(y) for x, y in zip(a.ravel(), b.ravel(), strict=True)]  # exact: no float, no overflow

@@ -34,7 +34,7 @@ POOLS: dict[str, list[str]] = {
     "STRUCT(f VARCHAR)": ["{'f': 'a'}", "{'f': 'A'}"],
     "JSON": ["'{\"a\":1}'", "'{\"a\": 1}'"],
     "BIT": ["'1'::BIT", "'01'::BIT"],
-}  # fmt: skip
+}
 COLLATIONS = ["", "", " COLLATE NOCASE", " COLLATE NOACCENT", " COLLATE NFC", " COLLATE NOCASE.NOACCENT"]
 EXACT = ["VARCHAR"] * 8 + [kind for kind in POOLS if kind not in ("DOUBLE", "FLOAT", "INTERVAL", "TIME WITH TIME ZONE", "VARCHAR[]", "STRUCT(f VARCHAR)", "JSON", "BIT", "UTINYINT")]
 ANY = [*EXACT, *POOLS]
@@ -88,7 +88,7 @@ def make_schema(dice: random.Random, folder: Path, *, unique: bool = True) -> Sc
     schema = Schema(
         columns, collated, dice.choice(["add_remove", "replace_one"]), 3 if with_unit else None,
         dice.choice([1, 1, 2, 3]) if with_unit else 1, pools, [], parquet,
-    )  # fmt: skip
+    )
     schema.rows = [random_row(dice, schema) for _ in range(dice.randrange(0, 25))]
     _public(dice, schema, keys, unique)
     return schema
@@ -129,7 +129,7 @@ def make_source(dice: random.Random, schema: Schema) -> str:
     inner = dice.choice([
         schema.table, schema.table, f"(SELECT * FROM {schema.table})", f"(SELECT * FROM {schema.table} WHERE i IS NOT NULL)",
         "(SELECT k1, k2, k3, s, i + 1 AS i, d, b, t FROM v)", "v", "c",
-    ])  # fmt: skip
+    ])
     joins, more = [], []
     for number in range(dice.choice([0, 1, 1, 1, 2]) if schema.public else 0):
         name = dice.choice(list(schema.public))

@@ -297,4 +297,4 @@ def event_from_json(item: Mapping[str, Any]) -> Event:
 
 
 __all__ = ["NEIGHBORS", "Event", "GaussianEvent", "LaplaceEvent", "PureEvent", "RangeEvent", "SelectionEvent", "ThresholdEvent",
-           "event_from_json", "sensitivities"]  # fmt: skip
+           "event_from_json", "sensitivities"]

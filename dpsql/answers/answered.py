@@ -35,7 +35,7 @@ from dpsql.text.relation import identifier, literal
 
 _FORBIDDEN = frozenset({"getenv", "current_setting", "getvariable", "nextval", "currval", "current_query", "txid_current", "query",
                         "query_table", "current_database", "current_schema", "current_schemas", "current_user",
-                        "user"})  # fmt: skip
+                        "user"})
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> 
     cores = {
         core.name: _columns(context, core, made, found, derived)
         for (core, _), made in zip(found.asked, parts, strict=True)
-    }  # fmt: skip
+    }
     return finish(context, _text(cores, outer), found.call.sql)
 
 
@@ -260,6 +260,6 @@ def _own() -> frozenset[str]:
                    "last_value",
                    "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping", "array",
                    "random", "now", "today", "current_date", "get_current_timestamp", "get_current_time",
-                   "transaction_timestamp"}  # fmt: skip
+                   "transaction_timestamp"}
     return frozenset(fold(str(name)) for (name,) in rows) | windows
 

@@ -23,18 +23,18 @@ LEDGER_COLUMNS = {
     "events": "VARCHAR", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR", "max_contributions": "INTEGER",
     "accountant": "VARCHAR", "versions": "VARCHAR", "contents": "VARCHAR",
     "previous": "VARCHAR", "hash": "VARCHAR", "chain_holds": "BOOLEAN",
-}  # fmt: skip
+}
 BUDGET_COLUMNS = {
     "source": "VARCHAR", "accountant": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "epsilon_spent": "DOUBLE",
     "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "delta_left": "DOUBLE", "rho_limit": "DOUBLE", "rho_spent": "DOUBLE",
     "rho_left": "DOUBLE", "pure_epsilon_left": "DOUBLE", "releases": "INTEGER", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR",
     "max_contributions": "INTEGER", "chain_holds": "BOOLEAN", "books": "VARCHAR", "anchor": "VARCHAR", "share_used": "DOUBLE",
     "duckdb": "VARCHAR",
-}  # fmt: skip
+}
 RELEASE_COLUMNS = {
     "release": "VARCHAR", "source": "VARCHAR", "operation": "VARCHAR", "query": "VARCHAR", "parameters": "VARCHAR",
     "epsilon": "DOUBLE", "delta": "DOUBLE", "rho": "DOUBLE", "status": "VARCHAR", "charged_at": "TIMESTAMP",
-}  # fmt: skip
+}
 ENDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ledger": (("source", "release", "action", "entry", "operation"), ("written_at", "delta", "epsilon", "chain_holds")),
     "budget": (
@@ -113,7 +113,7 @@ def _budget_row(books: Ledger) -> tuple[Any, ...]:
         state.delta_spent, at_least(state.epsilon_left), state.delta_left, rho_limit, at_most(state.rho_spent), rho_left,
         at_least(state.pure_epsilon_left), len(charges), found.neighbors, found.privacy_unit, found.max_contributions,
         holds, condition, None if anchor is None else str(anchor), used, described(),
-    )  # fmt: skip
+    )
 
 
 def releases(context: Context, call: ReleasesCall) -> str:

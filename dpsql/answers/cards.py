@@ -149,7 +149,7 @@ def _ledger(rows: Sequence[Mapping[str, Any]]) -> str:
             f"{(row['hash'] or '')[:12]}…", "yes" if row["chain_holds"] else "NO",
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     return table(head, shown, label="ledger", numeric=(1, 5, 6))
 
 
@@ -161,7 +161,7 @@ def _releases(rows: Sequence[Mapping[str, Any]]) -> str:
             _figure(row["delta"]), row["status"], _moment(row["charged_at"]),
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     return table(head, shown, label="releases", numeric=(4, 5))
 
 
@@ -181,7 +181,7 @@ def _one_plan(row: Mapping[str, Any]) -> str:
         ("left after it", f"epsilon {number(row['epsilon_left_after'], 5)}"),
         ("measures", row["measures"]),
         ("noise", f"{row['mechanism']}, scale {number(row['noise_scale'])}"),
-    ]  # fmt: skip
+    ]
     if row["operation"] == "query":  # how large the noise is on what is asked stands in the notes
         lines.append(("groups by", ", ".join(row["columns"] or []) or "none"))
     else:

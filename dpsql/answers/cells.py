@@ -10,7 +10,7 @@ from dpsql.domains import sqltypes
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries.asked import Wanted
 
-_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 -- without a zone, as TIMESTAMP is
+_EPOCH = dt.datetime(1970, 1, 1)  # without a zone, as TIMESTAMP is
 
 
 def cell_text(value: float, sql_type: str) -> str | None:

@@ -22,7 +22,7 @@ from dpsql.text.relation import inline
 _DAMAGED = (
     DpsqlError, duckdb.Error, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError,
     RecursionError,
-)  # fmt: skip
+)
 """What reading a file that somebody wrote by hand may raise."""
 
 

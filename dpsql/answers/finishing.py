@@ -18,7 +18,7 @@ from dpsql.text.relation import identifier, literal
 
 _PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
           "UHUGEINT", "FLOAT", "DOUBLE", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S", "TIMESTAMP_MS",
-          "TIMESTAMP_NS", "VARCHAR", "UUID", "INTERVAL")  # fmt: skip
+          "TIMESTAMP_NS", "VARCHAR", "UUID", "INTERVAL")
 """Types whose text DuckDB casts back to the same value."""
 
 

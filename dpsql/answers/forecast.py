@@ -44,7 +44,7 @@ PLAN_COLUMNS = {  # terminals hide those in the middle
     "delta": "DOUBLE", "rho": "DOUBLE", "delta_left_after": "DOUBLE", "rho_left_after": "DOUBLE", "calibration": "VARCHAR",
     "estimated_memory_mb": "DOUBLE", "estimated_for_rows": "BIGINT", "estimated_stages": "MAP(VARCHAR, DOUBLE)",
     "estimated_seconds": "DOUBLE", "epsilon_left_after": "DOUBLE", "left_out": "VARCHAR[]", "notes": "VARCHAR[]",
-}  # fmt: skip
+}
 _ORDINAL = {0: "total", 1: "one-way", 2: "two-way", 3: "three-way"}
 _MOST_NAMED = 3
 

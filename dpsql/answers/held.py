@@ -170,7 +170,7 @@ def _from_tables(context: Context, source: ProtectedSource, asked: Asked, releas
         keys=tuple(a.sql_type for a in attributes), measures=(Measure("count"),), public=True, groups=len(groups), groups_sql="",
         unit=source.protection.privacy_unit is not None, max_rows=source.protection.max_contributions, max_groups=None,
         max_rows_per_group=None, asked=tuple(w.text for w in asked.wanted),
-    )  # fmt: skip
+    )
     scale = Fraction(float(plan.scales[place]) * math.sqrt(summed))
     made = Plan(Domain(()), (), (scale,), plan.mechanism, public_total=False, method=None, options={}, query=query)
     numbers_ = Numbers(groups, [np.asarray(counts, dtype=np.int64)])

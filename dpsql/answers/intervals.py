@@ -8,7 +8,9 @@ were left out and values that were moved to a bound are told by dp_explain.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from sqlglot import exp
@@ -31,6 +33,8 @@ from dpsql.text.relation import identifier
 DRAWS = 1000
 _AT_ONCE = 20_000_000
 """Numbers that are drawn together, at most."""
+_ROUNDED_FROM = 16.0
+"""Scale from which rounded numbers of the normal (Laplace) law have the variance of the noise within a part in 1,000."""
 
 
 def add(outer: exp.Expression, found: Read) -> dict[str, exp.Expression]:
@@ -47,7 +51,7 @@ def add(outer: exp.Expression, found: Read) -> dict[str, exp.Expression]:
         raise ArgumentError(
             "confidence", found.call.confidence,
             "intervals are given where the outermost SELECT is the one with the aggregates; ask for that, which costs nothing more",
-        )  # fmt: skip
+        )
     derived: dict[str, exp.Expression] = {}
     items: list[exp.Expression] = []
     for item in outer.expressions:
@@ -111,8 +115,19 @@ def draws(of: Held, wanted: Sequence[Wanted]) -> list[np.ndarray | None]:
 
 
 def _noise(rng: np.random.Generator, mechanism: str, scale: float, shape: tuple[int, ...]) -> np.ndarray:
-    drawn = rng.laplace(0.0, scale, shape) if mechanism == "laplace" else rng.normal(0.0, scale, shape)
-    return np.rint(drawn)
+    """Return whole numbers of noise, of the law that a release draws from; of a large scale, rounded ones of the continuous law."""
+    if scale >= _ROUNDED_FROM:
+        return np.rint(rng.laplace(0.0, scale, shape) if mechanism == "laplace" else rng.normal(0.0, scale, shape))
+    upto = _cumulated(mechanism, scale)
+    return (np.searchsorted(upto, rng.uniform(0.0, upto[-1], shape), side="right") - upto.size // 2).astype(np.float64)
+
+
+@lru_cache(maxsize=64)
+def _cumulated(mechanism: str, scale: float) -> np.ndarray:
+    """Return the cumulated weights of the whole numbers from -r to r, beyond which there is less than 1e-15 of the law."""
+    reach = math.ceil((36 if mechanism == "laplace" else 9) * scale) + 1
+    distance = np.abs(np.arange(-reach, reach + 1)) / scale
+    return np.cumsum(np.exp(-distance if mechanism == "laplace" else -0.5 * distance**2))
 
 
 def middle(drawn: np.ndarray | None, probabilities: Sequence[float]) -> list[np.ndarray | None]:
@@ -154,7 +169,7 @@ def _derived(
         f"CAST({identifier(column)} AS {types[column]}) AS {identifier(column)}" if column in types and column[0] == "k"
         else "CASE WHEN isnan({0}) THEN NULL ELSE {0} END AS {0}".format(identifier(column)) if column[0] == "a"
         else identifier(column) for column in frame
-    )  # fmt: skip
+    )
     listed, names = [], []
     for column, expression in derived.items():
         place = 0 if column.endswith("_low") else 1

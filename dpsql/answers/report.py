@@ -215,7 +215,7 @@ def _maps(
     return Maps(
         [domain.names[i] for i in mapped], released, synthetic, None if raw is None else plain(raw.counts), low, high,
         len(domain.attributes) - len(mapped), sum(not s.told_apart for s in strengths.values()), len(strengths),
-    )  # fmt: skip
+    )
 
 
 def _books(context: Context, bought: Release) -> tuple[Ledger | None, Listing | None]:

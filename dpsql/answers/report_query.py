@@ -31,7 +31,7 @@ _NUMBERS = ("integer", "decimal", "float")
 _NOTE = "Noise is discrete {}, integer and independent, on every counter of every group, on those of empty ones too."
 _AMOUNTS = ("count", "sum", "count_units", "count_distinct")
 _WHOLE = {"count": "BIGINT", "count_units": "BIGINT", "count_distinct": "BIGINT", "mode": "VARCHAR", "bool_and": "BOOLEAN",
-          "bool_or": "BOOLEAN", "histogram": "MAP(VARCHAR, BIGINT)"}  # fmt: skip
+          "bool_or": "BOOLEAN", "histogram": "MAP(VARCHAR, BIGINT)"}
 
 
 def answer(context: Context, bought: Release) -> Answer:

@@ -15,7 +15,7 @@ COLUMNS = {
     "column_name": "VARCHAR", "column_type": "VARCHAR", "min": "VARCHAR", "max": "VARCHAR", "approx_unique": "BIGINT",
     "avg": "DOUBLE", "std": "DOUBLE", "q25": "VARCHAR", "q50": "VARCHAR", "q75": "VARCHAR", "count": "BIGINT",
     "null_percentage": "DECIMAL(9,2)",
-}  # fmt: skip
+}
 _NUMBERS = ("integer", "decimal", "float")
 
 

@@ -19,7 +19,7 @@ from dpsql.text.relation import inline, parquet
 CONTRIBUTION_COLUMNS = {
     "rows_per_unit": "VARCHAR", "units": "BIGINT", "units_low": "BIGINT", "units_high": "BIGINT",
     "max_contributions": "INTEGER", "share_kept": "DOUBLE",
-}  # fmt: skip
+}
 
 
 def marginals(context: Context, call: MarginalsCall) -> str:

@@ -30,7 +30,7 @@ from dpsql.text.relation import literal
 _TRIES = 200
 _NOT_A_CONFLICT = (
     "No space left", "Could not write", "IO Error", "fsync", "Input/output", "Read-only", "Permission denied", "quota",
-)  # fmt: skip
+)
 MOST_AT_ONCE = 500
 """Entries of a source that are read and checked in Python; for a longer book DuckDB is faster."""
 _writing = threading.Lock()  # saves retries within a process; what is right does not depend on it
@@ -231,7 +231,7 @@ class Chain:
         row = cursor.execute(f"SELECT {casts}", [stored[name] for name in TEXTS]).fetchone() or ()
         texts = {**stored, **dict(zip(TEXTS, row, strict=True))}
         cursor.execute(
-            f"INSERT INTO {self._table} SELECT {', '.join(f'?::{kind}' for kind in FIELDS.values())}, ?",  # noqa: S608
+            f"INSERT INTO {self._table} SELECT {', '.join(f'?::{kind}' for kind in FIELDS.values())}, ?",
             [*given, entry_hash(texts)],
         )
         self._held = None  # the book has one entry more now

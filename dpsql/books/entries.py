@@ -42,7 +42,7 @@ RESTORE = "Nothing more can be bought from it until the custodian restores the b
 _SHAPE = (
     duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException, duckdb.InvalidInputException,
     duckdb.OutOfRangeException, duckdb.TypeMismatchException,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

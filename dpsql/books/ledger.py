@@ -37,7 +37,7 @@ _CONTRACT = ("epsilon", "delta", "accountant", "neighbors", "privacy_unit", "max
 _PURCHASE = (
     "action", "contents", "entry", "operation", "query", "parameters", "plan", "rho_text", "epsilon_text", "delta_text", "events",
     "hash",
-)  # fmt: skip
+)
 
 
 class Ledger(Chain):

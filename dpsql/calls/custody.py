@@ -122,12 +122,12 @@ class DeclareCall(Call):
     calendar: str | None = argument(
         optional(one_of(*CALENDAR)), "Bins of a date or timestamp between the bounds: one for each month, say.",
         python="str | None", choices=CALENDAR,
-    )  # fmt: skip
+    )
     discover: bool | str = argument(
         some_discovery,
         "true: the bounds of a number, or the list of values of anything else, are bought; 'values': the list, of a number too.",
         default=False, python="bool | str",
-    )  # fmt: skip
+    )
     epsilon: float | None = argument(some_epsilon, DISCOVERED.format("epsilon"), python="float | None")
     delta: float | None = argument(some_delta, DISCOVERED.format("delta"), python="float | None")
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")

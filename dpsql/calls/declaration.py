@@ -76,7 +76,7 @@ def argument(
     about = {
         "check": check, "words": words, "python": python, "choices": choices, "also": also, "needed": needed, "plain": plain,
         "null": null,
-    }  # fmt: skip
+    }
     if default is REQUIRED:
         return dataclasses.field(metadata=about)
     return dataclasses.field(default=default, metadata=about)

@@ -87,7 +87,7 @@ class PlanCall(Call):
         return QueryCall(
             sql=self.source, epsilon=self.epsilon, delta=self.delta, release=self.release, mechanism=self.mechanism or "gaussian",
             options=options, **own,
-        )  # fmt: skip
+        )
 
     def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall:
         """Return the call that is planned.

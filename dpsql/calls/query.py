@@ -120,7 +120,7 @@ class QueryCall(Call):
     mechanism: str = argument(
         one_of(*MECHANISMS), "'gaussian' or 'laplace' noise on integers.",
         default="gaussian", python="str", choices=MECHANISMS, null=False,
-    )  # fmt: skip
+    )
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
     adaptive: bool = argument(
         flag,
@@ -198,7 +198,7 @@ class QueryExactCall(Call):
             self.sql, groups=self.groups, max_groups=self.max_groups, max_rows_per_group=self.max_rows_per_group,
             bounds=self.bounds,
             min_units=self.min_units,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def _wrapped(words: Iterable[str], first: str, rest: str, end: str = "") -> str:
     return textwrap.fill(
         ", ".join(part.replace(" ", "\0") for part in words) + end,
         width=WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False,
-    ).replace("\0", " ")  # fmt: skip
+    ).replace("\0", " ")
 
 
 def _sql_name(parameter: Parameter) -> str:
@@ -37,11 +37,6 @@ def _sql_default(parameter: Parameter) -> str:
     if isinstance(parameter.default, bool):
         return str(parameter.default).lower()
     return f"'{parameter.default}'" if isinstance(parameter.default, str) else str(parameter.default)
-
-
-def sql_parameters(call: type[Call]) -> list[str]:
-    """Return the parameters of the macro in order; names that need quotes come last, where another one says the same."""
-    return [name for name, _ in _sql_heads(call)]
 
 
 def _sql_heads(call: type[Call]) -> list[tuple[str, str]]:
@@ -67,7 +62,7 @@ def macro(call: type[Call]) -> str:
         "        __database := system.main.current_database(), __schema := system.main.current_schema(),",
         "        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,",
         _wrapped(sent, "        ", "        ", "))::VARCHAR)));"),
-    ])  # fmt: skip
+    ])
 
 
 _MACROS_HEAD = """\
@@ -154,7 +149,7 @@ def function(call: type[Call]) -> str:
         *lines,
         '    """',
         _wrapped([f'return answered(con, "{call.name}"', *sent], "    ", "        ", ")"),
-    ]) + "\n"  # fmt: skip
+    ]) + "\n"
 
 
 def api() -> str:
@@ -181,7 +176,7 @@ def reference() -> str:
         parts.append(f"## dp_{call.name}")
         parts.append("```text\n" + textwrap.fill(
             f"dp_{call.name}(" + ", ".join(head.replace(" ", "\0") for head in heads) + ")", width=100, subsequent_indent="    "
-        ).replace("\0", " ") + "\n```")  # fmt: skip
+        ).replace("\0", " ") + "\n```")
         parts.append(said.replace("``", "`").replace("<", "&lt;"))
         gives = call.gives.replace("<", "&lt;")
         parts.append(f"**Privacy:** {call.privacy}. **Gives:** {gives}. **Python:** `dpsql.{call.function}`.")

@@ -51,7 +51,7 @@ class SynthesizeCall(BuyingCall):
     into: str | None = argument(
         optional(arguments.text), "A table that the rows are put into (into_table in SQL; into is a reserved word).",
         python="str | None", also="into_table",
-    )  # fmt: skip
+    )
 
     @property
     def release_method(self) -> Method:

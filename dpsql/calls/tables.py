@@ -62,7 +62,7 @@ class MarginalsCall(BuyingCall):
     mechanism: str = argument(
         one_of(*MECHANISMS), "'gaussian' or 'laplace' noise on integers.",
         default="gaussian", python="str", choices=MECHANISMS, null=False,
-    )  # fmt: skip
+    )
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
     shape: str | None = argument(
         optional(one_of(*SHAPES)), "'wide' or 'long'; wide for one table, if left out.", python="str | None", choices=SHAPES
@@ -106,7 +106,7 @@ class ContributionsCall(BuyingCall):
     mechanism: str = argument(
         one_of(*MECHANISMS), "'gaussian' or 'laplace' noise on integers.",
         default="gaussian", python="str", choices=MECHANISMS, null=False,
-    )  # fmt: skip
+    )
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
 
     @property
@@ -157,7 +157,7 @@ class AggregatesCall(BuyingCall):
         options = dict(self.options)
         for name, value, option in (
             ("reporting_length", self.reporting_length, "reporting_length"), ("fabrication", self.fabrication, "fabrication_mode"),
-        ):  # fmt: skip
+        ):
             if value is not None:
                 if option in options and options[option] != value:
                     raise ArgumentError(name, value, f"options say {option} = {options[option]!r}; leave one of them out")

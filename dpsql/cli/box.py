@@ -23,7 +23,7 @@ _WHOLE = ("release",)
 _NUMBERS = {
     "TINYINT": "int8", "SMALLINT": "int16", "INTEGER": "int32", "BIGINT": "int64", "HUGEINT": "int128", "UTINYINT": "uint8",
     "USMALLINT": "uint16", "UINTEGER": "uint32", "UBIGINT": "uint64", "UHUGEINT": "uint128", "FLOAT": "float", "DOUBLE": "double",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,6 @@ def _no_lines(result: Result, look: Look) -> Iterator[str]:
 
 MODES: dict[str, Callable[[Result, Look], Iterator[str]]] = {
     "box": _box, "csv": _csv, "json": _no_lines, "jsonlines": _no_lines, "line": _line, "markdown": _markdown,
-}  # fmt: skip
+}
 """Names of the ways to print."""
 ALIASES = {"duckbox": "box", "table": "box", "ndjson": "jsonlines", "md": "markdown"}

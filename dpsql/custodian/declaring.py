@@ -188,7 +188,7 @@ def _shown(attribute: Attribute, status: str) -> tuple[Any, ...]:
     return (
         attribute.name, attribute.sql_type, attribute.kind, attribute.size, labels_text(attribute),
         attribute.nullable, attribute.outside, status,
-    )  # fmt: skip
+    )
 
 
 def labels_text(attribute: Attribute) -> str:

@@ -13,7 +13,7 @@ import duckdb
 from dpsql.custodian.evaluate import comparable_domain
 from dpsql.custodian.value_columns import by_column, by_group
 from dpsql.custodian.value_prediction import predictions
-from dpsql.custodian.value_rows import duplicates, rules_broken
+from dpsql.custodian.value_rows import duplicates
 from dpsql.custodian.value_table import Row, ValueTable
 from dpsql.domains.attributes import Domain
 
@@ -26,10 +26,9 @@ def evaluate_values(
     max_k: int = 3,
     pairs: int | None = None,
     seed: int = 7,
-    rules: Sequence[str] = (),
     lacking: Sequence[str] = (),
 ) -> list[Row]:
-    """Compare values: each column, means and quartiles by group, rules, equal rows, and what a model learns.
+    """Compare values: each column, means and quartiles by group, equal rows, and what a model learns.
 
     Parameters
     ----------
@@ -44,8 +43,6 @@ def evaluate_values(
         `dpsql.custodian.value_columns.MOST_ROWS` figures.
     seed : int
         Of samples of pairs, and of the rows that models are trained on.
-    rules : sequence of str
-        Boolean SQL expressions over a row, which synthetic rows should keep; NULL counts as kept.
     lacking : sequence of str
         Declared columns that the synthetic table lacks, for the notes.
 
@@ -54,13 +51,13 @@ def evaluate_values(
     list of tuples
         Columns as in `dpsql.custodian.value_table.COLUMNS`. ``error`` is |raw - synthetic|, or the distance; ``relative`` the same
         in units of the raw value (means), of the raw column's interquartile range (quartiles, Wasserstein distance, means of dates
-        and times) or of the raw number of rows (rules). ``rows`` and ``synthetic_rows``: how many values or rows the figure is
-        of. Figures are NULL where there is nothing to compute them of.
+        and times). ``rows`` and ``synthetic_rows``: how many values or rows the figure is of. Figures are NULL where there is
+        nothing to compute them of.
 
     Raises
     ------
     ArgumentError, DomainError
-        A rule is no expression over the raw table; a column is missing or has another type.
+        A column is missing or has another type.
 
     Notes
     -----
@@ -68,7 +65,6 @@ def evaluate_values(
     """
     similar = comparable_domain(cursor, synthetic_sql, domain)
     with ValueTable(cursor, (source_sql, synthetic_sql), (domain, similar)) as table:
-        broken = rules_broken(table, rules)
         found, ranges = by_column(table)
         left: list[str] = []
         if max_k > 1:
@@ -76,7 +72,7 @@ def evaluate_values(
             areas, some = predictions(table, seed)
             found += groups + areas
             left = [note for note in (sampled, some) if note]
-        found += broken + duplicates(table)
+        found += duplicates(table)
     if lacking:
         left.append(f"the synthetic table lacks {', '.join(map(repr, lacking))}")
     return [figure.row(left) for figure in found]

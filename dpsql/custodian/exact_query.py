@@ -12,7 +12,8 @@ from dpsql.domains import sqltypes
 from dpsql.domains.encoding import SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.errors import ArgumentError, first_line
 from dpsql.kinds.query.plan import Planning
-from dpsql.measure.query import Statement, fresh_salt, public_groups
+from dpsql.measure.query import Statement, public_groups
+from dpsql.noise.entropy import fresh_salt
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Asked, Wanted
@@ -96,7 +97,7 @@ class _Answer:
             groups=None if groups is None else groups.count, groups_sql="" if groups is None else groups.sql,
             unit=source.protection.privacy_unit is not None, max_rows=bounding.max_rows, max_groups=bounding.max_groups,
             max_rows_per_group=bounding.max_rows_per_group,
-        )  # fmt: skip
+        )
         with public_groups(context.cursor, plan) as table:
             sql = self._sql(_Rows(source, plan, table, fresh_salt()), plan, table, found.call.min_units or 1)
             described = context.cursor.execute(f"DESCRIBE {sql}").fetchall()

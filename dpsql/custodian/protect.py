@@ -29,7 +29,7 @@ _CHOOSE = (
 PROTECTION_COLUMNS = {
     "source": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR",
     "max_contributions": "INTEGER", "accountant": "VARCHAR", "change": "VARCHAR",
-}  # fmt: skip
+}
 
 
 def protect(context: Context, call: ProtectCall) -> str:
@@ -106,7 +106,7 @@ def _resumed(ledger: Ledger, call: ProtectCall) -> str:
     row = (
         ledger.source, float(held.budget.epsilon), float(held.budget.delta), held.neighbors, held.privacy_unit,
         held.max_contributions, held.budget.accountant, "resume", note,
-    )  # fmt: skip
+    )
     return inline({**PROTECTION_COLUMNS, "note": "VARCHAR"}, [row])
 
 

@@ -14,7 +14,7 @@ from dpsql.page.markup import number
 LEAST_SHARE = 0.01
 """Share of the raw rows that a group needs to be named as the worst one."""
 _NAMES = list(COLUMNS)
-_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 -- as values are stored
+_EPOCH = dt.datetime(1970, 1, 1)  # without a zone, as values are stored
 
 
 def listings_of(rows: Sequence[Row], domain: Domain) -> list[Listing]:

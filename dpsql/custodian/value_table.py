@@ -28,7 +28,6 @@ COLUMNS = {
     "relative": "DOUBLE",
     "rows": "BIGINT",
     "synthetic_rows": "BIGINT",
-    "rule": "VARCHAR",
     "private": "BOOLEAN",
     "note": "VARCHAR",
 }
@@ -64,7 +63,6 @@ class Figure:
     group: str | None = None
     value: str | None = None
     share: float | None = None
-    rule: str | None = None
     alike: bool = True
     notes: Sequence[str] = field(default=())
 
@@ -78,7 +76,7 @@ class Figure:
         shown = [_finite(number) for number in (self.share, raw, synthetic, error, relative)]
         note = "; ".join((NOTE, *more, *self.notes))
         names = (self.measure, self.column, self.group, self.value)
-        return (*names, *shown, *self.rows, self.rule, False, note)
+        return (*names, *shown, *self.rows, False, note)
 
 
 def _finite(value: float | None) -> float | None:

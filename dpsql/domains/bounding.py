@@ -26,7 +26,6 @@ def bounded_sql(
     *,
     groups: Sequence[str] = (),
     max_groups: int | None = None,
-    row: str | None = None,
 ) -> str:
     """Return a SELECT of some rows of a source: of each unit at most so many, or of each group of it, of at most so many groups.
 
@@ -47,9 +46,6 @@ def bounded_sql(
         Columns whose values together are a group; NULL is a value like others.
     max_groups : int, at least 1, or None
         Groups of each unit that are kept; None: all of them.
-    row : str, optional
-        A column that numbers the rows of the protected table, where a join may repeat a row: what has the same number becomes
-        one row before anything is bounded, with the least value of each column.
 
     Returns
     -------
@@ -102,9 +98,6 @@ def bounded_sql(
     checked(salt, max_rows=max_rows, max_groups=max_groups)
     everything = list(dict.fromkeys([*units, *groups, *columns]))
     select = _relation(source_sql)
-    if row is not None:
-        values = ", ".join(f"min({identifier(name)}) AS {identifier(name)}" for name in everything)
-        select = f"(SELECT {values} FROM {select} AS rows GROUP BY {identifier(row)})"  # noqa: S608
     if max_groups is not None:
         select = f"({_groups(select, units, groups, everything, max_groups, salt)})"
     if max_rows is None:

@@ -180,7 +180,7 @@ def encode_sql(
         kept = kept.distinct(copy=False)
     text = _bounded(kept, domain, list(more), max_contributions, salt) if unit else kept.sql(dialect="duckdb")
     # The source stays as it was checked: it is not parsed and written again.
-    return f"WITH {SOURCE_NAME} AS (\n{source_sql}\n) {text}"  # noqa: S608
+    return f"WITH {SOURCE_NAME} AS (\n{source_sql}\n) {text}"
 
 
 def _each_once(kept: exp.Select, columns: Sequence[str]) -> exp.Select:

@@ -116,7 +116,7 @@ class Learning:
             and isinstance(scale, str) and len(scale) < 100 and 0 < Fraction(scale) < 1 << 64
             and item["mechanism"] in ("gaussian", "laplace") and type(item["whole"]) is bool
             and all(type(item[n]) is int and item[n] >= 0 for n in ("position", "filter") if n != "filter" or item[n] is not None)
-        )  # fmt: skip
+        )
         if not sound:
             raise ArgumentError("learning", "(a histogram)", "is out of range")
         return cls(**{**item, "edges": tuple(map(float, edges)), "scale": Fraction(scale)})

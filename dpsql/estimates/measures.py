@@ -46,7 +46,7 @@ LARGEST_COUNTERS = 1 << 22
 
 _WHOLE_BELOW = 2.0**53
 _VARIABLES = {"count": (0, 0), "moments": (1, 2), "scaled": (1, 1), "values": (1, 1), "tree": (1, 1), "units": (0, 0),
-              "distinct": (1, 1)}  # fmt: skip
+              "distinct": (1, 1)}
 _GRIDDED = ("moments", "scaled")
 
 

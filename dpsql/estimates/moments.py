@@ -7,7 +7,7 @@ deviation s on each of the m counters:
 
 These are unbiased. Ratios are taken of shares p_i = b_i / N, which add up to 1; the mean's deviation is
 
-    (upper - lower) s sqrt((1 - m)^2 + m^2) / N      (degree 1, one variable, m the mean of y; `mean_deviation`).
+    (upper - lower) s sqrt((1 - m)^2 + m^2) / N      (degree 1, one variable, m the mean of y).
 
 **Few rows.** Where N is not far above its own noise, s sqrt(m), a ratio has no variance at all. So shares are
 
@@ -49,11 +49,11 @@ SINGLE = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_sa
 """Estimates of one variable."""
 
 PAIRED = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_count", "regr_avgx", "regr_avgy",
-          "regr_sxx", "regr_syy", "regr_sxy")  # fmt: skip
+          "regr_sxx", "regr_syy", "regr_sxy")
 """Estimates of two variables; ``f(y, x)``, as in SQL: y is the measure's first variable."""
 
 _NEEDS_SQUARES = {"var_pop", "var_samp", "stddev_pop", "stddev_samp", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_sxx",
-                  "regr_syy"}  # fmt: skip
+                  "regr_syy"}
 
 
 @dataclass(frozen=True)
@@ -115,60 +115,6 @@ def combine(estimates: Sequence[npt.ArrayLike], variances: Sequence[float]) -> t
     return np.asarray(found / total), 1.0 / total
 
 
-def count_variance(measure: Measure, sigma: float) -> float:
-    """Return the variance by noise of the number of rows that a 'moments' measure says, without NULL, in rows squared.
-
-    Parameters
-    ----------
-    measure : Measure
-        Of kind 'moments', or of one counter of grid 1.
-    sigma : float, >= 0
-        Of the noise on each counter, as it was drawn.
-    """
-    return (measure.lengths[0] - measure.nulls) * (sigma / measure.grid) ** 2
-
-
-def with_total(counters: FloatArray, variance: float, total: FloatArray, total_variance: float) -> FloatArray:
-    """Return counters that agree better with another estimate of their sum: weighted least squares.
-
-    Parameters
-    ----------
-    counters : float array, shape (..., groups, m)
-        With independent noise of this variance on each.
-    variance : float, >= 0
-    total : float array, shape (..., groups)
-        Unbiased for the sum of the counters, with independent noise.
-    total_variance : float, >= 0
-
-    Notes
-    -----
-    Every counter moves by the same part of the difference: 1 / (m + total_variance / variance).
-    """
-    if variance == 0:
-        return counters
-    gap = total - counters.sum(axis=-1)
-    moved: FloatArray = counters + (gap / (counters.shape[-1] + total_variance / variance))[..., None]
-    return moved
-
-
-def mean_deviation(span: float, sigma: float, mean: npt.ArrayLike, count: npt.ArrayLike) -> FloatArray:
-    """Return the standard deviation of a mean by noise, to first order: degree 1, one variable.
-
-    Parameters
-    ----------
-    span : float
-        Upper minus lower bound.
-    sigma : float
-        Of the noise on each counter, in rows (noise scale over grid).
-    mean : array
-        Of y, in [0, 1].
-    count : array
-        Rows.
-    """
-    m = np.asarray(mean, dtype=np.float64)
-    return np.asarray(span * sigma * np.sqrt((1 - m) ** 2 + m**2) / np.asarray(count, dtype=np.float64))
-
-
 def _shares(counters: FloatArray, sigma: float) -> FloatArray:
     """Return the shares of the counters, see the head of this file; the sum over the last axis is 1."""
     cells = counters.shape[-1]
@@ -185,7 +131,7 @@ def _shares(counters: FloatArray, sigma: float) -> FloatArray:
 
 
 @multiplies
-def moments(measure: Measure, counters: npt.ArrayLike, sigma: float, total: tuple[FloatArray, float] | None = None) -> Moments:
+def moments(measure: Measure, counters: npt.ArrayLike, sigma: float) -> Moments:
     """Return what the counters of a 'moments' measure say.
 
     Parameters
@@ -196,9 +142,6 @@ def moments(measure: Measure, counters: npt.ArrayLike, sigma: float, total: tupl
         As released: integers with noise, in units of 1 / grid rows.
     sigma : float, >= 0
         Standard deviation of the noise on each counter, as it was drawn (not divided by the grid).
-    total : (float array of shape (..., groups), float), optional
-        Another unbiased estimate of the number of rows without NULL that pass the filter, and its variance, in rows, with
-        independent noise: all estimates become better by it.
 
     Raises
     ------
@@ -213,8 +156,6 @@ def moments(measure: Measure, counters: npt.ArrayLike, sigma: float, total: tupl
     noise = sigma / measure.grid
     nulls = held[..., -1] if measure.nulls else None
     cells = held[..., :-1] if measure.nulls else held
-    if total is not None:
-        cells = with_total(cells, noise**2, *total)
     degree, names = measure.degree, len(measure.variables)
     weights = np.arange(degree + 1) / degree
     grid = (degree + 1,) * names
@@ -255,15 +196,13 @@ def counts(found: npt.ArrayLike) -> FloatArray:
     return np.asarray(np.maximum(np.rint(np.asarray(found, dtype=np.float64)), 0.0))
 
 
-def estimate(name: str, found: Moments, variable: int = 0) -> FloatArray:
+def estimate(name: str, found: Moments) -> FloatArray:
     """Return one aggregate, shape (..., groups); NaN for NULL.
 
     Parameters
     ----------
     name : one of ``SINGLE`` and ``PAIRED``
     found : Moments
-    variable : int
-        Which variable, for those of ``SINGLE``.
 
     Raises
     ------
@@ -273,7 +212,7 @@ def estimate(name: str, found: Moments, variable: int = 0) -> FloatArray:
     measure = found.measure
     if name not in SINGLE + PAIRED:
         raise ArgumentError("name", name, f"must be one of {', '.join(map(repr, SINGLE + PAIRED))}")
-    if not 0 <= variable < len(measure.variables) or (name in PAIRED and len(measure.variables) != 2):
+    if name in PAIRED and len(measure.variables) != 2:
         raise ArgumentError("name", name, f"needs more variables than the measure has: {len(measure.variables)}")
     if name in _NEEDS_SQUARES and found.variances is None:
         raise ArgumentError("name", name, "needs a measure of degree 2")
@@ -281,11 +220,11 @@ def estimate(name: str, found: Moments, variable: int = 0) -> FloatArray:
     if name in ("count", "regr_count"):
         return rows
     if name == "sum":
-        bounds = measure.variables[variable]
-        summed = _possible_sum(found.sums[..., variable], bounds.lower, bounds.upper)
+        bounds = measure.variables[0]
+        summed = _possible_sum(found.sums[..., 0], bounds.lower, bounds.upper)
         return np.where(rows > 0, summed, np.nan) if found.exact else summed
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = _single(name, found, variable, rows) if name in SINGLE else _paired(name, found, rows)
+        value = _single(name, found, rows) if name in SINGLE else _paired(name, found, rows)
     return np.where(rows > (1 if name.endswith("_samp") else 0), value, np.nan)
 
 
@@ -299,10 +238,10 @@ def _variance(found: Moments, variable: int) -> FloatArray:
     return np.asarray(found.variances[..., variable] * found.measure.variables[variable].span ** 2)
 
 
-def _single(name: str, found: Moments, variable: int, rows: FloatArray) -> FloatArray:
+def _single(name: str, found: Moments, rows: FloatArray) -> FloatArray:
     if name == "avg":
-        return _mean(found, variable)
-    value = _variance(found, variable)
+        return _mean(found, 0)
+    value = _variance(found, 0)
     if name.endswith("_samp"):
         value = value * rows / (rows - 1)
     return np.sqrt(value) if name.startswith("stddev") else value
@@ -330,7 +269,3 @@ def _paired(name: str, found: Moments, rows: FloatArray) -> FloatArray:
         return np.where(x > 0, np.where(y > 0, correlation**2, 1.0), np.nan)
     slope = covariance / x
     return slope if name == "regr_slope" else _mean(found, 0) - slope * _mean(found, 1)
-
-
-__all__ = ["PAIRED", "SINGLE", "Moments", "combine", "count_variance", "counts", "estimate", "mean_deviation", "moments",
-           "scaled_sum", "with_total"]  # fmt: skip

@@ -38,14 +38,14 @@ LARGEST_TREES = 4_000_000
 """Cells of the trees of all groups together, of all levels."""
 
 LEAVES = 1024
-"""Leaves where nothing is known of the number of rows."""
+"""Leaves of a tree, where there is room for them."""
 
 _BRANCHING = 4
 _SURE = 3.0
 _BLOCK = 1 << 21
 
 
-def choose_levels(variable: Variable, groups: int = 1, rows: float | None = None, sigma: float | None = None) -> tuple[int, ...]:
+def choose_levels(variable: Variable, groups: int = 1) -> tuple[int, ...]:
     """Return the branching of a tree, ``Measure.levels``.
 
     Parameters
@@ -54,10 +54,6 @@ def choose_levels(variable: Variable, groups: int = 1, rows: float | None = None
         Of whole numbers there is no more than one leaf per integer.
     groups : int, >= 1
         Public groups, or a public guess at how many will appear.
-    rows : float, optional
-        What is publicly known of the rows of a group: a leaf that holds fewer than noise says nothing. With ``sigma``.
-    sigma : float, optional
-        Noise that a single level would have, in rows.
 
     Returns
     -------
@@ -67,21 +63,16 @@ def choose_levels(variable: Variable, groups: int = 1, rows: float | None = None
     Raises
     ------
     ArgumentError
-        A number is not positive.
+        The number of groups is not positive.
 
     Examples
     --------
     >>> choose_levels(Variable(0, 0, 1)), choose_levels(Variable(0, 0, 120, whole=True)), choose_levels(Variable(0, 0, 1), 100_000)
     ((4, 4, 4, 4, 4), (5, 5, 5), (4, 6))
     """
-    for name, number in (("groups", groups), ("rows", rows), ("sigma", sigma)):
-        if number is not None and not 0 < number < math.inf:
-            raise ArgumentError(name, number, "must be a positive number")
-    wanted = float(LEAVES)
-    if rows is not None and sigma is not None:
-        wanted = min(max(16.0, 8 * rows / sigma), 16.0 * LEAVES)
-    if variable.whole:
-        wanted = min(wanted, variable.span + 1)
+    if not 0 < groups < math.inf:
+        raise ArgumentError("groups", groups, "must be a positive number")
+    wanted = min(float(LEAVES), variable.span + 1) if variable.whole else float(LEAVES)
     most = max(_BRANCHING, math.floor(0.72 * LARGEST_TREES / groups))  # a tree has up to 4 / 3 of its leaves in cells, and a bit
     target = max(2, min(math.ceil(wanted), most))
     depth = max(1, round(math.log(target, _BRANCHING)))
@@ -122,15 +113,8 @@ class Tree:
         """Rows without NULL, unbiased, shape (..., groups)."""
         return np.asarray(self.levels[0].sum(axis=-1))
 
-    @property
-    def count_variance(self) -> float:
-        """Variance of ``count`` by noise (where no total was given): for ``dpsql.estimates.moments.combine``."""
-        return self.measure.levels[0] * self.deviations[0] ** 2
 
-
-def tree(
-    measure: Measure, counters: npt.ArrayLike, sigmas: Sequence[float], total: tuple[FloatArray, float] | None = None
-) -> Tree:
+def tree(measure: Measure, counters: npt.ArrayLike, sigmas: Sequence[float]) -> Tree:
     """Return a released tree, made consistent.
 
     Parameters
@@ -141,8 +125,6 @@ def tree(
         As released, level after level from the top.
     sigmas : sequence of float, >= 0
         Standard deviation of the noise on a cell of each level.
-    total : (float array of shape (..., groups), float), optional
-        Another unbiased estimate of the rows that are counted, with independent noise, and its variance.
 
     Raises
     ------
@@ -154,7 +136,7 @@ def tree(
     if len(sigmas) != len(measure.lengths):
         raise ArgumentError("sigmas", len(sigmas), f"must be one number per level, {len(measure.lengths)} of them")
     held = split_levels(np.asarray(counters, dtype=np.float64), measure.lengths)
-    levels, deviations = least_squares(held, [sigma**2 for sigma in sigmas], total)
+    levels, deviations = least_squares(held, [sigma**2 for sigma in sigmas])
     return Tree(measure, levels, nonnegative(levels)[-1], deviations)
 
 

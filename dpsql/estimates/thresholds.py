@@ -53,7 +53,6 @@ from functools import lru_cache
 import numpy as np
 
 from dpsql.accounting.checks import whole
-from dpsql.accounting.events import ThresholdEvent
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms.laplace_tail import smallest_threshold
 from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA, checked_mechanism, checked_scale
@@ -156,14 +155,6 @@ def threshold(mechanism: str, scale: Fraction | float, max_groups: int, delta: F
         else:
             low = middle
     return high + 1
-
-
-def event(delta: Fraction | float) -> ThresholdEvent:
-    """Return what a release with private groups is charged beside its noise.
-
-    Privacy: see the head of this file.
-    """
-    return ThresholdEvent(_checked_delta(delta))
 
 
 def _checked_units(min_units: object) -> int:

@@ -8,9 +8,9 @@ own subtree, u its variance: at a leaf the counter and v; above, S the sum of th
 
     z = (counter / v + S / (b u')) / (1 / v + 1 / (b u')),   1 / u = 1 / v + 1 / (b u').
 
-*Down*: h = z for the first level (or for the total, where it is known, of which the first level are the children); a child gets
-h = z + (h of the parent - S) / b. This is the minimum of sum (counter - h)^2 / v over all consistent h: given the parent, the
-subtrees of siblings are independent and of equal variance, so what the parent knows more is divided equally.
+*Down*: h = z for the first level; a child gets h = z + (h of the parent - S) / b. This is the minimum of sum (counter - h)^2 / v
+over all consistent h: given the parent, the subtrees of siblings are independent and of equal variance, so what the parent knows
+more is divided equally.
 
 Privacy: none; post-processing of released numbers.
 
@@ -46,9 +46,7 @@ def split_levels(counters: FloatArray, lengths: Sequence[int]) -> list[FloatArra
     return np.split(counters, np.cumsum(lengths)[:-1], axis=-1)
 
 
-def least_squares(
-    levels: Sequence[FloatArray], variances: Sequence[float], total: tuple[FloatArray, float] | None = None
-) -> tuple[list[FloatArray], list[float]]:
+def least_squares(levels: Sequence[FloatArray], variances: Sequence[float]) -> tuple[list[FloatArray], list[float]]:
     """Return consistent counts of every level, by weighted least squares.
 
     Parameters
@@ -56,8 +54,6 @@ def least_squares(
     levels : sequence of float arrays, shapes (..., L_k), each L a multiple of the one before
     variances : sequence of float, >= 0
         Of the noise on each cell of the level.
-    total : (float array of shape (...), float), optional
-        Another unbiased estimate of the sum of all cells, with independent noise, and its variance.
 
     Returns
     -------
@@ -74,10 +70,6 @@ def least_squares(
         own = (1 / held) / (1 / held + 1 / (branching * spread[0]))
         found.insert(0, own * level + (1 - own) * summed)
         spread.insert(0, 1 / (1 / held + 1 / (branching * spread[0])))
-    if total is not None:
-        first, cells = found[0], found[0].shape[-1]
-        part = 1 / (cells + max(total[1], _EXACT) / spread[0])
-        found[0] = first + (part * (total[0] - first.sum(axis=-1)))[..., None]
     for k in range(1, len(found)):
         found[k] = _moved(found[k], found[k - 1])
     return found, [float(np.sqrt(u)) for u in spread]

@@ -90,7 +90,7 @@ def fine_wanted(domain: Domain, option: Any, *, rows: bool, unbinned: Collection
     if option == 0 and automatic:
         name = domain.attributes[automatic[0]].name
         raise ArgumentError("fine", option, f"column {name!r} has automatic bins, which are cut from its fine histogram: "
-                            "declare it with bins := ... or edges := [...], or leave fine out")  # fmt: skip
+                            "declare it with bins := ... or edges := [...], or leave fine out")
     wanted = [a.automatic or (rows and option != 0 and _inside(a)) for a in domain.attributes]
     found = [i for i, is_wanted in enumerate(wanted) if is_wanted and i not in unbinned]
     return FineWanted(tuple(found), tuple(len(grid_of(domain.attributes[i]).levels) for i in found))

@@ -20,7 +20,7 @@ from dpsql.session.instance import Context
 
 _MEASURERS: dict[Kind, Measurer] = {
     "tables": Tables(), "units": Units(), "tuples": Tuples(), "drawn": Drawn(), "open": Open(), "query": Query(),
-}  # fmt: skip
+}
 
 
 def measurer_of(plan: Plan) -> Measurer:

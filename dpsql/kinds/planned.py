@@ -218,7 +218,7 @@ def release_delta(protected: ProtectedSource, given: float | None, mechanism: st
             "delta", None,
             "under the 'basic' accountant Gaussian noise spends delta: name the release's share, e.g. delta := 1e-10, "
             "or use mechanism := 'laplace'",
-        )  # fmt: skip
+        )
     return 0.0
 
 

@@ -29,7 +29,7 @@ from dpsql.session.instance import Context
 
 _PLANNERS: dict[Kind, Planner] = {
     "tables": tables, "units": units, "tuples": tuples, "drawn": drawn, "open": open_values, "query": query,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def request(context: Context, protected: ProtectedSource, call: BuyingCall) -> R
     return Request(
         call.operation, call.release_name, parameters, _ruled(context, protected, found.plan), found.calibration, found.left_out,
         found.notes,
-    )  # fmt: skip
+    )
 
 
 def _ruled(context: Context, protected: ProtectedSource, plan: Plan) -> Plan:

@@ -53,7 +53,7 @@ def cell_index(codes: Sequence[exp.Expression], sizes: Sequence[int]) -> exp.Exp
 
 
 def count_tables(
-    cursor: duckdb.DuckDBPyConnection, codes_table: str, sizes: Sequence[int], cliques: Sequence[Clique], *, road: str | None = None
+    cursor: duckdb.DuckDBPyConnection, codes_table: str, sizes: Sequence[int], cliques: Sequence[Clique]
 ) -> FlatTables:
     """Count contingency tables of a table of codes.
 
@@ -67,8 +67,6 @@ def count_tables(
         Number of codes of each attribute.
     cliques : sequence of tuples of int
         Attribute positions. The empty tuple counts all rows.
-    road : {'sql', 'fold', 'gram'}, optional
-        How, for tests; chosen by `dpsql.tables.counting.plan.choose` otherwise.
 
     Returns
     -------
@@ -94,12 +92,12 @@ def count_tables(
     columns = [exp.column(f"c{position}", quoted=True).as_(f"c{i}", quoted=True) for position, i in place.items()]
     query = exp.select(*(columns or [exp.Literal.number(1).as_("c0")])).from_(exp.to_identifier(codes_table, quoted=True))
     within = distinct if len(used) == len(sizes) else [tuple(place[position] for position in clique) for clique in distinct]
-    tables, _ = count_select(cursor, query.sql(dialect="duckdb"), [sizes[position] for position in used], within, road=road)
+    tables, _ = count_select(cursor, query.sql(dialect="duckdb"), [sizes[position] for position in used], within)
     return FlatTables(sizes, distinct, tables.flat)
 
 
 def count_select(
-    cursor: duckdb.DuckDBPyConnection, select: str, sizes: Sequence[int], cliques: Sequence[Clique], *, road: str | None = None
+    cursor: duckdb.DuckDBPyConnection, select: str, sizes: Sequence[int], cliques: Sequence[Clique]
 ) -> tuple[FlatTables, int]:
     """Count contingency tables of what a SELECT yields, without keeping its rows where one pass over them is enough.
 
@@ -107,7 +105,7 @@ def count_select(
     ----------
     select : str
         A SELECT of codes as in `dpsql.domains.encoding.encode_sql`: columns c0, c1, ..., in this order.
-    sizes, cliques, road
+    sizes, cliques
         As in `count_tables`.
 
     Returns
@@ -129,7 +127,7 @@ def count_select(
     check_cliques(sizes, distinct)
     # The number of rows is the sum of any table; where there is none it is counted as the table of no attributes.
     asked = distinct or [()]
-    work = choose(sizes, asked, road)
+    work = choose(sizes, asked)
     tables = FlatTables(sizes, asked, np.zeros(int(cell_counts(sizes, asked).sum()), dtype=np.int64))
     if work.road == "sql":
         _group(cursor, select, tables)
@@ -144,7 +142,7 @@ def _group(cursor: duckdb.DuckDBPyConnection, select: str, tables: FlatTables) -
     if len(tables) == 1:
         query = table_query("codes", tables.sizes, tables.cliques[0], 0).sql(dialect="duckdb")
         with ProtectedReading(cursor) as background:
-            _take(tables, background.numpy(f"WITH codes AS ({select}) {query}"))  # noqa: S608
+            _take(tables, background.numpy(f"WITH codes AS ({select}) {query}"))
         return
     name = f"__dp_codes_{secrets.token_hex(8)}"
     try:

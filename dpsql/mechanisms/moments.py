@@ -60,7 +60,6 @@ FINE = 1 << 16
 TOP = FINE - 1
 """Largest value on the fixed-point scale, and largest centred value."""
 
-KINDS = ("binary", "normal", "mixed")
 MOST_NUMERIC = 361
 """Numeric columns for which p (p + 1) / 2 <= FINE."""
 

@@ -56,101 +56,6 @@ _SORTED_FROM = 1 << 12
 """Number of cells from which draws are sorted before they are looked up: unsorted look-ups miss the cache."""
 
 
-def dirichlet_alpha(epsilon: float, rows: int) -> float:
-    """Return alpha = n* / (e^epsilon - 1), the prior count of a cell in the Dirichlet-multinomial.
-
-    Parameters
-    ----------
-    epsilon : float, > 0
-    rows : int, >= 1
-        n*, the rows drawn.
-
-    Returns
-    -------
-    float
-        To 12 digits and more, for showing; what is drawn uses `dirichlet_prior`.
-
-    Notes
-    -----
-    Privacy: public numbers alone.
-
-    References
-    ----------
-    [Hu].
-
-    Examples
-    --------
-    >>> round(dirichlet_alpha(5.0, 994), 6)
-    6.742953
-    """
-    exact = _checked_epsilon(epsilon)
-    return _checked_rows(rows) * _inverse_expm1(float(exact))
-
-
-def prior_alpha(epsilon: float, rows: int) -> float:
-    """Return alpha = 1 / (e^(epsilon / n*) - 1), the prior count of a cell where the shares are fixed.
-
-    Parameters
-    ----------
-    epsilon : float, > 0
-    rows : int, >= 1
-        n*, the rows drawn.
-
-    Returns
-    -------
-    float
-        To 12 digits and more, for showing; what is drawn uses `fixed_prior`.
-
-    Notes
-    -----
-    Privacy: public numbers alone.
-
-    References
-    ----------
-    McClure & Reiter (2012).
-
-    Examples
-    --------
-    >>> round(prior_alpha(1.0, 100), 6)
-    99.500833
-    """
-    exact = _checked_epsilon(epsilon)
-    return _inverse_expm1(float(exact / _checked_rows(rows)))
-
-
-def smoothing_share(epsilon: float, rows: int, cells: int) -> float:
-    """Return lambda = K / (K + n (e^(epsilon / n) - 1)), the weight of the uniform part of a smoothed histogram.
-
-    Parameters
-    ----------
-    epsilon : float, > 0
-    rows : int, >= 1
-        n, the rows of the source and the rows drawn.
-    cells : int, >= 1
-        K.
-
-    Returns
-    -------
-    float
-        To 12 digits and more, for showing.
-
-    Notes
-    -----
-    Privacy: public numbers alone.
-
-    References
-    ----------
-    Wasserman & Zhou (2010), arXiv:0811.2501, section 4.
-
-    Examples
-    --------
-    >>> round(smoothing_share(1.0, 100, 10), 6)
-    0.908676
-    """
-    prior = _checked_rows(cells, "cells") * prior_alpha(epsilon, rows)
-    return 1.0 if math.isinf(prior) else prior / (rows + prior)
-
-
 def dirichlet_prior(epsilon: Fraction, rows: int, cells: int) -> Fraction | None:
     """Return the smallest prior count on the sampler's grid that gives epsilon-DP, for as many rows drawn as counted.
 
@@ -346,12 +251,6 @@ def _on_grid(unit: Fraction, times: int, rows: int, cells: int) -> Fraction | No
     largest = math.ceil(cells * alpha) + 2 * rows + cells  # rounding up adds at most 1 a cell
     bits = _WEIGHT_BITS - largest.bit_length()
     return None if bits < 0 else Fraction(math.ceil(alpha * 2**bits), 2**bits)
-
-
-def _inverse_expm1(exponent: float) -> float:
-    """Return 1 / (e^x - 1), also where e^x overflows."""
-    below = -math.expm1(-exponent)
-    return math.inf if below == 0.0 else math.exp(-exponent) / below
 
 
 def _checked_epsilon(epsilon: float | Fraction) -> Fraction:

@@ -89,9 +89,7 @@ def penalties(histogram: IntArray, share: Fraction) -> tuple[npt.NDArray[Any], i
     return found, share.denominator
 
 
-def private_percentile(
-    histogram: IntArray, share: Fraction, epsilon: Fraction, sensitivity: Fraction, weights: IntArray | None = None
-) -> int:
+def private_percentile(histogram: IntArray, share: Fraction, epsilon: Fraction, sensitivity: Fraction) -> int:
     """Return a private q-quantile of whole numbers in a public range.
 
     Parameters
@@ -103,43 +101,24 @@ def private_percentile(
     epsilon : Fraction, > 0
     sensitivity : Fraction
         `penalty_sensitivity`.
-    weights : int64 array, shape (bound + 1,), optional
-        Public weights of the candidates, at least 0 and not all 0, of a sum of at most 2^62: the lengths of the cells of an uneven
-        grid, say. Equal by default.
 
     Returns
     -------
     int
-        t with probability proportional to weight(t) exp(-epsilon u(t) / (2 sensitivity)).
-
-    Raises
-    ------
-    ArgumentError
-        The weights do not fit the histogram, or are out of range.
+        t with probability proportional to exp(-epsilon u(t) / (2 sensitivity)).
 
     Notes
     -----
     Privacy: epsilon-DP, and of bounded range epsilon: ``RangeEvent(epsilon)`` is what it may be charged as. Of several groups
     with a percentile each, a unit that is in at most G of them moves the penalties of G, and replaced by another those of 2 G,
     each by at most the sensitivity with C the rows of a unit in one group: ``RangeEvent(epsilon, G)``, or 2 G under replace_one.
-    Exact: candidates are drawn by weight and accepted with probability exp(-gamma), decided in
+    Exact: candidates are drawn alike and accepted with probability exp(-gamma), decided in
     integers with entropy from the operating system. The best penalty is taken off all of them, which changes no probability.
     """
     penalty, denominator = penalties(histogram, share)
-    upto = np.arange(1, histogram.size + 1) if weights is None else _cumulated(weights, histogram.size)
-    penalty = penalty - penalty[np.diff(upto, prepend=0) > 0].min()  # of those that can be drawn
+    penalty = penalty - penalty.min()
     factor = epsilon / (2 * sensitivity * denominator)
     while True:
-        drawn = np.searchsorted(upto, uniform_below(int(upto[-1]), _DRAWS), side="right")
-        for t in drawn.tolist():
+        for t in uniform_below(histogram.size, _DRAWS).tolist():
             if accepts(factor * int(penalty[t])):
                 return int(t)
-
-
-def _cumulated(weights: IntArray, size: int) -> IntArray:
-    expected = f"must be an array of {size} whole numbers of at least 0 and a sum from 1 to 2^62"
-    if not isinstance(weights, np.ndarray) or weights.dtype != np.int64 or weights.shape != (size,) or bool((weights < 0).any()):
-        raise ArgumentError("weights", "an array", expected)
-    if not 1 <= sum(weights.tolist()) <= 2**62:
-        raise ArgumentError("weights", "an array", expected)
-    return np.cumsum(weights)

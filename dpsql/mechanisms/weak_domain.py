@@ -35,7 +35,7 @@ Srivastava & Tran (2012), arXiv:1103.0825, for the same idea on sparse tables.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from operator import itemgetter
 
@@ -248,36 +248,3 @@ def counts_of(counts: Mapping[str, int] | tuple[Sequence[str], IntArray]) -> tup
     if len(set(texts)) < len(texts):
         raise ArgumentError("counts", "(texts)", "must hold each text once; group by the value")
     return texts, values
-
-
-def fidelity(true: Mapping[str, int], released: Mapping[str, float] | Iterable[tuple[str, float]]) -> float:
-    """Return F: the share of the true mass on the common values times the share of the released mass on them.
-
-    Parameters
-    ----------
-    true : mapping of text to count
-        Exact counts.
-    released : mapping or iterable of (text, weight)
-        What `release` gave.
-
-    Returns
-    -------
-    float in [0, 1]
-        0 where either has no mass.
-
-    Notes
-    -----
-    Privacy: reads exact counts, so the result is not private; for benchmarks and for the custodian.
-
-    Examples
-    --------
-    >>> fidelity({"a": 60, "b": 40}, [("a", 30), ("z", 30)])
-    0.3
-    """
-    weights = dict(released)
-    occurring = {text: count for text, count in true.items() if count}
-    all_true, all_released = sum(occurring.values()), sum(weights.values())
-    if not all_true or not all_released:
-        return 0.0
-    common = occurring.keys() & weights.keys()
-    return sum(occurring[text] for text in common) / all_true * (sum(weights[text] for text in common) / all_released)

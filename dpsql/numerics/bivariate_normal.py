@@ -39,6 +39,7 @@ _LARGEST = 38.0
 """Thresholds are cut here: Phi(-38) is the last one above the smallest normal double."""
 
 _TINY = 1e-300
+_NEAR = 1e-11  # error of the angle arcsin(s) at which the search stops
 _STEPS = 100
 
 
@@ -123,7 +124,7 @@ def _cdf_at_angle(h: FloatArray, k: FloatArray, theta: FloatArray) -> FloatArray
     wide = ~near & ~tail & ~short
     for chosen, formula in (
         (short, _by_few_nodes), (wide, _by_quadrature), (near & ~tail & ~short, _by_owens_t), (tail & ~short, _by_tail)
-    ):  # fmt: skip
+    ):
         if chosen.any():
             value[chosen] = formula(h[chosen], k[chosen], theta[chosen])
     upper = special.ndtr(np.minimum(h, k))
@@ -180,9 +181,7 @@ def normal_cdf2(h: npt.ArrayLike, k: npt.ArrayLike, correlation: npt.ArrayLike) 
     return out.reshape(shape)
 
 
-def latent_correlation(
-    share_a: npt.ArrayLike, share_b: npt.ArrayLike, share_both: npt.ArrayLike, *, tolerance: float = 1e-11
-) -> FloatArray:
+def latent_correlation(share_a: npt.ArrayLike, share_b: npt.ArrayLike, share_both: npt.ArrayLike) -> FloatArray:
     """Return the correlation s with Phi2(Phi^-1(share_a), Phi^-1(share_b); s) = share_both.
 
     Parameters
@@ -191,8 +190,6 @@ def latent_correlation(
         Shares of rows in which column a (column b) is 1, in [0, 1].
     share_both : array_like
         Share of rows in which both are 1; clipped to its Frechet bounds. The arguments broadcast.
-    tolerance : float
-        Largest error of the angle arcsin(s) at which the search stops, > 0.
 
     Returns
     -------
@@ -202,7 +199,7 @@ def latent_correlation(
     Raises
     ------
     ArgumentError
-        If an argument is NaN, a share lies outside [0, 1] or the tolerance is not positive.
+        If an argument is NaN or a share lies outside [0, 1].
 
     Notes
     -----
@@ -218,8 +215,6 @@ def latent_correlation(
     >>> float(latent_correlation(0.5, 0.5, 1 / 3).round(10))
     0.5
     """
-    if not tolerance > 0.0:
-        raise ArgumentError("tolerance", tolerance, "a positive number, such as 1e-11")
     given = (np.asarray(x, float) for x in (share_a, share_b, share_both))
     a, b, both = np.broadcast_arrays(*given)
     if np.isnan(both).any() or not ((a >= 0.0) & (a <= 1.0) & (b >= 0.0) & (b <= 1.0)).all():
@@ -229,7 +224,7 @@ def latent_correlation(
 
     def chunk(start: int) -> None:
         part = slice(start, start + _CHUNK)
-        out[part] = _invert(flat[0][part], flat[1][part], flat[2][part], tolerance)
+        out[part] = _invert(flat[0][part], flat[1][part], flat[2][part])
 
     starts = range(0, out.size, _CHUNK)
     if len(starts) < 2:
@@ -241,7 +236,7 @@ def latent_correlation(
     return out.reshape(a.shape)
 
 
-def _invert(a: FloatArray, b: FloatArray, both: FloatArray, tolerance: float) -> FloatArray:
+def _invert(a: FloatArray, b: FloatArray, both: FloatArray) -> FloatArray:
     """Invert one chunk; only pairs strictly inside their Frechet bounds need a search."""
     lowest = np.maximum(0.0, a + b - 1.0)
     highest = np.minimum(a, b)
@@ -254,7 +249,7 @@ def _invert(a: FloatArray, b: FloatArray, both: FloatArray, tolerance: float) ->
         h, k = special.ndtri(a[chosen]), special.ndtri(b[chosen])
         product = a[chosen] * b[chosen]
         low, high, goal = lowest[chosen], highest[chosen], both[chosen]
-        out[chosen] = np.sin(_search(h, k, goal, _start(h, k, goal - product, product - low, high - product), tolerance))
+        out[chosen] = np.sin(_search(h, k, goal, _start(h, k, goal - product, product - low, high - product)))
     return out
 
 
@@ -270,7 +265,7 @@ def _start(h: FloatArray, k: FloatArray, surplus: FloatArray, below: FloatArray,
     return np.clip(np.where(small, near, far), -1.5, 1.5)
 
 
-def _search(h: FloatArray, k: FloatArray, goal: FloatArray, theta: FloatArray, tolerance: float) -> FloatArray:
+def _search(h: FloatArray, k: FloatArray, goal: FloatArray, theta: FloatArray) -> FloatArray:
     """Solve Phi2(h, k; sin theta) = goal from a start, dropping pairs as they converge."""
     answer = theta.copy()
     active = np.arange(theta.size)
@@ -287,8 +282,8 @@ def _search(h: FloatArray, k: FloatArray, goal: FloatArray, theta: FloatArray, t
         # bisected step says how wide the bracket still is, not how near the root.
         size = np.abs(following - theta)
         sharp = 10.0 * ((1.0 + h * h + k * k) / np.cos(np.abs(theta) + size) ** 2) ** 2
-        done = (size <= tolerance) | (~outside & (size < 0.01) & (size**3 * sharp <= tolerance))
-        left = ~done & (high - low > tolerance) & (miss != 0.0)
+        done = (size <= _NEAR) | (~outside & (size < 0.01) & (size**3 * sharp <= _NEAR))
+        left = ~done & (high - low > _NEAR) & (miss != 0.0)
         answer[active[miss == 0.0]] = theta[miss == 0.0]
         if not left.any():
             break

@@ -228,44 +228,6 @@ def nearest_correlation(matrix: npt.ArrayLike, *, tolerance: float = 1e-10) -> F
     return _unit_diagonal(root @ root.T)
 
 
-@multiplies
-def optimality_residual(matrix: npt.ArrayLike, nearest: npt.ArrayLike) -> float:
-    """Return by how much a matrix misses the conditions that only the nearest correlation matrix meets.
-
-    Parameters
-    ----------
-    matrix, nearest : array_like, shape (d, d)
-        What was to be approximated, and the answer X.
-
-    Returns
-    -------
-    float
-        The largest of: a diagonal entry's distance from 1; -(smallest eigenvalue) of X; and, for the multipliers
-        y = diag((X - matrix) X) and Z = X - matrix - Diag(y), -(smallest eigenvalue) of Z and the norm of Z X. 0 only
-        for the nearest correlation matrix; numbers relative to entries of size 1.
-
-    Notes
-    -----
-    Privacy: none; post-processing.
-
-    Examples
-    --------
-    >>> nearest = nearest_correlation([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
-    >>> optimality_residual([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]], nearest) < 1e-8
-    True
-    """
-    given, answer = _checked(matrix), _checked(nearest)
-    with Workers(1) as worker:
-        dual = answer - given
-        product = worker.run(np.matmul, dual, answer)
-        y = np.diag(product).copy()
-        dual[np.diag_indices_from(dual)] -= y
-        smallest = partial(linalg.eigvalsh, check_finite=False)
-        least = min(worker.run(smallest, answer)[0], worker.run(smallest, dual)[0])
-        complementary = float(np.linalg.norm(product - y[:, None] * answer))
-    return max(float(np.abs(np.diag(answer) - 1.0).max()), -float(least), complementary)
-
-
 def _unit_diagonal(matrix: FloatArray) -> FloatArray:
     """Rescale rows and columns to a diagonal of exactly 1."""
     scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))

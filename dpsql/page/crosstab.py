@@ -95,7 +95,7 @@ def _cross_table(measured: Measured, domain: Domain, clique: Clique, raw: FloatA
         names[:-1], names[-1], labels, groups[-1].labels, grouped(table), single.reshape(len(labels), -1),
         None if raw is None else grouped(raw.transpose(axes)),
         _note(measured, clique, groups),
-    )  # fmt: skip
+    )
 
 
 def breakable(head: str) -> list[list[str]]:

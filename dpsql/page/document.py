@@ -50,7 +50,7 @@ def page(content: Content) -> str:
     said = [
         open_.answer(), open_.cost(), open_.guarantee(), open_.accuracy(), open_.tables(), open_.distributions(), open_.values(),
         open_.dependence(), open_.lists(), open_.comparison(), open_.provenance(),
-    ]  # fmt: skip
+    ]
     links = "".join(f'<a href="#{key}">{text(title)}</a>' for key, title, body in said if body)
     sections = "".join(section(title, body, key=key, private=not compared) for key, title, body in said if body)
     banner = (
@@ -150,7 +150,7 @@ class _Sections:
             ("Neighbouring tables differ in", _METHODS.get(str(manifest["neighbors"]), str(manifest["neighbors"]))),
             ("Privacy unit", "one row" if unit is None else f"all rows of one value of {unit}{measured}"),
             ("Accountant", manifest["accountant"]),
-        ]  # fmt: skip
+        ]
         body = facts(rows) + parts.listing(self.content.measured)
         if self.content.rules is not None:
             body += parts.listing(self.content.rules)

@@ -261,4 +261,4 @@ def column_of(
     return Column(
         declared.name, about, shown.labels, grouped(counts), width, grouped(synthetic), grouped(raw), shown.edges, shown.others,
         shown.special, " ".join(notes),
-    )  # fmt: skip
+    )

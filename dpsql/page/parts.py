@@ -160,7 +160,7 @@ def pairs(of: Maps) -> str:
     if len(of.names) > 2:
         for title, values in (
             ("Released tables", of.released), ("Synthetic table", of.synthetic), ("Protected table, not private", of.raw),
-        ):  # fmt: skip
+        ):
             if values is not None:
                 drawn.append(f"<figure><figcaption>{text(title)}</figcaption>{maps.heat_map(values, of.names, title)}</figure>")
     ranked = _ranked(of)

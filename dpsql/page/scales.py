@@ -212,7 +212,7 @@ def _every(first: datetime.datetime, last: datetime.datetime, step: datetime.tim
 
 def _every_months(first: datetime.datetime, last: datetime.datetime, months: int) -> list[datetime.datetime]:
     number = range(first.year * 12 // months * months, last.year * 12 + 12, months)
-    begun = [datetime.datetime(n // 12, n % 12 + 1, 1) for n in number if 12 <= n < 120_000]  # noqa: DTZ001 -- all have none
+    begun = [datetime.datetime(n // 12, n % 12 + 1, 1) for n in number if 12 <= n < 120_000]
     return [moment for moment in begun if first <= moment <= last]
 
 

@@ -147,7 +147,7 @@ def _upright(column: Column) -> str:
     low, high = _extent(
         *(None if s is None else s * factors
           for s in (column.released, _plus(column.released, column.half_width), column.synthetic, column.raw))
-    )  # fmt: skip
+    )
     steps = [(value, number(value)) for value in ticks(high, low)]
     left = max(width_of(shown) for _, shown in steps) + 8
     needed = [width_of(label) + 8 for label in special]

@@ -26,7 +26,7 @@ from dpsql.text.relation import identifier
 _PLAIN = (
     exp.Select, exp.From, exp.Subquery, exp.Table, exp.TableAlias, exp.Alias, exp.Column, exp.Identifier,
     exp.ReadParquet, exp.Literal, exp.EQ, exp.Boolean, exp.PropertyEQ, exp.Kwarg,
-)  # fmt: skip
+)
 """What the SQL of a plain source is made of; the second line is how a file is read."""
 
 
@@ -251,7 +251,7 @@ def table_alone(context: Context, table: TableId) -> ProtectedSource | None:
     source = Source(
         text=table.text, canonical=table.text, table=table, sql="", columns=columns, filtered=False, public_tables=(), unit=None,
         row=None, bare=True,
-    )  # fmt: skip
+    )
     return ProtectedSource(source, ledger, found)
 
 

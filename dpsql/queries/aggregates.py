@@ -23,7 +23,7 @@ SPELLINGS: Mapping[str, str] = {
     "percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc", "approx_quantile": "quantile_disc",
     "min": "min", "max": "max", "bool_and": "bool_and", "bool_or": "bool_or", "mode": "mode", "histogram": "histogram",
     "approx_count_distinct": "count_distinct",
-}  # fmt: skip
+}
 """What DuckDB calls an aggregate -> what it is called here."""
 
 PAIRS = frozenset(name for name in SPELLINGS.values() if name.startswith(("covar_", "regr_")) or name == "corr")
@@ -49,7 +49,7 @@ _REFUSED: Mapping[str, str] = {
          "reservoir_quantile"),
         "it cannot be had from bounded sums; count, sum, avg, var_*, covar_*, corr, regr_*, median and quantile_* can",
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _known(name: str) -> bool:
     return name in SPELLINGS or name in _REFUSED
 
 
-def aggregate_of(node: exp.Expression, where: str = "") -> Aggregate:
+def aggregate_of(node: exp.Expression) -> Aggregate:
     """Return the aggregate that a node (for which `is_aggregate` holds) asks for.
 
     Raises
@@ -117,18 +117,18 @@ def aggregate_of(node: exp.Expression, where: str = "") -> Aggregate:
         if isinstance(node, exp.Filter):
             condition = node.expression.this if isinstance(node.expression, exp.Where) else node.expression
         else:
-            ordered = _within_group(node, where)
+            ordered = _within_group(node)
         node = node.this
     name = fold(str(node.this))
     if name in _REFUSED:
-        refuse(name, _REFUSED[name], node, where)
+        refuse(name, _REFUSED[name], node)
     if name not in SPELLINGS:
-        refuse(f"{name} with FILTER or WITHIN GROUP", "not an aggregate that can be answered privately", node, where)
+        refuse(f"{name} with FILTER or WITHIN GROUP", "not an aggregate that can be answered privately", node)
     function, distinct, bounds = SPELLINGS[name], False, ()
     given: list[exp.Expression] = []
     for argument in node.expressions:
         if isinstance(argument, exp.Kwarg):
-            bounds = _stated_bounds(argument, where) or bounds
+            bounds = _stated_bounds(argument) or bounds
         elif isinstance(argument, exp.Distinct):
             distinct = True
             given += argument.expressions
@@ -139,11 +139,11 @@ def aggregate_of(node: exp.Expression, where: str = "") -> Aggregate:
     if ordered is not None:
         given = [ordered, *given]
     if distinct:
-        function = _distinct(function, node, where)
-    return _checked(name, function, given, condition, bounds, node, where)
+        function = _distinct(function, node)
+    return _checked(name, function, given, condition, bounds, node)
 
 
-def _distinct(function: str, node: exp.Expression, where: str) -> str:
+def _distinct(function: str, node: exp.Expression) -> str:
     if function == "count":
         return "count_distinct"
     if function in ("min", "max", "bool_and", "bool_or"):
@@ -152,7 +152,7 @@ def _distinct(function: str, node: exp.Expression, where: str) -> str:
         return f"{function}_distinct"
     known = ", ".join(dict.fromkeys(DISTINCT.values()))
     way = f"only count, {known} of distinct values; or SELECT DISTINCT in a subquery"
-    return str(refuse(f"{function}(DISTINCT ...)", way, node, where))
+    return str(refuse(f"{function}(DISTINCT ...)", way, node))
 
 
 def _checked(
@@ -162,14 +162,13 @@ def _checked(
     condition: exp.Expression | None,
     bounds: tuple[exp.Expression, ...],
     node: exp.Expression,
-    where: str,
 ) -> Aggregate:
     quantiles: tuple[float, ...] = ()
     listed = False
     if function in QUANTILES:
         if len(given) != 2:
             raise ArgumentError("sql", name, "takes a column and a quantile, or a list of quantiles: quantile_cont(x, 0.5)")
-        quantiles, listed = _quantiles(given.pop(), where)
+        quantiles, listed = _quantiles(given.pop())
     elif function == "median":
         function, quantiles = "quantile_cont", (0.5,)
     if function == "count" and (not given or isinstance(given[0], exp.Star)):
@@ -180,28 +179,28 @@ def _checked(
         both = given[0] if condition is None else exp.and_(condition.copy(), given[0].copy())
         return Aggregate("count", (), both)
     if function == "count_distinct" and len(given) != 1:
-        refuse("count(DISTINCT a, b)", "count distinct values of one expression, e.g. concat_ws('|', a, b)", node, where)
+        refuse("count(DISTINCT a, b)", "count distinct values of one expression, e.g. concat_ws('|', a, b)", node)
     wanted = 2 if function in PAIRS else 0 if function == "count" and not given else 1
     if len(given) != wanted:
         raise ArgumentError("sql", name, f"takes {wanted} argument{'' if wanted == 1 else 's'} here, not {len(given)}")
     for argument in given:
         if any(is_aggregate(inner) or isinstance(inner, exp.Window) for inner in argument.walk()):
             advice = "compute the inner one in a subquery that groups by the privacy unit"
-            refuse(f"{name} of an aggregate or window", advice, node, where)
+            refuse(f"{name} of an aggregate or window", advice, node)
     return Aggregate(function, tuple(given), condition, quantiles, listed, bounds)
 
 
-def _within_group(node: exp.WithinGroup, where: str) -> exp.Expression:
+def _within_group(node: exp.WithinGroup) -> exp.Expression:
     order = node.expression
     if not isinstance(order, exp.Order) or len(order.expressions) != 1:
-        return refuse("WITHIN GROUP", "order by one expression", node, where)
+        return refuse("WITHIN GROUP", "order by one expression", node)
     first = order.expressions[0]
     if isinstance(first, exp.Ordered) and first.args.get("desc"):
-        return refuse("WITHIN GROUP (ORDER BY ... DESC)", "order ascending, and ask for 1 - q", node, where)
+        return refuse("WITHIN GROUP (ORDER BY ... DESC)", "order ascending, and ask for 1 - q", node)
     return first.this if isinstance(first, exp.Ordered) else first
 
 
-def _quantiles(node: exp.Expression, where: str) -> tuple[tuple[float, ...], bool]:
+def _quantiles(node: exp.Expression) -> tuple[tuple[float, ...], bool]:
     listed = isinstance(node, exp.Array | exp.Tuple)
     found = node.expressions if listed else [node]
     numbers = []
@@ -210,14 +209,14 @@ def _quantiles(node: exp.Expression, where: str) -> tuple[tuple[float, ...], boo
         while isinstance(inner, exp.Cast):
             inner = inner.this
         if not isinstance(inner, exp.Literal) or inner.is_string or not 0 <= float(inner.name) <= 1:
-            refuse("a quantile", "write numbers from 0 to 1: 0.5, or [0.25, 0.5, 0.75]", item, where)
+            refuse("a quantile", "write numbers from 0 to 1: 0.5, or [0.25, 0.5, 0.75]", item)
         numbers.append(float(inner.name))
     if not 1 <= len(numbers) <= MOST_QUANTILES:
         raise ArgumentError("sql", len(numbers), f"1 to {MOST_QUANTILES} quantiles in one list")
     return tuple(numbers), listed
 
 
-def _stated_bounds(node: exp.Kwarg, where: str) -> tuple[exp.Expression, ...]:
+def _stated_bounds(node: exp.Kwarg) -> tuple[exp.Expression, ...]:
     """Return the bounds of GoogleSQL's clause; its other clauses have no meaning here and are refused."""
     name = fold(node.this.name)
     if name in ("contribution_bounds_per_group", "contribution_bounds_per_row"):
@@ -227,8 +226,8 @@ def _stated_bounds(node: exp.Kwarg, where: str) -> tuple[exp.Expression, ...]:
             return tuple(value.expressions)
         if isinstance(value, exp.Null):
             return ()
-        refuse(name, "two numbers: (lower, upper)", node, where)
-    return refuse(f"{name} =>", "not known; bounds := {'column': [lower, upper]} states bounds, weights are an option", node, where)
+        refuse(name, "two numbers: (lower, upper)", node)
+    return refuse(f"{name} =>", "not known; bounds := {'column': [lower, upper]} states bounds, weights are an option", node)
 
 
 def _ascending(pair: exp.Tuple, name: str) -> None:

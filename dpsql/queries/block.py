@@ -262,7 +262,7 @@ class Block:
         written = Aggregate(
             found.function, tuple(map(self._unaliased, found.arguments)),
             None if found.condition is None else self._unaliased(found.condition), found.quantiles, found.listed, found.bounds,
-        )  # fmt: skip
+        )
         if written.function == "count_distinct" and self._is_unit(written.arguments[0]):
             written = Aggregate("count_units", (), written.condition)
         text = written.key(self.canonical)
@@ -294,7 +294,7 @@ class Block:
                     f"column {column.sql(dialect='duckdb')}",
                     f"this SELECT reads {', '.join(sorted(self.columns)[:SHOWN])}. Columns of a query around it can't be used: "
                     "group by what is compared, and join the answer", column,
-                )  # fmt: skip
+                )
 
     def _reads_rows(self, node: exp.Expression) -> bool:
         for table in node.find_all(exp.Table):
@@ -318,7 +318,7 @@ class Block:
         for part in used(node):
             if part not in ("expressions", "from", "from_", "joins", "where", "group", "having", "qualify", "order", "limit",
                             "offset",
-                            "distinct", "with", "with_", "windows"):  # fmt: skip
+                            "distinct", "with", "with_", "windows"):
                 refuse(part.upper().replace("_", " ").removesuffix("S"), "not understood in a query over protected rows", node)
         public_rows.prune(rows)
         needed = self._ctes(rows)

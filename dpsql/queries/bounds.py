@@ -26,7 +26,7 @@ from dpsql.queries.narrowing import limits_of
 from dpsql.queries.ranges import NOTHING, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, as_sort, hull, meet
 from dpsql.queries.summaries import NO_ARGUMENT, SUMMARIES
 
-__all__ = ["Known", "Range", "as_known", "extent", "narrowed", "range_of", "range_of_attribute", "range_of_type"]
+__all__ = ["Known", "Range", "as_known", "extent", "narrowed", "range_of_attribute", "range_of_type"]
 
 Columns = Callable[[exp.Column], Range | None]
 _ROUNDS = 2
@@ -95,35 +95,6 @@ def as_known(known: Columns) -> Known:
     return known if isinstance(known, Known) else Known(known)
 
 
-def range_of(node: exp.Expression, known: Columns) -> Range | None:
-    """Return the range of an expression, None if a bound is not known.
-
-    Parameters
-    ----------
-    node : sqlglot expression
-        As the user wrote it; any dialect's tree.
-    known : callable
-        A column -> its range, which may be infinite on one side, or None. A `Known` also limits expressions.
-
-    Returns
-    -------
-    Range or None
-        Finite. Dates in days, timestamps in seconds since 1970.
-
-    Notes
-    -----
-    NULL and NaN are possible besides. Arithmetic on FLOAT rounds to 24 bits, which may pass a bound by that much.
-
-    Examples
-    --------
-    >>> import sqlglot
-    >>> range_of(sqlglot.parse_one("least(greatest(x, 0), 100) / 4", dialect="duckdb"), lambda column: None)
-    Range(lower=0.0, upper=25.0, whole=False, sort='number')
-    """
-    found = extent(node, known)
-    return found if found.finite and found.sort not in ("unknown", "nothing") else None
-
-
 def narrowed(where: exp.Expression | None, known: Columns) -> Known:
     """Return what is known where a condition is true.
 
@@ -132,7 +103,7 @@ def narrowed(where: exp.Expression | None, known: Columns) -> Known:
     where : sqlglot expression, optional
         The condition, or the WHERE clause.
     known : callable
-        As for `range_of`.
+        A column -> its range, which may be infinite on one side, or None. A `Known` also limits expressions.
 
     Examples
     --------
@@ -150,7 +121,30 @@ def narrowed(where: exp.Expression | None, known: Columns) -> Known:
 
 
 def extent(node: exp.Expression, known: Columns) -> Range:
-    """Return what is known of the range of an expression: as `range_of`, with infinite bounds where nothing is."""
+    """Return what is known of the range of an expression, with infinite bounds where nothing is.
+
+    Parameters
+    ----------
+    node : sqlglot expression
+        As the user wrote it; any dialect's tree.
+    known : callable
+        As for `narrowed`.
+
+    Returns
+    -------
+    Range
+        Dates in days, timestamps in seconds since 1970.
+
+    Notes
+    -----
+    NULL and NaN are possible besides. Arithmetic on FLOAT rounds to 24 bits, which may pass a bound by that much.
+
+    Examples
+    --------
+    >>> import sqlglot
+    >>> extent(sqlglot.parse_one("least(greatest(x, 0), 100) / 4", dialect="duckdb"), lambda column: None)
+    Range(lower=0.0, upper=25.0, whole=False, sort='number')
+    """
     try:
         return _Extents(as_known(known))(plain(node))
     except RecursionError:
@@ -325,8 +319,8 @@ def _floor(value: float) -> float:
 _ARITHMETIC: dict[type[exp.Expression], Callable[[Range, Range], Range]] = {
     exp.Add: ranges.plus, exp.Sub: ranges.minus, exp.Mul: ranges.times, exp.Div: ranges.over, exp.IntDiv: ranges.cut_over,
     exp.Mod: ranges.remainder,
-}  # fmt: skip
+}
 _TRUTHS = (
     exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is,
     exp.Between, exp.In, exp.Like, exp.ILike, exp.Exists,
-)  # fmt: skip
+)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpsql.queries import moments
-from dpsql.queries.ranges import (  # fmt: skip
+from dpsql.queries.ranges import (
     INF,
     NUMBER,
     TRUTH,
@@ -37,10 +37,6 @@ def _increasing(function: Callable[[float], float], least: float = -INF, limits:
 def _fixed(lower: float, upper: float, *, whole: bool = False, sort: str = "number") -> Rule:
     value = Range(lower, upper, whole, sort)
     return lambda extent, given: value
-
-
-def _power_of(base: float) -> Callable[[float], float]:
-    return lambda x: base**x
 
 
 def _cube_root(x: float) -> float:
@@ -178,5 +174,5 @@ CALLS: dict[str, Rule] = {
     "bit_length": _letters(32.0),
     **dict.fromkeys(("ascii", "ord", "unicode"), _fixed(-1.0, _LAST_LETTER, whole=True, sort="integer")),
     **dict.fromkeys(("strptime", "try_strptime"), _fixed(-INF, INF, sort="timestamp")),
-}  # fmt: skip
+}
 """Function -> range of a call from the ranges of its arguments."""

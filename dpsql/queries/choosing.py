@@ -149,13 +149,13 @@ def _moments(wanted: Sequence[Wanted], arguments: Mapping[int, Argument]) -> lis
         with_rows = condition in rows
         lone = functions == {"sum"} and not with_rows and not any(
             one.there is not None and one.arguments == places and one.condition == condition for one in wanted
-        )  # fmt: skip
+        )
         if lone:
             found.append((Measure("scaled", variables, filter=condition), those))
         else:
             measure = Measure(
                 "moments", variables, degree=degree, filter=condition, nulls=with_rows
-            )  # fmt: skip
+            )
             found.append((measure, those))
     return found
 

@@ -20,7 +20,7 @@ _NAMES = {
     "epsilon": "epsilon", "delta": "delta", "max_groups_contributed": "max_groups", "kappa": "max_groups",
     "max_rows_contributed": "max_rows", "min_privacy_units_per_group": "min_units",
     "privacy_unit_column": "privacy_unit", "group_selection_strategy": "groups",
-}  # fmt: skip
+}
 _STRATEGIES = {"public_groups": "public", "laplace_threshold": "private"}
 
 
@@ -73,7 +73,7 @@ def with_zeros(text: str) -> str:
         for before, token, after in zip([None, *read], read, [*read[1:], None], strict=False)
         if token.text == "." and after is not None and after.token_type == TokenType.NUMBER and after.start == token.end + 1
         and (before is None or before.end + 1 < token.start or before.text in ("(", "[", ",", "+", "-", "*", "/"))
-    ]  # fmt: skip
+    ]
     for place in reversed(places):
         text = f"{text[:place]}0{text[place:]}"
     return text

@@ -114,4 +114,4 @@ _SPELLED = {
     "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
     **{name: name for name in ("BOOLEAN", "TINYINT", "SMALLINT", "BIGINT", "UTINYINT", "USMALLINT", "UBIGINT", "FLOAT", "DOUBLE",
                                "DECIMAL", "DATE", "TIMESTAMP")},
-}  # fmt: skip
+}

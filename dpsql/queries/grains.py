@@ -15,7 +15,7 @@ _GRAINS = {"hour": "hour", "minute": "minute", "second": "second"}
 _DAYS = frozenset([
     "year", "month", "day", "quarter", "week", "decade", "century", "millennium", "dow", "isodow", "doy", "isoyear", "yearweek",
     "era",
-])  # fmt: skip
+])
 _OF_DAYS = _DAYS | {"dayname", "monthname", "last_day"}
 _FORMATS = {**dict.fromkeys("aAdbBmyYwujUWVG%", "day"), **dict.fromkeys("HIp", "hour"), "M": "minute", "S": "second"}
 _ORDER = ("day", "hour", "minute", "second")

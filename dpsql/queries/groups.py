@@ -22,25 +22,7 @@ from dpsql.queries.keys import Groups, KeyValues, NotListed, Universes
 from dpsql.queries.naming import plain
 from dpsql.queries.universes import MOST_VALUES
 
-__all__ = ["Groups", "Universes", "public_groups", "public_values", "type_over"]
-
-
-def public_values(cursor: duckdb.DuckDBPyConnection, node: exp.Expression, known_values: Universes) -> list[str | None] | None:
-    """Return every value that a key can have, as text (None is NULL), sorted by the key's own type; None if they are not known.
-
-    Parameters
-    ----------
-    cursor : DuckDB cursor
-        No table is read on it.
-    node : sqlglot expression
-    known_values : callable
-        A column -> what is known of its values; None if not even the type is.
-    """
-    found = public_groups(cursor, [node], known_values)
-    if not found:
-        return None
-    rows = cursor.execute(f"SELECT CAST(k0 AS VARCHAR) FROM ({found.sql}) ORDER BY k0 ASC NULLS LAST").fetchall()  # noqa: S608 -- own
-    return [row[0] for row in rows]
+__all__ = ["Groups", "Universes", "public_groups", "type_over"]
 
 
 def public_groups(

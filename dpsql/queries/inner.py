@@ -25,7 +25,7 @@ LeafUniverse = Callable[[exp.Table, str], Universe | None]
 _ONE_OF = frozenset([
     "min", "max", "first", "last", "any_value", "arbitrary", "mode", "quantile_disc", "arg_max", "arg_min", "max_by", "min_by",
     "argmax", "argmin", "first_value", "last_value", "nth_value", "lag", "lead",
-])  # fmt: skip
+])
 """Aggregates and window functions that give one of the values, or NULL."""
 _COUNTS = frozenset(["count", "count_star", "row_number", "rank", "dense_rank", "rank_dense", "ntile"])
 _AROUND = exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls

@@ -33,11 +33,11 @@ _ALIAS = "__dp_g"
 _BOOLEAN = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.Between, exp.In, exp.Like,
     exp.ILike,
-)  # fmt: skip
+)
 _TESTS = frozenset([
     "isnan", "isinf", "isfinite", "contains", "starts_with", "ends_with", "prefix", "suffix", "regexp_matches", "regexp_full_match",
     "list_contains",
-])  # fmt: skip
+])
 _GRIDS = ("floor", "ceil", "ceiling", "round", "trunc")
 
 

@@ -144,7 +144,7 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
                 "sql", ".".join(parts),
                 f"no such table or view in {context.database}.{context.schema}. If its transaction is still open, "
                 "COMMIT first; a TEMP table belongs to one connection and can't be used; in another schema write schema.table",
-            )  # fmt: skip
+            )
         if entry.is_view:
             return _view(context, quoted(entry.table.database, entry.table.schema, entry.table.name))
         table = entry.table

@@ -23,7 +23,7 @@ _BLUR = 2e-5
 _CYCLES = {
     "quarter": (1, 4), "month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59), "week": (1, 53),
     "dow": (0, 6), "isodow": (1, 7), "doy": (1, 366), "millisecond": (0, 59_999), "microsecond": (0, 59_999_999), "era": (0, 1),
-}  # fmt: skip
+}
 """Field -> its smallest and largest value."""
 _WITHIN = {"quarter": "year", "month": "year", "doy": "year", "day": "month", "hour": "day", "minute": "hour", "second": "minute"}
 """Field -> the unit in which it grows from beginning to end."""
@@ -32,11 +32,9 @@ SAME = {
     "dayofweek": "dow", "weekday": "dow", "dayofmonth": "day", "dayofyear": "doy", "weekofyear": "week",
     "milliseconds": "millisecond", "microseconds": "microsecond",
     "datepart": "date_part", "datetrunc": "date_trunc", "datediff": "date_diff", "datesub": "date_sub",
-}  # fmt: skip
+}
 """Other names of fields and functions."""
 FIELDS = frozenset([*_CYCLES, *_GROWING, "epoch", *SAME]) - {"datepart", "datetrunc", "datediff", "datesub"}
-COARSE = ("day", "week", "month", "quarter", "year", "decade", "century", "millennium")
-"""Units of whole days."""
 
 
 def moment(text: str, sort: str | None = None) -> Range | None:
@@ -65,18 +63,6 @@ def moment(text: str, sort: str | None = None) -> Range | None:
     value = float(math.floor(seconds / DAY)) if sort == "date" else seconds
     spread = DAY if sort == "instant" and not aware else 0.0  # local time of some zone
     return Range(value - spread, value + spread, value == math.floor(value), sort)
-
-
-def iso_text(value: float, sort: str) -> str:
-    """Return the ISO text of a bound.
-
-    Examples
-    --------
-    >>> iso_text(2.0, "date"), iso_text(60.0, "timestamp")
-    ('1970-01-03', '1970-01-01 00:01:00')
-    """
-    found = _EPOCH + dt.timedelta(seconds=value * (DAY if sort == "date" else 1.0))
-    return found.date().isoformat() if sort == "date" else found.isoformat(sep=" ") + ("+00" if sort == "instant" else "")
 
 
 def _ends(value: Range) -> tuple[dt.datetime | None, dt.datetime | None]:
@@ -120,7 +106,7 @@ def _number(part: str, at: dt.datetime) -> int:
         "year": at.year, "decade": at.year // 10, "century": (at.year - 1) // 100 + 1, "millennium": (at.year - 1) // 1000 + 1,
         "isoyear": iso.year, "yearweek": iso.year * 100 + iso.week, "quarter": (at.month - 1) // 3 + 1, "month": at.month,
         "day": at.day, "doy": at.timetuple().tm_yday, "hour": at.hour, "minute": at.minute, "second": at.second,
-    }[part]  # fmt: skip
+    }[part]
 
 
 def _cut(unit: str, at: dt.datetime) -> dt.datetime:

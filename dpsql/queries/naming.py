@@ -18,7 +18,7 @@ from dpsql.text.strict import StrictDuckDB
 _OF_ONE_PIECE = (
     exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.TryCast, exp.Case, exp.Null, exp.Boolean, exp.Paren, exp.Identifier,
     exp.DataType, exp.Var, exp.Star, exp.Distinct, exp.Where, exp.Window, exp.Interval, exp.Extract, exp.If,
-)  # fmt: skip
+)
 
 
 def read_expression(text: str, argument: str) -> exp.Expression:

@@ -101,7 +101,7 @@ SUMMARIES: dict[str, Rule] = {
     **dict.fromkeys(("var_samp", "variance"), _spread(0.5, root=False)),
     "stddev_pop": _spread(0.25, root=True),
     **dict.fromkeys(("stddev_samp", "stddev"), _spread(0.5, root=True)),
-}  # fmt: skip
+}
 """Aggregate or window function -> range of its values."""
 
 NO_ARGUMENT = frozenset(

@@ -14,7 +14,6 @@ from dpsql.source.parse import render
 
 CORE = f"{RESERVED}core"
 """Beginning of the name of the relation that a core's answer is, in the outer statement."""
-MOST_SETS = 64
 SHOWN = 20
 """Columns that a message lists."""
 ADAPTIVE = (

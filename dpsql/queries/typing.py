@@ -13,9 +13,9 @@ from dpsql.text import readable
 from dpsql.text.relation import identifier, literal
 
 
-def call_sql(one: Wanted, column: str = "a") -> str:
+def call_sql(one: Wanted) -> str:
     """Return an aggregate over numbered columns, in DuckDB's SQL."""
-    given = [identifier(f"{column}{place}") for place in one.arguments]
+    given = [identifier(f"a{place}") for place in one.arguments]
     if one.function in ("count", "count_units", "count_distinct"):
         return "count(*)"
     if one.quantiles:

@@ -63,10 +63,10 @@ def universe_of_attribute(attribute: Attribute) -> Universe:
     return Universe(attribute.sql_type, values, range_of_attribute(attribute), attribute.nullable)
 
 
-def universe_of_type(sql_type: str, *, nullable: bool = True) -> Universe:
+def universe_of_type(sql_type: str) -> Universe:
     """Return the values of a column of which only the type is known: labels of an ENUM, true and false, or small numbers."""
-    found = self_declared("x", sql_type, nullable)
-    return Universe(sql_type, None if found is None else found.categories, range_of_type(sql_type), nullable)
+    found = self_declared("x", sql_type, nullable=True)
+    return Universe(sql_type, None if found is None else found.categories, range_of_type(sql_type), nullable=True)
 
 
 def _steps(universe: Universe) -> tuple[int, int, int] | None:

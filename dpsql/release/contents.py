@@ -55,7 +55,7 @@ def as_statistics(
     common: dict[str, Any] = {
         "sizes": plan.domain.sizes, "mechanism": plan.mechanism, "total": total, "domain": plan.domain,
         "parameters": plan.parameters, "values": values, "fine": histograms(plan, refinement),
-    }  # fmt: skip
+    }
     if plan.listed or plan.blocks is not None:
         pieces = (flat,) if plan.valued else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
         blocks = pieces if places is None else (places[0], places[1], flat)

@@ -109,7 +109,7 @@ def _resolved(measure: Measure, bounds: Sequence[Learned]) -> Measure:
         if variable.learned is not None:
             found = bounds[variable.learned]
             lower, upper = found.range if measure.kind == "tree" else found.sums
-            variable = replace(variable, lower=lower, upper=upper, learned=None)  # noqa: PLW2901
+            variable = replace(variable, lower=lower, upper=upper, learned=None)
         variables.append(variable)
     first, grid = variables[0], measure.grid
     if len(variables) == 1 and first.whole and measure.kind in ("moments", "scaled"):

@@ -157,7 +157,7 @@ class Plan:
         runs = [[str(scale), count] for scale, count in self.scale_runs]
         drawn = {} if self.blocks is None and not self.open else {
             "blocks": None if self.blocks is None else list(self.blocks), "parameters": dict(self.parameters), "open": self.open,
-        }  # fmt: skip
+        }
         return {
             **drawn,
             **({"sparse": True, "parameters": dict(self.parameters)} if self.sparse else {}),

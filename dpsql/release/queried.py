@@ -27,7 +27,7 @@ MOST_COUNTERS = 20_000_000
 _FIELDS = {
     "keys", "measures", "public", "groups", "groups_sql", "unit", "max_rows", "max_groups", "max_rows_per_group", "min_units",
     "threshold", "delta", "selecting", "asked",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

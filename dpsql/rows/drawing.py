@@ -199,7 +199,7 @@ def _fill(context: Context, bought: Release, found: Fitted, wanted: int, seed: i
             decoding.put_rows(
                 context.cursor, blocks, domain, rng, sink, lambda query: multi_value.joined_sql(query, domain, options), wanted,
                 mend, found.histograms,
-            )  # fmt: skip
+            )
     context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(_marker(bought, wanted, seed))}")
 
 

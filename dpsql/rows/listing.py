@@ -148,7 +148,7 @@ def _tuple_codes(keys: IntArray, counts: IntArray, index: TupleIndex) -> Iterato
 
 
 def _regroup(
-    blocks: Iterable[npt.NDArray[np.generic]], width: int, dtype: np.dtype[np.generic], most: int = _PART_ROWS
+    blocks: Iterable[npt.NDArray[np.generic]], width: int, dtype: np.dtype[np.generic]
 ) -> Iterator[npt.NDArray[np.integer]]:
     """Join small blocks and split large ones; yield at least one block, so that an empty table has its columns."""
     waiting: list[npt.NDArray[np.generic]] = []
@@ -156,9 +156,9 @@ def _regroup(
     for block in blocks:
         if block.ndim != 2 or block.shape[1] != width:
             raise ValueError(f"block of shape {block.shape}: (rows, {width}) is required")
-        for start in range(0, len(block), most):
-            piece = block[start : start + most]
-            if held and held + len(piece) > most:
+        for start in range(0, len(block), _PART_ROWS):
+            piece = block[start : start + _PART_ROWS]
+            if held and held + len(piece) > _PART_ROWS:
                 yield np.concatenate(waiting).astype(dtype, copy=False)
                 waiting, held, yielded = [], 0, True
             waiting.append(piece)

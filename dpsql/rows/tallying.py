@@ -78,4 +78,4 @@ class Tally:
             )
             .from_(table)
             .group_by(exp.Literal.number(2))
-        )  # fmt: skip
+        )

@@ -40,7 +40,7 @@ FRAMES = tuple(f"__dpsql_frame_{i}" for i in range(8))
 """What statements call the frames that they read: the parameters of `_execute`."""
 
 
-def _execute(  # noqa: PLR0913 -- DuckDB looks the frames up among the variables of this function
+def _execute(  # DuckDB looks the frames up among the variables of this function
     cursor: duckdb.DuckDBPyConnection,
     statement: str,
     __dpsql_frame_0: pd.DataFrame | None = None,

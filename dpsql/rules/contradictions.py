@@ -22,7 +22,7 @@ from dpsql.rules.reasoning import MAY_FALSE, MOST_CELLS, outcomes
 
 _ORDERS = {
     exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "=", exp.NEQ: "<>",
-}  # fmt: skip
+}
 _TURNED = str.maketrans("<>", "><")
 _MOST_CUTS = 200
 

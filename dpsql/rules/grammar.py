@@ -53,13 +53,13 @@ _NODES: dict[type[exp.Expression], frozenset[str]] = {
     exp.Var: _ONE,
     exp.Anonymous: frozenset({"this", "expressions"}),
     exp.Extract: _TWO,
-}  # fmt: skip
+}
 _OF_ONE_PIECE = (*COMPARISONS, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.In, exp.Between, exp.Column, exp.Anonymous, exp.Paren)
 """What stands between AND and OR without brackets."""
 _TYPES = frozenset({
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "INT128", "FLOAT", "DOUBLE",
     "DECIMAL", "VARCHAR", "TEXT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPNTZ", "TIMESTAMPTZ", "UUID",
-})  # fmt: skip
+})
 FUNCTIONS = frozenset({
     "lower", "upper", "lcase", "ucase", "length", "len", "strlen", "char_length", "character_length", "contains",
     "starts_with", "ends_with", "prefix", "suffix", "strpos", "instr", "trim", "ltrim", "rtrim", "replace", "concat",
@@ -68,7 +68,7 @@ FUNCTIONS = frozenset({
     "coalesce", "isnan", "isinf", "isfinite", "year", "month", "day", "quarter", "week", "weekofyear", "weekday", "dayofweek",
     "isodow", "dayofmonth", "dayofyear", "isoyear", "hour", "minute", "second", "last_day", "date_part", "datepart",
     "date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub",
-})  # fmt: skip
+})
 """Functions of one row, all of them in the kernel of sources: deterministic, and without a view of anything but their arguments."""
 _SUBQUERY = "its value depends on other rows or tables; a rule looks at the columns of one row"
 _REASONS: dict[type[exp.Expression], tuple[str, str]] = {

@@ -28,7 +28,7 @@ _DAY = 86_400_000_000
 _UNITS = {
     "SECOND": (1_000_000, 1_000_000), "MINUTE": (60_000_000, 60_000_000), "HOUR": (_DAY // 24, _DAY // 24), "DAY": (_DAY, _DAY),
     "WEEK": (7 * _DAY, 7 * _DAY), "MONTH": (28 * _DAY, 31 * _DAY), "YEAR": (365 * _DAY, 366 * _DAY),
-}  # fmt: skip
+}
 """Least and most microseconds of a unit of time."""
 _MICROS = {"DATE": _DAY, "TIMESTAMP_S": 1_000_000, "TIMESTAMP_MS": 1_000, "TIMESTAMP": 1, "TIMESTAMP WITH TIME ZONE": 1, "TIME": 1}
 _ZONED = "TIMESTAMP WITH TIME ZONE"
@@ -149,7 +149,7 @@ def _bounds(attribute: Attribute, parsed: SqlType) -> list[tuple[float, float]] 
     return [(outward(a * size)[0], outward((b - 1) * size)[1]) for a, b in zip(grid[:-1], grid[1:], strict=True)]
 
 
-def term(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) -> Term | None:  # noqa: PLR0911 -- one case a line
+def term(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) -> Term | None:
     """Return the bounds of an expression, None where it is not understood."""
     if type(node) is exp.Paren:
         return term(node.this, columns, axes)
@@ -238,7 +238,7 @@ def _sum(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) ->
         left, low=_added(left.low, ends[0], -1), high=_added(left.high, ends[1], 1), null=left.null | right.null,
         value=left.value & right.value, least=max(left.least, right.least) if left.kind == "number" else left.least,
         most=min(left.most, right.most) if left.kind == "number" else left.most,
-    )  # fmt: skip
+    )
     return _within(found, found)
 
 
@@ -249,7 +249,7 @@ def _days(left: Term, right: Term) -> Term | None:
     return replace(
         left, low=(left.low - right.high) / _DAY, high=(left.high - right.low) / _DAY, null=left.null | right.null,
         value=left.value & right.value, kind="number", least=-math.inf, most=math.inf,
-    )  # fmt: skip
+    )
 
 
 def _within(found: Term, limits: Term) -> Term:

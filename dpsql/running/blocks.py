@@ -27,7 +27,7 @@ def threads() -> int:
     return max(1, min(known, _MOST_THREADS))
 
 
-class Stopped(Exception):  # noqa: N818 -- no error: what a block raises whose rows nobody waits for any more
+class Stopped(Exception):  # no error: what a block raises whose rows nobody waits for any more
     """The drawing was given up."""
 
 

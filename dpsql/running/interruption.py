@@ -32,7 +32,7 @@ class Interruptible(Protocol):
         """Stop the query that it runs; nothing where it runs none."""
 
 
-class Stopped(Exception):  # noqa: N818 -- an event, not an error
+class Stopped(Exception):  # an event, not an error
     """The call was asked to stop by `dpsql.interrupt`."""
 
 

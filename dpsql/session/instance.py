@@ -140,7 +140,7 @@ class Instance:
         with self._guard:
             if self.temporary is None:
                 self.temporary = Path(tempfile.mkdtemp(prefix="dpsql-"))
-                weakref.finalize(self, shutil.rmtree, self.temporary, True)  # noqa: FBT003 -- ignore_errors
+                weakref.finalize(self, shutil.rmtree, self.temporary, True)  # ignore_errors
             return self.temporary
 
 

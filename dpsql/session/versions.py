@@ -19,17 +19,6 @@ _said: set[str] = set()
 _saying = threading.Lock()
 
 
-def tried(version: str) -> bool:
-    """Return whether a version is one of `TRIED`.
-
-    Examples
-    --------
-    >>> tried("2.0.1"), tried("99.0.0")
-    (True, False)
-    """
-    return version in TRIED
-
-
 def newer(version: str) -> bool:
     """Return whether a version is newer than any that was tried; one that cannot be read as numbers is taken to be.
 

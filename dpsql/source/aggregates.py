@@ -45,7 +45,7 @@ AGGREGATES: dict[str, str] = {
     **dict.fromkeys(("quantile", "quantile_disc"), "quantile_disc"),
     **dict.fromkeys(("arg_min", "argmin", "min_by"), "arg_min"),
     **dict.fromkeys(("arg_max", "argmax", "max_by"), "arg_max"),
-}  # fmt: skip
+}
 """Name -> what it is calculated as."""
 OVER_LISTS = ("sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "mode")
 """Aggregates of a sorted list."""
@@ -59,7 +59,7 @@ INSTEAD = {
 WINDOWS: dict[str, tuple[int, int]] = {
     "row_number": (0, 0), "rank": (0, 0), "dense_rank": (0, 0), "percent_rank": (0, 0), "cume_dist": (0, 0), "ntile": (1, 1),
     "lag": (1, 3), "lead": (1, 3), "first_value": (1, 1), "last_value": (1, 1), "nth_value": (2, 2),
-}  # fmt: skip
+}
 """Window function -> smallest and largest number of arguments."""
 OF_PEERS = ("rank", "dense_rank", "percent_rank", "cume_dist")
 """Window functions that give rows which tie the same: for all others ties are broken."""
@@ -68,7 +68,7 @@ BOUND_AGGREGATES: dict[str, tuple[str, ...]] = {
     "count_star": (), "count": ("",), "sum": ("BIGINT", "DECIMAL"), "avg": ("BIGINT",), "min": (*COMPARABLE, "STRUCT"),
     "max": (*COMPARABLE, "STRUCT"), "bool_and": ("BOOLEAN",), "bool_or": ("BOOLEAN",), "list": COMPARABLE,
     "quantile_cont": ("DOUBLE",), "quantile_disc": COMPARABLE,
-}  # fmt: skip
+}
 """Aggregate -> families of its first argument; '' is any."""
 BOUND_WINDOWS = frozenset(
     f"WINDOW_{name.upper()}"

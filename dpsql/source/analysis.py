@@ -308,7 +308,7 @@ def _parts(text: str) -> list[str]:
     if len(found) not in (1, 3, 5) or any(t.token_type != TokenType.DOT for t in dots):
         return []
     if any(t.token_type in (TokenType.STRING, TokenType.NUMBER) or not (t.text[:1].isalpha() or t.text[:1] == "_") for t in words
-           if t.token_type != TokenType.IDENTIFIER):  # fmt: skip
+           if t.token_type != TokenType.IDENTIFIER):
         return []
     return [t.text for t in words]
 

@@ -11,7 +11,7 @@ import duckdb
 from dpsql.errors import UnsupportedQuery
 from dpsql.source.aggregates import check_combining
 from dpsql.source.catalog import Catalog
-from dpsql.source.kernel import (  # fmt: skip
+from dpsql.source.kernel import (
     BOUND,
     COMPARABLE,
     CONSTANTS,
@@ -37,7 +37,7 @@ from dpsql.source.types import Node, type_text
 _CLASSES = {
     "BOUND_REF", "BOUND_COLUMN_REF", "BOUND_CONSTANT", "BOUND_FUNCTION", "BOUND_CAST", "BOUND_COMPARISON", "BOUND_CONJUNCTION",
     "BOUND_OPERATOR", "BOUND_CASE", "BOUND_BETWEEN",
-}  # fmt: skip
+}
 _ANY_TYPE = {"OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"}
 _ONE_TYPE = {"COMPARE_IN", "COMPARE_NOT_IN"}
 _OPERATORS = _ANY_TYPE | _ONE_TYPE | {"OPERATOR_COALESCE"}
@@ -297,7 +297,7 @@ def _check_constant(catalog: Catalog, constant: tuple[str, str], target: Node) -
     row: tuple[Any, ...] | None = None
     if family(wanted) in COMPARABLE or wanted == "INTERVAL":
         try:
-            row = catalog.cursor.execute(f"SELECT TRY_CAST({sql} AS {wanted}) IS NOT NULL", [text]).fetchone()  # noqa: S608
+            row = catalog.cursor.execute(f"SELECT TRY_CAST({sql} AS {wanted}) IS NOT NULL", [text]).fetchone()
         except duckdb.Error:
             row = None
     if not row or not row[0]:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from dpsql.errors import first_line
 from dpsql.source.catalog import shipped_kinds
 from dpsql.source.functions import call, cut, guard_number, guard_temporal, only_if, paren, try_cast
-from dpsql.source.kernel import (  # fmt: skip
+from dpsql.source.kernel import (
     CONSTANTS,
     FLOATS,
     FUNCTIONS,
@@ -33,10 +33,10 @@ from dpsql.source.scope import Scope
 _UNITS = {
     "year", "month", "day", "hour", "minute", "second", "quarter", "week", "decade", "century", "millennium", "microsecond",
     "millisecond",
-}  # fmt: skip
+}
 _PARTS = _UNITS | {
     "dow", "dayofweek", "isodow", "doy", "dayofyear", "isoyear", "yearweek", "epoch", "era", "microseconds", "milliseconds",
-}  # fmt: skip
+}
 _TIME_PARTS = ("hour", "minute", "second", "millisecond", "microsecond")
 _PART_FIRST = {"date_part": _PARTS, "datepart": _PARTS} | dict.fromkeys(
     ("date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub"), _UNITS

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from dpsql.source.calls import Calls
 from dpsql.source.functions import call, guard_temporal, not_zero, paren, try_cast
-from dpsql.source.kernel import (  # fmt: skip
+from dpsql.source.kernel import (
     DECIMAL_ARITHMETIC,
     FLOATS,
     INTEGERS,
@@ -50,7 +50,7 @@ _ROOM = 3_660_000  # days that may be added to a date in years 1 to 9999: far in
 _STORED = {
     "to_years": "YEAR", "to_quarters": "QUARTER", "to_months": "MONTH", "to_weeks": "WEEK", "to_days": "DAY", "to_hours": "HOUR",
     "to_minutes": "MINUTE", "to_seconds": "SECOND",
-}  # fmt: skip
+}
 
 
 class Rewriter:
@@ -257,7 +257,7 @@ class Rewriter:
         plain = {
             "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "INT128", "FLOAT",
             "DOUBLE", "DECIMAL", "VARCHAR", "TEXT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPNTZ", "UUID", "ENUM", "TIMESTAMPTZ",
-        }  # fmt: skip
+        }
         if isinstance(node, exp.DataType) and node.this.value in plain:
             return node.copy()
         if isinstance(node, exp.DataType) and node.this == exp.DataType.Type.USERDEFINED:

@@ -27,7 +27,7 @@ ENUM = "ENUM"
 COMPARABLE = (
     "BOOLEAN", *INTEGERS, *WIDE, *FLOATS, DECIMAL, TEXT, *TEMPORAL, "TIME", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "UUID",
     "BLOB", ENUM,
-)  # fmt: skip
+)
 """Types whose values compare with values of exactly the same type, never failing. Nested types, JSON, BIT, VARIANT, BIGNUM,
 INTERVAL and TIME WITH TIME ZONE are not: their comparisons cast, or equal values need not be the same."""
 
@@ -174,7 +174,7 @@ ALWAYS_CHECKED = frozenset(
 """Functions that syntax calls without naming them, or that every source may get: never to be overloaded or shadowed by a user's."""
 LOCAL_FUNCTIONS: dict[str, Spec] = {
     **_specs("ys", "list_aggregate"), **_specs("y", "list_sort"), **_specs("c", "struct_pack", many=True)
-}  # fmt: skip
+}
 """Functions that generated SQL calls where rows of a privacy unit are combined (:mod:`dpsql.source.aggregates`); no user may."""
 LOCAL_CHECKED = frozenset(LOCAL_FUNCTIONS)
 

@@ -16,7 +16,7 @@ _EXACT = frozenset((
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
     "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "UUID", "VARCHAR",
     "BLOB",
-))  # fmt: skip
+))
 _FLOATS = ("FLOAT", "DOUBLE")
 KINDS = "an integer, DECIMAL, VARCHAR, DATE, TIME, TIMESTAMP, UUID, BLOB, BOOLEAN or ENUM"
 """What a key or a privacy unit may be, for messages."""

@@ -38,10 +38,10 @@ _REFUSED = {
     "laterals": ("LATERAL", "join a table or a subquery"),
     "pivots": ("PIVOT", "write GROUP BY unit with FILTER (WHERE ...)"),
     "into": ("INTO", "a source is only read"),
-}  # fmt: skip
+}
 _ACCEPTED = (
     "expressions", "from", "from_", "joins", "where", "with", "with_", "order", "group", "having", "qualify", "distinct", "windows",
-)  # fmt: skip
+)
 _TREES = (exp.Select, exp.SetOperation)
 
 

@@ -82,10 +82,10 @@ class Members(Joins):
         )
         if not isinstance(query, exp.Select) or not simple or any(self._combines(e) for e in query.expressions):
             relation = analysis.query(query, replace(self.view, depth=self.view.depth + 1))
-            item = analysis._nested(relation, exp.Table(), "", self.view)  # noqa: SLF001
+            item = analysis._nested(relation, exp.Table(), "", self.view)
             below = analysis.over(item)
             return below, [], self._one(item.columns, at) if valued else None
-        view, own = analysis._with(query, replace(self.view, depth=self.view.depth + 1))  # noqa: SLF001
+        view, own = analysis._with(query, replace(self.view, depth=self.view.depth + 1))
         if extra := set(used(query)) - {"expressions", "from", "from_", "joins", "where", "with", "with_", "order"}:
             refuse(min(extra).upper(), "not allowed in EXISTS or IN", query, self.view.where)
         below, rest = self.rows_of(query, view)
@@ -97,7 +97,7 @@ class Members(Joins):
         layer = Layer(below)
         column = None
         if valued:
-            entries = analysis._entries(query, below.scope)  # noqa: SLF001
+            entries = analysis._entries(query, below.scope)
             if len(entries) != 1:
                 refuse("IN (SELECT ...)", "select one column", at, self.view.where)
             column = layer.compute(entries[0][1])

@@ -9,7 +9,7 @@ from dpsql.source.model import TableId, fold
 _WHOLE = {
     "INT_8", "INT_16", "INT_32", "INT_64", "UINT_8", "UINT_16", "UINT_32", "UINT_64", "DATE", "TIMESTAMP_MICROS", "TIME_MICROS",
     "DECIMAL",
-}  # fmt: skip
+}
 _QUERY = """
 SELECT name, type, type_length::BIGINT, num_children::BIGINT, converted_type, logical_type FROM system.main.parquet_schema(?)
 """

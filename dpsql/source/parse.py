@@ -151,7 +151,7 @@ _TYPES = {
     "dec": "decimal", "int8": "bigint", "long": "bigint", "int": "integer", "int4": "integer", "signed": "integer",
     "int2": "smallint", "short": "smallint", "int1": "tinyint", "bool": "boolean", "logical": "boolean", "real": "float",
     "float4": "float", "float8": "double", "datetime": "timestamp",
-}  # fmt: skip
+}
 _DROPPED = ("query_location", "query_location_length", "qualified_name")
 
 

@@ -62,7 +62,7 @@ EXTREMES: dict[str, tuple[str, ...]] = {
     "UUID": ("00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"),
     "BLOB": ("", "\\xFF\\x00", "abc"),
     "JSON": ("{}", "null", "1", '{"a":[1]}'),
-}  # fmt: skip
+}
 """Type -> texts of values that a function may stumble over; NULL is always tried."""
 
 

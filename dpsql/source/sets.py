@@ -66,12 +66,12 @@ def set_operation(
         tree = kind(this=tree, expression=other, distinct=native)
     one = first.one and kind is not exp.Union
     outer = Relation(tree, columns, [], first.protected, one)
-    item = analysis._nested(outer, exp.Table(), "", view)  # noqa: SLF001 -- one class in two files
+    item = analysis._nested(outer, exp.Table(), "", view)  # one class in two files
     rows = analysis.over(item)
     listed = [(c, exp.Column(this=identifier(c.ref), table=identifier(item.alias))) for c in item.columns]
     out = Relation(finish(rows, listed), columns, first.unnamed, first.protected, one)
     if kind is exp.Union and distinct:
-        return analysis._distinct(exp.Select(distinct=exp.Distinct()), out, view)  # noqa: SLF001
+        return analysis._distinct(exp.Select(distinct=exp.Distinct()), out, view)
     return out
 
 
@@ -109,7 +109,7 @@ def _column(columns: list[Column], kind: type[exp.Expression], sql_type: str) ->
 
 def _side(analysis: Listing, side: Relation, columns: Sequence[Column], view: View) -> exp.Select:
     """Return one side, with types and names of the whole, and values of which equal ones are the same."""
-    item = analysis._nested(side, exp.Table(), "", view)  # noqa: SLF001
+    item = analysis._nested(side, exp.Table(), "", view)
     rows = analysis.over(item)
     listed = []
     for own, column in zip(item.columns, columns, strict=True):

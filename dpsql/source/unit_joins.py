@@ -61,7 +61,7 @@ class Joins:
         if set(used(join)) - {"this", "on", "using", "side", "kind"} or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"):
             name = " ".join(str(join.args[k]).upper() for k in ("method", "side", "kind") if join.args.get(k))
             refuse(f"{name} JOIN".strip(), "only JOIN, LEFT, RIGHT, FULL, CROSS, SEMI and ANTI JOIN", join, where)
-        item = self.analysis._item(join.this, self.view)  # noqa: SLF001 -- one class in several files
+        item = self.analysis._item(join.this, self.view)  # one class in several files
         if len(self.analysis.leaves) > MOST_RELATIONS:
             refuse("JOIN", f"a source may read {MOST_RELATIONS} tables; make one of them of several", join, where)
         if item.name and any(fold(item.name) == fold(other.name) for other in rows.scope.items):
@@ -125,8 +125,8 @@ class Joins:
         rows, trees = windowed(below, [*columns, first], {}, self.view.where)
         rows.restrict(Rewriter(rows.scope)(trees.pop()))
         entries = list(zip([c.name for c in item.columns], trees, strict=True))
-        relation = self.analysis._columns(exp.Select(), rows, entries, self.view.where)  # noqa: SLF001
-        found = self.analysis._nested(relation, exp.Table(), item.name, self.view)  # noqa: SLF001
+        relation = self.analysis._columns(exp.Select(), rows, entries, self.view.where)
+        found = self.analysis._nested(relation, exp.Table(), item.name, self.view)
         return replace(found, path=item.path, one=True)
 
     def _allowed(self, rows: Rows, item: Item, side: str, kind: str, name: str, join: exp.Join) -> None:

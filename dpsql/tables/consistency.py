@@ -138,7 +138,7 @@ def _one_way(given: Measured, sums: Sums, rows: float, least_squares: bool) -> F
     alone = {}
     if not least_squares:
         alone = {i: place for places, cliques, shape in given.groups if len(shape) == 1
-                 for place, (i,) in zip(places.tolist(), cliques.tolist(), strict=True)}  # fmt: skip
+                 for place, (i,) in zip(places.tolist(), cliques.tolist(), strict=True)}
     for i, (start, size) in enumerate(zip(given.starts.tolist(), given.sizes, strict=True)):
         codes = slice(start, start + size)
         if i in alone:
@@ -221,4 +221,4 @@ def _margins(counts: FloatArray, sizes: Sequence[int], pairs: IntArray) -> tuple
 __all__ = [
     "ADJUSTMENTS", "SHRINKAGES", "ConsistentTables", "consistent_tables", "fit_margins", "fit_margins_linearly", "noise_variance",
     "shrink_to_independence", "simplex_projection",
-]  # fmt: skip
+]

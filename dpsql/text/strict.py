@@ -17,10 +17,10 @@ class StrictDuckDB(DuckDB):
     class Parser(DuckDB.Parser):
         """Parser that leaves every function call as it is written."""
 
-        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012
-        FUNCTION_PARSERS = {  # noqa: RUF012
+        FUNCTIONS: dict[str, Any] = {}
+        FUNCTION_PARSERS = {
             k: v for k, v in DuckDB.Parser.FUNCTION_PARSERS.items() if k in ("CAST", "TRY_CAST", "EXTRACT")
         }
-        NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
+        NO_PAREN_FUNCTION_PARSERS = {
             k: v for k, v in DuckDB.Parser.NO_PAREN_FUNCTION_PARSERS.items() if k == "CASE"
         }

@@ -69,7 +69,7 @@ ACS_EDGES = {
 GOALS = {
     "adult15": "two-way .0255, three-way .060, 10 s", "msnbc": "two-way .006, three-way .026, 30 s",
     "salary": "two-way .021, three-way .052", "hospital": "two-way .40", "small": "not above independent columns",
-}  # fmt: skip
+}
 
 # Adult-15, epsilon = 1, delta = 2^-30, single runs on a shared machine of two cores:
 # wall s, CPU s, TVD of one-, two-, three-way tables, one-way error average and maximum, two-way error average and maximum.
@@ -207,7 +207,7 @@ DATA = {
     "adult15": adult15, "ordered": ordered, "acs": acs, "nist": lambda: acs(NIST), "wide": wide,
     "hospital": lambda: occurring("hospital"), "sim50k": lambda: occurring("sim50k"),
     "msnbc": lambda: coded("msnbc"), "salary": lambda: coded("salary"), "small": small,
-}  # fmt: skip
+}
 
 
 def table(codes: np.ndarray, clique: tuple[int, ...], sizes: list[int]) -> np.ndarray:
@@ -276,7 +276,7 @@ def measure(data: Data, plan: MeasurementPlan, epsilon: float, delta: float) -> 
     found = calibrate(
         mechanism="gaussian", tables=len(weights), epsilon=epsilon, delta=delta, neighbors="add_remove",
         weights=weights if len(set(weights)) > 1 else None,
-    )  # fmt: skip
+    )
     planned = Plan(data.domain(), plan.cliques, found.scales, "gaussian", False, None, {}, coarse=plan.coarse)
     return as_statistics(planned, released(planned, exact), None), time.perf_counter() - start
 

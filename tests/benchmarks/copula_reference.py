@@ -89,7 +89,7 @@ def measure(codes: np.ndarray, sizes: list[int], mechanism: str | None, *, total
         scale = calibrate(
             mechanism=mechanism, tables=len(cliques), epsilon=EPSILON, delta=DELTA, neighbors="add_remove",
             calibration="advanced" if mechanism == "laplace" else None,
-        ).scales[0]  # fmt: skip
+        ).scales[0]
         for _ in range(draws):
             tables = {clique: discrete.add_noise(counts, mechanism, scale) for clique, counts in tables.items()}
     known = len(codes) if total else None

@@ -46,7 +46,7 @@ class Version:
         self._process = subprocess.Popen(
             [sys.executable, "-c", WORKER, data, json.dumps(options)], cwd=tree, env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+        )
 
     def run(self, seed: int) -> list[float]:
         """Return wall and CPU seconds, and three distances."""

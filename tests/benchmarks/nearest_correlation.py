@@ -12,10 +12,15 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from correlation_optimality import optimality_residual
 
 from dpsql.numerics import nearest_correlation as module
 
@@ -78,7 +83,7 @@ def main() -> None:
             start = time.process_time()
             found, calls = newton(matrix)
             seconds = time.process_time() - start
-            diagonal, residual = float(np.abs(np.diag(found) - 1.0).max()), module.optimality_residual(matrix, found)
+            diagonal, residual = float(np.abs(np.diag(found) - 1.0).max()), optimality_residual(matrix, found)
             print(line("Newton", calls, seconds, diagonal, residual), flush=True)
             start = time.process_time()
             slow, errors, rounds = alternating(matrix, chosen.projections)
@@ -86,7 +91,7 @@ def main() -> None:
             rate = (errors[-1] / errors[-6]) ** 0.2 if len(errors) > 6 and errors[-1] > 1e-10 else 0.0
             needed = rounds + (math.log(1e-10 / errors[-1]) / math.log(rate) if 0.0 < rate < 1.0 else 0.0)
             more = f"   seconds to agree {spent * needed / rounds:.1f}   distance {np.linalg.norm(slow - found):.1e}"
-            residual = module.optimality_residual(matrix, slow)
+            residual = optimality_residual(matrix, slow)
             print(line("alternating projections", rounds, spent, errors[-1], residual, more), flush=True)
 
 

@@ -55,7 +55,7 @@ def scales(epsilon: float, share: float, mechanism: str, delta: float) -> tuple[
     both = calibrate_blocks(
         mechanism=mechanism, sensitivities=[(grid, grid), sensitivity_of(1, "add_remove")], weights=[1 - share, share],
         epsilon=epsilon, delta=delta, accountant=accountant,
-    ).scales  # fmt: skip
+    ).scales
     alone = calibrate_blocks(
         mechanism=mechanism, sensitivities=[(grid, grid)], weights=[1], epsilon=epsilon, delta=delta, accountant=accountant
     ).scales

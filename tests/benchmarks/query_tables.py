@@ -106,13 +106,13 @@ QRLEW = (
           "household_id"),
     Table("retail_products", "product_id int 1 20; manufacturer_id int 1 9; department cat A,B; brand cat X,Y; product_category cat P,Q",
           rows=30),
-)  # fmt: skip
+)
 SMARTNOISE = (
     Table("Telemetry.Crashes", f"ReportID id 2000; DeviceID id {UNITS}; Region cat LATAM,EMEA; Building cat B1,B2; Refurbished bool; "
           "Temperature float 30 100; Crashes int 0 20", "DeviceID"),
     Table("PUMS.PUMS", f"age int 0 100; sex cat 0,1; educ int 1 16; race int 1 6; income float 0 500000; married bool; pid id {UNITS}",
           "pid"),
-)  # fmt: skip
+)
 TPCH = (
     Table("customer", f"c_custkey id {UNITS}; c_name text; c_address text; c_nationkey int 0 24; c_phone text; c_acctbal money -999 9999; "
           "c_mktsegment cat BUILDING,AUTOMOBILE; c_comment text", "c_custkey"),
@@ -130,7 +130,7 @@ TPCH = (
           rows=100),
     Table("nation", "n_nationkey int 0 24; n_name text; n_regionkey int 0 4; n_comment text", rows=25),
     Table("region", "r_regionkey int 0 4; r_name text; r_comment text", rows=5),
-)  # fmt: skip
+)
 
 
 def dpsqlplus(protected: dict[str, str]) -> tuple[Table, ...]:

@@ -117,7 +117,7 @@ def one_run(name: str, method: str, folder: Path, memory: str, threads: int) -> 
             "shape": name, "method": method, "rows": rows, "written": written, "tables": plan[2], "cells": plan[3],
             "seconds": dict(instance.last_seconds), "peaks": dict(instance.last_peak_mb), "total": total, "cpu": processor,
             "forecast": plan[0], "forecast_mb": plan[1], "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
-        }  # fmt: skip
+        }
         con.execute("DROP SCHEMA IF EXISTS raw.dpsql CASCADE")
         con.close()
     return found
@@ -143,7 +143,7 @@ def show(results: list[dict]) -> None:
             r["shape"], r["method"], *(f"{r['seconds'].get(s, 0.0):.1f}" for s in used), f"{r['total']:.1f}", f"{r['cpu']:.1f}",
             f"{published:.0f}" if published else "", f"{published / r['total']:.0f}" if published else "", f"{TARGETS[r['shape']]:.0f}" if r["shape"] in TARGETS else "",
             f"{r['forecast']:.1f}", f"{r['peak_mb']:.0f}", f"{r['forecast_mb']:.0f}",
-        ])  # fmt: skip
+        ])
     widths = [max(len(row[i]) for row in [heads, *lines]) for i in range(len(heads))]
     for row in [heads, *lines]:
         print("  ".join(cell.ljust(w) if i < 2 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))))

@@ -4,13 +4,14 @@
 
 Every repetition draws a table, makes m = 10 synthetic tables of n rows each (epsilon split equally), analyses each, and combines
 [Reiter 2003]. Printed for each method and setting: bias and RMSE of the combined estimate, coverage of the 95 % interval. The last
-paragraph computes which of the published findings came out. Simulated with numpy; prior counts, weights of smoothing and noise scales
-are those of dpsql. Needs nothing but dpsql; plots need matplotlib. `poisson_gamma`, which the source does not have, expects a share of 0.3.
+paragraph computes which of the published findings came out. Simulated with numpy; noise scales are those of dpsql, prior counts and
+weights of smoothing the published formulas. Needs nothing but dpsql; plots need matplotlib. `poisson_gamma`, which the source does not have, expects a share of 0.3.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -30,7 +31,6 @@ from dpsql.answers.combine import combine
 from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.moments import TOP
-from dpsql.mechanisms.multinomial import dirichlet_alpha, prior_alpha, smoothing_share
 from dpsql.mechanisms.poisson_gamma import relative_strength
 from dpsql.methods.base import Contract
 from dpsql.methods.modips.cells import cell_rows, fit_cells
@@ -92,6 +92,11 @@ def shares_of(weights: np.ndarray) -> np.ndarray:
 # ---- 1. Bernoulli
 
 
+def inverse_expm1(exponent: float) -> float:
+    """Return 1 / (e^x - 1), also where e^x overflows."""
+    return math.exp(-exponent) / -math.expm1(-exponent)
+
+
 def bernoulli_methods(y: np.ndarray, n: int, epsilon: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Return the shares of ones of SETS synthetic tables, shape (repetitions, SETS), by method."""
     share, size = epsilon / SETS, (len(y), SETS)
@@ -99,7 +104,7 @@ def bernoulli_methods(y: np.ndarray, n: int, epsilon: float, rng: np.random.Gene
     flag = Domain((Attribute("x", "BOOLEAN", "categorical", ("false", "true"), nullable=False),))
     price = Modips().price(flag, PUBLIC, Fraction(epsilon), {"sets": SETS})
     noisy = np.clip(y[:, None] + laplace(Fraction(price.parameters["scales"][0]), size, rng), 0, n)
-    alpha, fixed = dirichlet_alpha(share, n), prior_alpha(share, n)
+    alpha, fixed = n * inverse_expm1(share), inverse_expm1(share / n)  # of multinomial_dirichlet and dp_prior
     tiny = 1e-300  # a prior count that has underflowed
     strength = relative_strength(share, EXPECTED, n) * n
     kept = EXPECTED * n / (EXPECTED * n + strength)
@@ -182,7 +187,8 @@ def binned(x: np.ndarray, n: int, kind: str, share: float, rng: np.random.Genera
     if kind == "perturbed_histogram":
         weights = shares_of(counts + laplace(2 / share, (r, SETS, cells), rng))
     else:
-        weight = smoothing_share(share, n, cells)
+        prior = cells * inverse_expm1(share / n)
+        weight = prior / (n + prior)
         weights = np.broadcast_to((1 - weight) * counts / n + weight / cells, (r, SETS, cells))
     drawn = rng.multinomial(n, weights)
     rows = np.repeat(np.tile(np.arange(cells, dtype=np.float64), r * SETS), drawn.ravel()).reshape(r, SETS, n)

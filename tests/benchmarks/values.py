@@ -40,7 +40,7 @@ DELTA = 1e-9
 GOALS = {
     "age": 0.03, "fnlwgt": 0.03, "hours-per-week": 0.03, "education-num": 0.03, "capital-loss": 0.12, "capital-gain": 0.25,
     "cost": 0.05,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def visits() -> Study:
     frame = pd.DataFrame({
         "patient": rng.integers(0, 120_000, n), "ward": wards[ward],
         "sex": np.where(ward == 2, "F", rng.choice(["F", "M"], n)), "age": age, "cost": cost, "stay": stay, "visit_on": day,
-    })  # fmt: skip
+    })
     bounds = {"age": (0.0, 120.0), "cost": (0.0, 100_000.0), "stay": (0.0, 500.0), "visit_on": ("2020-01-01", "2026-01-01")}
     return Study(frame, bounds, ["ward", "sex"], least=0.02, unit="patient")
 
@@ -149,14 +149,14 @@ def peer(study: Study, epsilon: float) -> tuple[pd.DataFrame, float]:
         for column in frame:
             if column in study.bounds:
                 low, high = ((pd.Timestamp(end) - pd.Timestamp("1970-01-01")).days if column in days else end
-                             for end in study.bounds[column])  # fmt: skip
+                             for end in study.bounds[column])
                 domain[column] = {"lower": low, "upper": high}
             else:
                 domain[column] = {"categories": sorted(map(str, frame[column].unique()))}
         Path(f"{folder}/domain.json").write_text(json.dumps(domain))
         script = Path(__file__).with_name("values_peer.py")
         start = time.perf_counter()
-        subprocess.run([os.environ["DPSQL_PEER"], str(script), folder, str(epsilon), str(DELTA)], check=True)  # noqa: S603
+        subprocess.run([os.environ["DPSQL_PEER"], str(script), folder, str(epsilon), str(DELTA)], check=True)
         seconds = time.perf_counter() - start
         found = pd.read_csv(f"{folder}/synthetic.csv", keep_default_na=False, dtype={c: str for c in frame if c not in study.bounds})
         for column in study.bounds:
@@ -208,7 +208,7 @@ def distances(study: Study, found: pd.DataFrame) -> tuple[float, float]:
     for column in columns:
         if column in study.bounds:
             low, high = numbers(pd.Series(pd.to_datetime(list(study.bounds[column])) if isinstance(study.bounds[column][0], str)
-                                          else list(study.bounds[column])))  # fmt: skip
+                                          else list(study.bounds[column])))
             edges = np.asarray(study.hand.get(column) or np.linspace(low, high, 21))
             both = []
             for frame in (study.frame, found):

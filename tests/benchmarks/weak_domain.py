@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
 import sys
 import time
@@ -46,6 +47,14 @@ def pseudo_words() -> Listed:
     return Listed("".join(letters) for letters in itertools.islice(patterns, WORDS))
 
 
+def fidelity(true: dict[str, int], released: list[tuple[str, float]]) -> float:
+    """Return F; 0 where nothing was released."""
+    weights = dict(released)
+    common = weights.keys() & {text for text, count in true.items() if count}
+    shares = (sum(held[text] for text in common) / (sum(held.values()) or 1) for held in (true, weights))
+    return math.prod(shares)
+
+
 def one_setting(true: dict[str, int], universe: Universe, epsilon: str, rho: str, runs: int) -> dict[str, float]:
     """Return threshold and means over the runs."""
     scale = scale_grid(1 / Fraction(epsilon))
@@ -53,7 +62,7 @@ def one_setting(true: dict[str, int], universe: Universe, epsilon: str, rho: str
     shares, others, kept = [], [], []
     for _ in range(runs):
         released = weak_domain.release(true, universe, scale, t)
-        shares.append(weak_domain.fidelity(true, released))
+        shares.append(fidelity(true, released))
         kept.append(sum(true.get(text, 0) for text, _ in released) / sum(true.values()))
         others.append(sum(text not in true for text, _ in released))
     error = float(np.std(shares, ddof=1) / np.sqrt(runs)) if runs > 1 else float("nan")

@@ -135,7 +135,7 @@ def test_standard_input_is_a_script(tmp_path):
     done = subprocess.run(
         [sys.executable, "-P", "-m", "dpsql.cli", "shell", "-m", "csv"],
         input=".mode line\nSELECT 1 AS a;\nFROM\nnope;\nSELECT 2;", capture_output=True, text=True, check=False, cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stdout) == (1, "a = 1\n")
     assert done.stderr.startswith("<stdin>:3: Catalog Error: Table with name nope does not exist!")
 
@@ -163,7 +163,7 @@ def test_dot_commands(capsys, tmp_path, census):
     assert (tmp_path / "out.csv").read_text() == "b\n1\n"
     for wrong, told in [(".frob", "no such command"), (".m csv", "could be"), (".mode nope", "one of box"), (".maxrows x", "whole number")] + [
         (".read none.sql", "cannot be read"), (".read 'x", "a quote is not closed"), (".timer maybe", "on or off")
-    ]:  # fmt: skip
+    ]:
         assert told in run(capsys, "-c", wrong, code=1)[1], wrong
     loop = tmp_path / "loop.sql"
     loop.write_text(f".read {loop}")

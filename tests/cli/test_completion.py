@@ -10,10 +10,10 @@ import dpsql
 pytest.importorskip("prompt_toolkit")
 pytest.importorskip("pygments")
 
-from prompt_toolkit.completion import CompleteEvent  # noqa: E402
-from prompt_toolkit.document import Document  # noqa: E402
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 
-from dpsql.cli.completion import CHOICES, Names, SqlCompleter  # noqa: E402
+from dpsql.cli.completion import CHOICES, Names, SqlCompleter
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def forked(commands: list[list[str]], folder: str, environment: dict[str, str], 
         os.environ.update(environment)
         key = environment.get("DPSQL_TEST_NOISE")
         if key:  # as `seeded_child/sitecustomize.py` does in a process of its own
-            entropy._source = random.Random(f"{environment.get('DPSQL_TEST_SEED', '0')}\n{key}").randbytes  # noqa: S311
+            entropy._source = random.Random(f"{environment.get('DPSQL_TEST_SEED', '0')}\n{key}").randbytes
         written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(written, 1)
         os.dup2(written, 2)

@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("dbt.adapters.duckdb")
 
-from dbt_projects import CHARGES, dbt, project  # noqa: E402
+from dbt_projects import CHARGES, dbt, project
 
-from dpsql.dbt.project import init  # noqa: E402
+from dpsql.dbt.project import init
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dbt"
 ENTRIES = ["sql", "SELECT source, action, count(*) FROM dpsql.ledger GROUP BY ALL ORDER BY ALL"]
@@ -40,7 +40,7 @@ def test_the_example_is_charged_once_per_release(tmp_path):
         ["retry"], ["show", "-s", "people_synth", "--limit", "9", "--output", "json"], rows, ENTRIES,
         ["sql", "SELECT age, sex, income_k FROM people_synth LIMIT 9"],
         ["build", "--vars", "release: again"], rows, CHARGES, ["sql", "SELECT bool_and(holds) FROM dpsql.chain"], alone=True,
-    )  # fmt: skip
+    )
     assert deps["success"], deps
     assert first["success"], first
     assert set(states(first).values()) == {"success", "pass"}
@@ -52,7 +52,7 @@ def test_the_example_is_charged_once_per_release(tmp_path):
     assert before != anew and len(before) > 2500
     assert [charge.rsplit("-", 1)[0] for (charge,) in charges] == [
         "people-marginals-status_by_sex", "people-synthesize-people_synth_again", "people-synthesize-people_synth_default",
-    ]  # fmt: skip
+    ]
     assert chain == [[True]]
     text = shown["printed"]
     printed = json.loads(text[text.index("{\n") : text.rindex("}") + 1])["show"]
@@ -124,7 +124,7 @@ def test_odd_names_four_threads_and_a_budget_for_three(tmp_path):
     empty, none, first, charges, budgets, retried, rebuilt, again, budgets_again, odd = dbt(
         folder, ["run", "--empty"], CHARGES, ["build"], CHARGES, budget, ["retry"], ["run", "-s", "+stg+1"], CHARGES, budget,
         ["sql", """SELECT count(*), count(DISTINCT "from"), min("group by") FROM odd"""],
-    )  # fmt: skip
+    )
     assert empty["success"] and none == [], empty
     found = states(first)
     assert [found[name] for name in ("odd", "wide", "narrow", "raw_narrow", "enough")] == ["success", "pass", "fail", "fail", "pass"]
@@ -145,7 +145,7 @@ def test_odd_names_four_threads_and_a_budget_for_three(tmp_path):
     assert states(rebuilt)["visits"] == "success" and states(rebuilt)[failed[0]] == "error"
     assert (again, budgets_again) == (charges, budgets)
     assert budgets == [['"r w"."größe \'1\' order"', "2.000000000000000000000000", None, 1],
-                       ["main.visits", "1.500000000000000000000000", "patient", 4]]  # fmt: skip
+                       ["main.visits", "1.500000000000000000000000", "patient", 4]]
     assert odd[0][0] == 500 and 1 <= odd[0][1] <= 4
 
 
@@ -180,7 +180,7 @@ models:
     left, done, stored, changed, charges, _, truths = dbt(
         folder, statuses, ["run"], statuses, ["run", "-s", "m", "--vars", "least: 5"], CHARGES,
         ["write", "models/schema.yml", schema % "yes, no"], ["run", "-s", "m"],
-    )  # fmt: skip
+    )
     assert (left, stored) == ([["charged"]], [["stored"]])
     found = states(done)
     assert (found["m"], found["wide"], found["copy"]) == ("success", "error", "success")

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("dbt.adapters.duckdb")
 
-from dbt_projects import CHARGES, dbt, project  # noqa: E402
+from dbt_projects import CHARGES, dbt, project
 
 TABLES = """CREATE TABLE visits AS SELECT i % 500 AS patient, ['it''s', 'b'][1 + i % 2] AS ward, (i % 90)::INTEGER AS age,
     'secret' || i AS note FROM range(4000) t(i)"""
@@ -47,7 +47,7 @@ def test_a_query_is_charged_once(tmp_path):
         ["show", "-s", "answer", "--limit", "5", "--output", "json"], ["test"], ROWS,
         ["write", "models/answer.sql", other], ["build"], ["write", "models/answer.sql", changed], ["run", "-s", "answer"],
         ["write", "models/answer.sql", changed.replace("confidence", "release='v2', confidence")], ["run", "-s", "answer"], CHARGES, ROWS,
-    )  # fmt: skip
+    )
     assert first["success"], first
     assert len(charges) == 2, charges
     assert [row[0] for row in rows] == ["b", "it's"] and all(abs(row[1] - 1000) < 400 for row in rows), rows

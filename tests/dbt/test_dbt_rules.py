@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("dbt.adapters.duckdb")
 
-from dbt_projects import CHARGES, dbt, project  # noqa: E402
+from dbt_projects import CHARGES, dbt, project
 
 TABLES = """CREATE TABLE t AS SELECT 20 + i % 50 AS start, 20 + i % 50 + i % 7 AS "end", i % 3 AS kind FROM range(3000) r(i)"""
 SCHEMA = """
@@ -48,7 +48,7 @@ def test_rules_are_written_once_and_taken_back_by_name(tmp_path):
         folder, ["build"], RULES, WRITTEN, BROKEN, ["build"], WRITTEN, CHARGES, ["write", "models/schema.yml", without], ["build"], RULES,
         ["write", "models/schema.yml", back], ["build"], RULES,
         ["write", "models/schema.yml", SCHEMA % """'"end" >= start', '"end" < start'"""], ["build"],
-    )  # fmt: skip
+    )
     assert first["success"], first
     # each rule once, where it was declared; what a model inherits from the table below it is not repeated
     assert len(rules) == 5 and sum(own for own, _ in rules) == 1, rules

@@ -235,7 +235,7 @@ def test_a_protected_file_stays_protected_from_another_database(tmp_path):
     con.execute(f"CALL dp_protect('{file}', epsilon := 6, delta := {DELTA})")
     assert con.execute("SELECT action FROM home.dpsql.ledger ORDER BY entry").fetchall() == [
         ("protect",), ("charge",), ("store",), ("raise",),
-    ]  # fmt: skip
+    ]
     con.close()
 
 

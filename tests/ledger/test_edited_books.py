@@ -31,9 +31,9 @@ VALUES = (
     "'{\"anchor\": 5}'", "'{\"epsilon\": NaN}'", "'[{\"event\": \"pure\", \"epsilon\": \"1e999999999\", \"count\": 1}]'", "repeat('[', 100000)",
     "'[{\"event\": \"gaussian\", \"sigma\": \"1\", \"l2_sensitivity\": 1e308, \"count\": 1}]'", "repeat('9', 5000)", "'infinity'", "'basic'",
     "'protect'", "'refund'", "'charge'", "'fail'", "'resume'", "'anchor'", "'store'", "'0001-01-01 (BC)'", "chr(0)",
-)  # fmt: skip
+)
 KNOWN = ("was edited", "cannot be read", "chain of hashes", "no such release", "anchor", "is not protected", "below what", "do not add up",
-         "no privacy budget", "has no budget", "dp_protect", "was not made", "damaged", "plan cannot be read")  # fmt: skip
+         "no privacy budget", "has no budget", "dp_protect", "was not made", "damaged", "plan cannot be read")
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ EDITS = (
     "UPDATE dpsql.ledger SET who = chr(0) || who WHERE entry = 3",
     "ALTER TABLE dpsql.ledger ALTER epsilon TYPE DOUBLE",
     "ALTER TABLE dpsql.ledger DROP plan",
-)  # fmt: skip
+)
 
 
 @pytest.fixture

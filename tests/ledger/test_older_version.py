@@ -68,7 +68,7 @@ def test_an_exported_file_is_imported_elsewhere(tmp_path):
     (name,) = con.execute("SELECT release FROM dp_import(?)", [str(OLDER / "exported.dpsql.parquet")]).fetchone()
     assert con.execute("SELECT source, columns FROM dp_import(?)", [str(OLDER / "exported.dpsql.parquet")]).fetchone() == (
         "main.people", ["sex", "age", "day"],
-    )  # fmt: skip
+    )
     (path,) = con.execute("SELECT path FROM dp_report(?, path := ?)", [name, str(tmp_path)]).fetchone()
     assert "laplace" in Path(path).read_text(encoding="utf-8").lower()
     con.close()

@@ -30,7 +30,7 @@ CONTAINED = [
     "SELECT region AS r, sum(amount) / avg(quantity) AS quotient, 100 * count(*) AS hundreds FROM sales GROUP BY region",
     "SELECT avg(n) FROM (SELECT region, count(*) AS n FROM sales GROUP BY region) WHERE n > 2",
     "SELECT region, count(*), rank() OVER (ORDER BY sum(amount)) FROM sales GROUP BY region",
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_what_is_contained_in_what_was_bought_costs_nothing_and_reads_nothing(co
         (BOUGHT.replace("sales GROUP", "sales WHERE gift GROUP"), ""), (BOUGHT, "mechanism := 'laplace'"), (BOUGHT, "groups := 'private'"),
         ("SELECT region, max(amount) FROM sales GROUP BY region", ""), (BOUGHT, "release := 'another'"),
     ],
-)  # fmt: skip
+)
 def test_another_question_is_charged(con: duckdb.DuckDBPyConnection, sql: str, more: str) -> None:
     ask(con, BOUGHT)
     ask(con, sql, more)
@@ -103,7 +103,7 @@ def test_the_price_of_the_plan_is_the_charge(accountant: str, mechanism: str, ne
         claims = [
             sensitivity(m, held.max_rows, held.max_groups, held.max_rows_per_group, neighbors, grouped=bool(held.keys))
             for m in held.measures for _ in m.lengths
-        ]  # fmt: skip
+        ]
         loss = sum((l2 / float(b)) ** 2 / 2 if mechanism == "gaussian" else l1 / float(b) for (l1, l2), b in zip(claims, made.scales, strict=True))
         if mechanism == "gaussian" and accountant == "basic":
             assert float(epsilon) <= 1.0 and 0 < float(delta) <= 1e-8

@@ -26,7 +26,7 @@ CHANGED = (
     "pandas_analyze_sample = 0", "python_scan_all_frames = true", "python_enable_replacements = false", "enable_optimizer = false",
     "error_on_division_by_zero = true", "legacy_disable_null_type = true", "threads = 1",
     "disabled_optimizers = 'filter_pushdown,statistics_propagation,unused_columns,common_subexpressions'",
-)  # fmt: skip
+)
 
 
 def told(statement: str, con: duckdb.DuckDBPyConnection) -> object:

@@ -162,43 +162,12 @@ def test_areas_compare_the_two_trainings(connection):
     assert len(raw["x"]) == 3000
 
 
-def test_equal_rows_and_broken_rules(connection):
+def test_equal_rows(connection):
     connection.execute("CREATE TABLE r AS SELECT * FROM (VALUES (1.0::DOUBLE, 'a', DATE '2020-02-01', true), (1.0, 'a', '2020-02-01', true), (NULL, NULL, '2020-02-01', false), (5.0, 'b', '2020-03-01', false)) t(x, g, day, flag)")
     connection.execute("CREATE TABLE s AS FROM r UNION ALL FROM r UNION ALL SELECT 6.0, 'b', DATE '2020-03-01', false")
-    rules = ["x < 5", "g = 'a' -- a comment", "flag OR day > DATE '2020-01-01'"]
-    found = {(f["measure"], f["rule"]): f for f in figures(connection, max_k=1, rules=rules)}
-    assert [found["duplicates", None][key] for key in ("raw", "synthetic", "error", "rows", "synthetic_rows")] == [2, 8, None, 4, 9]
-    assert (found["duplicate_share", None]["raw"], found["duplicate_share", None]["synthetic"]) == (0.5, 8 / 9)
-    broken = [found["rules_broken", rule] for rule in rules]
-    assert [(f["raw"], f["synthetic"]) for f in broken] == [(1, 3), (1, 3), (0, 0)]  # NULL keeps a rule
-    assert broken[0]["error"] == pytest.approx(abs(1 - 3 * 4 / 9)) and broken[0]["relative"] == pytest.approx(broken[0]["error"] / 4)
-
-
-def test_a_rule_about_a_column_that_the_synthetic_table_lacks(connection):
-    make(connection, "r", 50, 1)
-    connection.execute("CREATE TABLE s AS SELECT x, g FROM r")
-    some = Domain(DOMAIN.attributes[:2])
-    (found,) = [row for row in evaluate_values(connection, "SELECT * FROM r", "SELECT * FROM s", some, rules=["flag"]) if row[0] == "rules_broken"]
-    (broken,) = connection.execute("SELECT count(*) FROM r WHERE NOT flag").fetchone()
-    assert found[5:9] == (broken, None, None, None) and "lack columns" in found[-1]
-
-
-def test_a_rule_that_fails_on_a_row_shows_nothing_of_it(connection):
-    make(connection, "r", 50, 1)
-    make(connection, "s", 50, 2)
-    with pytest.raises(ValueError, match="withheld") as caught:
-        figures(connection, rules=["CAST(g AS INTEGER) = 1"])
-    assert "elsewhere" not in str(caught.value) and "'a'" not in str(caught.value)
-
-
-@pytest.mark.parametrize("rule", ["x <", "1; DROP TABLE r", "x < 5); SELECT (true", "sum(x) > 1", "(SELECT true)", "x + 1", "", "nothing > 1", "row_number() OVER () > 1"])
-def test_what_is_no_rule_is_refused(connection, rule):
-    make(connection, "r", 5, 1)
-    make(connection, "s", 5, 2)
-    with pytest.raises(ValueError, match="rules"):
-        figures(connection, rules=[rule])
-    assert connection.execute("SELECT count(*) FROM r").fetchone() == (5,)
-    assert connection.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE '\\_\\_dp%' ESCAPE '\\'").fetchone() == (0,)
+    found = {f["measure"]: f for f in figures(connection, max_k=1) if f["column_name"] is None}
+    assert [found["duplicates"][key] for key in ("raw", "synthetic", "error", "rows", "synthetic_rows")] == [2, 8, None, 4, 9]
+    assert (found["duplicate_share"]["raw"], found["duplicate_share"]["synthetic"]) == (0.5, 8 / 9)
 
 
 def test_pairs_are_a_sample_that_says_so(connection):

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from correlation_optimality import optimality_residual
 
-from dpsql.numerics.nearest_correlation import nearest_correlation, optimality_residual
+from dpsql.numerics.nearest_correlation import nearest_correlation
 
 
 def by_alternating_projections(matrix: np.ndarray, rounds: int = 20_000) -> np.ndarray:

@@ -101,7 +101,7 @@ def test_dp_prior_and_smoothed_histogram(rows: int, cells: int, epsilon: Fractio
     halved = Fraction(alpha.numerator // 2, alpha.denominator)
     assert largest_log_ratio(lambda y: fixed_pmf(y, halved, rows), rows, cells) > epsilon * Fraction(11, 10)
     share = cells * alpha / (rows + cells * alpha)  # lambda of the smoothed histogram
-    assert float(share) == pytest.approx(multinomial.smoothing_share(epsilon, rows, cells), rel=1e-13)
+    assert float(share) == pytest.approx(cells / (cells + rows * math.expm1(epsilon / rows)), rel=1e-13)
     for counts in histograms(rows, cells):
         assert smoothed_pmf(counts, share, rows) == fixed_pmf(counts, alpha, rows)  # one mechanism
     assert largest_log_ratio(lambda y: smoothed_pmf(y, share / 2, rows), rows, cells) > epsilon * Fraction(11, 10)

@@ -61,7 +61,7 @@ def forged(path: Path, name: str, charge: str, plan: dict[str, Any], count: int 
         "neighbors": "add_remove", "privacy_unit": None, "max_contributions": 1, "accountant": "zcdp",
         "charge": {"hash": charge, "rho": "0.01", "epsilon": "1", "delta": "1e-9", "events": []}, "total": None, "notes": [],
         "created": "2020-01-01T00:00:00+00:00", "versions": {}, "sha256": fingerprint(flat), "plan": plan,
-    }  # fmt: skip
+    }
     return write(path, manifest, frame)
 
 
@@ -148,7 +148,7 @@ BAD: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2**63, 10**400, 1e308, "1e999999999", "1e-999999999", "1/0", "nan", "", "x", "'); DROP TABLE people; --", "NULL",
     [], [[]], [10**9] * 3, [[0, 0]], [[-1]], [["1e400", 1]], [["1", 10**18]], {}, {"all_of_order": [3]}, {"all_of_order": [10**9]}, {"x": None},
     "STRUCT(a INTEGER)[]", "ENUM('a')", "DECIMAL(99, 98)", [1.5, float("nan")], float("inf"),
-)  # fmt: skip
+)
 
 
 def places(item: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -41,7 +41,7 @@ QUERIES = [
     ("SELECT region, sum(amount), avg(quantity) FROM sales GROUP BY region", "bounds := {'amount': 'auto', 'quantity': 'auto'}, max_groups := 2, max_rows_per_group := 2"),
     ("SELECT sum(amount) FILTER (WHERE gift), count(*) FROM sales", "bounds := {'amount': 'auto'}"),
     ("WITH t AS (SELECT customer, exp(sum(quantity)) AS n FROM sales GROUP BY customer) SELECT sum(n), avg(n) FROM t", "bounds := 'auto'"),
-]  # fmt: skip
+]
 CONTRACTS: list[dict[str, object]] = [
     {"accountant": accountant, "mechanism": mechanism, "neighbors": neighbors}
     for accountant in ("zcdp", "basic") for mechanism in ("gaussian", "laplace") for neighbors in ("add_remove", "replace_one")
@@ -170,7 +170,7 @@ def test_what_is_charged_pays_for_both_rounds(monkeypatch: pytest.MonkeyPatch, d
     con = database(None, **terms)
     with watched(monkeypatch) as seen:
         ask(con, "SELECT sum(amount), avg(quantity) FROM sales",
-            f"epsilon := 2, bounds := {{'amount': 'auto', 'quantity': 'auto'}}, options := {{'bounds_share': 0.3}}, release := 'q'{more}")  # fmt: skip
+            f"epsilon := 2, bounds := {{'amount': 'auto', 'quantity': 'auto'}}, options := {{'bounds_share': 0.3}}, release := 'q'{more}")
     con.execute(f"CALL dp_export('q', '{tmp_path / 'q.parquet'}')")
     found = read(con.cursor(), tmp_path / "q.parquet")
     plan = found.planned

@@ -91,7 +91,7 @@ def test_every_equality_of_on_holds(con):
         ("DOUBLE", "0.0", "'-0.0'"), ("FLOAT", "'nan'", "'-nan'"), ("INTERVAL", "INTERVAL 1 MONTH", "INTERVAL 30 DAY"),
         ("TIMETZ", "'00:00:00+00'", "'01:00:00+01'"), ("JSON", "'1'", "' 1'"), ("BIT", "'1'", "'01'"),
     ],
-)  # fmt: skip
+)
 def test_a_key_of_a_type_with_several_forms_of_a_value_is_refused(con, kind, one, other):
     con.execute(f"CREATE TABLE p (k {kind}); INSERT INTO p VALUES ({one}), ({other})")
     try:
@@ -155,7 +155,7 @@ def test_a_unit_of_a_type_with_several_forms_of_a_value_is_refused(con, kind):
     [
         ("(k)", True), ("(k, n)", False), ("(n)", False), ("((n + 1))", False), ("(lower(k))", False), ("(k, (n + 1))", False), ('("K")', True),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("unique", ["UNIQUE ", ""])
 def test_a_unique_index_is_a_key(con, index, key, unique):
     con.execute("CREATE TABLE p (s VARCHAR); INSERT INTO p VALUES ('a'), ('A'), ('b')")

@@ -56,7 +56,7 @@ def _neighbours(groups: int, neighbors: str) -> list[tuple[list[int], list[int]]
             table = [n + (g in unit) for g, n in enumerate(others)]
             found += [(table, list(others)), (list(others), table)] if neighbors == "add_remove" else [
                 (table, [n + (g in other) for g, n in enumerate(others)]) for other in subsets
-            ]  # fmt: skip
+            ]
     return found
 
 

@@ -24,11 +24,11 @@ QUERIES = [
     ("SELECT note, mode(region), sum(\"select\") FROM sales GROUP BY note", "min_units := 2"),
     ("WITH t AS (SELECT customer, region, sum(amount) AS total FROM sales GROUP BY customer, region) SELECT region, count(*), avg(total) FROM t GROUP BY region",
      "bounds := {'total': [0, 250]}"),
-]  # fmt: skip
+]
 
 
 def worst(patch: pytest.MonkeyPatch, queries: list[tuple[str, str]], first: duckdb.DuckDBPyConnection, second: duckdb.DuckDBPyConnection,
-          neighbors: str = "add_remove") -> float:  # fmt: skip
+          neighbors: str = "add_remove") -> float:
     """Return the largest distance between the counters of two tables, where 1 is what the plan claims."""
     found = []
     for sql, more in queries:

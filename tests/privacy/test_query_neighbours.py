@@ -78,7 +78,7 @@ QUERIES: list[tuple[str, str]] = [
     ("SELECT region, n * 100.0 / sum(n) OVER () AS share FROM (SELECT region, count(*) AS n FROM sales GROUP BY region) ORDER BY share DESC", ""),
     ("SELECT length(note) AS l, count(*) FROM sales GROUP BY l", ""),
     ("SELECT lower(region) AS r, count(*) FROM sales GROUP BY r", "groups := 'private'"),
-]  # fmt: skip
+]
 REFUSED: list[tuple[str, str]] = [
     ("SELECT customer, count(*) FROM sales GROUP BY customer", ""),
     ("SELECT amount FROM sales", ""),
@@ -89,12 +89,12 @@ REFUSED: list[tuple[str, str]] = [
     ("SELECT count(*) FROM sales", "epsilon := 1e9"),
     ("SELECT count(*), error('x') FROM sales", ""),
     ("SELECT count(*) FROM sales WHERE 1 / (amount - 50.5) > 0", ""),
-]  # fmt: skip
+]
 ABOUT = [
     "SELECT * EXCLUDE (written_at, previous, hash) FROM dp_ledger()",
     "FROM dp_budget()",
     "SELECT * EXCLUDE (charged_at) FROM dp_releases()",
-]  # fmt: skip
+]
 
 
 def named(path: Path) -> bytes:

@@ -149,7 +149,7 @@ def test_the_rows_are_those_of_the_text(text):
     ages, days = list(range(40)), [f"2020-{m:02d}-{d:02d}" for m in (1, 2, 3) for d in range(1, 14)] + ["2021-01-01"]
     rng = random.Random(3)
     db.fill([(rng.randint(1, 9), 2 * ages[i] + 1, i / 4, days[i], rng.choice(("k0", "k1", "k2", None)), "n" + str(i), i % 3 == 0, i / 8, i, i, None)
-             for i in range(40)])  # fmt: skip
+             for i in range(40)])
     source = db.source(text)
     shown = ", ".join(f'"{c.name}"' for c in source.columns)
     wanted = Counter(tuple(map(shown_as, row)) for row in db.con.execute(text).fetchall())
@@ -280,7 +280,7 @@ LOST = (
     f"SELECT x.k AS k, x.__dp_unit AS __dp_unit FROM (SELECT s.kind AS k, s.__dp_unit AS __dp_unit FROM {LEAF} AS s UNION ALL SELECT s.__dp_unit AS __dp_unit, s.kind AS k FROM {LEAF} AS s) AS x",
     "SELECT t.age AS age, t.kind AS __dp_unit FROM \"memory\".\"main\".\"visits\" AS t",
     "SELECT t.age AS age, concat(t.patient, t.kind) AS __dp_unit FROM \"memory\".\"main\".\"visits\" AS t",
-)  # fmt: skip
+)
 
 
 def ask(text: str) -> None:

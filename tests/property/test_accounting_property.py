@@ -54,12 +54,12 @@ def test_any_release_fits_a_budget_of_its_size(epsilon, delta, tables, mechanism
     found = acc.calibrate(
         mechanism=mechanism, tables=tables, epsilon=epsilon, delta=delta, neighbors="replace_one",
         max_contributions=contributions, accountant=accountant,
-    )  # fmt: skip
+    )
     assert acc.fits(acc.Budget(epsilon, delta, accountant), [], found.charge)
     assert all(scale == scale_grid(scale) for scale in found.scales[:1])
     # the cost follows from the events alone
     again = acc.charge_for([acc.event_from_json(json.loads(json.dumps(e.to_json()))) for e in found.charge.events],
-                           delta=delta, accountant=accountant)  # fmt: skip
+                           delta=delta, accountant=accountant)
     assert again.rho == found.charge.rho
     assert float(again.epsilon) <= epsilon * (1 + 1e-9)
 
@@ -83,7 +83,7 @@ PURES = st.one_of(
     st.builds(acc.LaplaceEvent, st.fractions(1, 500, max_denominator=100), st.sampled_from([1.0, 2.0]), st.integers(1, 300)),
 )
 SELECTIONS = st.builds(acc.SelectionEvent, st.fractions(Fraction(1, 1000), 1, max_denominator=1000),
-                       st.sampled_from([Fraction(1, 10**14), Fraction(1, 10**12), Fraction(1, 10**8)]))  # fmt: skip
+                       st.sampled_from([Fraction(1, 10**14), Fraction(1, 10**12), Fraction(1, 10**8)]))
 RELEASES = st.one_of(
     st.tuples(GAUSSIANS), st.tuples(PURES), st.tuples(SELECTIONS), st.tuples(PURES, SELECTIONS), st.tuples(GAUSSIANS, PURES)
 )
@@ -107,7 +107,7 @@ def test_the_filter_is_monotone_and_blind_to_order(books, budget, random) -> Non
         assert acc.fits(budget, charges[:-1], charges[-1]) is states[-1]
         assert acc.total_guarantee(budget, charges) == acc.total_guarantee(budget, shuffled)
         left = [getattr(acc.remaining(budget, shuffled[:n]), name) for name in ("epsilon_left", "rho_left", "pure_epsilon_left")
-                for n in range(len(charges) + 1)]  # fmt: skip
+                for n in range(len(charges) + 1)]
         for i in range(0, len(left), len(charges) + 1):
             part = left[i : i + len(charges) + 1]
             assert part == sorted(part, reverse=True)

@@ -29,7 +29,7 @@ class Seeding(importlib.abc.MetaPathFinder):
 
         def exec_module(module):
             load(module)
-            module._source = random.Random(f"{SEED}\n{KEY}").randbytes  # noqa: S311
+            module._source = random.Random(f"{SEED}\n{KEY}").randbytes
 
         spec.loader.exec_module = exec_module
         return spec

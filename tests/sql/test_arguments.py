@@ -95,7 +95,7 @@ LISTED = DATA.tolist()
         {"release": "a\0b"}, {"columns": ["\ud800"]}, {"columns": LISTED}, {"method": LISTED}, {"into": "a\0b"},
     ],
     ids=lambda given: next(iter(given)),
-)  # fmt: skip
+)
 def test_what_python_alone_can_give_is_refused_by_name_and_not_shown(con, charges, given):
     with pytest.raises(dpsql.DpsqlError) as caught:
         dpsql.synthesize(con, "people", **{"epsilon": 1.0, **given})

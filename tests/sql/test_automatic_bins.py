@@ -114,7 +114,7 @@ def test_every_type(sql_type):
         "dp_aggregates('t', reporting_length := 2, epsilon := 2)",
         "dp_aggregates('t', reporting_length := 2, epsilon := 2, options := {'empty': true})",
     ],
-)  # fmt: skip
+)
 def test_every_call_buys_them_once(con, call):
     if "dp_synthesize" in call:
         (notes,) = con.execute(f"SELECT notes FROM {call.replace('dp_synthesize', 'dp_plan')}").fetchone()
@@ -185,7 +185,7 @@ def test_odd_tables(rows, what, outside, nullable):
         for call in (
             f"dp_synthesize('t', epsilon := 2, {SMALL}, rows := 20)", "dp_marginals('t', columns := ['x'], epsilon := 2)",
             "dp_synthesize('t', method := 'laplace_sanitizer', epsilon := 2, rows := 20, release := 'drawn')",
-        ):  # fmt: skip
+        ):
             found = con.execute(f"FROM {call}").fetchall()
             assert len(found) == 20 or "marginals" in call
         assert con.execute("SELECT bool_and(status = 'stored') FROM dp_releases()").fetchone() == (True,)
@@ -326,7 +326,7 @@ def edited(manifest: dict[str, Any], what: str) -> None:
 EDITS = [
     "a count", "a count too few", "a count too many", "a count that opens a cell", "no number", "a huge number", "an edge", "an edge less", "other bounds",
     "edges that fall", "a text", "too many edges", "edges of declared bins", "none of them", "no cut", "the plan without them",
-]  # fmt: skip
+]
 
 
 def rewritten(con: duckdb.DuckDBPyConnection, path: Path, target: Path, what: str) -> None:

@@ -97,7 +97,7 @@ def test_cells_end_at_powers_of_two_for_all_types():
 
 @pytest.mark.parametrize(("name", "first", "count"), [
     ("year", "2021-01-01", 4), ("quarter", "2020-04-01", 13), ("month", "2020-03-01", 38), ("week", "2020-03-02", 158), ("day", "2020-03-01", 1097),
-])  # fmt: skip
+])
 def test_bins_of_dates_end_where_the_calendar_s_do(con, name, first, count):
     con.execute(
         "CALL dp_declare('t', 'seen', lower := '2020-02-29', upper := '2023-03-02', calendar := ?, nullable := false)", [name]
@@ -117,7 +117,7 @@ def test_the_calendar_of_timestamps_and_its_errors(con):
         ("calendar := 'month', lower := '2020-01-01', upper := '2021-01-01', bins := 3", "no bins or edges"),
         ("calendar := 'day', lower := '1900-01-01', upper := '2021-01-01'", "more than 10,000 bins"),
         ("calendar := 'day', lower := '2021-01-01', upper := '2020-01-01'", "must be before"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(duckdb.Error, match=said):
             con.execute(f"CALL dp_declare('t', 'seen', {more})")
     date = sqltypes.parse("DATE")

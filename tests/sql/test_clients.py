@@ -52,7 +52,7 @@ def test_answers_go_out_as_frames(kind):
             con.execute(statement)
         answer = dpsql.marginals(con, "t", epsilon=1)
         out = {"pandas": lambda: answer.df()["n"].tolist(), "polars": lambda: answer.pl()["n"].to_list(),
-               "arrow": lambda: answer.to_arrow_table()["n"].to_pylist()}[kind]()  # fmt: skip
+               "arrow": lambda: answer.to_arrow_table()["n"].to_pylist()}[kind]()
         assert out == [n for _, _, n in con.execute(BUY).fetchall()]
         assert near_plan(con, "'t', epsilon := 1, k := 1", out, [40] * len(out))
         assert con.execute("SELECT releases FROM dp_budget('t')").fetchone() == (1,)

@@ -113,7 +113,7 @@ def test_without_a_unit_there_is_no_histogram(visits):
     "DELETE FROM visits WHERE patient = 7",
     "DELETE FROM visits WHERE patient IS NULL",
     "DELETE FROM visits WHERE patient = 7; INSERT INTO visits SELECT 7, 1 FROM range(60)",
-])  # fmt: skip
+])
 def test_one_unit_moves_the_exact_histogram_by_what_the_noise_covers(monkeypatch, extra):
     """With the noise off, whatever max_contributions is: L1 at most 1 for a unit more or fewer, at most 2 for one that changes."""
     monkeypatch.setattr(noising, "add_noise", lambda flat, lengths, scales, mechanism: flat)

@@ -36,7 +36,7 @@ def visits() -> Iterator[duckdb.DuckDBPyConnection]:
         "'day', lower := '2024-01-01', upper := '2024-12-31', bins := 3, nullable := false",
         "'price', edges := [0, 10, 100], outside := 'other'", "'age', edges := [0, 17.5, 64.5, 120], nullable := false",
         "'n', categories := [0, 1, 2, 3], nullable := false",
-    ):  # fmt: skip
+    ):
         connection.execute(f"CALL dp_declare('visits', {declared})")
     yield connection
     connection.close()
@@ -50,7 +50,7 @@ def test_named_columns_are_one_table_in_the_order_asked(visits):
     found = visits.execute(ASKED)
     assert [(c[0], str(c[1])) for c in found.description] == [
         ("month", "TINYINT"), ("ward", "VARCHAR"), ("n", "BIGINT"), ("n_low", "BIGINT"), ("n_high", "BIGINT"),
-    ]  # fmt: skip
+    ]
     rows = found.fetchall()
     assert [row[:2] for row in rows] == [(m, w) for m in range(1, 13) for w in ("A", "B", "C", None)]
     exact = dict(
@@ -107,7 +107,7 @@ def test_several_tables_are_long_and_in_the_order_asked(visits):
     ("shape := 'wide'", "needs one table"),
     ("columns := ['ward', 'month'], k := 1, shape := 'wide'", "needs one table"),
     ("columns := ['ward'], shape := 'broad'", "must be one of 'wide', 'long'"),
-])  # fmt: skip
+])
 def test_what_cannot_be_answered_is_refused_before_it_is_charged(visits, given, text):
     with pytest.raises(duckdb.Error, match=text):
         visits.execute(f"FROM dp_marginals('visits', {given}, epsilon := 1)")

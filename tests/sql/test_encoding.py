@@ -94,7 +94,7 @@ def test_an_interruption_passes_through(connection):
     ("sql_type", "value"),
     [("INTEGER", 1.5), ("INTEGER", "x"), ("DATE", "2020-01-01 12:00"), ("DECIMAL(3,1)", "1.25"), ("ENUM('a')", "b"), ("UUID", "q"),
      ("UTINYINT", 256), ("FLOAT", 1e300), ("BOOLEAN", "maybe"), ("INTEGER", None)],
-)  # fmt: skip
+)
 def test_categories_that_are_no_values_of_the_type_are_refused(connection, sql_type, value):
     with pytest.raises(ArgumentError, match="categories = "):
         canonical_categories(connection, sql_type, [value])

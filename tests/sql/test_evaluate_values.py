@@ -68,8 +68,8 @@ def test_the_relation_is_as_documented(con):
     found = con.execute("FROM dp_evaluate('people', 'people_synth', report := 'values')")
     assert [d[0] for d in found.description] == [
         "measure", "column_name", "group_column", "group_value", "share", "raw", "synthetic", "error", "relative", "rows",
-        "synthetic_rows", "rule", "private", "note",
-    ]  # fmt: skip
+        "synthetic_rows", "private", "note",
+    ]
     rows = found.fetchall()
     assert {row[0] for row in rows} == MEASURES
     assert con.execute("SELECT count(*) FROM dpsql.ledger").fetchone() == before

@@ -62,7 +62,7 @@ def test_without_bounds_the_ways_are_named(table: duckdb.DuckDBPyConnection) -> 
     ("bounds", "match"),
     [("'automatic'", "'auto' or a struct"), ("{'z': 'auto'}", "bounds are learned of what is aggregated"), ("{'*': [0, 1]}", "can be 'auto' only"),
      ("{'y': 'Auto'}", "or 'auto'"), ("{'sum(': 'auto'}", "not one expression")],
-)  # fmt: skip
+)
 def test_what_is_meant_has_to_be_said(table: duckdb.DuckDBPyConnection, bounds: str, match: str) -> None:
     before = charged(table)
     with pytest.raises(duckdb.Error, match=match):
@@ -79,7 +79,7 @@ def test_shares_are_checked(table: duckdb.DuckDBPyConnection, share: str) -> Non
 def test_named_ones_are_learned_others_are_as_given() -> None:
     con = made(ROWS)
     con.execute("FROM dp_query('SELECT sum(y), sum(x), sum(p * 2) FROM t', epsilon := 20, bounds := {'y': 'auto', 'x': [0, 200], 'p*2': 'AUTO'}, release := 'q')"
-                .replace("AUTO", "auto"))  # fmt: skip
+                .replace("AUTO", "auto"))
     said = [text for about, text in con.execute("FROM dp_explain('q')").fetchall() if about == "bounds"]
     assert any(text.startswith("x: values below 0 count as 0, values above 200") for text in said)
     assert [text.split(":")[0] for text in said if "learned" in text] == ["p * 2", "y"] or [
@@ -99,14 +99,14 @@ ODD = {
 }
 ITEMS = [
     "sum(x), sum(y), sum(p)", "avg(x), avg(y), var_samp(p)", "corr(x, y)", "median(x), max(y), min(d), median(p)", "sum(x) FILTER (WHERE g > 0), avg(y)",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("rows", ODD)
 def test_nothing_in_the_rows_makes_it_fail(rows: str) -> None:
     con = made(ODD[rows])
     asked = [f"'SELECT {items} FROM t{by}', epsilon := 1, bounds := 'auto', mechanism := '{mechanism}'"
-             for name, items, by, mechanism in tried(list(ODD), ITEMS, ["", " GROUP BY g"], ["gaussian", "laplace"]) if name == rows]  # fmt: skip
+             for name, items, by, mechanism in tried(list(ODD), ITEMS, ["", " GROUP BY g"], ["gaussian", "laplace"]) if name == rows]
     assert len(asked) >= len(ITEMS)
     for given in asked:
         con.execute(f"FROM dp_query({given})").fetchall()

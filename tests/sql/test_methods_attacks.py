@@ -68,7 +68,7 @@ def test_a_bought_domain_is_checked_before_it_is_bought(con):
     protected(
         con, "t", "SELECT i AS who, 'x' AS job, i % 2 = 0 AS flag, now() AS at_, 'a'::ENUM('a', 'b') AS e FROM range(300) t(i)",
         privacy_unit="who", max_contributions=1,
-    )  # fmt: skip
+    )
     for column, more in (("job", ", outside := 'nonsense'"), ("job", ", nullable := 'x'"), ("at_", ""), ("who", ""), ("flag", ""), ("e", ""), ("nope", "")):
         with pytest.raises(duckdb.Error):
             con.execute(f"CALL dp_declare('t', '{column}', discover := true, epsilon := 5{more})")

@@ -257,7 +257,7 @@ def test_nested_results_come_as_they_are(con: duckdb.DuckDBPyConnection) -> None
     ("bounds", "said"),
     [("{'costs': [0, 10]}", "no such column"), ("{'cost': ['2025-01-01', '2025-02-01']}", "numbers"), ("{'day': [0, 5]}", "dates"),
      ("{'cost': [10, 0]}", "lower bound first")],
-)  # fmt: skip
+)
 def test_bounds_that_are_none_of_the_query_are_refused(con: duckdb.DuckDBPyConnection, bounds: str, said: str) -> None:
     with pytest.raises(duckdb.Error, match=said):
         ask(con, "SELECT avg(cost), max(day) FROM visits", f"epsilon := 1, bounds := {bounds}")

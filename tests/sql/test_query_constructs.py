@@ -95,7 +95,7 @@ def test_groups_of_the_public_side_of_an_outer_join_are_public(people: duckdb.Du
         assert {row[0] for row in call.fetchall()} == set(groups)  # type: ignore[call-overload]
     exact = {key: n for key, n in dpsql.query_exact(people, sql).fetchall() if n}
     listed = ", ".join(map(str, groups))  # type: ignore[call-overload]
-    assert exact == dict(people.sql(f"SELECT g, count(*) FROM t WHERE g IN ({listed}) GROUP BY g").fetchall())  # noqa: S608
+    assert exact == dict(people.sql(f"SELECT g, count(*) FROM t WHERE g IN ({listed}) GROUP BY g").fetchall())
 
 
 def test_a_least_number_of_units_makes_groups_private(people: duckdb.DuckDBPyConnection) -> None:
@@ -153,14 +153,14 @@ def test_bounds_that_googlesql_states_are_used(people: duckdb.DuckDBPyConnection
     assert dpsql.query_exact(people, counted).fetchall() == [(5000,)]
     for one in ("sum(x, contribution_bounds_per_group => (3, 2))", "count(*, contribution_bounds_per_group => (1, 0))"):
         with pytest.raises(ArgumentError, match="the lower bound comes first"):
-            dpsql.query(people, f"SELECT {one} FROM t", epsilon=1.0)  # noqa: S608
+            dpsql.query(people, f"SELECT {one} FROM t", epsilon=1.0)
 
 
 @pytest.mark.parametrize("aggregates", ["count(*), sum(x)", "avg(x), count(*)", "median(x), min(x)", "mode(s), bool_or(b), histogram(s)",
-                                        "count(DISTINCT uid), count(DISTINCT x)", "sum(DISTINCT x), var_pop(x)"])  # fmt: skip
+                                        "count(DISTINCT uid), count(DISTINCT x)", "sum(DISTINCT x), var_pop(x)"])
 @pytest.mark.parametrize("where", ["x > 98 AND uid < 3", "x > 98 AND x < 3"])
 def test_no_private_group_at_all_is_an_empty_answer(people: duckdb.DuckDBPyConnection, aggregates: str, where: str) -> None:
-    sql = f"SELECT g, {aggregates} FROM t WHERE {where} GROUP BY g"  # noqa: S608
+    sql = f"SELECT g, {aggregates} FROM t WHERE {where} GROUP BY g"
     for confidence in (None, 0.95):
         answer = dpsql.query(people, sql, epsilon=0.1, groups="private", confidence=confidence)
         assert answer.fetchall() == []
@@ -169,6 +169,6 @@ def test_no_private_group_at_all_is_an_empty_answer(people: duckdb.DuckDBPyConne
 
 @pytest.mark.parametrize("aggregates", ["count(*), sum(x)", "avg(x), median(x)", "mode(s), bool_or(b), histogram(s), sum(DISTINCT x)"])
 def test_no_row_at_all_is_noise_alone(people: duckdb.DuckDBPyConnection, aggregates: str) -> None:
-    sql = f"SELECT {aggregates} FROM t WHERE x > 98 AND x < 3"  # noqa: S608
+    sql = f"SELECT {aggregates} FROM t WHERE x > 98 AND x < 3"
     for confidence in (None, 0.95):
         assert len(dpsql.query(people, sql, epsilon=0.1, confidence=confidence).fetchall()) == 1

@@ -95,7 +95,7 @@ def test_the_report_shows_the_answer_with_its_intervals(con, tmp_path, release):
     if release == "codes":
         answer = "SELECT code, n, n_low, n_high FROM dp_query('SELECT code, count(*) AS n FROM visits GROUP BY code ORDER BY code', "
         rows = con.execute(f"{answer} release := 'codes', max_groups := 2, max_rows_per_group := 1, min_units := 20, "
-                           "confidence := 0.95)").fetchall()  # fmt: skip
+                           "confidence := 0.95)").fetchall()
         assert [line[1:] for line in [[None, *row] for row in table[1:]]] == [[c, f"{n:,} ({a:,} to {b:,})"] for c, n, a, b in rows]
     else:
         assert table[0][0] == "ward"
@@ -128,7 +128,7 @@ def test_messages_show_names_as_they_were_written(con):
         con.execute("FROM dp_query('SELECT avg(length(code)) FROM visits', epsilon := 1)").fetchall()
     assert con.execute("SELECT measures, columns FROM dp_plan('SELECT count(*) FROM visits GROUP BY age // 10', epsilon := 1)").fetchall() == [
         ("count(*) by 1 key (7 public groups)", ["age // 10"])
-    ]  # fmt: skip
+    ]
 
 
 def test_quotes_that_are_needed_stay():

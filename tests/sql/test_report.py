@@ -402,7 +402,7 @@ def test_a_browser_finds_nothing_clipped(con, tmp_path):
             command = [
                 browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}",
                 "--window-size=1400,2000", "--virtual-time-budget=5000", "--dump-dom", page.as_uri(),
-            ]  # fmt: skip
+            ]
             dumped = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
             found = re.search(r"<title>RESULT (\d+) (.*?)</title>", dumped.stdout)
             assert found, dumped.stderr

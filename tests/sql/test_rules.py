@@ -298,7 +298,7 @@ def test_rules_travel_with_a_release_and_edited_ones_are_refused(visits, tmp_pat
         ["(SELECT count(*) FROM secret) > 0"], ['"sex" = (SELECT max(x)::VARCHAR FROM secret)'], ["read_text('/etc/passwd') <> \"sex\""],
         ["sex = 'F'"], ['"sex"'], ['"seen" > 3'], ['"nobody" > 3'], ["true) OR (true"], "x", [3], [None], {"a": 1}, ['"sex" = \'F\''] * 500,
         ['"sex" = \'' + "x" * 5000 + "'"], ["getenv('HOME') = \"sex\""], ['"born at" > current_date'],
-    ]  # fmt: skip
+    ]
     for number, rules in enumerate(bad):
         file = rewritten(path, tmp_path / f"bad{number}.release", rules)
         assert "damaged or was edited" in told(con, "FROM dp_import(?)", str(file)), rules

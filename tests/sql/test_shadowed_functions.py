@@ -40,7 +40,7 @@ def database(path: Path) -> duckdb.DuckDBPyConnection:
     for declared in (
         "'s', categories := ['a', 'b', 'z'], outside := 'other'", "'i', lower := 0, upper := 7, bins := 7", "'b', nullable := false, categories := [false, true]",
         "'x', edges := [0, 1.5, 4, 8]", "'d', lower := '2020-01-01', upper := '2020-02-01', bins := 4, outside := 'drop'",
-    ):  # fmt: skip
+    ):
         con.execute(f"CALL dp_declare('p', {declared})")
     con.execute(f"CALL dp_declare('{ROADS[1][1]['source']}', 'g', categories := ['u', 'w'])")
     return con

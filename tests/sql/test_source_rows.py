@@ -108,7 +108,7 @@ def check(con: duckdb.DuckDBPyConnection, text: str, unit: str | None = None, **
     return analyse(
         con.cursor(), text, database="memory", schema="main",
         protected=lambda t: t.name in PROTECTED and t.schema == "main", unit_column=lambda t: unit, **more,
-    )  # fmt: skip
+    )
 
 
 def rows(con: duckdb.DuckDBPyConnection, query: str) -> tuple[list[tuple[str, str]], Counter]:
@@ -275,7 +275,7 @@ def folder(con, tmp_path: Path, monkeypatch) -> Path:
     "text",
     ["people.parquet", "'people.parquet'", "FROM 'people.parquet'", "SELECT * FROM read_parquet('./people.parquet')", "{}/people.parquet",
      "link.parquet", "it's.parquet", "'it''s.parquet'", "year=2020/p.parquet"],
-)  # fmt: skip
+)
 def test_parquet_files(con, folder, text):
     (folder / "link.parquet").symlink_to(folder / "people.parquet")
     source = analyse(con.cursor(), text.format(folder), database="memory", schema="main", protected=lambda t: t.is_file)
@@ -455,7 +455,7 @@ def test_types_with_quotes_in_them(con):
     source = analyse(
         con.cursor(), """SELECT e, upper(e) AS u, s, s['x " y'] + 1 AS x, t::odd AS c FROM o""",
         database="memory", schema="main", protected=lambda t: True,
-    )  # fmt: skip
+    )
     assert con.execute(source.sql).fetchone()[1::2] == ("IT'S", 2)
     assert con.execute("SELECT count(*) FROM adult").fetchone() == (60,)
 

@@ -37,7 +37,7 @@ PARTS = ("year", "month", "hour", "second", "week", "dow", "isodow", "isoyear", 
 TYPES = (
     "BOOLEAN", "TINYINT", "INTEGER", "BIGINT", "UBIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(3, 1)", "DECIMAL(38, 10)", "VARCHAR",
     "DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "UUID", "ENUM('a', '1')", "INTERVAL", "BLOB", "JSON", "INTEGER[]",
-)  # fmt: skip
+)
 
 
 def expressions() -> dict[str, list[str]]:
@@ -60,7 +60,7 @@ def expressions() -> dict[str, list[str]]:
             "CASE WHEN e > f THEN a / b ELSE i // ti END", "CAST(CAST(s AS INTEGER) + 1 AS VARCHAR)", "s::INTEGER + u::INTEGER",
             "year(s::DATE)", "date_diff('day', s::DATE, d)", "sqrt(s::DOUBLE)", "st.x::TINYINT", "s LIKE u", "s NOT ILIKE '%a'", "s LIKE '%\\'",
         ],
-    }  # fmt: skip
+    }
     texts = {"s": "'a'", "n": "3", "i": "-3"}
     calls = []
     for name, spec in FUNCTIONS.items():
@@ -76,7 +76,7 @@ def expressions() -> dict[str, list[str]]:
             "strptime({0}, '%Y-%m-%d')", "try_strptime({0}, '%s')", "substring({0}, 0, 1000000)", "left({0}, 1000000)",
             "right({0}, -1000000)", "trim({0}, '')", "replace({0}, '', 'z')", "translate({0}, 'ab', 'c')",
         )
-    ]  # fmt: skip
+    ]
     found["functions"] = sorted({*calls, *extra})
     return found
 

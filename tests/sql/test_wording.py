@@ -57,7 +57,7 @@ def test_the_words_that_need_no_quotes_do_what_the_quoted_ones_do(con):
 def test_without_load_the_missing_function_says_what_to_do(con, tmp_path):
     con.execute("CREATE VIEW left_over AS FROM dp_budget()")
     con.execute("CREATE OR REPLACE MACRO main.dp_old() AS TABLE FROM query('FROM ' || __dp_call('budget', to_json({'__database': "
-                "current_database(), '__schema': 'main'})::VARCHAR))")  # fmt: skip
+                "current_database(), '__schema': 'main'})::VARCHAR))")
     assert con.execute("SELECT source FROM dp_old()").fetchall() == [("main.people",)]
     con.close()
     code = (
@@ -72,7 +72,7 @@ def test_without_load_the_missing_function_says_what_to_do(con, tmp_path):
 
 def test_the_columns_that_matter_stand_where_a_terminal_shows_them(con):
     con.execute("FROM dp_marginals('SELECT sex, region FROM people WHERE age >= 65', columns := ['sex', 'region'], epsilon := 1, "
-                "release := 'sixty-five and older')")  # fmt: skip
+                "release := 'sixty-five and older')")
     con.execute("FROM dp_marginals('people', columns := ['sex'], epsilon := 1)")
     wanted = {
         "FROM dp_budget()": ["source", "epsilon", "epsilon_spent", "epsilon_left", "share_used", "releases"],

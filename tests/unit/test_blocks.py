@@ -67,7 +67,7 @@ def test_workers_stop_when_the_caller_does(error):
         return 1
 
     results = drawn([quick, endless, endless], 3)
-    with pytest.raises(error):  # noqa: PT012
+    with pytest.raises(error):
         assert next(results) == 1
         assert all(begun.acquire(timeout=LONG) for _ in range(2))
         results.throw(error)

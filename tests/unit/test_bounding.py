@@ -160,12 +160,6 @@ def test_packed_codes_come_back(con, sizes):
     assert Packed(names, sizes, types).few == (sum(max(s - 1, 1).bit_length() for s in sizes) <= 32)
 
 
-def test_a_row_that_a_join_repeats_is_one(con):
-    con.execute("CREATE OR REPLACE TABLE t AS SELECT i // 4 AS u, i AS n, i % 2 AS x FROM range(40) r(i), range(1 + i % 3)")
-    text = bounded_sql('"t"', ["u"], ["u", "n", "x"], 3, SALT, row="n")
-    assert con.execute(f"SELECT count(*), count(DISTINCT n) FROM ({text})").fetchone() == (30, 30)
-
-
 @pytest.mark.parametrize("most", [5, 2**20 + 1, 2**31 - 1])
 def test_large_bounds_do_not_overflow(con, most):
     con.execute("CREATE OR REPLACE TABLE t AS SELECT 1 AS u, i AS x FROM range(200_000) r(i)")

@@ -90,7 +90,7 @@ def test_pure_and_gaussian_releases_share_a_budget() -> None:
     assert acc.fits(budget, [], both) and not both.gaussian and both.delta == Decimal("1e-9")
     assert 9.99 < both.epsilon <= 10
     missing = acc.shortfall(budget, [five], acc.calibrate(
-        mechanism="gaussian", tables=1, epsilon=5, delta=1e-9, neighbors="add_remove").charge)  # fmt: skip
+        mechanism="gaussian", tables=1, epsilon=5, delta=1e-9, neighbors="add_remove").charge)
     assert missing.unit == "rho" and missing.left == state.rho_left < missing.requested
     again = acc.shortfall(budget, [five], acc.charge_for([*both.events, *both.events], delta=1e-9, accountant="zcdp"))
     assert again.unit == "rho" and again.left == 0  # its own pure events leave nothing

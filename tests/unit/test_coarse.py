@@ -47,7 +47,7 @@ def groups_of(attribute, counts):
         ([7, 7], [0, 1]),
         ([7], [0]),
     ],
-)  # fmt: skip
+)
 def test_groups_end_where_thirds_of_the_released_rows_end(counts, expected):
     assert groups_of(bins(len(counts)), counts) == expected
 
@@ -117,7 +117,7 @@ def test_coarse_tables_get_at_most_a_small_share():
 def planned(domain):
     plan = METHOD.plan(domain, {})
     return Plan(domain, plan.cliques, (Fraction(3),) * len(plan.cliques) + (Fraction(5),) * len(plan.coarse), "gaussian", False,
-                "latent_class", {}, coarse=plan.coarse)  # fmt: skip
+                "latent_class", {}, coarse=plan.coarse)
 
 
 def exact_tables(codes, plan):

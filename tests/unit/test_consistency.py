@@ -225,14 +225,14 @@ def plain(given: Statistics, adjustment: str, shrinkage: str) -> tuple[float, li
             one_way.append(np.clip(given.tables[(i,)], 0.0, rows))
             continue
         known = [(given.sizes[i] * weights[c], t.sum(axis=tuple(a for a, x in enumerate(c) if x != i)))
-                 for c, t in given.tables.items() if i in c]  # fmt: skip
+                 for c, t in given.tables.items() if i in c]
         mean = sum(w * t for w, t in known) / sum(w for w, _ in known)
         one_way.append(simplex_projection(mean + (rows - mean.sum()) / mean.size, rows))
     two_way, unbiased, deviation = {}, {}, {}
     for i, j in itertools.combinations(range(m), 2):
         size = given.sizes[i] * given.sizes[j]
         known = [(size * weights[c], t.sum(axis=tuple(a for a, x in enumerate(c) if x not in (i, j))))
-                 for c, t in given.tables.items() if i in c and j in c]  # fmt: skip
+                 for c, t in given.tables.items() if i in c and j in c]
         if not known:
             continue
         precision = sum(w for w, _ in known)
@@ -258,7 +258,7 @@ def fitted_alone(table: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     for _ in range(100):
         missing, others = a - table.sum(1), b - table.sum(0)
         table = np.array([[cell + missing[x] / b.size + others[y] / a.size - missing.sum() / table.size
-                           for y, cell in enumerate(row)] for x, row in enumerate(table)])  # fmt: skip
+                           for y, cell in enumerate(row)] for x, row in enumerate(table)])
         if table.min() >= -1e-7 * total:
             break
         table = np.maximum(table, 0.0)

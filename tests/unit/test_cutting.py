@@ -36,7 +36,7 @@ def histogram(counts, edges=None, noise=1.0):
         [100] * 20, [0] * 20, [1000, *[1] * 19], [*[1] * 19, 1000], [1, 1000] * 10, [1000, 1] * 10, [2.0**k for k in range(20)],
         [5], [5, 5], [0, 0, 9000, 0, 0, 9000, 0, 0, 9000, 0], [1e-9] * 6, [1e18, 1, 1e18, 1, 1e18, 1],
     ],
-)  # fmt: skip
+)
 def test_no_more_bins_than_asked_for_and_all_cuts_inside(counts):
     for most, noise in itertools.product(range(1, 12), (0.0, 1.0, 1e6)):
         found = cutting.cuts(histogram(counts), most, noise)

@@ -32,7 +32,7 @@ def test_numeric_edges_are_those_of_linspace(lower, upper, bins):
         ("DATE", "2020-01-01", "2020-01-05", 4), ("DATE", "2000-01-01", "2020-01-01", 24),
         ("DECIMAL(4,1)", 0, 1, 11), ("UTINYINT", 250, 300, 1),
     ],
-)  # fmt: skip
+)
 def test_default_bins(sql_type, lower, upper, bins):
     if bins is None:
         assert given(sql_type).categories == ("false", "true")
@@ -48,7 +48,7 @@ def test_default_bins(sql_type, lower, upper, bins):
         ("DOUBLE", {"lower": 0, "upper": 1, "bins": 24}, False), ("DOUBLE", {"edges": [0, 1, 2]}, False), ("BOOLEAN", {}, False),
         ("VARCHAR", {"categories": ["a"]}, False),
     ],
-)  # fmt: skip
+)
 def test_bins_are_automatic_where_nothing_is_said_of_them(sql_type, more, automatic):
     found = given(sql_type, **more)
     assert found.automatic == automatic
@@ -75,7 +75,7 @@ def test_date_bins_are_whole_days_of_nearly_equal_width():
         ("TIME", "08:00", "09:00:00.5", 1, ("08:00:00", "09:00:00.500000")),
         ("DATE", dt.date(2020, 1, 1), dt.datetime(2020, 1, 3), 2, ("2020-01-01", "2020-01-02", "2020-01-03")),
     ],
-)  # fmt: skip
+)
 def test_temporal_edges(sql_type, lower, upper, bins, edges):
     assert given(sql_type, lower=lower, upper=upper, bins=bins).edges == edges
 

@@ -211,19 +211,19 @@ class TestSamplers:
 
     @pytest.mark.parametrize("epsilon", [0, -1.0, float("nan"), float("inf"), True, "1"])
     def test_epsilon(self, epsilon) -> None:
-        for function in (multinomial.dirichlet_alpha, multinomial.prior_alpha):
+        for function in (multinomial.dirichlet_prior, multinomial.fixed_prior):
             with pytest.raises(ArgumentError, match="positive finite"):
-                function(epsilon, 10)
+                function(epsilon, 10, 2)
 
     def test_rows(self) -> None:
-        with pytest.raises(ArgumentError, match="rows = 0"):
-            multinomial.dirichlet_alpha(1.0, 0)
-        with pytest.raises(ArgumentError, match="cells = 0"):
-            multinomial.smoothing_share(1.0, 10, 0)
+        for function in (multinomial.dirichlet_prior, multinomial.fixed_prior):
+            with pytest.raises(ArgumentError, match="rows = 0"):
+                function(Fraction(1), 0, 2)
+            with pytest.raises(ArgumentError, match="cells = 0"):
+                function(Fraction(1), 10, 0)
 
     def test_tiny_epsilon_is_uniform(self) -> None:
         assert multinomial.dirichlet_prior(Fraction(1, 10**20), 1000, 10) is None
-        assert multinomial.smoothing_share(1e-320, 10, 2) == 1.0
         (block,) = drawn(MultinomialDirichlet(), np.array([100_000, 0]), Fraction(1, 10**30))
         assert abs(int(block[0]) - 50_000) < 1000
 

@@ -97,7 +97,7 @@ def test_all_of_other_attributes_is_not_all() -> None:
         {"all_of_order": [20]}, {"all_of_order": ["2"]}, {"all_of_order": [-1]}, {"all_of_order": 2},
         {"cliques": [[0, 40]]}, {"cliques": [[-1]]}, {"cliques": [["a"]]}, {},
     ],
-)  # fmt: skip
+)
 def test_hostile_sets_of_tables(tables, tmp_path) -> None:
     item = json.loads(json.dumps(planned(AllCliques(40, [1]), (Fraction(2),) * 40, domain([2] * 40)).to_json()))
     manifest = {"release": "x", "source": "t", "operation": "measure", "query": "t", "sha256": "", "charge": {"hash": "0" * 64}, "total": None}

@@ -151,7 +151,7 @@ def test_axes_of_all_kinds_have_texts_that_stay_apart():
         ("0001-01-01", "9999-12-31"), ("2020-01-01", "2020-01-02"), ("2020-02-28 23:59:59.5", "2020-02-29 00:00:01"),
         ("08:00:00", "12:30:00", "20:00:00"), ("2020-01-01 00:00:00+00", "2020-06-01 00:00:00+00", "2020-12-31 00:00:00+00"),
         ("1999-12-15", "2000-01-15", "2000-02-15"), ("2021-01-01", "2021-01-01 00:00:00.000001"),
-    ]:  # fmt: skip
+    ]:
         axis = scales.axis_of(edges)
         assert axis.edges[0] == 0 and axis.edges[-1] == 1 and (np.diff(axis.edges) > 0).all()
         assert all(-1e-9 <= place <= 1 + 1e-9 for choice in axis.ticks for place, _ in choice), edges

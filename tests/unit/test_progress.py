@@ -64,7 +64,7 @@ def test_time_of_a_stage_within_is_counted_for_the_one_that_was_forecast(monkeyp
         (None, None, True, True), (None, None, False, False), (None, "0", True, False), (None, "1", False, True),
         (False, "1", True, False), (True, "0", False, True), (None, "", True, True),
     ],
-)  # fmt: skip
+)
 def test_when_a_bar_is_shown(monkeypatch, asked, variable, terminal, shown):
     monkeypatch.delenv("DPSQL_PROGRESS", raising=False)
     if variable is not None:

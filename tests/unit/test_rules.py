@@ -41,7 +41,7 @@ DOMAIN = Domain((
     declare("clock", "TIME", nullable=False, lower="00:00:00", upper="23:59:59", bins=4),
     declare("ns", "TIMESTAMP_NS", nullable=False, lower="2000-01-01", upper="2024-01-01", bins=3),
     declare("big", "HUGEINT", nullable=False, lower=-5, upper=1e30, bins=3),
-))  # fmt: skip
+))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ DOMAIN = Domain((
          'NOT "odd ""n" IS NULL AND NOT ("age" < 3 OR "born" = CAST(\'2020-01-01\' AS DATE))'),
         ("lower(sex) NOT LIKE 'm%'", "LOWER(\"Sex\") NOT LIKE 'm%'"),
     ],
-)  # fmt: skip
+)
 def test_rules_have_one_text(text, canonical):
     found = read(text, COLUMNS)
     assert found.text == canonical
@@ -71,7 +71,7 @@ def test_rules_have_one_text(text, canonical):
         "age::people = 3", "born - INTERVAL (age) DAY > born", "age > nextval('s')", "* > 3", "age > 3 AS x", "a" * 5000 + " > 1",
         " AND ".join(["age > 1"] * 400), "\0age > 1", "CASE WHEN age > (SELECT 1) THEN true END", "query('x') = sex", "age IS DISTINCT FROM (FROM t)",
     ],
-)  # fmt: skip
+)
 def test_what_no_rule_may_say(text):
     with pytest.raises(ArgumentError, match="^rule"):
         read(text, COLUMNS)
@@ -89,14 +89,14 @@ number = st.sampled_from(["-20", "0", "0.1", "0.10", "3", "5", "25", "99.99", "1
 numeric = st.one_of(
     st.sampled_from(NUMBERS), st.sampled_from(NUMBERS).map(lambda c: f"-{c}"), number,
     st.builds("{} {} {}".format, st.sampled_from(("age", "los", "few", "price")), st.sampled_from("+-"), st.sampled_from(["1", "30", "age", "few"])),
-)  # fmt: skip
+)
 days = st.sampled_from(["1 DAY", "400 DAY", "3 WEEK", "5 MONTH", "10 YEAR", "7 HOUR"])
 moment = st.one_of(
     st.sampled_from(MOMENTS),
     st.builds("{} {} INTERVAL {}".format, st.sampled_from(MOMENTS), st.sampled_from("+-"), days),
     st.dates(dt.date(1988, 1, 1), dt.date(2026, 1, 1)).map(lambda d: f"DATE '{d}'"),
     st.just("CAST(born AS TIMESTAMP)"), st.just("'2010-01-01'"),
-)  # fmt: skip
+)
 sign = st.sampled_from(["<", "<=", ">", ">=", "=", "<>"])
 leaf = st.one_of(
     st.builds("{} {} {}".format, numeric, sign, numeric),
@@ -111,10 +111,10 @@ leaf = st.one_of(
     st.builds("length({}) {} 3".format, st.sampled_from(["sex", "ward"]), sign),
     st.builds("date_diff('day', {}, {}) {} 500".format, st.just("born"), st.just("CAST(seen AS DATE)"), sign),
     st.sampled_from(["ok", "few // few = 1", "few * 2 > 3", "round(x) = 2", "ok IS NOT TRUE", "sex IS DISTINCT FROM 'F'", "true", "NULL::BOOLEAN"]),
-)  # fmt: skip
+)
 expression = st.recursive(
     leaf, lambda inner: st.one_of(st.builds("({} AND {})".format, inner, inner), st.builds("({} OR {})".format, inner, inner), st.builds("NOT ({})".format, inner)), max_leaves=4
-)  # fmt: skip
+)
 
 
 def values_in_every_cell(found: Evaluator, attributes: list[Attribute], times: int) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -221,7 +221,7 @@ def test_impossible_cells_are_zero_and_the_others_as_they_were():
         Attribute("a", "VARCHAR", "categorical", ("p", "q", "r"), nullable=False),
         Attribute("b", "VARCHAR", "categorical", ("u", "v"), nullable=False),
         Attribute("n", "INTEGER", "numeric", edges=(0.0, 10.0, 20.0, 30.0, 40.0), nullable=False),
-    ))  # fmt: skip
+    ))
     cliques = AllCliques(3, (1, 2, 3))
     flat = np.arange(1, 9 + 6 + 12 + 8 + 24 + 1)
     coarse = CoarseTables({0: np.array([0, 0, 1]), 2: np.array([0, 0, 1, 1])}, {(0, 2): np.array([[5, 6], [7, 8]])}, {(0, 2): 1.0})

@@ -97,7 +97,7 @@ def test_joins_are_counted(catalog):
     one = "SELECT t.a FROM {t} LEFT JOIN (SELECT DISTINCT ON (a) a FROM {p}) AS q ON t.a = q.a"
     ask(catalog, one, (T, P))
     for text in (one.replace("DISTINCT ON (a)", ""), one.replace("LEFT", "RIGHT"), one.replace("LEFT", "FULL"), one.replace("t.a = q.a", "true"),
-                 one.replace("t.a = q.a", "t.a < q.a"), one.replace("LEFT", "SEMI"), one.replace("LEFT", "ASOF")):  # fmt: skip
+                 one.replace("t.a = q.a", "t.a < q.a"), one.replace("LEFT", "SEMI"), one.replace("LEFT", "ASOF")):
         with pytest.raises(UnsupportedQuery):
             ask(catalog, text, (T, P))
 
@@ -144,7 +144,7 @@ def test_safe_conversions_never_raise(catalog):
         "DATE": ("infinity", "5877642-06-25 (BC)", "5881580-07-10"), "TIME": ("23:59:59.999999",),
         "TIMESTAMP": ("-infinity", "290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806"), "VARCHAR": ("", "x"),
         "UUID": ("00000000-0000-0000-0000-000000000000",),
-    }  # fmt: skip
+    }
     targets = [*extremes, "DECIMAL(12,2)", "DECIMAL(21,1)", "DECIMAL(5,3)", "TIMESTAMP WITH TIME ZONE"]
     safe = 0
     for source, values in extremes.items():

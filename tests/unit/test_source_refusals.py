@@ -142,7 +142,7 @@ REFUSED = {
         "pg_get_viewdef(1)", "json_serialize_sql('SELECT 1')", "query('SELECT 1')", "repeat(name, id)", "range(id)",
         "lpad(name, id, 'x')", "json_extract(name, '$')", "list_transform(l, lambda x: x)", "list_sum(l)", "row(age)",
         "list_aggregate(l, 'sum')", "columns('a.*')", "columns(*)", "format('{}', age)", "make_date(id, id, id)", "chr(id)",
-    )},  # fmt: skip
+    )},
     "SELECT current_timestamp AS x FROM adult": "CURRENT_TIMESTAMP",
     "SELECT current_date AS x FROM adult": "CURRENT_DATE",
     "SELECT age FROM adult WHERE random() < 0.5": "random()",
@@ -243,7 +243,7 @@ REFUSED = {
     "SELECT age FROM adult WHERE": "",
     ".": ".",
     "a.b.c.d": "",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", REFUSED)

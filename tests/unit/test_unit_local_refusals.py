@@ -102,7 +102,7 @@ REFUSED = {
     "SELECT patient, kind AS __dp_unit, count(*) AS n FROM visits GROUP BY ALL": ("'__dp_unit'", "dpsql's own"),
     "SELECT a.age, b.age FROM visits a JOIN visits b USING (patient)": ("column 'age'", "two columns have that name"),
     "WITH x AS (FROM visits) SELECT patient, count(*) AS n FROM visits GROUP BY patient": ("WITH x", "never used"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", REFUSED)

@@ -301,15 +301,6 @@ def test_release_refusals_carry_no_value() -> None:
         weak_domain.release({}, universe, Fraction(0), 100)
 
 
-def test_fidelity() -> None:
-    true = {"a": 60, "b": 40, "c": 0}
-    assert weak_domain.fidelity(true, [("a", 10), ("b", 5)]) == 1
-    assert weak_domain.fidelity(true, {"a": 10, "z": 30}) == pytest.approx(0.6 * 0.25)
-    assert weak_domain.fidelity(true, {"a": 10, "c": 30}) == pytest.approx(0.6 * 0.25)  # c does not occur
-    assert weak_domain.fidelity(true, []) == 0
-    assert weak_domain.fidelity({}, {"a": 1}) == 0
-
-
 def test_selection_ends() -> None:
     assert stable_selection.select([], np.array([], dtype=np.int64), Fraction(1), 5) == []
     texts, counts = ["b", "a", "c", None], np.array([21, 22, 20, 99])

@@ -191,7 +191,7 @@ class Planning:
                 function = sorted(functions & choosing.LISTED)[0]
                 way = "CALL dp_declare(..., categories := [...]), or bounds of whole numbers" if function in DISTINCT else (
                     "CALL dp_declare(..., categories := [...])"
-                )  # fmt: skip
+                )
                 shown = f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
                 raise ArgumentError("sql", shown, f"its values are not declared: {way}")
             bounded = bool(functions & _BOUNDED)
@@ -207,7 +207,7 @@ class Planning:
                     "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), "
                     f"bound it in the text (least, greatest, CASE, BETWEEN in WHERE) or by bounds := {{{text!r}: [lower, upper]}}, "
                     f"or have them learned for a share of the loss: bounds := 'auto'{self._of_units()}",
-                )  # fmt: skip
+                )
             found[place] = Argument(limits.lower if bounded else None, limits.upper if bounded else None, whole, values)
         return found
 
@@ -264,7 +264,7 @@ class Planning:
         measures, weights, select = choosing.choose(
             self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row,
             weights=self._weights(),
-        )  # fmt: skip
+        )
         counters = sum(length for measure in measures for length in measure.lengths)
         if (count or 1) * counters > MOST_COUNTERS:
             said = f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser"
@@ -318,7 +318,7 @@ class Planning:
             domain=Domain(()), cliques=(), scales=calibration.scales[: len(wanted.blocks)], mechanism=call.mechanism,
             public_total=False, method=None,
             options={}, query=wanted,
-        )  # fmt: skip
+        )
         return Planned(made, calibration, (), (*self.notes, *calibration.notes))
 
     def _on_grids(self, measures: Sequence[Measure], coarse: Calibration) -> tuple[Measure, ...]:
@@ -335,7 +335,7 @@ class Planning:
         found = sensitivity(
             measure, bounding.max_rows, bounding.max_groups, bounding.max_rows_per_group, self.protected.protection.neighbors,
             grouped=grouped,
-        )  # fmt: skip
+        )
         return [found] * len(measure.lengths)
 
     def _selection(self, *, selecting: bool) -> tuple[list[ThresholdEvent], Fraction | None]:

@@ -102,7 +102,7 @@ def _full(
     found = calibrate(
         mechanism="gaussian", tables=len(weights), epsilon=epsilon, delta=delta, neighbors=contract.neighbors,
         max_contributions=contract.max_contributions, accountant=accountant, weights=weights,
-    )  # fmt: skip
+    )
     firsts = [sum(tables[:k]) for k in range(wanted.length)]
     scales = tuple(found.scales[first] for first in firsts)
     return TuplePrice(scales, None, found.charge, {}, found.method, tuple(found.scales[counted:]))
@@ -136,7 +136,7 @@ def _sparse(
         found = calibrate(
             mechanism="gaussian", tables=len(weights), epsilon=epsilon, delta=delta, neighbors=contract.neighbors,
             max_contributions=contract.max_contributions, accountant=accountant, weights=weights, beside=beside,
-        )  # fmt: skip
+        )
         units, charge, name = list(found.scales[:counted]), found.charge, found.method
         fine_scales = tuple(found.scales[counted:])
     share = wanted.percentile if beside else None

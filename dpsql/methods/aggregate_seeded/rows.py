@@ -88,7 +88,7 @@ def _conflicts(placed: IndexArray, impossible: BoolArray) -> IndexArray:
 def _redraw(
     placed: IndexArray, i: int, start: int, size: int, model: Seeded, log_values: FloatArray, log_shares: FloatArray,
     rng: np.random.Generator,
-) -> IndexArray:  # fmt: skip
+) -> IndexArray:
     """Return new codes of column i for rows of attributes, by the mixture given the other columns."""
     others = np.delete(placed, i, axis=1)
     # Half a column of a few thousand classes a row: small, since few rows are repaired at a time.

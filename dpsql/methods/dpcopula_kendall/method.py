@@ -259,7 +259,7 @@ def require_public_rows(name: str, contract: Contract) -> None:
         "one row changes Kendall's sums by up to twice the number of rows, which must be public: "
         "dp_protect(..., neighbors := 'replace_one') on a whole table with one row a unit, no row filtered or dropped; "
         "or method := 'latent_class' or 'gaussian_copula', which do without",
-    )  # fmt: skip
+    )
 
 
 def _scale(wanted: Fraction, epsilon: Fraction) -> Fraction:

@@ -60,7 +60,7 @@ class EmpiricalCdf(HistogramMethod):
                 "epsilon", float(epsilon * sets),
                 f"for {cells} bins and {sets} sets the exact draw of empirical_cdf would take too long or too much memory; "
                 f"use {way}fewer bins or sets; or method := 'perturbed_histogram'",
-            )  # fmt: skip
+            )
         distance = 2.0 * (cells - 1) / float(epsilon)
         notes = (
             f"Kolmogorov-Smirnov distance to the source: about {distance:.3g} / n or less, on average",

@@ -285,7 +285,7 @@ class HistogramMethod(ABC):
                 "columns", names,
                 f"their cross-tabulation has {cells} cells in each of {sets} sets; {self.name} takes up to {MAXIMUM_CELLS} cells, "
                 f"{MAXIMUM_LENGTH} with all sets: choose fewer columns, coarser bins or fewer sets, or method := 'gaussian_copula'",
-            )  # fmt: skip
+            )
         return cells
 
 
@@ -312,7 +312,7 @@ def require_public_total(name: str, contract: Contract) -> None:
         "method", name,
         f"its privacy argument fixes the number n of rows, which must be public; {where}; "
         "or use method := 'laplace_sanitizer' or 'perturbed_histogram', which hold either way",
-    )  # fmt: skip
+    )
 
 
 def shuffled_rows(counts: IntArray, rng: np.random.Generator) -> Iterator[IntArray]:

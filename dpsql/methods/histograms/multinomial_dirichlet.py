@@ -81,7 +81,7 @@ class BetaBinomial(MultinomialDirichlet):
                 "columns", list(domain.names),
                 f"have {cells} cells, and beta_binomial needs exactly 2: one column of two values, declared with nullable := false "
                 "and outside := 'clamp'; method := 'multinomial_dirichlet' takes any number",
-            )  # fmt: skip
+            )
         return cells
 
 

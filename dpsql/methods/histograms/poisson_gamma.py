@@ -114,7 +114,7 @@ class PoissonGamma(HistogramMethod):
                 "expected", f"a list of {len(given)}" if listed else given,
                 f"must be 'equal' or a list of {cells} numbers, one for each cell of {list(domain.names)!r}: in the order of the "
                 f"values, those of the last column changing first; at most {MOST_EXPECTED}",
-            )  # fmt: skip
+            )
         if any(isinstance(v, bool) or not isinstance(v, int | float) or not 0 < v < math.inf for v in given):
             raise ArgumentError("expected", list(given), "must be finite numbers above 0, the public expectations")
         if max(given) > LARGEST_RATIO * min(given):

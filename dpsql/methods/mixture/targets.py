@@ -119,7 +119,7 @@ def targets(statistics: Statistics) -> Targets:
         (pairs.means() / scale).astype(np.float32), _relative(pairs.precisions, scale, strength),
         (singles.means() / scale).astype(np.float32), _relative(singles.precisions, scale, strength),
         *_coarse(statistics, np.concatenate([np.zeros(0), *one_way]), scale, strength),
-    )  # fmt: skip
+    )
 
 
 @multiplies

@@ -22,7 +22,6 @@ from dpsql.tables.flat import cell_counts
 
 MAX_CELLS = 2**28
 NOMINAL_ROWS = 1_000_000
-ROADS = ("sql", "fold", "gram")
 
 _JOINT_CELLS = 2**16  # of a joint table that is counted for the sake of smaller ones
 _BUDGETS = (1, 16, 40, 256, 4096)  # cells of a group of attributes; 1: no groups
@@ -265,7 +264,7 @@ def _gram_cost(sizes: Sequence[int], attributes: Sequence[int]) -> tuple[float, 
     return _HOT * count + (_PRODUCT * count + _FIRST_PRODUCT) * count, 0.01 + 4e-9 * count**2, float(count) ** 2
 
 
-def choose(sizes: Sequence[int], asked: Sequence[Clique], road: str | None = None) -> Work:
+def choose(sizes: Sequence[int], asked: Sequence[Clique]) -> Work:
     """Return the cheapest road for `NOMINAL_ROWS` rows.
 
     Parameters
@@ -273,24 +272,18 @@ def choose(sizes: Sequence[int], asked: Sequence[Clique], road: str | None = Non
     sizes : sequence of int, length m
     asked : sequence of tuples of int
         Distinct cliques, checked.
-    road : {'sql', 'fold', 'gram'}, optional
-        Take this one, for tests: one-hot columns for all attributes that can have them.
 
     Notes
     -----
     Privacy: a function of public numbers alone.
     """
     cliques = Cliques.of(asked)
-    candidates = [_sql(sizes, cliques)] if road in (None, "sql") else []
-    if road in (None, "fold"):
-        candidates += _streams(sizes, cliques, ())
-    if road in (None, "gram"):
-        limits = sorted({max((s for s in sizes if s <= limit), default=0) for limit in _THRESHOLDS} - {0})
-        for limit in limits if road is None else limits[-1:]:
-            attributes = tuple(i for i, size in enumerate(sizes) if size <= limit)
-            if road is not None or len(attributes) > 8:
-                candidates += _streams(sizes, cliques, attributes)
-    return min(candidates or _streams(sizes, cliques, ()), key=lambda work: work.seconds(NOMINAL_ROWS))
+    candidates = [_sql(sizes, cliques), *_streams(sizes, cliques, ())]
+    for limit in sorted({max((s for s in sizes if s <= limit), default=0) for limit in _THRESHOLDS} - {0}):
+        attributes = tuple(i for i, size in enumerate(sizes) if size <= limit)
+        if len(attributes) > 8:
+            candidates += _streams(sizes, cliques, attributes)
+    return min(candidates, key=lambda work: work.seconds(NOMINAL_ROWS))
 
 
 def _sql(sizes: Sequence[int], cliques: Cliques) -> Work:

@@ -64,7 +64,7 @@ def test_the_statement_puts_every_number_in_the_cell_that_is_meant(kind: str) ->
     ("item", "value"),
     [("edges", [1.0, 1.0]), ("edges", [0.0]), ("edges", [0.0, math.inf]), ("scale", "0"), ("scale", "x"), ("scale", 1), ("mechanism", "none"),
      ("position", -1), ("position", True), ("filter", -1), ("whole", 1), ("edges", ["0", "1"]), ("more", 1)],
-)  # fmt: skip
+)
 def test_edited_ones_are_refused(item: str, value: object) -> None:
     with pytest.raises((ArgumentError, ValueError)):
         Learning.from_json({**learning().to_json(), item: value})
@@ -88,7 +88,7 @@ def test_nothing_there_gives_fixed_bounds(kind: str, mechanism: str) -> None:
 @given(
     st.sampled_from(TYPES), st.sampled_from(["gaussian", "laplace"]), st.integers(0, 2**32), st.floats(0.01, 1e6), st.floats(1e-6, 1e5),
     st.booleans(), st.sampled_from([1, 2]), st.floats(1, 1e6), st.integers(0, 60),
-)  # fmt: skip
+)
 def test_any_counts_give_bounds_inside_of_the_cells(
     kind: str, mechanism: str, seed: int, scale: float, noise: float, span: bool, degree: int, groups: float, power: int
 ) -> None:
@@ -125,7 +125,7 @@ def test_the_bound_is_about_the_best_one() -> None:
     for values in (
         rng.poisson(15, 50_000), np.floor(100 * np.exp(rng.standard_normal(50_000))), rng.integers(0, 1000, 50_000),
         np.floor(10 / rng.random(50_000) ** 0.5), np.full(5_000, 40), np.floor(-30 * np.exp(rng.standard_normal(20_000))),
-    ):  # fmt: skip
+    ):
         one = learning(scale=8.0)
         noisy = histogram(one, values) + np.rint(rng.normal(0, 8.0, one.cells)).astype(np.int64)
         noise = 4.0

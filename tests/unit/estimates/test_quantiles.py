@@ -12,24 +12,18 @@ from dpsql.estimates.measures import LARGEST_COUNTERS, Measure, Variable
 from dpsql.estimates.trees import _simplex, least_squares, nonnegative
 
 
-@pytest.mark.parametrize("total", [None, 0.0, 7.0])
 @pytest.mark.parametrize("branching", [(3,), (2, 3), (4, 2, 3), (2, 2, 2, 2)])
-def test_least_squares_is_that_of_dense_algebra(branching: tuple[int, ...], total: float | None) -> None:
+def test_least_squares_is_that_of_dense_algebra(branching: tuple[int, ...]) -> None:
     rng = np.random.default_rng(len(branching))
     lengths = [math.prod(branching[: k + 1]) for k in range(len(branching))]
     leaves, variances = lengths[-1], rng.uniform(0.5, 9.0, len(lengths)).tolist()
     levels = [rng.normal(5, 4, (3, size)) for size in lengths]
     rows = [np.kron(np.eye(size), np.ones((1, leaves // size))) / math.sqrt(v) for size, v in zip(lengths, variances, strict=True)]
     seen = [level / math.sqrt(v) for level, v in zip(levels, variances, strict=True)]
-    known = rng.normal(60, 5, 3)
-    if total is not None:
-        weight = 1 / math.sqrt(max(total, 1e-10))
-        rows.append(np.ones((1, leaves)) * weight)
-        seen.append(known[:, None] * weight)
     design, target = np.concatenate(rows), np.concatenate(seen, axis=1)
     wanted = np.linalg.lstsq(design, target.T, rcond=None)[0].T
-    found, deviations = least_squares(levels, variances, None if total is None else (known, total))
-    assert found[-1] == pytest.approx(wanted, abs=1e-4 if total == 0 else 1e-9)
+    found, deviations = least_squares(levels, variances)
+    assert found[-1] == pytest.approx(wanted, abs=1e-9)
     for level in found[:-1]:
         assert level == pytest.approx(found[-1].reshape(*level.shape, -1).sum(axis=-1))
     covariance = np.linalg.inv(design.T @ design)
@@ -146,13 +140,6 @@ def test_nothing_but_noise_is_null_or_within_bounds() -> None:
         assert kept.size and (kept >= -1).all() and (kept <= 1).all()
 
 
-def test_a_known_total_makes_the_count_exact() -> None:
-    measure = Measure("tree", (Variable(0),), levels=(4, 4))
-    rng = np.random.default_rng(7)
-    built = est.tree(measure, rng.normal(5, 3, (10, 20)), [3.0, 3.0], (np.full(10, 60.0), 0.0))
-    assert built.count == pytest.approx(60.0)
-
-
 def test_trees_are_chosen_from_public_numbers() -> None:
     unit = Variable(0)
     for groups in (1, 50, 3000, 100_000, 900_000, 10**7):
@@ -166,16 +153,14 @@ def test_trees_are_chosen_from_public_numbers() -> None:
         measure = Measure("tree", (variable,), levels=levels)
         assert measure.width == 1 if span < 1024 else measure.width > 1
         assert math.prod(levels) < 1.7 * min(span + 1, 1024) + 1
-    small, large = (math.prod(est.choose_levels(unit, 1, rows, 10.0)) for rows in (100, 10**6))
-    assert small < 1024 < large
-    with pytest.raises(ArgumentError, match="rows"):
-        est.choose_levels(unit, 1, -3.0, 1.0)
+    with pytest.raises(ArgumentError, match="groups"):
+        est.choose_levels(unit, -3)
 
 
 def test_wrong_arguments_are_named() -> None:
     measure = Measure("tree", (Variable(0),), levels=(4, 4))
     for arguments, named in (((Measure("count"), np.zeros((1, 1)), [1.0]), "measure"), ((measure, np.zeros((1, 20)), [1.0]), "sigmas"),
-                             ((measure, np.zeros((1, 19)), [1.0, 1.0]), "counters")):  # fmt: skip
+                             ((measure, np.zeros((1, 19)), [1.0, 1.0]), "counters")):
         with pytest.raises(ArgumentError, match=named):
             est.tree(*arguments)
     with pytest.raises(ArgumentError, match="shares"):

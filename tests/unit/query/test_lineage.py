@@ -60,7 +60,7 @@ def ends(query: str, bounds=None):
     ("WITH p AS (SELECT j / 10 AS j FROM p) SELECT j FROM p", {"j": (0, 10)}),
     ("SELECT j FROM p AS a, p AS b", {}),
     ("SELECT count(DISTINCT b) AS v, count(DISTINCT j) AS n, stddev_pop(j) AS d, bool_or(b) AS o FROM p GROUP BY unit", {"v": (0, 2), "n": (0, 101), "d": (0, 50), "o": (0, 1)}),
-])  # fmt: skip
+])
 def test_ranges_of_columns(query, expected):
     assert ends(query) == expected
 
@@ -77,7 +77,7 @@ def test_given_bounds_count_whatever_else_is_known():
 @pytest.mark.parametrize("bounds", [
     {"x": [1]}, {"x": 5}, {"x": [2, 1]}, {"x": [1, 1]}, {"x": [0, float("inf")]}, {"x": [0, "2020-01-01"]}, {"x": ["a", "b"]}, {"x": [True, False]},
     {"x": [None, 1]}, {"SELECT 1": [0, 1]}, {"x; y": [0, 1]}, {"x +": [0, 1]}, {"x": [0, 1], '"X"': [0, 2]}, {"x": "01"},
-])  # fmt: skip
+])
 def test_bad_bounds_are_refused_by_name(bounds):
     with pytest.raises(ArgumentError, match="bounds"):
         given_bounds(bounds)
@@ -108,7 +108,7 @@ def groups(query: str):
     ("SELECT count(*) FROM (SELECT c FROM p UNION ALL SELECT 'Rome' FROM p) GROUP BY c", [("",), ("Oslo",), ("Rome",), ("bergen",), ("Åre",)]),
     ("SELECT count(*) FROM (SELECT s FROM p) GROUP BY s", "column 's'"),
     ("SELECT count(*) FROM (SELECT year(e) AS y, e FROM p) AS q GROUP BY y, month(q.e)", [(2020, 2), (2020, 3)]),
-])  # fmt: skip
+])
 def test_groups_through_subqueries(query, expected):
     found = groups(query)
     assert expected in found if isinstance(expected, str) else found == expected

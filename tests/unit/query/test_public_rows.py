@@ -32,7 +32,7 @@ def prepared(text: str, rows: str = "t") -> str:
          'SELECT "public_0".g FROM t JOIN (SELECT g FROM q) AS "public_0" USING (g) WHERE NOT "public_0"."g" IS NULL '
          "HAVING (SELECT g) = 1"),
     ],
-)  # fmt: skip
+)
 def test_outer_joins_that_keep_rows_of_nobody_become_inner_ones(text: str, expected: str) -> None:
     assert prepared(text) == expected
 
@@ -44,7 +44,7 @@ def test_outer_joins_that_keep_rows_of_nobody_become_inner_ones(text: str, expec
          'SELECT v FROM t CROSS JOIN (SELECT 1 AS "v" UNION ALL SELECT -2 AS "v") AS u'),
         ("SELECT v FROM t, (VALUES (1, 'a')) AS u(v)", "SELECT v FROM t, (SELECT 1 AS \"v\", 'a' AS \"col1\") AS u"),
     ],
-)  # fmt: skip
+)
 def test_lists_of_constants_are_written_out(text: str, expected: str) -> None:
     assert prepared(text) == expected
 
@@ -57,7 +57,7 @@ def test_lists_that_are_long_or_not_constant_stay_or_are_refused() -> None:
 
 def test_ctes_that_nothing_uses_are_left_out() -> None:
     tree = sqlglot.parse_one("SELECT * FROM (WITH a AS (SELECT 1), b AS (FROM a), c AS (FROM b), d AS (FROM a) SELECT * FROM c)",
-                             dialect=StrictDuckDB)  # fmt: skip
+                             dialect=StrictDuckDB)
     public_rows.prune(tree)
     assert [cte.alias for cte in tree.find_all(exp.CTE)] == ["a", "b", "c"]
 
