@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from noisy import near, planned_noise
 
 import dpsql
 from dpsql.rows import models
@@ -196,19 +197,21 @@ def test_outside_values_and_the_bins(outside):
     select = "SELECT CASE WHEN i % 4 = 0 THEN 5000000 WHEN i % 4 = 1 THEN -3 ELSE 20 + i % 5 END::DOUBLE AS x, i % 2 = 0 AS c FROM range(2000) r(i)"
     with protected(select, f"'x', lower := 0, upper := 100000, outside := '{outside}', nullable := false") as con:
         call = "dp_marginals('t', columns := ['x'], epsilon := 20)"
-        (total,) = con.execute(f"SELECT sum(n) FROM {call}").fetchone()
-        assert total == pytest.approx(1000 if outside == "drop" else 2000, abs=60)
+        total, cells = con.execute(f"SELECT sum(n), count(*) FROM {call}").fetchone()
+        sigma, mechanism = planned_noise(con, "'t', columns := ['x'], k := 1, epsilon := 20")
+        assert near(total, 1000 if outside == "drop" else 2000, sigma * cells**0.5, mechanism)
         ends = edges_of(con, f"FROM {call}")
         assert sum(15 <= end <= 30 for end in ends) >= 2  # bins are where the rows are
         (other,) = con.execute(f"SELECT sum(n) FROM {call} WHERE x_lower IS NULL").fetchone()
-        assert (other or 0) == pytest.approx(1000 if outside == "other" else 0, abs=40)
+        assert near(other or 0, 1000 if outside == "other" else 0, sigma, mechanism)
 
 
 def test_a_unit_with_many_rows(tmp_path):
     select = "SELECT (i % 60)::DOUBLE AS x, i % 2 = 0 AS c, (i % 50)::INTEGER AS who FROM range(2000) r(i)"
     with protected(select, path=tmp_path / "t.duckdb", more=", privacy_unit := 'who', max_contributions := 4") as con:
-        (total,) = con.execute("SELECT sum(n) FROM dp_marginals('t', columns := ['x'], epsilon := 20)").fetchone()
-        assert total == pytest.approx(200, abs=80)
+        total, cells = con.execute("SELECT sum(n), count(*) FROM dp_marginals('t', columns := ['x'], epsilon := 20)").fetchone()
+        sigma, mechanism = planned_noise(con, "'t', columns := ['x'], k := 1, epsilon := 20")
+        assert near(total, 200, sigma * cells**0.5, mechanism)
         assert con.execute(f"SELECT count(*) FROM dp_synthesize('t', epsilon := 20, {SMALL}, rows := 10)").fetchone() == (10,)
         counts = [sum(manifest["fine"]["counts"][0][:30]) for manifest in files(con, tmp_path / "t.duckdb.dpsql")]
         assert all(100 < n < 300 for n in counts)  # 50 units of four rows each
@@ -218,11 +221,16 @@ def test_views_and_joined_sources(con):
     con.execute("CREATE VIEW v AS SELECT x, age, c FROM t WHERE age > 20")
     con.execute("CREATE TABLE names(age INTEGER PRIMARY KEY, band INTEGER)")
     con.execute("INSERT INTO names SELECT i, i % 5 FROM range(100) r(i)")
-    assert con.execute("SELECT sum(n) FROM dp_marginals('v', columns := ['x'], epsilon := 10)").fetchone()[0] == pytest.approx(460, abs=60)
+    total, cells = con.execute("SELECT sum(n), count(*) FROM dp_marginals('v', columns := ['x'], epsilon := 10)").fetchone()
+    (exact,) = con.execute("SELECT count(*) FROM v").fetchone()
+    sigma, mechanism = planned_noise(con, "'v', columns := ['x'], k := 1, epsilon := 10")
+    assert near(total, exact, sigma * cells**0.5, mechanism)
     joined = "SELECT t.x, n.band FROM t JOIN names AS n ON t.age = n.age"
     con.execute("CALL dp_declare('t', 'age', lower := 0, upper := 99, bins := 10, nullable := false)")
     rows = con.execute(f"FROM dp_marginals('{joined}', columns := ['x'], epsilon := 10)").fetchall()
-    assert sum(row[-3] for row in rows) == pytest.approx(600, abs=80)
+    (exact,) = con.execute(f"SELECT count(*) FROM ({joined})").fetchone()
+    sigma, mechanism = planned_noise(con, f"'{joined}', columns := ['x'], k := 1, epsilon := 10")
+    assert near(sum(row[-3] for row in rows), exact, sigma * len(rows) ** 0.5, mechanism)
     computed = "SELECT x + 1 AS x, c FROM t"
     assert con.execute(f"FROM dp_marginals('{computed}', columns := ['c'], epsilon := 1)").fetchall()
 
