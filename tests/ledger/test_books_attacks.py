@@ -20,6 +20,8 @@ from dpsql.purchase import buying
 from dpsql.purchase import measuring as measuring_purchase
 from dpsql.release import identity, store
 
+pytestmark = pytest.mark.any_duckdb
+
 CALL = "FROM dp_marginals('people', columns := ['sex'], epsilon := 1.0)"
 
 

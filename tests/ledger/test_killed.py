@@ -16,6 +16,8 @@ from sample_tables import make_people, protect_people
 
 import dpsql
 
+pytestmark = pytest.mark.any_duckdb
+
 ROWS = 2_000
 CALL = "FROM dp_synthesize('people', columns := ['sex', 'region'], epsilon := 1.0, options := {'steps': 3})"  # a short fit
 # One process imports everything, by a call of its own, and forks a victim for each file: importing takes longer than what the victim

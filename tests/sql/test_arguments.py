@@ -8,6 +8,8 @@ import pytest
 
 import dpsql
 
+pytestmark = pytest.mark.any_duckdb
+
 CHARGES = "SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'"
 
 

@@ -13,6 +13,8 @@ import dpsql
 from dpsql.domains import unit_rows
 from dpsql.measure import noising
 
+pytestmark = pytest.mark.any_duckdb
+
 PROTECT = "CALL dp_protect('visits', epsilon := 5, delta := 1e-9, privacy_unit := 'patient'"
 BOUGHT, PLANNED = "FROM dp_contributions('visits', epsilon := 1)", "'visits', epsilon := 1, operation := 'contributions'"
 

@@ -15,6 +15,8 @@ from dpsql.rows.decoding import one_hot_names, rows_sql, write_one_hot, write_ro
 from dpsql.rows.listing import write_cells
 from dpsql.rows.writing import parquet_files
 
+pytestmark = pytest.mark.any_duckdb
+
 DOMAIN = Domain(
     (
         declare("age", "UTINYINT", nullable=False, lower=0, upper=120, bins=6),

@@ -11,6 +11,8 @@ from struck import ENDLESS, strike
 from dpsql.rows import decoding, writing
 from dpsql.running import blocks
 
+pytestmark = pytest.mark.any_duckdb
+
 COPULA = "FROM dp_synthesize('people', method := 'gaussian_copula', epsilon := 1.0, rows := {rows}, seed := {seed}{more})"
 
 

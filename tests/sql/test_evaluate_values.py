@@ -9,6 +9,8 @@ import pytest
 
 import dpsql
 
+pytestmark = pytest.mark.any_duckdb
+
 ODD_NAMES = ["select", "a b", 'q"x', "it's", "ünï 💥", "v0", "s", "g1", "values", "rowid", "c0", "dp_source", "x", "%s", "{y}", "--z", "group"]
 MEASURES = {"ks", "wasserstein", "mean", "quartile_25", "median", "quartile_75", "null_share", "auc", "duplicates", "duplicate_share"}
 

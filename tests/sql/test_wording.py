@@ -17,6 +17,8 @@ from dpsql.answers.forecast import PLAN_COLUMNS
 from dpsql.cli.box import lines
 from dpsql.cli.results import run as execute
 
+pytestmark = pytest.mark.any_duckdb
+
 QUOTED = {"column", "into"}
 """Reserved words that stay for old scripts; column_name and into_table say the same without quotes."""
 
