@@ -155,6 +155,7 @@ def run(text: str) -> int:
             page.run(language, code, mark)
     finally:
         page.close()
+        duckdb.set_default_connection(duckdb.connect())  # nothing that a page left open there meets what comes after it
     return page.done
 
 
