@@ -11,12 +11,12 @@ from typing import Any
 
 import duckdb
 
-from dpsql.relations import answered
+from dpsql.relations import Connection, answered
 from dpsql.relations import plain as _plain
 
 
 def protect(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     epsilon: float | None = None,
@@ -31,7 +31,7 @@ def protect(
     """Give a table a privacy budget, or raise or lower it (on the ledger) (``dp_protect``).
 
     What is left out stays as it is; at first neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs
-    max_contributions.
+    max_contributions, which is 1 where the column is declared unique.
 
     Privacy: free; no row is read. Gives source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, change;
     one row.
@@ -61,8 +61,101 @@ def protect(
         max_contributions=max_contributions, accountant=accountant, anchor=_plain(anchor), resume=resume)
 
 
+def link(
+    con: Connection,
+    source: str,
+    *,
+    column: str | None = None,
+    parent: str | None = None,
+    parent_column: str | None = None,
+    max_rows: int | None = None,
+    orphans: str | None = None,
+    merge: bool = False,
+    order_by: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Say whose rows a table's rows are: those of the row of another table whose key they hold (``dp_link``).
+
+    A linked table is under the budget of its root, the table at the end of the way up; what a release protects are all rows of
+    a unit in all tables. A FOREIGN KEY is offered: without column, the only one to the parent is taken. What is left out later
+    stays as it is. There is no way back: the rows would become public.
+
+    Privacy: free; no row is read. A link is public knowledge. Gives source, column_name, parent, parent_column, root, max_rows,
+    orphans, order_by, change; one row.
+
+    Parameters
+    ----------
+    source
+        The table that is linked: its name.
+    column
+        Its column that holds the parent's key (column_name in SQL, or the second argument; column is a reserved word).
+    parent
+        The table that it belongs to: it has a budget, or is linked itself.
+    parent_column
+        The parent's key, declared unique; its PRIMARY KEY or only UNIQUE column, if left out.
+    max_rows
+        At most that many rows are kept of each row of the parent in a release, at random; noise grows with it.
+    orphans
+        Rows whose parent is NULL or not there: 'drop' (left out, the default) or 'unit' (all of them are rows of one unit).
+    merge
+        true: what the table has spent of a budget of its own is added to what its root has spent.
+    order_by
+        A number, date or time of the table, in whose order the rows of one parent row stand (the time of a visit): a synthetic
+        database has first and next rows like the table's. '' takes it back.
+    """
+    return answered(con, "link", source=source, column=column, parent=parent, parent_column=parent_column, max_rows=max_rows,
+        orphans=orphans, merge=merge, order_by=order_by)
+
+
+def links(
+    con: Connection,
+    source: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """List the links of tables to those whose rows theirs are (``dp_links``).
+
+    Privacy: free; from the books. Gives source, column_name, parent, parent_column, root, max_rows, orphans, order_by; a row a
+    link.
+
+    Parameters
+    ----------
+    source
+        A linked table, or a root: all that is linked to it; all, if left out.
+    """
+    return answered(con, "links", source=source)
+
+
+def remote(
+    con: Connection,
+    source: str,
+    engine: str,
+    relation: str,
+    *,
+    url: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Give a table of another engine a name in this database: an empty table with its columns and types (``dp_remote``).
+
+    It is protected, declared, planned and bought like others; its rows are counted where they are. Called again it looks again:
+    new columns are named, and what has changed is refused. DuckDB itself: tables of an attached Postgres or DuckLake
+    ('pg.public.people'), and folders of Parquet files. Spark's urls: 'local[2]', 'spark://host:7077', 'sc://host:15002',
+    'active'.
+
+    Privacy: free; names and types alone are read. Gives column_name, type, engine_type, status; a row a column.
+
+    Parameters
+    ----------
+    source
+        The name that the table gets here.
+    engine
+        Which engine has the rows.
+    relation
+        What it calls the table: a name, or files ('parquet:/folder').
+    url
+        Where Spark is reached; without credentials. DuckDB itself takes none.
+    """
+    return answered(con, "remote", source=source, engine=engine, relation=relation, url=url)
+
+
 def declare(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     column: str,
     *,
@@ -128,7 +221,7 @@ def declare(
 
 
 def rule(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     rule: str,
     *,
@@ -153,8 +246,78 @@ def rule(
     return answered(con, "rule", source=source, rule=rule, remove=remove)
 
 
+def grant(
+    con: Connection,
+    source: str | None = None,
+    *,
+    analyst: str | None = None,
+    epsilon: float | None = None,
+    per_query: float | None = None,
+    renew: str | None = None,
+    methods: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    remove: bool = False,
+) -> duckdb.DuckDBPyRelation:
+    """Say what an analyst of a served database may spend of a protected table, or show what was said (``dp_grant``).
+
+    A grant is a part of the table's own budget, which stays the limit of all analysts together. What she buys counts against
+    both, what others have bought before counts against her grant alone. A later grant takes the place of the one before; what
+    she has spent stays spent. Without epsilon nothing is changed: the grants in force are listed.
+
+    Privacy: free; no row is read. Gives source, analyst, epsilon, per_query, renew, renews_on, epsilon_spent, epsilon_left,
+    releases, methods, columns, change; a row a grant.
+
+    Parameters
+    ----------
+    source
+        The protected table: its name; where grants are listed, those of all tables, if left out.
+    analyst
+        Her name, as in the file of tokens; all, if left out.
+    epsilon
+        The limit of what she spends within a window.
+    per_query
+        The limit of one call, and what a query costs that does not say; else that is a tenth of epsilon.
+    renew
+        The window: each calendar 'month' or ISO 'week' in UTC; for ever, if left out.
+    methods
+        Calls ('query') and synthesizers ('latent_class') that she may buy with; all, if left out.
+    columns
+        Columns that she may read, also in WHERE; all, if left out.
+    remove
+        true: the grant is taken back.
+    """
+    return answered(con, "grant", source=source, analyst=analyst, epsilon=epsilon, per_query=per_query, renew=renew,
+        methods=methods, columns=columns, remove=remove)
+
+
+def publish(
+    con: Connection,
+    source: str | None = None,
+    *,
+    remove: bool = False,
+) -> duckdb.DuckDBPyRelation:
+    """Let analysts of a served database read a table or view as it is, or take that back (``dp_publish``).
+
+    It holds no protected row: a synthetic table, a list of wards. What is neither granted nor published does not exist for
+    them. A view over a protected table can be published as well: who has a grant of the table may then ask about the view. A
+    view that is replaced, or over a table that is protected later, is not published any more, nor a table whose columns have
+    changed.
+
+    Privacy: free; what is published is public. Gives source, kind ('table', 'view'), change; a row for each that was named, or
+    all that is published.
+
+    Parameters
+    ----------
+    source
+        The table or view; what is published is listed, if left out.
+    remove
+        true: the publication is taken back.
+    """
+    return answered(con, "publish", source=source, remove=remove)
+
+
 def domain(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
 ) -> duckdb.DuckDBPyRelation:
     """List the declared attributes of a source, and its rules; undeclared columns are listed as left out (``dp_domain``).
@@ -171,7 +334,7 @@ def domain(
 
 
 def plan(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     epsilon: float,
@@ -186,6 +349,8 @@ def plan(
     operation: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost (``dp_plan``).
+
+    With operation := 'synthesize_tables' the plan is of a table and all that are linked to it.
 
     A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options.
 
@@ -226,7 +391,7 @@ def plan(
 
 
 def marginals(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     columns: Sequence[str] | None = None,
@@ -270,7 +435,7 @@ def marginals(
 
 
 def aggregates(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     reporting_length: int | None = None,
@@ -311,7 +476,7 @@ def aggregates(
 
 
 def histogram(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     column: str,
     *,
@@ -356,7 +521,7 @@ def histogram(
 
 
 def contributions(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     epsilon: float | None = None,
@@ -389,7 +554,7 @@ def contributions(
 
 
 def query(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     sql: str,
     *,
     epsilon: float | None = None,
@@ -451,7 +616,7 @@ def query(
 
 
 def query_exact(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     sql: str,
     *,
     groups: str | None = None,
@@ -488,7 +653,7 @@ def query_exact(
 
 
 def summarize(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     epsilon: float | None = None,
@@ -521,7 +686,7 @@ def summarize(
 
 
 def explain(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     release: str,
 ) -> duckdb.DuckDBPyRelation:
     """Tell in words what the answer of a query is made of (``dp_explain``).
@@ -539,7 +704,7 @@ def explain(
 
 
 def synthesize(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     method: str | None = None,
@@ -579,22 +744,73 @@ def synthesize(
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     into
-        A table that the rows are put into (into_table in SQL; into is a reserved word).
+        A table that the rows are put into (into_table in SQL; into is a reserved word); of a source in Spark also
+        'spark:lake.people', or 'spark:parquet:/folder'.
     """
     return answered(con, "synthesize", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, rows=rows,
         seed=seed, options=options, release=release, into=into)
 
 
+def synthesize_tables(
+    con: Connection,
+    source: str,
+    *,
+    into_schema: str,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    units: int | None = None,
+    seed: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    release: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Buy a synthetic database: copies of a protected table and of all tables that are linked to it (``dp_synthesize_tables``).
+
+    They are called as the source's tables, with new keys: every row's parent is there, families are as large as released, and
+    the constraints of the source that keys and declared columns can keep hold. All tables are written in one transaction, or
+    none. The schema is made where it is not there; tables that an earlier call made in it are replaced. Columns without a
+    domain are left out. One row of the answer for each table: table_name, rows, parent, release.
+
+    Privacy: charged once per release. Gives table_name, rows BIGINT, parent, release; a row per table, parents first.
+
+    Parameters
+    ----------
+    source
+        The protected table whose rows are the units; dp_link links others to it.
+    epsilon
+        What the release may cost, above 0, at most 1000; smaller protects better. A stored release is reread without it.
+    into_schema
+        The schema that the tables are put into, made where it is not there; 'name' or 'database.name'.
+    delta
+        Its delta; under 'zcdp' the table's, if left out.
+    units
+        Number of synthetic units, rows of the first table; about as many as the source has, if left out.
+    seed
+        Seed of the drawing: the same rows again.
+    options
+        mechanism ('gaussian' or 'laplace'), accountant (of its calibration), fine (part of the loss of fine histograms), effort
+        ('fast', 'balanced' or 'best'), as a struct.
+    release
+        Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    """
+    return answered(con, "synthesize_tables", source=source, epsilon=epsilon, into_schema=into_schema, delta=delta, units=units,
+        seed=seed, options=options, release=release)
+
+
 def sample(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     release: str,
     *,
     rows: int | None = None,
     seed: int | None = None,
+    into: str | None = None,
+    into_schema: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Draw other rows of a stored release (``dp_sample``).
 
-    Privacy: free: post-processing. Gives the columns of the source, in its types.
+    With into_table they go straight into that table, and the answer is one row: table_name, rows, release. Of linked tables
+    another database is drawn into a schema; rows are those of the first table.
+
+    Privacy: free: post-processing. Gives the columns of the source, in its types; or table_name, rows, release.
 
     Parameters
     ----------
@@ -604,12 +820,44 @@ def sample(
         Number of synthetic rows; about as many as the source has, if left out.
     seed
         Seed of the drawing: the same rows again.
+    into
+        A table that the rows are put into (into_table in SQL; into is a reserved word); of a source in Spark also
+        'spark:lake.people', or 'spark:parquet:/folder'.
+    into_schema
+        Of linked tables: the schema that the tables are put into, made where it is not there; 'name' or 'database.name'.
     """
-    return answered(con, "sample", release=release, rows=rows, seed=seed)
+    return answered(con, "sample", release=release, rows=rows, seed=seed, into=into, into_schema=into_schema)
+
+
+def dummy(
+    con: Connection,
+    source: str,
+    *,
+    rows: int = 1000,
+    seed: int = 0,
+) -> duckdb.DuckDBPyRelation:
+    """Make up rows out of the declared domains alone, to try queries on before anything is bought (``dp_dummy``).
+
+    Names and types are the source's; values lie in the declared domains and obey the rules, each column by itself and uniform.
+    A column without a domain is NULL, the privacy unit a made-up one with one or several rows. The same seed gives the same
+    rows.
+
+    Privacy: free; no row is read. Gives the columns of the source, in its types.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    rows
+        Number of rows, at most 100,000.
+    seed
+        Seed of the drawing: the same rows again.
+    """
+    return answered(con, "dummy", source=source, rows=rows, seed=seed)
 
 
 def ledger(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Show every entry of the books, and whether the chain of hashes holds (``dp_ledger``).
@@ -625,13 +873,15 @@ def ledger(
 
 
 def budget(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Show limit, spent and left of every protected table (``dp_budget``).
 
     ``epsilon_spent`` is what the releases so far would guarantee together if their number and noise had been fixed beforehand;
-    the limit, ``epsilon``, is what is guaranteed however they were chosen.
+    the limit, ``epsilon``, is what is guaranteed however they were chosen. ``grants`` lists what analysts of a served database
+    may spend of it, and have spent in the present window; dp_grant() says more. An analyst sees a row for each of her own
+    grants.
 
     Privacy: free. Gives a row per protected table.
 
@@ -644,7 +894,7 @@ def budget(
 
 
 def releases(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Show what was bought: of which rows, with which parameters, at what cost (``dp_releases``).
@@ -660,7 +910,7 @@ def releases(
 
 
 def evaluate(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     synthetic: str,
     *,
@@ -669,23 +919,25 @@ def evaluate(
     seed: int = 7,
     report: str = "tables",
 ) -> duckdb.DuckDBPyRelation:
-    """Compare a synthetic table with the raw one (``dp_evaluate``).
+    """Compare a synthetic table with the raw one, or a schema of linked tables with a root and its linked tables (``dp_evaluate``).
 
     report 'tables' and 'tuples' count bins and categories: an error inside a bin is not in them. 'tuples': how well
     combinations of values are kept, by their count (bucket, preservation, errors, suppressed, fabricated, leaked). 'values'
     sees inside bins: per column KS and Wasserstein distance, mean and quartiles, also by group, equal rows, and how well a
-    model learns.
+    model learns. Of a schema, 'tables': fan-out, distances inside tables, of parent and child and of siblings, means by group,
+    orphans.
 
     Privacy: NOT PRIVATE, for the custodian only. Gives a row per kind of table: mean and largest errors, total variation
     distance, rows, shortfall; report 'values': a row per figure: measure, column_name, group_column, group_value, raw,
-    synthetic, error, relative.
+    synthetic, error, relative; of a schema: a row per figure, the summary first: level, measure, table_name, column_name,
+    other_table, other_column, figures, raw, synthetic, error, largest, independent.
 
     Parameters
     ----------
     source
         The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
     synthetic
-        Name of the synthetic table or view.
+        Name of the synthetic table or view, or of a schema of linked tables.
     max_k
         Tables of up to that many columns, 1 to 3; of 'values' 1: no groups and no models.
     queries
@@ -699,7 +951,7 @@ def evaluate(
 
 
 def export_release(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     release: str,
     path: str | Path,
 ) -> duckdb.DuckDBPyRelation:
@@ -718,7 +970,7 @@ def export_release(
 
 
 def import_release(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     path: str | Path,
 ) -> duckdb.DuckDBPyRelation:
     """Open an exported release; dp_sample then draws from it (``dp_import``).
@@ -734,7 +986,7 @@ def import_release(
 
 
 def report(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     release: str,
     *,
     path: str | Path | None = None,

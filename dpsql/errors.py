@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import re
 from decimal import Decimal
 from fractions import Fraction
 
@@ -129,8 +130,70 @@ class BudgetExceeded(DpsqlError):
         )
 
 
+class BudgetExhausted(DpsqlError):
+    """The table's budget does not cover what an analyst asks for, who is told just that; nothing was charged, nor her grant."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        super().__init__(
+            f"the privacy budget of {source} does not cover this call, whatever your grant says; nothing was charged. A smaller "
+            "epsilon may fit; what you have bought can be read again"
+        )
+
+
+class NotGranted(DpsqlError):
+    """An analyst of a served database has no grant of a table: she is told what somebody is told who misspells a name."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        super().__init__(f"source = {source!r}: no such table, or it is not granted")
+
+
+class OutOfMemory(DpsqlError):
+    """Rows could not be read because memory was short."""
+
+
+class GrantSuspended(DpsqlError):
+    """A reading for an analyst was stopped, so nothing more is read for her until the custodian has looked; nothing was charged."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        super().__init__(
+            f"your grant on {source} is suspended: a reading for you was stopped before its end, and whether that happens could "
+            "show a row. Nothing was charged; what you have bought can be read again. The custodian can grant again"
+        )
+
+
+class GrantExceeded(DpsqlError):
+    """A grant does not cover what its analyst asks for; nothing was charged.
+
+    Attributes
+    ----------
+    source : str
+    requested, remaining : float
+        Epsilon of the call, and what one more release can have; of her own grant, whatever others have bought.
+    until : str or None
+        Day on which the grant renews.
+    """
+
+    def __init__(self, source: str, requested: float, remaining: float, until: str | None, limit: str = "is left") -> None:
+        self.source = source
+        self.requested = requested
+        self.remaining = remaining
+        self.until = until
+        renews = "" if until is None else f" It renews on {until} (UTC)."
+        super().__init__(
+            f"your grant on {source} does not cover this: the call costs epsilon = {requested:.6g}, {remaining:.6g} {limit}; "
+            f"nothing was charged.{renews} FROM dp_budget() shows your grants"
+        )
+
+
 class ReleaseError(DpsqlError):
     """A release does not exist, was bought with other parameters, or its file is missing or damaged."""
+
+
+class StoreError(ReleaseError):
+    """The release store cannot take a release now: no space, no permission, no key. Nothing more was charged."""
 
 
 class LedgerError(DpsqlError):
@@ -145,10 +208,68 @@ class LedgerError(DpsqlError):
     uncertain = False
 
 
+class LinkBroken(DpsqlError):  # noqa: N818 -- it broke
+    """The schema does not bear out a link any more, so it is not known whose rows a table's rows are; nothing was read or charged.
+
+    Attributes
+    ----------
+    source, parent : str
+        The linked table and its parent, as the books call them.
+    why : str
+        What does not hold.
+    """
+
+    def __init__(self, source: str, parent: str, why: str) -> None:
+        self.source = source
+        self.parent = parent
+        self.why = why
+        super().__init__(
+            f"the link of {source} to {parent} does not hold any more, and nothing was read or charged: {why}. "
+            f"Releases that do not read {source} go on without it; a table that is not needed can be dropped"
+        )
+
+
+class EngineLost(DpsqlError):  # noqa: N818 -- an event, as an interruption
+    """The engine that has the rows cannot be reached, or died while it counted. Nothing was released; the same call finishes it.
+
+    Whether an engine dies is taken for no function of a row, as the death of the process is: noise that was drawn is not shown.
+    """
+
+
 class CalibrationError(DpsqlError):
     """No noise scale within the supported range reaches the requested guarantee."""
 
 
+_WITHHELD = (
+    "a place that is not DuckDB's own does not answer, and what it says is withheld: that may hold credentials or values. Is each "
+    "attached database there (FROM duckdb_databases())? One that is not stops look-ups in all others: DETACH it"
+)
+_SAYS = r"\b(?:password|passwd|pwd|token|secret|key_id|sslkey)\s*=|connection to server"
+_SYSTEMS = r"postgres|libpq|mysql|sqlite|ducklake|motherduck|mssql|odbc|://|\b(?:user|host|hostaddr|dsn)\s*="
+_KINDS = ("IOException", "HTTPException", "ConnectionException", "InternalException", "FatalException", "Error")
+"""Kinds of DuckDB's errors that are not about the text of a statement, and so may be another system's."""
+
+
+def foreign(error: object) -> bool:
+    """Return whether an error's text may be that of a system below DuckDB: a driver's may have passwords in it, a server's values.
+
+    Examples
+    --------
+    >>> foreign('Unable to connect to Postgres at "host=h password=x"'), foreign(ValueError("no such column"))
+    (True, False)
+    """
+    text = str(error)
+    if re.search(_SAYS, text, re.IGNORECASE):
+        return True
+    return type(error).__name__ in _KINDS and re.search(_SYSTEMS, text, re.IGNORECASE) is not None
+
+
 def first_line(error: object) -> str:
-    """Return the first line of an error's text: DuckDB appends the statement below it."""
-    return (str(error).splitlines() or [""])[0]
+    """Return the first line of an error's text: DuckDB appends the statement below it. Of what is not DuckDB's own: no text."""
+    return _WITHHELD if foreign(error) else (str(error).splitlines() or [""])[0]
+
+
+def unanswered(error: object) -> str:
+    """Return why a catalog does not answer, and the way out."""
+    way = "" if foreign(error) else "; DROP macros that are called duckdb_..."
+    return f"it does not answer ({first_line(error)}){way}"

@@ -6,13 +6,24 @@ import datetime as dt
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import duckdb
 
+if TYPE_CHECKING:
+    from dpsql.wire.client import Client
 
-def answered(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.DuckDBPyRelation:
-    """Run a call on a connection, which is loaded if it was not yet."""
+Connection: TypeAlias = "duckdb.DuckDBPyConnection | Client"
+"""What the functions take: a connection of DuckDB, or of a served database (`dpsql.connect`)."""
+
+
+def answered(con: Connection, name: str, **given: Any) -> duckdb.DuckDBPyRelation:
+    """Run a call on a connection, which is loaded if it was not yet, or ask the server for it."""
+    if not isinstance(con, duckdb.DuckDBPyConnection):
+        from dpsql.wire.client import Client
+
+        if isinstance(con, Client):
+            return con.call(name, given)
     from dpsql import udfs
     from dpsql.door import dispatch
     from dpsql.door.clients import connection_of

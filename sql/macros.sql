@@ -7,16 +7,56 @@
 -- stands here: a macro in the database could change what they do.
 
 -- dp_protect: Give a table a privacy budget, or raise or lower it (on the ledger). What is left out stays as it is; at first
--- neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs max_contributions. Privacy status: free; no row is read. Gives
--- source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, change; one row.
+-- neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs max_contributions, which is 1 where the column is declared
+-- unique. Privacy status: free; no row is read. Gives source, epsilon, delta, neighbors, privacy_unit, max_contributions,
+-- accountant, change; one row.
 CREATE OR REPLACE MACRO dp_protect(source, epsilon := NULL, delta := NULL, neighbors := NULL, privacy_unit := NULL,
     max_contributions := NULL, accountant := NULL, anchor := NULL, resume := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('protect',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source, epsilon := epsilon, delta := delta, neighbors := neighbors, privacy_unit := privacy_unit,
         max_contributions := max_contributions, accountant := accountant, anchor := anchor, resume := resume))::VARCHAR)));
+
+-- dp_link: Say whose rows a table's rows are: those of the row of another table whose key they hold. A linked table is under the
+-- budget of its root, the table at the end of the way up; what a release protects are all rows of a unit in all tables. A FOREIGN
+-- KEY is offered: without column, the only one to the parent is taken. What is left out later stays as it is. There is no way back:
+-- the rows would become public. Privacy status: free; no row is read. A link is public knowledge. Gives source, column_name,
+-- parent, parent_column, root, max_rows, orphans, order_by, change; one row.
+CREATE OR REPLACE MACRO dp_link(source, column_name := NULL, parent := NULL, parent_column := NULL, max_rows := NULL,
+    orphans := NULL, merge := false, order_by := NULL, "column" := NULL) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('link',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
+        source := source, "column" := "column", parent := parent, parent_column := parent_column, max_rows := max_rows,
+        orphans := orphans, merge := merge, order_by := order_by, column_name := column_name))::VARCHAR)));
+
+-- dp_links: List the links of tables to those whose rows theirs are. Privacy status: free; from the books. Gives source,
+-- column_name, parent, parent_column, root, max_rows, orphans, order_by; a row a link.
+CREATE OR REPLACE MACRO dp_links(source := NULL) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('links',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
+        source := source))::VARCHAR)));
+
+-- dp_remote: Give a table of another engine a name in this database: an empty table with its columns and types. It is protected,
+-- declared, planned and bought like others; its rows are counted where they are. Called again it looks again: new columns are
+-- named, and what has changed is refused. DuckDB itself: tables of an attached Postgres or DuckLake ('pg.public.people'), and
+-- folders of Parquet files. Spark's urls: 'local[2]', 'spark://host:7077', 'sc://host:15002', 'active'. Privacy status: free; names
+-- and types alone are read. Gives column_name, type, engine_type, status; a row a column.
+CREATE OR REPLACE MACRO dp_remote(source, engine, relation, url := NULL) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('remote',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
+        source := source, engine := engine, relation := relation, url := url))::VARCHAR)));
 
 -- dp_declare: Declare the public domain of a column. A number, date or time with bounds alone gets automatic bins: every release
 -- buys a fine histogram and cuts its own from it. With discover what cannot be named is bought and declared: bounds of a number (a
@@ -30,6 +70,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source, "column" := "column", lower := lower, upper := upper, bins := bins, edges := edges,
         categories := categories, categories_from := categories_from, nullable := nullable, outside := outside,
         calendar := calendar, discover := discover, epsilon := epsilon, delta := delta, release := release,
@@ -43,7 +84,36 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source, rule := rule, remove := remove))::VARCHAR)));
+
+-- dp_grant: Say what an analyst of a served database may spend of a protected table, or show what was said. A grant is a part of
+-- the table's own budget, which stays the limit of all analysts together. What she buys counts against both, what others have
+-- bought before counts against her grant alone. A later grant takes the place of the one before; what she has spent stays spent.
+-- Without epsilon nothing is changed: the grants in force are listed. Privacy status: free; no row is read. Gives source, analyst,
+-- epsilon, per_query, renew, renews_on, epsilon_spent, epsilon_left, releases, methods, columns, change; a row a grant.
+CREATE OR REPLACE MACRO dp_grant(source := NULL, analyst := NULL, epsilon := NULL, per_query := NULL, renew := NULL,
+    methods := NULL, columns := NULL, remove := false) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('grant',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
+        source := source, analyst := analyst, epsilon := epsilon, per_query := per_query, renew := renew, methods := methods,
+        columns := columns, remove := remove))::VARCHAR)));
+
+-- dp_publish: Let analysts of a served database read a table or view as it is, or take that back. It holds no protected row: a
+-- synthetic table, a list of wards. What is neither granted nor published does not exist for them. A view over a protected table
+-- can be published as well: who has a grant of the table may then ask about the view. A view that is replaced, or over a table that
+-- is protected later, is not published any more, nor a table whose columns have changed. Privacy status: free; what is published is
+-- public. Gives source, kind ('table', 'view'), change; a row for each that was named, or all that is published.
+CREATE OR REPLACE MACRO dp_publish(source := NULL, remove := false) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('publish',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
+        source := source, remove := remove))::VARCHAR)));
 
 -- dp_domain: List the declared attributes of a source, and its rules; undeclared columns are listed as left out. Privacy status:
 -- free. Gives column_name, type, kind, codes, labels, nullable, outside, status; a row per column, then one per rule (kind 'rule',
@@ -53,20 +123,23 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source))::VARCHAR)));
 
--- dp_plan: Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost. A source
--- with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options. One row (of a query: one for
--- each release that it buys): measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected
--- errors, what is left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage)
--- and memory for two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other
--- max_contributions. Privacy status: free; no row is read. Gives one row.
+-- dp_plan: Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost. With
+-- operation := 'synthesize_tables' the plan is of a table and all that are linked to it. A source with aggregates is planned as a
+-- query; its bounds, groups, max_groups, ... may stand in options. One row (of a query: one for each release that it buys):
+-- measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is left after,
+-- notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory for two cores and
+-- rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other max_contributions. Privacy status:
+-- free; no row is read. Gives one row.
 CREATE OR REPLACE MACRO dp_plan(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, k := NULL,
     mechanism := NULL, rows := NULL, options := NULL, release := NULL, operation := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('plan',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source, method := method, epsilon := epsilon, delta := delta, columns := columns, k := k, mechanism := mechanism,
         rows := rows, options := options, release := release, operation := operation))::VARCHAR)));
 
@@ -81,6 +154,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source, columns := columns, k := k, epsilon := epsilon, delta := delta, mechanism := mechanism,
         release := release, shape := shape))::VARCHAR)));
 
@@ -93,6 +167,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source, reporting_length := reporting_length, epsilon := epsilon, delta := delta, columns := columns,
         fabrication := fabrication, release := release, options := options))::VARCHAR)));
 
@@ -105,6 +180,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source, "column" := "column", epsilon := epsilon, delta := delta, domain := domain, domain_size := domain_size,
         rho := rho, separator := separator, release := release, column_name := column_name))::VARCHAR)));
 
@@ -117,6 +193,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source, epsilon := epsilon, delta := delta, mechanism := mechanism, release := release))::VARCHAR)));
 
 -- dp_query: Answer an aggregate query: noisy numbers for count, sum, avg, var, corr, median, ... by groups. The answer has the
@@ -130,6 +207,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         sql := sql, epsilon := epsilon, delta := delta, groups := groups, max_groups := max_groups,
         max_rows_per_group := max_rows_per_group, bounds := bounds, min_units := min_units, confidence := confidence,
         mechanism := mechanism, release := release, adaptive := adaptive, options := options))::VARCHAR)));
@@ -144,6 +222,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         sql := sql, groups := groups, max_groups := max_groups, max_rows_per_group := max_rows_per_group, bounds := bounds,
         min_units := min_units))::VARCHAR)));
 
@@ -156,6 +235,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source, epsilon := epsilon, delta := delta, columns := columns, release := release))::VARCHAR)));
 
 -- dp_explain: Tell in words what the answer of a query is made of. What was bounded, selected and clipped, how large the noise is,
@@ -165,6 +245,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         release := release))::VARCHAR)));
 
 -- dp_synthesize: Buy a synthetic table with the source's column names and types; rows are drawn from the release for free. With
@@ -176,17 +257,50 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source, method := method, epsilon := epsilon, delta := delta, columns := columns, rows := rows, seed := seed,
         options := options, release := release, "into" := "into", into_table := into_table))::VARCHAR)));
 
--- dp_sample: Draw other rows of a stored release. Privacy status: free: post-processing. Gives the columns of the source, in its
--- types.
-CREATE OR REPLACE MACRO dp_sample(release, rows := NULL, seed := NULL) AS TABLE
+-- dp_synthesize_tables: Buy a synthetic database: copies of a protected table and of all tables that are linked to it. They are
+-- called as the source's tables, with new keys: every row's parent is there, families are as large as released, and the constraints
+-- of the source that keys and declared columns can keep hold. All tables are written in one transaction, or none. The schema is
+-- made where it is not there; tables that an earlier call made in it are replaced. Columns without a domain are left out. One row
+-- of the answer for each table: table_name, rows, parent, release. Privacy status: charged once per release. Gives table_name, rows
+-- BIGINT, parent, release; a row per table, parents first.
+CREATE OR REPLACE MACRO dp_synthesize_tables(source, epsilon := NULL, into_schema := NULL, delta := NULL, units := NULL,
+    seed := NULL, options := NULL, release := NULL) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('synthesize_tables',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
+        source := source, epsilon := epsilon, into_schema := into_schema, delta := delta, units := units, seed := seed,
+        options := options, release := release))::VARCHAR)));
+
+-- dp_sample: Draw other rows of a stored release. With into_table they go straight into that table, and the answer is one row:
+-- table_name, rows, release. Of linked tables another database is drawn into a schema; rows are those of the first table. Privacy
+-- status: free: post-processing. Gives the columns of the source, in its types; or table_name, rows, release.
+CREATE OR REPLACE MACRO dp_sample(release, rows := NULL, seed := NULL, into_table := NULL, into_schema := NULL, "into" := NULL) AS
+    TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('sample',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
-        release := release, rows := rows, seed := seed))::VARCHAR)));
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
+        release := release, rows := rows, seed := seed, "into" := "into", into_schema := into_schema,
+        into_table := into_table))::VARCHAR)));
+
+-- dp_dummy: Make up rows out of the declared domains alone, to try queries on before anything is bought. Names and types are the
+-- source's; values lie in the declared domains and obey the rules, each column by itself and uniform. A column without a domain is
+-- NULL, the privacy unit a made-up one with one or several rows. The same seed gives the same rows. Privacy status: free; no row is
+-- read. Gives the columns of the source, in its types.
+CREATE OR REPLACE MACRO dp_dummy(source, rows := 1000, seed := 0) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('dummy',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
+        source := source, rows := rows, seed := seed))::VARCHAR)));
 
 -- dp_ledger: Show every entry of the books, and whether the chain of hashes holds. Privacy status: free. Gives a row per entry.
 CREATE OR REPLACE MACRO dp_ledger(source := NULL) AS TABLE
@@ -194,16 +308,19 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source))::VARCHAR)));
 
 -- dp_budget: Show limit, spent and left of every protected table. ``epsilon_spent`` is what the releases so far would guarantee
 -- together if their number and noise had been fixed beforehand; the limit, ``epsilon``, is what is guaranteed however they were
--- chosen. Privacy status: free. Gives a row per protected table.
+-- chosen. ``grants`` lists what analysts of a served database may spend of it, and have spent in the present window; dp_grant()
+-- says more. An analyst sees a row for each of her own grants. Privacy status: free. Gives a row per protected table.
 CREATE OR REPLACE MACRO dp_budget(source := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('budget',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source))::VARCHAR)));
 
 -- dp_releases: Show what was bought: of which rows, with which parameters, at what cost. Privacy status: free. Gives a row per
@@ -213,19 +330,24 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source))::VARCHAR)));
 
--- dp_evaluate: Compare a synthetic table with the raw one. report 'tables' and 'tuples' count bins and categories: an error inside
--- a bin is not in them. 'tuples': how well combinations of values are kept, by their count (bucket, preservation, errors,
--- suppressed, fabricated, leaked). 'values' sees inside bins: per column KS and Wasserstein distance, mean and quartiles, also by
--- group, equal rows, and how well a model learns. Privacy status: NOT PRIVATE, for the custodian only. Gives a row per kind of
--- table: mean and largest errors, total variation distance, rows, shortfall; report 'values': a row per figure: measure,
--- column_name, group_column, group_value, raw, synthetic, error, relative.
+-- dp_evaluate: Compare a synthetic table with the raw one, or a schema of linked tables with a root and its linked tables. report
+-- 'tables' and 'tuples' count bins and categories: an error inside a bin is not in them. 'tuples': how well combinations of values
+-- are kept, by their count (bucket, preservation, errors, suppressed, fabricated, leaked). 'values' sees inside bins: per column KS
+-- and Wasserstein distance, mean and quartiles, also by group, equal rows, and how well a model learns. Of a schema, 'tables':
+-- fan-out, distances inside tables, of parent and child and of siblings, means by group, orphans. Privacy status: NOT PRIVATE, for
+-- the custodian only. Gives a row per kind of table: mean and largest errors, total variation distance, rows, shortfall; report
+-- 'values': a row per figure: measure, column_name, group_column, group_value, raw, synthetic, error, relative; of a schema: a row
+-- per figure, the summary first: level, measure, table_name, column_name, other_table, other_column, figures, raw, synthetic,
+-- error, largest, independent.
 CREATE OR REPLACE MACRO dp_evaluate(source, synthetic, max_k := 3, queries := NULL, seed := 7, report := 'tables') AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('evaluate',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         source := source, synthetic := synthetic, max_k := max_k, queries := queries, seed := seed, report := report))::VARCHAR)));
 
 -- dp_export: Copy a release (noisy statistics and provenance only) to a file that opens on another machine. Privacy status: free.
@@ -235,6 +357,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         release := release, path := path))::VARCHAR)));
 
 -- dp_import: Open an exported release; dp_sample then draws from it. Privacy status: free. Gives release, source, method, columns;
@@ -244,6 +367,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         path := path))::VARCHAR)));
 
 -- dp_report: Write one self-contained HTML page about a release. It says what was measured, its cost, the guarantee, and shows
@@ -254,6 +378,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,
         release := release, path := path, compare := compare))::VARCHAR)));
 
 -- dp_combine: one estimate and its interval from the same analysis of several synthetic tables (Reiter 2003). Free.

@@ -7,13 +7,17 @@ CREATE SCHEMA IF NOT EXISTS {books};
 -- Append-only. Every entry carries the hash of the one before it (of the same source); the newest 'protect', 'raise' or
 -- 'lower' entry is the budget in force; a 'charge' counts unless a later 'refund' names its release. After a 'fail' (reading for a
 -- release failed, which is its final result) only plain sources are sold until a 'resume'. An 'anchor' entry names, in parameters,
--- the file outside the database that every entry is noted in.
+-- the file outside the database that every entry is noted in. A 'grant' says in parameters what an analyst of a served database may
+-- spend, a 'revoke' takes it back. A 'link' says in parameters whose rows those of another table are: that one is under this budget,
+-- and has an entry 'linked' of its own; what it had spent before stands in the 'link' and counts. A 'use' is what she pays of it for a release that was there already (a 'charge' of who =
+-- 'analyst:<name>' is hers, too); the table is charged by 'charge' entries alone.
 CREATE TABLE IF NOT EXISTS {books}.ledger (
     source VARCHAR NOT NULL,              -- the protected table, schema-qualified; a file by its path
     entry INTEGER NOT NULL,               -- 1, 2, 3, ... within a source
     written_at TIMESTAMP NOT NULL,                -- UTC
     who VARCHAR NOT NULL,
-    action VARCHAR NOT NULL,              -- protect, raise, lower, charge, store, fail, refund, resume, anchor
+    action VARCHAR NOT NULL,              -- protect, raise, lower, charge, store, fail, refund, resume, anchor, grant, revoke, use,
+                                          -- link, linked
     release VARCHAR,                      -- the release that the entry is about
     operation VARCHAR,                    -- marginals, synthesize
     query VARCHAR,                        -- the relation that was measured, normalised
@@ -53,10 +57,28 @@ CREATE TABLE IF NOT EXISTS {books}.rules (
     PRIMARY KEY (source, rule)
 );
 
+-- Tables that have no rows here: which engine has them. Credentials are never written.
+CREATE TABLE IF NOT EXISTS {books}.remotes (
+    source VARCHAR NOT NULL PRIMARY KEY,  -- as in the ledger
+    engine VARCHAR NOT NULL,
+    url VARCHAR NOT NULL,
+    relation VARCHAR NOT NULL,            -- what the engine calls it
+    written_at TIMESTAMP NOT NULL,
+    who VARCHAR NOT NULL
+);
+
+-- Tables and views without protected rows that analysts of a served database may read as they are.
+CREATE TABLE IF NOT EXISTS {books}.published (
+    source VARCHAR NOT NULL PRIMARY KEY,  -- spelled as in the ledger
+    definition VARCHAR,                   -- of a view, JSON: the texts of the views below it, and the tables; others are not published
+    written_at TIMESTAMP NOT NULL,
+    who VARCHAR NOT NULL
+);
+
 CREATE OR REPLACE VIEW {books}.budgets AS
 SELECT source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, written_at, who
 FROM {books}.ledger
-WHERE action IN ('protect', 'raise', 'lower')
+WHERE action IN ('protect', 'raise', 'lower') AND source NOT IN (SELECT source FROM {books}.ledger WHERE action = 'linked')
 QUALIFY system.main.row_number() OVER (PARTITION BY source ORDER BY entry DESC) = 1;
 
 CREATE OR REPLACE VIEW {books}.releases AS

@@ -12,9 +12,11 @@ from fractions import Fraction
 import duckdb
 import numpy as np
 import pytest
+from query_ranks import apart, claimed, steps
 
 import dpsql
-from dpsql.estimates.measures import sensitivity
+from dpsql.accounting import RangeEvent
+from dpsql.estimates.measures import Measure, sensitivity
 from dpsql.measure import query as reading
 from dpsql.measure.query import Counted
 from dpsql.noise import discrete
@@ -67,6 +69,19 @@ def make_sales(con: duckdb.DuckDBPyConnection) -> None:
     )
     con.execute(
         "CREATE OR REPLACE TABLE regions AS SELECT * FROM (VALUES ('north', 'cold', 1), ('south', 'warm', 2), ('east', 'warm', 3), ('east', 'cold', 4)) t(name, climate, place)"
+    )
+
+
+def add_lists(con: duckdb.DuckDBPyConnection) -> None:
+    """Add a column of lists, ``tags``: NULL, empty ones, long ones, and odd values, most of them of the odd units."""
+    con.execute("ALTER TABLE sales ADD COLUMN tags VARCHAR[]")
+    con.execute(
+        """
+        UPDATE sales SET tags = CASE
+            WHEN amount IS NULL THEN list_concat([NULL, '', 'only here', repeat('long 😀', 500)], list_transform(range(300), lambda x: 'tag ' || x % 7))
+            WHEN customer = 9 THEN ['tag 1', 'tag''s', chr(1)] WHEN customer IS NULL THEN ['tag 0', 'tag 0'] WHEN quantity = 0 THEN []
+            WHEN quantity = 1 THEN NULL ELSE list_transform(range(greatest(0, least(quantity, 9))), lambda x: 'tag ' || (x + customer) % 5) END
+        """
     )
 
 
@@ -142,16 +157,42 @@ def excess(plan: QueryPlan, one: Counted, other: Counted, neighbors: str = "add_
     groups = sorted({*one.groups, *other.groups}, key=repr)
     assert len(set(one.groups)) == len(one.groups), "a group is there twice"
     found = []
+    drawn = by_rank(plan)
     claims = [
-        sensitivity(m, plan.max_rows, plan.max_groups, plan.max_rows_per_group, neighbors, grouped=bool(plan.keys))
+        (0.0, 0.0) if m.kind == "quantile"
+        else sensitivity(m, plan.max_rows, plan.max_groups, plan.max_rows_per_group, neighbors, grouped=bool(plan.keys))
         for m in plan.measures for _ in m.lengths
     ]  # fmt: skip
     for block, (first, second) in enumerate(zip(one.blocks, other.blocks, strict=True)):
+        if block in drawn:
+            claim, moves = claimed(plan, drawn[block], neighbors), moved(plan, one, other)[block]
+            l1, l2 = claim.sensitivity * claim.count, float(claim.sensitivity) * claim.count**0.5
+            found.append((float(sum(moves) / l1), float(sum(move * move for move in moves)) ** 0.5 / l2))
+            continue
         a, b = (_placed(groups, counted.groups, values) for counted, values in ((one, first), (other, second)))
         difference = [int(x) - int(y) for x, y in zip(a.ravel(), b.ravel(), strict=True)]  # exact: no float, no overflow
         l1, l2 = claims[block]
         found.append((sum(map(abs, difference)) / l1, (sum(d * d for d in difference) ** 0.5) / l2))
     return found
+
+
+def by_rank(plan: QueryPlan) -> dict[int, Measure]:
+    """Return the blocks that are drawn by rank."""
+    return {plan.blocks_of(i).start: measure for i, measure in enumerate(plan.measures) if measure.kind == "quantile"}
+
+
+def moved(plan: QueryPlan, one: Counted, other: Counted) -> dict[int, list[Fraction]]:
+    """Return how far the penalties of each group move between two readings, by block that is drawn by rank."""
+    groups = sorted({*one.groups, *other.groups}, key=repr)
+
+    def step(counted: Counted, block: int, measure: Measure, keys: tuple[str | None, ...]) -> tuple[np.ndarray, np.ndarray]:
+        there = keys in counted.groups
+        return steps(counted.ranked[block] if there else None, measure, counted.groups.index(keys) if there else 0)
+
+    return {
+        block: [apart(step(one, block, measure, keys), step(other, block, measure, keys), measure) for keys in groups]
+        for block, measure in by_rank(plan).items()
+    }
 
 
 def price(one: Readings, other: Readings, con: duckdb.DuckDBPyConnection) -> list[tuple[float, float]]:
@@ -164,6 +205,11 @@ def price(one: Readings, other: Readings, con: duckdb.DuckDBPyConnection) -> lis
     for plan, (_, first), (_, second), (rho, epsilon) in zip(one.plans, one.found, other.found, rows, strict=True):
         groups = sorted({*first.groups, *second.groups}, key=repr)
         loss = 0.0
+        query = plan.query
+        assert query is not None
+        for block, moves in moved(query, first, second).items():
+            events = [RangeEvent(2 * move / plan.scales[block]) for move in moves if move]
+            loss += float(sum(event.rho if plan.mechanism == "gaussian" else event.epsilon for event in events))
         for a, b, scale in zip(first.blocks, second.blocks, plan.scales, strict=True):
             difference = np.abs(_placed(groups, first.groups, a) - _placed(groups, second.groups, b)).astype(float)
             gaussian = plan.mechanism == "gaussian"

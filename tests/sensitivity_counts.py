@@ -22,11 +22,12 @@ from dpsql.accounting import sensitivities
 from dpsql.domains import encoding
 from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.domains.declare import declare
+from dpsql.engines.duckdb import tuples
+from dpsql.engines.duckdb.counting import count_moments, count_values
 from dpsql.errors import DpsqlError
 from dpsql.kinds import measures
 from dpsql.kinds.planned import total_is_public
-from dpsql.measure import reading, tuples
-from dpsql.measure.counting import count_moments, count_values
+from dpsql.measure import reading
 from dpsql.noise import discrete
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.release.store import Plan

@@ -6,7 +6,7 @@ Privacy status: test data alone.
 from __future__ import annotations
 
 COLUMNS = """age INTEGER, cost DOUBLE, day DATE, kind VARCHAR, note VARCHAR COLLATE NOCASE, ok BOOLEAN, price DECIMAL(9, 2),
-wide DECIMAL(38, 0), big HUGEINT, ts TIMESTAMP"""
+wide DECIMAL(38, 0), big HUGEINT, ts TIMESTAMP, codes VARCHAR[], nums DOUBLE[], nested INTEGER[][]"""
 PUBLIC = """
 CREATE TABLE region(kind VARCHAR PRIMARY KEY, label VARCHAR);
 INSERT INTO region VALUES ('k0', 'zero'), ('k1', NULL), ('k9', 'nine');
@@ -75,6 +75,35 @@ EXACT = (
     "SELECT age FROM visits WHERE kind NOT IN (SELECT kind FROM region)",
     "SELECT age FROM visits v WHERE kind NOT IN (SELECT kind FROM loose l WHERE l.w < v.age)",
     "SELECT age FROM visits v WHERE NOT EXISTS (SELECT 1 FROM loose l WHERE l.kind = v.kind AND v.age BETWEEN l.low AND l.high)",
+    # subqueries in expressions
+    "SELECT age FROM visits v WHERE age > (SELECT avg(w.age) FROM visits w WHERE w.patient = v.patient)",
+    "SELECT age FROM visits v WHERE day = (SELECT max(day) FROM visits w WHERE w.patient = v.patient AND w.kind = v.kind)",
+    "SELECT age FROM visits v WHERE age > (SELECT max(w.age) FROM visits w WHERE w.patient = v.patient AND w.day < v.day)",
+    "SELECT age, (SELECT count(*) FROM visits w WHERE w.patient = v.patient AND w.day > v.day) AS later FROM visits v",
+    "SELECT age - (SELECT 2 * count(w.note) FROM visits w WHERE v.patient = w.patient AND w.ok AND w.age <> v.age) AS d FROM visits v",
+    "SELECT patient, count(*) AS n FROM visits v WHERE (SELECT count(DISTINCT w.kind) FROM visits w WHERE w.patient = v.patient) > 1 GROUP BY patient",
+    "SELECT age FROM visits v WHERE ok OR EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.day > v.day AND w.ok)",
+    "SELECT age, CASE WHEN NOT EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.age > v.age) THEN 'top' END AS t FROM visits v",
+    "SELECT age, kind IN (SELECT w.kind FROM visits w WHERE w.patient = v.patient AND w.ok) AS c FROM visits v",
+    "SELECT age, kind NOT IN (SELECT w.kind FROM visits w WHERE w.patient = v.patient AND w.day < v.day) AS c FROM visits v",
+    "SELECT age FROM visits v WHERE age >= ALL (SELECT w.age FROM visits w WHERE w.patient = v.patient)",
+    "SELECT age FROM visits v WHERE NOT (age < ANY (SELECT w.age FROM visits w WHERE w.patient = v.patient AND w.day < v.day))",
+    "SELECT age FROM visits v WHERE age > (SELECT max(w) FROM loose)",
+    "SELECT age, (SELECT max(l.high) FROM loose l WHERE l.kind = v.kind) AS high FROM visits v",
+    "SELECT age FROM visits v WHERE age > (SELECT avg(w.age) FROM visits w WHERE w.patient = v.patient AND w.age > (SELECT min(x.age) FROM visits x WHERE x.patient = w.patient))",
+    "WITH x AS (SELECT patient, kind, sum(age) AS s FROM visits GROUP BY ALL) SELECT s FROM x WHERE s > (SELECT avg(y.s) FROM x y WHERE y.patient = x.patient)",
+    # lists
+    "SELECT age, c FROM visits, UNNEST(codes) AS t(c)",
+    "SELECT v.age, t.c FROM visits v CROSS JOIN UNNEST(v.codes) AS t(c) WHERE t.c <> 'b'",
+    "SELECT age, unnest(codes) AS c FROM visits",
+    "SELECT age, upper(unnest(codes)) AS c, unnest(nums) AS x FROM visits",
+    "SELECT v.age, l.x FROM visits v, LATERAL (SELECT unnest(v.nums) AS x) l",
+    "SELECT age, unnest(x) AS y FROM (SELECT age, unnest(nested) AS x FROM visits)",
+    "SELECT patient, c, count(*) AS n FROM visits, UNNEST(codes) AS t(c) GROUP BY patient, c",
+    "SELECT DISTINCT patient, unnest(codes) AS c FROM visits",
+    "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w, UNNEST(w.codes) AS t(c) WHERE w.patient = v.patient AND c = 'a')",
+    "SELECT v.age, r.label FROM visits v, UNNEST(v.codes) AS t(c) JOIN region r ON r.kind = c",
+    "SELECT patient, c, rank() OVER (PARTITION BY patient ORDER BY age) AS r FROM visits, UNNEST(codes) AS t(c)",
     # public relations
     "SELECT v.age, l.w FROM visits v JOIN loose l ON v.kind = l.kind",
     "SELECT v.age, l.w FROM visits v LEFT JOIN loose l ON v.age BETWEEN l.low AND l.high",

@@ -16,8 +16,11 @@ from dpsql.answers.combine import combine
 from dpsql.books.schema import current_user
 from dpsql.door import dispatch
 from dpsql.door.clients import connection_of, is_engine, load_engine
+from dpsql.door.closing import closed
 from dpsql.errors import ArgumentError, DpsqlError, first_line
 from dpsql.session.instance import Instance, find_instance, new_instance
+from dpsql.text import sealed
+from dpsql.text.relation import literal
 
 CALLS = ("__dp_call_needs_dpsql_load", "__dp_call")
 COMBINES = ("__dp_combine_needs_dpsql_load", "__dp_combine")
@@ -30,7 +33,14 @@ COMBINED = (
 _loading = threading.Lock()
 
 
-def load(con: Any, *, store: str | Path | None = None, user: str | None = None, progress: bool | None = None) -> None:
+def load(
+    con: Any,
+    *,
+    store: str | Path | None = None,
+    user: str | None = None,
+    progress: bool | None = None,
+    encryption_key: str | None = None,
+) -> None:
     """Register dpsql's functions and macros on a connection. Safe to repeat.
 
     Parameters
@@ -47,6 +57,9 @@ def load(con: Any, *, store: str | Path | None = None, user: str | None = None, 
         Whether a call that takes longer than a second shows a bar on standard error: stage, share done, time left. Default: on
         a terminal and in a notebook. ``SET VARIABLE dpsql_progress = false`` decides for one session and comes first; the
         environment variable DPSQL_PROGRESS (0 or 1) decides where neither does.
+    encryption_key : str, optional
+        The key of an encrypted database (``ATTACH ... (ENCRYPTION_KEY ...)``): its releases are encrypted with a key that is
+        derived from it. Without it nothing is bought of such a database. All encrypted databases of one DuckDB share it.
 
     Raises
     ------
@@ -65,7 +78,7 @@ def load(con: Any, *, store: str | Path | None = None, user: str | None = None, 
     >>> con.close()
     """
     if is_engine(con):
-        load_engine(con, lambda opened: load(opened, store=store, user=user))
+        load_engine(con, lambda opened: load(opened, store=store, user=user, encryption_key=encryption_key))
         return
     con = connection_of(con)
     with _loading:
@@ -77,8 +90,21 @@ def load(con: Any, *, store: str | Path | None = None, user: str | None = None, 
         instance.user = user
     if progress is not None:
         instance.progress = progress
+    if encryption_key is not None:
+        _take_key(con, encryption_key)
+        instance.sealed = True
     _create_macros(con)
     cards.register()
+
+
+def _take_key(con: duckdb.DuckDBPyConnection, key: str) -> None:
+    """Give DuckDB the key of the release stores; nothing that is raised has it."""
+    if not isinstance(key, str) or not key:
+        raise ArgumentError("encryption_key", None, "the key of the encrypted database is required, a text")
+    try:
+        con.execute(f"PRAGMA add_parquet_key({literal(sealed.KEY)}, {literal(sealed.derived(key))})")
+    except duckdb.Error:
+        raise DpsqlError("encryption_key: DuckDB does not take it; is its extension parquet there?") from None
 
 
 def _numbers(argument: str, values: list[float | None] | None) -> list[float]:
@@ -105,13 +131,18 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
     key = instance.key
 
     def call(name: str, given: str) -> str:
-        arguments = json.loads(given)
-        database, schema = arguments.pop("__database"), arguments.pop("__schema")
-        shown = arguments.pop("__progress", None)  # macros of an older dpsql in the file do not send it
         try:
-            return dispatch.run(find_instance(key), name, arguments, database=database, schema=schema, progress=shown)
-        except (DpsqlError, KeyboardInterrupt, duckdb.InterruptException) as error:
-            raise error.with_traceback(None) from None  # DuckDB 1.x appends the trace to the text that SQL users read
+            arguments = json.loads(given)
+            database, schema = arguments.pop("__database"), arguments.pop("__schema")
+            shown = arguments.pop("__progress", None)  # macros of an older dpsql in the file do not send it
+            instance = find_instance(key)
+            place = {"database": database, "schema": schema}
+            caller = instance.callers.get(arguments.pop("__caller", None) or "")
+            if caller is None:
+                return dispatch.run(instance, name, arguments, **place, progress=shown)
+            return caller.answered(lambda: dispatch.run(instance, name, arguments, **place, progress=False, who=caller.who))
+        except BaseException as error:
+            raise closed(error) from None
 
     def instance_key() -> str:
         return key
@@ -119,8 +150,8 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
     def combined(estimates: list[float | None] | None, variances: list[float | None] | None, level: float) -> dict[str, Any]:
         try:
             return asdict(combine(_numbers("estimates", estimates), _numbers("variances", variances), level))
-        except DpsqlError as error:
-            raise error.with_traceback(None) from None
+        except BaseException as error:
+            raise closed(error) from None
 
     # DuckDB lets go of the functions when this connection closes, and still calls them from the others.
     instance.functions = (call, instance_key, combined)

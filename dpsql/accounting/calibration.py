@@ -126,10 +126,10 @@ def calibrate(
     count = whole("tables", tables, "must be a number of tables, at least 1")
     held_epsilon, held_delta = checked_guarantee(epsilon, delta, accountant)
     l1, l2 = sensitivities(neighbors, max_contributions)
-    methods = _methods(mechanism, accountant, calibration, held_delta)
+    methods = methods_of(mechanism, accountant, calibration, held_delta)
     method = methods[0]
     if mechanism == "gaussian":
-        limit = _gaussian_limit(held_epsilon, _without_thresholds(held_delta, beside, accountant), accountant, method)
+        limit = gaussian_limit(held_epsilon, without_thresholds(held_delta, beside, accountant), accountant, method)
         limit = subtract(limit, round_up(sum((gdp_of(event) for event in beside), Fraction(0))))
         scales, times = _gaussian_scales(limit, l2, count, weights)
         events: tuple[Event, ...] = (*beside, *(GaussianEvent(scale, l2, times[scale]) for scale in sorted(times)))
@@ -146,83 +146,7 @@ def calibrate(
     return Calibration(mechanism, scales, charge, method, notes)
 
 
-def calibrate_blocks(
-    *,
-    mechanism: str,
-    sensitivities: Sequence[tuple[float, float]],
-    weights: Sequence[float],
-    epsilon: float | Decimal,
-    delta: float | Decimal,
-    accountant: str = "zcdp",
-    beside: Sequence[ThresholdEvent] = (),
-) -> Calibration:
-    """Return the smallest noise for blocks of integers of different sensitivities, measured together, and its cost.
-
-    Parameters
-    ----------
-    mechanism : {'gaussian', 'laplace'}
-    sensitivities : sequence of (l1, l2)
-        Of each block, at least 1.
-    weights : sequence of float, above 0
-        Relative shares of rho; of epsilon, for Laplace noise.
-    epsilon, delta : float or Decimal
-        Guarantee of this release alone; what `beside` adds to delta comes on top, from the share that the ledger has for it.
-    accountant : {'zcdp', 'basic'}
-        Of the ledger.
-    beside : sequence of events
-        Selections of groups, which cost delta alone.
-
-    Returns
-    -------
-    Calibration
-        One scale for each block, rounded up; the cost of all, rounded up.
-
-    Raises
-    ------
-    ArgumentError, CalibrationError
-        As `calibrate`.
-
-    Notes
-    -----
-    Privacy: block i is an integer vector whose L1 and L2 distance between neighbours is at most its sensitivities; all blocks may
-    reach theirs at once. Gaussian: rho_i = w_i / sum(w) of the limit buys sigma_i by l2_i, exactly as `calibrate` does for tables.
-    Laplace: epsilon_i = w_i / sum(w) epsilon, scale l1_i / epsilon_i: they add up to epsilon.
-
-    Examples
-    --------
-    >>> found = calibrate_blocks(mechanism="gaussian", sensitivities=[(1, 1), (4, 2)], weights=[1, 1], epsilon=1.0, delta=1e-9)
-    >>> round(float(found.scales[1] / found.scales[0]), 2), found.charge.gaussian
-    (2.0, True)
-    """
-    checked_mechanism(mechanism)
-    checked_accountant(accountant)
-    held_epsilon, held_delta = checked_guarantee(epsilon, delta, accountant)
-    if len(weights) != len(sensitivities) or not sensitivities or not all(0 < weight < math.inf for weight in weights):
-        raise ArgumentError("weights", list(weights), f"must be one number above 0 for each of {len(sensitivities)} blocks")
-    shares = [Fraction(float(weight)) for weight in weights]
-    whole_of = sum(shares, Fraction(0))
-    events: list[Event] = [*beside]
-    scales: list[Fraction] = []
-    if mechanism == "gaussian":
-        method = _methods(mechanism, accountant, None, held_delta)[0]
-        limit = _gaussian_limit(held_epsilon, _without_thresholds(held_delta, beside, accountant), accountant, method)
-        for share, (_, l2) in zip(shares, sensitivities, strict=True):
-            scales.append(gaussian_scale(Fraction(limit) * share / whole_of, l2))
-            events.append(GaussianEvent(scales[-1], l2))
-    else:
-        method = "basic"
-        for share, (l1, _) in zip(shares, sensitivities, strict=True):
-            needed = Fraction(l1) * whole_of / (share * Fraction(held_epsilon))
-            if needed > MAXIMUM_LAPLACE_SCALE:
-                raise _too_much_noise(float(needed), float(MAXIMUM_LAPLACE_SCALE))
-            scales.append(scale_grid(needed))
-            events.append(LaplaceEvent(scales[-1], l1))
-    spent_delta = held_delta if accountant == "zcdp" or mechanism == "gaussian" or beside else Decimal(0)
-    charge = charge_for(events, delta=spent_delta, accountant=accountant, epsilon=held_epsilon)
-    return Calibration(mechanism, tuple(scales), charge, method)
-
-
-def _without_thresholds(delta: Decimal, beside: Sequence[PureEvent | RangeEvent | ThresholdEvent], accountant: str) -> Decimal:
+def without_thresholds(delta: Decimal, beside: Sequence[PureEvent | RangeEvent | ThresholdEvent], accountant: str) -> Decimal:
     """Return the delta that is left for the noise, or say that the thresholds leave none of it, or take more than their share."""
     taken = sum((event.delta * event.count for event in beside if isinstance(event, ThresholdEvent)), Fraction(0))
     room = delta if accountant == "basic" else selection_share(delta)
@@ -242,7 +166,7 @@ def _more_than_alone(scale: float, l1: float, tables: int, epsilon: float, delta
     )
 
 
-def _methods(mechanism: str, accountant: str, calibration: str | None, delta: Decimal) -> tuple[str, ...]:
+def methods_of(mechanism: str, accountant: str, calibration: str | None, delta: Decimal) -> tuple[str, ...]:
     """Return the methods of calibration to choose from, or say why there is none."""
     allowed = CALIBRATIONS[mechanism]
     if calibration is not None and calibration not in allowed:
@@ -263,7 +187,7 @@ def _methods(mechanism: str, accountant: str, calibration: str | None, delta: De
     return ("exact",) if delta > 0 else ("basic",)
 
 
-def _gaussian_limit(epsilon: Decimal, delta: Decimal, accountant: str, method: str) -> Decimal:
+def gaussian_limit(epsilon: Decimal, delta: Decimal, accountant: str, method: str) -> Decimal:
     """Return the rho that a Gaussian release may cost."""
     if method == "zcdp":
         return limit_down(zcdp_rho(float(epsilon), float(delta)))
@@ -305,7 +229,7 @@ def gaussian_scale(rho: Fraction, l2: float) -> Fraction:
         raise CalibrationError("the guarantee is too small to be bought: its rho is below 1e-24; ask for a larger epsilon or delta")
     needed = Fraction(l2) ** 2 / (2 * rho)
     if needed > (2 * MAXIMUM_SIGMA) ** 2:
-        raise _too_much_noise(math.sqrt(float(needed)), float(MAXIMUM_SIGMA))
+        raise too_much_noise(math.sqrt(float(needed)), float(MAXIMUM_SIGMA))
     shifted = float(needed) + 1 / 12
     high = (shifted + math.sqrt(shifted**2 + 1 / 9)) / 2  # there the closed formula is enough
     start = high * (1 - 1e-13) if high > 4 else _least_variance(needed, high)
@@ -313,7 +237,7 @@ def gaussian_scale(rho: Fraction, l2: float) -> Fraction:
     while sigma**2 < MINIMUM_VARIANCE or effective_variance(sigma**2) < needed:
         sigma = scale_grid(sigma * _NEXT)
     if sigma > MAXIMUM_SIGMA:
-        raise _too_much_noise(float(sigma), float(MAXIMUM_SIGMA))
+        raise too_much_noise(float(sigma), float(MAXIMUM_SIGMA))
     return sigma
 
 
@@ -354,18 +278,20 @@ def _laplace_scale(epsilon: Decimal, delta: Decimal, accountant: str, method: st
         raise CalibrationError("the guarantee is too small for this many tables; ask for a larger epsilon or fewer tables")
     needed = Fraction(l1) / each
     if needed > MAXIMUM_LAPLACE_SCALE:
-        raise _too_much_noise(float(needed), float(MAXIMUM_LAPLACE_SCALE))
+        raise too_much_noise(float(needed), float(MAXIMUM_LAPLACE_SCALE))
     scale = scale_grid(needed)
     while limit is not None and tables * rho_of_pure(Fraction(l1) / scale) > limit:
         scale = scale_grid(scale * _NEXT)
     return scale
 
 
-def _too_much_noise(wanted: float, allowed: float) -> CalibrationError:
+def too_much_noise(wanted: float, allowed: float) -> CalibrationError:
+    """Return the error of noise that no sampler draws."""
     return CalibrationError(
         f"noise scale = {wanted:.6g}: the samplers draw up to {allowed:.6g}; "
         "ask for a larger epsilon, fewer tables, or fewer rows per unit"
     )
 
 
-__all__ = ["CALIBRATIONS", "MECHANISMS", "Calibration", "calibrate", "calibrate_blocks", "gaussian_scale"]
+__all__ = ["CALIBRATIONS", "MECHANISMS", "Calibration", "calibrate", "gaussian_limit", "gaussian_scale", "methods_of",
+           "too_much_noise", "without_thresholds"]  # fmt: skip

@@ -110,6 +110,11 @@ def whole(argument: str, value: object, expected: str) -> int:
     return int(number)
 
 
+def mechanisms(count: object) -> int:
+    """Return a number of mechanisms, which is at least 1."""
+    return whole("count", count, "must be a number of mechanisms, at least 1")
+
+
 def checked_accountant(accountant: object) -> str:
     """Return the name of an accountant, or raise ArgumentError."""
     if accountant not in ACCOUNTANTS:

@@ -15,7 +15,7 @@ from dataclasses import fields as fields_of
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from dpsql.accounting.checks import positive, whole
+from dpsql.accounting.checks import mechanisms, positive, whole
 from dpsql.accounting.gaussian import MINIMUM_VARIANCE, effective_variance
 from dpsql.accounting.other_events import RangeEvent, ThresholdEvent
 from dpsql.accounting.zcdp import rho_of_pure
@@ -61,10 +61,6 @@ def sensitivities(neighbors: str, max_contributions: int = 1) -> tuple[float, fl
     return 2.0 * rows, root
 
 
-def _count(value: int) -> int:
-    return whole("count", value, "must be a number of mechanisms, at least 1")
-
-
 @dataclass(frozen=True)
 class GaussianEvent:
     """``count`` tables of integers, each with an independent discrete Gaussian draw on every cell.
@@ -95,7 +91,7 @@ class GaussianEvent:
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", positive("sigma", self.sigma))
         object.__setattr__(self, "l2_sensitivity", float(positive("l2_sensitivity", self.l2_sensitivity)))
-        object.__setattr__(self, "count", _count(self.count))
+        object.__setattr__(self, "count", mechanisms(self.count))
         if self.sigma**2 < MINIMUM_VARIANCE:
             raise CalibrationError(
                 f"sigma = {float(self.sigma):.6g}: discrete Gaussian noise is accounted for from sigma = 0.1 "
@@ -149,7 +145,7 @@ class LaplaceEvent:
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", positive("scale", self.scale))
         object.__setattr__(self, "l1_sensitivity", float(positive("l1_sensitivity", self.l1_sensitivity)))
-        object.__setattr__(self, "count", _count(self.count))
+        object.__setattr__(self, "count", mechanisms(self.count))
 
     @property
     def epsilon(self) -> Fraction:
@@ -194,7 +190,7 @@ class PureEvent:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
-        object.__setattr__(self, "count", _count(self.count))
+        object.__setattr__(self, "count", mechanisms(self.count))
 
     @property
     def rho(self) -> Fraction:
@@ -236,7 +232,7 @@ class SelectionEvent:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
         object.__setattr__(self, "delta", positive("delta", self.delta))
-        object.__setattr__(self, "count", _count(self.count))
+        object.__setattr__(self, "count", mechanisms(self.count))
         if self.delta >= 1:
             raise ArgumentError("delta", float(self.delta), "must be above 0 and below 1")
 

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from dpsql.accounting.checks import positive, whole
+from dpsql.accounting.checks import mechanisms, positive
 from dpsql.accounting.zcdp import rho_of_pure
 from dpsql.errors import ArgumentError
 
@@ -70,7 +70,7 @@ class RangeEvent:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
-        object.__setattr__(self, "count", whole("count", self.count, "must be a number of mechanisms, at least 1"))
+        object.__setattr__(self, "count", mechanisms(self.count))
 
     @property
     def rho(self) -> Fraction:
@@ -110,7 +110,7 @@ class ThresholdEvent:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", positive("delta", self.delta))
-        object.__setattr__(self, "count", whole("count", self.count, "must be a number of mechanisms, at least 1"))
+        object.__setattr__(self, "count", mechanisms(self.count))
         if self.delta >= 1:
             raise ArgumentError("delta", float(self.delta), "must be above 0 and below 1")
 

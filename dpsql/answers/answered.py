@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -12,10 +10,11 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from dpsql.answers import cells, intervals
+from dpsql.answers import cells, intervals, probing
 from dpsql.answers.cells import cell_text
 from dpsql.answers.finishing import finish
 from dpsql.answers.held import Part
+from dpsql.answers.probing import Column
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.estimates import listed
 from dpsql.protected.source import ProtectedSource, catalog_of
@@ -31,48 +30,40 @@ from dpsql.queries.typing import types_of
 from dpsql.session.instance import Context
 from dpsql.source.model import fold
 from dpsql.source.parse import nodes, render, serialized
-from dpsql.text.relation import identifier, literal
+from dpsql.text.relation import identifier
 
 _FORBIDDEN = frozenset({"getenv", "current_setting", "getvariable", "nextval", "currval", "current_query", "txid_current", "query",
                         "query_table", "current_database", "current_schema", "current_schemas", "current_user",
                         "user"})  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the relation that stands for a core: its type, and the texts of its values, None for NULL."""
-
-    sql_type: str
-    texts: list[str | None]
-    expression: str = "CAST({} AS {})"
-
-    @property
-    def sql(self) -> str:
-        """The column as SQL, made of texts."""
-        texts = json.dumps(self.texts, ensure_ascii=False)
-        values = f"unnest(system.main.from_json({literal(texts)}, '[\"VARCHAR\"]'))"
-        return self.expression.format(values, self.sql_type)
-
-
-def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]]) -> None:
+def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]]) -> list[str]:
     """Bind the outer statement over empty answers, so that what is wrong with it is found before anything is charged.
+
+    Returns
+    -------
+    list of str
+        The types of the columns that it gives.
 
     Raises
     ------
     ArgumentError, UnsupportedQuery
         DuckDB does not accept it, or it calls what is not a function of numbers that were released.
     """
-    _check_functions(context, found.query.outer)
-    _check_tables(context, found)
+    parsed = list(nodes(serialized(context.cursor, render(found.query.outer))))  # by DuckDB's parser, as a second opinion
+    _check_functions(context, found.query.outer, parsed)
+    _check_tables(context, found, parsed)
     asked = zip(found.asked, sources, strict=True)
     empty = {core.name: _empty(context, core, sets, protected) for (core, sets), protected in asked}
     try:
-        context.cursor.execute(f"DESCRIBE {_text(empty, found.query.outer)}").fetchall()
+        types = [str(row[1]) for row in context.cursor.execute(f"DESCRIBE {_text(empty, found.query.outer)}").fetchall()]
+        probing.check(context.cursor, empty, lambda cores: _text(cores, found.query.outer), parsed)
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
         said = f"DuckDB does not accept it ({first_line(error)}). Nothing was charged"
         raise ArgumentError("sql", found.call.sql[:80], said) from None
+    return types
 
 
 def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> str:
@@ -126,9 +117,9 @@ def _columns(
         texts[name] = []
     for part in parts:
         held = part.held.numbers
-        wanted = translated(part.asked, part.held.question)
+        wanted = part.wanted
         factors = [cells.factor(one, part.protected, types[f"a{i}"]) for i, one in enumerate(part.asked.wanted)]
-        estimates = Estimates(part.held.plan, [np.asarray(block, dtype=np.float64) for block in held.blocks])
+        estimates = part.held.estimates()
         count = len(held.groups)
         for i in range(len(core.keys)):
             inside = part.asked.places.index(i) if i in part.asked.places else None
@@ -153,24 +144,6 @@ def _column(sql_type: str, values: list[str | None]) -> Column:
         expression = "(CASE WHEN {0} IS NOT NULL THEN system.main.map_from_entries(CAST({0} AS " + entries + ")) END)"
         return Column(sql_type, values, expression)
     return Column(sql_type, values)
-
-
-def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
-    """Return the aggregates with the positions that their arguments and conditions have in a release."""
-    arguments, conditions = list(held["arguments"]), list(held["conditions"])
-
-    def condition(place: int | None) -> int | None:
-        return None if place is None else conditions.index(one.condition_texts[place])
-
-    return [
-        replace(
-            wanted,
-            arguments=tuple(arguments.index(one.argument_texts[place]) for place in wanted.arguments),
-            condition=condition(wanted.condition),
-            there=condition(wanted.there),
-        )
-        for wanted in one.wanted
-    ]
 
 
 def value_texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> list[str | None]:
@@ -213,11 +186,11 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _check_tables(context: Context, found: Read) -> None:
-    """Ask DuckDB's parser for the tables of the outer statement, as a second opinion: none of them may be protected."""
+def _check_tables(context: Context, found: Read, parsed: Sequence[Mapping[str, Any]]) -> None:
+    """Look for the tables of the outer statement in the nodes of DuckDB's own tree: none of them may be protected."""
     facts, cores = Facts(context), {core.name for core, _ in found.asked}
     ctes = {fold(cte.alias) for cte in found.query.outer.find_all(exp.CTE)}
-    for node in nodes(serialized(context.cursor, render(found.query.outer))):
+    for node in parsed:
         if node.get("type") != "BASE_TABLE":
             continue
         parts = [str(node[part]) for part in ("catalog_name", "schema_name", "table_name") if node.get(part)]
@@ -227,7 +200,7 @@ def _check_tables(context: Context, found: Read) -> None:
             raise UnsupportedQuery(".".join(parts), "rows of a protected table are read outside of an aggregate")
 
 
-def _check_functions(context: Context, outer: exp.Expression) -> None:
+def _check_functions(context: Context, outer: exp.Expression, parsed: Sequence[Mapping[str, Any]]) -> None:
     """Refuse functions in the outer statement that are not DuckDB's own, or not as it ships them, or that do more than compute."""
     allowed = _own()
     for node in outer.find_all(exp.Anonymous):
@@ -236,8 +209,7 @@ def _check_functions(context: Context, outer: exp.Expression) -> None:
             said = "only DuckDB's own functions of the answer's numbers may be used here, none that reads anything"
             raise UnsupportedQuery(f"{name}()", said)
 
-
-    names = {str(node["function_name"]) for node in nodes(serialized(context.cursor, render(outer))) if node.get("function_name")}
+    names = {str(node["function_name"]) for node in parsed if node.get("function_name")}
     changed = catalog_of(context).changed_function(names | _OF_ANSWERS)
     if changed is not None:
         raise UnsupportedQuery(f"function {changed!r}", "a macro or a function of this database gives it another meaning; DROP it")

@@ -17,11 +17,11 @@ from dpsql.calls.query import ALL
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.estimates.magnitudes import Bounds, beyond
 from dpsql.protected.source import ProtectedSource
+from dpsql.purchase import uses
 from dpsql.queries.choosing import RANKED
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read
-from dpsql.release import identity
 from dpsql.release.store import Release
 from dpsql.rows import drawing
 from dpsql.session.instance import Context
@@ -62,8 +62,10 @@ def reused(context: Context, source: ProtectedSource, call: QueryPurchase) -> Qu
     """Return a purchase with the bounds that stored releases have learned of its arguments; as it is where it was charged."""
     if not call.call.auto or call.learned:
         return call
-    name = identity.release_id(source.key, call.operation, source.query, call.release_name)
-    if source.ledger.purchase(name) is not None:
+    if source.ledger.analyst is not None and call.release is None:
+        if uses.hers(source, call) is not None:
+            return call
+    elif source.ledger.purchase(uses.asked(context, source, call).release) is not None:
         return call
     best: dict[str, tuple[float, Bounds]] = {}
     wanted = call.canonical()
@@ -109,7 +111,7 @@ def said(release: Release, arguments: list[str]) -> list[str]:
         rows, cut = beyond(one, counts, chosen.sums)
         text = readable.expression(arguments[one.position])
         users = {m.kind for m in query.measures for v in m.variables if v.position == one.position and v.learned is not None}
-        about = f": about {rows:,.0f} rows beyond the bounds, about {cut:,.4g} of the sum" if users - {"tree"} else ""
+        about = f": about {rows:,.0f} rows beyond the bounds, about {cut:,.4g} of the sum" if users - {"tree", "quantile"} else ""
         out.append(
             f"{text}: the bounds were learned from a noisy histogram of magnitudes of this release ({one.cells} cells, standard "
             f"deviation {one.deviation:.4g} rows){about}"

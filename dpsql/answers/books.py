@@ -10,6 +10,7 @@ from typing import Any
 from dpsql.accounting import remaining, share_used
 from dpsql.books.entries import reading
 from dpsql.books.ledger import Ledger
+from dpsql.books.links import Links
 from dpsql.books.schema import Books
 from dpsql.calls.stored import BudgetCall, LedgerCall, ReleasesCall
 from dpsql.errors import LedgerError, ReleaseError
@@ -28,6 +29,7 @@ BUDGET_COLUMNS = {
     "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "delta_left": "DOUBLE", "rho_limit": "DOUBLE", "rho_spent": "DOUBLE",
     "rho_left": "DOUBLE", "pure_epsilon_left": "DOUBLE", "releases": "INTEGER", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR",
     "max_contributions": "INTEGER", "chain_holds": "BOOLEAN", "books": "VARCHAR", "anchor": "VARCHAR", "share_used": "DOUBLE",
+    "grants": "STRUCT(analyst VARCHAR, epsilon DOUBLE, renew VARCHAR, epsilon_spent DOUBLE, epsilon_left DOUBLE)[]",
 }  # fmt: skip
 RELEASE_COLUMNS = {
     "release": "VARCHAR", "source": "VARCHAR", "operation": "VARCHAR", "query": "VARCHAR", "parameters": "VARCHAR",
@@ -64,8 +66,22 @@ def _scope(context: Context, source: str | None) -> tuple[list[Books], str | Non
     return [b for b in books if b.exist()], key
 
 
+def _hers(context: Context, source: str | None) -> tuple[str, str] | None:
+    """Return database and table that an analyst asks about; None: all of hers."""
+    from dpsql.protected.source import describe_key  # as in `_scope`
+
+    return None if source is None else describe_key(context, source)
+
+
 def ledger(context: Context, call: LedgerCall) -> str:
-    """Return every entry of the books, with whether it follows from the one before; edited ones as far as they can be shown."""
+    """Return every entry of the books, with whether it follows from the one before; edited ones as far as they can be shown.
+
+    To an analyst: her grants and uses.
+    """
+    if context.analyst is not None:
+        from dpsql.answers import hers
+
+        return _ordered("ledger", LEDGER_COLUMNS, hers.ledger_rows(context, _hers(context, call.source), LEDGER_COLUMNS))
     books, key = _scope(context, call.source)
     rows: list[tuple[Any, ...]] = []
     for book in books:
@@ -81,7 +97,15 @@ def ledger(context: Context, call: LedgerCall) -> str:
 
 
 def budget(context: Context, call: BudgetCall) -> str:
-    """Return limit, spent and left of every protected table: losses rounded up, what is left rounded down, to five digits."""
+    """Return limit, spent and left of every protected table: losses rounded up, what is left rounded down, to five digits.
+
+    What was granted to each analyst, and what she has spent of it in the present window, is a list in one column. To
+    an analyst: of her grants, in other columns (`dpsql.answers.hers`).
+    """
+    if context.analyst is not None:
+        from dpsql.answers import hers
+
+        return hers.budget(context, _hers(context, call.source))
     books, key = _scope(context, call.source)
     rows = []
     for book in books:
@@ -90,18 +114,29 @@ def budget(context: Context, call: BudgetCall) -> str:
                 f"SELECT DISTINCT source FROM {book.table('ledger')} WHERE ? IS NULL OR source = ? ORDER BY 1 ASC",  # noqa: S608
                 [key, key],
             ).fetchall()
-        rows += [_budget_row(Ledger(book, str(source), context.user)) for (source,) in sources]
+        own = _with_budget(book, [str(source) for (source,) in sources])
+        rows += [_budget_row(Ledger(book, source, context.user)) for source in own]
     return _ordered("budget", BUDGET_COLUMNS, rows)
+
+
+def _with_budget(book: Books, sources: Sequence[str]) -> list[str]:
+    """Return the sources that have budgets of their own: linked tables are under their root's. Of an edited book all."""
+    with suppress(LedgerError):
+        links = Links(book.cursor, book.database, book).all()
+        return [source for source in sources if source not in links]
+    return list(sources)
 
 
 def _budget_row(books: Ledger) -> tuple[Any, ...]:
     condition = books.condition()
     found = state = used = None
+    granted: list[dict[str, Any]] = []
     with suppress(LedgerError), reading(books.source):  # `condition` says what is wrong
         charges, anchor, holds = books.charges(), books.anchor(), books.chain_holds()
         found = books.protection()
         state = remaining(found.budget, charges) if found is not None else None
         used = min(1.0, at_most(share_used(found.budget, charges))) if found is not None else None
+        granted = _granted(books)
     if found is None or state is None or used is None:
         nothing = dict.fromkeys(BUDGET_COLUMNS)
         return tuple({**nothing, "source": books.source, "chain_holds": False, "books": condition}.values())
@@ -110,14 +145,33 @@ def _budget_row(books: Ledger) -> tuple[Any, ...]:
         books.source, found.budget.accountant, float(found.budget.epsilon), float(found.budget.delta), at_most(state.epsilon_spent),
         state.delta_spent, at_least(state.epsilon_left), state.delta_left, rho_limit, at_most(state.rho_spent), rho_left,
         at_least(state.pure_epsilon_left), len(charges), found.neighbors, found.privacy_unit, found.max_contributions,
-        holds, condition, None if anchor is None else str(anchor), used,
+        holds, condition, None if anchor is None else str(anchor), used, granted,
     )  # fmt: skip
 
 
+def _granted(books: Ledger) -> list[dict[str, Any]]:
+    """Return each grant in force of a table, and what is spent and left of it."""
+    held = books.grants()
+    if not held:
+        return []
+    from dpsql.answers import hers
+
+    names = ("analyst", "epsilon", "renew", "epsilon_spent", "epsilon_left")
+    found = [{"analyst": analyst, **hers.state(books, grant)} for analyst, grant in sorted(held.items())]
+    return [{name: one[name] for name in names} for one in found]
+
+
 def releases(context: Context, call: ReleasesCall) -> str:
-    """Return what was bought; losses rounded up to five digits (``dpsql.ledger`` has them all)."""
-    books, key = _scope(context, call.source)
+    """Return what was bought; losses rounded up to five digits (``dpsql.ledger`` has them all). To an analyst: hers."""
     rows: list[tuple[Any, ...]] = []
+    if context.analyst is not None:
+        from dpsql.answers import hers
+
+        for found_in, name, said in hers.releases(context, _hers(context, call.source), RELEASE_COLUMNS):
+            notes = _notes(context, found_in.books, name) if said["status"] == "stored" else []
+            rows.append((*said.values(), _filters(str(said["query"]), found_in.source), notes))
+        return _releases(rows)
+    books, key = _scope(context, call.source)
     for book in books:
         columns = ", ".join(f"TRY_CAST({name} AS {kind})::VARCHAR" for name, kind in RELEASE_COLUMNS.items())
         query = (
@@ -131,6 +185,10 @@ def releases(context: Context, call: ReleasesCall) -> str:
             notes = _notes(context, book, str(row[0])) if row[8] == "stored" else []
             warning = [] if intact[str(row[1])] else ["the ledger was edited: its chain of hashes does not hold"]
             rows.append((*row, _filters(str(row[3]), str(row[1])), [*notes, *warning]))
+    return _releases(rows)
+
+
+def _releases(rows: Sequence[Sequence[Any]]) -> str:
     losses = [position for position, name in enumerate(RELEASE_COLUMNS) if name in ("epsilon", "rho")]
     shown = [[at_most(float(v)) if i in losses and _number(v) else v for i, v in enumerate(row)] for row in rows]
     return _ordered("releases", {**RELEASE_COLUMNS, "filters": "VARCHAR", "notes": "VARCHAR[]"}, shown)

@@ -7,13 +7,14 @@ import re
 from contextlib import suppress
 from functools import partial
 
-from dpsql.answers import auto, kept, query_words
+from dpsql.answers import auto, kept, link_words, linked_words, query_words
 from dpsql.answers.cells import cell_text
 from dpsql.books.schema import Books
 from dpsql.calls.query import ExplainCall
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.queries.aggregates import DISTINCT
 from dpsql.release.queried import QueryPlan
 from dpsql.release.store import Release
 from dpsql.rows import drawing
@@ -28,6 +29,18 @@ _PUBLIC = "public: all {:,} are known without the data and are there, also empty
 _PRIVATE = "private: a group with few units, or with unlucky noise, is missing; that it is missing does not say that it is empty"
 _LISTED = "mode, histogram, bool_and and bool_or are read off noisy counts of the values: one that few rows have may be missed"
 _RANKED = "min and max are quantiles as far out as the noise lets one see, not the values of a row"
+_DRAWN = (
+    "none for a quantile that was drawn by rank: one cell was released, and how densely the rows lie around it was not. With "
+    "confidence at its first purchase (another name buys anew) it is read from histograms, which give one, with more noise"
+)
+_CANDIDATES = (
+    "of a mode: the first and the last of the values that may be the most frequent; of a histogram: a map of the least and one of "
+    "the largest counts"
+)
+_DISTINCT_ENDS = (
+    "of sums and means of distinct values: over those that surely occur, and those that may. A value of one row can hardly be told "
+    "from one of none, so they are wide; variances of distinct values have none"
+)
 _LEANING = "means and the like of a group whose number of rows is no more than its noise lean on those of all groups"
 COLUMNS = {"about": "VARCHAR", "explanation": "VARCHAR"}
 
@@ -38,9 +51,11 @@ def explain(context: Context, call: ExplainCall) -> str:
     Raises
     ------
     ArgumentError
-        The release is not the answer of a query.
+        The release is neither the answer of a query nor one of linked tables.
     """
     found = drawing.find(context, call.release)
+    if found.plan.linked is not None:
+        return inline(COLUMNS, linked_words.explanation(found, found.plan.linked))
     if found.plan.query is None:
         raise ArgumentError("release", call.release, "is not the answer of a query; FROM dp_releases() says what it is")
     return inline(COLUMNS, rows(context, found))
@@ -63,12 +78,16 @@ def rows(context: Context, found: Release) -> list[tuple[str, str]]:
     bounded = query_words.bounding(query, unit) or ["every row is a unit of its own; none is left out"]
     said += [("rows", text) for text in bounded]
     said += _share(context, found, query)
-    shown = texts(context, found)
+    protected = source(context, found)
+    if protected is not None:
+        said += [("rows", text) for text in link_words.notes(protected, protected.ledger.purchase(found.identifier))]
+    shown = texts(protected)
     said += [("bounds", text) for text in _bounds(query, list(asked["arguments"]), shown)]
     said += [("bounds", text) for text in auto.said(found, list(asked["arguments"]))]
     said += [("values", text) for text in _estimates(query)]
     said += [("noise", text) for text in query_words.noise(found.plan, shown)]
     said.append(("intervals", _INTERVALS))
+    said += [("intervals", text) for text in _limits_of_intervals(query)]
     said.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {found.identifier}"))
     return said
 
@@ -106,8 +125,21 @@ def _estimates(query: QueryPlan) -> list[str]:
     return found
 
 
+def _limits_of_intervals(query: QueryPlan) -> list[str]:
+    """Return which aggregates have no interval, or another kind of interval, and why."""
+    asked = {text.partition("(")[0] for text in query.asked}
+    found = []
+    if any(measure.kind == "quantile" for measure in query.measures):
+        found.append(_DRAWN)
+    if asked & {"mode", "histogram"}:
+        found.append(_CANDIDATES)
+    if asked & set(DISTINCT):
+        found.append(_DISTINCT_ENDS)
+    return found
+
+
 def source(context: Context, found: Release) -> ProtectedSource | None:
-    """Return the source of a release, for the types of its columns; None where it is not here any more. No row is read."""
+    """Return the source of a release, for links and types of columns; None where it is not here any more. No row is read."""
     for database in context.databases():
         if Books(context.cursor, database).sources_of(found.identifier):
             home = dataclasses.replace(context, database=database, schema="main")
@@ -116,9 +148,8 @@ def source(context: Context, found: Release) -> ProtectedSource | None:
     return None
 
 
-def texts(context: Context, found: Release) -> query_words.Texts:
+def texts(protected: ProtectedSource | None) -> query_words.Texts:
     """Return how dates and times among the arguments are shown, whose bounds are kept as numbers."""
-    protected = source(context, found)
     columns = [] if protected is None else protected.source.columns
     types = {int(c.name[1:]): c.sql_type for c in columns if c.name[:1] == "a"}
     return {place: partial(cell_text, sql_type=kind) for place, kind in types.items() if sqltypes.parse(kind).family == "temporal"}
@@ -127,7 +158,7 @@ def texts(context: Context, found: Release) -> query_words.Texts:
 def _bounds(query: QueryPlan, arguments: list[str], texts: query_words.Texts) -> list[str]:
     found = []
     for measure in query.measures:
-        if measure.kind in ("moments", "scaled", "tree"):
+        if measure.kind in ("moments", "scaled", "tree", "quantile"):
             for one in measure.variables:
                 text = readable.expression(arguments[one.position])
                 low, high = query_words.ends(one, texts)

@@ -7,17 +7,20 @@ import shutil
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 
+from dpsql.answers import linked_words
 from dpsql.books.schema import Books
 from dpsql.calls.stored import ExportCall, ImportCall
-from dpsql.errors import DpsqlError, ReleaseError
+from dpsql.errors import DpsqlError, ReleaseError, first_line
 from dpsql.release import identity
 from dpsql.release import store as release
 from dpsql.rows import drawing, obeying
 from dpsql.session.instance import Context
 from dpsql.text.relation import inline
+from dpsql.text.sealed import is_sealed
 
 _DAMAGED = (
     DpsqlError, duckdb.Error, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError,
@@ -35,8 +38,22 @@ def export(context: Context, call: ExportCall) -> str:
         target = target / bought.path.name
     if not target.parent.is_dir():
         raise ReleaseError(f"path = {str(target)!r}: its folder does not exist; create it or choose another one")
-    _copy(bought.path, target)
+    if is_sealed(bought.path):
+        _decrypted(context, bought, target)
+    else:
+        _copy(bought.path, target)
     return inline({"release": "VARCHAR", "path": "VARCHAR"}, [(bought.identifier, str(target))])
+
+
+def _decrypted(context: Context, bought: release.Release, target: Path) -> None:
+    """Write a release of an encrypted store where the custodian wants it, not encrypted."""
+    with TemporaryDirectory(prefix="dpsql-") as folder:
+        draft = Path(folder) / bought.path.name
+        try:
+            release.opened_copy(context.cursor, bought, draft)
+        except duckdb.IOException as error:
+            raise ReleaseError(f"path = {str(target)!r}: the release cannot be copied ({first_line(error)})") from None
+        _copy(draft, target)
 
 
 def _copy(path: Path, target: Path) -> None:
@@ -78,6 +95,11 @@ def import_release(context: Context, call: ImportCall) -> str:
     try:
         opened.check()
         obeying.check(context.cursor, opened.plan.domain, opened.plan.rules)
+        for place, table in enumerate(() if opened.plan.linked is None else opened.plan.linked.tables):
+            obeying.check(context.cursor, table.domain, table.rules)
+            if opened.plan.linked is not None and table.across:
+                across = opened.plan.linked.joined(place)
+                obeying.check_rules(context.cursor, across.domain, across.rules)
         opened.statistics(context.cursor)
     except (duckdb.InterruptException, ReleaseError):
         raise
@@ -88,7 +110,9 @@ def import_release(context: Context, call: ImportCall) -> str:
 
 
 def _imported(opened: release.Release) -> str:
-    rows = [(opened.identifier, opened.manifest["source"], opened.plan.method, list(opened.plan.domain.names))]
+    plan = opened.plan
+    names = list(plan.domain.names) if plan.linked is None else linked_words.columns(plan.linked)
+    rows = [(opened.identifier, opened.manifest["source"], plan.method, names)]
     return inline({"release": "VARCHAR", "source": "VARCHAR", "method": "VARCHAR", "columns": "VARCHAR[]"}, rows)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from dpsql import methods
-from dpsql.accounting import expected_absolute_error, fits, remaining
-from dpsql.answers import held as held_by
-from dpsql.answers import kept, query_words, ruled
+from dpsql.accounting import expected_absolute_error, remaining
+from dpsql.answers import kept, link_words, linked_words, query_words, ruled
+from dpsql.answers.known import known as already_held
 from dpsql.answers.query import queries
 from dpsql.books.entries import Purchase, failure
 from dpsql.calls.buying import BuyingCall
@@ -25,10 +25,10 @@ from dpsql.errors import DpsqlError
 from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import asked_order, spelled
 from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.purchase import uses
 from dpsql.purchase.buying import stopped_text
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import is_aggregate_query
-from dpsql.release import identity
 from dpsql.release.checking import planned
 from dpsql.release.costs import estimate, too_large
 from dpsql.release.plan import Plan
@@ -50,7 +50,7 @@ _MOST_NAMED = 3
 
 
 def plan(context: Context, call: PlanCall) -> str:
-    """Return the plan of a dp_synthesize, dp_marginals (with ``k``) or dp_contributions call, as a relation of one row.
+    """Return the plan of a dp_synthesize(_tables), dp_marginals (with ``k``) or dp_contributions call, as a relation of one row.
 
     Of an aggregate query: a row for each release that it would buy.
     """
@@ -66,20 +66,30 @@ def plan(context: Context, call: PlanCall) -> str:
 def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call: PlanCall) -> list[Any]:
     """Return the plan of one release as a row of `PLAN_COLUMNS`."""
     operation = asked.operation
-    name = identity.release_id(protected.key, operation, protected.query, asked.release_name)
-    purchase = protected.ledger.purchase(name)
+    found = uses.asked(context, protected, asked)
+    asked, name = found.call, found.release
+    purchase = protected.ledger.purchase(name) if found.hers else None
+    if purchase is None:
+        uses.check(context, protected, asked)
     if purchase is not None and purchase.operation == operation:
         asked = asked.filled(purchase.parameters)
     wanted = request(context, protected, asked)
     held = {} if purchase is None else asked.completed(purchase.parameters)
     other = [key for key, value in wanted.parameters.items() if purchase is not None and held.get(key) != value]
     bought = purchase is not None and not other
-    there = held_by.known(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
+    taken = _taken(wanted, purchase, other)
+    of_then = False
+    if purchase is not None and bought and not taken and protected.lineages:  # its links may have allowed another number of rows
+        stored = planned(purchase.plan, name)
+        of_then = stored.to_json() != wanted.plan.to_json()
+        wanted = dataclasses.replace(wanted, plan=stored)
+    there = already_held(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
     if there is not None:
         bought, name = True, there.release
-    charges = protected.ledger.charges()
-    budget, charge = protected.protection.budget, wanted.calibration.charge
-    affordable = bought or fits(budget, charges, charge)
+    shown_plan, added = (wanted.plan, 1) if there is None else (there.plan, there.most_added)
+    budget, charges = uses.limit(context, protected)
+    charge = wanted.calibration.charge
+    affordable = bought or uses.affordable(context, protected, charge)
     after = remaining(budget, charges if bought or not affordable else [*charges, charge])
     rows = call.rows
     by_number = _by_contributions(context, protected, asked, wanted.plan)
@@ -88,10 +98,10 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names), protected.protection.privacy_unit),
         "operation": operation,
         "method": wanted.plan.method,
-        "tables": len(wanted.plan.cliques) - _pairs(wanted.plan) + len(wanted.plan.coarse),
+        "tables": _tables(wanted.plan),
         "cells": None if wanted.plan.open else wanted.plan.cells,
-        "mechanism": wanted.plan.mechanism,
-        "noise_scale": usual_scale(wanted.plan) if wanted.plan.query is None else query_words.scale(wanted.plan),
+        "mechanism": _mechanism(wanted.plan),
+        "noise_scale": _noise_scale(wanted.plan) if wanted.plan.query is None else query_words.scale(shown_plan, added),
         "noise_by_contributions": _map(by_number),
         "epsilon": at_most(float(charge.epsilon)),
         "delta": float(charge.delta),
@@ -104,18 +114,39 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         **{f"expected_error_{k}way": _rounded(expected_error(wanted.plan, k)) for k in (1, 2, 3)},
         **estimate(ruled.breakable(wanted.plan, rules), rows, duckdb_limit_mb(context)),
         "calibration": wanted.calibration.method,
-        "columns": list(wanted.plan.domain.names) if not isinstance(asked, QueryPurchase) else _keys(asked),
+        "columns": _columns(wanted.plan) if not isinstance(asked, QueryPurchase) else _keys(asked),
         "left_out": list(wanted.left_out),
         "notes": [
-            *_taken(wanted, purchase, other),
-            *([] if there is None else [f"answered from release {there.release!r}, free"]),
-            *_notes(protected, wanted, affordable, rows),
-            *_capped(context, protected, wanted.plan, by_number),
+            *taken,
+            *([] if there is None else [f"answered from release {there.release!r}, free", *there.said]),
+            *_notes(protected, dataclasses.replace(wanted, plan=shown_plan), affordable, rows, added),
+            *(_capped(context, protected, wanted.plan, by_number) if not of_then or wanted.plan.query is not None else []),
+            *link_words.notes(protected, purchase if bought else None),
             *ruled.notes(protected, wanted.plan, rules),
         ],
         "release": name,
     }
     return [shown[column] for column in PLAN_COLUMNS]
+
+
+def _tables(plan: Plan) -> int:
+    if plan.linked is not None:
+        return len(plan.linked.blocks)
+    return len(plan.cliques) - _pairs(plan) + len(plan.coarse)
+
+
+def _noise_scale(plan: Plan) -> float | None:
+    return usual_scale(plan) if plan.linked is None else linked_words.scale(plan, plan.linked)
+
+
+def _columns(plan: Plan) -> list[str]:
+    return list(plan.domain.names) if plan.linked is None else linked_words.columns(plan.linked)
+
+
+def _mechanism(plan: Plan) -> str:
+    """Return the name of what draws the noise; of quantiles that are drawn by rank alone: 'exponential'."""
+    kinds = set() if plan.query is None else {measure.kind for measure in plan.query.measures}
+    return "exponential" if kinds == {"quantile"} else plan.mechanism
 
 
 def _keys(asked: QueryPurchase) -> list[str]:
@@ -126,6 +157,8 @@ def measures(plan: Plan, order: Sequence[int], unit: str | None = None) -> str:
     """Return in words which tables a plan measures; ``order``: of the attributes, as the caller named them."""
     if plan.query is not None:
         return query_words.measures(plan.query, unit)
+    if plan.linked is not None:
+        return linked_words.measures(plan.linked)
     names = [plan.domain.names[position] for position in order]
     if plan.units:
         return "privacy units by their number of rows"
@@ -160,7 +193,7 @@ def _by_contributions(
 ) -> dict[int, float | None]:
     """Return the noise scale of the same call for other bounds on the rows of a unit; nothing where rows are the units."""
     held = protected.protection
-    if held.privacy_unit is None or plan.units or plan.query is not None:
+    if held.privacy_unit is None or plan.units or plan.query is not None or plan.linked is not None:
         return {}
     offered = sorted({*unit_rows.OFFERED, held.max_contributions})
     scale = usual_scale(plan)
@@ -180,12 +213,12 @@ def _map(numbers: Mapping[int, float | None]) -> str | None:
     return "{" + ", ".join(f"{most}={scale:.6g}" for most, scale in shown.items()) + "}" if shown else None
 
 
-def _notes(protected: ProtectedSource, wanted: Request, affordable: bool, rows: int | None) -> list[str]:
-    notes = [*wanted.notes, *_scales(wanted.plan)]
+def _notes(protected: ProtectedSource, wanted: Request, affordable: bool, rows: int | None, added: int = 1) -> list[str]:
+    notes = [*wanted.notes, *_scales(wanted.plan, added)]
     if wanted.left_out:
         notes.append(f"left out, since no domain is declared: {', '.join(wanted.left_out)}")
     if not affordable:
-        notes.append("the budget does not cover this call")
+        notes.append(f"{'the budget' if protected.ledger.analyst is None else 'your grant'} does not cover this call")
     large = too_large(wanted.plan, rows)
     if large is not None:
         notes.append(f"this call would be refused: it {large}")
@@ -205,6 +238,8 @@ def _capped(context: Context, protected: ProtectedSource, plan: Plan, by_number:
     said = unit_rows.capped(held.privacy_unit, held.max_contributions)
     if plan.query is not None:
         return query_words.bounding(plan.query, held.privacy_unit)
+    if plan.linked is not None:
+        return linked_words.bounding(plan.linked)
     if said is None or plan.units:
         return []
     known = kept.estimate(context, protected.books.database, protected.key, protected.query, held.max_contributions)
@@ -229,6 +264,8 @@ def _taken(wanted: Request, purchase: Purchase | None, other: list[str]) -> list
     if purchase.status == "failed":
         return [str(failure(purchase))]
     stored = planned(purchase.plan, purchase.release)
+    if stored.linked != wanted.plan.linked:
+        return ["links or domains were declared since: the call gives back the stored release, of the tables of then"]
     if stored.domain != wanted.plan.domain:
         return ["domains were declared since: the call gives back the stored release, over the domains of then"]
     if set(stored.rules) != set(wanted.plan.rules):
@@ -244,10 +281,10 @@ def usual_scale(plan: Plan) -> float | None:
     return float(max(times, key=lambda scale: (times[scale], scale))) if times else None
 
 
-def _scales(plan: Plan) -> list[str]:
-    """Return a note that says every kind of table's noise, where it is not all the same."""
+def _scales(plan: Plan, added: int = 1) -> list[str]:
+    """Return a note that says every kind of table's noise, where it is not all the same. ``added``: counters in each number."""
     if plan.query is not None:
-        return query_words.noise(plan)
+        return query_words.noise(plan, added=added)
     if (len(plan.scale_runs) < 2 and not plan.fine) or plan.sparse or plan.blocks is not None:
         return []
     scales = plan.scale_numbers
@@ -275,6 +312,8 @@ def expected_error(plan: Plan, k: int) -> float | None:
     """
     if plan.open or plan.query is not None or not plan.scales:
         return None
+    if plan.linked is not None:
+        return linked_words.expected_error(plan, plan.linked, k)
     wide = [(places, attributes) for places, attributes in plan.orders if attributes.shape[1] >= k]
     if not wide:
         return None

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from dpsql.books.entries import canonical_json
-from dpsql.domains.attributes import Domain
-from dpsql.errors import DpsqlError, LedgerError, ReleaseError
-from dpsql.estimates.measures import Measure
+from dpsql.errors import ReleaseError
+from dpsql.numerics.arrays import FloatArray, IntArray
 from dpsql.protected.source import ProtectedSource
-from dpsql.queries.asked import Asked
-from dpsql.queries.leaves import Facts
-from dpsql.queries.lineage import Leaf, Lineage
-from dpsql.queries.purchase import QueryPurchase
+from dpsql.queries.asked import Asked, Wanted
+from dpsql.queries.containing import translated
+from dpsql.queries.estimating import Blocks, Estimates
 from dpsql.release.plan import Plan
-from dpsql.release.queried import Numbers, QueryPlan, numbers
+from dpsql.release.queried import Numbers, numbers
 from dpsql.release.store import Release
-from dpsql.rows import drawing
 from dpsql.session.instance import Context
 from dpsql.text.bounded_json import load
-from dpsql.text.names import fold
 
 
 @dataclass(frozen=True)
@@ -44,6 +37,12 @@ class Held:
     numbers : Numbers
     question : mapping
         ``arguments`` and ``conditions``: texts, in the order of the positions in the plan.
+    wanted : tuple of Wanted, optional
+        The aggregates of the question with these positions, where another question bought the release.
+    added : int array of shape (groups,), optional
+        How many released counters each counter of a group is the sum of; None: each is one.
+    said : tuple of str
+        What to know of an answer that another question, or a table, bought.
     """
 
     release: str
@@ -51,6 +50,42 @@ class Held:
     plan: Plan
     numbers: Numbers
     question: Mapping[str, Any]
+    wanted: tuple[Wanted, ...] = ()
+    added: IntArray | None = None
+    said: tuple[str, ...] = ()
+
+    @property
+    def most_added(self) -> int:
+        """The largest number of released counters in a sum."""
+        return 1 if self.added is None or not self.added.size else int(self.added.max())
+
+    def estimates(self, blocks: Blocks | None = None) -> Estimates:
+        """Return the aggregates; ``blocks``: the counters as they may have been without noise, in place of the released ones."""
+        if blocks is None:
+            blocks = [np.asarray(block, dtype=np.float64) for block in self.numbers.blocks]
+        return Estimates(self.plan, blocks, self.most_added)
+
+    def noise(self, rng: np.random.Generator, count: int) -> list[FloatArray]:
+        """Return draws of the noise on each block: shape (count, groups, counters). Of what was drawn by rank none is known: 0."""
+        found = []
+        added = None if self.added is None else self.added[:, None]
+        query = self.plan.query
+        by_rank = set() if query is None else {
+            query.blocks_of(place).start for place, one in enumerate(query.measures) if one.kind == "quantile"
+        }
+        for place, (block, scale) in enumerate(zip(self.numbers.blocks, self.plan.scales, strict=True)):
+            shape, size = (count, *block.shape), float(scale)
+            if place in by_rank:
+                found.append(np.broadcast_to(np.float64(0), shape))
+                continue
+            if self.plan.mechanism == "gaussian":
+                drawn = rng.normal(0.0, size, shape) * (1.0 if added is None else np.sqrt(added))
+            elif added is None:
+                drawn = rng.laplace(0.0, size, shape)
+            else:  # a sum of k Laplace variables is the difference of two gamma variables of shape k
+                drawn = rng.gamma(added, size, shape) - rng.gamma(added, size, shape)
+            found.append(np.rint(drawn))
+        return found
 
 
 @dataclass(frozen=True)
@@ -60,6 +95,14 @@ class Part:
     asked: Asked
     held: Held
     protected: ProtectedSource
+
+    @property
+    def wanted(self) -> list[Wanted]:
+        """The aggregates with the positions that their arguments and conditions have in the release."""
+        found = list(self.held.wanted) or translated(self.asked, self.held.question)
+        if found is None:
+            raise ReleaseError(f"release {self.held.release!r} does not hold what is asked")
+        return found
 
 
 def of_release(context: Context, release: Release) -> Held:
@@ -79,46 +122,26 @@ def of_release(context: Context, release: Release) -> Held:
     return Held(release.identifier, str(manifest["sha256"]), plan, found, manifest["parameters"]["query"])
 
 
-def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
-    """Return released numbers that already answer what is asked, at no smaller epsilon; None where there are none."""
-    wanted = call.asked.canonical()
-    for name, operation, query, parameters in stored(source, canonical_json(wanted["rows"])):
-        with suppress(ReleaseError, LedgerError, DpsqlError):
-            if operation == "query":
-                held = parameters.get("query")
-                if not isinstance(held, dict) or any(held.get(key) != wanted[key] for key in ("rows", "keys")):
-                    continue
-                if _contains(held, wanted, call, parameters):
-                    found = drawing.of_ledger(context, source.ledger, name)
-                    if found is not None:
-                        return of_release(context, found)
-            elif operation == "marginals" and query == source.key and _plain(call) and _cheap_enough(call, parameters):
-                found = drawing.of_ledger(context, source.ledger, name)
-                summed = None if found is None else _from_tables(context, source, call.asked, found)
-                if summed is not None:
-                    return summed
-    return None
+def summed(held: Held, groups: list[tuple[str | None, ...]], places: IntArray) -> Held | None:
+    """Return the sums of counters by coarser groups; None where they are beyond 64 bits.
 
-
-def _contains(held: Mapping[str, Any], wanted: Mapping[str, Any], call: QueryPurchase, parameters: Mapping[str, Any]) -> bool:
-    """Return whether a bought question contains another one, bounded as it is, at no smaller epsilon."""
-    if not set(wanted["aggregates"]) <= set(held["aggregates"]):
-        return False
-    asked = call.filled(parameters).canonical()
-    free = ("epsilon", "query", "weights", "bounds_share")
-    if any(asked[name] != parameters.get(name) for name in asked if name not in free):
-        return False
-    return _cheap_enough(call, parameters)
-
-
-def _cheap_enough(call: QueryPurchase, parameters: Mapping[str, Any]) -> bool:
-    return call.epsilon is None or float(str(parameters["epsilon"])) >= call.epsilon
-
-
-def _plain(call: QueryPurchase) -> bool:
-    """Return whether rows are bounded and groups chosen as in tables of counts."""
-    said = call.call
-    return said.max_groups is None and said.max_rows_per_group is None and said.min_units is None and said.groups != "private"
+    Parameters
+    ----------
+    groups : list of tuples
+        The coarser groups, as texts.
+    places : int array
+        For each group that is held, which of these it is part of.
+    """
+    blocks = []
+    for block in held.numbers.blocks:
+        if np.abs(block.astype(np.float64)).sum(axis=0).max(initial=0.0) > 2.0**62:
+            return None
+        made = np.zeros((len(groups), block.shape[1]), np.int64)
+        np.add.at(made, places, block)
+        blocks.append(made)
+    added = np.bincount(places, minlength=len(groups)).astype(np.int64)
+    alone = bool(np.all(added == 1))
+    return replace(held, numbers=Numbers(groups, blocks), added=None if alone else added)
 
 
 def stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dict[str, Any]]]:
@@ -135,56 +158,3 @@ def stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dict
 def _epsilon(parameters: Mapping[str, Any]) -> float:
     value = parameters.get("epsilon")
     return float(value) if isinstance(value, int | float) else 0.0
-
-
-def _from_tables(context: Context, source: ProtectedSource, asked: Asked, release: Release) -> Held | None:
-    """Return numbers of rows by declared categories, summed from a released table of the whole protected table."""
-    rows = all(w.function == "count" and not w.arguments and w.condition is None and w.there is None for w in asked.wanted)
-    if asked.source.args.get("where") is not None or not rows or not asked.wanted:
-        return None
-    columns = _columns(context, asked)
-    plan = release.plan
-    if columns is None or plan.query is not None or plan.method is not None or plan.units or plan.coarse:
-        return None
-    places = {fold(name): i for i, name in enumerate(plan.domain.names)}
-    if not set(columns) <= set(places):
-        return None
-    wanted = [places[name] for name in columns]
-    attributes = [plan.domain.attributes[i] for i in wanted]
-    if any(a.kind != "categorical" or a.outside == "other" for a in attributes):
-        return None
-    fitting = [(plan.domain.cells(clique), i, clique) for i, clique in enumerate(plan.cliques) if set(wanted) <= set(clique)]
-    if not fitting:
-        return None
-    cells, place, clique = min(fitting)
-    table = release.statistics(context.cursor).tables[clique]
-    kept = table.sum(axis=tuple(i for i, attribute in enumerate(clique) if attribute not in wanted))
-    order = [sorted(wanted).index(i) for i in wanted]
-    counts = np.transpose(kept, order).reshape(-1, 1) if wanted else np.asarray(kept).reshape(1, 1)
-    labels = [list(a.labels()) for a in attributes]
-    groups: list[tuple[str | None, ...]] = [()]
-    for each in labels:
-        groups = [(*group, label) for group in groups for label in each]
-    summed = cells // math.prod(len(each) for each in labels)
-    query = QueryPlan(
-        keys=tuple(a.sql_type for a in attributes), measures=(Measure("count"),), public=True, groups=len(groups), groups_sql="",
-        unit=source.protection.privacy_unit is not None, max_rows=source.protection.max_contributions, max_groups=None,
-        max_rows_per_group=None, asked=tuple(w.text for w in asked.wanted),
-    )  # fmt: skip
-    scale = Fraction(float(plan.scales[place]) * math.sqrt(summed))
-    made = Plan(Domain(()), (), (scale,), plan.mechanism, public_total=False, method=None, options={}, query=query)
-    numbers_ = Numbers(groups, [np.asarray(counts, dtype=np.int64)])
-    return Held(release.identifier, str(release.manifest["sha256"]), made, numbers_, {"arguments": [], "conditions": []})
-
-
-def _columns(context: Context, asked: Asked) -> Sequence[str] | None:
-    """Return the columns of the table that the keys copy, folded; None where a key is anything else."""
-    facts = Facts(context)
-    lineage = Lineage(asked.source, facts.names)
-    found = []
-    for key in asked.keys:
-        origin = lineage.origin(key) if hasattr(key, "parts") else None
-        if not origin or len(origin) != 1 or not isinstance(origin[0], Leaf):
-            return None
-        found.append(fold(origin[0].name))
-    return found

@@ -8,18 +8,19 @@ were left out and values that were moved to a bound are told by dp_explain.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from sqlglot import exp
 
+from dpsql.answers import listed_intervals
 from dpsql.answers.cells import cell_text
 from dpsql.answers.held import Held, Part
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
 from dpsql.queries.asked import Wanted
-from dpsql.queries.choosing import LISTED
-from dpsql.queries.estimating import Estimates
+from dpsql.queries.choosing import LISTED, RANKED
 from dpsql.queries.reading import Read
 from dpsql.queries.taken import CORE
 from dpsql.release.queried import Numbers
@@ -68,7 +69,7 @@ def add(outer: exp.Expression, found: Read) -> dict[str, exp.Expression]:
 def type_of(name: str, types: Mapping[str, str]) -> str:
     """Return the type of a bound of an interval: the aggregate's own; a number of an expression."""
     base = name.rsplit("_", 1)[0]
-    return types.get(base, "DOUBLE") if not types.get(base, "").startswith("MAP(") else "VARCHAR"
+    return types.get(base, "DOUBLE")
 
 
 def ends(
@@ -79,7 +80,11 @@ def ends(
     drawn = [None if one is None else one * factor for one, factor in zip(draws(part.held, wanted), factors, strict=True)]
     probabilities = [(1 - confidence) / 2, (1 + confidence) / 2]
     found: dict[str, list[str | None]] = {}
-    for i, _ in enumerate(wanted):
+    estimates = part.held.estimates()
+    for i, one in enumerate(wanted):
+        if one.function in LISTED:
+            found[f"a{i}_low"], found[f"a{i}_high"] = listed_intervals.ends(estimates, one, types[f"a{i}"], confidence)
+            continue
         for end, numbers in zip(("low", "high"), middle(drawn[i], probabilities), strict=True):
             found[f"a{i}_{end}"] = texts(numbers, types[f"a{i}"])
     if derived:
@@ -89,38 +94,37 @@ def ends(
 
 def draws(of: Held, wanted: Sequence[Wanted]) -> list[np.ndarray | None]:
     """Return each aggregate of each draw: shape (draws, groups) or (draws, groups, quantiles); None for those of listed values."""
-    plan, held = of.plan, of.numbers
+    held = of.numbers
     seed = int.from_bytes(hashlib.sha256(of.seed.encode()).digest()[:8], "big")
     rng = np.random.default_rng(seed)
     size = max(1, sum(block.size for block in held.blocks))
     at_once = max(1, min(DRAWS, _AT_ONCE // size))
     parts: list[list[np.ndarray]] = [[] for _ in wanted]
+    released = of.estimates()
     done = 0
     while done < DRAWS:
         count = min(at_once, DRAWS - done)
-        blocks = [
-            block[None] - _noise(rng, plan.mechanism, float(scale), (count, *block.shape))
-            for block, scale in zip(held.blocks, plan.scales, strict=True)
-        ]
-        estimates = Estimates(plan, blocks)
+        blocks = [block[None] - noise for block, noise in zip(held.blocks, of.noise(rng, count), strict=True)]
+        estimates = of.estimates(blocks)
         for i, one in enumerate(wanted):
             if one.function not in LISTED:
-                parts[i].append(estimates.value(one))
+                places = released.find(one) if one.function in RANKED else []
+                value = released.shifted(places[0], one, blocks) if places else None
+                value = estimates.value(one) if value is None else value
+                parts[i].append(np.full_like(value, np.nan) if estimates.drawn(one) else value)
         done += count
     return [np.concatenate(found) if found else None for found in parts]
-
-
-def _noise(rng: np.random.Generator, mechanism: str, scale: float, shape: tuple[int, ...]) -> np.ndarray:
-    drawn = rng.laplace(0.0, scale, shape) if mechanism == "laplace" else rng.normal(0.0, scale, shape)
-    return np.rint(drawn)
 
 
 def middle(drawn: np.ndarray | None, probabilities: Sequence[float]) -> list[np.ndarray | None]:
     """Return the ends of the middle of the draws."""
     if drawn is None:
         return [None for _ in probabilities]
-    with np.errstate(all="ignore"):
-        return list(np.nanquantile(drawn, probabilities, axis=0, method="linear")) if drawn.size else [drawn[0], drawn[0]]
+    if not drawn.size:
+        return [drawn[0], drawn[0]]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # NULL in all draws: there is no interval
+        return list(np.nanquantile(drawn, probabilities, axis=0, method="linear"))
 
 
 def texts(numbers: np.ndarray | None, sql_type: str) -> list[str | None]:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from dpsql.accounting.rules import rho_limit
-from dpsql.answers import answered, auto, held, remembered
-from dpsql.answers.held import Part
+from dpsql.answers import answered, auto, remembered
+from dpsql.answers.held import Held, Part, of_release
+from dpsql.answers.known import known
 from dpsql.calls.query import QueryCall
-from dpsql.errors import ArgumentError
+from dpsql.errors import ArgumentError, DpsqlError, UnsupportedQuery
+from dpsql.kinds.plans import request
+from dpsql.protected.seen import grant_of
 from dpsql.protected.source import ProtectedSource, resolve
-from dpsql.purchase import buying
+from dpsql.purchase import buying, uses
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read, about_the_query, first_asked, mark, read
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.text.relation import literal
+
+_STAND_INS = (("1", "2000-01-01"), ("0", "1970-01-01"), ("-1000000", "1900-01-01"), ("1000000", "2100-01-01"))
+"""Numbers, and days, in the place of those that are not known yet."""
 
 
 def query(context: Context, call: QueryCall) -> str:
@@ -28,14 +35,37 @@ def query(context: Context, call: QueryCall) -> str:
     there = remembered.recall(context, call)
     if there is not None:
         return there
+    uses.whole(context, call.epsilon)
     with Progress("dp_query", show=context.progress) as progress:
         completed = _completed(context, call) if call.adaptive else call
-        found, sources = checked(context, completed)
+        found, sources = _priced(context, completed, *checked(context, completed), alone=completed is call)
         parts = _bought(context, found, sources, progress)
         text = answered.relation(context, found, parts)
     if completed is call:  # else it is made of the releases of its subqueries too
         remembered.remember(context, call, call.sql, text, [(part.protected, part.held.release) for row in parts for part in row])
     return text
+
+
+def _priced(
+    context: Context, call: QueryCall, found: Read, sources: list[list[ProtectedSource]], *, alone: bool
+) -> tuple[Read, list[list[ProtectedSource]]]:
+    """Return a query with the epsilon that the grants of an analyst say, where she says none and has not bought it yet.
+
+    Raises
+    ------
+    ArgumentError
+        It has subqueries that are bought, too (``alone`` is false): then she says what the whole may cost.
+    """
+    if context.analyst is None or call.epsilon is not None or call.release is not None:
+        return found, sources
+    calls = [one for row in purchases(found, sources) for one in row]
+    if all(known(context, source, one) for one, source in zip(calls, [s for sets in sources for s in sets], strict=True)):
+        return found, sources
+    if not alone or "adaptive" in context.known:
+        raise ArgumentError("epsilon", None, "a query with subqueries says what the whole of it may cost, e.g. epsilon := 0.2")
+    held = [grant_of(context, source.books.database, source.key) for sets in sources for source in sets]
+    epsilon = min(grant.default_epsilon for grant in held if grant is not None)
+    return checked(context, call.changed(epsilon=epsilon))
 
 
 def _completed(context: Context, call: QueryCall) -> QueryCall:
@@ -49,11 +79,13 @@ def _completed(context: Context, call: QueryCall) -> QueryCall:
         text, asked = first_asked(context, call.sql)
     if not asked:
         return call
+    context.known["adaptive"] = True
     epsilon = call.epsilon
     if epsilon is not None:
         epsilon = epsilon / (len(asked) + 1)
-    for place, inner in enumerate(asked):
-        each = call.changed(sql=inner, epsilon=epsilon, adaptive=False, confidence=None, release=None)
+    calls = [call.changed(sql=inner, epsilon=epsilon, adaptive=False, confidence=None, release=None) for inner in asked]
+    _rehearsed(context, call.changed(sql=text, epsilon=epsilon, adaptive=False), calls)
+    for place, (inner, each) in enumerate(zip(asked, calls, strict=True)):
         rows = context.cursor.execute(f"SELECT * FROM {query(context, each)}").fetchall()  # noqa: S608 -- a relation of ours
         if len(rows) != 1 or len(rows[0]) != 1:
             raise ArgumentError("sql", inner[:80], "a scalar subquery gives one number")
@@ -61,6 +93,41 @@ def _completed(context: Context, call: QueryCall) -> QueryCall:
         number = "NULL" if value is None else f"CAST({literal(str(value))} AS {_type(context, value)})"
         text = text.replace(literal(mark(place)), number)
     return call.changed(sql=text, epsilon=epsilon)
+
+
+def _rehearsed(context: Context, outer: QueryCall, calls: Sequence[QueryCall]) -> None:
+    """Check, bind and plan all parts of an adaptive query before the first one is charged, with stand-ins for their numbers.
+
+    What is wrong with the text is wrong with any number in it; so it is refused only if none of several numbers will do.
+    """
+    types = []
+    for each in calls:
+        found, sources = checked(context, each)
+        types.append(answered.check(context, found, sources))
+        if len(types[-1]) != 1:
+            raise ArgumentError("sql", each.sql[:80], "a scalar subquery gives one number")
+        _planned(context, each)
+    refused: DpsqlError | None = None
+    for number, day in _STAND_INS:
+        text = outer.sql
+        for place, (kind,) in enumerate(types):
+            value = literal(day if kind.startswith(("DATE", "TIMESTAMP")) else number)
+            text = text.replace(literal(mark(place)), f"TRY_CAST({value} AS {kind})")
+        try:
+            _planned(context, outer.changed(sql=text))
+        except (ArgumentError, UnsupportedQuery) as error:
+            refused = refused or error
+        else:
+            return
+    if refused is not None:
+        raise refused
+
+
+def _planned(context: Context, call: QueryCall) -> None:
+    """Plan and price what a query would buy, if it is not there. No row is read, nothing is charged."""
+    for source, purchase in queries(context, call):
+        if purchase.call.release is not None or known(context, source, purchase) is None:
+            request(context, source, purchase)
 
 
 def _type(context: Context, value: object) -> str:
@@ -138,13 +205,25 @@ def share_of(epsilon: float, count: int, source: ProtectedSource, mechanism: str
 
 
 def _bought(context: Context, found: Read, sources: list[list[ProtectedSource]], progress: Progress) -> list[list[Part]]:
-    out = []
-    for calls, protected in zip(purchases(found, sources), sources, strict=True):
+    """Return the numbers of every grouping set of every core, bought where nothing stored holds them.
+
+    What is held is looked for before anything is bought: else the coarser sets of a ROLLUP would be read off its finest one, with
+    the noise of many groups. What was bought on the way is looked at again for the same groups alone.
+    """
+    calls = purchases(found, sources)
+    held: list[list[Held | None]] = [
+        [None if call.call.release is not None else known(context, source, call) for call, source in zip(*pair, strict=True)]
+        for pair in zip(calls, sources, strict=True)
+    ]
+    out, bought = [], False
+    for row, there, protected in zip(calls, held, sources, strict=True):
         parts = []
-        for call, source in zip(calls, protected, strict=True):
-            there = None if call.call.release is not None else held.known(context, source, call)
-            if there is None:
-                there = held.of_release(context, buying.buy(context, auto.reused(context, source, call), progress))
-            parts.append(Part(call.asked, there, source))
+        for call, holds, source in zip(row, there, protected, strict=True):
+            if holds is None and call.call.release is None and bought:
+                holds = known(context, source, call, coarser=False)
+            if holds is None:
+                bought = True
+                holds = of_release(context, buying.buy(context, auto.reused(context, source, call), progress))
+            parts.append(Part(call.asked, holds, source))
         out.append(parts)
     return out

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
+from dpsql.estimates import ranks
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
@@ -26,11 +27,11 @@ def measures(query: QueryPlan, unit: str | None = None) -> str:
     return f"{asked or 'which groups there are'} by {len(query.keys)} key{'' if len(query.keys) == 1 else 's'} ({groups})"
 
 
-def scale(plan: Plan) -> float | None:
+def scale(plan: Plan, added: int = 1) -> float | None:
     """Return the noise scale of the first measure, in rows: of its counters, over the grid on which they are counted."""
     if plan.query is None or not plan.scales:
         return None
-    return float(plan.scales[0]) / plan.query.measures[0].grid
+    return float(plan.scales[0]) / plan.query.measures[0].grid * math.sqrt(added)
 
 
 def bounding(query: QueryPlan, unit: str | None) -> list[str]:
@@ -59,15 +60,26 @@ def _count(number: int, of: str) -> str:
     return f"{number:,} {of}{'' if number == 1 else 's'}"
 
 
-def noise(plan: Plan, texts: Texts | None = None) -> list[str]:
-    """Return how large the noise is on what each measure gives. ``texts``: of values of arguments that are dates or times."""
+def noise(plan: Plan, texts: Texts | None = None, added: int = 1) -> list[str]:
+    """Return how large the noise is on what each measure gives.
+
+    Parameters
+    ----------
+    texts : mapping, optional
+        Of values of arguments that are dates or times.
+    added : int
+        Released counters that are added up in each group.
+    """
     query = plan.query
     if query is None:
         return []
     found, first = [], 0
     for measure in query.measures:
-        sigma = float(plan.scales[first]) * (math.sqrt(2) if plan.mechanism == "laplace" else 1.0)
-        said = _of(measure, sigma, texts or {})
+        sigma = float(plan.scales[first]) * math.sqrt(added * (2 if plan.mechanism == "laplace" else 1))
+        if measure.kind == "quantile":
+            said = drawn(measure, float(plan.scales[first]), texts or {})
+        else:
+            said = _of(measure, sigma, texts or {})
         found.append(f"{said}, of the rows of a FILTER" if measure.filter is not None else said)
         first += len(measure.lengths)
     found += [
@@ -83,6 +95,16 @@ def ends(one: Variable, texts: Texts) -> tuple[str, str]:
     """Return the bounds of a variable for reading."""
     shown = texts.get(one.position, "{:g}".format)
     return shown(one.lower) or "", shown(one.upper) or ""
+
+
+def drawn(measure: Measure, scale: float, texts: Texts) -> str:
+    """Return how far a quantile is off that is drawn by rank. ``scale``: in rows."""
+    low, high = ends(measure.variables[0], texts)
+    between = "learned bounds" if measure.variables[0].learned is not None else f"{low} and {high}"
+    return (
+        f"quantile {float(Fraction(measure.share)):g} of values between {between} drawn by rank (exponential mechanism): the "
+        f"rank is off by about {scale:.4g} rows, and with 95 % by at most {ranks.rank_error(measure, scale):.4g} (no interval)"
+    )
 
 
 def _of(measure: Measure, sigma: float, texts: Texts) -> str:

@@ -18,7 +18,6 @@ from dpsql.protected.source import ProtectedSource
 from dpsql.queries import stored
 from dpsql.queries.asked import Wanted
 from dpsql.queries.choosing import LISTED
-from dpsql.queries.estimating import Estimates
 from dpsql.queries.typing import types_of
 from dpsql.release.store import Release
 from dpsql.session.instance import Context
@@ -37,8 +36,7 @@ _WHOLE = {"count": "BIGINT", "count_units": "BIGINT", "count_distinct": "BIGINT"
 def answer(context: Context, bought: Release) -> Answer:
     """Return the answer that a release holds."""
     held = of_release(context, bought)
-    blocks = [np.asarray(block, dtype=np.float64) for block in held.numbers.blocks]
-    estimates, unit = Estimates(held.plan, blocks), bought.manifest.get("privacy_unit")
+    estimates, unit = held.estimates(), bought.manifest.get("privacy_unit")
     wanted = [one for one in stored.wanted(held.question) if estimates.find(one)]
     protected = explaining.source(context, bought)
     types = _types(context, wanted, protected)
@@ -53,7 +51,7 @@ def answer(context: Context, bought: Release) -> Answer:
         columns.append([_cell(*texts, kind) for texts in zip(shown, low, high, strict=True)])
         value = None if one.function in LISTED else np.asarray(estimates.value(one), dtype=np.float64)
         if value is not None and value.ndim == 1 and len(labels) > 1 and sqltypes.parse(kind).family in _NUMBERS:
-            first, last = (np.asarray(end, dtype=np.float64) for end in ends)
+            first, last = (np.asarray(value * factor if estimates.drawn(one) else end, dtype=np.float64) for end in ends)
             charts.append(Chart(name, labels, value * factor, first, last, from_zero=one.function in _AMOUNTS))
     asked = [readable.expression(str(text)) for text in held.question.get("keys", ())]
     return Answer(_listing(asked, names, held.numbers.groups, columns), charts, explaining.rows(context, bought), len(labels))
@@ -94,5 +92,5 @@ def _types(context: Context, wanted: Sequence[Wanted], protected: ProtectedSourc
 
 def measurements(context: Context, bought: Release) -> Listing:
     """Return the noise on what was measured."""
-    rows = [(text,) for text in query_words.noise(bought.plan, explaining.texts(context, bought))]
+    rows = [(text,) for text in query_words.noise(bought.plan, explaining.texts(explaining.source(context, bought)))]
     return Listing("Measurements", ["noise"], rows, note=_NOTE.format(bought.plan.mechanism.title()))

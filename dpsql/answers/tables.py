@@ -10,11 +10,12 @@ from dpsql.domains import unit_rows
 from dpsql.protected.columns import asked_order
 from dpsql.protected.source import resolve
 from dpsql.purchase import buying
+from dpsql.release.store import released
 from dpsql.rows import crosstab, drawing
 from dpsql.rows.writing import parquet_files
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
-from dpsql.text.relation import inline, parquet
+from dpsql.text.relation import inline
 
 CONTRIBUTION_COLUMNS = {
     "rows_per_unit": "VARCHAR", "units": "BIGINT", "units_low": "BIGINT", "units_high": "BIGINT",
@@ -56,7 +57,7 @@ def histogram(context: Context, call: HistogramCall) -> str:
     with Progress("dp_histogram", show=context.progress) as progress:
         bought = buying.buy(context, call, progress)
         bought.statistics(context.cursor)  # what is in the file is what the ledger knows
-        return f"(SELECT value, n FROM {parquet(bought.path)} ORDER BY n DESC, value ASC NULLS LAST)"  # noqa: S608
+        return f"(SELECT value, n FROM {released(bought.path)} ORDER BY n DESC, value ASC NULLS LAST)"  # noqa: S608
 
 
 def contributions(context: Context, call: ContributionsCall) -> str:

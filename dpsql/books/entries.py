@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import duckdb
 
-from dpsql.accounting import NEIGHBORS, Budget, Charge, event_from_json
+from dpsql.accounting import NEIGHBORS, Budget, Charge, Event, event_from_json
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError, first_line
 from dpsql.text.bounded_json import check_numbers, load
 
@@ -38,6 +39,8 @@ FIELDS = {
     "contents": "VARCHAR",
     "previous": "VARCHAR",
 }
+READS = "linked"
+"""What the parameters of a charge have beside what was asked, where a release reads linked tables: their names."""
 RESTORE = "Nothing more can be bought from it until the custodian restores the books from a backup."
 _SHAPE = (
     duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException, duckdb.InvalidInputException,
@@ -62,7 +65,8 @@ class Purchase:
 
     ``status`` is 'charged' until the release is 'stored' or has 'failed', which is final; ``charge`` is what it cost, in texts.
     ``contents`` is the SHA-256 of the noisy counts that were stored: no others are ever shown. ``entry`` is the number of the
-    newest entry about it.
+    newest entry about it. ``parameters`` is what was asked; `linked` the tables that it reads, where some are linked. ``stopped``:
+    it failed because an analyst's reading was stopped.
     """
 
     release: str
@@ -74,10 +78,18 @@ class Purchase:
     status: str = "charged"
     contents: str | None = None
     entry: int = 0
+    linked: dict[str, Any] = field(default_factory=dict)
+    stopped: bool = False
 
 
 def failure(purchase: Purchase) -> ReleaseError:
     """Return what every call about a failed release says, for ever: one text, whatever it was that failed."""
+    if purchase.stopped:
+        return ReleaseError(
+            f"release {purchase.release!r} failed: reading for it was stopped before its end, and whether that happens could show "
+            "a row. The charge stands, nothing is read again under it, and the grant it was bought with is suspended until the "
+            "custodian grants again"
+        )
     return ReleaseError(
         f"release {purchase.release!r} failed: its rows could not be read or measured; the text is withheld because it could show "
         "a value. The charge stands, this is its final result, and nothing is read again under it. The custodian finds the cause "
@@ -128,8 +140,9 @@ def purchase_of(release: str, row: Sequence[Any]) -> Purchase:
     entry, operation, query, parameters, plan, *cost = row
     charge = dict(zip(("rho", "epsilon", "delta", "events", "hash"), cost, strict=True))
     charge["events"] = load(charge["events"])
-    found = Purchase(release, operation, query, load(parameters), load(plan), charge, entry=entry)
-    asked, wanted = found.parameters, found.plan
+    asked, wanted = load(parameters), load(plan)
+    linked = asked.pop(READS, {}) if isinstance(asked, dict) else {}
+    found = Purchase(release, operation, query, asked, wanted, charge, entry=entry, linked=linked)
     if not isinstance(asked, dict) or not isinstance(wanted, dict) or "epsilon" not in asked or not isinstance(charge["hash"], str):
         raise ValueError("not a purchase")
     if not isinstance(asked["epsilon"], (int, float)) or not isinstance(operation, str) or not isinstance(query, str):
@@ -139,10 +152,16 @@ def purchase_of(release: str, row: Sequence[Any]) -> Purchase:
 
 def charge_from_row(rho: Decimal, epsilon: Decimal, delta: Decimal, events: str) -> Charge:
     """Rebuild a charge from its ledger entry; unknown events are refused."""
-    listed = load(events)
-    check_numbers(listed)
-    parsed = tuple(event_from_json(item) for item in listed)
+    parsed = _events(events)
     return Charge(rho=rho, epsilon=epsilon, delta=delta, events=parsed, gaussian=all(e.gaussian for e in parsed))
+
+
+@lru_cache(maxsize=4096)
+def _events(text: str) -> tuple[Event, ...]:
+    """Read events; kept, for every charge of a book is read at every new one, and a text has one meaning."""
+    listed = load(text)
+    check_numbers(listed)
+    return tuple(event_from_json(item) for item in listed)
 
 
 def contract(protection: Protection) -> dict[str, Any]:

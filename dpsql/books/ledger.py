@@ -11,13 +11,13 @@ a ledger whose end was cut off: for that an anchor is kept outside the database 
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dpsql.accounting import Charge, fits, remaining, shortfall
 from dpsql.books.anchor import WRITTEN, Anchor
-from dpsql.books.chain import Chain
 from dpsql.books.entries import (
     Protection,
     Purchase,
@@ -30,8 +30,11 @@ from dpsql.books.entries import (
     reading,
     same_contract,
 )
-from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.books.granted import SUSPEND, losses, now
+from dpsql.books.linked import LINKED, Linked, Reads, named
+from dpsql.errors import BudgetExceeded, BudgetExhausted, LedgerError
 
+_NOTHING = Reads()
 _BUDGETS = ("protect", "raise", "lower")
 _CONTRACT = ("epsilon", "delta", "accountant", "neighbors", "privacy_unit", "max_contributions")
 _PURCHASE = (
@@ -40,7 +43,7 @@ _PURCHASE = (
 )  # fmt: skip
 
 
-class Ledger(Chain):
+class Ledger(Linked):
     """Budgets and charges of one source, in the books of one database."""
 
     def protection(self) -> Protection | None:
@@ -49,18 +52,28 @@ class Ledger(Chain):
         Raises
         ------
         LedgerError
-            The book was edited and holds no budget any more: the table must not look public.
+            The book was edited and holds no budget any more: the table must not look public. Or it is linked, and so protected by
+            the budget of another table (`dpsql.protected.source.protection_of`).
         """
         if not self.books.exist():
             return None
-        rows = self._rows(_CONTRACT, actions=_BUDGETS)
-        if not rows and self._last() == (0, None):
-            return None
+        columns, actions = ("action", *_CONTRACT), (*_BUDGETS, LINKED)
+        found = self._rows(columns, actions=actions)
+        if not found:
+            if self._last() == (0, None):
+                return None
+            found = self._rows(columns, actions=actions)  # another session may have begun the book just now
+        if any(action == LINKED for action, *_ in found):
+            raise LedgerError(f"{self.source} is linked: it has no budget of its own but that of its root (FROM dp_links())")
         with reading(self.source):
-            return protection_of(self.source, rows[-1])  # no budget, and entries: it was edited
+            return protection_of(self.source, found[-1][1:])  # no budget, and entries: it was edited
 
     def charges(self) -> list[Charge]:
-        """Return every charge that counts: all but the refunded ones."""
+        """Return every charge that counts: all but the refunded ones, and those of linked tables that were merged."""
+        return [*self.charged().values(), *self.merged().values()]
+
+    def charged(self) -> dict[str, Charge]:
+        """Return every charge of this source's own that counts, by release."""
         rows = self._rows(["action", "release", "rho", "epsilon", "delta", "events"], actions=("charge", "refund"))
         counted: dict[str, Charge] = {}
         with reading(self.source):
@@ -69,7 +82,7 @@ class Ledger(Chain):
                     counted.pop(release, None)  # an edited book may refund what it never charged
                 else:
                     counted[release] = charge_from_row(rho, epsilon, delta, events)
-        return list(counted.values())
+        return counted
 
     def purchase(self, release: str) -> Purchase | None:
         """Return the charge of a release, or None if there is none that counts."""
@@ -81,37 +94,42 @@ class Ledger(Chain):
             for action, contents, entry, *bought in rows:
                 if action == "charge":
                     found = purchase_of(release, [entry, *bought])
-                elif action == "refund":
-                    found = None
-                elif action == "store" and found is not None:
-                    found = dataclasses.replace(found, status="stored", contents=contents, entry=entry)
-                elif action == "fail" and found is not None:
-                    found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
+                elif found is not None:
+                    found = _after(found, {"action": action, "contents": contents, "entry": entry})
         return found
 
     def entries_of(self, release: str) -> list[tuple[Any, ...]]:
-        """Return action, contents and hash of the entries about a release, in order."""
-        return self._rows(["action", "contents", "hash"], release=release)
+        """Return action, contents and hash of the entries about a release, in order; who uses it does not matter."""
+        return self._rows(["action", "contents", "hash"], actions=("charge", "store", "fail", SUSPEND, "refund"), release=release)
 
     def stored(self, holding: str) -> list[tuple[str, str, str, str]]:
         """Return release, operation, source and parameters of stored tables, and of stored answers whose parameters hold a text.
 
-        The oldest come first.
+        The oldest come first. An analyst sees those that she has uses of.
         """
         query = (
-            f"SELECT entry, release, operation, query, parameters FROM {self._table} WHERE source = ? AND action = 'charge' AND "  # noqa: S608
-            "(operation = 'marginals' OR (operation = 'query' AND system.main.contains(parameters, ?))) "
-            f"AND release IN (SELECT release FROM {self._table} WHERE source = ? AND action = 'store')"
+            f"SELECT entry, action, release, operation, query, parameters FROM {self._table} "  # noqa: S608
+            "WHERE source = ? AND (action = 'store' "
+            "OR (action = 'charge' AND (operation = 'marginals' OR (operation = 'query' AND system.main.contains(parameters, ?)))))"
         )
         with reading(self.source):
-            rows = self.books.cursor.execute(query, [self.source, holding, self.source]).fetchall()
-            rows.sort(key=lambda row: int(row[0]))
-            return [(str(name), str(made), str(of), str(text)) for _, name, made, of, text in rows]
+            rows = self.books.cursor.execute(query, [self.source, holding]).fetchall()
+            there = {name for _, action, name, *_ in rows if action == "store"}
+            used = self.used()
+            there = there if used is None else there & used
+            rows = sorted((row for row in rows if row[1] == "charge" and row[2] in there), key=lambda row: int(row[0]))
+            return [(str(name), str(made), str(of), str(text)) for _, _, name, made, of, text in rows]
 
     def stopped(self) -> int | None:
         """Return the entry of a failed reading after which only plain sources may be bought, until the custodian resumes."""
         rows = self._rows(["action", "entry"], actions=("fail", "resume"))
         return rows[-1][1] if rows and rows[-1][0] == "fail" else None
+
+    def suspended(self) -> int | None:
+        """Return the newest entry by which a grant is suspended now, None where none is."""
+        if not any(grant.suspended for grant in self.grants().values()):
+            return None
+        return int(self._rows(["entry"], actions=(SUSPEND,))[-1][0])
 
     def protect(self, wanted: Protection, anchor: Path | None = None) -> str:
         """Set the budget; return how the entry in force came about: 'protect', 'raise' or 'lower'.
@@ -159,22 +177,27 @@ class Ledger(Chain):
         self._append(lambda: None if self.anchor() == path else {"action": "anchor", "parameters": parameters}, path)
 
     def resume(self) -> int | None:
-        """Allow sources beyond plain ones again; return the entry of the failed reading that had stopped them, None if none did.
+        """Allow sources beyond plain ones, and suspended grants, again; return the entry that had stopped them, None if none did.
 
         Repeating a call returns the same.
         """
 
         def decide() -> dict[str, Any] | None:
             self.check_intact()
-            failed = self.stopped()
+            failed = self.stopped() or self.suspended()
             return None if failed is None else {"action": "resume", "parameters": canonical_json({"entry": failed})}
 
         self._append(decide)
-        failures = self._rows(["entry"], actions=("fail",))
+        failures = self._rows(["entry"], actions=("fail", SUSPEND))
         return failures[-1][0] if failures else None
 
     def _bounded(self) -> bool:
-        """Return whether something was bought whose noise depends on max_contributions: all but histograms of rows per unit."""
+        """Return whether something was bought whose noise depends on max_contributions: all but histograms of rows per unit.
+
+        What a linked table had spent before it was linked counts: its entries stand under the contract of the root since.
+        """
+        if self.merged():
+            return True
         bought: dict[str, str] = {}
         for action, release, operation in self._rows(["action", "release", "operation"], actions=("charge", "refund")):
             if action == "charge":
@@ -195,39 +218,53 @@ class Ledger(Chain):
         planned: Protection,
         versions: Mapping[str, str],
         advice: str,
-    ) -> None:
+        reads: Reads = _NOTHING,
+    ) -> Purchase:
         """Charge the source for a release, before a row is read; ``planned`` is the contract that its noise was calibrated for.
+
+        ``reads``: the linked tables that it reads, with their links as they were planned with; the entry names them.
+
+        Returns
+        -------
+        Purchase
+            As the committed entry says.
 
         Raises
         ------
         BudgetExceeded
-            The budget does not cover it; nothing is written.
+            The budget does not cover it; nothing is written. To an analyst: `BudgetExhausted`.
+        NotGranted, GrantExceeded
+            The analyst's grant does not cover it.
         LedgerError
-            The book was edited or does not agree with its anchor, the contract was changed meanwhile, or the release is charged
-            already.
+            The book was edited or does not agree with its anchor, the contract or a link was changed meanwhile, or the release is
+            charged already.
         """
 
         def decide() -> dict[str, Any]:
-            protection = self._affordable(release, charge, planned, advice)
+            moment = now()
+            protection = self._affordable(release, charge, planned, advice, moment)
+            self.check_reads(reads)
             return {
                 "action": "charge",
+                "written_at": moment,
                 "release": release,
                 "operation": operation,
                 "query": query,
-                "parameters": canonical_json(parameters),
+                "parameters": canonical_json({**parameters, **named(self.source, reads)}),
                 "plan": canonical_json(plan),
-                "events": canonical_json([event.to_json() for event in charge.events]),
-                "rho": charge.rho,
-                "epsilon": charge.epsilon,
-                "delta": charge.delta,
+                **losses(charge),
                 "accountant": protection.budget.accountant,
                 "versions": canonical_json(versions),
                 **contract(protection),
             }
 
-        self._append(decide)
+        made = self._append(decide)
+        if made is None:  # pragma: no cover -- a charge is always an entry
+            raise edited(self.source, "a charge left no entry")
+        with reading(self.source):
+            return purchase_of(release, [made[name] for name in _PURCHASE[2:]])
 
-    def _affordable(self, release: str, charge: Charge, planned: Protection, advice: str) -> Protection:
+    def _affordable(self, release: str, charge: Charge, planned: Protection, advice: str, moment: dt.datetime) -> Protection:
         """Return the contract under which a release may be charged now; the errors are those of `charge`."""
         self.check_intact()
         protection = self.protection()
@@ -237,8 +274,11 @@ class Ledger(Chain):
             raise LedgerError(f"{self.source} was protected anew while the call was planned; nothing was charged, repeat the call")
         if self.purchase(release) is not None:
             raise LedgerError(f"release {release!r} is charged already; repeat the call to read it")
+        self.check_grant(protection, charge, moment)
         spent = self.charges()
         if not fits(protection.budget, spent, charge):
+            if self.analyst is not None:  # how much others have left is not hers to know
+                raise BudgetExhausted(self.source)
             missing = shortfall(protection.budget, spent, charge)
             left = remaining(protection.budget, spent)
             hint = advice
@@ -252,21 +292,30 @@ class Ledger(Chain):
             raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, hint)
         return protection
 
-    def mark(self, release: str, action: str, contents: str | None = None) -> None:
-        """Write what became of a charged release.
+    def affordable(self, charge: Charge) -> bool:
+        """Return whether the budget covers one more charge."""
+        protection = self.protection()
+        return protection is not None and fits(protection.budget, self.charges(), charge)
 
-        That is: it is stored ('store'), reading it failed for good ('fail'), or it is refunded because no row was read ('refund').
+    def mark(self, release: str, action: str, contents: str | None = None) -> Purchase | None:
+        """Write what became of a charged release; return the release as the books have it now.
+
+        That is: it is stored ('store'), reading it failed for good ('fail'), it was stopped for the analyst who asks, whose
+        grant is suspended with it ('suspend'), or it is refunded because no row was read ('refund').
         The first outcome is final: it decides which noisy counts (``contents``, their SHA-256) are the release, or that there are
         none. A later one changes nothing.
         """
+        found: list[Purchase | None] = []
 
         def decide() -> dict[str, Any] | None:
-            purchase = self.purchase(release)
-            if purchase is None or purchase.status != "charged":
+            found[:] = [self.purchase(release)]
+            if found[0] is None or found[0].status != "charged":
                 return None
-            return {"action": action, "release": release, "contents": contents}
+            said = canonical_json({"analyst": self.analyst}) if action == SUSPEND else None
+            return {"action": action, "release": release, "contents": contents, "parameters": said}
 
-        self._append(decide)
+        made, (purchase,) = self._append(decide), found
+        return purchase if made is None or purchase is None else _after(purchase, made)
 
     def condition(self) -> str:
         """Return 'intact', or what is wrong with the book: that it was edited, does not agree with its anchor, or is stopped."""
@@ -277,12 +326,27 @@ class Ledger(Chain):
                 Anchor(anchor).check(self._head())
             self.protection()
             self.charges()
-            failed = self.stopped()
+            failed, suspended = self.stopped(), self.suspended()
         except LedgerError as error:
             return str(error)
         if failed is not None:
             return f"intact; only tables and their columns can be bought since a reading failed: entry {failed}"
+        if suspended is not None:
+            names = ", ".join(sorted(name for name, grant in self.grants().items() if grant.suspended))
+            return f"intact; a reading was stopped (entry {suspended}), and the grant is suspended of {names}"
         return "intact"
+
+
+def _after(purchase: Purchase, entry: Mapping[str, Any]) -> Purchase | None:
+    """Return a purchase after a later entry about it; None where that is a refund."""
+    if entry["action"] == "refund":
+        return None
+    if entry["action"] == "store":
+        return dataclasses.replace(purchase, status="stored", contents=entry["contents"], entry=entry["entry"])
+    if entry["action"] in ("fail", SUSPEND):
+        stopped = entry["action"] == SUSPEND
+        return dataclasses.replace(purchase, status="failed", contents=None, entry=entry["entry"], stopped=stopped)
+    return purchase
 
 
 def budget_change(current: Protection | None, wanted: Protection, charges: Sequence[Charge], *, bounded: bool = True) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 import duckdb
@@ -12,9 +12,10 @@ import duckdb
 from dpsql import sql
 from dpsql.books.entries import reading
 from dpsql.domains.attributes import Attribute, Domain
+from dpsql.engines.remote import Remote
 from dpsql.errors import LedgerError, first_line
 from dpsql.text.bounded_json import load
-from dpsql.text.relation import identifier
+from dpsql.text.relation import identifier, literal
 
 SCHEMA = "dpsql"
 
@@ -65,7 +66,7 @@ class Books:
         """Return whether this database has books."""
         if self._found:
             return True
-        self._found = self._has("ledger")
+        self._found = self._key in self._known or self._has("ledger")
         return self._found
 
     def _has(self, table: str) -> bool:
@@ -80,10 +81,11 @@ class Books:
         """Return whether views and tables are this version's: an older one's do not know what became of a release, nor rules."""
         query = (
             "SELECT system.main.count_star() FROM system.main.duckdb_views() WHERE database_name = ? AND schema_name = ? "
-            "AND view_name = 'releases' AND system.main.contains(sql, 'failed')"
+            "AND (view_name = 'releases' AND system.main.contains(sql, '''suspend''') "
+            "OR view_name = 'budgets' AND system.main.contains(sql, '''linked'''))"
         )
         row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()
-        return bool(row and row[0]) and self._has("rules")
+        return row == (2,) and self._has("remotes") and self._has("published")
 
     def open(self) -> None:
         """Create the books if there are none, and what an older version's lack: a table, the views for readers without dpsql.
@@ -104,7 +106,7 @@ class Books:
             self.cursor.execute("COMMIT")
         except duckdb.Error as error:
             rollback(self.cursor)
-            if self.exist() and self._has("rules"):  # another thread was faster
+            if self.exist() and self._has("published"):  # another thread was faster
                 return
             raise LedgerError(
                 f"the books (schema {SCHEMA}) cannot be created in database {self.database!r}: {first_line(error)}. "
@@ -140,23 +142,60 @@ class Books:
         attributes = Domain.from_json(load(text) for (text,) in rows).attributes
         return {attribute.name: attribute for attribute in attributes}
 
+    def remote(self, source: str) -> Remote | None:
+        """Return where the rows of a table are, None where DuckDB has them; an older version's books know of no others."""
+        query = f"SELECT engine, url, relation FROM {self.table('remotes')} WHERE source = ?"  # noqa: S608 -- quoted
+        try:
+            row = self.cursor.execute(query, [source]).fetchone()
+        except duckdb.CatalogException:
+            return None
+        return None if row is None else Remote(*map(str, row))
+
+    def remotes(self) -> dict[str, Remote]:
+        """Return where the rows are of all tables that have none here; an older version's books know of none."""
+        if not self.exist():
+            return {}
+        query = f"SELECT source, engine, url, relation FROM {self.table('remotes')} ORDER BY source ASC"  # noqa: S608 -- quoted
+        try:
+            rows = self.cursor.execute(query).fetchall()
+        except duckdb.CatalogException:
+            return {}
+        return {str(source): Remote(*map(str, place)) for source, *place in rows}
+
+    def files(self) -> list[str]:
+        """Return the files, as keys, that have or had a budget in these books."""
+        if not self.exist():
+            return []
+        table = self.table("ledger")
+        return self._texts(f"SELECT DISTINCT source FROM {table} WHERE source LIKE 'file:%' ORDER BY source ASC")  # noqa: S608
+
+    def set_remote(self, source: str, remote: Remote, who: str) -> None:
+        """Store where the rows of a table are, replacing what was stored before."""
+        self.open()
+        now = "(now() AT TIME ZONE 'UTC')::TIMESTAMP"
+        values = [source, remote.engine, remote.url, remote.relation, who]
+        try:
+            self.cursor.execute(f"INSERT OR REPLACE INTO {self.table('remotes')} VALUES (?, ?, ?, ?, {now}, ?)", values)  # noqa: S608
+        except duckdb.Error as error:
+            raise LedgerError(f"where the rows of {source} are cannot be written: {first_line(error)}") from None
+
     def add_rule(self, source: str, rule: str, who: str) -> None:
         """Store a rule of a source."""
         self.open()
         if rule in self.rules(source):
             return
         now = "(now() AT TIME ZONE 'UTC')::TIMESTAMP"
-        self._change_rules(f"INSERT OR IGNORE INTO {self.table('rules')} VALUES (?, ?, {now}, ?)", [source, rule, who])  # noqa: S608 -- quoted
+        self._change(f"INSERT OR IGNORE INTO {self.table('rules')} VALUES (?, ?, {now}, ?)", [source, rule, who], "rules")  # noqa: S608 -- quoted
 
     def remove_rule(self, source: str, rule: str) -> None:
         """Take a rule of a source back."""
-        self._change_rules(f"DELETE FROM {self.table('rules')} WHERE source = ? AND rule = ?", [source, rule])  # noqa: S608
+        self._change(f"DELETE FROM {self.table('rules')} WHERE source = ? AND rule = ?", [source, rule], "rules")  # noqa: S608
 
-    def _change_rules(self, statement: str, values: list[str]) -> None:
+    def _change(self, statement: str, values: Sequence[str | None], what: str) -> None:
         try:
-            self.cursor.execute(statement, values)
+            self.cursor.execute(statement, list(values))
         except duckdb.Error as error:
-            raise LedgerError(f"the rules of {values[0]} cannot be written: {first_line(error)}") from None
+            raise LedgerError(f"the {what} of {values[0]} cannot be written: {first_line(error)}") from None
 
     def rules(self, source: str) -> list[str]:
         """Return the declared rules of a source, in the order in which they were; an older version's books have none."""
@@ -165,6 +204,56 @@ class Books:
         query = f"SELECT rule FROM {self.table('rules')} WHERE source = ? ORDER BY written_at ASC, rule ASC"  # noqa: S608
         with reading(source):
             return self._texts(query, [source])
+
+    def sources(self) -> list[str]:
+        """Return every source that has a ledger here."""
+        if not self.exist():
+            return []
+        return self._texts(f"SELECT DISTINCT source FROM {self.table('ledger')} ORDER BY source ASC")  # noqa: S608
+
+    def private(self, tables: Collection[str]) -> list[str]:
+        """Return those of some tables that have, or had, a budget or a link, in order: none of them is public."""
+        if not tables or not self.exist():
+            return []
+        listed = ", ".join(map(literal, tables))
+        ledger = self.table("ledger")
+        return self._texts(f"SELECT DISTINCT source FROM {ledger} WHERE source IN ({listed}) ORDER BY source ASC")  # noqa: S608
+
+    def said(self, *actions: str) -> list[tuple[str, str, str]]:
+        """Return source, action and parameters of all entries with one of these actions, in order."""
+        if not self.exist():
+            return []
+        query = (
+            f"SELECT source, action, parameters FROM {self.table('ledger')} "  # noqa: S608
+            f"WHERE action IN ({', '.join(map(literal, actions))}) ORDER BY source ASC, entry ASC"
+        )
+        with reading(f"database {self.database}"):
+            return [(str(source), str(action), str(said)) for source, action, said in self.cursor.execute(query).fetchall()]
+
+    def published(self) -> list[tuple[str, str | None]]:
+        """Return the tables and views that analysts may read as they are: name, and the text of a view; an older book has none."""
+        if not self.exist() or not (self._key in self._known or self._has("published")):
+            return []
+        query = f"SELECT source, definition FROM {self.table('published')} ORDER BY source ASC"  # noqa: S608
+        with reading(f"database {self.database}"):
+            return [(str(name), text) for name, text in self.cursor.execute(query).fetchall()]
+
+    def publish(self, source: str, definition: str | None, who: str) -> bool:
+        """Store that a table or view may be read as it is; return whether that is new."""
+        self.open()
+        if (source, definition) in self.published():
+            return False
+        now = "(now() AT TIME ZONE 'UTC')::TIMESTAMP"
+        values = [source, definition, who]
+        self._change(f"INSERT OR REPLACE INTO {self.table('published')} VALUES (?, ?, {now}, ?)", values, "publication")  # noqa: S608
+        return True
+
+    def unpublish(self, source: str) -> bool:
+        """Take a publication back; return whether there was one."""
+        if source not in {name for name, _ in self.published()}:
+            return False
+        self._change(f"DELETE FROM {self.table('published')} WHERE source = ?", [source], "publication")  # noqa: S608
+        return True
 
     def sources_of(self, release: str) -> list[str]:
         """Return the sources on whose ledgers a release was charged; one, but for an edited book."""

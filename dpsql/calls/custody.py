@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +27,8 @@ from dpsql.calls.words import COLUMN, DISCOVERED, RELEASE, SOURCE
 from dpsql.domains.attributes import OUTSIDE
 
 CALENDAR = ("hour", "day", "week", "month", "quarter", "year")
+ENGINES = ("spark", "duckdb")
+ORPHANS = ("drop", "unit")
 REPORTS = ("tables", "tuples", "values")
 _ATTRIBUTE = "column_name, type, kind, codes, labels, nullable, outside, status"
 
@@ -34,7 +37,8 @@ _ATTRIBUTE = "column_name, type, kind, codes, labels, nullable, outside, status"
 class ProtectCall(Call):
     """Give a table a privacy budget, or raise or lower it (on the ledger).
 
-    What is left out stays as it is; at first neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs max_contributions.
+    What is left out stays as it is; at first neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs max_contributions,
+    which is 1 where the column is declared unique.
     """
 
     name: ClassVar[str] = "protect"
@@ -84,6 +88,103 @@ class ProtectCall(Call):
     def with_defaults(self, **kept: Any) -> ProtectCall:
         """Return the call with what it leaves out filled in."""
         return self.changed(**{name: value for name, value in kept.items() if getattr(self, name) is None})
+
+
+def _order_column(given: Mapping[str, Any], name: str) -> str | None:
+    """Return a column's name, or '' as it is."""
+    return "" if given.get(name) == "" else optional(arguments.text)(given, name)
+
+
+@dataclass(frozen=True)
+class LinkCall(Call):
+    """Say whose rows a table's rows are: those of the row of another table whose key they hold.
+
+    A linked table is under the budget of its root, the table at the end of the way up; what a release protects are all rows of a
+    unit in all tables. A FOREIGN KEY is offered: without column, the only one to the parent is taken. What is left out later stays
+    as it is. There is no way back: the rows would become public.
+    """
+
+    name: ClassVar[str] = "link"
+    function: ClassVar[str] = "link"
+    privacy: ClassVar[str] = f"{FREE}; no row is read. A link is public knowledge"
+    gives: ClassVar[str] = "source, column_name, parent, parent_column, root, max_rows, orphans, order_by, change; one row"
+
+    source: str = argument(arguments.text, "The table that is linked: its name.", default=REQUIRED, python="str")
+    column: str | None = argument(
+        optional(arguments.text),
+        "Its column that holds the parent's key (column_name in SQL, or the second argument; column is a reserved word).",
+        python="str | None",
+        also="column_name",
+    )
+    parent: str | None = argument(
+        optional(arguments.text), "The table that it belongs to: it has a budget, or is linked itself.", python="str | None"
+    )
+    parent_column: str | None = argument(
+        optional(arguments.text),
+        "The parent's key, declared unique; its PRIMARY KEY or only UNIQUE column, if left out.",
+        python="str | None",
+    )
+    max_rows: int | None = argument(
+        whole(1, 1_000_000),
+        "At most that many rows are kept of each row of the parent in a release, at random; noise grows with it.",
+        python="int | None",
+    )
+    orphans: str | None = argument(
+        optional(one_of(*ORPHANS)),
+        "Rows whose parent is NULL or not there: 'drop' (left out, the default) or 'unit' (all of them are rows of one unit).",
+        python="str | None",
+        choices=ORPHANS,
+    )
+    merge: bool = argument(
+        flag,
+        "true: what the table has spent of a budget of its own is added to what its root has spent.",
+        default=False,
+        python="bool",
+    )
+    order_by: str | None = argument(
+        _order_column,
+        "A number, date or time of the table, in whose order the rows of one parent row stand (the time of a visit): a synthetic "
+        "database has first and next rows like the table's. '' takes it back.",
+        python="str | None",
+    )
+
+
+@dataclass(frozen=True)
+class LinksCall(Call):
+    """List the links of tables to those whose rows theirs are."""
+
+    name: ClassVar[str] = "links"
+    function: ClassVar[str] = "links"
+    privacy: ClassVar[str] = f"{FREE}; from the books"
+    gives: ClassVar[str] = "source, column_name, parent, parent_column, root, max_rows, orphans, order_by; a row a link"
+
+    source: str | None = argument(
+        optional(arguments.text), "A linked table, or a root: all that is linked to it; all, if left out.", python="str | None"
+    )
+
+
+@dataclass(frozen=True)
+class RemoteCall(Call):
+    """Give a table of another engine a name in this database: an empty table with its columns and types.
+
+    It is protected, declared, planned and bought like others; its rows are counted where they are. Called again it looks again: new
+    columns are named, and what has changed is refused. DuckDB itself: tables of an attached Postgres or DuckLake
+    ('pg.public.people'), and folders of Parquet files. Spark's urls: 'local[2]', 'spark://host:7077', 'sc://host:15002', 'active'.
+    """
+
+    name: ClassVar[str] = "remote"
+    function: ClassVar[str] = "remote"
+    privacy: ClassVar[str] = f"{FREE}; names and types alone are read"
+    gives: ClassVar[str] = "column_name, type, engine_type, status; a row a column"
+
+    source: str = argument(arguments.text, "The name that the table gets here.", default=REQUIRED, python="str")
+    engine: str = argument(one_of(*ENGINES), "Which engine has the rows.", default=REQUIRED, python="str", choices=ENGINES)
+    relation: str = argument(
+        arguments.text, "What it calls the table: a name, or files ('parquet:/folder').", default=REQUIRED, python="str"
+    )
+    url: str | None = argument(
+        optional(arguments.text), "Where Spark is reached; without credentials. DuckDB itself takes none.", python="str | None"
+    )
 
 
 @dataclass(frozen=True)
@@ -158,17 +259,19 @@ class DomainCall(Call):
     function: ClassVar[str] = "domain"
     privacy: ClassVar[str] = FREE
     gives: ClassVar[str] = f"{_ATTRIBUTE}; a row per column, then one per rule (kind 'rule', its text in labels)"
+    analysts: ClassVar[tuple[str, ...] | None] = ("source",)
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
 
 
 @dataclass(frozen=True)
 class EvaluateCall(Call):
-    """Compare a synthetic table with the raw one.
+    """Compare a synthetic table with the raw one, or a schema of linked tables with a root and its linked tables.
 
     report 'tables' and 'tuples' count bins and categories: an error inside a bin is not in them. 'tuples': how well combinations
     of values are kept, by their count (bucket, preservation, errors, suppressed, fabricated, leaked). 'values' sees inside bins:
     per column KS and Wasserstein distance, mean and quartiles, also by group, equal rows, and how well a model learns.
+    Of a schema, 'tables': fan-out, distances inside tables, of parent and child and of siblings, means by group, orphans.
     """
 
     name: ClassVar[str] = "evaluate"
@@ -176,11 +279,15 @@ class EvaluateCall(Call):
     privacy: ClassVar[str] = NOT_PRIVATE
     gives: ClassVar[str] = (
         "a row per kind of table: mean and largest errors, total variation distance, rows, shortfall; report 'values': "
-        "a row per figure: measure, column_name, group_column, group_value, raw, synthetic, error, relative"
+        "a row per figure: measure, column_name, group_column, group_value, raw, synthetic, error, relative; "
+        "of a schema: a row per figure, the summary first: "
+        "level, measure, table_name, column_name, other_table, other_column, figures, raw, synthetic, error, largest, independent"
     )
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
-    synthetic: str = argument(arguments.text, "Name of the synthetic table or view.", default=REQUIRED, python="str")
+    synthetic: str = argument(
+        arguments.text, "Name of the synthetic table or view, or of a schema of linked tables.", default=REQUIRED, python="str"
+    )
     max_k: int = argument(
         whole(1, 3), "Tables of up to that many columns, 1 to 3; of 'values' 1: no groups and no models.", default=3, python="int"
     )

@@ -99,6 +99,8 @@ class Call:
     privacy: ClassVar[str]
     gives: ClassVar[str]
     """What the answer holds."""
+    analysts: ClassVar[tuple[str, ...] | None] = None
+    """The parameters that analysts of a served database may give; None: the call is the custodian's. Closed until opened."""
 
     def __post_init__(self) -> None:
         """Check every argument."""
@@ -149,6 +151,24 @@ class Call:
                 raise ArgumentError(name, other, f'"{parameter.name}" is the same argument and says {shown(stated)}; leave one out')
             found[parameter.name] = other
         return found
+
+    @classmethod
+    def parse_of_analyst(cls, given: Mapping[str, Any]) -> Self:
+        """Return the call that a mapping of arguments makes, if an analyst may make it.
+
+        Raises
+        ------
+        ArgumentError
+            The call is the custodian's, or an argument is; or one of them is wrong, or of no such name.
+        """
+        if cls.analysts is None:
+            raise ArgumentError("call", f"dp_{cls.name}", "is the custodian's; analysts have dp_query, dp_plan, dp_budget, ...")
+        call = cls.parse(given)
+        for field in dataclasses.fields(cls):
+            said = getattr(call, field.name)
+            if field.name not in cls.analysts and said != field.default:
+                raise ArgumentError(field.name, said, "is the custodian's to say; leave it out")
+        return call
 
     def changed(self, **values: Any) -> Self:
         """Return the call with some arguments changed, which are checked again."""

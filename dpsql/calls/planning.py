@@ -24,12 +24,16 @@ from dpsql.calls.declaration import (
 )
 from dpsql.calls.query import QueryCall
 from dpsql.calls.rows import SynthesizeCall
+from dpsql.calls.schemas import SynthesizeTablesCall
 from dpsql.calls.tables import ContributionsCall, MarginalsCall
 from dpsql.calls.words import COLUMNS, DELTA, EPSILON, OPTIONS, RELEASE, SOURCE
 from dpsql.errors import ArgumentError
 
-OPERATIONS = ("synthesize", "marginals", "contributions", "query")
-_OTHERS = {"synthesize": ("k",), "marginals": ("method", "options"), "contributions": ("columns", "k", "method", "options")}
+OPERATIONS = ("synthesize", "synthesize_tables", "marginals", "contributions", "query")
+_OTHERS = {
+    "synthesize": ("k",), "marginals": ("method", "options"), "contributions": ("columns", "k", "method", "options"),
+    "synthesize_tables": ("columns", "k", "method"),
+}  # fmt: skip
 """Arguments of dp_plan that a call does not have."""
 QUERY_OPTIONS = ("groups", "max_groups", "max_rows_per_group", "min_units", "bounds")
 """Arguments of dp_query that the options of dp_plan may hold."""
@@ -40,6 +44,8 @@ MOST_ROWS = 10**12
 @dataclass(frozen=True)
 class PlanCall(Call):
     """Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost.
+
+    With operation := 'synthesize_tables' the plan is of a table and all that are linked to it.
 
     A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options.
 
@@ -53,6 +59,9 @@ class PlanCall(Call):
     function: ClassVar[str] = "plan"
     privacy: ClassVar[str] = f"{FREE}; no row is read"
     gives: ClassVar[str] = "one row"
+    analysts: ClassVar[tuple[str, ...] | None] = (
+        "source", "method", "epsilon", "delta", "columns", "k", "mechanism", "rows", "options", "release", "operation",
+    )  # fmt: skip
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
     method: Any = argument(anything, "As in dp_synthesize.", python="str | None", choices=methods.names())
@@ -89,7 +98,7 @@ class PlanCall(Call):
             options=options, **own,
         )  # fmt: skip
 
-    def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall:
+    def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall | SynthesizeTablesCall:
         """Return the call that is planned.
 
         Raises
@@ -113,4 +122,6 @@ class PlanCall(Call):
         if self.options.get("mechanism", self.mechanism) != options.get("mechanism"):
             other = self.options["mechanism"]
             raise ArgumentError("mechanism", self.mechanism, f"options say mechanism = {other!r}; leave one of them out")
+        if operation == "synthesize_tables":
+            return SynthesizeTablesCall(**shared, options=options)
         return SynthesizeCall(**shared, columns=self.columns, method=self.method, options=options)

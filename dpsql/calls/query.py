@@ -92,6 +92,10 @@ class QueryCall(Call):
     function: ClassVar[str] = "query"
     privacy: ClassVar[str] = CHARGED
     gives: ClassVar[str] = "the columns of the query; with confidence also <name>_low, <name>_high of each aggregate"
+    analysts: ClassVar[tuple[str, ...] | None] = (
+        "sql", "epsilon", "delta", "groups", "max_groups", "max_rows_per_group", "bounds", "min_units", "confidence", "mechanism",
+        "release", "adaptive", "options",
+    )  # fmt: skip
 
     sql: str = argument(arguments.text, "A SELECT of aggregates over one protected table.", default=REQUIRED, python="str")
     epsilon: float | None = argument(
@@ -216,6 +220,7 @@ class SummarizeCall(Call):
         "column_name, column_type, min, max (as VARCHAR), approx_unique, avg, std, q25, q50, q75 (as VARCHAR), count, "
         "null_percentage"
     )
+    analysts: ClassVar[tuple[str, ...] | None] = ("source", "epsilon", "delta", "columns", "release")
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
     epsilon: float | None = argument(
@@ -237,5 +242,6 @@ class ExplainCall(Call):
     function: ClassVar[str] = "explain"
     privacy: ClassVar[str] = FREE
     gives: ClassVar[str] = "about VARCHAR, explanation VARCHAR"
+    analysts: ClassVar[tuple[str, ...] | None] = ("release",)
 
     release: str = argument(arguments.text, STORED, default=REQUIRED, python="str")

@@ -9,8 +9,13 @@ from dpsql.calls.declaration import Call
 
 WHERE = {
     "protect": "custody:ProtectCall",
+    "link": "custody:LinkCall",
+    "links": "custody:LinksCall",
+    "remote": "custody:RemoteCall",
     "declare": "custody:DeclareCall",
     "rule": "custody:RuleCall",
+    "grant": "granting:GrantCall",
+    "publish": "granting:PublishCall",
     "domain": "custody:DomainCall",
     "plan": "planning:PlanCall",
     "marginals": "tables:MarginalsCall",
@@ -22,7 +27,9 @@ WHERE = {
     "summarize": "query:SummarizeCall",
     "explain": "query:ExplainCall",
     "synthesize": "rows:SynthesizeCall",
+    "synthesize_tables": "schemas:SynthesizeTablesCall",
     "sample": "stored:SampleCall",
+    "dummy": "rows:DummyCall",
     "ledger": "stored:LedgerCall",
     "budget": "stored:BudgetCall",
     "releases": "stored:ReleasesCall",

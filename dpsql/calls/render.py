@@ -66,6 +66,7 @@ def macro(call: type[Call]) -> str:
         "    system.main.to_json(system.main.struct_pack(",
         "        __database := system.main.current_database(), __schema := system.main.current_schema(),",
         "        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,",
+        "        __caller := system.main.getvariable('dpsql_caller')::VARCHAR,",
         _wrapped(sent, "        ", "        ", "))::VARCHAR)));"),
     ])  # fmt: skip
 
@@ -113,7 +114,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql.relations import answered
+from dpsql.relations import Connection, answered
 from dpsql.relations import plain as _plain
 '''
 
@@ -132,7 +133,7 @@ def function(call: type[Call]) -> str:
     if all(not p.required for p in parameters):
         by_place = list(parameters[:1])
     named = [p for p in parameters if p not in by_place]
-    heads = ["con: duckdb.DuckDBPyConnection", *(f"{p.name}: {p.python}{_python_default(p)}" for p in by_place)]
+    heads = ["con: Connection", *(f"{p.name}: {p.python}{_python_default(p)}" for p in by_place)]
     heads += ["*"] if named else []
     heads += [f"{p.name}: {p.python}{_python_default(p)}" for p in sorted(named, key=lambda p: not p.needed)]
     sent = [f"{p.name}={f'_plain({p.name})' if p.plain else p.name}" for p in parameters]

@@ -1,4 +1,4 @@
-"""The call that buys synthetic rows."""
+"""The calls that give rows: synthetic ones, which are bought, and made-up ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from dpsql.calls import arguments
 from dpsql.calls.buying import BuyingCall, with_method
 from dpsql.calls.declaration import (
     CHARGED,
+    FREE,
     REQUIRED,
+    Call,
     argument,
     optional,
     some_columns,
@@ -20,8 +22,10 @@ from dpsql.calls.declaration import (
     whole,
 )
 from dpsql.calls.stored import MAX_ROWS, MAX_SEED
-from dpsql.calls.words import COLUMNS, DELTA, EPSILON, OPTIONS, RELEASE, ROWS, SEED, SOURCE
+from dpsql.calls.words import COLUMNS, DELTA, EPSILON, INTO, OPTIONS, RELEASE, ROWS, SEED, SOURCE
 from dpsql.methods.base import Method
+
+MAX_DUMMY_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,9 @@ class SynthesizeCall(BuyingCall):
     operation: ClassVar[str] = "synthesize"
     privacy: ClassVar[str] = CHARGED
     gives: ClassVar[str] = "the columns of the source, in its types; or table_name, rows, release"
+    analysts: ClassVar[tuple[str, ...] | None] = (
+        "source", "method", "epsilon", "delta", "columns", "rows", "seed", "options", "release",
+    )  # fmt: skip
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
     method: str | None = argument(
@@ -48,10 +55,7 @@ class SynthesizeCall(BuyingCall):
     seed: int | None = argument(whole(0, MAX_SEED), SEED, python="int | None")
     options: dict[str, Any] = argument(some_options, OPTIONS, python="Mapping[str, Any] | None")
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
-    into: str | None = argument(
-        optional(arguments.text), "A table that the rows are put into (into_table in SQL; into is a reserved word).",
-        python="str | None", also="into_table",
-    )  # fmt: skip
+    into: str | None = argument(optional(arguments.text), INTO, python="str | None", also="into_table")
 
     @property
     def release_method(self) -> Method:
@@ -66,3 +70,24 @@ class SynthesizeCall(BuyingCall):
     def guessed_rows(self) -> int | None:
         """The number of synthetic rows."""
         return self.rows
+
+
+@dataclass(frozen=True)
+class DummyCall(Call):
+    """Make up rows out of the declared domains alone, to try queries on before anything is bought.
+
+    Names and types are the source's; values lie in the declared domains and obey the rules, each column by itself and uniform.
+    A column without a domain is NULL, the privacy unit a made-up one with one or several rows. The same seed gives the same rows.
+    """
+
+    name: ClassVar[str] = "dummy"
+    function: ClassVar[str] = "dummy"
+    privacy: ClassVar[str] = f"{FREE}; no row is read"
+    gives: ClassVar[str] = "the columns of the source, in its types"
+    analysts: ClassVar[tuple[str, ...] | None] = ("source", "rows", "seed")
+
+    source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
+    rows: int = argument(
+        whole(0, MAX_DUMMY_ROWS), f"Number of rows, at most {MAX_DUMMY_ROWS:,}.", default=1000, python="int"
+    )
+    seed: int = argument(whole(0, MAX_SEED), "Seed of the drawing: the same rows again.", default=0, python="int")

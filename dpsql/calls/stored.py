@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from dpsql.calls import arguments
 from dpsql.calls.declaration import FREE, NOT_PRIVATE, REQUIRED, Call, argument, flag, optional, whole
-from dpsql.calls.words import ROWS, SCOPE, SEED, STORED
+from dpsql.calls.words import INTO, INTO_SCHEMA, ROWS, SCOPE, SEED, STORED
 
 MAX_ROWS = 10_000_000_000
 MAX_SEED = 2**63 - 1
@@ -15,16 +15,25 @@ MAX_SEED = 2**63 - 1
 
 @dataclass(frozen=True)
 class SampleCall(Call):
-    """Draw other rows of a stored release."""
+    """Draw other rows of a stored release.
+
+    With into_table they go straight into that table, and the answer is one row: table_name, rows, release. Of linked tables another
+    database is drawn into a schema; rows are those of the first table.
+    """
 
     name: ClassVar[str] = "sample"
     function: ClassVar[str] = "sample"
     privacy: ClassVar[str] = f"{FREE}: post-processing"
-    gives: ClassVar[str] = "the columns of the source, in its types"
+    gives: ClassVar[str] = "the columns of the source, in its types; or table_name, rows, release"
+    analysts: ClassVar[tuple[str, ...] | None] = ("release", "rows", "seed")
 
     release: str = argument(arguments.text, STORED, default=REQUIRED, python="str")
     rows: int | None = argument(whole(0, MAX_ROWS), ROWS, python="int | None")
     seed: int | None = argument(whole(0, MAX_SEED), SEED, python="int | None")
+    into: str | None = argument(optional(arguments.text), INTO, python="str | None", also="into_table")
+    into_schema: str | None = argument(
+        optional(arguments.text), f"Of linked tables: {INTO_SCHEMA[0].lower()}{INTO_SCHEMA[1:]}", python="str | None"
+    )
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,7 @@ class LedgerCall(Call):
     function: ClassVar[str] = "ledger"
     privacy: ClassVar[str] = FREE
     gives: ClassVar[str] = "a row per entry"
+    analysts: ClassVar[tuple[str, ...] | None] = ("source",)
 
     source: str | None = argument(optional(arguments.text), SCOPE, python="str | None")
 
@@ -44,13 +54,15 @@ class BudgetCall(Call):
     """Show limit, spent and left of every protected table.
 
     ``epsilon_spent`` is what the releases so far would guarantee together if their number and noise had been fixed beforehand; the
-    limit, ``epsilon``, is what is guaranteed however they were chosen.
+    limit, ``epsilon``, is what is guaranteed however they were chosen. ``grants`` lists what analysts of a served database may
+    spend of it, and have spent in the present window; dp_grant() says more. An analyst sees a row for each of her own grants.
     """
 
     name: ClassVar[str] = "budget"
     function: ClassVar[str] = "budget"
     privacy: ClassVar[str] = FREE
     gives: ClassVar[str] = "a row per protected table"
+    analysts: ClassVar[tuple[str, ...] | None] = ("source",)
 
     source: str | None = argument(optional(arguments.text), SCOPE, python="str | None")
 
@@ -63,6 +75,7 @@ class ReleasesCall(Call):
     function: ClassVar[str] = "releases"
     privacy: ClassVar[str] = FREE
     gives: ClassVar[str] = "a row per release"
+    analysts: ClassVar[tuple[str, ...] | None] = ("source",)
 
     source: str | None = argument(optional(arguments.text), SCOPE, python="str | None")
 

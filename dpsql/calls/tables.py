@@ -53,6 +53,7 @@ class MarginalsCall(BuyingCall):
     operation: ClassVar[str] = "marginals"
     privacy: ClassVar[str] = CHARGED
     gives: ClassVar[str] = "a row per cell: its values, n, n_low, n_high; or columns, values, n"
+    analysts: ClassVar[tuple[str, ...] | None] = ("source", "columns", "k", "epsilon", "delta", "mechanism", "release", "shape")
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
     columns: tuple[str, ...] | None = argument(some_columns, COLUMNS, python="Sequence[str] | None")
@@ -99,6 +100,7 @@ class ContributionsCall(BuyingCall):
         "rows_per_unit, units BIGINT (noisy; may be negative), units_low, units_high (95 % of the noise), "
         "max_contributions, share_kept"
     )
+    analysts: ClassVar[tuple[str, ...] | None] = ("source", "epsilon", "delta", "mechanism", "release")
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
     epsilon: float | None = argument(some_epsilon, EPSILON, python="float | None")
@@ -131,6 +133,9 @@ class AggregatesCall(BuyingCall):
     operation: ClassVar[str] = "aggregates"
     privacy: ClassVar[str] = CHARGED
     gives: ClassVar[str] = "columns VARCHAR[], values VARCHAR[], n BIGINT (noisy, above 0)"
+    analysts: ClassVar[tuple[str, ...] | None] = (
+        "source", "reporting_length", "epsilon", "delta", "columns", "fabrication", "release", "options",
+    )  # fmt: skip
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
     reporting_length: Any = argument(anything, "Most values of a combination, 1 to 10.", python="int | None")

@@ -46,6 +46,9 @@ class HistogramCall(OpenCall):
     operation: ClassVar[str] = "histogram"
     privacy: ClassVar[str] = CHARGED
     gives: ClassVar[str] = "value VARCHAR, n BIGINT (noisy), the largest first"
+    analysts: ClassVar[tuple[str, ...] | None] = (
+        "source", "column", "epsilon", "delta", "domain", "domain_size", "rho", "separator", "release",
+    )  # fmt: skip
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
     column: str = argument(arguments.text, COLUMN, python="str", also="column_name", needed=True)

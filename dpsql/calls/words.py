@@ -13,5 +13,11 @@ COLUMNS = "The columns; all declared ones, if left out."
 DISCOVERED = "With discover: the {} of the purchase."
 SCOPE = "One table; all, if left out."
 SEED = "Seed of the drawing: the same rows again."
+INTO = (
+    "A table that the rows are put into (into_table in SQL; into is a reserved word); of a source in Spark also "
+    "'spark:lake.people', or 'spark:parquet:/folder'."
+)
 ROWS = "Number of synthetic rows; about as many as the source has, if left out."
 OPTIONS = "Options of the method as a struct, e.g. {'mechanism': 'laplace'}."
+INTO_SCHEMA = "The schema that the tables are put into, made where it is not there; 'name' or 'database.name'."
+UNITS = "Number of synthetic units, rows of the first table; about as many as the source has, if left out."

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.cli import books
+from dpsql.cli import analysts, books
 from dpsql.cli.dot import run_command
 from dpsql.cli.messages import message
 from dpsql.cli.printing import ALIASES, MODES, Look
+from dpsql.cli.serving import add_serve, run_serve
 from dpsql.cli.session import MEMORY, Failed, Interrupted, Leave, Session
 from dpsql.errors import DpsqlError
 
@@ -38,7 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         given.insert(0, "shell")  # dpsql -c "..." FILE, as in other database shells
     chosen = _parser().parse_args(given)
     try:
-        code = _init_dbt(chosen.project) if chosen.command == "dbt" else _run(chosen)
+        without: dict[str, Callable[[], int | None]] = {  # open no database, or one of their own
+            "dbt": lambda: _init_dbt(chosen.project),
+            "analyst": lambda: analysts.run_tokens(chosen),
+            "serve": lambda: run_serve(chosen),
+        }
+        code = int(without[chosen.command]() or DONE) if chosen.command in without else _run(chosen)
         sys.stdout.flush()
         return code
     except (Failed, DpsqlError, duckdb.Error, OSError) as error:
@@ -111,9 +117,10 @@ def _shell(session: Session, chosen: argparse.Namespace) -> int:
 
 
 def _demo(session: Session, chosen: argparse.Namespace) -> None:
-    from dpsql.cli.demonstration import run_demo  # loaded when needed: its table is one of pandas, which takes .3 s
+    from dpsql.cli import demonstration  # loaded when needed: its table is one of pandas, which takes .3 s
 
-    run_demo(session, chosen.rows, chosen.epsilon)
+    run = demonstration.run_linked_demo if chosen.linked else demonstration.run_demo
+    run(session, chosen.rows, chosen.epsilon)
 
 
 def _init_dbt(project: Path) -> int:
@@ -153,6 +160,9 @@ def _parser() -> argparse.ArgumentParser:
 
     _writing(command)
     _reading(command)
+    analysts.add_commands(command)
+    analysts.add_tokens(commands)
+    add_serve(commands)
     told = "copy the dbt package into a dbt project and name it in packages.yml"
     dbt = commands.add_parser("dbt", help="use dpsql in a dbt project").add_subparsers(dest="dbt_command", required=True)
     init = dbt.add_parser("init", help=f"{told}; then run `dbt deps`")
@@ -177,6 +187,7 @@ def _writing(command: Adder) -> None:
     demo = command("demo", _demo, told)
     demo.add_argument("--database", default=MEMORY, metavar="FILE", help="DuckDB file to create (default: in memory)")
     demo.add_argument("--rows", type=int, default=20_000, help="rows of the sample table (default: 20000)")
+    demo.add_argument("--linked", action="store_true", help="three linked tables instead: patients (--rows), visits, procedures")
     demo.add_argument("--epsilon", type=float, default=1.0, help="privacy loss of the synthetic table (default: 1.0)")
 
 

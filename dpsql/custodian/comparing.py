@@ -21,7 +21,7 @@ from dpsql.page.content import Comparison, Listing
 from dpsql.page.figures import OneWay
 from dpsql.page.fine import Cuts
 from dpsql.page.markup import number
-from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.protected.source import ProtectedSource, check_rows_here, resolve
 from dpsql.release.store import Release
 from dpsql.rows import drawing
 from dpsql.rows.tallying import Tally
@@ -91,6 +91,7 @@ def compare(
     Privacy: NOT PRIVATE.
     """
     protected = _source(context, bought, database)
+    check_rows_here(protected)
     sql = multi_value.split_sql(protected.source.sql, domain, bought.plan.options)
     try:
         if not domain.attributes or 0 in domain.sizes:

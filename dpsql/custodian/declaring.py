@@ -16,8 +16,8 @@ from dpsql.domains.declare import MAX_VALUES, self_declared
 from dpsql.domains.declare import declare as build_attribute
 from dpsql.errors import ArgumentError, DomainError
 from dpsql.protected import public
-from dpsql.protected.ruled import rules_of
-from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.protected.ruled import across_of, rules_of
+from dpsql.protected.source import ProtectedSource, protection_of, resolve
 from dpsql.purchase import buying
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
@@ -153,25 +153,30 @@ def domain(context: Context, call: DomainCall) -> str:
     by_constraint = {c.name for c in others if protected.by_constraint(c) is not None}
     by_name = {a.name: _shown(a, _status(a, own, by_constraint)) for a in declared.attributes}
     for column in left_out:
-        status = "the privacy unit" if protected.is_unit(column) else f"left out: no domain declared{_referring(protected, column)}"
+        out = f"left out: no domain declared{_referring(context, protected, column)}"
+        status = "the privacy unit" if protected.is_unit(column) else out
         by_name[column.name] = (column.name, column.sql_type, None, None, None, None, None, status)
     return inline(ATTRIBUTE_COLUMNS, [*(by_name[c.name] for c in protected.source.columns), *_rules(protected)])
 
 
-def _referring(protected: ProtectedSource, column: OutputColumn) -> str:
-    """Return how a column that refers to a list is declared, if that list is public."""
+def _referring(context: Context, protected: ProtectedSource, column: OutputColumn) -> str:
+    """Return how a column that refers to a list is declared, if that list may be public: a protected or linked table is not."""
     found = protected.refers_to(column)
-    if found is None:
+    if found is None or protected.ledger.analyst is not None:
         return ""
     table, key = found
+    if protection_of(context, table)[1] is not None:
+        return ""
     return f"; if the key of {table.name} is public: categories_from := {literal(f'{identifier(table.name)}.{identifier(key)}')}"
 
 
 def _rules(protected: ProtectedSource) -> list[tuple[Any, ...]]:
     """Return a row per rule, and per CHECK constraint that says what no rule may say."""
     known = [(", ".join(one.rule.columns), one.rule.text, one.status) for one in rules_of(protected)]
-    if protected.source.bare:
-        known += [(None, text, "CHECK constraint that is no rule") for text in protected.constraints.others]  # type: ignore[misc]
+    known += [(", ".join(one.shown()), one.text, "declared") for one in across_of(protected)]
+    if protected.source.bare and protected.ledger.analyst is None:  # they may name columns that an analyst may not read
+        others = [text for held in protected.constraints.values() for text in held.others]
+        known += [(None, text, "CHECK constraint that is no rule") for text in others]  # type: ignore[misc]
     return [(columns, None, "rule", None, text, None, None, status) for columns, text, status in known]
 
 

@@ -10,10 +10,11 @@ import duckdb
 from dpsql.calls.query import QueryExactCall
 from dpsql.domains import sqltypes
 from dpsql.domains.encoding import SOURCE_NAME, UNIT_COLUMN, guarded
+from dpsql.engines.duckdb.reader import DuckReader
 from dpsql.errors import ArgumentError, first_line
-from dpsql.kinds.query.plan import Planning
+from dpsql.kinds.query.question import Question
 from dpsql.measure.query import Statement, fresh_salt, public_groups
-from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.protected.source import ProtectedSource, check_rows_here, resolve
 from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Asked, Wanted
 from dpsql.queries.choosing import LISTED, Argument
@@ -38,6 +39,8 @@ def query_exact(context: Context, call: QueryExactCall) -> str:
     for core, sets in found.asked:
         with about_the_query(text=False):
             sources = [resolve(context, one.sql, local=True) for one in sets]
+            for source in sources:
+                check_rows_here(source)
         answers = [_Answer(context, found, one, source) for one, source in zip(sets, sources, strict=True)]
         made.append(f"{identifier(core.name)} AS ({_together(len(core.keys), answers)})")
     text = f"(WITH {', '.join(made)} SELECT * FROM ({render(found.query.outer)}))"  # noqa: S608 -- checked
@@ -88,8 +91,9 @@ class _Answer:
     def __init__(self, context: Context, found: Read, one: Asked, source: ProtectedSource) -> None:
         self.one = one
         self.sources = {column.name: column.sql_type for column in source.source.columns}
-        planning = Planning(context, source, QueryPurchase(one, found.call, 1.0), {"epsilon": 1.0})
-        groups, bounding = planning.groups(), planning.bounding()
+        planning = Question(context, source, QueryPurchase(one, found.call, 1.0), {"epsilon": 1.0})
+        groups = planning.groups()
+        bounding = planning.bounding(None if groups is None else groups.count)
         self.arguments = planning.arguments()
         plan = QueryPlan(
             keys=tuple(self.sources[f"k{i}"] for i in range(len(one.keys))), measures=(), public=groups is not None,
@@ -97,7 +101,7 @@ class _Answer:
             unit=source.protection.privacy_unit is not None, max_rows=bounding.max_rows, max_groups=bounding.max_groups,
             max_rows_per_group=bounding.max_rows_per_group,
         )  # fmt: skip
-        with public_groups(context.cursor, plan) as table:
+        with public_groups(DuckReader(context.cursor), plan) as table:
             sql = self._sql(_Rows(source, plan, table, fresh_salt()), plan, table, found.call.min_units or 1)
             described = context.cursor.execute(f"DESCRIBE {sql}").fetchall()
             self.types = {str(row[0]): str(row[1]) for row in described}

@@ -16,7 +16,7 @@ from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL, Attribute
 from dpsql.domains.grid import Histogram
 from dpsql.domains.sqltypes import SqlType
-from dpsql.domains.within import Within
+from dpsql.domains.within import Placed, Within
 from dpsql.numerics.arrays import IntArray
 
 _EXACT = 2**62  # bounds below this leave room for int64 arithmetic
@@ -43,7 +43,9 @@ class Decoder:
     """
 
     def __init__(self, attribute: Attribute, name: str, histogram: Histogram | None = None) -> None:
-        self.within = Within(attribute, histogram) if histogram is not None and Within.fits(attribute) else None
+        self.within: Within | Placed | None = None
+        if histogram is not None and Within.fits(attribute):
+            self.within = Within(attribute, histogram)
         self.attribute = attribute
         self.name = name
         self.parsed = sqltypes.parse(attribute.sql_type)

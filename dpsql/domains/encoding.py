@@ -23,7 +23,7 @@ from dpsql.domains.bounding import bounded_codes_sql, checked
 from dpsql.domains.codes import code_expression, code_type, comparable, either
 from dpsql.domains.declare import category_text
 from dpsql.domains.sqltypes import SqlType
-from dpsql.errors import ArgumentError, DomainError, DpsqlError
+from dpsql.errors import ArgumentError, DomainError, DpsqlError, OutOfMemory
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 
@@ -55,8 +55,8 @@ def withheld() -> Iterator[None]:
         yield
     except duckdb.InterruptException:
         raise
-    except duckdb.Error:
-        raise DpsqlError(
+    except duckdb.Error as error:
+        raise (OutOfMemory if isinstance(error, duckdb.OutOfMemoryException) else DpsqlError)(
             "source: DuckDB could not read it. The reason is withheld because it may quote a protected value; as the "
             "custodian run the source's SELECT by itself to see it (a CAST that fails? use TRY_CAST. Out of memory? "
             "SET memory_limit)"
@@ -211,7 +211,7 @@ def encode(
 ) -> str:
     """Materialise the codes of a source as a TEMP table and return its name; the caller drops it.
 
-    `dpsql.measure.counting.count_select` counts `encode_sql` without a table, which is less work where one pass is enough.
+    `dpsql.engines.duckdb.counting.count_select` counts `encode_sql` without a table, which is less work where one pass is enough.
 
     Parameters
     ----------

@@ -10,15 +10,20 @@ from typing import Any
 import duckdb
 
 from dpsql.calls.registry import declaration
-from dpsql.errors import DpsqlError
+from dpsql.errors import DpsqlError, first_line, foreign
 from dpsql.running import interruption
 from dpsql.running.progress_bar import switch
 from dpsql.session.instance import Context, Instance, open_context
 
 ANSWERS = {
     "protect": "custodian.protect:protect",
+    "link": "custodian.linking:link",
+    "links": "custodian.linking:links",
+    "remote": "custodian.remote:remote",
     "declare": "custodian.declaring:declare",
     "rule": "custodian.ruling:rule",
+    "grant": "custodian.granting:grant",
+    "publish": "custodian.granting:publish",
     "domain": "custodian.declaring:domain",
     "plan": "answers.forecast:plan",
     "marginals": "answers.tables:marginals",
@@ -30,7 +35,9 @@ ANSWERS = {
     "summarize": "answers.summary:summarize",
     "explain": "answers.explaining:explain",
     "synthesize": "answers.rows:synthesize",
+    "synthesize_tables": "answers.schemas:synthesize_tables",
     "sample": "answers.rows:sample",
+    "dummy": "answers.dummy:dummy",
     "ledger": "answers.books:ledger",
     "budget": "answers.books:budget",
     "releases": "answers.books:releases",
@@ -50,13 +57,27 @@ def answer(name: str) -> Callable[[Context, Any], str]:
     return function
 
 
-def run(instance: Instance, name: str, given: Mapping[str, Any], *, database: str, schema: str, progress: object = None) -> str:
+def run(
+    instance: Instance,
+    name: str,
+    given: Mapping[str, Any],
+    *,
+    database: str,
+    schema: str,
+    progress: object = None,
+    analyst: str | None = None,
+    who: str | None = None,
+) -> str:
     """Run a call and return the text of the relation that answers it.
 
     Parameters
     ----------
     progress : object
         What the session's variable ``dpsql_progress`` says, None where it is not set.
+    analyst : str, optional
+        Name of the analyst who asks: the call sees, and spends, no more than her grants. None: the custodian.
+    who : str, optional
+        What the ledger calls a custodian who asks over the wire. None: the user of this process.
 
     Raises
     ------
@@ -64,17 +85,28 @@ def run(instance: Instance, name: str, given: Mapping[str, Any], *, database: st
         Ctrl-C stopped it; a KeyboardInterrupt.
     duckdb.InterruptException
         `dpsql.interrupt` stopped it.
+    DpsqlError
+        Among others: an attached database does not answer. What it says is withheld.
     """
     if name not in ANSWERS:
         raise DpsqlError(
             f"dp_{name} is not known to this dpsql: the file's macros are newer; update dpsql, or call dpsql.load(con) again"
         )
-    with open_context(instance, database, schema, switch(progress)) as context:
+    with open_context(instance, database, schema, switch(progress), analyst, who) as context:
         running = interruption.Running(context.cursor)
         try:
             with instance.listed(running), interruption.call(running):
                 if instance.prepare is not None:
                     instance.prepare(context)
-                return answer(name)(context, declaration(name).parse(given))
+                declared = declaration(name)
+                call = declared.parse(given) if analyst is None else declared.parse_of_analyst(given)
+                context.known["call"] = name
+                return answer(name)(context, call)
         except interruption.Stopped as stopped:
             raise duckdb.InterruptException(str(stopped)) from None
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            if foreign(error):  # of a driver or server below DuckDB
+                raise DpsqlError(first_line(error)) from None
+            raise

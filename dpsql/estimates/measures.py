@@ -12,6 +12,8 @@ Every row of the bounded source adds a vector of integers to the counters of its
 - ``tree``: 1 in a cell of every level; leaf = min(floor((clip(x) - lower) / width), leaves - 1).
 - ``units``: 1 for the first row of the privacy unit in the group, else nothing.
 - ``distinct``: 1 for the first row of its value in the group, whatever the unit, else nothing.
+- ``quantile``: no counter; a cell of a fine public grid is drawn by how far it is from the quantile (`dpsql.mechanisms.ranked`),
+  and its place is what is released. Its sensitivity is `dpsql.estimates.ranks`'.
 
 Rows whose filter does not hold, and rows with NULL, add nothing (but to the counter of ``nulls``).
 
@@ -25,6 +27,7 @@ Kulesza, Suresh & Wang (2024), arXiv:2312.06658, for y and 1 - y in one measurem
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -34,7 +37,7 @@ from dpsql.accounting.checks import whole
 from dpsql.accounting.events import NEIGHBORS
 from dpsql.errors import ArgumentError
 
-KINDS = ("count", "moments", "scaled", "values", "tree", "units", "distinct")
+KINDS = ("count", "moments", "scaled", "values", "tree", "units", "distinct", "quantile")
 """Kinds of measures."""
 
 GRID = 2**20
@@ -46,8 +49,11 @@ LARGEST_COUNTERS = 1 << 22
 
 _WHOLE_BELOW = 2.0**53
 _VARIABLES = {"count": (0, 0), "moments": (1, 2), "scaled": (1, 1), "values": (1, 1), "tree": (1, 1), "units": (0, 0),
-              "distinct": (1, 1)}  # fmt: skip
+              "distinct": (1, 1), "quantile": (1, 1)}  # fmt: skip
 _GRIDDED = ("moments", "scaled")
+_LEVELLED = ("tree", "quantile")
+LARGEST_SHARE = 10_000
+"""Largest denominator of the share of a quantile that is drawn."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,8 @@ class Variable:
     learned : int, optional
         Which histogram of magnitudes its bounds will be chosen from (`dpsql.estimates.magnitudes`). Until then ``lower`` and
         ``upper`` are the widest that can be chosen.
+    not_null : bool
+        Whether it is publicly known that no row has NULL here: then every row that passes the filter is counted.
 
     Raises
     ------
@@ -78,6 +86,7 @@ class Variable:
     upper: float = 1.0
     whole: bool = False
     learned: int | None = None
+    not_null: bool = False
 
     def __post_init__(self) -> None:
         _natural("position", self.position)
@@ -86,6 +95,7 @@ class Variable:
         if not self.lower < self.upper or not math.isfinite(self.upper - self.lower):
             raise ArgumentError("upper", self.upper, f"must be above lower = {self.lower!r}, by a finite difference")
         _flag("whole", self.whole)
+        _flag("not_null", self.not_null)
         if self.learned is not None:
             _natural("learned", self.learned)
         if self.whole:
@@ -106,7 +116,8 @@ class Variable:
     def to_json(self) -> dict[str, Any]:
         """Return plain values that ``from_json`` reads back, exactly."""
         fields = {"position": self.position, "lower": self.lower, "upper": self.upper, "whole": self.whole}
-        return fields if self.learned is None else {**fields, "learned": self.learned}
+        fields |= {} if self.learned is None else {"learned": self.learned}
+        return fields | ({"not_null": True} if self.not_null else {})
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> Variable:
@@ -117,8 +128,8 @@ class Variable:
         ArgumentError
             A field is missing, unknown or out of range.
         """
-        learned = ("learned",) if isinstance(item, Mapping) and "learned" in item else ()
-        return cls(**_fields("variable", item, ("position", "lower", "upper", "whole", *learned)))
+        more = [name for name in ("learned", "not_null") if isinstance(item, Mapping) and name in item]
+        return cls(**_fields("variable", item, ("position", "lower", "upper", "whole", *more)))
 
 
 @dataclass(frozen=True)
@@ -141,7 +152,9 @@ class Measure:
     values : tuple of str
         The public list of 'values', distinct.
     levels : tuple of int, each >= 2
-        Branching of 'tree', from the root: level k has ``prod(levels[:k + 1])`` cells.
+        Branching of 'tree', from the root: level k has ``prod(levels[:k + 1])`` cells. Of 'quantile' one number, that of the cells.
+    share : str
+        Of 'quantile': which one, as a fraction between 0 and 1 of a denominator of at most ``LARGEST_SHARE``: '1/2'. Else ''.
 
     Raises
     ------
@@ -163,6 +176,7 @@ class Measure:
     grid: int = GRID
     values: tuple[str, ...] = ()
     levels: tuple[int, ...] = ()
+    share: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -189,12 +203,14 @@ class Measure:
             raise ArgumentError("values", len(self.values), "must hold at least one for kind 'values', and none else")
         if not all(isinstance(value, str) for value in self.values) or len(set(self.values)) < len(self.values):
             raise ArgumentError("values", "(a list)", "must be distinct texts")
-        if (self.kind == "tree") != bool(self.levels):
+        if (self.kind in _LEVELLED) != bool(self.levels) or (self.kind == "quantile" and len(self.levels) != 1):
             raise ArgumentError("levels", list(self.levels), "must name at least one branching for kind 'tree', and be empty else")
         for level in self.levels:
             if whole("levels", level, _BRANCHING) < 2:
                 raise ArgumentError("levels", level, _BRANCHING)
         object.__setattr__(self, "levels", tuple(map(int, self.levels)))
+        if (self.kind == "quantile") != bool(self.share) or (self.share and not _is_share(self.share)):
+            raise ArgumentError("share", self.share, f"must be a fraction like '1/2' for kind 'quantile', and '' else: {_SHARE}")
         if sum(self.lengths) > LARGEST_COUNTERS:
             raise ArgumentError("levels" if self.levels else "values", sum(self.lengths), "are too many counters: 2^22 at most")
 
@@ -210,11 +226,19 @@ class Measure:
         return (1,)
 
     @property
+    def complete(self) -> bool:
+        """Whether every row that passes the filter is in it: none has NULL in a variable."""
+        return self.kind in ("moments", "tree") and all(variable.not_null for variable in self.variables)
+
+    @property
     def width(self) -> float:
-        """Width of a leaf of a tree: a whole number where all values are; the last leaves may then lie beyond ``upper``."""
-        if self.kind != "tree":
+        """Width of a leaf of a tree, or of a cell of 'quantile'.
+
+        A whole number where all values are; the last ones may then lie beyond ``upper``.
+        """
+        if self.kind not in _LEVELLED:
             raise ArgumentError("kind", self.kind, "only a 'tree' has leaves")
-        variable, leaves = self.variables[0], self.lengths[-1]
+        variable, leaves = self.variables[0], math.prod(self.levels)
         if variable.whole:
             return float(-(-(int(variable.upper) - int(variable.lower) + 1) // leaves))
         return variable.span / leaves
@@ -235,6 +259,7 @@ class Measure:
             "grid": self.grid,
             "values": list(self.values),
             "levels": list(self.levels),
+            **({"share": self.share} if self.share else {}),
         }
 
     @classmethod
@@ -246,7 +271,8 @@ class Measure:
         ArgumentError
             A field is missing, unknown or out of range.
         """
-        names = ("kind", "variables", "degree", "filter", "nulls", "grid", "values", "levels")
+        share = ("share",) if isinstance(item, Mapping) and "share" in item else ()
+        names = ("kind", "variables", "degree", "filter", "nulls", "grid", "values", "levels", *share)
         fields = _fields("measure", item, names)
         for name in ("variables", "values", "levels"):
             if not isinstance(fields[name], (list, tuple)):
@@ -257,6 +283,17 @@ class Measure:
 
 _GRID = "must be a whole number from 1 to 2^30"
 _BRANCHING = "each branching must be a whole number of at least 2"
+_SHARE = f"of a denominator of at most {LARGEST_SHARE}, from 0 to 1"
+
+
+def _is_share(text: object) -> bool:
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,5}(/[0-9]{1,5})?", text):
+        return False
+    top, _, bottom = text.partition("/")
+    if bottom and not int(bottom):
+        return False
+    share = Fraction(int(top), int(bottom or 1))
+    return 0 <= share <= 1 and share.denominator <= LARGEST_SHARE and str(share) == text
 
 
 def _natural(argument: str, value: object) -> None:
@@ -350,6 +387,8 @@ def sensitivity(
         groups = 1
     if measure.kind == "units":
         each = 1
+    if measure.kind == "quantile":
+        raise ArgumentError("measure", measure.kind, "is drawn by rank: dpsql.estimates.ranks")
     if rows is None and (groups is None or each is None):
         raise ArgumentError("max_rows", None, "give max_rows, or both max_groups and max_rows_per_group")
     l1, square = _largest(rows, groups, each)

@@ -32,7 +32,7 @@ Kulesza, Suresh & Wang (2024), arXiv:2312.06658. arXiv:2509.04919 (variance from
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -287,6 +287,27 @@ def estimate(name: str, found: Moments, variable: int = 0) -> FloatArray:
     return np.where(rows > (1 if name.endswith("_samp") else 0), value, np.nan)
 
 
+def swapped(found: Moments) -> Moments:
+    """Return what the counters of two variables say with the variables the other way round."""
+    measure = replace(found.measure, variables=found.measure.variables[::-1])
+    variances = None if found.variances is None else found.variances[..., ::-1]
+    return replace(found, measure=measure, sums=found.sums[..., ::-1], means=found.means[..., ::-1], variances=variances)
+
+
+def sum_norm(measure: Measure, variable: int = 0) -> float:
+    """Return by how much the noise on a sum of a variable is larger than that on one counter: its weights' Euclidean norm.
+
+    Examples
+    --------
+    >>> from dpsql.estimates.measures import Variable
+    >>> sum_norm(Measure("moments", (Variable(0, 3, 4),)))
+    5.0
+    """
+    one, degree = measure.variables[variable], measure.degree
+    values = one.lower + one.span * np.arange(degree + 1) / degree
+    return float(np.linalg.norm(values) * np.sqrt((degree + 1) ** (len(measure.variables) - 1)))
+
+
 def _mean(found: Moments, variable: int) -> FloatArray:
     bounds = found.measure.variables[variable]
     return np.clip(bounds.lower + bounds.span * found.means[..., variable], bounds.lower, bounds.upper)
@@ -331,4 +352,4 @@ def _paired(name: str, found: Moments, rows: FloatArray) -> FloatArray:
 
 
 __all__ = ["PAIRED", "SINGLE", "Moments", "combine", "count_variance", "counts", "estimate", "mean_deviation", "moments",
-           "scaled_sum", "with_total"]  # fmt: skip
+           "scaled_sum", "sum_norm", "swapped", "with_total"]  # fmt: skip

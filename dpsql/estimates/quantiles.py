@@ -158,7 +158,7 @@ def tree(
     return Tree(measure, levels, nonnegative(levels)[-1], deviations)
 
 
-def _edges(measure: Measure) -> FloatArray:
+def edges_of(measure: Measure) -> FloatArray:
     """Return the lower ends of the leaves and, last, the upper end of the grid, cut at the bounds; of integers the next one."""
     variable = measure.variables[0]
     edges = variable.lower + measure.width * np.arange(measure.lengths[-1] + 1)
@@ -189,7 +189,7 @@ def quantiles(found: Tree, shares: Sequence[float]) -> FloatArray:
     if not all(0 <= share <= 1 for share in shares):
         raise ArgumentError("shares", list(shares), "must be numbers from 0 to 1")
     measure, variable = found.measure, found.measure.variables[0]
-    edges, leaves = _edges(measure), measure.lengths[-1]
+    edges, leaves = edges_of(measure), measure.lengths[-1]
     masses = found.masses.reshape(math.prod(found.masses.shape[:-1]), leaves)
     result = np.empty((masses.shape[0], len(shares)))
     step = max(1, _BLOCK // leaves)
@@ -230,7 +230,7 @@ def extreme(found: Tree, *, largest: bool) -> FloatArray:
         sure = children > max(_SURE * deviation, 0.5)
         outer = branching - 1 - np.argmax(sure[..., ::-1], axis=-1) if largest else np.argmax(sure, axis=-1)
         place = place * branching + np.where(sure.any(axis=-1), outer, np.argmax(children, axis=-1))
-    edges = _edges(measure)
+    edges = edges_of(measure)
     value = edges[place + 1] - variable.whole if largest else edges[place]
     value = np.clip(value, variable.lower, variable.upper)
     return np.where(np.rint(found.count) > 0, value, np.nan)

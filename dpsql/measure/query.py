@@ -6,11 +6,11 @@ Privacy: the exact counters leave `counted` only through `released`. What is pro
 
 from __future__ import annotations
 
-import itertools
+import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -19,12 +19,15 @@ import numpy as np
 
 from dpsql.domains import sqltypes
 from dpsql.domains.bounding import light_first_sql
-from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN, guarded
+from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN
+from dpsql.engines.base import Reader
 from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.estimates.magnitudes import Learning
-from dpsql.estimates.measures import Measure, Variable
+from dpsql.estimates.measures import Measure
 from dpsql.estimates.thresholds import passing, present
+from dpsql.measure.counters import Counters, clipped, double
 from dpsql.measure.noising import add_noise
+from dpsql.measure.ranked import Cells, cells_of, drawn
 from dpsql.noise.entropy import BoolArray
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
@@ -39,6 +42,8 @@ LARGEST_SUM = 1 << 60
 """Sums are cut to this absolute value before the noise, which changes no sensitivity: they fit into 64 bits."""
 MOST_INLINE, MOST_INLINE_TEXT = 1_000, 20_000
 """Groups, and characters of the SELECT that lists them, that are written into each statement."""
+_BY_CELL = ("tree", "values", "quantile")
+"""Kinds of measures that are counted by cell."""
 _EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME": "system.main.epoch({})"}
 
 
@@ -51,10 +56,13 @@ class Counted:
     groups : list of tuples
         Texts of the keys of each group.
     blocks : list of int64 arrays, shape (groups, counters)
+    ranked : mapping of int to Cells
+        By block that is drawn by rank (its counters are 0): rows by cell.
     """
 
     groups: list[tuple[str | None, ...]]
     blocks: list[IntArray]
+    ranked: Mapping[int, Cells] = field(default_factory=dict)
 
 
 def number_sql(value: str, sql_type: str) -> str:
@@ -81,8 +89,13 @@ def number_sql(value: str, sql_type: str) -> str:
 class Statement:
     """The SQL of one reading: the bounded rows of a source, over which counters are added up."""
 
-    def __init__(self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> None:
+    def __init__(
+        self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str, *, learning: bool = False
+    ) -> None:
         self.protected, self.plan, self.groups = protected, plan, groups
+        self.measures = () if learning else plan.measures
+        self.learning = plan.learning if learning else ()
+        self.counters = Counters(self.measures)
         self.types = {column.name: column.sql_type for column in protected.source.columns}
         self.keys = ["ord"] if groups is not None else [f"k{i}" for i in range(len(plan.keys))]
         self.columns = self._columns()
@@ -91,21 +104,28 @@ class Statement:
     def _columns(self) -> dict[str, str]:
         """Return what is needed of a row: a name, and its SQL over the source."""
         found: dict[str, str] = {}
-        for measure in self.plan.measures:
+        for measure in self.measures:
             for variable in measure.variables:
                 name = f"a{variable.position}"
-                if measure.kind in ("moments", "scaled", "tree"):
+                if measure.kind in ("moments", "scaled", "tree", "quantile"):
                     found[f"x{variable.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
                 else:
                     found[name] = identifier(SOURCE_NAME, name)
             if measure.filter is not None:
                 found[f"f{measure.filter}"] = identifier(SOURCE_NAME, f"f{measure.filter}")
-        for one in self.plan.learning:
+        for one in self.learning:
             name = f"a{one.position}"
             found[f"x{one.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
             if one.filter is not None:
                 found[f"f{one.filter}"] = identifier(SOURCE_NAME, f"f{one.filter}")
         return found
+
+    def _needed(self) -> list[str]:
+        """Return the columns that are needed beside the counters."""
+        by_cell = [measure for measure in self.measures if measure.kind in ("tree", "quantile")]
+        trees = [variable.position for measure in by_cell for variable in measure.variables]
+        numbers = {f"x{position}" for position in [*trees, *(one.position for one in self.learning)]}
+        return [name for name in self.columns if name[0] != "x" or name in numbers]
 
     def _bounded(self, salt: str) -> str:
         """Return the rows that are counted, of every unit as many as the plan allows."""
@@ -115,17 +135,21 @@ class Statement:
         numbered = self.protected.source.row is not None
         listed += [identifier(SOURCE_NAME, ROW_COLUMN)] if numbered else []
         joined = ""
-        if self.groups is not None:
+        if self.groups is not None and not plan.keys:
+            listed.append("CAST(0 AS UTINYINT) AS ord")
+        elif self.groups is not None:
             listed.append("groups.ord")
             pairs = [f"{identifier(SOURCE_NAME, f'k{i}')} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
-            joined = f" JOIN {self.groups} AS groups ON {' AND '.join(pairs)}" if pairs else f", {self.groups} AS groups"
+            joined = f" JOIN {self.groups} AS groups ON {' AND '.join(pairs)}"
         else:
             listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
         found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"  # noqa: S608
-        names = [*self.columns, *unit, *self.keys]
+        carried = [*self.columns, *unit, *self.keys]
         if numbered:
-            each = ", ".join(f"min({identifier(name)}) AS {identifier(name)}" for name in names) or "1 AS one"
+            each = ", ".join(f"min({identifier(name)}) AS {identifier(name)}" for name in carried) or "1 AS one"
             found = f"SELECT {each} FROM ({found}) GROUP BY {identifier(ROW_COLUMN)}"  # noqa: S608
+        kept = [*self._needed(), *unit, *self.keys]
+        found, names = self.counters.over(found, carried, kept), [*self.counters.columns, *kept]
         if not plan.unit:
             return found
         if plan.max_groups is None:
@@ -140,8 +164,8 @@ class Statement:
         """Return the statement of all counters but those of trees and lists of values; the columns of each measure."""
         listed: list[str] = []
         names: list[list[str]] = []
-        for place, measure in enumerate(self.plan.measures):
-            found = [] if measure.kind in ("tree", "values") else self._sums_of(measure)
+        for place, measure in enumerate(self.measures):
+            found = [] if measure.kind in _BY_CELL else self._sums_of(measure, self.counters.names[place])
             names.append([f"m{place}_{i}" for i in range(len(found))])
             listed += [f"{sql} AS {name}" for sql, name in zip(found, names[-1], strict=True)]
         keys = [identifier(key) for key in self.keys]
@@ -149,7 +173,7 @@ class Statement:
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
         return f"{self.reading()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names  # noqa: S608
 
-    def _sums_of(self, measure: Measure) -> list[str]:
+    def _sums_of(self, measure: Measure, names: Sequence[str]) -> list[str]:
         condition = None if measure.filter is None else identifier(f"f{measure.filter}")
         if measure.kind == "count":
             return [_sum("count(*)", condition)]
@@ -158,23 +182,21 @@ class Statement:
             return [_sum(unit, condition)]
         if measure.kind == "distinct":
             return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
-        # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
-        known = [f"x{variable.position} IS NOT NULL" for variable in measure.variables]
-        there = " AND ".join([*([] if condition is None else [condition]), *known])
+        parts = [_sum(f"sum({name})", condition) for name in names]
         if measure.kind == "scaled":
-            return [_sum(f"sum({_scaled(measure)})", there)]
-        parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
-        parts.append(_sum("count(*)", there))
+            return parts
+        parts.append(_sum(f"count({names[0]})", condition))  # a counter of a row with NULL is NULL: it is no vector of the measure
         if measure.nulls:
             parts.append(_sum("count(*)", condition))
         return parts
 
     def cells(self, measure: Measure) -> str:
-        """Return the statement that counts leaves of a tree, or places in a list of values, by group."""
+        """Return the statement that counts leaves of a tree, cells of a grid, or places in a list of values, by group."""
         variable = measure.variables[0]
         name = f"a{variable.position}"
-        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(name), measure.values, self.types[name])
-        there = f"x{variable.position}" if measure.kind == "tree" else place
+        listed = measure.kind == "values"
+        place = _place(identifier(name), measure.values, self.types[name]) if listed else _leaf(measure)
+        there = place if listed else f"x{variable.position}"
         conditions = [f"{there} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
         keys = [identifier(key) for key in self.keys]
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
@@ -199,7 +221,7 @@ def _cell(x: str, edges: Sequence[float], first: int, stop: int) -> str:
         return str(first)
     middle = (first + stop) // 2
     below, above = _cell(x, edges, first, middle), _cell(x, edges, middle, stop)
-    return f"CASE WHEN {x} < {_double(edges[middle])} THEN {below} ELSE {above} END"
+    return f"CASE WHEN {x} < {double(edges[middle])} THEN {below} ELSE {above} END"
 
 
 def _one_form(value: str, sql_type: str) -> str:
@@ -215,46 +237,10 @@ def _sum(aggregate: str, condition: str | None) -> str:
     return f"CAST(greatest(least(coalesce({found}, 0), {LARGEST_SUM}), -{LARGEST_SUM}) AS BIGINT)"
 
 
-def _double(number: float) -> str:
-    return f"CAST('{number!r}' AS DOUBLE)"
-
-
-def _unit_interval(variable: Variable) -> str:
-    """Return y = (clip(x) - lower) / (upper - lower), in [0, 1]; NULL where x is."""
-    x = f"x{variable.position}"
-    return f"least(greatest(({x} - {_double(variable.lower)}) / {_double(variable.span)}, 0), 1)"
-
-
-def _cumulated(measure: Measure) -> list[str]:
-    """Return the cumulated counters of a row, as integers, all but the last, which is the grid.
-
-    Sums of numbers that are not negative do not fall, nor does rounding; so the differences are not negative, and add up to the
-    grid.
-    """
-    each = []
-    for variable in measure.variables:
-        y = _unit_interval(variable)
-        one = f"(1 - {y})"
-        each.append([one, y] if measure.degree == 1 else [f"{one} * {one}", f"2 * {y} * {one}", f"{y} * {y}"])
-    products = [" * ".join(f"({part})" for part in chosen) for chosen in itertools.product(*each)]
-    total, found = "", []
-    for product in products[:-1]:
-        total = f"({total} + {product})" if total else product
-        found.append(f"CAST(least(round(({total}) * {measure.grid}), {measure.grid}) AS BIGINT)")
-    return found
-
-
-def _scaled(measure: Measure) -> str:
-    variable = measure.variables[0]
-    x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
-    rounded = f"round({x} / {_double(variable.magnitude)} * {measure.grid})"
-    return f"CAST(greatest(least({rounded}, {measure.grid}), -{measure.grid}) AS BIGINT)"
-
-
 def _leaf(measure: Measure) -> str:
-    variable, last = measure.variables[0], measure.lengths[-1] - 1
-    x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
-    return f"CAST(least(floor(({x} - {_double(variable.lower)}) / {_double(measure.width)}), {last}) AS INTEGER)"
+    variable, last = measure.variables[0], math.prod(measure.levels) - 1
+    x = clipped(f"x{variable.position}", variable)
+    return f"CAST(least(floor((({x}) - {double(variable.lower)}) / {double(measure.width)}), {last}) AS INTEGER)"
 
 
 def _place(value: str, values: Sequence[str], sql_type: str) -> str:
@@ -278,8 +264,8 @@ def _whole(first: str, count: int) -> tuple[str, ...]:
 def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> list[str]:
     """Return all statements that read the rows, to be bound before anything is charged."""
     made = Statement(protected, plan, groups, salt)
-    first = [made.magnitudes(one) for one in plan.learning]
-    return [*first, made.sums()[0], *(made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values"))]
+    first = [Statement(protected, plan, groups, salt, learning=True).magnitudes(one) for one in plan.learning]
+    return [*first, made.sums()[0], *(made.cells(measure) for measure in plan.measures if measure.kind in _BY_CELL)]
 
 
 def fresh_salt() -> str:
@@ -288,7 +274,7 @@ def fresh_salt() -> str:
 
 
 @contextmanager
-def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: bool = False) -> Iterator[str | None]:
+def public_groups(reader: Reader, plan: QueryPlan, *, empty: bool = False) -> Iterator[str | None]:
     """Give the public groups as a relation, with their places in ``ord``, as long as it is needed; None for private groups.
 
     A few stand in the statements themselves, which takes less time than a temporary table does.
@@ -298,26 +284,22 @@ def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: 
         return
     keys = [f"k{i}" for i in range(len(plan.keys))]
     order = f"OVER (ORDER BY {', '.join(f'{key} ASC NULLS LAST' for key in keys)})" if keys else "OVER ()"
-    listed = ", ".join([f"row_number() {order} - 1 AS ord", *keys])
+    # a narrow number: DuckDB adds up a few groups in an array
+    place = next((kind for kind, most in (("UTINYINT", 1 << 8), ("USMALLINT", 1 << 16)) if (plan.groups or most) < most), "BIGINT")
+    listed = ", ".join([f"TRY_CAST(row_number() {order} - 1 AS {place}) AS ord", *keys])
     made = f"SELECT {listed} FROM ({plan.groups_sql}){' LIMIT 0' if empty else ''}"  # noqa: S608 -- generated
-    if plan.groups is not None and plan.groups <= MOST_INLINE and len(plan.groups_sql) <= MOST_INLINE_TEXT:
-        yield f"({made})"
-        return
-    name = f"dpsql_groups_{secrets.token_hex(8)}"
-    cursor.execute(f"CREATE TEMP TABLE {identifier(name)} AS {made}")
-    try:
-        yield identifier(name)
-    finally:
-        cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
+    few = plan.groups is not None and plan.groups <= MOST_INLINE and len(plan.groups_sql) <= MOST_INLINE_TEXT
+    with reader.groups(made, inline=few) as table:
+        yield table
 
 
-def magnitudes(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> list[IntArray]:
+def magnitudes(reader: Reader, protected: ProtectedSource, plan: QueryPlan) -> list[IntArray]:
     """Return the exact histograms of magnitudes, cell by cell. Privacy: secret."""
     found = []
-    with public_groups(cursor, plan) as table:
-        made = Statement(protected, plan, table, fresh_salt())
+    with public_groups(reader, plan) as table:
+        made = Statement(protected, plan, table, fresh_salt(), learning=True)
         for one in plan.learning:
-            frame = guarded(cursor, made.magnitudes(one)).fetchnumpy()
+            frame = reader.frame(made.magnitudes(one))
             counts = np.zeros(one.cells, np.int64)
             np.add.at(counts, np.asarray(frame["cell"], np.int64), np.asarray(frame["n"], np.int64))
             found.append(counts)
@@ -338,36 +320,42 @@ def learned(plan: Plan, exact: Sequence[IntArray]) -> Refinement | None:
     return Refinement(noisy, (None,) * len(noisy), bounds_from(query, plan.scales, plan.mechanism, noisy))
 
 
-def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> Counted:
+def counted(reader: Reader, protected: ProtectedSource, plan: QueryPlan) -> Counted:
     """Return the exact counters of every group; ``plan``: its bounds are known. Privacy: secret."""
-    with public_groups(cursor, plan) as table:
+    with public_groups(reader, plan) as table:
         made = Statement(protected, plan, table, fresh_salt())
         sql, names = made.sums()
-        frame = guarded(cursor, sql).fetchnumpy()
+        frame = reader.frame(sql)
         groups = table
         if table is not None:
-            texts, places = _listed(cursor, plan, table), np.asarray(frame["ord"], np.int64)
+            texts, places = _listed(reader.cursor, plan, table), np.asarray(frame["ord"], np.int64)
         else:
             columns = [_texts(frame[f"k{i}"]) for i in range(len(plan.keys))]
             texts = sorted(zip(*columns, strict=True), key=lambda keys: [(k is None, k or "") for k in keys]) if columns else [()]
             index = {keys: place for place, keys in enumerate(texts)}
             places = np.array([index[keys] for keys in zip(*columns, strict=True)] if columns else [0], np.int64)
         blocks: list[IntArray] = []
+        ranked: dict[int, Cells] = {}
         for measure, found in zip(plan.measures, names, strict=True):
-            if measure.kind in ("tree", "values"):
-                cells = guarded(cursor, made.cells(measure)).fetchnumpy()
+            if measure.kind in _BY_CELL:
+                cells = reader.frame(made.cells(measure))
                 if groups is not None:
                     where = np.asarray(cells["ord"], np.int64)
                 else:
                     each = zip(*(_texts(cells[f"k{i}"]) for i in range(len(plan.keys))), strict=True)
                     where = np.array([index[keys] for keys in each] if plan.keys else [0] * len(cells["n"]), np.int64)
-                blocks += _levels(measure, len(texts), where, np.asarray(cells["cell"], np.int64), np.asarray(cells["n"], np.int64))
+                place, n = np.asarray(cells["cell"], np.int64), np.asarray(cells["n"], np.int64)
+                if measure.kind == "quantile":
+                    ranked[len(blocks)] = cells_of(where, place, n)
+                    blocks.append(np.zeros((len(texts), 1), np.int64))
+                else:
+                    blocks += _levels(measure, len(texts), where, place, n)
                 continue
             sums = np.zeros((len(texts), len(found)), np.int64)
             for i, name in enumerate(found):
                 sums[places, i] = np.ma.filled(np.ma.asarray(frame[name]), 0)
             blocks.append(_counters(measure, sums))
-    return Counted(texts, blocks)
+    return Counted(texts, blocks, ranked)
 
 
 def _listed(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, table: str) -> list[tuple[str | None, ...]]:
@@ -414,11 +402,13 @@ def released(plan: Plan, found: Counted) -> Counted:
     Privacy: see `dpsql.estimates.thresholds` for the groups: those of fewer than ``min_units`` units are dropped before the noise,
     so that none of them ever appears. The number of units by which a group is chosen is the one that is
     released; nothing is measured twice. Groups that are not chosen leave no trace: the others are in the order of their texts.
+    A quantile that is drawn by rank (`dpsql.measure.ranked`) is drawn of chosen groups alone: as if it were drawn of all, and kept
+    of these, so the theorem there holds with its events beside those of the noise.
     """
     query = plan.query
     if query is None:
         raise ReleaseError("the plan is not one of a query")
-    groups, blocks = found.groups, list(found.blocks)
+    groups, blocks, ranked = found.groups, list(found.blocks), dict(found.ranked)
     scales = list(plan.scales)
     if len(scales) != len(blocks):
         raise DpsqlError("a plan of a query has one scale for each block")
@@ -430,12 +420,19 @@ def released(plan: Plan, found: Counted) -> Counted:
         there = present(blocks[done][:, 0], query.min_units or 1)
         groups, blocks = _kept(groups, blocks, there)
         noisy = _noisy(blocks[done], scales[done], plan.mechanism)
-        groups, blocks = _kept(groups, [*blocks, noisy], passing(noisy[:, 0], query.threshold, query.min_units or 1))
+        passed = passing(noisy[:, 0], query.threshold, query.min_units or 1)
+        groups, blocks = _kept(groups, [*blocks, noisy], passed)
         blocks[done] = blocks.pop()
-    out = [
-        block if place == done else _noisy(block, scale, plan.mechanism)
-        for place, (block, scale) in enumerate(zip(blocks, scales, strict=True))
-    ]
+        ranked = {place: cells.kept(there).kept(passed) for place, cells in ranked.items()}
+    by_rank = {query.blocks_of(i).start: measure for i, measure in enumerate(query.measures) if measure.kind == "quantile"}
+    if set(by_rank) != set(ranked):
+        raise DpsqlError("a plan of a query has rows by cell for each quantile that is drawn")
+    out = []
+    for place, (block, scale) in enumerate(zip(blocks, scales, strict=True)):
+        if place in by_rank:
+            out.append(drawn(ranked[place], by_rank[place], len(groups), scale))
+        else:
+            out.append(block if place == done else _noisy(block, scale, plan.mechanism))
     return Counted(groups, out)
 
 

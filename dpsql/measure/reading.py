@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,16 @@ from sqlglot import exp
 
 from dpsql.domains import encoding, multi_value
 from dpsql.domains.attributes import Domain
+from dpsql.engines.base import Codes, Reader
+from dpsql.engines.registry import reader, version
 from dpsql.errors import DpsqlError, first_line
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
 from dpsql.release.refined import Refinement
 from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+from dpsql.source.analysis import relation_columns
 from dpsql.text.relation import identifier
 
 
@@ -70,17 +74,12 @@ class Reading:
         return {**bounding(self.protected), "extra": self.extra, "distinct": self.distinct}
 
     @contextmanager
-    def encoded(self, cursor: duckdb.DuckDBPyConnection, progress: Progress) -> Iterator[str]:
-        """Encode the rows into a temporary table; its name, as long as it is there.
-
-        Privacy: the table holds protected rows. It is dropped when the block ends, however it does.
-        """
-        with progress.stage("encode"):
-            codes = encoding.encode(cursor, self.source_sql(), self.domain, **self._wanted())
-        try:
+    def encoded(self, reader: Reader, progress: Progress) -> Iterator[Codes]:
+        """Encode the rows, and keep the codes until the block ends, however it does. Privacy: they are protected rows."""
+        with ExitStack() as stack:
+            with progress.stage("encode"):
+                codes = stack.enter_context(reader.codes(self.statement()))
             yield codes
-        finally:
-            cursor.execute(f"DROP TABLE IF EXISTS {identifier(codes)}")
 
     def check_types(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Refuse a source whose columns have other types than their domains were declared for. No row is read."""
@@ -111,7 +110,24 @@ def binding() -> Iterator[None]:
         raise DpsqlError(f"source: DuckDB does not accept it ({first_line(error)})") from None
 
 
-def count_rows(cursor: duckdb.DuckDBPyConnection, table: str) -> int:
-    """Return the number of rows of a table of codes. Privacy: secret."""
-    row = cursor.execute(f"SELECT count(*) FROM {identifier(table)}").fetchone()  # noqa: S608
-    return int(row[0]) if row else 0
+def reader_of(context: Context, protected: ProtectedSource) -> Reader:
+    """Return what reads the rows of a source: the engine that has them."""
+    if protected.remote is None:
+        return reader(context.cursor, None)
+    table = protected.source.table
+    name = identifier(table.database, table.schema, table.name)
+    return reader(context.cursor, protected.remote, name, _columns(context, protected), protected.version)
+
+
+def version_of(context: Context, protected: ProtectedSource, before: str | None) -> str | None:
+    """Return the version of a remote source that is current, or that of an earlier try where it still exists; see the registry.
+
+    Privacy: for the custodian alone.
+    """
+    if protected.remote is None:
+        return None
+    return version(protected.remote, _columns(context, protected), before)
+
+
+def _columns(context: Context, protected: ProtectedSource) -> dict[str, str]:
+    return {column.name: column.sql_type for column in relation_columns(context.cursor, protected.source.table)}

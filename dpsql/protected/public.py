@@ -7,7 +7,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError
-from dpsql.protected.source import ledger_of
+from dpsql.protected.source import catalog_of, protection_of
 from dpsql.session.instance import Context
 from dpsql.source.analysis import TableId, find_table, relation_columns
 from dpsql.text.names import fold
@@ -52,7 +52,7 @@ def column_values(context: Context, argument: str, taken: object, most: int) -> 
 def table_values(context: Context, argument: str, taken: str, most: int) -> list[str]:
     """Return the distinct values of a public table of one column, or of 'table.column'; as `column_values`."""
     try:
-        find_table(context.cursor, taken, database=context.database, schema=context.schema)
+        _found(context, taken)
     except ArgumentError:
         if "." in taken:
             return column_values(context, argument, taken, most)
@@ -63,12 +63,16 @@ def table_values(context: Context, argument: str, taken: str, most: int) -> list
     return listed(context.cursor, found, columns[0].name, most)
 
 
+def _found(context: Context, name: str) -> TableId:
+    return find_table(context.cursor, name, database=context.database, schema=context.schema, catalog=catalog_of(context))
+
+
 def _public(context: Context, argument: str, taken: object, name: str) -> TableId:
     try:
-        found = find_table(context.cursor, name, database=context.database, schema=context.schema)
+        found = _found(context, name)
     except ArgumentError:
         raise ArgumentError(argument, taken, "must name a public table (not a view) that exists, as 'table.column'") from None
-    if ledger_of(context, found).protection() is not None:
+    if protection_of(context, found)[1] is not None:
         raise ArgumentError(argument, taken, "that table is protected, and a domain read off it would show its values")
     return found
 

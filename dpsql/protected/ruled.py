@@ -16,6 +16,8 @@ import duckdb
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError, LedgerError
 from dpsql.protected.source import ProtectedSource
+from dpsql.rules.across import Across, is_across
+from dpsql.rules.across import stored as stored_across
 from dpsql.rules.effects import concerning
 from dpsql.rules.evaluating import evaluator
 from dpsql.rules.grammar import MOST_RULES, Rule, stored
@@ -56,6 +58,8 @@ def rules_of(protected: ProtectedSource) -> list[Ruled]:
     found: dict[str, Ruled] = {}
     for place, copies in _places(protected):
         for text in protected.books.rules(place):
+            if is_across(text):  # of synthetic databases alone
+                continue
             try:
                 rule = stored(text)
             except ArgumentError:
@@ -63,11 +67,18 @@ def rules_of(protected: ProtectedSource) -> list[Ruled]:
                 raise LedgerError(told) from None
             for own in _copied(rule, copies):
                 found.setdefault(own.text, Ruled(own, DECLARED, place, text))
-    table = {name: names for name, names in _by_origin(protected).items()}
-    for rule in protected.constraints.rules:
-        for own in _copied(rule, table):
-            found.setdefault(own.text, Ruled(own, CHECK, protected.key, rule.text))
+    for home, constraints in protected.constraints.items():
+        for rule in constraints.rules:
+            for own in _copied(rule, _by_origin(protected, home)):
+                found.setdefault(own.text, Ruled(own, CHECK, home, rule.text))
     return list(found.values())[:MOST_RULES]
+
+
+def across_of(protected: ProtectedSource) -> list[Across]:
+    """Return the rules of a linked table that look at the tables above it too; none of other sources."""
+    if not protected.source.bare:
+        return []
+    return [stored_across(text) for text in protected.books.rules(protected.own) if is_across(text)]
 
 
 def in_force(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, domain: Domain) -> list[Ruled]:
@@ -98,13 +109,14 @@ def _places(protected: ProtectedSource) -> Iterator[tuple[str, Mapping[str, list
                 if found == view:
                     copies.setdefault(fold(name), []).append(column.name)
         yield view, copies
-    yield protected.key, _by_origin(protected)
+    for home in dict.fromkeys([protected.own, *(protected.home_of(column) for column in protected.source.columns)]):
+        yield home, _by_origin(protected, home)
 
 
-def _by_origin(protected: ProtectedSource) -> dict[str, list[str]]:
+def _by_origin(protected: ProtectedSource, home: str) -> dict[str, list[str]]:
     copies: dict[str, list[str]] = {}
     for column in protected.source.columns:
-        if column.origin is not None and not protected.is_unit(column):
+        if column.origin is not None and protected.home_of(column) == home and not protected.is_unit(column):
             copies.setdefault(fold(column.origin), []).append(column.name)
     return copies
 

@@ -6,11 +6,12 @@ happened to the data since, and charges nothing. Killed after the charge, the sa
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpsql.books.entries import Purchase, failure
+from dpsql.books.entries import Purchase, canonical_json, failure
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
 from dpsql.calls.buying import BuyingCall
@@ -18,10 +19,11 @@ from dpsql.errors import ReleaseError
 from dpsql.kinds import measures
 from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import spelled
-from dpsql.protected.source import ProtectedSource, resolve
-from dpsql.purchase import failures
-from dpsql.purchase.measuring import in_force, measure, versions
-from dpsql.release import costs, identity
+from dpsql.protected.source import ProtectedSource, key_of, resolve
+from dpsql.purchase import failures, uses
+from dpsql.purchase.measuring import measure, versions
+from dpsql.purchase.uses import Asked
+from dpsql.release import costs, identity, stores
 from dpsql.release import store as release
 from dpsql.release.checking import check_readable, planned
 from dpsql.release.plan import Plan
@@ -29,6 +31,7 @@ from dpsql.release.store import Release
 from dpsql.running import interruption
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
+from dpsql.session.settings import sound_plans
 
 
 def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
@@ -37,7 +40,7 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
     Privacy
     -------
     Charges the protected table once, by the plan's calibration, before any row is read. Everything after the stored release is
-    post-processing.
+    post-processing. An analyst's grant is charged in the same transaction, or, where the release is there, in one of its own.
 
     Raises
     ------
@@ -45,11 +48,16 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
         The name is taken by a release with other parameters, or its file is gone.
     BudgetExceeded
         The budget does not cover it.
+    NotGranted, GrantExceeded, BudgetExhausted
+        An analyst asks, and her grant, or the table's budget, does not cover it.
     """
     protected = resolve(context, call.source, local=call.local)
     if call.columns is not None:
         call = call.spelled(spelled(protected, call.columns))
-    identifier_ = identity.release_id(protected.key, call.operation, protected.query, call.release_name)
+    asked = uses.asked(context, protected, call)
+    call, identifier_ = asked.call, asked.release
+    if not asked.hers:
+        uses.check(context, protected, call)
     interruption.about(lambda: _interrupted(context, protected, identifier_))
     with context.instance.lock(identifier_):
         store = context.store(protected.books.database)
@@ -58,35 +66,77 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
         if purchase is not None:
             check_same(protected, purchase, call)
         if purchase is None or purchase.status == "charged":
-            with _one_at_a_time(context, protected):
-                purchase = _bought(context, protected, store, identifier_, call, progress)
+            with _one_at_a_time(context, protected) as waited:
+                if waited:  # another call may have come to an end meanwhile
+                    purchase = protected.ledger.purchase(identifier_)
+                if purchase is not None:
+                    _use(context, protected, purchase, asked)
+                purchase = _bought(context, protected, store, asked, purchase, progress)
+        else:
+            _use(context, protected, purchase, asked)
         if purchase.status == "failed":
             raise failure(purchase)
         path = identity.path_of(store, identifier_, purchase.charge["hash"])
         release.publish(identity.draft_of(path, str(purchase.contents)), path)
-        return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
+        written = context.known.pop(("written", identifier_), None)  # an answer that another process has given is read
+        return release.read(context.cursor, path, str(purchase.contents), purchase.plan, written)
+
+
+def _use(context: Context, protected: ProtectedSource, purchase: Purchase, asked: Asked) -> None:
+    """Let an analyst pay for a release that was there.
+
+    Her price is that of the plan that she would have bought, which is the plan that was bought. What would keep her from buying it
+    keeps her from this as well, in the same words: she is not to learn whether it was there.
+    """
+    if asked.hers:
+        return
+    if not protected.plain:
+        stopped = protected.ledger.stopped()
+        if stopped is not None:
+            raise ReleaseError(stopped_text(protected, stopped) + ". Nothing was read, and nothing more was charged")
+    if asked.wanted is not None:
+        store = context.store(protected.books.database)
+        stores.check_store(context, protected.books.database, store)
+        check_readable(asked.wanted.plan)
+        costs.check_memory(asked.wanted.plan, asked.call.guessed_rows)
+        stores.check_space(context, protected.books.database, store, asked.wanted.plan)
+        _bind(context, protected, asked.wanted.plan)
+    if asked.wanted is None or canonical_json(purchase.plan) != canonical_json(asked.wanted.plan.to_json()):
+        raise ReleaseError(f"release {purchase.release!r} cannot be had under this name; say release := 'another name'")
+    protected.ledger.use(purchase.release, asked.wanted.calibration.charge, protected.held, protected.ledger.affordable)
 
 
 @contextmanager
-def _one_at_a_time(context: Context, protected: ProtectedSource) -> Iterator[None]:
+def _one_at_a_time(context: Context, protected: ProtectedSource) -> Iterator[bool]:
     """Let one call at a time read a table through anything but a plain source, and none once such a reading has failed.
 
     Whether reading fails may depend on a row. So at most one such answer is given, however many calls run side by side: the others
     wait for its outcome and are refused.
+
+    Yields
+    ------
+    bool
+        Whether there was another one to wait for.
     """
     if protected.plain:
-        yield
+        yield False
         return
-    with context.instance.lock(f"reading {protected.books.database} {protected.key}"):
+    with context.instance.lock(f"reading {protected.books.database} {protected.key}") as waited:
         _record_failures(context, protected)
+        protected.ledger.check_not_suspended()
         stopped = protected.ledger.stopped()
         if stopped is not None:
             raise ReleaseError(stopped_text(protected, stopped) + ". Nothing was read, and nothing more was charged")
-        yield
+        yield waited
 
 
 def stopped_text(protected: ProtectedSource, entry: int) -> str:
-    """Return why a source that is more than plain is refused."""
+    """Return why a source that is more than plain is refused; to an analyst not whose reading failed."""
+    if protected.ledger.analyst is not None:
+        return (
+            f"source: only {protected.key} itself, or some of its columns without WHERE, JOIN or expressions, can be bought for "
+            "now; the custodian knows why and can change it"
+        )
     return (
         f"source: reading {protected.key} failed for release {_of_entry(protected, entry)!r} (entry {entry} of its ledger), and "
         "whether a call fails could show a row. Only the table itself, or some of its columns without WHERE, JOIN or expressions, "
@@ -102,11 +152,7 @@ def _record_failures(context: Context, protected: ProtectedSource) -> None:
     """Write down failures of this table that could not be written when they happened; nothing is read before that."""
     place = (protected.books.database, protected.key)
     store = context.store(place[0])
-    for note in failures.noted(store, place[1]):
-        purchase = protected.ledger.purchase(note.release)
-        if note.instance != context.instance.key and purchase is not None and purchase.charge["hash"] == note.charge:
-            protected.ledger.mark(note.release, "fail")  # of a reading whose process died, or whose database was closed
-            note.forget(store)
+    failures.record(protected.ledger, store, context.instance.key, failures.noted(store, place[1]))
     for found in [item for item in list(context.instance.unrecorded) if item[:2] == place]:
         protected.ledger.mark(found[2], "fail")
         context.instance.unrecorded.discard(found)
@@ -116,24 +162,24 @@ def _bought(
     context: Context,
     protected: ProtectedSource,
     store: Path,
-    name: str,
-    call: BuyingCall,
+    asked: Asked,
+    purchase: Purchase | None,
     progress: Progress,
 ) -> Purchase:
-    """Charge, unless an earlier call has, then measure and store."""
-    release.check_store(context, store)
-    purchase = protected.ledger.purchase(name)  # as it is now: another call may have come to an end while this one waited
+    """Charge, unless an earlier call has (``purchase``), then measure and store."""
+    call, name = asked.call, asked.release
+    stores.check_store(context, protected.books.database, store)
     if purchase is None:
-        wanted = request(context, protected, call)
+        wanted = asked.wanted or request(context, protected, call)
         check_readable(wanted.plan)
         costs.check_memory(wanted.plan, call.guessed_rows)
-        release.check_space(context, protected.books.database, store, wanted.plan)
+        stores.check_space(context, protected.books.database, store, wanted.plan)
         purchase = _charge(context, protected, store, name, wanted)
     if purchase.status != "charged":
         return purchase
     plan = planned(purchase.plan, name)
     progress.expect(costs.stage_seconds(plan, call.guessed_rows))
-    release.check_space(context, protected.books.database, store, plan)
+    stores.check_space(context, protected.books.database, store, plan)
     return measure(context, protected, purchase, identity.path_of(store, name, purchase.charge["hash"]), progress)
 
 
@@ -141,10 +187,11 @@ def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str
     """Return what to know after an interruption: the books are asked on a new cursor, whatever the call's own was doing."""
     cursor = context.instance.cursor()
     try:
-        purchase = Ledger(Books(cursor, protected.books.database), protected.key, context.user).purchase(name)
+        ledger = Ledger(Books(cursor, protected.books.database), protected.key, context.user)
+        purchase, used = ledger.purchase(name), ledger.used()
     finally:
         cursor.close()
-    if purchase is None:
+    if purchase is None or not (used is None or name in used):
         return "interrupted before anything was charged"
     if purchase.status == "failed":
         return str(failure(purchase))
@@ -174,31 +221,39 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
     """Charge for a new release, after everything that can be checked without reading a row has been."""
     _bind(context, protected, wanted.plan)
     context.known["bound", name] = wanted.plan
-    protected.ledger.charge(
+    purchase = protected.ledger.charge(
         name,
         operation=wanted.operation,
         query=protected.query,
         parameters=wanted.parameters,
         plan=wanted.plan.to_json(),
         charge=wanted.calibration.charge,
-        planned=protected.protection,
+        planned=protected.held,
         versions=versions(),
         advice="Ask for a smaller epsilon (FROM dp_budget() shows what is left), or reread what was bought (FROM dp_releases()).",
+        reads=dataclasses.replace(measures.reads(context, protected, wanted.plan), public=_public(protected)),
     )
-    return _prepare(protected, name, store)
+    _prepare(protected, purchase, store)
+    return purchase
+
+
+def _public(protected: ProtectedSource) -> tuple[str, ...]:
+    """Return the tables that a source takes for public, as the books call them, of the database of its books."""
+    beside = (table for table in protected.source.public_tables if not table.is_file)
+    return tuple(key_of(table) for table in beside if table.database == protected.books.database)
 
 
 def _bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
     """Try before the charge what can be tried without reading a row."""
+    if protected.source.local or protected.source.linked:
+        sound_plans(context.cursor)
     measures.bind(context, protected, plan)
 
 
-def _prepare(protected: ProtectedSource, name: str, store: Path) -> Purchase:
+def _prepare(protected: ProtectedSource, purchase: Purchase, store: Path) -> None:
     """Do what is left to do before the first row is read; a failure here is refunded."""
     try:
-        purchase = in_force(protected, name)
-        release.remove_leftovers(identity.path_of(store, name, purchase.charge["hash"]))
+        release.remove_leftovers(identity.path_of(store, purchase.release, purchase.charge["hash"]))
     except BaseException:
-        protected.ledger.mark(name, "refund")
+        protected.ledger.mark(purchase.release, "refund")
         raise
-    return purchase

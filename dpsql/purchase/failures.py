@@ -12,9 +12,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from dpsql.books.ledger import Ledger
 
 _PREFIX = ".failed-"
 
@@ -48,8 +51,27 @@ class Note:
             self.path(store).unlink(missing_ok=True)
 
 
-def noted(store: Path, source: str) -> list[Note]:
-    """Return the notes about a table; a damaged one says nothing.
+def record(ledger: Ledger, store: Path, instance: str, notes: Iterable[Note]) -> None:
+    """Write down in a ledger that readings failed which died with their process, or whose database was closed.
+
+    Parameters
+    ----------
+    instance : str
+        The open database that asks: its own readings may still run.
+    notes : iterable of Note
+        Of the ledger's table.
+
+    Privacy: None: the books alone.
+    """
+    for note in notes:
+        purchase = ledger.purchase(note.release)
+        if note.instance != instance and purchase is not None and purchase.charge["hash"] == note.charge:
+            ledger.mark(note.release, "fail")
+            note.forget(store)
+
+
+def noted(store: Path, source: str | None = None) -> list[Note]:
+    """Return the notes about a table, or about all; a damaged one says nothing.
 
     Privacy: free; public words.
     """
@@ -59,6 +81,6 @@ def noted(store: Path, source: str) -> list[Note]:
             said = Note(**json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             continue
-        if said.source == source:
+        if source in (None, said.source):
             found.append(said)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import platform
 from contextlib import suppress
@@ -15,15 +16,16 @@ import numpy as np
 
 from dpsql import methods
 from dpsql.books.entries import Purchase, failure
+from dpsql.books.granted import SUSPEND
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
-from dpsql.errors import DpsqlError, LedgerError, ReleaseError
+from dpsql.errors import DpsqlError, EngineLost, LedgerError, OutOfMemory, ReleaseError
 from dpsql.kinds import measures
 from dpsql.kinds.planned import total_is_public
 from dpsql.measure.reading import Measured
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
-from dpsql.purchase import failures
+from dpsql.purchase import failures, snapshots
 from dpsql.release import costs, identity
 from dpsql.release import store as release
 from dpsql.release.checking import planned
@@ -33,6 +35,7 @@ from dpsql.release.refined import resolved
 from dpsql.running import interruption
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
+from dpsql.session.settings import sound_plans
 
 
 @cache
@@ -50,12 +53,20 @@ def versions() -> dict[str, str]:
     }
 
 
+class _TooLargeError(Exception):
+    """A reading for an analyst needs more memory than there is."""
+
+
 def in_force(protected: ProtectedSource, name: str) -> Purchase:
     """Return a purchase as the books have it now."""
     purchase = protected.ledger.purchase(name)
     if purchase is None:
-        raise ReleaseError(f"release {name!r} is not charged; nothing is read")
+        raise _not_charged(name)
     return purchase
+
+
+def _not_charged(name: str) -> ReleaseError:
+    return ReleaseError(f"release {name!r} is not charged; nothing is read")
 
 
 def measure(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress) -> Purchase:
@@ -70,7 +81,9 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
     -------
     Noise that was drawn but is not in the ledger is never shown, so a second try under the same charge, after an interruption or a
     kill, is not a second release. A failure whose reason could be a row or the noise is as final as a success: it is recorded
-    before anybody is told, and nothing is read or drawn again. An interruption hides which of the two it would have been.
+    before anybody is told, and nothing is read or drawn again. An interruption hides which of the two it would have been; but an
+    analyst can choose a question that takes too long where one row is there, so a stopped reading of hers has failed as well,
+    unless the source is plain, and her grant is suspended.
 
     Raises
     ------
@@ -80,8 +93,11 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
     plan, name = planned(purchase.plan, purchase.release), purchase.release
     with protected.ledger.whole():
         protected.ledger.check_intact()  # an edited plan could have smaller noise
-        check_unchanged(protected, plan, name)
-    members = _public_facts(context, protected, plan, name)
+        measures.check_unchanged(context, protected, plan)
+        protected = dataclasses.replace(protected, reads=measures.reads(context, protected, plan))
+        check_unchanged(protected, purchase, plan)
+    members, version = _public_facts(context, protected, purchase, plan, path)
+    protected = dataclasses.replace(protected, version=version)
     release.remove_leftovers(path)
     note = failures.Note(protected.key, name, purchase.charge["hash"], context.instance.key)
     if not protected.plain:
@@ -91,35 +107,54 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
         if interruption.stopping():  # asked for before the outcome is known to anybody: there is none
             release.remove_leftovers(path)
             raise interruption.Stopped("interrupted")
-    except BaseException:  # interrupted: nothing was decided by a row
-        note.forget(path.parent)
+    except _TooLargeError:
+        _fail(context, protected, purchase, path, note, SUSPEND)
+        return in_force(protected, name)
+    except BaseException:
+        if protected.ledger.analyst is not None and not protected.plain:  # a row may have decided how long it took
+            _fail(context, protected, purchase, path, note, SUSPEND)
+        note.forget(path.parent)  # else interrupted by the custodian, who sees all rows
         raise
     if contents is None:
         _fail(context, protected, purchase, path, note)
         return in_force(protected, name)
     try:
-        protected.ledger.mark(name, "store", contents)
+        now = protected.ledger.mark(name, "store", contents)
     except LedgerError as error:
         if not error.uncertain:  # rolled back: these counts are not the release's
             identity.draft_of(path, contents).unlink(missing_ok=True)
         raise
     finally:
         note.forget(path.parent)
-    now = in_force(protected, name)
+    if now is None:
+        raise _not_charged(name)
     if now.contents != contents:  # another process was faster
         identity.draft_of(path, contents).unlink(missing_ok=True)
     return now
 
 
-def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name: str) -> Universe | None:
-    """Check all that can be known without reading a row, so that what fails afterwards may be taken for a row's fault."""
+def _public_facts(
+    context: Context, protected: ProtectedSource, purchase: Purchase, plan: Plan, path: Path
+) -> tuple[Universe | None, str | None]:
+    """Check all that can be known without reading a row, so that what fails afterwards may be taken for a row's fault.
+
+    Returns
+    -------
+    members : from `dpsql.kinds.measures.universe`
+    version : from `dpsql.purchase.snapshots.pinned`
+        Taken last: the reading begins now.
+    """
+    name = purchase.release
     large = costs.too_large(plan, None)
     if large is not None:
         raise ReleaseError(f"release {name!r} is charged, nothing was read yet: the call {large}; then the same call finishes it")
     try:
+        if protected.source.local or protected.source.linked:
+            sound_plans(context.cursor)
         if context.known.pop(("bound", name), None) != plan:  # else it was bound just before the charge
             measures.bind(context, protected, plan)
-        return measures.universe(context, protected, plan)
+        members = measures.universe(context, protected, plan)
+        return members, snapshots.pinned(context, protected, purchase, path)
     except DpsqlError as error:
         raise ReleaseError(
             f"release {name!r} is charged, nothing was read yet, and the same call finishes it once this is mended: {error}"
@@ -143,16 +178,29 @@ def _store(
         measured = measures.measure(context, protected, plan, progress, members)
         with progress.stage("store"):
             about = manifest(protected, purchase, measured.total, _notes(plan, measured))
-            return release.write(
+            written = release.write(
                 context.cursor, path, plan, measured.flat, about, measured.values, measured.places, measured.refinement
             )
+            context.known["written", purchase.release] = written
+            return written.contents
     except (duckdb.InterruptException, interruption.Stopped):
         raise
+    except EngineLost as lost:
+        release.remove_leftovers(path)
+        raise EngineLost(
+            f"{lost}. Release {purchase.release!r} is charged and not finished: the same call finishes it without another charge"
+        ) from None
+    except (duckdb.OutOfMemoryException, MemoryError, OutOfMemory):
+        if context.analyst is not None:  # the limit is the server's, as a limit of time is
+            raise _TooLargeError from None
+        return None
     except Exception:  # its text could show a value
         return None
 
 
-def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, note: failures.Note) -> None:
+def _fail(
+    context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, note: failures.Note, action: str = "fail"
+) -> None:
     """Record that a reading failed, on a cursor of its own: the call's own may be in any state.
 
     Where the books cannot take it down (a fatal error of DuckDB closes the database), the note beside the releases does, and the
@@ -166,7 +214,7 @@ def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path
     try:
         cursor = context.instance.cursor()
         try:
-            Ledger(Books(cursor, protected.books.database), protected.key, context.user).mark(purchase.release, "fail")
+            Ledger(Books(cursor, protected.books.database), protected.key, context.user).mark(purchase.release, action)
         finally:
             cursor.close()
     except (duckdb.Error, DpsqlError):
@@ -175,9 +223,19 @@ def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path
     note.forget(path.parent)
 
 
-def check_unchanged(protected: ProtectedSource, plan: Plan, name: str) -> None:
-    """Refuse to read under another contract than was charged, or a private number of rows where a public one was charged."""
-    if protected.ledger.protection() != protected.protection:  # a charge fixes the contract, but this call may be older
+def check_unchanged(protected: ProtectedSource, purchase: Purchase, plan: Plan) -> None:
+    """Refuse to read under another contract or other links than were charged, or private rows where a public number was charged."""
+    name, reads = purchase.release, protected.reads
+    if set(purchase.linked.get("tables", ())) != set(reads.tables) or any(
+        links.get(link.source) != link
+        for links in ([protected.ledger.links(purchase.entry), protected.ledger.links()] if reads.links else [])
+        for link in reads.links
+    ):
+        raise ReleaseError(
+            f"release {name!r} was charged with other links than are in force now; nothing was read. Link the tables as they were "
+            "(FROM dp_ledger() shows it) to finish the release, or buy another one: release := 'another name'"
+        )
+    if protected.ledger.protection() != protected.held:  # a charge fixes the contract, but this call may be older
         raise ReleaseError(f"release {name!r}: {protected.key} was protected anew meanwhile; repeat the call")
     if plan.public_total and not total_is_public(protected, plan.domain):
         raise ReleaseError(
@@ -221,6 +279,7 @@ def manifest(protected: ProtectedSource, purchase: Purchase, total: int | None, 
         "charge": purchase.charge,
         "total": total,
         "notes": notes,
+        **({"remote": dataclasses.asdict(protected.remote)} if protected.remote is not None else {}),
         "created": dt.datetime.now(dt.UTC).replace(microsecond=0).isoformat(),
         "versions": versions(),
     }

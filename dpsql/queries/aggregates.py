@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -97,6 +97,13 @@ def is_aggregate(node: exp.Expression) -> bool:
     return isinstance(node, exp.Anonymous) and isinstance(node.this, str) and _known(fold(node.this))
 
 
+def outside_queries(node: exp.Expression) -> Iterator[exp.Expression]:
+    """Yield the parts of an expression that are not parts of a subquery."""
+    yield node
+    for child in () if isinstance(node, exp.Query) else node.iter_expressions():
+        yield from outside_queries(child)
+
+
 def _known(name: str) -> bool:
     return name in SPELLINGS or name in _REFUSED
 
@@ -185,7 +192,7 @@ def _checked(
     if len(given) != wanted:
         raise ArgumentError("sql", name, f"takes {wanted} argument{'' if wanted == 1 else 's'} here, not {len(given)}")
     for argument in given:
-        if any(is_aggregate(inner) or isinstance(inner, exp.Window) for inner in argument.walk()):
+        if any(is_aggregate(inner) or isinstance(inner, exp.Window) for inner in outside_queries(argument)):
             advice = "compute the inner one in a subquery that groups by the privacy unit"
             refuse(f"{name} of an aggregate or window", advice, node, where)
     return Aggregate(function, tuple(given), condition, quantiles, listed, bounds)

@@ -8,11 +8,13 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.errors import ArgumentError
 from dpsql.queries.aggregates import Aggregate
-from dpsql.queries.names import canonical
+from dpsql.queries.names import comparable
 from dpsql.queries.taken import Core
 from dpsql.source.model import fold, identifier
 from dpsql.source.parse import render
+from dpsql.text import readable
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Wanted:
         true).
     text : str
         The aggregate, in one form for all spellings.
+    counted : str
+        Of 'count' with an argument: its text.
     """
 
     function: str
@@ -41,6 +45,7 @@ class Wanted:
     quantiles: tuple[float, ...]
     listed: bool
     text: str
+    counted: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,12 +85,14 @@ class Asked:
 
     def canonical(self) -> dict[str, Any]:
         """Return what identifies it, as plain lists and texts."""
+        stated = {text: [render(end) for end in pair] for text, pair in sorted(self.stated.items())}
         return {
             "rows": self.rows,
             "keys": list(self.key_texts),
             "arguments": list(self.argument_texts),
             "conditions": list(self.condition_texts),
             "aggregates": sorted(wanted.text for wanted in self.wanted),
+            **({"stated": stated} if stated else {}),
         }
 
 
@@ -133,21 +140,21 @@ def _rows(core: Core, qualify: Callable[[exp.Table], bool]) -> str:
 
     The protected table's own database is left out: a question stays the same when its file is renamed or attached otherwise.
     """
-    bare = core.rows.copy()
-    where = bare.args.get("where")
-    bare.set("where", None)
-    bare.set("expressions", [exp.Literal.number(1)])
-    ctes = {fold(cte.alias) for cte in bare.find_all(exp.CTE)}
+    rows = core.rows.copy()
+    where = rows.args.get("where")
+    rows.set("where", None)
+    rows.set("expressions", [exp.Literal.number(1)])
+    ctes = {fold(cte.alias) for cte in rows.find_all(exp.CTE)}
     tables = [
         table
-        for table in bare.find_all(exp.Table)
+        for table in rows.find_all(exp.Table)
         if isinstance(table.this, exp.Identifier) and not (len(table.parts) == 1 and fold(table.name) in ctes)
     ]
     own = {table.catalog for table in tables if qualify(table)}
     for table in tables:
         if table.catalog in own:
             table.set("catalog", None)
-    text = canonical(bare)
+    text = comparable(rows)
     return text if where is None else f"{text} WHERE {core.canonical(where.this)}"
 
 
@@ -172,21 +179,25 @@ def _wanted(
     aggregate: Aggregate, arguments: _Numbered, conditions: _Numbered, core: Core, stated: dict[str, tuple[exp.Expression, ...]]
 ) -> Wanted:
     condition = None if aggregate.condition is None else conditions.place(aggregate.condition)
-    there = None
+    there, counted = None, ""
     if aggregate.function == "count" and aggregate.arguments:
         not_null = exp.Not(this=exp.Is(this=exp.Paren(this=aggregate.arguments[0].copy()), expression=exp.Null()))
         both = not_null if aggregate.condition is None else exp.and_(exp.Paren(this=aggregate.condition.copy()), not_null)
         there = conditions.place(both)
         places: tuple[int, ...] = ()
-        text = core.canonical(aggregate.arguments[0])
-        if text in arguments.texts:
-            places = (arguments.texts.index(text),)
+        counted = core.canonical(aggregate.arguments[0])
+        if counted in arguments.texts:
+            places = (arguments.texts.index(counted),)
     else:
         places = tuple(arguments.place(node) for node in aggregate.arguments)
     if aggregate.bounds and aggregate.function != "count":  # how often a unit counts is bounded by rows
-        stated[core.canonical(aggregate.arguments[0])] = aggregate.bounds
+        text = core.canonical(aggregate.arguments[0])
+        if stated.get(text, aggregate.bounds) != aggregate.bounds:
+            said = "one query bounds an argument once; write the same bounds, or least(greatest(x, 0), 10)"
+            raise ArgumentError("sql", readable.expression(text), said)
+        stated[text] = aggregate.bounds
     return Wanted(
-        aggregate.function, places, condition, there, aggregate.quantiles, aggregate.listed, aggregate.key(core.canonical)
+        aggregate.function, places, condition, there, aggregate.quantiles, aggregate.listed, aggregate.key(core.canonical), counted
     )
 
 

@@ -9,9 +9,11 @@ from sqlglot import exp
 
 from dpsql.errors import ArgumentError
 from dpsql.queries import public_rows
-from dpsql.queries.aggregates import Aggregate, aggregate_of, is_aggregate
-from dpsql.queries.names import canonical
-from dpsql.queries.taken import SHOWN, Core, FirstAsked, Known, Reader, Relation
+from dpsql.queries.aggregates import Aggregate, aggregate_of, is_aggregate, outside_queries
+from dpsql.queries.around import Around
+from dpsql.queries.correlated import may_be_correlated, of_one_row, split_where
+from dpsql.queries.names import comparable
+from dpsql.queries.taken import Core, Known, Reader, Relation
 from dpsql.queries.trees import has_aggregate, inner_of, subqueries
 from dpsql.source.model import fold, identifier, refuse
 from dpsql.source.parse import used
@@ -19,31 +21,27 @@ from dpsql.source.parse import used
 MOST_SETS = 64
 
 
-class Block:
+class Block(Around):
     """One SELECT over rows: its groups and aggregates, and how it is taken out of the text."""
 
     def __init__(self, splitter: Reader, node: exp.Select, items: Sequence[tuple[str, Relation]], known: Known) -> None:
-        self.splitter, self.node, self.items, self.known = splitter, node, items, known
-        there = [relation.columns for _, relation in items]
-        self.columns = None if any(c is None for c in there) else {name for c in there for name in c or ()}
+        super().__init__(splitter, node, items, known)
         self.units = frozenset(name for _, relation in items for name in relation.units)
-        self.aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
         single = len(items) == 1
-        self.canonical: Callable[[exp.Expression], str] = lambda expression: canonical(expression, unqualified=single)
-        self.keys: list[exp.Expression] = []
+        self.canonical: Callable[[exp.Expression], str] = lambda expression: comparable(expression, unqualified=single)
         self.sets: list[tuple[int, ...]] = [()]
         self.aggregates: list[Aggregate] = []
         self._places: dict[str, int] = {}
 
     # -- what it is -------------------------------------------------------------------------------------------------------
 
-    def aggregated(self, units: frozenset[str]) -> bool:
-        """Return whether it merges rows of different people. ``units``: the columns of its answer that are the privacy unit."""
+    def aggregated(self, keys: frozenset[str]) -> bool:
+        """Return whether it merges rows of different people. ``keys``: the columns of its answer that tell the privacy unit."""
         node = self.node
         if node.args.get("group") is not None or any(has_aggregate(e) for e in self._outputs()):
             self._read_groups()
             return True
-        if node.args.get("distinct") is not None and not units:
+        if node.args.get("distinct") is not None and not keys:
             if node.args["distinct"].args.get("on") is not None:
                 advice = "it gives out one row of several people; DISTINCT ON the privacy unit keeps one of each"
                 refuse("DISTINCT ON", advice, node)
@@ -57,13 +55,16 @@ class Block:
     def by_unit(self) -> bool:
         """Return whether its groups are privacy units (with other keys): then it keeps people apart."""
         whole = {i for one in self.sets for i in one if all(i in other for other in self.sets)}
-        return any(self._is_unit(self.keys[i]) for i in whole)
+        return any(self._copies(self.keys[i], lambda relation: relation.keys) for i in whole)
 
     def _is_unit(self, node: exp.Expression) -> bool:
+        return self._copies(node, lambda relation: relation.units)
+
+    def _copies(self, node: exp.Expression, of: Callable[[Relation], frozenset[str]]) -> bool:
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             return False
         table = fold(node.table)
-        return any(fold(node.name) in relation.units and table in ("", name) for name, relation in self.items)
+        return any(fold(node.name) in of(relation) and table in ("", name) for name, relation in self.items)
 
     def _outputs(self) -> list[exp.Expression]:
         node = self.node
@@ -116,8 +117,9 @@ class Block:
                 raise ArgumentError("sql", f"GROUP BY {node.name}", f"there are {len(self.node.expressions)} items after SELECT")
             node = inner_of(self.node.expressions[place])
         expression = self._unaliased(node)
-        if any(is_aggregate(inner) or isinstance(inner, exp.Window) for inner in expression.walk()):
+        if any(is_aggregate(inner) or isinstance(inner, exp.Window) for inner in outside_queries(expression)):
             refuse("GROUP BY", "an aggregate or window is no group; compute it in a subquery", node)
+        _no_unnest([expression])
         text = self.canonical(expression)
         for place, key in enumerate(self.keys):
             if self.canonical(key) == text:
@@ -145,7 +147,8 @@ class Block:
     def take_out(self, name: str) -> Core:
         """Make the SELECT one over the answer of a core, and return the core."""
         node = self.node
-        self._no_scalar_subqueries()
+        self.no_scalar_subqueries()
+        single, outside = not self.keys, self._outer_equalities()
         self._no_outer_columns()
         rows = self._rows()
         if not node.expressions:
@@ -172,8 +175,40 @@ class Block:
             if part not in ("with_", "with") or not node.args.get(part):
                 node.set(part, None)
         node.set("from_" if "from_" in node.args else "from", exp.From(this=exp.Table(this=identifier(name))))
-        node.set("where", None if condition is None else exp.Where(this=condition))
+        if outside:
+            self._looked_up(outside, condition, single=single)
+        else:
+            node.set("where", None if condition is None else exp.Where(this=condition))
         return Core(name, rows, self.keys, self.aggregates, self.sets, self.canonical, self.units)
+
+    def _outer_equalities(self) -> list[tuple[int, exp.Expression]]:
+        """Make what is equal to columns of a query around this one group keys; return these with the columns."""
+        where, known = self.node.args.get("where"), self.columns
+        if where is None or known is None or not may_be_correlated(self.node):
+            return []
+        names = {name for name, _ in self.items} | known
+        found, kept = split_where(where.this, lambda c: fold(c.table) in names if c.table else fold(c.name) in known)
+        if not found:
+            return []
+        self.node.set("where", None if kept is None else exp.Where(this=kept))
+        places = [(self._key(inside), outside) for inside, outside in found]
+        self.sets = [tuple(dict.fromkeys([*one, *(place for place, _ in places)])) for one in self.sets]
+        return places
+
+    def _looked_up(self, outside: list[tuple[int, exp.Expression]], condition: exp.Expression | None, *, single: bool) -> None:
+        """Ask the answer for the groups of the row around it; ``single``: an aggregate of all rows has a value of none, too."""
+        node = self.node
+        same: list[exp.Expression] = [
+            exp.EQ(this=exp.Column(this=identifier(f"k{place}"), table=None), expression=value.copy()) for place, value in outside
+        ]
+        if not single:
+            node.set("where", exp.Where(this=exp.and_(*same, *([] if condition is None else [condition]), copy=False)))
+            return
+        node.set("where", exp.Where(this=exp.and_(*same, copy=False)))
+        node.set("expressions", [of_one_row(item, self.aggregates) for item in node.expressions])
+        node.set("having", None if condition is None else exp.Having(this=of_one_row(condition, self.aggregates)))
+        if node.args.get("qualify") is not None or not self.aggregates:
+            refuse("a subquery", "it names columns of a query around it: write count(*), sum(x), ... and HAVING alone", node)
 
     def _post_part(self, part: exp.Expression, kind: str) -> exp.Expression | list[exp.Expression]:
         if kind == "qualify":
@@ -259,6 +294,10 @@ class Block:
     def _aggregate(self, node: exp.Expression) -> int:
         """Return the place of an aggregate, which is noted where it is a new one."""
         found = aggregate_of(node)
+        parts = [*found.arguments, *([] if found.condition is None else [found.condition])]
+        _no_unnest(parts)
+        for part in parts:
+            self._first_asked(part)
         written = Aggregate(
             found.function, tuple(map(self._unaliased, found.arguments)),
             None if found.condition is None else self._unaliased(found.condition), found.quantiles, found.listed, found.bounds,
@@ -270,39 +309,6 @@ class Block:
             self._places[text] = len(self.aggregates)
             self.aggregates.append(written)
         return self._places[text]
-
-    def _no_scalar_subqueries(self) -> None:
-        """Refuse a value that is computed of other people's rows, in what is counted."""
-        where = self.node.args.get("where")
-        for part in [*([where] if where is not None else []), *self.keys]:
-            for inner in part.find_all(exp.Subquery):
-                if not isinstance(inner.parent, exp.In | exp.Exists) and self._reads_rows(inner):
-                    raise FirstAsked(inner, self._ctes(inner.this))
-
-    def _no_outer_columns(self) -> None:
-        """Refuse columns of a query around this one: its answer would be another one for each of its rows."""
-        if self.columns is None:
-            return
-        where = self.node.args.get("where")
-        names = {name for name, _ in self.items} | self.columns
-        for part in [*([where] if where is not None else []), *self.keys]:
-            for column in public_rows.own_columns(part):
-                table, name = fold(column.table), fold(column.name)
-                if isinstance(column.this, exp.Star) or name in self.aliases or (table in names if table else name in self.columns):
-                    continue
-                refuse(
-                    f"column {column.sql(dialect='duckdb')}",
-                    f"this SELECT reads {', '.join(sorted(self.columns)[:SHOWN])}. Columns of a query around it can't be used: "
-                    "group by what is compared, and join the answer", column,
-                )  # fmt: skip
-
-    def _reads_rows(self, node: exp.Expression) -> bool:
-        for table in node.find_all(exp.Table):
-            if isinstance(table.this, exp.Identifier):
-                cte = self.known.get(fold(table.name)) if len(table.parts) == 1 else None
-                if (cte.relation.kind != "public") if cte else self.splitter.facts(table).protected:
-                    return True
-        return False
 
     def _rows(self) -> exp.Select:
         """Return FROM and WHERE of the rows, with the CTEs that they use."""
@@ -327,19 +333,9 @@ class Block:
             public_rows.prune(rows)
         return rows
 
-    def _ctes(self, node: exp.Expression) -> list[exp.CTE]:
-        """Return the CTEs that a relation uses, those first that others use."""
-        found: dict[str, exp.CTE] = {}
 
-        def visit(part: exp.Expression, known: Known) -> None:
-            for table in part.find_all(exp.Table):
-                cte = known.get(fold(table.name)) if isinstance(table.this, exp.Identifier) and len(table.parts) == 1 else None
-                if cte is None or found.get(fold(table.name)) is cte.node:
-                    continue
-                if fold(table.name) in found:
-                    refuse(f"WITH {table.name}", "two of that name are used together; rename one", cte.node)
-                visit(cte.node.this, cte.known)
-                found[fold(table.name)] = cte.node
-
-        visit(node, self.known)
-        return list(found.values())
+def _no_unnest(parts: Sequence[exp.Expression]) -> None:
+    """Refuse a list that is unnested where groups are made, or inside of an aggregate: versions of DuckDB differ in it."""
+    for call in (inner for part in parts for inner in outside_queries(part) if isinstance(inner, exp.Anonymous)):
+        if isinstance(call.this, str) and fold(call.this) in ("unnest", "unlist"):
+            refuse("unnest()", "unnest the list in FROM: FROM t, UNNEST(t.list) AS u(value), and group by value", call)

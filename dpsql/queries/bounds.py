@@ -21,7 +21,7 @@ from dpsql.queries import moments, ranges
 from dpsql.queries.calls import CALLS
 from dpsql.queries.declared import literal_range, range_of_attribute, range_of_type, type_name, typed_range
 from dpsql.queries.moments import moment
-from dpsql.queries.naming import canonical, plain
+from dpsql.queries.naming import bare, canonical, plain
 from dpsql.queries.narrowing import limits_of
 from dpsql.queries.ranges import NOTHING, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, as_sort, hull, meet
 from dpsql.queries.summaries import NO_ARGUMENT, SUMMARIES
@@ -44,11 +44,14 @@ class Known:
         Canonical text of an expression (`dpsql.queries.naming.canonical`) -> what limits it besides, as a WHERE does.
     given : mapping of str to Range
         The same without qualifiers -> the range that the user gave, which counts whatever else is known.
+    subquery : callable, optional
+        A SELECT inside of an expression -> the range of its one value.
     """
 
     columns: Columns
     limits: Mapping[str, Range] = field(default_factory=dict)
     given: Mapping[str, Range] = field(default_factory=dict)
+    subquery: Callable[[exp.Select], Range] | None = None
 
     def __call__(self, node: exp.Column) -> Range | None:
         """Return the range of a column."""
@@ -170,8 +173,7 @@ class _Extents:
         return self._found[id(node)][1]
 
     def _of(self, node: exp.Expression) -> Range:
-        while isinstance(node, exp.Paren):
-            node = node.this
+        node = bare(node)
         if isinstance(node, exp.Column):
             found = self.known(node)
             return UNKNOWN if found is None else found
@@ -181,6 +183,8 @@ class _Extents:
     def _made(self, node: exp.Expression) -> Range:
         if isinstance(node, exp.Literal):
             return literal_range(node)
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select) and self.known.subquery is not None:
+            return self.known.subquery(node.this)
         if isinstance(node, exp.Null):
             return NOTHING
         if isinstance(node, exp.Boolean):
@@ -206,9 +210,7 @@ class _Extents:
         return UNKNOWN
 
     def _arithmetic(self, node: exp.Expression) -> Range:
-        left, right = self(node.this), node.expression
-        while isinstance(right, exp.Paren):
-            right = right.this
+        left, right = self(node.this), bare(node.expression)
         if isinstance(right, exp.Interval):
             return self._shift(node, left, right)
         other = self(right)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpsql.queries import moments
+from dpsql.queries.naming import bare
 from dpsql.queries.ranges import (  # fmt: skip
     INF,
     NUMBER,
@@ -111,8 +112,7 @@ def _turned(factor: float) -> Rule:
 
 def longest(node: exp.Expression) -> float:
     """Return how many characters a text has at most, as far as its expression tells."""
-    while isinstance(node, exp.Paren):
-        node = node.this
+    node = bare(node)
     if isinstance(node, exp.Null):
         return 0.0
     if isinstance(node, exp.Literal):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import GRID, Measure, Variable
 from dpsql.estimates.quantiles import choose_levels
+from dpsql.estimates.ranks import cells_of, drawn_share
 from dpsql.queries.aggregates import DISTINCT, PAIRS
 from dpsql.queries.asked import Wanted
 
@@ -70,7 +71,7 @@ def with_grid(measure: Measure, most: int) -> Measure:
 
 def choose(
     wanted: Sequence[Wanted], arguments: Mapping[int, Argument], groups: int, *, selecting: bool, one_row: bool,
-    weights: Mapping[str, float],
+    weights: Mapping[str, float], trees: bool = False,
 ) -> tuple[tuple[Measure, ...], tuple[float, ...], int | None]:
     """Return the measures, a weight for each of their blocks, and which one chooses groups.
 
@@ -87,7 +88,10 @@ def choose(
         Whether a unit has at most one row in a group: then rows are units.
     weights : mapping of str to float
         By the text of an aggregate; 1 where it is not named.
+    trees : bool
+        Whether a lone quantile is read from a tree too, which gives an interval.
     """
+    alone = {} if trees else lone_quantiles(wanted)
     chosen: list[Measure] = []
     shares: list[float] = []
     sums = _moments(wanted, arguments)
@@ -105,7 +109,7 @@ def choose(
         chosen.append(Measure("units", filter=condition))
         shares.append(max((weights.get(w.text, 1.0) for w in users), default=SELECTING_WEIGHT))
     for one in wanted:
-        found = _other(one, arguments, groups)
+        found = _other(one, arguments, groups, alone.get(one.text))
         if found is None or found in chosen or gives_count(one, chosen, one_row=one_row):
             continue
         chosen.append(found)
@@ -114,6 +118,24 @@ def choose(
         chosen, shares = [Measure("count")], [1.0]
     blocks = [share / len(measure.lengths) for measure, share in zip(chosen, shares, strict=True) for _ in measure.lengths]
     return tuple(chosen), tuple(blocks), select
+
+
+def lone_quantiles(wanted: Sequence[Wanted]) -> dict[str, str]:
+    """Return the quantiles that are drawn by rank, by text, and their shares: of each expression the only thing asked by rank.
+
+    A rule of the text of a query alone; why, and its figures: `dpsql.estimates.ranks`.
+    """
+    ranked: dict[tuple[tuple[int, ...], int | None], set[tuple[float, ...]]] = {}
+    for one in wanted:
+        if one.function in RANKED:
+            ranked.setdefault((one.arguments, one.condition), set()).add(one.quantiles if one.quantiles else (0.0, 1.0))
+    found = {}
+    for one in wanted:
+        if one.function in RANKED and len(one.quantiles) == 1 and len(ranked[one.arguments, one.condition]) == 1:
+            share = drawn_share(one.quantiles[0])
+            if share is not None:
+                found[one.text] = share
+    return found
 
 
 def gives_count(one: Wanted, measures: Sequence[Measure], *, one_row: bool) -> bool:
@@ -127,7 +149,7 @@ def counts(one: Wanted, measure: Measure, *, one_row: bool) -> bool:
     """Return whether a measure holds the number of rows that a count asks for."""
     if one.there is None:
         if measure.kind == "moments":
-            return measure.filter == one.condition and measure.nulls
+            return measure.filter == one.condition and (measure.nulls or measure.complete)
         return measure.filter == one.condition and (measure.kind == "count" or (measure.kind == "units" and one_row))
     if measure.kind == "moments":
         return measure.filter == one.condition and tuple(v.position for v in measure.variables) == one.arguments
@@ -153,10 +175,8 @@ def _moments(wanted: Sequence[Wanted], arguments: Mapping[int, Argument]) -> lis
         if lone:
             found.append((Measure("scaled", variables, filter=condition), those))
         else:
-            measure = Measure(
-                "moments", variables, degree=degree, filter=condition, nulls=with_rows
-            )  # fmt: skip
-            found.append((measure, those))
+            nullable = any(not one.not_null for one in variables)
+            found.append((Measure("moments", variables, degree=degree, filter=condition, nulls=with_rows and nullable), those))
     return found
 
 
@@ -169,12 +189,14 @@ def variable(place: int, known: Argument) -> Variable:
         upper = lower + 1.0 if known.whole else math.nextafter(lower, math.inf) if lower else 1.0
         upper = upper if math.isfinite(upper - lower) and upper - lower > 1e-300 else lower + 1.0
     whole = known.whole and all(abs(bound) <= 2**53 and bound == math.floor(bound) for bound in (lower, upper))
-    return Variable(place, float(lower), float(upper), whole, known.learned)
+    return Variable(place, float(lower), float(upper), whole, known.learned, not known.nullable)
 
 
-def _other(one: Wanted, arguments: Mapping[int, Argument], groups: int) -> Measure | None:
+def _other(one: Wanted, arguments: Mapping[int, Argument], groups: int, share: str | None) -> Measure | None:
     if one.function in RANKED:
         over = variable(one.arguments[0], arguments[one.arguments[0]])
+        if share is not None:
+            return Measure("quantile", (over,), filter=one.condition, levels=(cells_of(over),), share=share)
         return Measure("tree", (over,), filter=one.condition, levels=choose_levels(over, groups))
     if one.function in LISTED:
         values = arguments[one.arguments[0]].values or ()

@@ -46,7 +46,9 @@ class Relations:
         """Return what is known inside of a SELECT, of the rows and groups that its WHERE, its joins and HAVING let through."""
         found = self._known.get(id(lineage))
         if found is None:
-            found = Known(lambda column: self._column(lineage, column), given=self.given)
+            found = Known(
+                lambda column: self._column(lineage, column), given=self.given, subquery=lambda select: self._value(lineage, select)
+            )
             for join in lineage.select.args.get("joins") or []:
                 if join.args.get("on") is not None and not (join.side or join.method or join.kind not in ("", "INNER")):
                     found = narrowed(join.args["on"], found)
@@ -61,6 +63,11 @@ class Relations:
         """Return the ranges of the columns that a SELECT gives, by folded name; `UNKNOWN` sorts where nothing is known."""
         listed = lineage.outputs() or {}
         return {name: self._hull(origin) for name, origin in listed.items()}
+
+    def _value(self, lineage: Lineage, select: exp.Select) -> Range:
+        """Return the range of the one value of a subquery; what it names of the SELECT around it is not known in it."""
+        inside = lineage.inside(select)
+        return extent(select.expressions[0].unalias(), self.known(inside)) if len(select.expressions) == 1 else UNKNOWN
 
     def _column(self, lineage: Lineage, column: exp.Column) -> Range | None:
         key = (id(lineage), canonical(column))

@@ -45,6 +45,8 @@ class InnerValues:
         `LeafUniverse`.
     given : mapping of str to Range
         From `dpsql.queries.columns.given_bounds`.
+    within : callable, optional
+        A table and the name of a column -> the range of what `leaf` gives, without listing values.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class InnerValues:
     cursor: duckdb.DuckDBPyConnection
     leaf: LeafUniverse
     given: dict[str, Range] = field(default_factory=dict)
+    within: Callable[[exp.Table, str], Range | None] | None = None
     _found: dict[tuple[int, str], Universe | None] = field(default_factory=dict, repr=False)
     _kept: list[Lineage] = field(default_factory=list, repr=False)
 
@@ -62,6 +65,8 @@ class InnerValues:
         self.relations = Relations(self._leaf_range, self.given)
 
     def _leaf_range(self, table: exp.Table, name: str) -> Range | None:
+        if self.within is not None:
+            return self.within(table, name)
         found = self.leaf(table, name)
         return None if found is None else found.range
 

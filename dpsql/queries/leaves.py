@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from sqlglot import exp
 
 from dpsql.domains.attributes import Attribute
+from dpsql.domains.declare import self_declared
 from dpsql.errors import ArgumentError, NotProtected
-from dpsql.protected.source import catalog_of, protection_of, resolve, table_alone
+from dpsql.protected.linked import is_root
+from dpsql.protected.source import ProtectedSource, catalog_of, resolve, table_alone
 from dpsql.queries.declared import range_of_attribute, range_of_type
 from dpsql.queries.ranges import Range
 from dpsql.queries.taken import Leaf
 from dpsql.queries.universes import Universe, universe_of_attribute, universe_of_type
 from dpsql.session.instance import Context
 from dpsql.source.analysis import relation_columns
-from dpsql.source.catalog import FILE_ENDINGS, Catalog, file_table
+from dpsql.source.catalog import FILE_ENDINGS, Catalog
 from dpsql.source.model import TableId, fold, quoted
 from dpsql.text.relation import identifier
 
@@ -31,6 +34,11 @@ class Facts:
         self._catalog = catalog_of(context)
         self._leaves: dict[str, Leaf] = {}
         self._columns: dict[str, dict[str, Attribute | str]] = {}
+        self._universes: dict[tuple[str, str], Universe] = context.known.setdefault("public values", {})
+
+    def expect(self, tree: exp.Expression) -> None:
+        """Ask the catalog for all names of a text that may be tables, at once."""
+        self._catalog.expect(table.name for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier))
 
     def __call__(self, node: exp.Table) -> Leaf:
         """Return what the splitting has to know of a relation.
@@ -69,31 +77,70 @@ class Facts:
         if found is None:
             return None
         if isinstance(found, str):
-            return universe_of_type(found) if self(node).protected else self._public(node, name, found)
+            if self(node).protected:
+                return universe_of_type(found)
+            key = _key(node), fold(name)
+            if key not in self._universes:
+                self._universes[key] = self._public(node, name, found)
+            return self._universes[key]
         return universe_of_attribute(found)
 
+    def complete(self, node: exp.Table, name: str) -> bool:
+        """Return whether no row can have another value than those listed: its type or a CHECK says so; so with NULL.
+
+        A declaration alone does not: rows with other values are in no group, and it may say fewer values than there are.
+        """
+        found = self.column(node, name)
+        if not isinstance(found, Attribute):
+            return found is not None and (found == "BOOLEAN" or found.startswith("ENUM"))
+        if found.kind != "categorical" or found.outside != "clamp" or not self(node).protected:
+            return False
+        protected = self._protected(node)
+        column = next((one for one in protected.source.columns if fold(one.name) == fold(name)), None)
+        if column is None or (column.nullable and not found.nullable):
+            return False
+        borne = self_declared(column.name, column.sql_type, column.nullable) or protected.by_constraint(column)
+        return borne is not None and borne.kind == "categorical" and set(borne.categories) <= set(found.categories)
+
     def _public(self, node: exp.Table, name: str, sql_type: str) -> Universe:
-        """Return the values of a column of a public table, which everybody may read; NULL where a LEFT JOIN finds no row."""
-        column = identifier(name)
+        """Return the values of a column of a public table, which everybody may read, with NULL where it is in them."""
+        column, table = identifier(name), self._sql(node)
+        if self._many(column, table):
+            return universe_of_type(sql_type)
         rows = self.context.cursor.execute(
-            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self._sql(node)} WHERE {column} IS NOT NULL "  # noqa: S608
-            f"ORDER BY 1 ASC LIMIT {_MOST_PUBLIC + 1}"
+            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {table} "  # noqa: S608
+            f"ORDER BY 1 ASC NULLS FIRST LIMIT {_MOST_PUBLIC + 1}"
         ).fetchall()
         if len(rows) > _MOST_PUBLIC:
             return universe_of_type(sql_type)
-        return Universe(sql_type, tuple(str(row[0]) for row in rows), range_of_type(sql_type), True)
+        values = tuple(str(row[0]) for row in rows if row[0] is not None)
+        return Universe(sql_type, values, range_of_type(sql_type), len(values) < len(rows))
+
+    def _many(self, column: str, table: str) -> bool:
+        """Return whether a column of a public table has more values than are listed, without making texts of them."""
+        for counted in ("*", f"DISTINCT {column}"):  # the number of rows is known without reading them
+            row = self.context.cursor.execute(f"SELECT system.main.count({counted}) FROM {table}").fetchone()  # noqa: S608
+            if row is not None and int(row[0]) <= _MOST_PUBLIC:
+                return False
+        return True
 
     def _sql(self, node: exp.Table) -> str:
         """Return what stands for a public table, view or file after FROM, whatever the cursor's own schema is."""
         path = _path(node)
         if path is not None:
-            return file_table(path, repr(path)).sql
+            return self._catalog.file(path, repr(path)).sql
         entry = self._catalog.locate([part.name for part in node.parts], [(self.context.database, self.context.schema)])
         return _key(node) if entry is None else entry.table.sql
 
     def qualify(self, node: exp.Table) -> None:
-        """Write the database and schema of a public table or view into its name: a cursor of dpsql's has its own search path."""
-        if _path(node) is not None:
+        """Write the database and schema of a public table or view, or a file's whole path, into its name.
+
+        A cursor of dpsql's has its own search path; and a setting (``file_search_path``) may find another file by a short name than
+        the one that was checked.
+        """
+        path = _path(node)
+        if path is not None:
+            _written(node, self._catalog.file(path, repr(path)).name)
             return
         entry = self._catalog.locate([part.name for part in node.parts], [(self.context.database, self.context.schema)])
         if entry is None:
@@ -107,15 +154,29 @@ class Facts:
         if not self(node).protected:
             described = self.context.cursor.execute(f"DESCRIBE SELECT * FROM {self._sql(node)}").fetchall()  # noqa: S608
             return {fold(str(row[0])): str(row[1]) for row in described}
-        table = _table(self.context, self._catalog, node)
-        protected = None if table is None else table_alone(self.context, table)
-        if protected is None:
-            protected = resolve(self.context, _key(node), local=True)
-        domain, without = protected.attributes()
+        domain, without = self._protected(node).attributes()
         return {
             **{fold(column.name): column.sql_type for column in without},
             **{fold(attribute.name): attribute for attribute in domain.attributes},
         }
+
+    def _protected(self, node: exp.Table) -> ProtectedSource:
+        """Return a protected table or view."""
+        table = base_table(self.context, self._catalog, node)
+        protected = None if table is None else table_alone(self.context, table)
+        return resolve(self.context, _key(node), local=True) if protected is None else protected
+
+
+def _written(node: exp.Table, path: str) -> None:
+    """Write the whole path of a file in place of the one that is there; its columns keep the name by which they are qualified."""
+    if isinstance(node.this, exp.Anonymous):
+        node.this.set("expressions", [exp.Literal.string(path)])
+        return
+    if not node.alias:  # as DuckDB names it
+        node.set("alias", exp.TableAlias(this=exp.to_identifier(Path(path).name.split(".")[0], quoted=True)))
+    node.set("this", exp.to_identifier(path, quoted=True))
+    node.set("db", None)
+    node.set("catalog", None)
 
 
 def _key(node: exp.Table) -> str:
@@ -125,11 +186,11 @@ def _key(node: exp.Table) -> str:
     return str(node.this.sql(dialect="duckdb", comments=False))
 
 
-def _table(context: Context, catalog: Catalog, node: exp.Table) -> TableId | None:
+def base_table(context: Context, catalog: Catalog, node: exp.Table) -> TableId | None:
     """Return the base table or file that a relation is; None for a view."""
     path = _path(node)
     if path is not None:
-        return file_table(path, repr(path))
+        return catalog.file(path, repr(path))
     entry = catalog.locate([part.name for part in node.parts], [(context.database, context.schema)])
     return None if entry is None or entry.is_view else entry.table
 
@@ -149,11 +210,28 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
             return _view(context, quoted(entry.table.database, entry.table.schema, entry.table.name))
         table = entry.table
     else:
-        table = file_table(path, repr(path))
-    _, protection = protection_of(context, table)
-    columns = tuple(fold(column.name) for column in relation_columns(context.cursor, table, catalog))
-    unit = None if protection is None else protection.privacy_unit
-    return Leaf(protection is not None, columns, frozenset() if unit is None else frozenset({fold(unit)}))
+        table = catalog.file(path, repr(path))
+    protected = table_alone(context, table)
+    if protected is None:
+        return Leaf(False, tuple(fold(column.name) for column in relation_columns(context.cursor, table, catalog)))
+    columns = tuple(fold(column.name) for column in protected.source.columns)
+    units = frozenset(fold(column.name) for column in protected.source.columns if protected.is_unit(column))
+    unit = protected.protection.privacy_unit
+    if unit is not None and not protected.lineages:  # an analyst may count units whose column she may not name otherwise
+        units |= {fold(unit)}
+    return Leaf(True, columns, units, units | keys_of(context, catalog, protected))
+
+
+def keys_of(context: Context, catalog: Catalog, protected: ProtectedSource) -> frozenset[str]:
+    """Return the columns of a table with links whose values tell whose row one is: the link's own, and keys without NULL."""
+    table = protected.source.named
+    linked = bool(protected.lineages)
+    if table is None or table.is_file or not (linked or is_root(context, table)):
+        return frozenset()
+    there = {fold(column.name): column for column in protected.source.columns}
+    single = [fold(key[0]) for key in catalog.keys(table) if len(key) == 1]
+    held = {fold(lineage.hops[0].column) for lineage in protected.lineages}
+    return frozenset(held | {name for name in single if name in there and not there[name].nullable})
 
 
 def _view(context: Context, name: str) -> Leaf:
@@ -163,7 +241,8 @@ def _view(context: Context, name: str) -> Leaf:
         advice = "is a view of no protected table; make it a table first: CREATE TABLE ... AS FROM it"
         raise ArgumentError("sql", name, advice) from None
     columns = protected.source.columns
-    return Leaf(True, tuple(fold(c.name) for c in columns), frozenset(fold(c.name) for c in columns if protected.is_unit(c)))
+    units = frozenset(fold(c.name) for c in columns if protected.is_unit(c))
+    return Leaf(True, tuple(fold(c.name) for c in columns), units, units)
 
 
 def _path(node: exp.Table) -> str | None:

@@ -100,6 +100,10 @@ class Lineage:
             out.setdefault(fold(node.alias_or_name), (Made(self, expression),))
         return out
 
+    def inside(self, select: exp.Select) -> Lineage:
+        """Return the columns that a SELECT in one of its expressions sees of its own relations."""
+        return Lineage(select, self.names, self._ctes, self._depth + 1, self._seen)
+
     @property
     def items(self) -> list[_Item]:
         """The relations in FROM."""
@@ -135,6 +139,8 @@ class Lineage:
     def _item(self, node: exp.Expression) -> _Item:
         if isinstance(node, exp.Subquery):
             return _Item(fold(node.alias), self._renamed(self._query(node.this, self._ctes), node))
+        if isinstance(node, exp.Unnest):
+            return _Item(fold(node.alias_or_name), self._renamed({"unnest": ()}, node))
         if not isinstance(node, exp.Table):
             return _Item(fold(node.alias_or_name), None)
         name = fold(node.alias_or_name)

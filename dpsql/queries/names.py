@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import duckdb
 from sqlglot import exp
 
+from dpsql.queries.naming import bare
 from dpsql.source.model import fold
 from dpsql.source.parse import render
 
+_NAMED: dict[str, str] = {}
+"""Names of expressions that DuckDB's parser was asked for in this process: they follow from the text alone."""
+_MOST_NAMED = 1000
 
-def canonical(node: exp.Expression, *, unqualified: bool = False) -> str:
+
+def comparable(node: exp.Expression, *, unqualified: bool = False) -> str:
     """Return one text for all spellings of an expression: letters of names folded, brackets around a whole left out.
+
+    Questions are compared and shown by it. `dpsql.queries.naming.canonical` also levels brackets inside, for looking bounds up.
 
     Parameters
     ----------
@@ -23,16 +29,14 @@ def canonical(node: exp.Expression, *, unqualified: bool = False) -> str:
     Examples
     --------
     >>> import sqlglot
-    >>> canonical(sqlglot.parse_one('(T."Age" + 1)'), unqualified=True) == canonical(sqlglot.parse_one("age + 1"))
+    >>> comparable(sqlglot.parse_one('(T."Age" + 1)'), unqualified=True) == comparable(sqlglot.parse_one("age + 1"))
     True
     """
-    copy = node.copy()
-    while isinstance(copy, exp.Paren):
-        copy = copy.this
+    copy = bare(node.copy())
     for name in copy.find_all(exp.Identifier):
         name.set("this", fold(name.name))
         name.set("quoted", True)
-    if unqualified:
+    if unqualified and copy.find(exp.Query) is None:  # in a subquery names say whose column it is
         for column in copy.find_all(exp.Column):
             if not isinstance(column.this, exp.Star):
                 for part in ("table", "db", "catalog"):
@@ -46,8 +50,9 @@ def canonical(node: exp.Expression, *, unqualified: bool = False) -> str:
 def duckdb_names(cursor: duckdb.DuckDBPyConnection) -> Callable[[exp.Expression], str]:
     """Return what gives an expression the name that DuckDB gives it as an item, by DuckDB's own parser. Nothing is bound or run."""
 
-    @cache
     def name(text: str) -> str | None:
+        if text in _NAMED:
+            return _NAMED[text]
         try:
             row = cursor.execute(
                 "SELECT system.main.json_deserialize_sql(system.main.json_serialize_sql(?::VARCHAR))", [f"SELECT {text}"]
@@ -56,7 +61,11 @@ def duckdb_names(cursor: duckdb.DuckDBPyConnection) -> Callable[[exp.Expression]
             raise
         except duckdb.Error:
             return None
-        return None if row is None else str(row[0]).removeprefix("SELECT ")
+        if row is None:
+            return None
+        if len(_NAMED) >= _MOST_NAMED:
+            _NAMED.clear()
+        return _NAMED.setdefault(text, str(row[0]).removeprefix("SELECT "))
 
     return lambda node: name(render(node)) or shown_name(node)
 

@@ -74,13 +74,14 @@ def canonical(node: exp.Expression, *, qualified: bool = True) -> str:
     >>> canonical(read_expression("SUM( (o.Cost) + 1*2 )", "bounds"), qualified=False)
     'SUM("cost" + (1 * 2))'
     """
-    bare = _bare(node)
-    if isinstance(bare, exp.Column):  # as below, and much sooner
-        return quoted(*(fold(part.name) for part in (bare.parts if qualified else bare.parts[-1:])))
-    return render(_bracketed(_bare(node.copy()), qualified), own=True)
+    inner = bare(node)
+    if isinstance(inner, exp.Column):  # as below, and much sooner
+        return quoted(*(fold(part.name) for part in (inner.parts if qualified else inner.parts[-1:])))
+    return render(_bracketed(bare(node.copy()), qualified), own=True)
 
 
-def _bare(node: exp.Expression) -> exp.Expression:
+def bare(node: exp.Expression) -> exp.Expression:
+    """Return an expression without the brackets around it."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node
@@ -96,8 +97,8 @@ def _bracketed(node: exp.Expression, qualified: bool) -> exp.Expression:
     inside = isinstance(node, exp.Anonymous | exp.Case | exp.If | exp.Cast | exp.Where | exp.Extract)  # between commas and words
     for key, value in list(node.args.items()):
         if isinstance(value, exp.Expression):
-            child = _bracketed(_bare(value), qualified)
+            child = _bracketed(bare(value), qualified)
             node.set(key, child if inside or isinstance(child, _OF_ONE_PIECE) else exp.Paren(this=child))
         elif isinstance(value, list) and all(isinstance(v, exp.Expression) for v in value):
-            node.set(key, [_bracketed(_bare(v), qualified) for v in value])
+            node.set(key, [_bracketed(bare(v), qualified) for v in value])
     return node

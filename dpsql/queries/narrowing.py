@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpsql.queries.moments import moment
-from dpsql.queries.naming import canonical
+from dpsql.queries.naming import bare, canonical
 from dpsql.queries.ranges import INF, TEMPORAL, Range, hull, meet
 
 Limits = dict[str, Range]
@@ -37,8 +37,7 @@ def limits_of(condition: exp.Expression, extent: Extent, mode: str) -> Limits:
     dict of str to Range
         Canonical text -> range that the expression's value lies in where it is not NULL.
     """
-    while isinstance(condition, exp.Paren):
-        condition = condition.this
+    condition = bare(condition)
     if isinstance(condition, exp.Not):
         # NOT p is untrue where p is true or NULL, of which nothing follows
         return {} if mode == "untrue" else limits_of(condition.this, extent, "false" if mode == "true" else "true")
@@ -61,26 +60,20 @@ def limits_of(condition: exp.Expression, extent: Extent, mode: str) -> Limits:
         kind = _OPPOSITE[kind]
     if kind not in _FLIPPED:
         return {}
-    left, right = _bare(condition.this), _bare(condition.expression)
+    left, right = bare(condition.this), bare(condition.expression)
     if kind is exp.NullSafeEQ and not isinstance(right, exp.Literal | exp.Cast):
         return {}
     return _both(_compared(kind, left, right, extent), _compared(_FLIPPED[kind], right, left, extent))
 
 
-def _bare(node: exp.Expression) -> exp.Expression:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
-
-
 def _constant(node: exp.Expression) -> bool:
     """Return whether a node is a constant that is not NULL (a text that is cast may be none of its type, and NULL)."""
-    node = _bare(node)
+    node = bare(node)
     return isinstance(node, exp.Literal) or (isinstance(node, exp.Neg | exp.Cast) and _number_or_moment(node))
 
 
 def _number_or_moment(node: exp.Expression) -> bool:
-    inner = _bare(node.this)
+    inner = bare(node.this)
     if isinstance(node, exp.Neg) or not isinstance(inner, exp.Literal) or not inner.is_string:
         return isinstance(inner, exp.Literal) and isinstance(node, exp.Neg)
     return moment(inner.name) is not None and node.args["to"].this.value in ("DATE", "TIMESTAMP", "TIMESTAMPNTZ", "TIMESTAMPTZ")

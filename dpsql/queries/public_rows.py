@@ -6,19 +6,19 @@ inner join here, whose groups, where they are named by a column of the public si
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError
-from dpsql.source.model import fold, identifier
+from dpsql.source.model import fold, identifier, refuse
 
 MOST_LISTED = 200
 """Rows of a list that stands in the text."""
 
 
-def prepare(node: exp.Select, relations: Sequence[tuple[exp.Expression, bool]]) -> None:
-    """Change what a SELECT over rows of people reads besides them.
+def prepare(node: exp.Select, relations: Sequence[tuple[exp.Expression, bool]]) -> bool:
+    """Change what a SELECT over rows of people reads besides them; return whether an outer join of public rows became an inner one.
 
     Parameters
     ----------
@@ -29,7 +29,27 @@ def prepare(node: exp.Select, relations: Sequence[tuple[exp.Expression, bool]]) 
     for item, rows in relations:
         if not rows:
             _write_out(node, item)
-    _outer_joins(node, dict((id(item), rows) for item, rows in relations))
+    return _outer_joins(node, dict((id(item), rows) for item, rows in relations))
+
+
+def no_missing(where: exp.Expression | None, of_people: Callable[[exp.Column], bool]) -> None:
+    """Refuse a condition that asks for public rows which meet nobody: which of them do is no answer about people's rows.
+
+    Parameters
+    ----------
+    where : sqlglot expression, optional
+    of_people : callable
+        Whether a column is one of people's rows.
+    """
+    for node in [] if where is None else where.find_all(exp.Is):
+        outer = node.parent
+        while isinstance(outer, exp.Paren):
+            outer = outer.parent
+        if not isinstance(node.expression, exp.Null) or isinstance(outer, exp.Not):
+            continue
+        if any(of_people(column) for column in own_columns(node.this)):
+            way = "count by groups, and ask for small numbers: GROUP BY public.column HAVING count(t.x) < 1"
+            refuse("IS NULL beside an outer join of a public table", f"rows of it that meet nobody are no person's; {way}", node)
 
 
 def prune(node: exp.Expression) -> None:
@@ -55,8 +75,9 @@ def _names(node: exp.Expression | None, without: exp.Expression | None = None) -
     return found.union(*(_names(child, without) for child in node.iter_expressions()))
 
 
-def _outer_joins(node: exp.Select, rows: dict[int, bool]) -> None:
+def _outer_joins(node: exp.Select, rows: dict[int, bool]) -> bool:
     """Make outer joins that keep rows of nobody inner ones, and name the public side where USING leaves the side open."""
+    changed = False
     clause = node.args.get("from_") or node.args.get("from")
     public: list[exp.Expression] = []
     seen = rows.get(id(clause.this), False)
@@ -66,10 +87,13 @@ def _outer_joins(node: exp.Select, rows: dict[int, bool]) -> None:
         item, here = join.this, rows.get(id(join.this), False)
         using = [name.name for name in join.args.get("using") or []]
         if join.side == "RIGHT" and seen and not here:
+            changed = True
             _inner(node, join, item, using)
         elif join.side == "LEFT" and not seen and here and len(public) == 1:
+            changed = True
             _inner(node, join, public[0], using)
         seen |= here
+    return changed
 
 
 def _inner(node: exp.Select, join: exp.Join, public: exp.Expression, using: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from dpsql.calls.buying import BuyingCall
 from dpsql.calls.declaration import CHARGED
 from dpsql.calls.query import QueryCall
 from dpsql.queries.asked import Asked
+from dpsql.queries.choosing import lone_quantiles
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class QueryPurchase(BuyingCall):
         The arguments of the query.
     learned : mapping
         Text of an argument -> bounds that an earlier release has learned, where they are to be 'auto'.
+    bought_trees : bool or None
+        Whether a bought release reads a lone quantile from a tree; None where nothing was bought yet.
     """
 
     operation: ClassVar[str] = "query"
@@ -40,6 +43,7 @@ class QueryPurchase(BuyingCall):
     call: QueryCall
     epsilon: float | None = None
     learned: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    bought_trees: bool | None = None
 
     def __post_init__(self) -> None:
         """Check nothing: the arguments were checked as those of the query."""
@@ -72,6 +76,13 @@ class QueryPurchase(BuyingCall):
         text = json.dumps(self.canonical(), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
+    @property
+    def trees(self) -> bool:
+        """Whether a quantile that would be drawn by rank is read from a tree of counts, since an interval of it is wanted."""
+        if self.bought_trees is not None:
+            return self.bought_trees
+        return self.call.confidence is not None and bool(lone_quantiles(self.asked.wanted))
+
     def canonical(self) -> dict[str, Any]:
         """Return the question, how rows are bounded, and cost."""
         call = self.call
@@ -87,12 +98,16 @@ class QueryPurchase(BuyingCall):
             "bounds": {text: pair if isinstance(pair, str) else list(pair) for text, pair in sorted(call.bounds.items())},
             "weights": dict(sorted(call.weights.items())),
             **({"bounds_share": call.bounds_share} if call.auto else {}),
+            **({"trees": True} if self.trees else {}),
             **({"learned": {text: list(pair) for text, pair in sorted(self.learned.items())}} if self.learned else {}),
         }
 
     def filled(self, bought: Mapping[str, Any]) -> Self:
-        """Return the purchase with epsilon as it was bought where it is left out, and the learned bounds it was bought with."""
-        filled = self
+        """Return the purchase with epsilon as it was bought where it is left out, and the learned bounds it was bought with.
+
+        An interval that is asked for later costs nothing: there is none where the quantile was drawn by rank.
+        """
+        filled = self.changed(bought_trees=bought.get("trees") is True)
         if self.epsilon is None and "epsilon" in bought:
             filled = filled.changed(epsilon=bought["epsilon"])
         if self.call.auto:

@@ -61,6 +61,7 @@ def read(context: Context, call: QueryCall) -> Read:
     tree = _tree(text)
     agree(context.cursor, text, tree)
     facts = Facts(context)
+    facts.expect(tree)
     try:
         query = split(tree, facts, duckdb_names(context.cursor))
         for table in query.public:

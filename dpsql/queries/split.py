@@ -8,7 +8,7 @@ released numbers. What stands below it is a source of rows, which `dpsql.source`
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from sqlglot import exp
@@ -85,8 +85,12 @@ class _Splitter:
             return renamed(node, self.relation(node.this, self._with(node, known)))
         if isinstance(node, exp.Table):
             return self._table(node, known)
-        if isinstance(node, exp.Values | exp.Unnest):
+        if isinstance(node, exp.Unnest):
+            return renamed(node, Relation(self._inside(node, known), ("unnest",) if len(node.expressions) == 1 else None))
+        if isinstance(node, exp.Values):
             return renamed(node, Relation(self._inside(node, known)))
+        if isinstance(node, exp.Lateral):
+            return self._lateral(node, known)
         return refuse(node.key.upper(), "not a relation that a query may read", node)
 
     def _table(self, node: exp.Table, known: Known) -> Relation:
@@ -100,7 +104,16 @@ class _Splitter:
         leaf = self.facts(node)
         if not leaf.protected:
             self.public.append(node)
-        return renamed(node, Relation("rows" if leaf.protected else "public", leaf.columns, leaf.units))
+        return renamed(node, Relation("rows" if leaf.protected else "public", leaf.columns, leaf.units, leaf.keys))
+
+    def _lateral(self, node: exp.Lateral, known: Known) -> Relation:
+        """Return what LATERAL gives for a row before it: of answers and public tables anything, of rows the values of a list."""
+        if not isinstance(node.this, exp.Subquery):
+            refuse("LATERAL", "write LATERAL (SELECT ...)", node)
+        found = self.relation(node.this, known)
+        if found.kind == "rows":
+            refuse("LATERAL", "it gives out rows; aggregate in it, or join the table", node)
+        return renamed(node, found)
 
     def _inside(self, node: exp.Expression, known: Known) -> Literal["answer", "public"]:
         """Return what the arguments of a list or table function are made of."""
@@ -122,7 +135,8 @@ class _Splitter:
         if {left.kind, right.kind} >= {"rows", "answer"} or {left.kind, right.kind} == {"rows", "public"}:
             refuse(node.key.upper(), "one side has rows of people, the other has not; aggregate both sides", node)
         if left.kind == "rows":
-            return Relation("rows", left.columns, left.units if right.units else frozenset())
+            kept = (mine if theirs else frozenset() for mine, theirs in ((left.units, right.units), (left.keys, right.keys)))
+            return Relation("rows", left.columns, *kept)
         return Relation("answer" if "answer" in (left.kind, right.kind) else "public", left.columns)
 
     def _with(self, node: exp.Expression, known: Known) -> Known:
@@ -158,12 +172,11 @@ class _Splitter:
             return Relation("answer" if "answer" in kinds else "public", output(node, items)[0])
         if "answer" in kinds:
             refuse("FROM", f"rows beside an aggregate of rows: {BESIDE}", node)
-        columns, units = output(node, items)
+        columns, units, keys = output(node, items)
         block = Block(self, node, items, known)
-        if not block.aggregated(units):
-            return Relation("rows", columns, units)
-        if block.by_unit():
-            return Relation("rows", columns, units)
+        if not block.aggregated(keys) or block.by_unit():
+            block.no_scalar_subqueries()
+            return Relation("rows", columns, units, keys)
         name = f"{CORE}{next(self._numbers)}"  # before cores inside of it are taken out
         self.cores.append(block.take_out(name))
         return Relation("answer", columns)
@@ -182,6 +195,17 @@ class _Splitter:
         listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *joined(clause.this)]
         found = [(item, self.relation(item, known)) for item in listed]
         if any(relation.kind == "rows" for _, relation in found):
-            public_rows.prepare(node, [(item, relation.kind == "rows") for item, relation in found])
+            where = node.args.get("where")  # as the text says it, without what is added
+            where = None if where is None else where.copy()
+            if public_rows.prepare(node, [(item, relation.kind == "rows") for item, relation in found]):
+                public_rows.no_missing(where, lambda column: _of_people(column, found))
             listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *joined(clause.this)]
         return [(fold(item.alias_or_name), relation) for item, (_, relation) in zip(listed, found, strict=True)]
+
+
+def _of_people(column: exp.Column, found: Sequence[tuple[exp.Expression, Relation]]) -> bool:
+    """Return whether a column is one of a relation with people's rows."""
+    rows = [(item, relation) for item, relation in found if relation.kind == "rows"]
+    if column.table:
+        return any(fold(item.alias_or_name) == fold(column.table) for item, _ in rows)
+    return any(relation.columns is not None and fold(column.name) in relation.columns for _, relation in rows)

@@ -29,11 +29,15 @@ BESIDE = (
 
 @dataclass(frozen=True)
 class Leaf:
-    """What is publicly known of a table or view that a text names. ``columns``: folded names, in order."""
+    """What is publicly known of a table or view that a text names. ``columns``: folded names, in order.
+
+    ``units``: those that are the privacy unit. ``keys``: those that tell it, the keys of rows that belong to one unit among them.
+    """
 
     protected: bool
     columns: tuple[str, ...]
     units: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Relation:
     kind: Literal["rows", "answer", "public"]
     columns: tuple[str, ...] | None = None
     units: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
 
 
 @dataclass

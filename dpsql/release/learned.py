@@ -108,7 +108,7 @@ def _resolved(measure: Measure, bounds: Sequence[Learned]) -> Measure:
     for variable in measure.variables:
         if variable.learned is not None:
             found = bounds[variable.learned]
-            lower, upper = found.range if measure.kind == "tree" else found.sums
+            lower, upper = found.range if measure.kind in ("tree", "quantile") else found.sums
             variable = replace(variable, lower=lower, upper=upper, learned=None)  # noqa: PLW2901
         variables.append(variable)
     first, grid = variables[0], measure.grid

@@ -17,7 +17,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,26 +36,41 @@ from dpsql.release.checking import check_manifest, planned
 from dpsql.release.contents import as_statistics, fingerprint
 from dpsql.release.plan import MAX_CELLS, Plan
 from dpsql.release.refined import Refinement, refinement_of, resolved
-from dpsql.session.instance import Context
 from dpsql.tables.statistics import Statistics
 from dpsql.text.bounded_json import MAX_JSON, load
 from dpsql.text.relation import literal, parquet
+from dpsql.text.sealed import is_sealed, to_write
 
 FORMAT = 1
+_MANIFEST = "manifest"
+UNREADABLE = (
+    "{path} is encrypted, and cannot be read: dpsql.load(con, encryption_key=...) takes the key of its database. Where that is "
+    "given it is another key, or the file is damaged"
+)
 _HASH = re.compile(r"[0-9a-f]{64}")
-_SPARE = 4 << 20  # bytes that the ledger, its checkpoint and a probe may take
 _LARGEST = 1 << 61  # what noise and counts can never reach
 _LISTED_INLINE = 5_000  # integers of a release that are written as texts
 AnyIntArray = npt.NDArray[np.integer[Any]]
-_LISTED = 1 << 20  # integers of a release that lists what it holds
+
+
+@dataclass(frozen=True)
+class Written:
+    """What this call has written to a file, so that it need not be read back: the manifest as text, and the released integers."""
+
+    contents: str
+    manifest: str
+    flat: IntArray
+    values: tuple[str, ...]
+    places: IntArray | None
 
 
 @dataclass(frozen=True)
 class Release:
-    """A stored release: its manifest and where its file is."""
+    """A stored release: its manifest and where its file is; ``written``: by this very call."""
 
     path: Path
     manifest: Mapping[str, Any]
+    written: Written | None = None
 
     @property
     def identifier(self) -> str:
@@ -110,9 +124,12 @@ class Release:
     def statistics(self, cursor: duckdb.DuckDBPyConnection) -> Statistics:
         """Read the released integers back, shaped by the plan."""
         plan = self.plan
+        if self.written is not None:
+            made = self.written
+            return as_statistics(plan, made.flat, self.manifest["total"], made.values, made.places, self.refinement)
         self._check_size(cursor)
         wanted = "n, value" if plan.valued else "n, tbl, cell" if plan.sparse else "n"
-        found = cursor.execute(f"SELECT {wanted} FROM {parquet(self.path)} ORDER BY tbl ASC, cell ASC").fetchnumpy()  # noqa: S608
+        found = cursor.execute(f"SELECT {wanted} FROM {released(self.path)} ORDER BY tbl ASC, cell ASC").fetchnumpy()  # noqa: S608
         flat = np.asarray(found["n"], dtype=np.int64)
         values = tuple(str(text) for text in found["value"]) if plan.valued else ()
         places = np.stack([np.asarray(found[name], dtype=np.int64) for name in ("tbl", "cell")]) if plan.sparse else None
@@ -125,7 +142,9 @@ class Release:
     def _check_size(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Refuse, before it is read, a file that does not hold as many integers as its plan says, or integers out of range."""
         size = f"(SELECT num_rows FROM parquet_file_metadata({literal(str(self.path))}))"  # noqa: S608
-        types = f"SELECT column_name, column_type, {size} FROM (DESCRIBE FROM {parquet(self.path)})"  # noqa: S608
+        if is_sealed(self.path):
+            size = f"(SELECT count(*) FROM {released(self.path)})"  # noqa: S608
+        types = f"SELECT column_name, column_type, {size} FROM (DESCRIBE FROM {released(self.path)})"  # noqa: S608
         listed = cursor.execute(types).fetchall()
         rows, found = int(listed[0][2]), {name: kind for name, kind, _ in listed}
         wanted = {"tbl": "INTEGER", "cell": "BIGINT", "n": "BIGINT", **({"value": "VARCHAR"} if self.plan.valued else {})}
@@ -137,51 +156,6 @@ class Release:
         return ReleaseError(f"release {self.identifier!r}: {self.path} is damaged or was edited; restore it from a backup")
 
 
-def check_store(context: Context, store: Path) -> None:
-    """Write and read back a one-row file, so that a store which cannot take a release is found before anything is charged.
-
-    What was read back once is only written from then on.
-    """
-    cursor, usable = context.cursor, context.instance.remembered.setdefault("stores", set())
-    probe = store / f".probe-{uuid.uuid4().hex}.parquet"
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-        cursor.execute(f"COPY (SELECT 1 AS probe) TO {literal(str(probe))} (FORMAT parquet)")
-        if store not in usable:
-            cursor.execute(f"SELECT probe FROM {parquet(probe)}").fetchall()  # noqa: S608
-        usable.add(store)
-    except (OSError, duckdb.Error) as error:
-        raise ReleaseError(
-            f"the release store {store} cannot be used ({first_line(error)}); no row was read and nothing "
-            "more was charged. Give another one with dpsql.load(con, store='folder')"
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            probe.unlink(missing_ok=True)
-
-
-def check_space(context: Context, database: str, store: Path, plan: Plan) -> None:
-    """Refuse, before anything is charged or read, where the release or the ledger's entries cannot be written.
-
-    What is needed is computed from the plan alone, and generously; where a release lists what it holds, that is not known.
-
-    Raises
-    ------
-    ReleaseError
-        A disk has too little space.
-    """
-    cells = min(plan.cells, _LISTED) if plan.sparse else max(_LISTED, plan.cells) if plan.valued else plan.cells
-    needed = _SPARE + 20 * cells + 2 * len(json.dumps(plan.to_json()))
-    path = context.database_path(database)
-    for folder, least in ((store, needed), (None if path is None else path.parent, _SPARE)):
-        free = None if folder is None else shutil.disk_usage(folder).free
-        if free is not None and free < least:
-            raise ReleaseError(
-                f"no space left on the disk of {folder}: {free / 1e6:,.1f} MB are free, {least / 1e6:,.1f} MB may be needed; no "
-                "row was read and nothing more was charged. Free some, or keep releases elsewhere: dpsql.load(con, store='folder')"
-            )
-
-
 def write(
     cursor: duckdb.DuckDBPyConnection,
     path: Path,
@@ -191,10 +165,10 @@ def write(
     values: Sequence[str] = (),
     places: IntArray | None = None,
     refinement: Refinement | None = None,
-) -> str:
-    """Write released integers (with values or places) and manifest to a draft of ``path``, complete and on disk; return a SHA-256.
+) -> Written:
+    """Write released integers (with values or places) and manifest to a draft of ``path``, complete and on disk.
 
-    `publish` shows it, once the ledger knows this hash.
+    `publish` shows it, once the ledger knows the SHA-256 of what was written (``contents``).
     """
     lengths = np.asarray([flat.size], np.int64) if plan.valued else resolved(plan, refinement).lengths
     table = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
@@ -205,15 +179,19 @@ def write(
     rounds = {} if refinement is None else {"fine": refinement.to_json()}
     full = {"format": FORMAT, **manifest, **rounds, "plan": plan.to_json(), "sha256": contents}
     text = json.dumps(full, sort_keys=True, ensure_ascii=False)
-    partial = identity.draft_of(path, contents)
+    partial, sealing = identity.draft_of(path, contents), to_write(path)
     name = f"dpsql_{uuid.uuid4().hex}"
     rows = _inline(table, cell, flat, values if plan.valued else None)
     if rows is None:
         cursor.register(name, _frame(table, cell, flat, values if plan.valued else None))
     try:
-        options = f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{dpsql: {literal(text)}}})"
+        options = sealing or f", KV_METADATA {{dpsql: {literal(text)}}}"
         columns = "tbl, cell, n, value::VARCHAR AS value" if plan.valued else "tbl, cell, n"
-        cursor.execute(f"COPY (SELECT {columns} FROM {rows or name}) TO {literal(str(partial))} {options}")  # noqa: S608
+        query = f"SELECT {columns} FROM {rows or name}"  # noqa: S608
+        if sealing:  # DuckDB does not show the metadata of an encrypted file
+            last = f"SELECT {literal(text)} AS {_MANIFEST}"
+            query = f"SELECT *, NULL::VARCHAR AS {_MANIFEST} FROM ({query}) UNION ALL BY NAME {last}"  # noqa: S608
+        cursor.execute(f"COPY ({query}) TO {literal(str(partial))} (FORMAT parquet, COMPRESSION zstd{options})")
         with partial.open("rb+") as handle:
             os.fsync(handle.fileno())
     except BaseException:
@@ -223,7 +201,7 @@ def write(
         if rows is None:
             with contextlib.suppress(duckdb.Error):  # as after an interruption: the cursor is closed soon
                 cursor.unregister(name)
-    return contents
+    return Written(contents, text, np.asarray(flat, dtype=np.int64), tuple(map(str, values)), places)
 
 
 def _inline(table: AnyIntArray, cell: IntArray, flat: IntArray, values: Sequence[str] | None) -> str | None:
@@ -250,6 +228,21 @@ def _frame(table: AnyIntArray, cell: IntArray, flat: IntArray, values: Sequence[
     return frame
 
 
+def released(path: Path) -> str:
+    """Return a relation that reads the released integers of a file: the manifest is a row of an encrypted one."""
+    if not is_sealed(path):
+        return parquet(path)
+    return f"(SELECT * EXCLUDE ({_MANIFEST}) FROM {parquet(path)} WHERE tbl IS NOT NULL)"  # noqa: S608
+
+
+def opened_copy(cursor: duckdb.DuckDBPyConnection, found: Release, target: Path) -> None:
+    """Write a release as a file that is not encrypted, as it leaves its store."""
+    text = json.dumps(found.manifest, sort_keys=True, ensure_ascii=False)
+    options = f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{dpsql: {literal(text)}}})"
+    rows = f"SELECT * FROM {released(found.path)} ORDER BY tbl ASC, cell ASC"  # noqa: S608
+    cursor.execute(f"COPY ({rows}) TO {literal(str(target))} {options}")
+
+
 def publish(draft: Path, path: Path) -> None:
     """Give a finished file its name, surviving a crash at any point; nothing happens where there is no draft."""
     if not draft.is_file():
@@ -269,7 +262,11 @@ def remove_leftovers(path: Path) -> None:
 
 
 def read(
-    cursor: duckdb.DuckDBPyConnection, path: Path, contents: str | None = None, plan: Mapping[str, Any] | None = None
+    cursor: duckdb.DuckDBPyConnection,
+    path: Path,
+    contents: str | None = None,
+    plan: Mapping[str, Any] | None = None,
+    written: Written | None = None,
 ) -> Release:
     """Open a stored or exported release.
 
@@ -277,6 +274,8 @@ def read(
     ----------
     contents, plan
         What the ledger knows of a release that was bought here: the SHA-256 of its counts, and what was measured.
+    written
+        What this call has written to the file, if it has: it holds that, once it was published.
 
     Raises
     ------
@@ -288,7 +287,8 @@ def read(
             f"{path} is not there: the release store was moved or cleaned; restore it from a backup, or "
             "name the store that it is in: dpsql.load(con, store='folder')"
         )
-    found = Release(path, _manifest(cursor, path))
+    own = written if written is not None and written.contents == contents and len(written.manifest) * 4 <= MAX_JSON else None
+    found = Release(path, _manifest(cursor, path) if own is None else load(own.manifest), own)
     if found.manifest.get("format") != FORMAT:
         raise ReleaseError(
             f"{path} is not a dpsql release of format {FORMAT} (found: {str(found.manifest.get('format'))[:40]!r}); "
@@ -306,6 +306,9 @@ def _manifest(cursor: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
     """Return the manifest of a file; empty where it has none that can be read."""
     metadata = f"parquet_kv_metadata({literal(str(path))})"
     query = f"SELECT decode(value) FROM {metadata} WHERE decode(key) = 'dpsql' AND octet_length(value) <= ?"  # noqa: S608
+    sealed = is_sealed(path)
+    if sealed:
+        query = f"SELECT {_MANIFEST} FROM {parquet(path)} WHERE tbl IS NULL AND octet_length(encode({_MANIFEST})) <= ?"  # noqa: S608
     try:
         rows = cursor.execute(query, [MAX_JSON]).fetchall()
         manifest = load(rows[0][0]) if rows else {}
@@ -314,6 +317,8 @@ def _manifest(cursor: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
     except duckdb.PermissionException as error:
         raise ReleaseError(f"{path} may not be read by this session: {first_line(error)}") from None
     except (duckdb.Error, ValueError):
+        if sealed:
+            raise ReleaseError(UNREADABLE.format(path=path)) from None
         return {}
     return manifest if isinstance(manifest, dict) else {}
 

@@ -92,13 +92,26 @@ def put_rows(
     shape : function
         Takes the text of a query of rows to the one that is written.
     """
+    frames, select = row_frames(blocks, domain, rng, shape, mend, histograms)
+    write(cursor, frames, select, sink, total)
+
+
+def row_frames(
+    blocks: Iterable[Codes],
+    domain: Domain,
+    rng: np.random.Generator,
+    shape: Callable[[str], str],
+    mend: Mend | None = None,
+    histograms: Histograms = _NONE,
+) -> tuple[Iterator[Sequence[pd.DataFrame]], Callable[[str], str]]:
+    """Return frames of rows, those of a statement together, and the function that gives the query of a frame; see `put_rows`."""
     decoders = _decoders(domain, histograms)
     stored = select_of(_stored(decoders))
 
     def select(name: str) -> str:
         return shape(f"SELECT {_casts(domain)} FROM ({stored(name)})")  # noqa: S608 -- quoted
 
-    write(cursor, _decoded(blocks, decoders, rng, mend), select, sink, total)
+    return _decoded(blocks, decoders, rng, mend), select
 
 
 def _decoders(domain: Domain, histograms: Histograms) -> list[Decoder]:
@@ -278,6 +291,14 @@ def put_one_hot(
     total: int | None = None,
 ) -> None:
     """Write one-hot rows elsewhere; parameters and values as in `write_one_hot`."""
+    frames, select = one_hot_frames(blocks, domain)
+    write(cursor, frames, select, sink, total)
+
+
+def one_hot_frames(
+    blocks: Iterable[Codes], domain: Domain
+) -> tuple[Iterator[Sequence[pd.DataFrame]], Callable[[str], str]]:
+    """Return frames of one-hot rows, those of a statement together, and the function that gives the query of a frame."""
     names = one_hot_names(domain)
     columns = [f"{identifier(f'v{i}')} AS {identifier(name)}" for i, name in enumerate(names)]
 
@@ -285,4 +306,4 @@ def put_one_hot(
         for batch in _batches((block.astype(np.uint8, copy=False) for block in blocks), len(names), len(names)):
             yield [pd.DataFrame({f"v{i}": block[:, i] for i in range(len(names))}, copy=False) for block in _taken(batch)]
 
-    write(cursor, frames(), select_of(columns), sink, total)
+    return frames(), select_of(columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -12,6 +12,7 @@ import duckdb
 from dpsql import methods
 from dpsql.accounting import noise_band
 from dpsql.books.entries import failure
+from dpsql.books.grants import Grants
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import SCHEMA, Books
 from dpsql.domains import multi_value
@@ -27,6 +28,7 @@ from dpsql.rows.models import Fitted, fitted, mark, output_domain
 from dpsql.rows.sampled import blocks_of, one_hot
 from dpsql.rows.writing import TableSink, parquet_files, run
 from dpsql.running.progress import Progress
+from dpsql.running.variables import finds_variables
 from dpsql.session.instance import Context
 from dpsql.tables.tuple_index import tuple_index
 from dpsql.text.names import fold
@@ -51,19 +53,22 @@ def rows(context: Context, bought: Release, count: int | None, seed: int | None,
             path = _path(bought, count, seed)
             if path.exists():
                 return path
-        model, wanted = _model_and_rows(context, bought, count, progress)
-        path = _path(bought, wanted, seed)
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with progress.stage(DRAWING):
-                rng, blocks, mend = blocks_of(context.cursor, bought, model, wanted, seed)
-                if one_hot(bought):
-                    decoding.write_one_hot(context.cursor, blocks, model.domain, path, wanted)
-                else:
-                    decoding.write_rows(
-                        context.cursor, blocks, model.domain, rng, path, wanted, mend, model.histograms
-                    )
-        return path
+        model, wanted = model_and_rows(context, bought, count, progress)
+        with progress.stage(DRAWING):
+            return _drawn(context, bought, model, wanted, seed)
+
+
+def _drawn(context: Context, bought: Release, model: Fitted, wanted: int, seed: int | None) -> Path:
+    """Return the file of a draw, writing it unless it is there; the caller has the release's lock."""
+    path = _path(bought, wanted, seed)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rng, blocks, mend = blocks_of(context.cursor, bought, model, wanted, seed)
+        if one_hot(bought):
+            decoding.write_one_hot(context.cursor, blocks, model.domain, path, wanted)
+        else:
+            decoding.write_rows(context.cursor, blocks, model.domain, rng, path, wanted, mend, model.histograms)
+    return path
 
 
 def _check_model(bought: Release) -> None:
@@ -74,7 +79,15 @@ def _check_model(bought: Release) -> None:
         )
 
 
-def _model_and_rows(context: Context, bought: Release, count: int | None, progress: Progress) -> tuple[Fitted, int]:
+def model_and_rows(context: Context, bought: Release, count: int | None, progress: Progress) -> tuple[Fitted, int]:
+    """Return the fitted model of a release, and the number of rows of a draw.
+
+    Raises
+    ------
+    ReleaseError
+        The release holds no model.
+    """
+    _check_model(bought)
     with progress.stage("fit"):
         found = fitted(context.cursor, bought)
     return found, methods.get(bought.plan.method or "").total(found.model) if count is None else count
@@ -89,7 +102,12 @@ def relation(bought: Release, path: Path) -> str:
 
 
 def _path(bought: Release, count: int, seed: int | None) -> Path:
-    return bought.path.parent / "drawn" / f"{bought.identifier}.{mark(bought)}.{count}-rows.seed-{seed or 0}.parquet"
+    return bought.path.parent / "drawn" / f"{draw_name(bought, count, seed)}.parquet"
+
+
+def draw_name(bought: Release, count: int, seed: int | None) -> str:
+    """Return what tells a draw from any other one."""
+    return f"{bought.identifier}.{mark(bought)}.{count}-rows.seed-{seed or 0}"
 
 
 def cells(context: Context, bought: Release, order: list[int]) -> Path:
@@ -161,11 +179,13 @@ def into(context: Context, bought: Release, count: int | None, seed: int | None,
     with context.instance.lock(f"draw {bought.path}"):
         if count is not None and check_target(context, name) == _marker(bought, count, seed):
             return count
-        found, wanted = _model_and_rows(context, bought, count, progress)
+        found, wanted = model_and_rows(context, bought, count, progress)
         if check_target(context, name) == _marker(bought, wanted, seed):
             return wanted
         try:
             with progress.stage(DRAWING):
+                if not finds_variables(context.cursor):  # frames that a transaction registers stay in memory until it ends
+                    _drawn(context, bought, found, wanted, seed)
                 context.cursor.execute("BEGIN")
                 _fill(context, bought, found, wanted, seed, identifier(*table_name(context, name)))
                 with progress.stage("writing"):
@@ -286,6 +306,23 @@ def of_ledger(context: Context, ledger: Ledger, name: str) -> Release | None:
     return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
 
 
+def _hers(context: Context, analyst: str, every_book: Sequence[Books], asked: str) -> Release:
+    """Find a release that an analyst has paid for; no others are known to her. See `find`."""
+    found: dict[str, Books] = {}
+    for books in every_book:
+        for source in Grants(context.cursor, books.database, books).of(analyst):
+            found.update(dict.fromkeys(Ledger(books, source, context.user).used() or (), books))
+    ends = {f"-{identity.slug(name)}" for name in (asked, f"{analyst}: {asked}")}
+    named = [name for name in found if any(name.rsplit("-", 1)[0].endswith(end) for end in ends)]
+    chosen = [asked] if asked in found else sorted(named)
+    if len(chosen) == 1:
+        release = bought(context, found[chosen[0]], chosen[0])
+        if release is not None:
+            return release
+    kind = "several of your releases have that name" if len(chosen) > 1 else "you have no such release"
+    raise ReleaseError(f"release = {asked!r}: {kind}; FROM dp_releases() lists yours")
+
+
 def find(context: Context, identifier_: str) -> Release:
     """Find a release by its identifier, or by its name if only one release has it.
 
@@ -298,6 +335,8 @@ def find(context: Context, identifier_: str) -> Release:
         There is none, or several, or it is not finished, or not the one that the ledger knows.
     """
     every_book = [Books(context.cursor, database) for database in context.databases()]
+    if context.analyst is not None:
+        return _hers(context, context.analyst, every_book, identifier_)
     sold = {name: book for book in reversed(every_book) for name in book.sold()}
     refused: ReleaseError | None = None
     for book in every_book if identifier_ in sold else ():

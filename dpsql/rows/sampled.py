@@ -20,6 +20,8 @@ from dpsql.rows.models import Fitted
 from dpsql.rows.obeying import mender
 
 _SPARE_ROWS = 4096
+_PARTS = 3
+"""In seeds: rows of a part follow. 1 and 2 are in use below."""
 Blocks = Iterator[npt.NDArray[np.integer]]
 
 
@@ -29,7 +31,7 @@ def one_hot(bought: Release) -> bool:
 
 
 def blocks_of(
-    cursor: duckdb.DuckDBPyConnection, bought: Release, found: Fitted, wanted: int, seed: int | None
+    cursor: duckdb.DuckDBPyConnection, bought: Release, found: Fitted, wanted: int, seed: int | None, part: int | None = None
 ) -> tuple[np.random.Generator, Blocks, Mend | None]:
     """Return the generator of a draw, its blocks of codes or of one-hot rows, and what makes decoded rows obey the rules.
 
@@ -41,8 +43,12 @@ def blocks_of(
         Number of rows.
     seed : int or None
         The same seed gives the same rows; None is a fixed seed of the release.
+    part : int, optional
+        Each part of a draw has randomness of its own, which this number, the seed and the release determine.
     """
     own = [seed or 0, int(hashlib.sha256(bought.identifier.encode()).hexdigest()[:16], 16)]
+    if part is not None:
+        own += [_PARTS, part + 1]
     rng = np.random.default_rng(own)
     blocks = _sampled(bought, found, wanted, rng)
     rules = bought.plan.rules

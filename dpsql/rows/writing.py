@@ -7,7 +7,9 @@ each, and several of them are joined by UNION ALL: every thread then has its own
 DuckDB wants 4 MB a column and thread, and else takes one thread: where there are several frames it need not keep it.
 
 A frame that is registered inside a transaction stays in memory until its end. So frames are not registered, but found by
-DuckDB among the variables of the function that executes the statement.
+DuckDB among the variables of the function that executes the statement. Where the session does not let it look (``SET
+python_enable_replacements = false``, ``SET enable_external_access = false``) they are registered for the statement; a draw into a
+table, which is one transaction, then goes by way of a file (`dpsql.rows.drawing`).
 """
 
 from __future__ import annotations
@@ -17,14 +19,18 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import duckdb
 import pandas as pd
 
 from dpsql.running import progress
 from dpsql.running.background import Background
+from dpsql.running.variables import finds_variables
 from dpsql.text.relation import identifier, literal
+from dpsql.text.sealed import to_read, to_write
+
+Result = TypeVar("Result")
 
 
 class Sink(Protocol):
@@ -37,11 +43,11 @@ class Sink(Protocol):
 
 Frames = Sequence[pd.DataFrame]
 FRAMES = tuple(f"__dpsql_frame_{i}" for i in range(8))
-"""What statements call the frames that they read: the parameters of `_execute`."""
+"""What statements call the frames that they read: the parameters of `seen`."""
 
 
-def _execute(  # noqa: PLR0913 -- DuckDB looks the frames up among the variables of this function
-    cursor: duckdb.DuckDBPyConnection,
+def seen(  # noqa: PLR0913 -- DuckDB looks the frames up among the variables of this function
+    call: Callable[[str], Result],
     statement: str,
     __dpsql_frame_0: pd.DataFrame | None = None,
     __dpsql_frame_1: pd.DataFrame | None = None,
@@ -51,14 +57,15 @@ def _execute(  # noqa: PLR0913 -- DuckDB looks the frames up among the variables
     __dpsql_frame_5: pd.DataFrame | None = None,
     __dpsql_frame_6: pd.DataFrame | None = None,
     __dpsql_frame_7: pd.DataFrame | None = None,
-) -> None:
-    cursor.execute(statement)
+) -> Result:
+    """Call a method of a cursor, `execute` or `sql`, with a statement that reads frames by their names."""
+    return call(statement)
 
 
 def run(cursor: duckdb.DuckDBPyConnection, statement: str, frames: Frames = ()) -> None:
     """Execute a statement that may take long, so that Ctrl-C ends it within about a second."""
     with Background(cursor, "dpsql-write") as background:
-        background.run(lambda: _execute(cursor, statement, *frames))
+        background.run(lambda: seen(cursor.execute, statement, *frames))
 
 
 @contextmanager
@@ -100,17 +107,21 @@ def write(
             return
         with progress.stage("writing"):
             progress.advance(done / total if total else 0.0)
-            with _visible(cursor, frames):
-                sink.add(cursor, " UNION ALL ".join(f"({select(name)})" for name in FRAMES[: len(frames)]), frames)
+            with visible(cursor, frames):
+                sink.add(cursor, together(select, frames), frames)
             done += sum(map(len, frames))
             del frames
 
 
+def together(select: Callable[[str], str], frames: Frames) -> str:
+    """Return the query of some frames, one after the other."""
+    return " UNION ALL ".join(f"({select(name)})" for name in FRAMES[: len(frames)])
+
+
 @contextmanager
-def _visible(cursor: duckdb.DuckDBPyConnection, frames: Frames) -> Iterator[None]:
+def visible(cursor: duckdb.DuckDBPyConnection, frames: Frames) -> Iterator[None]:
     """Register frames where the session does not let DuckDB find variables."""
-    found = cursor.execute("SELECT current_setting('python_enable_replacements')").fetchall()
-    named = [] if found[0][0] else list(zip(FRAMES, frames, strict=False))
+    named = [] if finds_variables(cursor) else list(zip(FRAMES, frames, strict=False))
     for name, frame in named:
         cursor.register(name, frame)
     try:
@@ -138,7 +149,7 @@ class TableSink:
     def add(self, cursor: duckdb.DuckDBPyConnection, statement: str, frames: Frames = ()) -> None:
         """Insert rows; the first ones say what columns the table has. In no certain order where there are several frames."""
         if not self._made:
-            _execute(cursor, f"CREATE OR REPLACE TABLE {self._quoted} AS ({statement}) WITH NO DATA", *frames)
+            seen(cursor.execute, f"CREATE OR REPLACE TABLE {self._quoted} AS ({statement}) WITH NO DATA", *frames)
             self._made = True
         with unordered(cursor) if len(frames) > 1 else nullcontext():
             run(cursor, f"INSERT INTO {self._quoted} {statement}", frames)
@@ -160,7 +171,7 @@ class FileSink:
     def add(self, cursor: duckdb.DuckDBPyConnection, statement: str, frames: Frames = ()) -> None:
         """Write one part."""
         part = self._draft / f"{self._parts:06d}.parquet"
-        run(cursor, f"COPY ({statement}) TO {literal(str(part))} (FORMAT parquet)", frames)
+        run(cursor, f"COPY ({statement}) TO {literal(str(part))} (FORMAT parquet{to_write(self._path)})", frames)
         self._parts += 1
 
     def __enter__(self) -> FileSink:
@@ -183,7 +194,7 @@ def parquet_files(path: Path) -> str:
     """Return a relation that reads what a `FileSink` has written, rows in order."""
     parts = sorted(path.iterdir()) if path.is_dir() else [path]
     listed = literal([str(part) for part in parts]) if len(parts) > 1 else literal(str(parts[0]))
-    return f"read_parquet({listed})"
+    return f"read_parquet({listed}{to_read(parts[0])})"
 
 
 def select_of(columns: Sequence[str]) -> Callable[[str], str]:

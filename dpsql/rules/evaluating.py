@@ -22,6 +22,7 @@ from sqlglot import exp
 from dpsql.domains.attributes import Attribute
 from dpsql.domains.decoder import Columns, Decoder
 from dpsql.rules.grammar import CONNECTIVES, Rule, render
+from dpsql.running.variables import finds_variables
 from dpsql.text.relation import identifier
 
 Verdicts = npt.NDArray[np.int8]
@@ -113,8 +114,7 @@ def _fetched(cursor: duckdb.DuckDBPyConnection, before: str, after: str, frame: 
     A frame that is registered inside a transaction stays in memory until its end, so it is found as a variable where the session
     lets DuckDB find variables.
     """
-    allowed = cursor.execute("SELECT current_setting('python_enable_replacements')").fetchall()
-    if allowed[0][0]:
+    if finds_variables(cursor):
         __dpsql_frame_0 = frame
         return cursor.execute(f"{before}__dpsql_frame_0{after}").fetchnumpy()
     name = f"dpsql_{secrets.token_hex(8)}"

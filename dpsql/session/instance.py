@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 
@@ -26,7 +26,25 @@ from dpsql.running.interruption import Running, check
 from dpsql.session.settings import pin, repin
 
 _instances: dict[str, Instance] = {}
-_MOST_IDLE = 2
+ANALYST = "analyst:"
+"""What the ledger's ``who`` of an analyst begins with."""
+CUSTODIAN = "custodian:"
+"""And that of a custodian who asks over the wire."""
+OWN_KINDS = ("duckdb", "motherduck")
+"""Types of attached databases whose tables are DuckDB's own."""
+
+
+class Caller(Protocol):
+    """A custodian who asks a served database over the wire."""
+
+    @property
+    def who(self) -> str:
+        """Return what the ledger calls her."""
+        ...
+
+    def answered(self, call: Callable[[], str]) -> str:
+        """Run a call and return the relation that answers it, or one that says why there is none."""
+        ...
 
 
 @dataclass
@@ -41,11 +59,15 @@ class Instance:
     temporary: Path | None = None
     last_seconds: dict[str, float] = field(default_factory=dict)  # stages of the last dp_synthesize, for benchmarks
     last_peak_mb: dict[str, float] = field(default_factory=dict)  # largest resident memory up to the end of each stage
+    sealed: bool = False  # whether DuckDB has the key of encrypted release stores
+    analysts_buy: bool = True  # whether analysts of a served database may buy; else they read what they have
     prepare: Callable[[Context], None] | None = None  # what to do before each call: declarations of a dbt project
     functions: tuple[Callable[..., Any], ...] = ()  # the UDFs, kept alive for as long as the process
     running: list[Running] = field(default_factory=list)  # calls, in any thread
     unrecorded: set[tuple[str, str, str]] = field(default_factory=set)  # failures not in the books yet: database, source, release
+    callers: dict[str, Caller] = field(default_factory=dict)  # by what the variable dpsql_caller of their sessions says
     remembered: dict[str, Any] = field(default_factory=dict)  # what holds from call to call; whoever puts it there says why
+    most_idle: int = 2  # cursors that are kept for the next call
     _idle: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -98,10 +120,21 @@ class Instance:
         except duckdb.Error:
             _close(cursor)
             return
-        if len(self._idle) < _MOST_IDLE:
+        if len(self._idle) < self.most_idle:
             self._idle.append(cursor)
         else:
             _close(cursor)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Take a cursor for the block, and give it back; after an error it is closed."""
+        cursor = self.take()
+        try:
+            yield cursor
+        except BaseException:
+            _close(cursor)
+            raise
+        self.give(cursor)
 
     def forget(self, _: object = None) -> None:
         """Close the cursors that no call uses."""
@@ -115,14 +148,21 @@ class Instance:
             self.connections.append(weakref.ref(connection, self.forget))
 
     @contextmanager
-    def lock(self, name: str) -> Iterator[None]:
-        """Serialise work on one release (or table) within this process: two threads must not draw its noise twice."""
+    def lock(self, name: str) -> Iterator[bool]:
+        """Serialise work on one release (or table) within this process: two threads must not draw its noise twice.
+
+        Yields
+        ------
+        bool
+            Whether another thread had to be waited for.
+        """
         with self._guard:
             lock = self._locks.setdefault(name, threading.Lock())
-        while not lock.acquire(timeout=0.1):
+        waited = not lock.acquire(blocking=False)
+        while waited and not lock.acquire(timeout=0.1):
             check()  # dpsql.interrupt stops a call that waits, too
         try:
-            yield
+            yield waited
         finally:
             lock.release()
 
@@ -181,11 +221,17 @@ class Context:
     schema: str
     progress: bool | None = None
     known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what was looked up in this call, once each
+    analyst: str | None = None
+    """Name of the analyst who asks, of a served database; None: the custodian."""
+    who: str | None = None
+    """What the ledger calls a custodian who asks over the wire; None: the user of this process."""
 
     @property
     def user(self) -> str:
-        """Return who is asking, for the ledger."""
-        return self.instance.user
+        """Return who is asking, for the ledger: the custodian's name, 'custodian:<name>' over the wire, or 'analyst:<name>'."""
+        if self.analyst is not None:
+            return f"{ANALYST}{self.analyst}"
+        return self.instance.user if self.who is None else self.who
 
     def database_path(self, database: str) -> Path | None:
         """Return the file of an attached database, or None if it is in memory."""
@@ -209,16 +255,28 @@ class Context:
         return path.with_name(path.name + ".dpsql") if path else self.instance.temporary_store()
 
     def databases(self) -> list[str]:
-        """Return the attached databases, the current one first."""
-        return sorted((name for name, _, _, internal in self.attached() if not internal), key=lambda name: name != self.database)
+        """Return the attached databases that may have books, the current one first: others than DuckDB's own have none."""
+        if "foreign" not in self.known:
+            query = f"SELECT database_name FROM system.main.duckdb_databases() WHERE type NOT IN {OWN_KINDS}"  # noqa: S608
+            self.known["foreign"] = {str(name) for (name,) in self.cursor.execute(query).fetchall()}
+        found = [name for name, _, _, internal in self.attached() if not internal and name not in self.known["foreign"]]
+        return sorted(found, key=lambda name: name != self.database)
 
 
 @contextmanager
-def open_context(instance: Instance, database: str, schema: str, progress: bool | None = None) -> Iterator[Context]:
+def open_context(
+    instance: Instance,
+    database: str,
+    schema: str,
+    progress: bool | None = None,
+    analyst: str | None = None,
+    who: str | None = None,
+) -> Iterator[Context]:
     """Open a cursor for one call; ``progress`` is what the session asks for, over ``load``'s. After an error it is closed."""
     cursor = instance.take()
+    shown = instance.progress if progress is None else progress
     try:
-        yield Context(instance, cursor, database, schema, instance.progress if progress is None else progress)
+        yield Context(instance, cursor, database, schema, shown, analyst=analyst, who=who)
     except BaseException:
         cursor.close()
         raise

@@ -8,6 +8,7 @@ dpsql too.
 
 from __future__ import annotations
 
+import weakref
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -69,13 +70,22 @@ PINNED = {
 }
 """Every setting that dpsql depends on and that a session can override; a version of DuckDB may not have all of them.
 
-``disabled_optimizers`` can be set for the whole database only; no SQL of the books depends on it. ``python_enable_replacements``
-stays as it is: `dpsql.rows.writing` works with and without it, and names in a source are looked up in the catalog.
+``disabled_optimizers`` can be set for the whole database only, see `sound_plans`; no SQL of the books depends on it.
+``python_enable_replacements`` stays as it is: `dpsql.rows.writing` works with and without it, and names in a source are looked up
+in the catalog.
 """
+
+UNSOUND = ("common_subplan",)
+"""Optimizers of DuckDB that give other rows than were asked for. On 2.0.0 ``common_subplan`` takes two joins for one and mixes up
+their columns. Whether it is used depends on how many rows tables have: so one person's rows could change those of all others."""
 
 _LATER = ("TimeZone", "Calendar")
 """Settings of an extension that may be loaded at any time."""
+_CHANGED = ("search_path", "preserve_insertion_order", "enable_progress_bar")
+"""Settings that a call may change."""
 _unknown: set[str] = set()
+_locked: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()  # cursors that were made under a locked configuration
+_late: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()  # cursors that lack one of `_LATER`
 
 
 def pin(cursor: duckdb.DuckDBPyConnection) -> None:
@@ -97,10 +107,13 @@ def pin(cursor: duckdb.DuckDBPyConnection) -> None:
         try:
             cursor.execute(f"SET SESSION {name} = '{pinned.value}'")
         except duckdb.CatalogException:  # not in this version, or an extension that is not loaded yet
-            if name not in _LATER:
+            if name in _LATER:
+                _late.add(cursor)
+            else:
                 _unknown.add(name)
         except duckdb.InvalidInputException as error:
             _check_locked(cursor, error)
+            _locked.add(cursor)
             return
 
 
@@ -113,13 +126,43 @@ def repin(cursor: duckdb.DuckDBPyConnection) -> None:
     Raises
     ------
     duckdb.Error
-        The cursor was closed, or the configuration is locked now: it cannot be used again.
+        The cursor was closed, or the configuration was locked since it was made: it cannot be used again.
     """
-    for name in ("search_path", "preserve_insertion_order", "enable_progress_bar"):
-        cursor.execute(f"SET SESSION {name} = '{PINNED[name].value}'")
-    for name in _LATER:
+    if cursor in _locked:  # nothing else can have changed since
+        cursor.execute("SET search_path = 'system.main'")
+        return
+    cursor.execute("; ".join(f"SET SESSION {name} = '{PINNED[name].value}'" for name in _CHANGED))
+    if cursor in _late:
         with suppress(duckdb.CatalogException):
-            cursor.execute(f"SET SESSION {name} = '{PINNED[name].value}'")
+            for name in _LATER:
+                cursor.execute(f"SET SESSION {name} = '{PINNED[name].value}'")
+            _late.discard(cursor)
+
+
+def sound_plans(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Switch off `UNSOUND` optimizers, for the whole database: no session can do so for itself. To be called before joins are read.
+
+    Raises
+    ------
+    DpsqlError
+        The configuration is locked, and they are in use.
+    """
+    query = "SELECT coalesce(value, '') FROM system.main.duckdb_settings() WHERE name = 'disabled_optimizers'"
+    row = cursor.execute(query).fetchone()
+    off = [name.strip() for name in str(row[0] if row else "").split(",") if name.strip()]
+    if set(UNSOUND) <= set(off):
+        return
+    there = {str(name) for (name,) in cursor.execute("SELECT name FROM system.main.duckdb_optimizers()").fetchall()}
+    wanted = [*off, *(name for name in UNSOUND if name in there and name not in off)]
+    if wanted == off:
+        return
+    try:
+        cursor.execute(f"SET GLOBAL disabled_optimizers = '{','.join(wanted)}'")
+    except duckdb.InvalidInputException as error:
+        raise DpsqlError(
+            f"setting disabled_optimizers lacks {', '.join(UNSOUND)}, which gives wrong answers to joins on some versions of "
+            f"DuckDB: {first_line(error)}. SET GLOBAL disabled_optimizers = '{','.join(wanted)}' before the configuration is locked"
+        ) from None
 
 
 def _check_locked(cursor: duckdb.DuckDBPyConnection, error: duckdb.Error) -> None:

@@ -8,7 +8,8 @@ Why the result has stability 1
 Adding, removing or changing one row of the protected table adds, removes or changes at most one row of the result, and no
 other row of the result moves. By induction over the generated SQL, which is built from nothing but:
 
-- the protected table itself, read once (a second reading, under any name, in any view or CTE, is refused);
+- the protected table itself, read once (a second reading, under any name, in any view or CTE, is refused); or a linked one beside
+  its parents (see below);
 - ``SELECT e1, ..., en FROM r``: every e is deterministic and reads one row of r (no aggregate, window, subquery, lateral or
   volatile function: every node of the tree and every function is on a list of allowed ones, nothing is on a list of
   forbidden ones), so a row of r gives one row;
@@ -17,9 +18,11 @@ other row of the result moves. By induction over the generated SQL, which is bui
   budget, and ON fixes every column of the key, so a row of r meets at most one row, and which one depends on public data only.
   Equal means the same bytes, in DISTINCT ON as in ON (:mod:`dpsql.source.keys`).
 
-The last point is believed, not measured; so the number of the protected table's row travels along as ``__dp_row`` where there is
-a join, and whoever counts makes rows of one number one row first (:func:`dpsql.domains.encoding.encode_sql`). A privacy unit column
-travels along as ``__dp_unit``, in the one form that its values have.
+For texts, and all types but whole numbers and dates, the last point is believed, not measured: collations and settings have a say
+in what is equal. So the number of the protected table's row travels along as ``__dp_row`` where there is a join on such a key, and
+whoever counts makes rows of one number one row first (:func:`dpsql.domains.encoding.encode_sql`). Whole numbers and dates are
+equal if they are the same number, in DISTINCT ON as in ON, and nothing can change that. A privacy unit column travels along as
+``__dp_unit``, in the one form that its values have.
 
 Unit-local sources
 ------------------
@@ -41,6 +44,47 @@ the property and p is public:
 - ``r [LEFT | SEMI | ANTI | CROSS] JOIN p ON c``: a row meets rows of p, whatever r has besides. Rows of p that meet nothing are
   never in the result.
 
+Linked tables
+-------------
+A table without a unit of its own may be linked to a parent (:mod:`dpsql.source.linked`): its rows are those of the unit whose
+row of the parent has, in a unique column, the value that their link column has. Neighbours then differ by *all* rows of one
+unit in *all* linked tables. Both inductions begin with one more leaf (:mod:`dpsql.source.ways`), ``SELECT c.x, ..., p.__dp_unit
+FROM child c [LEFT] JOIN p ON c.column = p.key``, where p is (key, ``__dp_unit``) of the root, or of the leaf of a parent that
+is linked itself:
+
+- Let R(u) be the rows with unit u of all linked tables: of the root those that have it, of a child those that link to a row of
+  R(u). A key is unique, so a row links to one row at most, and is of one unit: the R(u) are disjoint. Rows that link to no row,
+  the orphans, are left out, or are R(NULL) together with what they lead to.
+- The rows of the leaf with unit u are a function of R(u) alone: of a root, those that have it; of a child, a row that meets a
+  row of p with unit u is in R(u) by definition, and every row of R(u) of the child does; with LEFT JOIN what meets nothing has
+  unit NULL, and is in R(NULL). So the leaf has the property of unit-local sources, in whose induction "the protected table" is
+  any of them.
+- Equal means the same bytes, of one type, and unique is then unique in bytes: a constraint that takes more values for equal
+  allows fewer rows. Were a key not unique all the same, a child's row would be there once for each row that it meets, with the
+  unit of that row, and the rows with unit u would still depend on the root's rows of u and on rows that link to them; nothing
+  here believes that a row comes out once.
+- A join of two relations with people's rows has ``l.__dp_unit = r.__dp_unit`` in its condition as before, whatever the text
+  says. That the text joins on one key (child to parent, or siblings to one another), and not on the unit, changes which rows of
+  the unit meet; the unit is that of both sides anyway, by the uniqueness of the key, so the join gives what the text says.
+- A text may group by, or partition by, a key in place of the unit (``Column.tells_unit``): ``__dp_unit`` is among the keys of
+  the generated SQL all the same.
+- Where the text joins a linked table to its parent by the link itself (``c.column = p.key``, inner or LEFT), the table is read
+  without a way up of its own: a row of it meets the row of its parent, which stands on the left with its unit, and is of that
+  unit by definition.
+
+- Where EXISTS or IN compares the link column of a linked table with a column of a row outside that holds the same key, as the key
+  itself or as a link to it, the rows of the subquery are read without a way up (SEMI or ANTI JOIN). Let v be the value outside,
+  and u the unit of that row. The row of the key v is of unit u, for the row outside is that one or links to it; so every row that
+  links to v is in R(u) by definition, and partners are sought in R(u) alone. Where there is no row of the key v, both are orphans,
+  and u is NULL. The answer is that of the text as well if no orphan is a row and the root's unit is NOT NULL; elsewhere units
+  are compared too, since NULL meets nobody.
+
+How many rows a unit has after such joins is not bounded by anything here: links state numbers of rows (``Source.most``), which
+are a default for whoever bounds. Counting keeps so many rows of each unit, chosen by that unit's rows alone, and its
+sensitivity is that of the bound. A source of one linked table that is row by row has stability 1 in its rows and carries the
+unit; whether the number of all rows is public cannot be said of it (``Source.filtered``). Tables of two roots are refused:
+bounding rows per unit of one kind lets in rows of others of the other kind.
+
 *Function of the set* is meant literally: which of several equal values comes out, which of two rows that tie comes first, and the
 last digit of a sum of floating-point numbers must not depend on where the rows stand, because that changes with other people's
 rows (:mod:`dpsql.source.layers`, :mod:`dpsql.source.aggregates`). The unit is the carried column in its one form, never the column
@@ -58,7 +102,8 @@ walls:
   the whole source is rehearsed on made-up rows (:mod:`dpsql.source.rehearsal`). What is not listed is refused. What would have
   raised is NULL: that includes division by zero, and dates outside of years 1 to 9999 in date functions.
 - Every computed expression of the SQL that runs stands in a ``TRY`` that no optimizer looks into
-  (:func:`dpsql.source.functions.caught`).
+  (:func:`dpsql.source.functions.caught`), but for a short list of forms whose types alone show that they fail for no value
+  (:mod:`dpsql.source.certain`): comparisons, connectives, sums and products of DECIMALs with room for every digit, and the like.
 - Where reading fails all the same (a Parquet file with invalid UTF-8, lack of memory), the failure is the final result of its
   charge, and the table's books stop selling anything but plain columns until the custodian has looked
   (:mod:`dpsql.purchase.buying`).
@@ -80,21 +125,25 @@ need a budget of their own, or must not be offered as public tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import duckdb
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
-from dpsql.errors import ArgumentError, NotProtected, UnsupportedQuery
+from dpsql.errors import ArgumentError, DpsqlError, NotProtected, UnsupportedQuery
 from dpsql.source.binder import check, check_local
-from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
+from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, generated_columns
+from dpsql.source.keys import is_unit
 from dpsql.source.leaves import View
+from dpsql.source.linked import Lineage
 from dpsql.source.local import LocalAnalysis
-from dpsql.source.model import ROW, UNIT, Column, OutputColumn, Source, TableId, fold, identifier, quoted
+from dpsql.source.model import ROW, UNIT, Column, NoUnit, OutputColumn, Source, TableId, fold, identifier, quoted
 from dpsql.source.parquet import unsafe_columns
 from dpsql.source.parse import QUERY, agree, render, tokens
 from dpsql.source.rehearsal import guarded, rehearse
 from dpsql.source.relations import Analysis
+from dpsql.source.unit_local import UnitLocal
 
 __all__ = ["UNIT", "OutputColumn", "Source", "TableId", "analyse", "find_table", "relation_columns"]
 
@@ -111,6 +160,8 @@ def analyse(
     protected: Callable[[TableId], bool],
     public_keys: Callable[[TableId], Sequence[Sequence[str]]] = lambda table: (),
     unit_column: Callable[[TableId], str | None] = lambda table: None,
+    lineage: Callable[[TableId], Lineage | None] = lambda table: None,
+    contributions: Callable[[TableId], int] = lambda table: 1,
     local: bool = False,
     catalog: Catalog | None = None,
 ) -> Source:
@@ -129,7 +180,11 @@ def analyse(
     public_keys : callable
         Declared unique keys of a public table or file; PRIMARY KEY, UNIQUE constraints and UNIQUE indexes are found without it.
     unit_column : callable
-        The privacy unit column of a protected table, or None.
+        The privacy unit column of a protected table, or None. Of the root of links it is what tells its rows apart.
+    lineage : callable
+        The way from a linked table up to its root; None for a table that is not linked.
+    contributions : callable
+        Rows that a unit may have in a table with a budget, for `Source.most`.
     local : bool
         Whether a source that is not row by row may be unit-local instead.
     catalog : Catalog, optional
@@ -149,16 +204,33 @@ def analyse(
     Privacy: free. Reads names, types and constraints only; the messages depend on nothing else.
     """
     catalog = catalog or Catalog(cursor)
-    given = (catalog, protected, public_keys, unit_column, (database, schema))
+    given = (catalog, protected, public_keys, unit_column, (database, schema), lineage, contributions)
     try:
         try:
             return _analyse(catalog, Analysis(*given), _checked_text(text))
         except (UnsupportedQuery, ArgumentError, NotProtected):
             if not local:
                 raise
-        return _analyse(catalog, LocalAnalysis(*given), text)
+        try:
+            return _analyse(catalog, LocalAnalysis(*given), text)
+        except NoUnit as refused:
+            raise _reason(catalog, given, text) or refused from None
     except RecursionError:
         raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
+
+
+def _reason(catalog: Catalog, given: tuple[Any, ...], text: str) -> DpsqlError | None:
+    """Return why a text would be refused if its table had a privacy unit too: then that is what there is to say; None if not."""
+    kept: Callable[[TableId], str | None] = given[3]
+
+    def pretended(table: TableId) -> str | None:
+        return kept(table) or next((c.name for c in relation_columns(catalog.cursor, table, catalog) if is_unit(c.sql_type)), None)
+
+    try:
+        _analyse(catalog, LocalAnalysis(given[0], given[1], given[2], pretended, given[4], given[5], given[6]), text)
+    except (UnsupportedQuery, ArgumentError, NotProtected) as error:
+        return None if "unit" in str(error) else error
+    return None
 
 
 def _checked_text(text: str) -> str:
@@ -185,17 +257,19 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
     table = analysis.table
     if table is None or not relation.protected:
         analysis.nothing_protected()
-    if not analysis.public:
+    if not analysis.numbered:
         analysis.carried.drop_numbers()
     sql = render(relation.select)
+    walk = UnitLocal(table, analysis.carried.unit or "", analysis.lineages)
     if analysis.local:
-        check_local(catalog, sql, analysis.probe(relation.select), [table, *analysis.public], analysis.carried.unit or "")
+        check_local(catalog, sql, analysis.probe(relation.select), [*analysis.read, *analysis.public], walk)
     else:
-        check(catalog, sql, analysis.probe(relation.select), [table, *analysis.public])
+        linked = walk if analysis.lineages else None
+        check(catalog, sql, analysis.probe(relation.select), analysis.read, analysis.public, linked)
     rehearse(catalog, relation.select, analysis.leaves)
     described, sql = catalog.describe(sql), render(guarded(relation.select))
     found = tuple(
-        OutputColumn(d.name, d.sql_type, c.origin, c.nullable, _views(c, table.database))
+        OutputColumn(d.name, d.sql_type, c.origin, c.nullable, _views(c, table.database), c.home)
         for d, c in zip(described, relation.columns, strict=False)
     )
     return Source(
@@ -204,17 +278,23 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         table=table,
         sql=sql,
         columns=found,
-        filtered=analysis.filtered or analysis.local,
+        filtered=analysis.filtered or analysis.local or bool(analysis.lineages),
         public_tables=tuple(analysis.public),
         unit=UNIT if analysis.carried.unit is not None else None,
-        row=ROW if analysis.public and not analysis.local else None,
-        bare=named == table,
+        row=ROW if analysis.numbered and not analysis.local else None,
+        bare=named is not None and (named == table or named in analysis.lineages),
         local=analysis.local,
         one_per_unit=relation.one,
+        named=named,
+        tables=tuple(analysis.read),
+        linked=tuple(analysis.lineages),
+        most=relation.most if analysis.lineages else None,
     )
 
 
-def find_table(cursor: duckdb.DuckDBPyConnection, text: str, *, database: str, schema: str, views: bool = False) -> TableId:
+def find_table(
+    cursor: duckdb.DuckDBPyConnection, text: str, *, database: str, schema: str, views: bool = False, catalog: Catalog | None = None
+) -> TableId:
     """Return the table or file that a name means, as for ``dp_protect``.
 
     Parameters
@@ -231,11 +311,11 @@ def find_table(cursor: duckdb.DuckDBPyConnection, text: str, *, database: str, s
     -----
     Privacy: free; reads the catalog.
     """
-    catalog = Catalog(cursor)
+    catalog = catalog or Catalog(cursor)
     entry = _entry(catalog, _checked_text(text), database, schema)
     if entry is not None and entry.is_view and not views:
         raise ArgumentError("source", text, "is a view; a budget belongs to the table that holds the rows: name that table")
-    named = entry.table if entry is not None else _file(text)
+    named = entry.table if entry is not None else _file(catalog, text)
     if named is None:
         raise _missing(text, database, schema)
     return named
@@ -252,10 +332,12 @@ def relation_columns(
     """
     catalog = catalog or Catalog(cursor)
     entry = None if table.is_file else catalog.find(table.database, table.schema, table.name)
-    skip = generated_columns(entry.sql) if entry is not None else set()
+    skip = generated_columns(entry.sql) if entry is not None else frozenset[str]()
     skip |= unsafe_columns(cursor, table).keys() if table.is_file else set()
     return [
-        OutputColumn(c.name, c.sql_type, c.name, c.nullable) for c in catalog.columns(table) if fold(c.name) not in skip
+        OutputColumn(c.name, c.sql_type, c.name, c.nullable)
+        for c in catalog.columns(table)
+        if fold(c.name) not in skip and catalog.nameable(table, c.name)
     ]
 
 
@@ -265,7 +347,7 @@ def _named(catalog: Catalog, text: str, database: str, schema: str) -> TableId |
     if len(found) > 1 and found[0].token_type in QUERY:
         return None
     entry = _entry(catalog, text, database, schema)
-    named = entry.table if entry is not None else _file(text)
+    named = entry.table if entry is not None else _file(catalog, text)
     if named is None and (_parts(text) or not found or _is_words(found)):
         raise _missing(text, database, schema)
     return named
@@ -313,7 +395,7 @@ def _parts(text: str) -> list[str]:
     return [t.text for t in words]
 
 
-def _file(text: str) -> TableId | None:
+def _file(catalog: Catalog, text: str) -> TableId | None:
     """Return the file that the text names, with or without quotes; None if it does not look like one."""
     path = text.strip()
     found = tokens(text)
@@ -321,7 +403,7 @@ def _file(text: str) -> TableId | None:
         path = found[0].text
     elif "(" in path or not path.lower().endswith(FILE_ENDINGS):
         return None
-    return file_table(path, repr(path))
+    return catalog.file(path, repr(path))
 
 
 def _reference(table: TableId) -> exp.Table:

@@ -66,6 +66,10 @@ def check_bound(catalog: Catalog, node: Node, *, local: bool = False) -> set[str
     kind, type_ = str(node["expression_class"]), str(node.get("type"))
     if local and kind in ("BOUND_AGGREGATE", "BOUND_WINDOW"):
         return check_combining(node, name_of(node), [type_of(child) for child in children_of(node)])
+    if local and kind == "BOUND_UNNEST":
+        if not type_of(children_of(node)[0]).endswith("[]"):
+            raise UnsupportedQuery("unnest()", "takes a list")
+        return {"unnest"}
     if local and kind == "BOUND_FUNCTION" and name_of(node) in LOCAL_FUNCTIONS:
         return _check_local(node)
     if kind not in _CLASSES or (kind == "BOUND_OPERATOR" and type_ not in _OPERATORS):

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dpsql.errors import first_line
 from dpsql.source.catalog import shipped_kinds
+from dpsql.source.certain import part_is_certain, proven
 from dpsql.source.functions import call, cut, guard_number, guard_temporal, only_if, paren, try_cast
 from dpsql.source.kernel import (  # fmt: skip
     CONSTANTS,
@@ -106,6 +107,8 @@ class Calls:
             if sorted(types) == ["DATE", "TIMESTAMP"]:
                 values[1:] = [try_cast(v, "TIMESTAMP") if t == "DATE" else v for v, t in zip(values[1:], types, strict=True)]
         out = self._written(name, values, at)
+        if spec.kinds == "t" and part_is_certain(name, self.scope.type_of(values[0])):
+            proven(out)
         if "s" in spec.kinds and "r" not in spec.kinds and name not in _PART_FIRST:
             self._try_constants(name, values, kinds, at)
         return self._kept_short(name, out, values, at) if spec.text else out

@@ -5,18 +5,19 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
+from dpsql.errors import ArgumentError, UnsupportedQuery, first_line, unanswered
+from dpsql.session.instance import OWN_KINDS
 from dpsql.source.keys import index_columns
 from dpsql.source.listed import Functions
-from dpsql.source.model import TableId, fold, quoted, refuse
+from dpsql.source.model import TableId, fold, literal, quoted, refuse
 from dpsql.source.parse import tokens
 from dpsql.source.types import is_collated
 
@@ -35,22 +36,28 @@ SELECT database_name, schema_name, view_name, 'view', sql, internal, view_oid
 FROM system.main.duckdb_views()
 WHERE system.main.lower(view_name) = system.main.lower($name)
 """
-_KEYS = """
-SELECT constraint_column_names FROM system.main.duckdb_constraints() WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE')
-AND database_name = $database AND schema_name = $schema AND table_name = $name
+_FIND_ALL = """
+SELECT database_name, schema_name, table_name, 'table', sql, internal, table_oid, system.main.lower(table_name)
+FROM system.main.duckdb_tables()
+WHERE system.main.lower(table_name) IN (SELECT system.main.unnest($names::VARCHAR[])) UNION ALL
+SELECT database_name, schema_name, view_name, 'view', sql, internal, view_oid, system.main.lower(view_name)
+FROM system.main.duckdb_views()
+WHERE system.main.lower(view_name) IN (SELECT system.main.unnest($names::VARCHAR[]))
 """
 _INDEXES = """
-SELECT sql FROM system.main.duckdb_indexes() WHERE is_unique AND NOT is_primary
-AND database_name = $database AND schema_name = $schema AND table_name = $name
+SELECT schema_name, table_name, sql FROM system.main.duckdb_indexes() WHERE is_unique AND NOT is_primary
+AND database_name = $database
 """
 _CONSTRAINTS = """
-SELECT constraint_type, expression, constraint_column_names, referenced_table, referenced_column_names
-FROM system.main.duckdb_constraints() WHERE constraint_type IN ('CHECK', 'FOREIGN KEY')
-AND database_name = $database AND schema_name = $schema AND table_name = $name ORDER BY constraint_index ASC
+SELECT schema_name, table_name, constraint_type, expression, constraint_column_names, referenced_table, referenced_column_names
+FROM system.main.duckdb_constraints() WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE', 'CHECK', 'FOREIGN KEY')
+AND database_name = $database ORDER BY constraint_index ASC
 """
 _ENUMS = """
 SELECT database_name, schema_name, type_name, labels FROM system.main.duckdb_types() WHERE logical_type = 'ENUM'
 """
+
+_FOREIGN = f"SELECT database_name, type FROM system.main.duckdb_databases() WHERE NOT internal AND type NOT IN {OWN_KINDS}"  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -71,31 +78,110 @@ class Described:
     nullable: bool
 
 
-class Catalog:
-    """Look-ups on one cursor, each once. What the cursor cannot see is what no other connection has committed."""
+class Seen(Protocol):
+    """What somebody may see who is not the custodian: everything else does not exist."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, functions: Functions | None = None) -> None:
+    def relation(self, catalog: Catalog, entry: Entry) -> bool:
+        """Return whether a table or view may be named."""
+
+    def column(self, table: TableId, name: str) -> bool:
+        """Return whether a column of a table may be named."""
+
+
+@dataclass
+class _Told:
+    """What a database has answered, whoever asked."""
+
+    named: dict[str, list[Row]] = field(default_factory=dict)
+    described: dict[str, list[Described]] = field(default_factory=dict)
+    listed: dict[tuple[str, str], dict[tuple[str, str], list[Row]]] = field(default_factory=dict)
+    collated: dict[TableId, set[str]] = field(default_factory=dict)
+    foreign: dict[str, str] | None = None
+
+
+class Catalog:
+    """Look-ups on one cursor, each once. What the cursor cannot see is what no other connection has committed.
+
+    Parameters
+    ----------
+    seen : Seen, optional
+        What whoever asks may name; None: everything.
+    beside : Catalog, optional
+        One on the same cursor: what the database has told either is not asked again, whatever each may name.
+    """
+
+    def __init__(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        functions: Functions | None = None,
+        seen: Seen | None = None,
+        beside: Catalog | None = None,
+    ) -> None:
         self.cursor = cursor
+        self.seen = seen
         self._functions = functions or Functions()
-        self._described: dict[str, list[Described]] = {}
+        same = beside is not None and beside.cursor is cursor
+        self._told: _Told = beside._told if beside is not None and same else _Told()
         self._named: dict[str, list[Row]] = {}
         self.asked_types = False
-        self._collated: dict[TableId, set[str]] = {}
+        self._changed: frozenset[str] | None = None
 
     def find(self, database: str, schema: str, name: str) -> Entry | None:
         """Return the table or view of this name, compared as DuckDB does."""
         wanted = (fold(database), fold(schema), fold(name))
         for found in self.entries(name):
             if tuple(fold(part) for part in found[:3]) == wanted:
+                entry = Entry(TableId(*found[:3]), found[3] == "view", found[4] or "")
+                if self.seen is not None and not self.seen.relation(self, entry):
+                    return None
                 _forbid_system(*found[:3], internal=found[5])
-                return Entry(TableId(*found[:3]), found[3] == "view", found[4] or "")
+                self._forbid_foreign(entry.table)
+                return entry
         return None
+
+    def file(self, path: str, construct: str) -> TableId:
+        """Return the identity of a Parquet file, see `file_table`; who may not see everything sees no file."""
+        if self.seen is not None:
+            raise ArgumentError("source", path, "no such table or view; files cannot be read here")
+        return file_table(path, construct)
+
+    def nameable(self, table: TableId, name: str) -> bool:
+        """Return whether whoever asks may name a column of a table."""
+        return self.seen is None or self.seen.column(table, name)
+
+    def _forbid_foreign(self, table: TableId) -> None:
+        """Refuse a table that is no table of DuckDB's own, protected or public.
+
+        Its readings are not DuckDB's: it may be filtered and compared elsewhere, of several moments, or fail at a value. And a
+        protected one has another name here, which has the budget.
+        """
+        if self._told.foreign is None:
+            self._told.foreign = {str(name): str(kind) for name, kind in _rows(self.cursor, _FOREIGN, {})}
+        kind = self._told.foreign.get(table.database)
+        if kind is not None:
+            refuse(
+                table.text,
+                f"is in a database of type {kind!r}, attached to this one; protected rows get a name here: CALL dp_remote('name', "
+                f"engine := 'duckdb', relation := {literal(table.text)}); public ones are copied: "
+                f"CREATE TABLE name AS FROM {table.text}",
+            )
 
     def entries(self, name: str) -> list[Row]:
         """Return all tables and views of a name in all databases: database, schema, name, kind, text, whether internal, number."""
         if fold(name) not in self._named:
-            self._named[fold(name)] = sorted(_rows(self.cursor, _FIND, {"name": name}), key=repr)
+            if fold(name) not in self._told.named:
+                self._told.named[fold(name)] = sorted(_rows(self.cursor, _FIND, {"name": name}), key=repr)
+            self._named[fold(name)] = self._told.named[fold(name)]
         return self._named[fold(name)]
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Ask for several names at once, in the time of one: `entries` then knows them."""
+        told = self._told.named
+        wanted = sorted({fold(name) for name in names if name.isascii() and fold(name) not in told})
+        if len(wanted) > 1:
+            rows = _rows(self.cursor, _FIND_ALL, {"names": wanted})
+            for name in wanted:
+                told[name] = sorted((row[:-1] for row in rows if row[-1] == name), key=repr)
 
     def looked_up(self) -> dict[str, list[Row]]:
         """Return what was found of every name that was asked for."""
@@ -123,20 +209,22 @@ class Catalog:
     def describe(self, query: str) -> list[Described]:
         """Return the columns of a SELECT; it is bound, not run.
 
+        DESCRIBE never runs it. ``cursor.sql()`` takes half of the time, and the client of DuckDB 2.0 runs what it cannot put off.
+
         Raises
         ------
         ArgumentError
             With DuckDB's first line, which speaks of names and types only: no row was read.
         """
-        if query not in self._described:
+        if query not in self._told.described:
             try:
                 if len(self.cursor.extract_statements(query)) != 1:  # pragma: no cover -- text is generated
                     raise ArgumentError("source", query, "generated SQL holds several statements")
                 rows = self.cursor.execute(f"DESCRIBE {query}").fetchall()
             except duckdb.Error as error:
                 raise ArgumentError("source", first_line(error), "DuckDB cannot bind it; check names and types") from None
-            self._described[query] = [Described(str(r[0]), str(r[1]), r[2] != "NO") for r in rows]
-        return self._described[query]
+            self._told.described[query] = [Described(str(r[0]), str(r[1]), r[2] != "NO") for r in rows]
+        return self._told.described[query]
 
     def run(self, query: str) -> None:
         """Run a query over no table to its end without fetching what it gives: Python has no value for some of DuckDB's."""
@@ -148,22 +236,21 @@ class Catalog:
 
     def collated(self, table: TableId) -> set[str]:
         """Return the columns of a table that have a collation, of their own or inside. The statement is not run."""
-        if table in self._collated:
-            return self._collated[table]
+        if table in self._told.collated:
+            return self._told.collated[table]
         query = f"SELECT * FROM {table.sql} WHERE false"  # noqa: S608 -- quoted by TableId
         row = self.cursor.execute("SELECT system.main.json_serialize_plan(?::VARCHAR)", [query]).fetchone()
         plan = json.loads(row[0]) if row else {"error": True}
         if plan.get("error"):
             raise ArgumentError("source", table.text, f"DuckDB cannot show its types: {plan.get('error_message')}")
         found = plan["plans"][0]["expressions"]
-        self._collated[table] = {str(node["alias"]) for node in found if is_collated(node["return_type"])}
-        return self._collated[table]
+        self._told.collated[table] = {str(node["alias"]) for node in found if is_collated(node["return_type"])}
+        return self._told.collated[table]
 
     def keys(self, table: TableId) -> list[list[str]]:
         """Return the columns of each PRIMARY KEY and UNIQUE constraint and of each UNIQUE INDEX of a table."""
-        where = {"database": table.database, "schema": table.schema, "name": table.name}
-        found = [list(row[0]) for row in _rows(self.cursor, _KEYS, where)]
-        return found + [key for (sql,) in _rows(self.cursor, _INDEXES, where) if (key := index_columns(str(sql or "")))]
+        found = [list(row[2]) for row in self._constraints(table) if row[0] in ("PRIMARY KEY", "UNIQUE")]
+        return found + [list(key) for (sql,) in self._listed(_INDEXES, table) if (key := index_columns(str(sql or "")))]
 
     def checks(self, table: TableId) -> list[str]:
         """Return the expression of each CHECK constraint of a table."""
@@ -178,8 +265,18 @@ class Catalog:
         }
 
     def _constraints(self, table: TableId) -> list[Row]:
-        where = {"database": table.database, "schema": table.schema, "name": table.name}
-        return [] if table.is_file else _rows(self.cursor, _CONSTRAINTS, where)
+        return self._listed(_CONSTRAINTS, table)
+
+    def _listed(self, query: str, table: TableId) -> list[Row]:
+        """Return what a list of a whole database says of a table: one list takes the time of asking for one table."""
+        if table.is_file:
+            return []
+        asked = (query, table.database)
+        if asked not in self._told.listed:
+            found = self._told.listed[asked] = {}
+            for schema, name, *row in _rows(self.cursor, query, {"database": table.database}):
+                found.setdefault((str(schema), str(name)), []).append(tuple(row))
+        return self._told.listed[asked].get((table.schema, table.name), [])
 
     def enum_labels(self, parts: list[str], homes: list[tuple[str, str]]) -> list[str] | None:
         """Return the labels of a user's ENUM type, or None if there is no such type."""
@@ -195,7 +292,9 @@ class Catalog:
 
     def changed_function(self, names: Iterable[str]) -> str | None:
         """Return one of these functions that is not, or not only, what DuckDB ships; None if all of them are."""
-        return self._functions.changed(self.cursor, names)
+        if self._changed is None:
+            self._changed = self._functions.changed(self.cursor)
+        return min(self._changed & {name.lower() for name in names}, default=None)
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[Row]:
@@ -205,10 +304,10 @@ def _rows(cursor: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, A
     """
     try:
         return cursor.execute(query, parameters).fetchall() if parameters else cursor.execute(query).fetchall()
+    except duckdb.OutOfMemoryException:
+        raise
     except duckdb.Error as error:
-        raise UnsupportedQuery(
-            "the catalog of this database", f"it does not answer ({first_line(error)}); DROP macros that are called duckdb_..."
-        ) from None
+        raise UnsupportedQuery("the catalog of this database", unanswered(error)) from None
 
 
 @functools.cache
@@ -227,7 +326,8 @@ def _forbid_system(database: str, schema: str, name: str, *, internal: bool) -> 
         )
 
 
-def generated_columns(sql: str) -> set[str]:
+@functools.lru_cache(maxsize=256)
+def generated_columns(sql: str) -> frozenset[str]:
     """Return the folded names of the generated columns of a table, from the CREATE TABLE that the catalog shows.
 
     Examples
@@ -247,7 +347,7 @@ def generated_columns(sql: str) -> set[str]:
         elif depth == 1 and token.text.upper() == "ALWAYS" and previous.upper() == "GENERATED":
             found.add(fold(column))
         previous = token.text
-    return found
+    return frozenset(found)
 
 
 def file_table(path: str, construct: str) -> TableId:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from dpsql.source.calls import Calls
+from dpsql.source.certain import proven, widens
 from dpsql.source.functions import call, guard_temporal, not_zero, paren, try_cast
 from dpsql.source.kernel import (  # fmt: skip
     DECIMAL_ARITHMETIC,
@@ -167,7 +168,7 @@ class Rewriter:
         if kind in INTEGERS:
             return try_cast(exp.Neg(this=try_cast(value, "HUGEINT")), self.scope.type_of(exp.Neg(this=paren(value.copy()))))
         if kind in FLOATS or decimal_width(kind):
-            return exp.Neg(this=paren(value))
+            return proven(exp.Neg(this=paren(value)))
         return refuse("-", f"not defined here for {kind}; CAST it to BIGINT or DOUBLE", node, self.scope.where)
 
     def _arithmetic(self, node: exp.Binary) -> exp.Expression:
@@ -192,14 +193,15 @@ class Rewriter:
             wide = type(node)(this=try_cast(left, "HUGEINT"), expression=try_cast(right, "HUGEINT"))
             return try_cast(wide, kind)
         if kind in FLOATS:
-            return out
+            return proven(out) if symbol in (*DECIMAL_ARITHMETIC, "/") else out
         if symbol in DECIMAL_ARITHMETIC and decimal_width(kind):
             wider = _widened(symbol, (left, right), (left_type, right_type), kind)
             if wider is not None:
-                return type(node)(this=paren(wider[0]), expression=paren(wider[1]))
+                return proven(type(node)(this=paren(wider[0]), expression=paren(wider[1])))
         decimals = decimal_width(left_type) or decimal_width(right_type)
         if symbol in DECIMAL_ARITHMETIC and decimals:  # no DECIMAL holds every result: a number of 53 bits does
-            return type(node)(this=paren(try_cast(left, "DOUBLE")), expression=paren(try_cast(right, "DOUBLE")))
+            doubles = (paren(proven(try_cast(side, "DOUBLE"))) for side in (left, right))
+            return proven(type(node)(this=next(doubles), expression=next(doubles)))
         return refuse(symbol, f"it may overflow for {left_type} and {right_type}; CAST both to DOUBLE", node, self.scope.where)
 
     def _shift(self, node: exp.Binary, value: exp.Expression, kind: str, interval: exp.Interval) -> exp.Expression:
@@ -249,7 +251,7 @@ class Rewriter:
         if family(kind) == "ENUM" and to != TEXT:
             kind, value = TEXT, try_cast(value, TEXT)
         if try_cast_is_listed(kind, to):
-            return try_cast(value, target)
+            return proven(try_cast(value, target)) if widens(kind, to) else try_cast(value, target)
         return refuse("CAST", f"{kind} to {to} is not on the list", node, self.scope.where)
 
     def _type(self, node: exp.DataType) -> exp.DataType:
@@ -314,7 +316,7 @@ def _widened(
         widths, scales = [max(sum(found[0]), 38 - second), second], [found[0][1], found[1][1]]
     else:
         widths, scales = [before + after] * 2, [after] * 2
-    return [try_cast(side, f"DECIMAL({w}, {s})") for side, w, s in zip(sides, widths, scales, strict=True)]
+    return [proven(try_cast(side, f"DECIMAL({w}, {s})")) for side, w, s in zip(sides, widths, scales, strict=True)]
 
 
 def _literal_digits(node: exp.Expression) -> tuple[int, int] | None:

@@ -7,6 +7,8 @@ values and nothing (no collation, no rounding, no time zone, no calendar) makes 
 
 from __future__ import annotations
 
+import functools
+
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
@@ -18,6 +20,9 @@ _EXACT = frozenset((
     "BLOB",
 ))  # fmt: skip
 _FLOATS = ("FLOAT", "DOUBLE")
+_PLAIN = frozenset((
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "DATE",
+))  # fmt: skip
 KINDS = "an integer, DECIMAL, VARCHAR, DATE, TIME, TIMESTAMP, UUID, BLOB, BOOLEAN or ENUM"
 """What a key or a privacy unit may be, for messages."""
 
@@ -33,6 +38,17 @@ def exact(sql_type: str) -> bool:
     if sql_type.endswith("]"):
         return False
     return sql_type in _EXACT or sql_type.startswith(("DECIMAL(", "ENUM("))
+
+
+def plain(sql_type: str) -> bool:
+    """Return whether a database has one notion of equality only for a type, whatever its settings: whole numbers and dates.
+
+    Examples
+    --------
+    >>> plain("BIGINT"), plain("DATE"), plain("VARCHAR"), plain("DECIMAL(9,2)")
+    (True, True, False, False)
+    """
+    return sql_type in _PLAIN
 
 
 def is_unit(sql_type: str) -> bool:
@@ -56,13 +72,14 @@ def unit_value(column: exp.Expression, sql_type: str) -> exp.Expression:
     return exp.Case(ifs=[exp.If(this=test, true=nan)], default=exp.Add(this=value, expression=zero))
 
 
-def index_columns(sql: str) -> list[str]:
-    """Return the columns of an index, from the CREATE INDEX that the catalog shows; [] if it holds an expression or a condition.
+@functools.lru_cache(maxsize=256)
+def index_columns(sql: str) -> tuple[str, ...]:
+    """Return the columns of an index, from the CREATE INDEX that the catalog shows; () if it holds an expression or a condition.
 
     Examples
     --------
     >>> index_columns('CREATE UNIQUE INDEX i ON t("a,b", c);'), index_columns("CREATE UNIQUE INDEX i ON t((lower(a)));")
-    (['a,b', 'c'], [])
+    (('a,b', 'c'), ())
     """
     found = tokens(sql)
     opened = next((i for i, token in enumerate(found) if token.token_type == TokenType.L_PAREN), len(found))
@@ -72,4 +89,4 @@ def index_columns(sql: str) -> list[str]:
     after = [token for token in inside[closed + 1 :] if token.token_type != TokenType.SEMICOLON]
     plain = closed % 2 == 1 and all(token.token_type == TokenType.COMMA for token in between) and not after
     names = [token.text for token in columns if token.token_type == TokenType.IDENTIFIER or token.text.isidentifier()]
-    return names if plain and len(names) == len(columns) else []
+    return tuple(names) if plain and len(names) == len(columns) else ()

@@ -39,6 +39,7 @@ class Rows:
     unit: exp.Expression | None
     fresh: Callable[[str], str]
     one: bool = False
+    most: int | None = None  # rows of a unit that links allow
 
     def restrict(self, condition: exp.Expression) -> None:
         """Keep the rows for which a generated condition holds."""
@@ -116,7 +117,9 @@ class Layer:
                 items.append(Item("", alias, node, columns))
         unit = exp.Column(this=identifier(UNIT), table=identifier(alias)) if below.unit is not None else None
         scope = replace(below.scope, items=items)
-        return Rows(scope, exp.Select().from_(node), unit, below.fresh, below.one if one is None else one)
+        one = below.one if one is None else one
+        most = below.most if not one or below.most is None else 1
+        return Rows(scope, exp.Select().from_(node), unit, below.fresh, one, most)
 
     def reference(self, column: Column, rows: Rows) -> exp.Column:
         """Return a column of this layer as the layer above names it."""

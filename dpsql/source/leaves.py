@@ -9,12 +9,14 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError, NotProtected
-from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns, table_expression
-from dpsql.source.model import RESERVED, Column, TableId, fold, literal, quoted, refuse
+from dpsql.source.catalog import FILE_ENDINGS, Catalog, Described, Entry, generated_columns, table_expression
+from dpsql.source.linked import Lineage
+from dpsql.source.model import RESERVED, UNIT, Column, TableId, fold, identifier, literal, quoted, refuse
 from dpsql.source.parquet import unsafe_columns
 from dpsql.source.parse import render
 from dpsql.source.rows import Carried, number_column
 from dpsql.source.scope import Item, Texts
+from dpsql.source.ways import Ways, marked
 
 
 @dataclass
@@ -50,12 +52,20 @@ class Leaves:
         public_keys: Callable[[TableId], Sequence[Sequence[str]]],
         unit_column: Callable[[TableId], str | None],
         home: tuple[str, str],
+        lineage: Callable[[TableId], Lineage | None] = lambda table: None,
+        contributions: Callable[[TableId], int] = lambda table: 1,
     ) -> None:
         self.home = home
-        self.catalog, self.protected, self.public_keys, self.unit_column = catalog, protected, public_keys, unit_column
+        self.catalog, self.public_keys, self.unit_column = catalog, public_keys, unit_column
+        self.protected: Callable[[TableId], bool] = lambda table: lineage(table) is not None or protected(table)
+        self.lineage, self.contributions = lineage, contributions
+        self.ways = Ways(catalog, unit_column, self._parent)
         self.table: TableId | None = None
+        self.read: list[TableId] = []  # protected tables, each once
+        self.lineages: dict[TableId, Lineage] = {}  # of those that are linked, and are not read as parents only
         self.public: list[TableId] = []
         self.filtered = False
+        self.numbered = False  # whether rows have to be numbered: a join whose key is of a type with several notions of equality
         self.leaves: dict[str, list[tuple[str, str]]] = {}
         self.named: list[tuple[exp.Table, TableId]] = []
         self.texts = Texts()
@@ -66,7 +76,7 @@ class Leaves:
         """Return the file that a name in place of a table means, or say that there is nothing of that name."""
         path = ".".join(parts)
         if "/" in path or path.lower().endswith(FILE_ENDINGS):
-            return file_table(path, f"{path!r}{view.where}")
+            return self.catalog.file(path, f"{path!r}{view.where}")
         homes = ", ".join(quoted(*home) for home in view.homes)
         raise ArgumentError(
             "source",
@@ -82,17 +92,17 @@ class Leaves:
         given = call.expressions if isinstance(call, exp.Anonymous) else []
         if name not in ("read_parquet", "parquet_scan") or len(node.parts) != 1:
             if name.startswith(("read_", "sniff_")) and given and isinstance(given[0], exp.Literal):
-                return file_table(given[0].name, f"{name}(){view.where}")
+                return self.catalog.file(given[0].name, f"{name}(){view.where}")
             refuse(f"{name}()", "table functions and macros are not looked into; name a table, view or file", node, view.where)
         if len(given) != 1 or not isinstance(given[0], exp.Literal) or not given[0].is_string:
             refuse(f"{name}()", "takes one file name here", node, view.where)
-        return file_table(given[0].name, f"{name}(){view.where}")
+        return self.catalog.file(given[0].name, f"{name}(){view.where}")
 
     def _base(self, table: TableId, entry: Entry | None, node: exp.Table, view: View, *, public: bool) -> Item:
         """Return a base table or a file; note it as the protected one if it has a budget."""
         self.named.append((node, table))
         described = self.catalog.columns(table)
-        skip = generated_columns(entry.sql) if entry is not None else set()
+        skip = generated_columns(entry.sql) if entry is not None else frozenset[str]()
         unsafe = unsafe_columns(self.catalog.cursor, table) if table.is_file else {}
         collated = set() if table.is_file else self.catalog.collated(table)
         columns = [
@@ -107,21 +117,65 @@ class Leaves:
         if protected and public:
             refuse("JOIN", f"{table.text} is protected too: a join of protected tables is not allowed", node, view.where)
         if protected:
-            if self.table is not None and not (self.local and self.table == table):
-                other = "two protected tables can't be combined; make one table of both, and protect that"
+            lineage = self.lineage(table)
+            root = table if lineage is None else lineage.root
+            if self.table is not None and not (self.local and self.table == root):
+                other = "two protected tables can be combined if they are linked (dp_link) to one; else make one table of both"
                 reason = other if self.local else "a protected table may be read once, and only one of them"
                 refuse(f"{table.text}", reason, node, view.where)
-            self.table = table
-            columns = [replace(c, origin=c.name) for c in columns]
+            self.table = root
+            keys = [] if table.is_file else self.catalog.keys(table)
+            unit = self.unit_column(root) if lineage is None else self.ways.unit(lineage)
+            columns = [marked(replace(c, origin=c.name), lineage, keys, table, unit) for c in columns]
+            self._reads(table)
         alias = self._alias()
         self.leaves[alias] = [(d.name, d.sql_type) for d in described]
         out = table_expression(table, alias)
-        if protected:
+        if protected and lineage is not None:
+            self.lineages[table] = lineage
+            join, unit_ = self.ways.up(lineage, alias)
+            self.carried.begin_linked(alias, self.ways.unit(lineage), unit_, join)
+        elif protected:
             self.carried.begin(table, alias, [d.name for d in described], columns, self.unit_column(table))
             if self.carried.numbered:
                 self.leaves[alias].append((number_column(table), "BIGINT"))
+        columns = [c for c in columns if self.catalog.nameable(table, c.name)]
         name = node.alias_or_name or alias
-        return Item(name, alias, out, self._renamed(node, columns, view), path_of(node, table), protected=protected, unsafe=unsafe)
+        if protected and lineage is not None and not self.local:
+            alias, out = self._beside(alias, out, columns)
+        most = None
+        if protected and self.table is not None:
+            most = self.most_of(table)
+        shown, path = self._renamed(node, columns, view), path_of(node, table)
+        return Item(name, alias, out, shown, path, protected=protected, unsafe=unsafe, most=most)
+
+    def _beside(self, alias: str, table: exp.Expression, columns: Sequence[Column]) -> tuple[str, exp.Subquery]:
+        """Return a linked table as a relation of its columns and its privacy unit, and the alias of that."""
+        listed: list[exp.Expression] = [
+            exp.Alias(this=exp.Column(this=identifier(c.ref), table=identifier(alias)), alias=identifier(c.ref)) for c in columns
+        ]
+        listed.append(exp.Alias(this=self.carried.unit_of(alias), alias=identifier(UNIT)))
+        select = exp.Select(expressions=listed).from_(table)
+        select.append("joins", self.carried.joins[alias])
+        above = self._alias()
+        return above, exp.Subquery(this=select, alias=exp.TableAlias(this=identifier(above)))
+
+    def most_of(self, table: TableId) -> int:
+        """Return the rows of a unit that a protected table has by its contract and its links."""
+        lineage = self.lineage(table)
+        return self.contributions(table) if lineage is None else self.contributions(lineage.root) * lineage.most
+
+    def _reads(self, table: TableId) -> None:
+        if table not in self.read:
+            self.read.append(table)
+
+    def _parent(self, table: TableId, columns: list[Described]) -> str:
+        """Return an alias for a parent's rows, under which its columns are known."""
+        alias = self._alias()
+        if columns:
+            self._reads(table)
+            self.leaves[alias] = [(d.name, d.sql_type) for d in columns]
+        return alias
 
     def nothing_protected(self) -> NoReturn:
         """Say that a source reaches no table with a budget."""

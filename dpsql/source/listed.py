@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable
 
 import duckdb
 
-from dpsql.errors import UnsupportedQuery, first_line
+from dpsql.errors import UnsupportedQuery, unanswered
 
 # Every function of these queries is named in full: a macro of the database must not answer in its place.
 _LIST = """
@@ -30,6 +30,12 @@ Listing = dict[str, tuple[int, int]]
 class Functions:
     """What is known of the functions of one open database.
 
+    Parameters
+    ----------
+    settled : callable, optional
+        Returns a value that is another one once a function may have been created, and None while one may be. Who knows that spares
+        the counter, which whatever dpsql creates itself moves on too.
+
     Notes
     -----
     A function that is registered in a transaction that stays open while a call lists the functions, and is committed later, is
@@ -37,37 +43,39 @@ class Functions:
     be late in this way, and on the search path of dpsql's cursors none stands for a function of DuckDB.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settled: Callable[[], object] | None = None) -> None:
+        self._settled = settled or (lambda: None)
+        self._since: object = None
         self._guard = threading.Lock()
         self._newest: int | None = None
         self._changed: frozenset[str] | None = None
 
-    def changed(self, cursor: duckdb.DuckDBPyConnection, names: Iterable[str]) -> str | None:
-        """Return one of these functions that is not, or not only, what DuckDB ships; None if all of them are.
+    def changed(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
+        """Return the names, in small letters, of functions that are not, or not only, what DuckDB ships.
 
         Raises
         ------
         UnsupportedQuery
             The catalog does not answer.
         """
-        wanted = {name.lower() for name in names}
         shipped, step = _shipped()
+        since = self._settled()  # read before the list, as the counter is
         with self._guard:
+            if since is not None and since == self._since and self._changed is not None:
+                return self._changed
             try:
                 number = _created(cursor)
                 if self._changed is None or self._newest is None or number != self._newest + step:
                     self._changed = _differing(_listing(cursor), shipped)
-            except duckdb.InterruptException:
+            except (duckdb.InterruptException, duckdb.OutOfMemoryException):
                 self._changed = None
                 raise
             except duckdb.Error as error:
                 self._changed = None
-                raise UnsupportedQuery(
-                    "the catalog of this database",
-                    f"it does not answer ({first_line(error)}); DROP macros that are called duckdb_...",
-                ) from None
+                raise UnsupportedQuery("the catalog of this database", unanswered(error)) from None
+            self._since = since
             self._newest = number  # read before the list: what was created since changes the next number
-            return min(self._changed & wanted, default=None)
+            return self._changed
 
 
 def _differing(live: Listing, shipped: Listing) -> frozenset[str]:

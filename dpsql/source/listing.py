@@ -51,11 +51,11 @@ class Listing(Analysis):
         if not listed:
             refuse("SELECT", "no column is left", node, where)
         protected, one = rows.unit is not None, rows.one
-        return Relation(finish(rows, listed), [column for column, _ in listed], unnamed, protected, one)
+        return Relation(finish(rows, listed), [column for column, _ in listed], unnamed, protected, one, rows.most)
 
     def _distinct(self, node: exp.Select, relation: Relation, view: View) -> Relation:
         """Return the different rows of each unit."""
-        if relation.protected and not any(c.unit for c in relation.columns):
+        if relation.protected and not any(c.tells_unit for c in relation.columns):
             refuse("DISTINCT", combine_inside(Scope(self.catalog, [], []), "add {} to the list"), node.args["distinct"], view.where)
         item = self._nested(relation, exp.Table(), "", view)
         rows = self.over(item)
@@ -69,7 +69,7 @@ class Listing(Analysis):
         """Return the rows of one relation."""
         unit = exp.Column(this=identifier(UNIT), table=identifier(item.alias)) if item.protected else None
         scope = Scope(self.catalog, [item], [self.home], "", self.texts)
-        return Rows(scope, exp.Select().from_(item.node), unit, self._fresh, item.one)
+        return Rows(scope, exp.Select().from_(item.node), unit, self._fresh, item.one, item.most)
 
     def _nested(self, inner: Relation, node: exp.Expression, name: str, view: View) -> Item:
         """Return a checked query as an item of FROM; a column without a name can't be named, and that is all."""

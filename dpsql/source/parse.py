@@ -145,6 +145,8 @@ def _both(cursor: duckdb.DuckDBPyConnection, one: str, other: str) -> tuple[dict
 
 _ORDERED = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc"}
 """What DuckDB's parser makes of an ordered aggregate."""
+_POWERS = frozenset({"^", "**", "power", "pow"})
+"""What DuckDB calls one function; sqlglot's tree says in which order operators are taken, and it is compared."""
 _NEGATED = {"!~~": "~~", "!~~*": "~~*"}
 _TYPES = {
     "text": "varchar", "string": "varchar", "char": "varchar", "bpchar": "varchar", "nvarchar": "varchar", "numeric": "decimal",
@@ -175,6 +177,8 @@ def _normal(node: Any) -> Any:
             given: list[Any] = out.get("children") or out["arguments"]
             part = json.dumps(given[0]).lower().replace("dayofweek", "dow").replace("dayofyear", "doy")
             given[0] = json.loads(part)
+        if out["function_name"] in _POWERS:
+            out |= {"function_name": "pow", "is_operator": False}
         if out["function_name"] in _NEGATED:
             out["function_name"] = _NEGATED[out["function_name"]]
             return _negation(out)

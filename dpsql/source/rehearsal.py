@@ -2,8 +2,8 @@
 
 Before a source is accepted its SQL runs once over rows that belong to nobody: the extreme values of every type, and the constants
 that the source itself names, so that its conditions are met. What raises there, raises for everybody and before anything is
-charged. Then every computed expression is put into a ``TRY`` (:func:`dpsql.source.functions.caught`), for what the rehearsal
-missed.
+charged. Then every computed expression that is not certain by its types (:mod:`dpsql.source.certain`) is put into a ``TRY``
+(:func:`dpsql.source.functions.caught`), for what the rehearsal missed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.errors import UnsupportedQuery, first_line
 from dpsql.source.catalog import Catalog
+from dpsql.source.certain import certain, conditions
 from dpsql.source.functions import caught
 from dpsql.source.kernel import family
 from dpsql.source.layers import COMBINING
@@ -84,14 +85,19 @@ def values_of(sql_type: str, constants: Sequence[str] = ()) -> list[str]:
     if family(sql_type) == "LIST":
         inner = sql_type.removesuffix("[]")
         return ["NULL", "[]", f"[NULL::{inner}]", *(f"[{value}]" for value in values_of(inner, constants)[1:])]
+    return ["NULL", *(f"TRY_CAST({text} AS {sql_type})" for text in _texts(sql_type, constants))]
+
+
+def _texts(sql_type: str, constants: Sequence[str]) -> list[str]:
+    """Return the texts of the values of a type that is no list, as SQL, without NULL."""
     texts = list(EXTREMES.get(sql_type, ()))
     if family(sql_type) == "DECIMAL":
         width, scale = (int(part) for part in sql_type.removeprefix("DECIMAL(").removesuffix(")").split(","))
         largest = "9" * (width - scale) + ("." + "9" * scale if scale else "")
         texts = [largest, f"-{largest}", "0"]
     if not texts and not sql_type.startswith("ENUM("):
-        return ["NULL"]
-    return ["NULL", *(f"TRY_CAST({literal(text)} AS {sql_type})" for text in dict.fromkeys((*texts, *constants)))]
+        return []
+    return [literal(text) for text in dict.fromkeys((*texts, *constants))]
 
 
 def made_up(columns: Sequence[tuple[str, str]], alias: str, constants: Sequence[str], most: int = 10**9) -> str:
@@ -99,13 +105,20 @@ def made_up(columns: Sequence[tuple[str, str]], alias: str, constants: Sequence[
 
     Every column holds all of its values, each in its own order, so that they meet in many ways; there are at most ``most`` rows.
     """
-    lists = [values_of(sql_type, constants) for _, sql_type in columns]
+    nested = [family(sql_type) == "LIST" for _, sql_type in columns]
+    lists = [
+        values_of(sql_type, constants) if several else ["NULL", *_texts(sql_type, constants)]
+        for (_, sql_type), several in zip(columns, nested, strict=True)
+    ]
     rows = min(2 * max((len(found) for found in lists), default=1), most)
     shown = []
-    for place, ((name, _), found) in enumerate(zip(columns, lists, strict=True)):
+    for place, ((name, sql_type), found, several) in enumerate(zip(columns, lists, nested, strict=True)):
         turned = [found[(row * (1 + place % 3) + place) % len(found)] for row in range(rows)] if len(found) > 1 else found * rows
         missing = [value for value in found if value not in turned]
-        shown.append(f"system.main.unnest([{', '.join([*missing, *turned][:rows])}]) AS {quoted(name)}")
+        values = f"system.main.unnest([{', '.join([*missing, *turned][:rows])}])"
+        if not several and len(found) > 1:  # texts, converted once for all: DuckDB reads as many casts for as long as all the rest
+            values = f"TRY_CAST({values} AS {sql_type})"
+        shown.append(f"{values} AS {quoted(name)}")
     return f"(SELECT {', '.join(shown)}) AS {quoted(alias)}"
 
 
@@ -161,11 +174,23 @@ def computes(select: exp.Select) -> bool:
 
 
 def guarded(select: exp.Select) -> exp.Select:
-    """Return a generated source in which every computed expression is NULL where it would raise."""
+    """Return a generated source in which every computed expression is NULL where it would raise.
+
+    Of the conditions of a WHERE, those that can't raise stand in front, each by itself, so that DuckDB moves them to where rows are
+    read: a row is kept where all are true, and NULL is not, so they need not be in the same net as the others.
+    """
     out = select.copy()
     for node in _expressions(out):
-        if _computed(node):
-            node.replace(exp.Var(this=caught(render(node))))
+        if not _computed(node) or certain(node):
+            continue
+        if isinstance(node.parent, exp.Where):
+            sure, others = conditions(node)
+            if sure:
+                rest = exp.and_(*(part.copy() for part in others), copy=False)
+                caught_ = exp.Var(this=caught(render(rest)))
+                node.replace(exp.and_(*(part.copy() for part in sure), caught_, copy=False))
+                continue
+        node.replace(exp.Var(this=caught(render(node))))
     return out
 
 

@@ -29,6 +29,8 @@ class Item:
     hidden: set[str] = field(default_factory=set)
     protected: bool = True
     one: bool = False  # no privacy unit has more than one row in it
+    outer: bool = False  # a row may have none of its rows beside it
+    most: int | None = None  # rows of a unit that links allow, as a default for whoever bounds them
     unsafe: dict[str, str] = field(default_factory=dict)  # of a file: folded name -> Parquet type of what cannot be read safely
 
     def __post_init__(self) -> None:
@@ -84,7 +86,7 @@ class Scope:
                 if (kind := item.unsafe.get(fold(parts[-1]))) is not None:
                     advice = f"one far value of a {kind} column fails every call that reads it; CREATE TABLE t AS FROM the file"
                     refuse(f"column {parts[-1]!r}", advice, node, self.where)
-            names = [c.name for item in self.items for c in item.columns]
+            names = [c.name for item in self.items for c in item.columns if fold(c.name) not in item.hidden]
             raise ArgumentError(
                 "source",
                 ".".join(parts),

@@ -48,7 +48,8 @@ def set_operation(
     types = [_common(analysis, [side.columns[i] for side in sides], construct, node, view) for i in range(len(first.columns))]
     columns = [_column([side.columns[i] for side in sides], kind, sql_type) for i, sql_type in enumerate(types)]
     if kind is not exp.Union or distinct:
-        if first.protected and not any(all(side.columns[i].unit for side in sides) for i in range(len(columns))):
+        told = (c.tells_unit and all(side.columns[i].tells_unit for side in sides) for i, c in enumerate(columns))
+        if first.protected and not any(told):
             refuse(
                 construct,
                 combine_inside(Scope(analysis.catalog, [], []), "have {} in the same place on both sides"),
@@ -65,11 +66,13 @@ def set_operation(
     for other in selects[1:]:
         tree = kind(this=tree, expression=other, distinct=native)
     one = first.one and kind is not exp.Union
-    outer = Relation(tree, columns, [], first.protected, one)
+    mosts = [side.most for side in sides if side.most is not None]
+    most = None if not mosts else sum(mosts) if kind is exp.Union else first.most
+    outer = Relation(tree, columns, [], first.protected, one, most)
     item = analysis._nested(outer, exp.Table(), "", view)  # noqa: SLF001 -- one class in two files
     rows = analysis.over(item)
     listed = [(c, exp.Column(this=identifier(c.ref), table=identifier(item.alias))) for c in item.columns]
-    out = Relation(finish(rows, listed), columns, first.unnamed, first.protected, one)
+    out = Relation(finish(rows, listed), columns, first.unnamed, first.protected, one, most)
     if kind is exp.Union and distinct:
         return analysis._distinct(exp.Select(distinct=exp.Distinct()), out, view)  # noqa: SLF001
     return out
@@ -95,7 +98,7 @@ def _column(columns: list[Column], kind: type[exp.Expression], sql_type: str) ->
     first = columns[0]
     if kind is exp.Except:
         return replace(first, ref=first.name, sql_type=sql_type)
-    same = all(c.origin == first.origin for c in columns)
+    same = all((c.origin, c.home) == (first.origin, first.home) for c in columns)
     return replace(
         first,
         ref=first.name,
@@ -103,7 +106,11 @@ def _column(columns: list[Column], kind: type[exp.Expression], sql_type: str) ->
         origin=first.origin if same else None,
         views=first.views if all(c.views == first.views for c in columns) else (),
         nullable=any(c.nullable for c in columns),
+        home=first.home if same else None,
         unit=all(c.unit for c in columns),
+        orphans=any(c.orphans for c in columns),
+        keys=frozenset.intersection(*(c.keys for c in columns)),
+        told=all(c.told for c in columns),
     )
 
 

@@ -13,18 +13,22 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError
-from dpsql.source.combining import windowed
+from dpsql.source.combining import same_key, windowed
 from dpsql.source.expressions import Rewriter
 from dpsql.source.functions import call, paren
 from dpsql.source.keys import exact
+from dpsql.source.keys import plain as sure
 from dpsql.source.layers import Layer, Rows, comparable, plain
 from dpsql.source.leaves import View
 from dpsql.source.listing import Listing
 from dpsql.source.model import UNIT, Column, fold, identifier, refuse
-from dpsql.source.parse import used
+from dpsql.source.parse import render, used
 from dpsql.source.scope import Item, Scope
+from dpsql.source.ways import is_leaf, without_parent
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+MOST_ROWS = 1_000_000
+"""Rows of a unit that a default bound may have, at most."""
 MOST_RELATIONS = 12
 """Tables that a source may read, each reading counted."""
 _SAME_UNIT = "the rows of two people may not meet; write ON a.unit = b.unit [AND ...] or USING (unit), of the privacy unit column"
@@ -33,9 +37,26 @@ _NO_UNIT = "rows of the public table that meet nobody would belong to no person;
 
 def conditions_of(node: exp.Expression) -> list[exp.Expression]:
     """Return the conditions that AND connects."""
-    if isinstance(node, exp.Paren) and isinstance(node.this, exp.Paren | exp.And):
+    if isinstance(node, exp.Paren) and isinstance(node.this, exp.Paren | exp.And | exp.Or):
         return conditions_of(node.this)
+    if isinstance(node, exp.Or):
+        return _factored(node)
     return [*conditions_of(node.this), *conditions_of(node.expression)] if isinstance(node, exp.And) else [node]
+
+
+def _factored(node: exp.Or) -> list[exp.Expression]:
+    """Return ``a AND b OR a AND c`` as ``a`` and ``b OR c``, which is the same with NULLs as well: DuckDB joins on ``a``."""
+    sides = [conditions_of(side) for side in node.flatten()]
+    texts = [{render(part) for part in side} for side in sides]
+    common = set.intersection(*texts)
+    if not common:
+        return [node]
+    first = {render(part): part for part in sides[0]}
+    shared = [part for text, part in first.items() if text in common]
+    left = [[part.copy() for part in side if render(part) not in common] for side in sides]
+    if not all(left):
+        return shared
+    return [*shared, exp.Paren(this=exp.or_(*(exp.Paren(this=exp.and_(*parts, copy=False)) for parts in left), copy=False))]
 
 
 @dataclass
@@ -74,28 +95,39 @@ class Joins:
         both = replace(rows.scope, items=[*rows.scope.items, item])
         conditions = [c for c in given if not self._same_unit(c, rows.scope, item, both)]
         units = rows.unit is not None and item.protected
+        held: exp.Expression | None = None
+        most = _product(rows.most, item.most) if item.protected and rows.unit is not None else rows.most or item.most
         if units:
             pool = rest if not side and kind in ("", "INNER", "CROSS") else []
-            if len(conditions) == len(given) and not any(
-                self._known(c, both) and self._same_unit(c, rows.scope, item, both) for c in pool
-            ):
+            known = [*given, *(c for c in pool if self._known(c, both))]
+            linked = [found for c in known if (found := self._linked(c, item, both)) is not None]
+            if not linked and not any(self._same_unit(c, rows.scope, item, both) for c in known):
                 refuse(name, _SAME_UNIT, join, where)
+            if side in ("", "LEFT") and kind in ("", "INNER", "CROSS"):
+                held = next((one for c in known if (one := self._held(c, rows, item, both)) is not None), None)
+            if most is not None:
+                most = min([most, *(self._along(*one, rows, item) for one in linked)])
         if rows.one and not item.protected and (key := self._key(join, item, conditions, both)):
             item = self._first_of(item, key)
             both = replace(rows.scope, items=[*rows.scope.items, item])
         written = [self._condition(c, Rewriter(both)) for c in conditions]
-        if units and rows.unit is not None:
+        if held is not None and isinstance(item.node, exp.Subquery):
+            item.node = without_parent(item.node)  # the row on the left is its parent, and of the same unit
+            written.insert(0, held)
+        elif units and rows.unit is not None:
             written.insert(0, exp.EQ(this=rows.unit.copy(), expression=unit_column(item.alias)))
         if kind in ("SEMI", "ANTI"):
             rows.tree.append("joins", joined(item, kind, None, written))
             return rows
         if side in ("RIGHT", "FULL"):
+            rows.most = None if most is None else max(most, rows.most or 1, item.most or 1)
             return self._wrapped(rows, item, side, using, written)
         for column in using:
             item.hidden.add(fold(column))
         if side == "LEFT":
-            item.columns = [replace(c, nullable=True, unit=False) for c in item.columns]
+            item.columns, item.outer = _perhaps(item.columns), True
         rows.one = rows.one and item.one
+        rows.most = most
         rows.unit = rows.unit if rows.unit is not None or not item.protected else unit_column(item.alias)
         rows.joined(item, joined(item, None if written else "CROSS", side or None, written))
         return rows
@@ -176,6 +208,45 @@ class Joins:
             return False
         return sum(f is not None and f[0] is item for f in found) == 1
 
+    def _held(self, node: exp.Expression, rows: Rows, item: Item, both: Scope) -> exp.Expression | None:
+        """Return the join of a linked table to the row of its parent on the left, where a condition is the link itself."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if type(node) is not exp.EQ:
+            return None
+        found = [plain(side, both) if isinstance(side, exp.Column | exp.Paren) else None for side in (node.this, node.expression)]
+        for first, second in (found, found[::-1]):
+            if first is None or second is None or first[0] is item or second[0] is not item:
+                continue
+            (owner, key), (_, column) = first, second
+            lineage = self.analysis.lineages.get(column.home) if column.home is not None else None
+            if lineage is None or not is_leaf(item.node) or not is_leaf(owner.node) or owner.outer or not sure(key.sql_type):
+                continue
+            hop, home = lineage.hops[0], key.home or self.analysis.table
+            ends = [(column.origin, hop.column), (key.origin, hop.parent_column)]
+            if home == hop.parent and all(fold(a or "") == fold(b) for a, b in ends):
+                sides = [exp.Column(this=identifier(c.ref), table=identifier(i.alias)) for i, c in (first, second)]
+                return exp.EQ(this=sides[1], expression=sides[0])
+        return None
+
+    def _along(self, left: Column, right: Column, rows: Rows, item: Item) -> int:
+        """Return the rows of a unit after a join on a key, by the rows of the table whose key it is: each meets its own alone."""
+        keys = [self.analysis.most_of(table) for table, _ in left.keys & right.keys]
+        return max(1, (rows.most or 1) * (item.most or 1) // max(keys, default=1))
+
+    @staticmethod
+    def _linked(node: exp.Expression, item: Item, both: Scope) -> tuple[Column, Column] | None:
+        """Return the columns on the left and of ``item`` that a condition says to hold one key: then their rows are one unit's."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if type(node) is not exp.EQ:
+            return None
+        found = [plain(side, both) if isinstance(side, exp.Column | exp.Paren) else None for side in (node.this, node.expression)]
+        first, second = found
+        if first is None or second is None or (first[0] is item) == (second[0] is item) or not same_key(first[1], second[1]):
+            return None
+        return (second[1], first[1]) if first[0] is item else (first[1], second[1])
+
     @staticmethod
     def _condition(node: exp.Expression, rewrite: Rewriter) -> exp.Expression:
         """Return a condition; the two sides of a comparison are expressions of their own."""
@@ -195,8 +266,9 @@ class Joins:
             if right is not None:
                 merged.append((name, column, owner, right))
         one = rows.one and item.one and side == "RIGHT"
-        items = [replace(i, columns=[replace(c, nullable=True, unit=False) for c in i.columns]) for i in rows.scope.items]
-        last = replace(item, columns=[replace(c, nullable=True, unit=c.unit and side == "RIGHT") for c in item.columns])
+        items = [replace(i, columns=_perhaps(i.columns)) for i in rows.scope.items]
+        kept = side == "RIGHT"
+        last = replace(item, columns=[replace(c, nullable=True, unit=c.unit and kept, told=c.told and kept) for c in item.columns])
         rows.scope.items[:] = items
         rows.joined(last, joined(item, None, side, written))
         rows.unit = right_unit
@@ -209,8 +281,7 @@ class Joins:
             ]
             value: exp.Expression = sides[1] if side == "RIGHT" else exp.Coalesce(this=sides[0], expressions=[sides[1]])
             unit = right.unit and (side == "RIGHT" or column.unit)
-            same = column.origin if column.origin == right.origin else None
-            made = layer.add(value, replace(right, origin=right.origin if side == "RIGHT" else same, unit=unit, nullable=True))
+            made = layer.add(value, _merged(column, right, side, unit))
             layer.listed[-1] = (replace(made, name=name), value, None)
         layer.keep_all()
         out = layer.close(one=one)
@@ -220,6 +291,25 @@ class Joins:
         if merged:  # the merged columns come first in *
             out.scope.items.insert(0, out.scope.items.pop())
         return out
+
+
+def _perhaps(columns: Sequence[Column]) -> list[Column]:
+    """Return the columns of a side that may be missing: NULL says nothing there."""
+    return [replace(c, nullable=True, unit=False, told=False) for c in columns]
+
+
+def _merged(column: Column, right: Column, side: str, unit: bool) -> Column:
+    """Return the one column that two after USING become in a RIGHT or FULL join."""
+    if side == "RIGHT":
+        return replace(right, unit=unit, nullable=True)
+    same = (column.origin, column.home) == (right.origin, right.home)
+    origin, home = (right.origin, right.home) if same else (None, None)
+    keys, orphans, told = column.keys & right.keys, column.orphans or right.orphans, column.told and right.told
+    return replace(right, origin=origin, home=home, keys=keys, told=told, orphans=orphans, unit=unit, nullable=True)
+
+
+def _product(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else min(left * right, MOST_ROWS)
 
 
 def unit_column(alias: str) -> exp.Column:

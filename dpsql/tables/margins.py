@@ -65,6 +65,7 @@ def simplex_projection(values: npt.ArrayLike, total: float = 1.0) -> FloatArray:
         raise ArgumentError("values", given.shape, "a vector of at least one finite number")
     if not total > 0.0:
         raise ArgumentError("total", total, "a positive number")
+    given = given - given.max()  # a total that rounding would lose beside the largest value is kept: the first cut is -total
     falling = np.sort(given)[::-1]
     cut = (np.cumsum(falling) - total) / np.arange(1, given.size + 1)
     last = int(np.flatnonzero(falling > cut)[-1])

@@ -13,7 +13,10 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-Value = None | bool | int | float | str | Decimal | dt.datetime | Sequence["Value"]
+from dpsql.text.names import fold
+from dpsql.text.sealed import to_read
+
+Value = None | bool | int | float | str | Decimal | dt.datetime | Sequence["Value"] | Mapping[str, "Value"]
 
 
 def identifier(*parts: str) -> str:
@@ -25,6 +28,17 @@ def identifier(*parts: str) -> str:
     '"main"."odd ""na""me"'
     """
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def key_name(schema: str, name: str) -> str:
+    """Return the name under which the books know a table or view, in whatever case it is spelled.
+
+    Examples
+    --------
+    >>> key_name("main", "Adult"), key_name("Odd one", "1a")
+    ('main.adult', '"odd one"."1a"')
+    """
+    return ".".join(part if part.isidentifier() else identifier(part) for part in (fold(schema), fold(name)))
 
 
 def split_name(text: str) -> list[str]:
@@ -73,6 +87,8 @@ def literal(value: Value) -> str:
         return f"{value:f}"
     if isinstance(value, dt.datetime):
         return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    if isinstance(value, Mapping):
+        return f"system.main.struct_pack({', '.join(f'{identifier(name)} := {literal(one)}' for name, one in value.items())})"
     if isinstance(value, str):
         if "\0" in value:  # DuckDB 1.x reads no further than that in the text of a statement
             parts = [_text(part) for part in value.split("\0")]
@@ -144,5 +160,5 @@ def packed(columns: Mapping[str, str], rows: Sequence[Sequence[None | bool | int
 
 
 def parquet(path: Path) -> str:
-    """Return a relation that reads this Parquet file."""
-    return f"read_parquet({literal(str(path))})"
+    """Return a relation that reads this Parquet file, encrypted or not."""
+    return f"read_parquet({literal(str(path))}{to_read(path)})"

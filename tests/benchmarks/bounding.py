@@ -18,7 +18,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.domains.bounding import bounded_codes_sql, bounded_sql
+from dpsql.domains.bounding import bounded_codes_sql, bounded_sql, light_first_sql
 
 SALT = "0123456789abcdef" * 2
 MOST = 5
@@ -51,10 +51,12 @@ def statements(units: list[str], names: list[str], designs: bool) -> dict[str, s
     folded = ", ".join(f"sum({name})" for name in names)
     bounded = bounded_codes_sql('"t"', units, names, SIZES[: len(names)], ["UTINYINT"] * len(names), [], MOST, SALT)
     groups = bounded_sql('"t"', units, names, MOST, SALT, groups=names[:1], max_groups=2)
+    light = light_first_sql('"t"', units, names, MOST, SALT, groups=names[:1], max_groups=2)
     found = {
         "group": f"SELECT count(*) FROM (SELECT {unit}, count(*) AS n FROM t GROUP BY {unit} HAVING n > 0)",
         "bounded": f"SELECT {folded} FROM ({bounded})",
         "groups, then rows": f"SELECT {folded} FROM ({groups})",
+        "groups, light units first": f"SELECT {folded} FROM ({light})",
     }
     if not designs:
         return found

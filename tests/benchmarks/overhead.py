@@ -1,9 +1,10 @@
 """What a call costs beside the reading of rows: dp_query and dp_marginals on a small table in a database file, new and repeated.
 
-usage: OPENBLAS_NUM_THREADS=1 python tests/benchmarks/overhead.py [--runs 15]
+usage: OPENBLAS_NUM_THREADS=1 python tests/benchmarks/overhead.py [--runs 15] [--entries 0]
 
 Printed are medians of the runs: milliseconds on the clock and of the processor, the processor's in units of `SELECT 1` beside the
-same runs (a busy machine slows both), and the statements that dpsql's own cursor executes in one such call.
+same runs (a busy machine slows both), and the statements that dpsql's own cursor executes in one such call. With --entries the
+ledger has at least so many entries before.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ SETUP = (
     "CALL dp_declare('t', 'g', categories := [0, 1, 2], nullable := false)",
 )
 QUERY = "FROM dp_query('SELECT g, count(*), avg(x) FROM t WHERE x < {} GROUP BY g', epsilon := 0.2)"
+EARLIER = "FROM dp_marginals('t', columns := ['g'], epsilon := 0.02, release := 'earlier {}')"
 TABLE = "FROM dp_marginals('t', columns := ['g'], epsilon := 0.2, release := 'r{}')"
 
 
@@ -70,11 +72,15 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=15)
-    runs = parser.parse_args().runs
+    parser.add_argument("--entries", type=int, default=0)
+    options = parser.parse_args()
+    runs = options.runs
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(str(Path(folder) / "small.duckdb")) as con:
         dpsql.load(con, progress=False)
         for statement in SETUP:
             con.execute(statement)
+        for earlier in range(options.entries // 2):  # a charge and its store are two entries
+            con.execute(EARLIER.format(earlier))
         print(f"{'':24} {'clock':>7} {'processor':>10} {'SELECT 1':>9} {'statements':>11}   (ms, medians of {runs} runs)")
         for name, call in (("dp_query", QUERY), ("dp_marginals", TABLE)):
             found: dict[str, list[tuple[float, float, float]]] = {"new": [], "repeated": []}

@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.accounting.calibration import calibrate_blocks
+from dpsql.accounting.blocks import calibrate_blocks
 from dpsql.estimates.magnitudes import Learning, chosen, edges_of, sensitivity_of
 
 GOALS = {"orders (Q10)": 100, "line items (Q3)": 200, "line items of an order (Q12)": 12, "quantity (Q18)": 7_100}

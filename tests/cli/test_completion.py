@@ -95,3 +95,9 @@ def test_the_choices_are_what_calls_take():
             )
     assert set(CHOICES["method"]) == set(dpsql.methods.names())
     con.close()
+
+
+def test_a_link_is_completed(offered):
+    assert offered("CALL dp_link('work.visits', parent := 'peo") == ["CALL dp_link('work.visits', parent := 'people"]
+    assert offered("CALL dp_link('work.visits', orphans := '") == [f"CALL dp_link('work.visits', orphans := '{name}" for name in ("drop", "unit")]
+    assert "CALL dp_link('work.visits', max_rows := " in offered("CALL dp_link('work.visits', max")

@@ -1,7 +1,7 @@
 """Frequencies of the histogram samplers against exact probabilities, and of those with a prior half as large.
 
-Entropy from the operating system. Each chi-square test has a false-alarm rate of 1e-6; halved priors are so far off at these
-sizes that missing one has a probability far below that.
+Entropy from the operating system. Each chi-square test has a false-alarm rate of about 1e-9; halved priors are so far off at these
+sizes that missing one has a probability far below that. ALPHA is that of the whole of a test of means.
 """
 
 import math
@@ -18,16 +18,16 @@ from dpsql.mechanisms.multinomial import dirichlet_multinomial, dirichlet_prior,
 from dpsql.mechanisms.poisson_gamma import poisson_gamma, poisson_gamma_prior
 from dpsql.mechanisms.tubes import draw_path
 
-ALPHA = 1e-6
+ALPHA, FIT = 1e-6, 1e-9
 N = 20_000
 
 
 def p_value(observed: np.ndarray, probabilities: np.ndarray) -> float:
-    """Chi-square, bins of expectation below 5 put together."""
+    """Chi-square, bins of expectation below 20 put together: the p-value understates the tail of smaller ones."""
     expected = probabilities * observed.sum()
-    small = expected < 5
+    small = expected < 20
     both = [np.append(x[~small], x[small].sum()) for x in (observed.astype(float), expected)]
-    if both[1][-1] < 5:  # the rest goes to the smallest kept bin
+    if both[1][-1] < 20:  # the rest goes to the smallest kept bin
         smallest = int(np.argmin(both[1][:-1]))
         both = [np.append(np.delete(x[:-1], smallest), x[smallest] + x[-1]) for x in both]
     return float(stats.chisquare(both[0], both[1] * both[0].sum() / both[1].sum()).pvalue)
@@ -50,7 +50,7 @@ def test_dirichlet_multinomial(counts: list[int]) -> None:
     for factor, passes in ((1.0, True), (0.5, False)):
         a = float(alpha) * factor
         exact = beta_binomial(rows, a + y[0], (y.size - 1) * a + rows - y[0])
-        assert (p_value(observed, exact) > ALPHA) == passes
+        assert (p_value(observed, exact) > FIT) == passes
 
 
 @pytest.mark.parametrize("counts", [[3, 9], [0, 12], [12, 0]])
@@ -68,9 +68,9 @@ def test_poisson_gamma(counts: list[int], expected: list[float]) -> None:
         share = kept[0] * q / (kept[0] * q + kept[1] * (1 - q))
         return np.array([weights @ stats.binom.pmf(k, rows, share) for k in range(rows + 1)]) / weights.sum()
 
-    assert p_value(observed, law(float(prior.strength), prior.kept)) > ALPHA
-    assert p_value(observed, law(float(prior.strength) / 2, prior.kept)) < ALPHA
-    assert p_value(observed, law(float(prior.strength), np.array([1, 1]))) < ALPHA
+    assert p_value(observed, law(float(prior.strength), prior.kept)) > FIT
+    assert p_value(observed, law(float(prior.strength) / 2, prior.kept)) < FIT
+    assert p_value(observed, law(float(prior.strength), np.array([1, 1]))) < FIT
 
 
 def test_poisson_gamma_over_many_blocks() -> None:
@@ -96,7 +96,7 @@ def test_fixed_shares(counts: list[int]) -> None:
     for factor, passes in ((1.0, True), (0.5, False)):
         a = float(alpha) * factor
         exact = stats.binom.pmf(np.arange(rows + 1), rows, (y[0] + a) / (rows + y.size * a))
-        assert (p_value(observed, exact) > ALPHA) == passes
+        assert (p_value(observed, exact) > FIT) == passes
 
 
 @pytest.mark.parametrize("cells", [7, 5000])
@@ -112,7 +112,7 @@ def test_large_draws_have_the_right_mean_and_spread(cells: int) -> None:
         p = a / a.sum()
         spread = rows * p * (1 - p) * ((a.sum() + rows) / (a.sum() + 1) if sampler is dirichlet_multinomial else 1)
         z = (drawn - rows * p) / np.sqrt(spread)
-        assert np.abs(z).max() < stats.norm.isf(ALPHA / cells / 2) + 1
+        assert np.abs(z).max() < stats.norm.isf(ALPHA / cells / 2) + 2  # the counts are skewed
         # were the blocks not draws of one urn, the spread would be 0.6 of this
         assert abs((z**2).sum() - cells) < 10 * math.sqrt(2 * cells) + 10
 
@@ -132,7 +132,7 @@ def test_released_distribution_functions(counts: list[int], epsilon: Fraction) -
         weights = np.exp(-float(used) / 2 * distances)
         if not passes and epsilon < 1:
             continue  # too close to uniform to tell
-        assert (p_value(observed, weights / weights.sum()) > ALPHA) == passes
+        assert (p_value(observed, weights / weights.sum()) > FIT) == passes
 
 
 def test_distance_of_many_rows() -> None:
@@ -149,9 +149,9 @@ def test_distance_of_many_rows() -> None:
     weights = np.exp(-0.1 * np.arange(top)) * np.diff(np.array(numbers, dtype=np.float64))
     assert max(distances) < top
     observed = np.bincount(distances, minlength=top)
-    assert p_value(observed, weights / weights.sum()) > ALPHA
+    assert p_value(observed, weights / weights.sum()) > FIT
     halved = np.exp(-0.05 * np.arange(top)) * np.diff(np.array(numbers, dtype=np.float64))
-    assert p_value(observed, halved / halved.sum()) < ALPHA
+    assert p_value(observed, halved / halved.sum()) < FIT
 
 
 def test_paths_of_a_tube_are_alike() -> None:
@@ -166,7 +166,7 @@ def test_paths_of_a_tube_are_alike() -> None:
             assert probability == Fraction(1, number)
             found[tuple(path)] = found.get(tuple(path), 0) + 1
         assert len(found) == number
-        assert p_value(np.array(list(found.values())), np.full(number, 1 / number)) > ALPHA
+        assert p_value(np.array(list(found.values())), np.full(number, 1 / number)) > FIT
 
 
 def test_python_integers_give_the_same_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,4 +175,4 @@ def test_python_integers_give_the_same_mechanism(monkeypatch: pytest.MonkeyPatch
     assert sampler.tube(4)[0].sums.dtype == object
     observed = np.bincount([sampler.draw()[0] for _ in range(3000)], minlength=9)
     weights = np.exp(-0.5 * np.abs(np.arange(9) - 3))
-    assert p_value(observed, weights / weights.sum()) > ALPHA
+    assert p_value(observed, weights / weights.sum()) > FIT

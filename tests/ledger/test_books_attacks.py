@@ -13,8 +13,8 @@ from sample_tables import DELTA, make_people, protect_people
 
 import dpsql
 from dpsql.books.ledger import Ledger
+from dpsql.engines.duckdb.reader import DuckReader
 from dpsql.errors import LedgerError
-from dpsql.kinds.tables import measure as measuring
 from dpsql.purchase import buying
 from dpsql.purchase import measuring as measuring_purchase
 from dpsql.release import identity, store
@@ -93,9 +93,9 @@ def test_a_draw_that_the_books_refuse_is_removed(con, charges, monkeypatch, tmp_
 def test_a_draw_that_comes_second_is_removed(con, monkeypatch, tmp_path):
     mark = Ledger.mark
 
-    def late(self: Ledger, name: str, action: str, contents: str | None = None) -> None:
+    def late(self: Ledger, name: str, action: str, contents: str | None = None) -> object:
         mark(self, name, action, "0" * 64)  # another process was here
-        mark(self, name, action, contents)
+        return mark(self, name, action, contents)
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "mark", late)
@@ -206,7 +206,7 @@ def test_any_failure_after_reading_withholds_its_text(con, monkeypatch):
     def fail(*_: object) -> Any:
         raise ValueError("index 17 is out of bounds, at value 'north'")
 
-    monkeypatch.setattr(measuring, "count_select", fail)
+    monkeypatch.setattr(DuckReader, "tables", fail)
     with pytest.raises(duckdb.Error, match="the text is withheld") as caught:
         con.execute(CALL)
     assert "north" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from typing import Any
 
@@ -281,16 +282,16 @@ def test_a_public_reason_before_the_reading_can_be_mended(con, charges, monkeypa
 
 
 def test_a_disk_without_space_is_found_before_the_charge(con, charges, monkeypatch):
-    usage = release.shutil.disk_usage
+    usage = shutil.disk_usage
 
     class Full:
         free = 1000
 
-    monkeypatch.setattr(release.shutil, "disk_usage", lambda _: Full)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Full)
     text = text_of(con, PLAIN.format("x"))
     assert "no space left" in text
     assert charges() == 0
-    monkeypatch.setattr(release.shutil, "disk_usage", usage)
+    monkeypatch.setattr(shutil, "disk_usage", usage)
     con.execute(PLAIN.format("x"))
 
 
@@ -300,7 +301,7 @@ def test_plain_is_what_the_generated_sql_computes(con, tmp_path):
     con.execute(f"CALL dp_protect('{tmp_path / 'p.parquet'}', epsilon := 1, delta := {DELTA})")
     instance = instance_of(con)
     assert instance is not None
-    plain = ["people", "SELECT sex FROM people", f"{tmp_path / 'p.parquet'}", f"SELECT sex FROM '{tmp_path / 'p.parquet'}'"]
+    plain = ["people", "SELECT sex FROM people", "SELECT 1 AS one FROM people", f"{tmp_path / 'p.parquet'}", f"SELECT sex FROM '{tmp_path / 'p.parquet'}'"]
     more = ["SELECT sex FROM computed", "SELECT sex FROM people WHERE true", "SELECT age + 0 AS age FROM people", "SELECT sex, 1 AS x FROM people"]
     with open_context(instance, "people", "main") as context:
         assert [resolve(context, source).plain for source in plain] == [True] * len(plain)

@@ -30,19 +30,21 @@ class Full:
             raise duckdb.TransactionException(FULL)
         return self.cursor.execute(statement, *given)
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cursor, name)
+
 
 @pytest.mark.parametrize("action", ["charge", "store"])
 def test_a_full_disk_is_not_called_busy(con, charges, monkeypatch, action):
     tries: list[str] = []
     append = Ledger._append
 
-    def on_a_full_disk(self: Ledger, decide: Any, *rest: Any) -> None:
+    def on_a_full_disk(self: Ledger, decide: Any, *rest: Any) -> Any:
         fields = decide()
         if fields is None or fields["action"] != action:
-            append(self, decide, *rest)
-            return
+            return append(self, decide, *rest)
         books = Books(Full(self.books.cursor, tries), self.books.database)  # type: ignore[arg-type]
-        append(Ledger(books, self.source, self.who), lambda: fields, *rest)
+        return append(Ledger(books, self.source, self.who), lambda: fields, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "_append", on_a_full_disk)

@@ -143,8 +143,6 @@ def slow(self, name):
         yield
 
 progress.Progress.stage = slow
-if sys.argv[2] == "duckdb":
-    threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 sys.exit(cli.main(["run", sys.argv[3], "--database", sys.argv[1]]))
 """
 RELEASE = "FROM dp_marginals('people', columns := ['sex'], epsilon := 0.5)"
@@ -161,13 +159,24 @@ def test_ctrl_c_in_a_file_of_statements(tmp_path, stage, statement, words):
     fresh(tmp_path / "x.duckdb")
     (tmp_path / "job.sql").write_text(f"SELECT 'first'; {statement}; SELECT 'never';")
     command = [sys.executable, "-P", "-c", COMMAND, str(tmp_path / "x.duckdb"), stage, str(tmp_path / "job.sql")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 130, done.stderr
-    assert "first" in done.stdout
-    assert "never" not in done.stdout
-    assert done.stderr.startswith("interrupted")
-    assert done.stderr.endswith(words)
-    assert "Traceback" not in done.stderr
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            seen = ""
+            while "first" not in seen.partition("first")[2]:  # the name of the column, and the row
+                line = process.stdout.readline()
+                assert line, process.stderr.read()
+                seen += line
+            if stage == "duckdb":
+                time.sleep(1.5)  # DuckDB is in the next statement
+                process.send_signal(signal.SIGINT)
+            out, errors = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 130, errors
+    assert "never" not in out
+    assert errors.startswith("interrupted")
+    assert errors.endswith(words)
+    assert "Traceback" not in errors
 
 
 def slow_stage(monkeypatch: pytest.MonkeyPatch, wanted: str, begun: threading.Event) -> None:

@@ -9,8 +9,8 @@ from case_counts import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql.measure import counting
-from dpsql.measure.counting import count_select, count_tables
+from dpsql.engines.duckdb import counting
+from dpsql.engines.duckdb.counting import count_select, count_tables
 from dpsql.tables.counting import gram
 from dpsql.tables.counting import plan as counting_plan
 from dpsql.tables.counting.plan import ROADS, choose

@@ -143,7 +143,7 @@ def test_narrow_tables_have_the_same_distribution() -> None:
         p /= p.sum()
         counts = np.bincount(np.minimum(drawn, 8), minlength=9)
         expected = 4000 * np.append(p[:8], p[8:].sum())
-        assert stats.chisquare(counts, expected).pvalue > 1e-6
+        assert stats.chisquare(counts, expected).pvalue > 1e-9
 
 
 def test_alternating_series() -> None:
@@ -152,11 +152,11 @@ def test_alternating_series() -> None:
         numerators = np.full(50_000, round(gamma * denominator), dtype=np.int64)
         share = discrete._bernoulli_exp(numerators, denominator).mean()
         p = math.exp(-gamma)
-        assert abs(share - p) <= 4.9 * math.sqrt(p * (1 - p) / 50_000)
+        assert abs(share - p) <= 6.2 * math.sqrt(p * (1 - p) / 50_000)
     for gamma in (Fraction(0), Fraction(1, 7), Fraction(1), Fraction(5, 2)):
         share = np.mean([discrete.accepts(gamma) for _ in range(4000)])
         p = math.exp(-gamma)
-        assert abs(share - p) <= 4.9 * math.sqrt(p * (1 - p) / 4000)
+        assert abs(share - p) <= 6.2 * math.sqrt(p * (1 - p) / 4000)
 
 
 def test_draws_beyond_the_table_are_exact_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_draws_beyond_the_table_are_exact_too(monkeypatch: pytest.MonkeyPatch) -
     real = discrete._gaussian_table
     monkeypatch.setattr(discrete, "_gaussian_table", lambda exponent: Beyond(real(exponent)))
     drawn = discrete.discrete_gaussian(variance, 5000)
-    assert abs((drawn**2).mean() / 600**2 - 1) < 4.9 * math.sqrt(2 / 5000)
+    assert abs((drawn**2).mean() / 600**2 - 1) < 6.2 * math.sqrt(2 / 5000)
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 255, 256, 257, 2**62 + 1, 2**63 - 1])
@@ -183,7 +183,7 @@ def test_uniform_below(bound: int) -> None:
     edges = [-(-i * bound // cells) for i in range(cells + 1)]
     expected = np.array([20_000 * (b - a) / bound for a, b in itertools.pairwise(edges)])
     if cells > 1:
-        assert stats.chisquare(counts, expected * (counts.sum() / expected.sum())).pvalue > 1e-6
+        assert stats.chisquare(counts, expected * (counts.sum() / expected.sum())).pvalue > 1e-9
 
 
 def _reference_gaussian(variance: int, rng: random.Random) -> int:
@@ -218,7 +218,7 @@ def test_agrees_with_a_slow_reference() -> None:
     drawn = discrete.discrete_gaussian(30, 60_000)
     edges = np.arange(-14.5, 15.5, 2)
     table = [np.bincount(np.digitize(x, edges), minlength=edges.size + 1) for x in (reference, drawn)]
-    assert stats.chi2_contingency(table).pvalue > 1e-6
+    assert stats.chi2_contingency(table).pvalue > 1e-9
 
 
 @pytest.mark.parametrize("mechanism", discrete.MECHANISMS)
@@ -234,4 +234,4 @@ def test_agrees_with_opendp(mechanism: str) -> None:
     ours = discrete.add_noise(np.zeros(200_000, dtype=np.int64), mechanism, 6)
     edges = np.arange(-15.5, 16.5)
     table = [np.bincount(np.digitize(x, edges), minlength=edges.size + 1) for x in (theirs, ours)]
-    assert stats.chi2_contingency(table).pvalue > 1e-6
+    assert stats.chi2_contingency(table).pvalue > 1e-9

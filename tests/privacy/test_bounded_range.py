@@ -105,16 +105,16 @@ def test_the_ledger_adds_them_by_their_rules() -> None:
 
 
 def test_weighted_draws_have_their_distribution() -> None:
-    """Chi-square with a false alarm of 1e-6; unweighted ones are told apart."""
+    """Chi-square with a false alarm of 1e-9; unweighted ones are told apart."""
     histogram, weights = np.array([3, 0, 9, 4]), np.array([10, 1, 0, 4])
     share, epsilon, sensitivity = Fraction(1, 2), Fraction(1, 3), Fraction(1, 2)
     rows = tuple(np.repeat(np.arange(CELLS), histogram).tolist())
     expected = _law(rows, share, 1 / 3, sensitivity, weights)
     draws = np.bincount([private_percentile(histogram, share, epsilon, sensitivity, weights) for _ in range(8000)], minlength=CELLS)
     used = weights > 0
-    assert draws[2] == 0 and chisquare(draws[used], 8000 * expected[used]).pvalue > 1e-6
+    assert draws[2] == 0 and chisquare(draws[used], 8000 * expected[used]).pvalue > 1e-9
     plain = _law(rows, share, 1 / 3, sensitivity, used.astype(int))
-    assert chisquare(draws[used], 8000 * plain[used]).pvalue < 1e-6
+    assert chisquare(draws[used], 8000 * plain[used]).pvalue < 1e-9
     for wrong in (np.array([1, 1]), np.array([0, 0, 0, 0]), np.array([1, -1, 1, 1]), np.ones(4), np.full(4, 2**61)):
         with pytest.raises(ArgumentError, match="weights"):
             private_percentile(histogram, share, epsilon, sensitivity, wrong)

@@ -111,7 +111,8 @@ def two_levels(monkeypatch):
 
 
 def test_two_levels_stay_within_epsilon(monkeypatch, two_levels):
-    assert 0.4 < audited(monkeypatch, 15) <= 1.0 + 1e-9
+    """A run shows a loss of 1 with probability 0.27, else of 1/3: 60 runs miss it with 6e-9."""
+    assert 0.4 < audited(monkeypatch, 30) <= 1.0 + 1e-9
 
 
 def test_the_audit_finds_a_level_with_half_the_noise(monkeypatch, two_levels):

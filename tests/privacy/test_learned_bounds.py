@@ -22,7 +22,9 @@ from query_readings import NEIGHBOURS, SALT, ask, database, excess
 from dpsql.accounting.cost import gdp_of
 from dpsql.accounting.events import GaussianEvent
 from dpsql.estimates.magnitudes import sensitivity_of
+from dpsql.estimates.measures import Measure
 from dpsql.measure import query as reading
+from dpsql.measure.ranked import Cells
 from dpsql.release.learned import learned as bounds_from
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
@@ -53,6 +55,7 @@ class Seen:
     histograms: list[tuple[QueryPlan, list[np.ndarray]]] = field(default_factory=list)
     sums: list[tuple[QueryPlan, Any]] = field(default_factory=list)
     noisy: list[np.ndarray] = field(default_factory=list)
+    by_rank: list[np.ndarray] = field(default_factory=list)
     scales: list[Sequence[Fraction]] = field(default_factory=list)
 
 
@@ -60,7 +63,7 @@ class Seen:
 def watched(patch: pytest.MonkeyPatch, replay: Seen | None = None) -> Iterator[Seen]:
     """Write down what is read and released; release what ``replay`` released."""
     seen = Seen()
-    magnitudes, counted, add_noise = reading.magnitudes, reading.counted, reading.add_noise
+    magnitudes, counted, add_noise, drawn = reading.magnitudes, reading.counted, reading.add_noise, reading.drawn
 
     def spy_magnitudes(cursor: Any, protected: Any, plan: QueryPlan) -> list[np.ndarray]:
         seen.histograms.append((plan, magnitudes(cursor, protected, plan)))
@@ -71,17 +74,23 @@ def watched(patch: pytest.MonkeyPatch, replay: Seen | None = None) -> Iterator[S
         return seen.sums[-1][1]
 
     def noise(counts: np.ndarray, lengths: Sequence[int], scales: Sequence[Fraction], mechanism: str) -> np.ndarray:
-        drawn = add_noise(counts, lengths, scales, mechanism) if replay is None else replay.noisy[len(seen.noisy)]
-        assert drawn.shape == counts.shape
-        seen.noisy.append(drawn)
+        noisy = add_noise(counts, lengths, scales, mechanism) if replay is None else replay.noisy[len(seen.noisy)]
+        assert noisy.shape == counts.shape
+        seen.noisy.append(noisy)
         seen.scales.append(scales)
-        return drawn
+        return noisy
+
+    def rank(found: Cells, measure: Measure, groups: int, scale: Fraction) -> np.ndarray:
+        """What is drawn by rank has randomness of its own, beside the noise on counters."""
+        seen.by_rank.append(drawn(found, measure, groups, scale) if replay is None else replay.by_rank[len(seen.by_rank)])
+        return seen.by_rank[-1]
 
     with patch.context() as inside:
         inside.setattr(reading, "fresh_salt", lambda: SALT)
         inside.setattr(reading, "magnitudes", spy_magnitudes)
         inside.setattr(reading, "counted", spy_counted)
         inside.setattr(reading, "add_noise", noise)
+        inside.setattr(reading, "drawn", rank)
         yield seen
 
 

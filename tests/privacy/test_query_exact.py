@@ -139,9 +139,10 @@ def test_numbers_cost_what_is_charged(monkeypatch: pytest.MonkeyPatch, name: str
 def test_quantiles_cost_what_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of trees: cells are independent, so those that differ are all that matters; their loss is within the charge."""
     for mechanism in ("gaussian", "laplace"):
-        base = read(monkeypatch, "(1, 'a', 0), (1, 'b', 1), (2, 'a', 2)", "SELECT median(x) FROM t", f"mechanism := '{mechanism}'", 3.0)
+        more = f"mechanism := '{mechanism}', confidence := 0.95"  # with an interval: a tree
+        base = read(monkeypatch, "(1, 'a', 0), (1, 'b', 1), (2, 'a', 2)", "SELECT median(x) FROM t", more, 3.0)
         for rows in VALUES:
-            here = read(monkeypatch, f"(1, 'a', 0), (1, 'b', 1), (2, 'a', 2), {rows}", "SELECT median(x) FROM t", f"mechanism := '{mechanism}'", 3.0)
+            here = read(monkeypatch, f"(1, 'a', 0), (1, 'b', 1), (2, 'a', 2), {rows}", "SELECT median(x) FROM t", more, 3.0)
             plan, loss = here.plans[0], 0.0
             for a, b, scale in zip(here.found[0][1].blocks, base.found[0][1].blocks, plan.scales, strict=True):
                 steps = abs(a - b).ravel()

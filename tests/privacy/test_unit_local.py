@@ -22,7 +22,7 @@ from unit_local_statements import COLUMNS, EVERY, EXACT, PUBLIC
 
 from dpsql.errors import UnsupportedQuery
 from dpsql.session.settings import pin
-from dpsql.source import aggregates, binder, combining, layers, rows, unit_joins
+from dpsql.source import aggregates, binder, combining, layers, rows, scalars, unit_joins
 from dpsql.source.analysis import Source, TableId, analyse
 
 UNITS = {
@@ -41,6 +41,9 @@ VALUES = {
     "wide": ["9" * 38, "-" + "9" * 38, "1", None],
     "big": [str(2**127 - 1), str(-(2**127)), "5", None],
     "ts": ["2020-01-01 10:00:00", "infinity", None],
+    "codes": [["a", "b", "a"], ["k0"], [None, "a"], [], None],
+    "nums": [[0.0, -0.0], [float("nan"), None], [0.1], [], None],
+    "nested": [[[1, 2], [3]], [[], None], [], None],
 }
 
 
@@ -147,8 +150,9 @@ def test_the_rows_are_those_of_the_text(text):
     db = database("INTEGER")
     ages, days = list(range(40)), [f"2020-{m:02d}-{d:02d}" for m in (1, 2, 3) for d in range(1, 14)] + ["2021-01-01"]
     rng = random.Random(3)
-    db.fill([(rng.randint(1, 9), 2 * ages[i] + 1, i / 4, days[i], rng.choice(("k0", "k1", "k2", None)), "n" + str(i), i % 3 == 0, i / 8, i, i, None)
-             for i in range(40)])  # fmt: skip
+    lists = [(None, [], None), ([], [1.5], []), (["a", "k0"], None, [[1], [2, 3]])]
+    db.fill([(rng.randint(1, 9), 2 * ages[i] + 1, i / 4, days[i], rng.choice(("k0", "k1", "k2", None)), "n" + str(i), i % 3 == 0, i / 8, i, i, None,
+              *lists[i % 3]) for i in range(40)])  # fmt: skip
     source = db.source(text)
     shown = ", ".join(f'"{c.name}"' for c in source.columns)
     wanted = Counter(tuple(map(shown_as, row)) for row in db.con.execute(text).fetchall())
@@ -177,7 +181,7 @@ def no_unit_in_windows(monkeypatch) -> str:
         return out
 
     monkeypatch.setattr(combining, "_over", planted)
-    monkeypatch.setattr(combining, "is_unit", lambda node, scope: True)
+    monkeypatch.setattr(combining, "tells_unit", lambda node, scope: True)
     return "SELECT patient, count(*) OVER (PARTITION BY kind) AS n FROM visits"
 
 
@@ -192,8 +196,39 @@ def no_unit_in_groups(monkeypatch) -> str:
         return real(self, select, **more)
 
     monkeypatch.setattr(layers.Layer, "close", planted)
-    monkeypatch.setattr(combining, "is_unit", lambda node, scope: True)
+    monkeypatch.setattr(combining, "tells_unit", lambda node, scope: True)
     return "SELECT kind, count(*) AS n FROM visits GROUP BY kind"
+
+
+def no_unit_in_subqueries(monkeypatch) -> str:
+    """A subquery is joined without its person, and nothing asks whether it was."""
+    monkeypatch.setattr(scalars.Scalars, "_allowed_here", lambda self, *args, **more: None)
+
+    def planted(self, rows_, join, rest):
+        item = self.analysis._item(join.this, self.view)
+        both = unit_joins.replace(rows_.scope, items=[*rows_.scope.items, item])
+        written = [self._condition(c, unit_joins.Rewriter(both)) for c in unit_joins.conditions_of(join.args["on"])]
+        rows_.joined(item, unit_joins.joined(item, None, "LEFT", written))
+        return rows_
+
+    monkeypatch.setattr(unit_joins.Joins, "join", planted)
+    monkeypatch.setattr(combining, "tells_unit", lambda node, scope: True)
+    return "SELECT age FROM visits v WHERE age > (SELECT avg(w.age) FROM visits w WHERE w.kind = v.kind)"
+
+
+def no_unit_beside_lists(monkeypatch) -> str:
+    """Values of lists stand beside another column in the place of the unit of their row."""
+    real = layers.Layer.select
+
+    def planted(self):
+        out = real(self)
+        if any(e.this.find(exp.Anonymous) and str(e.this.this).lower() == "unnest" for e in out.expressions if isinstance(e.this, exp.Anonymous)):
+            other = next(e for e in out.expressions if isinstance(e.this, exp.Column) and e is not out.expressions[-1])
+            out.expressions[-1].set("this", other.this.copy())
+        return out
+
+    monkeypatch.setattr(layers.Layer, "select", planted)
+    return "SELECT kind, unnest(codes) AS c FROM visits"
 
 
 def no_unit_in_joins(monkeypatch) -> str:
@@ -212,7 +247,9 @@ def no_unit_in_joins(monkeypatch) -> str:
     return "SELECT a.age FROM visits a JOIN visits b ON a.kind = b.kind"
 
 
-STRUCTURAL = {"a window": no_unit_in_windows, "a group": no_unit_in_groups, "a join": no_unit_in_joins}
+STRUCTURAL = {
+    "a window": no_unit_in_windows, "a group": no_unit_in_groups, "a join": no_unit_in_joins, "a subquery": no_unit_in_subqueries,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", STRUCTURAL)
@@ -223,6 +260,12 @@ def test_a_lost_unit_is_found_by_the_second_opinion_and_by_the_property(fault, m
             Database("INTEGER").source(text)
         without_second_opinion(planted)
         assert found_by_the_property("INTEGER", [text])
+
+
+def test_values_of_lists_beside_another_unit_are_found_by_the_second_opinion(monkeypatch):
+    text = no_unit_beside_lists(monkeypatch)
+    with pytest.raises(UnsupportedQuery, match="does not come through"):
+        Database("INTEGER").source(text)
 
 
 def test_a_unit_that_is_compared_with_its_collation_is_found(monkeypatch):
@@ -251,13 +294,22 @@ def test_sums_in_the_order_of_the_table_are_found(monkeypatch):
 # -- the second opinion ---------------------------------------------------------------------------------------------------------
 
 LEAF = '(SELECT t.kind AS kind, t.age AS age, t.patient AS __dp_unit FROM "memory"."main"."visits" AS t)'
+LISTS = '(SELECT t.kind AS c, t.codes AS l, t.patient AS __dp_unit FROM "memory"."main"."visits" AS t)'
 CARRIED = (
     f"SELECT s.kind AS kind, s.__dp_unit AS __dp_unit FROM {LEAF} AS s",
     f"SELECT count(*) AS n, s.__dp_unit AS __dp_unit FROM {LEAF} AS s GROUP BY s.__dp_unit, s.kind",
     f"SELECT a.age AS age, a.__dp_unit AS __dp_unit FROM {LEAF} AS a JOIN {LEAF} AS b ON a.__dp_unit = b.__dp_unit AND a.age < b.age",
     f"SELECT a.age AS age, COALESCE(a.__dp_unit, b.__dp_unit) AS __dp_unit FROM {LEAF} AS a FULL JOIN {LEAF} AS b ON a.__dp_unit = b.__dp_unit",
+    f"SELECT u.c AS c, unnest(u.l) AS x, u.__dp_unit AS __dp_unit FROM {LISTS} AS u",
 )
 LOST = (
+    f"SELECT unnest(u.l) AS __dp_unit FROM {LISTS} AS u",
+    f"SELECT unnest([u.__dp_unit]) AS __dp_unit, u.c AS c FROM {LISTS} AS u",
+    f"SELECT unnest(u.l) || 'x' AS x, u.__dp_unit AS __dp_unit FROM {LISTS} AS u",
+    f"SELECT unnest(u.l) AS x, u.c AS __dp_unit FROM {LISTS} AS u",
+    f"SELECT unnest(u.l) AS x, lower(u.c) AS c, u.__dp_unit AS __dp_unit FROM {LISTS} AS u",
+    f"SELECT unnest(u.l) AS x, count(*) AS n, u.__dp_unit AS __dp_unit FROM {LISTS} AS u GROUP BY u.__dp_unit",
+    "SELECT unnest(t.codes) AS x, t.patient AS __dp_unit FROM \"memory\".\"main\".\"visits\" AS t",
     f"SELECT s.kind AS kind FROM {LEAF} AS s",
     f"SELECT s.kind AS __dp_unit FROM {LEAF} AS s",
     f"SELECT s.age + 1 AS a, lower(s.__dp_unit) AS __dp_unit FROM {LEAF} AS s",

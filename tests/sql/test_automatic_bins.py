@@ -148,7 +148,7 @@ def test_the_same_call_has_the_same_bins_in_another_session(con, tmp_path):
 
 def test_zeros_and_values_are_drawn_as_they_are(con):
     (zeros, nulls, large) = con.execute(f"SELECT avg((x = 0)::INTEGER), avg((x IS NULL)::INTEGER), avg((x > 10000)::INTEGER) FROM dp_synthesize('t', epsilon := 50, rows := 6000, {SMALL})").fetchone()
-    assert nulls == pytest.approx(1 / 3, abs=0.05)
+    assert nulls == pytest.approx(1 / 3, abs=0.07)
     assert zeros == pytest.approx(0.5, abs=0.05)  # of those that have a value
     assert large < 0.02
 
@@ -211,7 +211,7 @@ def test_a_unit_with_many_rows(tmp_path):
         assert total == pytest.approx(200, abs=80)
         assert con.execute(f"SELECT count(*) FROM dp_synthesize('t', epsilon := 20, {SMALL}, rows := 10)").fetchone() == (10,)
         counts = [sum(manifest["fine"]["counts"][0][:30]) for manifest in files(con, tmp_path / "t.duckdb.dpsql")]
-        assert all(100 < n < 300 for n in counts)  # 50 units of four rows each
+        assert all(abs(n - 200) < 200 for n in counts)  # 50 units of four rows each, where 2000 are there; 5.6 deviations
 
 
 def test_views_and_joined_sources(con):

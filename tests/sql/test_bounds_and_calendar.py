@@ -12,6 +12,7 @@ import pytest
 import dpsql
 from dpsql.domains import bounds, calendar, sqltypes
 from dpsql.domains.attributes import Attribute, Domain
+from dpsql.noise import discrete
 from dpsql.release.checking import check_readable
 from dpsql.release.plan import Plan
 from dpsql.tables.counting.fold import FoldCounter
@@ -45,12 +46,16 @@ def edges(con, column):
 @pytest.mark.parametrize(
     ("column", "low", "high"), [("age", 0.0, 127.0), ("cost", 0.0, 1024.0), ("d", -256.0, 1024.0), ("h", -9007199254740992.0, 0.0)]
 )
-def test_bounds_of_numbers_are_bought_as_powers_of_two(con, column, low, high):
+@pytest.mark.parametrize("noise", [False, True])
+def test_bounds_of_numbers_are_bought_as_powers_of_two(con, column, low, high, noise, monkeypatch):
+    """One of two thousand cells without rows passes for one with rows in a hundredth of all releases: they may be wider by noise."""
+    if not noise:
+        monkeypatch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts.copy())
     call = f"CALL dp_declare('t', '{column}', discover := true, epsilon := 10, nullable := false)"
     row = con.execute(call).fetchone()
     assert (row[2], row[7]) == ("numeric", "declared")
     found = edges(con, column)
-    assert (found[0], found[-1]) == (low, high)
+    assert (found[0], found[-1]) == (low, high) or noise and found[0] <= low and found[-1] >= high
     assert con.execute(call).fetchone() == row
     assert charges(con) == 1
     assert con.execute("SELECT operation FROM dp_releases()").fetchone() == ("discover",)
@@ -78,7 +83,7 @@ def test_bounds_of_the_basic_accountant_are_bought_with_laplace_noise(con):
     con.execute("CALL dp_protect('b', epsilon := 9, delta := 1e-9, accountant := 'basic')")
     con.execute("CALL dp_declare('b', 'x', discover := true, epsilon := 5)")
     assert con.execute("SELECT delta FROM dp_ledger('b') WHERE action = 'charge'").fetchone()[0] in (0, None)
-    assert edges(con, "x")[-1] == 63.0
+    assert edges(con, "x")[-1] >= 63.0  # more by noise alone, see above
 
 
 def test_cells_end_at_powers_of_two_for_all_types():

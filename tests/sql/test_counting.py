@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sqlglot import exp
 
+from dpsql.engines.duckdb.counting import cell_index, count_tables
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
-from dpsql.measure.counting import cell_index, count_tables
 from dpsql.tables.counting.plan import MAX_CELLS, check_cliques
 
 

@@ -274,17 +274,17 @@ def test_the_domain_must_be_public(ce):
 
 
 def test_a_domain_that_changes_after_the_charge_is_refused(ce, monkeypatch):
-    from dpsql.kinds.open import measure as measuring
+    from dpsql.engines.duckdb.reader import DuckCodes
 
-    real = measuring.count_values
+    real = DuckCodes.values
 
     def fail(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(measuring, "count_values", fail)
+    monkeypatch.setattr(DuckCodes, "values", fail)
     with pytest.raises(BaseException):  # noqa: B017, PT011
         dpsql.histogram(ce, "ce", "job", epsilon=1.0, domain="words")
-    monkeypatch.setattr(measuring, "count_values", real)
+    monkeypatch.setattr(DuckCodes, "values", real)
     ce.execute("INSERT INTO words VALUES ('another')")
     with pytest.raises(dpsql.ReleaseError, match="changed"):
         dpsql.histogram(ce, "ce", "job", epsilon=1.0, domain="words")

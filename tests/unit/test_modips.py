@@ -14,7 +14,7 @@ from dpsql.errors import ArgumentError
 from dpsql.mechanisms import moments
 from dpsql.mechanisms.moments import TOP
 from dpsql.methods.base import Contract, Counted
-from dpsql.methods.modips.cells import fit_cells, simplex_projection
+from dpsql.methods.modips.cells import fit_cells
 from dpsql.methods.modips.fine_values import fine_attribute, fine_values
 from dpsql.methods.modips.method import Modips
 from dpsql.methods.modips.posterior import (
@@ -280,17 +280,6 @@ class TestStatistics:
         found = fit_cells([[counts, sums, np.array([moment])]], [20.0, float(scale), 100.0], 3, 10_000, [fine_values(SIZE)])[0]
         assert np.abs(found.means - found.means[0]).max() < 0.01
         assert found.covariance[0, 0] == pytest.approx(0.01, rel=0.1)
-
-    def test_projection_is_the_nearest(self) -> None:
-        rng = np.random.default_rng(8)
-        for _ in range(20):
-            values = rng.normal(2, 5, 6)
-            found = simplex_projection(values, 10.0)
-            assert found.sum() == pytest.approx(10.0)
-            assert found.min() >= 0
-            others = rng.dirichlet(np.full(6, 0.5), 500) * 10
-            assert ((values - found) ** 2).sum() <= ((values - others) ** 2).sum(axis=1).min() + 1e-9
-        assert simplex_projection(np.array([3.0, -1.0]), 0.0).tolist() == [0.0, 0.0]
 
 
 class TestLaws:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpsql.errors import ReleaseError
 from dpsql.kinds.measured import Measurer
 from dpsql.measure import query as reading
-from dpsql.measure.reading import Measured, binding
+from dpsql.measure.reading import Measured, binding, reader_of
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.release.plan import Plan
@@ -21,9 +21,10 @@ class Query(Measurer):
     def bind(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
         """Try what can be tried without reading a row: whether DuckDB binds the statements, over no groups."""
         query = _of(plan)
-        with binding(), reading.public_groups(context.cursor, query, empty=True) as table:
+        reader = reader_of(context, protected)
+        with binding(), reading.public_groups(reader, query, empty=True) as table:
             for statement in reading.statements(protected, query, table, reading.fresh_salt()):
-                context.cursor.execute(f"DESCRIBE {statement}").fetchall()
+                reader.bind(statement)
 
     def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
         """Refuse keys whose types have changed since the plan was made. No row is read."""
@@ -40,14 +41,14 @@ class Query(Measurer):
         """
         query = _of(plan)
         self.check_types(context, protected, plan)
-        first = None
+        reader, first = reader_of(context, protected), None
         if query.learning:
             with progress.stage("bounds"):
-                first = reading.learned(plan, reading.magnitudes(context.cursor, protected, query))
+                first = reading.learned(plan, reading.magnitudes(reader, protected, query))
             plan = resolved(plan, first)
             query = _of(plan)
         with progress.stage("count"):
-            counted = reading.counted(context.cursor, protected, query)
+            counted = reading.counted(reader, protected, query)
         with progress.stage("noise"):
             found = reading.released(plan, counted)
             integers, values = flat(query, found.groups, found.blocks)

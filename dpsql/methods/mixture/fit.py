@@ -188,7 +188,22 @@ class _Descent:
             self.logits[self.tied] = self.anchor[self.tied]
 
     def run(self) -> Mixture:
-        """Take all steps."""
+        """Take all steps.
+
+        Raises
+        ------
+        FloatingPointError
+            If the shares are not finite, which no counts should do.
+        """
+        # Products of small finite matrices raise the flag for NaN now and then (lanes that OpenBLAS's kernels fill up): it
+        # says nothing, so what comes out is looked at instead.
+        with np.errstate(invalid="ignore"):
+            found = self._descend()
+        if not (np.isfinite(found.shares).all() and np.isfinite(found.values).all()):
+            raise FloatingPointError("the fit of the latent classes left the finite numbers")
+        return found
+
+    def _descend(self) -> Mixture:
         correction = round(_RESIDUAL_AT * self.steps)
         for step in range(1, self.steps + 1):
             gradients = self._gradients(step, step == correction)

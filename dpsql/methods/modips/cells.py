@@ -33,6 +33,7 @@ from dpsql.methods.modips.fine_values import FineValues
 from dpsql.methods.modips.posterior import SMALLEST_VARIANCE, RowSource, bounded_mean, inverse_wishart_factor, truncated_rows
 from dpsql.numerics.arrays import FloatArray
 from dpsql.numerics.nearest_correlation import lift_spectrum, nearest_correlation
+from dpsql.tables.margins import simplex_projection
 
 _ITERATIONS = 30
 _FLOOR = 1e-6
@@ -67,23 +68,6 @@ class Cells:
     adjusted: bool
 
 
-def simplex_projection(values: FloatArray, total: float) -> FloatArray:
-    """Return the non-negative numbers with this sum that are nearest to ``values``.
-
-    Examples
-    --------
-    >>> simplex_projection(np.array([5.0, 3.0, -2.0]), 8.0).tolist()
-    [5.0, 3.0, 0.0]
-    """
-    if total <= 0.0:
-        return np.zeros_like(values)
-    descending = np.sort(values)[::-1]
-    excess = (np.cumsum(descending) - total) / np.arange(1, len(values) + 1)
-    threshold = excess[np.flatnonzero(descending > excess)[-1]]
-    found: FloatArray = np.maximum(values - threshold, 0.0)
-    return found
-
-
 def fit_cells(
     noisy: Sequence[Sequence[npt.NDArray[np.int64]]],
     noise_scales: Sequence[float],
@@ -108,7 +92,7 @@ def fit_cells(
     """
     counted, sets = cells > 1 or not fine, len(noisy)
     observed = np.array([some[0] for some in noisy], dtype=np.float64) if counted else np.full((sets, 1), float(rows))
-    counts = np.stack([simplex_projection(values, float(rows)) for values in observed])
+    counts = np.stack([simplex_projection(values, rows) for values in observed]) if rows > 0 else np.zeros_like(observed)
     negative = [bool((values < 0).any()) for values in observed]
     if not fine:
         none, nothing = np.zeros((cells, 0)), np.zeros((0, 0))

@@ -18,6 +18,7 @@ from dpsql.errors import ArgumentError, DomainError
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.tables.counting import gram as counting_gram
 from dpsql.tables.counting.fold import Fold, Part
+from dpsql.tables.counting.products import ROWS, columns
 from dpsql.tables.flat import cell_counts
 
 MAX_CELLS = 2**28
@@ -261,7 +262,7 @@ def _fold_cost(sizes: Sequence[int], cliques: Cliques, budget: int) -> tuple[flo
 
 def _gram_cost(sizes: Sequence[int], attributes: Sequence[int]) -> tuple[float, float, float]:
     """Return nanoseconds a row, seconds, and cells of the products."""
-    count = counting_gram.columns(sizes, attributes)
+    count = columns(sizes, attributes)
     return _HOT * count + (_PRODUCT * count + _FIRST_PRODUCT) * count, 0.01 + 4e-9 * count**2, float(count) ** 2
 
 
@@ -273,8 +274,9 @@ def choose(sizes: Sequence[int], asked: Sequence[Clique], road: str | None = Non
     sizes : sequence of int, length m
     asked : sequence of tuples of int
         Distinct cliques, checked.
-    road : {'sql', 'fold', 'gram'}, optional
-        Take this one, for tests: one-hot columns for all attributes that can have them.
+    road : {'sql', 'fold', 'gram', 'stream'}, optional
+        Take this one: 'stream' is the cheaper of 'fold' and 'gram'; 'gram', for tests, has one-hot columns for all attributes that
+        can have them.
 
     Notes
     -----
@@ -282,13 +284,13 @@ def choose(sizes: Sequence[int], asked: Sequence[Clique], road: str | None = Non
     """
     cliques = Cliques.of(asked)
     candidates = [_sql(sizes, cliques)] if road in (None, "sql") else []
-    if road in (None, "fold"):
+    if road in (None, "fold", "stream"):
         candidates += _streams(sizes, cliques, ())
-    if road in (None, "gram"):
+    if road in (None, "gram", "stream"):
         limits = sorted({max((s for s in sizes if s <= limit), default=0) for limit in _THRESHOLDS} - {0})
-        for limit in limits if road is None else limits[-1:]:
+        for limit in limits[-1:] if road == "gram" else limits:
             attributes = tuple(i for i, size in enumerate(sizes) if size <= limit)
-            if road is not None or len(attributes) > 8:
+            if road == "gram" or len(attributes) > 8:
                 candidates += _streams(sizes, cliques, attributes)
     return min(candidates or _streams(sizes, cliques, ()), key=lambda work: work.seconds(NOMINAL_ROWS))
 
@@ -339,6 +341,6 @@ def estimate(sizes: Sequence[int], cliques: Sequence[Clique], rows: int, *, enco
         work = replace(work, shared=work.shared + encode - _ENCODE * len(sizes))
     asked = 8.0 * float(cell_counts(sizes, cliques).sum())
     threads = counting_gram.workers() if work.gram else 0
-    hot = threads * 6.0 * min(counting_gram.ROWS * counting_gram.columns(sizes, work.gram), 2**24)
+    hot = threads * 6.0 * min(ROWS * columns(sizes, work.gram), 2**24)
     megabytes = 1e-6 * (asked + 8 * work.cells + 50 * len(cliques) + hot) + (150 if work.road == "stream" else 50)
     return float(work.seconds(rows)), megabytes

@@ -1,0 +1,263 @@
+"""What is publicly known of one grouping set of a query: its groups, how rows are bounded, its arguments. No row is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from sqlglot import exp
+
+from dpsql.calls.query import ALL
+from dpsql.domains import sqltypes
+from dpsql.errors import ArgumentError
+from dpsql.estimates.magnitudes import Learning, edges_of
+from dpsql.protected.source import ProtectedSource
+from dpsql.queries import choosing
+from dpsql.queries.aggregates import DISTINCT, PAIRS
+from dpsql.queries.bounds import extent
+from dpsql.queries.choosing import Argument
+from dpsql.queries.columns import Relations, given_bounds
+from dpsql.queries.declared import in_units_of
+from dpsql.queries.groups import Groups, public_groups
+from dpsql.queries.inner import InnerValues
+from dpsql.queries.leaves import Facts
+from dpsql.queries.lineage import Lineage
+from dpsql.queries.naming import canonical, read_expression
+from dpsql.queries.nulls import never_null
+from dpsql.queries.purchase import QueryPurchase
+from dpsql.queries.ranges import TEMPORAL, Range
+from dpsql.queries.universes import Universe
+from dpsql.session.instance import Context
+from dpsql.text import readable
+
+_BOUNDED = choosing.FIRST | choosing.SECOND | PAIRS | choosing.RANKED
+MOST_LISTED = 10_000
+"""Whole numbers that are listed one by one."""
+_NUMBERS = ("integer", "decimal", "float", "boolean")
+
+
+@dataclass(frozen=True)
+class Bounding:
+    """How rows of a unit are bounded: in all, or by groups; all None where every row is a unit of its own."""
+
+    max_rows: int | None
+    max_groups: int | None
+    max_rows_per_group: int | None
+
+    @property
+    def one_row(self) -> bool:
+        """Whether a unit has at most one row in a group."""
+        return self.max_rows == 1 or self.max_rows_per_group == 1
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of one unit that count, at most, in all groups together."""
+        return self.max_rows if self.max_rows is not None else (self.max_groups or 1) * (self.max_rows_per_group or 1)
+
+
+class Question:
+    """What is publicly known of one grouping set of a query: its groups, how rows are bounded, its arguments."""
+
+    def __init__(
+        self, context: Context, protected: ProtectedSource, call: QueryPurchase, parameters: Mapping[str, Any]
+    ) -> None:
+        self.context, self.protected, self.call, self.asked = context, protected, call, call.asked
+        self.parameters = parameters
+        self.types = {column.name: column.sql_type for column in protected.source.columns}
+        self.facts = Facts(context)
+        self.one_per_unit = protected.source.one_per_unit
+        self.lineage = Lineage(self.asked.source, self.facts.names)
+        given = {**given_bounds(call.call.stated_bounds), **self._stated()}
+        self.auto = {canonical(read_expression(text, "bounds"), qualified=False) for text in call.call.auto if text != ALL}
+        self.learning: list[Learning] = []
+        self.given = given
+        self.relations = Relations(self.facts.range, given)
+        self.universes = InnerValues(context.cursor, self.facts.universe, given, self.facts.range).universes(self.lineage)
+        self.notes: list[str] = []
+        self._check_columns()
+
+    def _stated(self) -> dict[str, Range]:
+        """Return the bounds that GoogleSQL's clause states, which hold for a group's total there and for a row here."""
+        pairs = {text: [_constant(node) for node in pair] for text, pair in self.asked.stated.items()}
+        return given_bounds(pairs, "sql") if pairs else {}
+
+    def _check_columns(self) -> None:
+        """Refuse keys and arguments that say whose row it is, or of types that have no text or number."""
+        for column in self.protected.source.columns:
+            if column.name[:1] in ("k", "a") and self.protected.is_unit(column):
+                texts = self.asked.key_texts if column.name[0] == "k" else self.asked.argument_texts
+                text = readable.expression(texts[int(column.name[1:])])
+                raise ArgumentError("sql", text, "is the privacy unit: whose row it is cannot be released")
+            if column.name[:1] == "k" and sqltypes.parse(column.sql_type).family == "other":
+                text = readable.expression(self.asked.key_texts[int(column.name[1:])])
+                raise ArgumentError("sql", text, f"is {column.sql_type}: group by a text, number, date or truth value")
+            if column.name[:1] == "f" and column.sql_type != "BOOLEAN":
+                text = readable.expression(self.asked.condition_texts[int(column.name[1:])])
+                raise ArgumentError("sql", text, f"is {column.sql_type}: FILTER (WHERE ...) takes a condition")
+
+    # -- groups -----------------------------------------------------------------------------------------------------------
+
+    def groups(self) -> Groups | None:
+        """Return the public groups, or None where groups are private."""
+        wanted, fewest = self.call.call.groups, self.call.call.min_units
+        if fewest is not None and wanted == "public":
+            raise ArgumentError("min_units", fewest, "public groups are all shown, also empty ones; say groups := 'private'")
+        if self.asked.keys and (wanted == "private" or fewest is not None):
+            return None
+        if not self.asked.wanted and wanted is None and self.asked.keys:
+            return None  # which groups there are is all that is asked
+        if not self.asked.keys:
+            return Groups("SELECT 1 AS one", (), 1)
+        found = self.listed(self.asked.keys)
+        if found and found.types != tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))):
+            found = Groups("", reason="the types of its keys differ between the rows and the declarations")
+        if found:
+            return found
+        if wanted == "public":
+            said = f"{found.reason}. Declare the column (CALL dp_declare), or say groups := 'private'"
+            raise ArgumentError("groups", "public", said)
+        self.notes.append(f"groups are private: {found.reason}")
+        return None
+
+    def listed(self, keys: Sequence[exp.Expression]) -> Groups:
+        """Return the public groups by some keys over the columns of the rows."""
+        return public_groups(self.context.cursor, keys, self._universe, self.asked.source.args.get("where"))
+
+    def _universe(self, node: exp.Column) -> Universe | None:
+        """Return what is known of the values of a column of the rows."""
+        return self.universes(node)
+
+    def bounding(self, count: int | None) -> Bounding:
+        """Return how rows of a unit are bounded; ``count``: of groups, where they are public. Nobody is in more than there are."""
+        held, call = self.protected.protection, self.call.call
+        if held.privacy_unit is None:
+            for name in ("max_groups", "max_rows_per_group"):
+                if getattr(call, name) is not None:
+                    raise ArgumentError(name, getattr(call, name), "every row is a unit of its own here; leave it out")
+            return Bounding(1, None, None)
+        most = 1 if self.one_per_unit else held.max_contributions
+        groups, rows = call.max_groups, call.max_rows_per_group
+        if not self.asked.keys or self.one_per_unit:
+            return Bounding(min(rows, most) if self.one_per_unit and rows else rows or most, None, None)
+        if groups is not None and count is not None and groups > count:
+            self.notes.append(f"max_groups := {groups} counts as {count}: there are no more groups")
+            groups = max(1, count)
+        if groups is None and rows is None:
+            return Bounding(most, None, None)
+        if groups is None and rows is not None:
+            groups = max(1, most // rows if count is None else min(most // rows, count))
+        if rows is None and groups is not None:
+            rows = max(1, most // groups)
+        return Bounding(None, groups, rows)
+
+    # -- arguments --------------------------------------------------------------------------------------------------------
+
+    def arguments(self) -> dict[int, Argument]:
+        """Return what is known of the arguments that need bounds or values."""
+        known = self.relations.known(self.lineage)
+        needed: dict[int, set[str]] = {}
+        for wanted in self.asked.wanted:
+            for place in wanted.arguments:
+                needed.setdefault(place, set()).add(wanted.function)
+        found = {}
+        for place, functions in needed.items():
+            node, text = self.asked.arguments[place], readable.expression(self.asked.argument_texts[place])
+            family = sqltypes.parse(self.types[f"a{place}"]).family
+            if functions & _BOUNDED:
+                self._check_type(functions, text, family, place)
+            limits = in_units_of(extent(node, known), self.types[f"a{place}"])
+            values = self._values(node, family)
+            if values is None and functions & set(DISTINCT) and family == "integer" and limits.whole:
+                values = whole_values(limits)
+            if functions & choosing.LISTED and values is None:
+                function = sorted(functions & choosing.LISTED)[0]
+                way = "CALL dp_declare(..., categories := [...]), or bounds of whole numbers" if function in DISTINCT else (
+                    "CALL dp_declare(..., categories := [...])"
+                )  # fmt: skip
+                shown = f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
+                raise ArgumentError("sql", shown, f"its values are not declared: {way}")
+            bounded = bool(functions & _BOUNDED)
+            self._check_sort(node, text, family)
+            finite = limits.finite and limits.sort not in ("unknown", "nothing")
+            nullable = not self.has_value(node)
+            whole = limits.whole and family in ("integer", "boolean", "temporal", "decimal")
+            if bounded and self._is_learned(place, finite=finite):
+                found[place] = replace(self._learned(place, limits, whole=whole), values=values, nullable=nullable)
+                continue
+            if bounded and not finite:
+                raise ArgumentError(
+                    "sql", text,
+                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), "
+                    f"bound it in the text (least, greatest, CASE, BETWEEN in WHERE) or by bounds := {{{text!r}: [lower, upper]}}, "
+                    f"or have them learned for a share of the loss: bounds := 'auto'{self._of_units()}",
+                )  # fmt: skip
+            lower, upper = (limits.lower, limits.upper) if bounded else (None, None)
+            found[place] = Argument(lower, upper, whole, values, nullable)
+        return found
+
+    def has_value(self, node: exp.Expression) -> bool:
+        """Return whether an expression over the columns of the rows is never NULL."""
+        return never_null(node, self.universes, self.relations.known(self.lineage))
+
+    def _check_sort(self, node: exp.Expression, text: str, family: str) -> None:
+        """Refuse dates as bounds of a number, and numbers as bounds of a date."""
+        given = self.given.get(canonical(node, qualified=False))
+        if given is not None and (given.sort in TEMPORAL) != (family == "temporal"):
+            wanted = "dates: ['2025-01-01', '2025-12-31']" if family == "temporal" else "numbers: [0, 5000]"
+            raise ArgumentError(f"bounds[{text!r}]", [given.lower, given.upper], f"it is bounded by {wanted}")
+
+    def _of_units(self) -> str:
+        """Return what to know of sums over the rows of one unit, which have no bounds by themselves."""
+        advice = ". A sum over all rows of one unit needs a bound of its own: least(sum(x), 1000)"
+        return advice if "SUM(" in self.asked.rows else ""
+
+    def _is_learned(self, place: int, *, finite: bool) -> bool:
+        """Return whether bounds of an argument are to be learned: it is named, or all are that have none."""
+        return canonical(self.asked.arguments[place], qualified=False) in self.auto or (ALL in self.call.call.auto and not finite)
+
+    def _learned(self, place: int, limits: Range, *, whole: bool) -> Argument:
+        """Return an argument with bounds that an earlier release has learned, or that this one will, inside of what is known."""
+        held = self.call.learned.get(self.asked.argument_texts[place])
+        if held is not None:
+            return Argument(*held, whole)
+        known = (limits.lower, limits.upper) if limits.sort not in ("unknown", "nothing") else (-math.inf, math.inf)
+        conditions = {one.condition for one in self.asked.wanted if place in one.arguments and one.function in _BOUNDED}
+        edges = edges_of(self.types[f"a{place}"], *known, whole=whole)
+        condition = conditions.pop() if len(conditions) == 1 else None
+        self.learning.append(Learning(place, edges, Fraction(1), self.call.call.mechanism, condition, whole))
+        return Argument(edges[0], edges[-1], whole, learned=len(self.learning) - 1)
+
+    def _check_type(self, functions: set[str], text: str, family: str, place: int) -> None:
+        if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= choosing.RANKED):
+            return
+        function = sorted(functions & _BOUNDED)[0]
+        raise ArgumentError("sql", f"{function}({text})", f"is of {self.types[f'a{place}']}: a number is needed; CAST it")
+
+    def _values(self, node: exp.Expression, family: str) -> tuple[str, ...] | None:
+        """Return all values of an argument, where they are listed."""
+        if family == "boolean":
+            return ("false", "true")
+        found = self._universe(node) if isinstance(node, exp.Column) else None
+        return None if found is None else found.values
+
+
+def whole_values(limits: Range) -> tuple[str, ...] | None:
+    """Return all whole numbers between two bounds, as texts; None if there are too many."""
+    if not limits.finite or limits.upper - limits.lower >= MOST_LISTED:
+        return None
+    return tuple(str(i) for i in range(math.ceil(limits.lower), math.floor(limits.upper) + 1)) or None
+
+
+def _constant(node: exp.Expression) -> float | str:
+    """Return a bound that a text states."""
+    sign = 1.0
+    while isinstance(node, exp.Neg | exp.Paren | exp.Cast):
+        sign = -sign if isinstance(node, exp.Neg) else sign
+        node = node.this
+    if isinstance(node, exp.Literal):
+        return str(node.name) if node.is_string else sign * float(node.name)
+    raise ArgumentError("sql", node.sql(dialect="duckdb"), "bounds are two constants")
+
