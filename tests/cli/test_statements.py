@@ -45,7 +45,7 @@ def test_a_script_falls_into_what_duckdb_parses(parts):
     theirs = duckdb.extract_statements(text)
     assert len(ours) == len(theirs)
     for own, statement in zip(ours, theirs, strict=True):
-        assert duckdb.execute(own).fetchall() == duckdb.execute(statement).fetchall()
+        assert duckdb.connect().execute(own).fetchall() == duckdb.connect().execute(statement).fetchall()
 
 
 @settings(max_examples=cases(150), deadline=None)

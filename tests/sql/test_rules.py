@@ -272,8 +272,8 @@ def exported(con: duckdb.DuckDBPyConnection, folder: Path) -> tuple[str, Path]:
 
 def rewritten(path: Path, target: Path, rules: object) -> Path:
     """The same counts under other rules: what everybody can write who has the file."""
-    frame = duckdb.sql(f"FROM read_parquet('{path}')").df()
-    ((text,),) = duckdb.sql(f"SELECT decode(value) FROM parquet_kv_metadata('{path}') WHERE decode(key) = 'dpsql'").fetchall()
+    frame = duckdb.connect().execute(f"FROM read_parquet('{path}')").df()
+    ((text,),) = duckdb.connect().execute(f"SELECT decode(value) FROM parquet_kv_metadata('{path}') WHERE decode(key) = 'dpsql'").fetchall()
     manifest = json.loads(text)
     manifest["plan"]["rules"] = rules
     quoted = json.dumps(manifest).replace("'", "''")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import warnings
@@ -109,3 +110,11 @@ def test_the_documents_name_the_versions():
         assert all(version in text for version in versions.TRIED), page
     pins = (root / ".ci" / "constraints.txt").read_text(encoding="utf-8")
     assert f"\nduckdb=={versions.TRIED[-1]}\n" in pins
+
+
+def test_no_test_uses_the_connection_that_all_share():
+    """What one test leaves open on DuckDB's default connection, another one in the same worker would meet."""
+    shared = re.compile(r"(?<![\w.'\"])duckdb\.(sql|execute|query|table|read_\w+|from_\w+)\(")
+    found = [f"{path.relative_to(TESTS)}:{number}" for path in sorted(TESTS.rglob("*.py")) if "benchmarks" not in path.parts
+             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if shared.search(line)]
+    assert found == []

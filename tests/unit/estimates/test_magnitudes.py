@@ -55,7 +55,7 @@ def test_the_statement_puts_every_number_in_the_cell_that_is_meant(kind: str) ->
     near = [nearby for edge in one.edges for nearby in (math.nextafter(edge, -math.inf), edge, math.nextafter(edge, math.inf))]
     values = np.array([*near, 0.0, -0.0, 1e300, -1e300, 5e-324, 3.0, -7.5])
     sql = f"SELECT list({_cell('x', one.edges, 0, one.cells)} ORDER BY i) FROM (SELECT unnest(?::DOUBLE[]) AS x, generate_subscripts(?::DOUBLE[], 1) AS i)"
-    row = duckdb.execute(sql, [values.tolist(), values.tolist()]).fetchone()
+    row = duckdb.connect().execute(sql, [values.tolist(), values.tolist()]).fetchone()
     assert row is not None
     assert row[0] == np.clip(np.searchsorted(one.edges, values, side="right") - 1, 0, one.cells - 1).tolist()
 
