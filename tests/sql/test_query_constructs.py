@@ -58,7 +58,7 @@ SAME = [
     "SELECT name FROM pub WHERE g IN (SELECT count(*) FROM t)",
     "SELECT sum(DISTINCT x), avg(DISTINCT x), stddev(DISTINCT x) FROM t",
     "SELECT year(d), count(*) FROM t GROUP BY ALL",
-    "SELECT mode(s), quantile_disc(x, [0.1, 0.9]), median(x) FROM t",
+    "SELECT mode(s), quantile_disc(x, [0.1, 0.9]), median(x) FROM t WHERE s <> 'b'",  # of tied values DuckDB gives any
     "SELECT * FROM UNNEST(ARRAY(SELECT count(*) FROM t)) AS u(n)",
     "SELECT pi(), count(*) FROM t WHERE x BETWEEN 3 AND 50",
 ]
