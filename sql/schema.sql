@@ -6,14 +6,15 @@ CREATE SCHEMA IF NOT EXISTS {books};
 
 -- Append-only. Every entry carries the hash of the one before it (of the same source); the newest 'protect', 'raise' or
 -- 'lower' entry is the budget in force; a 'charge' counts unless a later 'refund' names its release. After a 'fail' (reading for a
--- release failed, which is its final result) only plain sources are sold until a 'resume'. An 'anchor' entry names, in parameters,
+-- release failed, which is its final result), or three 'interrupt' (a reading was stopped by hand; parameters name the release),
+-- only plain sources are sold until a 'resume'. An 'anchor' entry names, in parameters,
 -- the file outside the database that every entry is noted in.
 CREATE TABLE IF NOT EXISTS {books}.ledger (
     source VARCHAR NOT NULL,              -- the protected table, schema-qualified; a file by its path
     entry INTEGER NOT NULL,               -- 1, 2, 3, ... within a source
     written_at TIMESTAMP NOT NULL,                -- UTC
     who VARCHAR NOT NULL,
-    action VARCHAR NOT NULL,              -- protect, raise, lower, charge, store, fail, refund, resume, anchor
+    action VARCHAR NOT NULL,              -- protect, raise, lower, charge, store, fail, interrupt, refund, resume, anchor
     release VARCHAR,                      -- the release that the entry is about
     operation VARCHAR,                    -- marginals, synthesize
     query VARCHAR,                        -- the relation that was measured, normalised

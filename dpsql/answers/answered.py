@@ -86,6 +86,15 @@ def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> 
     return finish(context, _text(cores, outer), found.call.sql)
 
 
+def rehearse(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> None:
+    """Give the values of every core back, without what stands around them. The errors are those of DuckDB and of the estimates."""
+    outer = found.query.outer.copy()
+    derived = intervals.add(outer, found) if found.call.confidence is not None else {}
+    for (core, _), made in zip(found.asked, parts, strict=True):
+        cores = {core.name: _columns(context, core, made, found, derived)}
+        finish(context, _text(cores, exp.select("*").from_(exp.to_identifier(core.name, quoted=True))), found.call.sql)
+
+
 def _text(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> str:
     made = []
     for name, columns in cores.items():

@@ -204,7 +204,10 @@ def _capped(context: Context, protected: ProtectedSource, plan: Plan, by_number:
     held = protected.protection
     said = unit_rows.capped(held.privacy_unit, held.max_contributions)
     if plan.query is not None:
-        return query_words.bounding(plan.query, held.privacy_unit)
+        return [
+            *query_words.bounding(plan.query, held.privacy_unit),
+            *query_words.limiting(protected.source.limited, held.privacy_unit),
+        ]
     if said is None or plan.units:
         return []
     known = kept.estimate(context, protected.books.database, protected.key, protected.query, held.max_contributions)

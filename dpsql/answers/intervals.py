@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+import duckdb
 import numpy as np
 from sqlglot import exp
 
@@ -154,7 +155,10 @@ def _derived(
     context: Context, part: Part, held: Numbers, drawn: Sequence[np.ndarray | None], types: Mapping[str, str],
     probabilities: Sequence[float], derived: Mapping[str, exp.Expression],
 ) -> dict[str, list[str | None]]:
-    """Return the intervals of expressions over aggregates: DuckDB computes them of every draw."""
+    """Return the intervals of expressions over aggregates: DuckDB computes them of every draw.
+
+    Where it cannot (an aggregate of listed values has no draws; a draw is a DOUBLE whatever the aggregate's type), there is none.
+    """
     import pandas as pd  # loaded when needed: pandas takes .3 s
 
     groups = len(held.groups)
@@ -170,19 +174,37 @@ def _derived(
         else "CASE WHEN isnan({0}) THEN NULL ELSE {0} END AS {0}".format(identifier(column)) if column[0] == "a"
         else identifier(column) for column in frame
     )
-    listed, names = [], []
+    others = [column for column in types if column[0] in "kg" and column not in frame]  # of other grouping sets
+    flags = {f"g{i}": 0 for i in part.asked.places}
+    casts += "".join(f", CAST({'NULL' if c[0] == 'k' else flags.get(c, 1)} AS {types[c]}) AS {identifier(c)}" for c in others)
+    out: dict[str, list[str | None]] = {column: [None] * groups for column in derived}
+    asked: dict[str, str] = {}
     for column, expression in derived.items():
-        place = 0 if column.endswith("_low") else 1
-        listed.append(f"quantile_cont(TRY_CAST({render(expression)} AS DOUBLE), {probabilities[place]!r})")
-        names.append(column)
+        if all(c.name in frame or c.name in others for c in expression.find_all(exp.Column)):
+            place = 0 if column.endswith("_low") else 1
+            asked[column] = f"quantile_cont(TRY_CAST({render(expression)} AS DOUBLE), {probabilities[place]!r})"
     context.cursor.register(name, pd.DataFrame(frame))
     try:
-        rows = context.cursor.execute(
-            f"SELECT r, {', '.join(listed)} FROM (SELECT {casts} FROM {name}) GROUP BY r ORDER BY r ASC"  # noqa: S608
-        ).fetchall()
+        draws_ = f"SELECT {casts} FROM {name}"  # noqa: S608 -- generated
+        together = _quantiles(context, draws_, asked)
+        for column, text in asked.items() if together is None else ():
+            out |= _quantiles(context, draws_, {column: text}) or {}
+        out |= together or {}
     finally:
         context.cursor.unregister(name)
-    return {column: [None if row[i + 1] is None else repr(float(row[i + 1])) for row in rows] for i, column in enumerate(names)}
+    return out
+
+
+def _quantiles(context: Context, draws: str, asked: Mapping[str, str]) -> dict[str, list[str | None]] | None:
+    """Return what is asked of the draws of each group, as texts; None where DuckDB cannot compute it of some draw."""
+    if not asked:
+        return {}
+    text = f"SELECT r, {', '.join(asked.values())} FROM ({draws}) GROUP BY r ORDER BY r ASC"  # noqa: S608 -- generated
+    try:
+        rows = context.cursor.execute(text).fetchall()
+    except (duckdb.BinderException, duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException):
+        return None
+    return {column: [None if row[i] is None else repr(float(row[i])) for row in rows] for i, column in enumerate(asked, 1)}
 
 
 __all__ = ["DRAWS", "add", "draws", "ends", "middle", "sqltypes", "texts", "type_of"]

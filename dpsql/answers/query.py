@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpsql.accounting.rules import rho_limit
-from dpsql.answers import answered, auto, held, remembered
+from dpsql.answers import answered, auto, held, rehearsing, remembered
 from dpsql.answers.held import Part
 from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError
@@ -138,8 +138,10 @@ def share_of(epsilon: float, count: int, source: ProtectedSource, mechanism: str
 
 
 def _bought(context: Context, found: Read, sources: list[list[ProtectedSource]], progress: Progress) -> list[list[Part]]:
+    wanted = purchases(found, sources)
+    rehearsing.rehearse(context, found, wanted, sources)
     out = []
-    for calls, protected in zip(purchases(found, sources), sources, strict=True):
+    for calls, protected in zip(wanted, sources, strict=True):
         parts = []
         for call, source in zip(calls, protected, strict=True):
             there = None if call.call.release is not None else held.known(context, source, call)

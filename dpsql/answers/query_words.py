@@ -9,6 +9,7 @@ from fractions import Fraction
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
+from dpsql.source.limits import MOST_ROWS
 from dpsql.text import readable
 
 _SHOWN = 6  # aggregates
@@ -53,6 +54,16 @@ def bounding(query: QueryPlan, unit: str | None) -> list[str]:
             f"{'too few' if least else 'one'} with a probability of at most {float(Fraction(query.delta or 0)):.3g} (of delta)"
         )
     return said
+
+
+def limiting(limited: bool, unit: str | None) -> list[str]:
+    """Return how many rows of a unit meet each other in the source, where that is limited."""
+    if not limited:
+        return []
+    return [
+        f"where rows of one {unit} meet others of the same, in a join, EXISTS or a window over sums, each side takes at "
+        f"most {MOST_ROWS:,} of them, chosen by a hash of the row"
+    ]
 
 
 def _count(number: int, of: str) -> str:

@@ -33,6 +33,9 @@ from dpsql.books.entries import (
 from dpsql.errors import BudgetExceeded, LedgerError
 
 _BUDGETS = ("protect", "raise", "lower")
+MOST_INTERRUPTIONS = 3
+"""Readings of a table, through more than its columns, that may be interrupted before the custodian resumes: how long one lasts can
+depend on a row."""
 _CONTRACT = ("epsilon", "delta", "accountant", "neighbors", "privacy_unit", "max_contributions")
 _PURCHASE = (
     "action", "contents", "entry", "operation", "query", "parameters", "plan", "rho_text", "epsilon_text", "delta_text", "events",
@@ -109,9 +112,29 @@ class Ledger(Chain):
             return [(str(name), str(made), str(of), str(text)) for _, name, made, of, text in rows]
 
     def stopped(self) -> int | None:
-        """Return the entry of a failed reading after which only plain sources may be bought, until the custodian resumes."""
-        rows = self._rows(["action", "entry"], actions=("fail", "resume"))
-        return rows[-1][1] if rows and rows[-1][0] == "fail" else None
+        """Return the entry after which only plain sources may be bought, until the custodian resumes.
+
+        That is the last failed reading, or the last of `MOST_INTERRUPTIONS` interrupted ones.
+        """
+        since = self._outcomes()
+        failed = [entry for action, entry in since if action == "fail"]
+        if failed:
+            return failed[-1]
+        return since[-1][1] if len(since) >= MOST_INTERRUPTIONS else None
+
+    def interruptions(self) -> int:
+        """Return how many readings were interrupted since the custodian resumed last."""
+        return sum(action == "interrupt" for action, _ in self._outcomes())
+
+    def _outcomes(self) -> list[tuple[str, int]]:
+        """Return action and entry of readings that failed or were interrupted since the custodian resumed last."""
+        rows = self._rows(["action", "entry"], actions=("fail", "interrupt", "resume"))
+        resumed = max((i for i, (action, _) in enumerate(rows) if action == "resume"), default=-1)
+        return [(str(action), int(entry)) for action, entry in rows[resumed + 1 :]]
+
+    def interrupted(self, release: str) -> None:
+        """Write down that a reading for a release was interrupted; it stays charged, and is finished by the same call."""
+        self._append(lambda: {"action": "interrupt", "parameters": canonical_json({"release": release})})
 
     def protect(self, wanted: Protection, anchor: Path | None = None) -> str:
         """Set the budget; return how the entry in force came about: 'protect', 'raise' or 'lower'.
@@ -159,19 +182,19 @@ class Ledger(Chain):
         self._append(lambda: None if self.anchor() == path else {"action": "anchor", "parameters": parameters}, path)
 
     def resume(self) -> int | None:
-        """Allow sources beyond plain ones again; return the entry of the failed reading that had stopped them, None if none did.
+        """Allow sources beyond plain ones again; return the last failed or interrupted reading's entry, None if there is none.
 
         Repeating a call returns the same.
         """
 
         def decide() -> dict[str, Any] | None:
             self.check_intact()
-            failed = self.stopped()
-            return None if failed is None else {"action": "resume", "parameters": canonical_json({"entry": failed})}
+            since = self._outcomes()
+            return {"action": "resume", "parameters": canonical_json({"entry": since[-1][1]})} if since else None
 
         self._append(decide)
-        failures = self._rows(["entry"], actions=("fail",))
-        return failures[-1][0] if failures else None
+        looked = self._rows(["entry"], actions=("fail", "interrupt"))
+        return looked[-1][0] if looked else None
 
     def _bounded(self) -> bool:
         """Return whether something was bought whose noise depends on max_contributions: all but histograms of rows per unit."""
@@ -281,7 +304,7 @@ class Ledger(Chain):
         except LedgerError as error:
             return str(error)
         if failed is not None:
-            return f"intact; only tables and their columns can be bought since a reading failed: entry {failed}"
+            return f"intact; only tables and their columns can be bought since a reading failed or was interrupted: entry {failed}"
         return "intact"
 
 

@@ -175,7 +175,7 @@ class Books:
         return self._texts(query, [release])
 
     def failed(self, source: str, entry: int) -> list[str]:
-        """Return the release whose reading failed, as an entry says."""
+        """Return the release whose reading failed, as an entry says; none of an entry of another kind."""
         query = f"SELECT release FROM {self.table('ledger')} WHERE source = ? AND entry = ? AND action = 'fail'"  # noqa: S608
         return self._texts(query, [source, entry])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,10 @@ import numpy as np
 from dpsql.calls.custody import DeclareCall, DomainCall
 from dpsql.calls.values import BoundsCall, DiscoverCall
 from dpsql.domains import bounds, encoding, sqltypes
-from dpsql.domains.attributes import Attribute
+from dpsql.domains.attributes import OTHER_LABEL, Attribute
 from dpsql.domains.declare import MAX_VALUES, self_declared
 from dpsql.domains.declare import declare as build_attribute
-from dpsql.errors import ArgumentError, DomainError
+from dpsql.errors import ArgumentError, DomainError, DpsqlError
 from dpsql.protected import public
 from dpsql.protected.ruled import rules_of
 from dpsql.protected.source import ProtectedSource, resolve
@@ -55,13 +56,29 @@ def declare(context: Context, call: DeclareCall) -> str:
         bought = buying.buy(context, wanted, progress)
     released = bought.statistics(context.cursor)
     most = sorted(np.argsort(-released.blocks[0], kind="stable")[:MAX_VALUES].tolist())
-    values = [released.values[place] for place in most]
+    values = _declarable(context, call, [released.values[place] for place in most])
     if not values:
         raise DomainError(
             f"column {call.column!r}: the bought list of values (release {bought.identifier!r}) is empty, so there is nothing "
             "to declare; the charge stands. Buy another one with a larger epsilon and release := 'another name', or list the values"
         )
     return _declared(context, replace(call, categories=values))
+
+
+def _declarable(context: Context, call: DeclareCall, values: list[str]) -> list[str]:
+    """Return the bought values that a declaration can list; the others are outside of it, as all that were not bought."""
+    _, column, _, outside = declarable(context, call)
+    if outside == "other":
+        values = [value for value in values if value != OTHER_LABEL]
+    with suppress(DpsqlError):
+        encoding.canonical_categories(context.cursor, column.sql_type, values)
+        return values
+    found = []
+    for value in values:
+        with suppress(DpsqlError):
+            encoding.canonical_categories(context.cursor, column.sql_type, [value])
+            found.append(value)
+    return found
 
 
 def finds_bounds(context: Context, call: DeclareCall) -> bool:

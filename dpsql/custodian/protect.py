@@ -92,7 +92,7 @@ def _anchor(named: str | None) -> Path | None:
 
 
 def _resumed(ledger: Ledger, call: ProtectCall) -> str:
-    """Let sources beyond plain ones be bought again after a reading failed; the answer names the entry to look at."""
+    """Let sources beyond plain ones be bought again after readings failed or were interrupted; the answer names an entry."""
     stated = {name: value for name, value in call.stated().items() if name not in ("source", "resume")}
     for name, value in stated.items():
         raise ArgumentError(name, value, "resume := true stands alone; change the budget in a call of its own")
@@ -100,8 +100,9 @@ def _resumed(ledger: Ledger, call: ProtectCall) -> str:
     if held is None:
         raise ArgumentError("resume", True, f"{ledger.source} is not protected; there is nothing to resume")
     failed = ledger.resume()
-    note = "no reading has failed" if failed is None else (
-        f"look at entry {failed}: FROM dp_ledger('{ledger.source}') shows the release and the query whose reading failed"
+    note = "no reading has failed or was interrupted" if failed is None else (
+        f"look at entry {failed}: FROM dp_ledger('{ledger.source}') shows the release and the query whose reading failed or was "
+        "interrupted"
     )
     row = (
         ledger.source, float(held.budget.epsilon), float(held.budget.delta), held.neighbors, held.privacy_unit,

@@ -267,6 +267,7 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
         found = protection(table)
         return found.privacy_unit if found else None
 
+    catalog_of(context).check_functions()
     try:
         source = analyse(
             context.cursor,

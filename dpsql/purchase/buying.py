@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dpsql.books.entries import Purchase, failure
-from dpsql.books.ledger import Ledger
+from dpsql.books.ledger import MOST_INTERRUPTIONS, Ledger
 from dpsql.books.schema import Books
 from dpsql.calls.buying import BuyingCall
 from dpsql.errors import ReleaseError
@@ -87,15 +87,16 @@ def _one_at_a_time(context: Context, protected: ProtectedSource) -> Iterator[Non
 
 def stopped_text(protected: ProtectedSource, entry: int) -> str:
     """Return why a source that is more than plain is refused."""
-    return (
-        f"source: reading {protected.key} failed for release {_of_entry(protected, entry)!r} (entry {entry} of its ledger), and "
-        "whether a call fails could show a row. Only the table itself, or some of its columns without WHERE, JOIN or expressions, "
-        f"can be bought, until the custodian has looked at that entry and says CALL dp_protect('{protected.key}', resume := true)"
+    failed = protected.books.failed(protected.key, entry)
+    happened = (
+        f"failed for release {failed[0]!r} (entry {entry} of its ledger), and whether a call fails could show a row" if failed else
+        f"was interrupted {MOST_INTERRUPTIONS} times (last: entry {entry} of its ledger), and how long it takes could show a row"
     )
-
-
-def _of_entry(protected: ProtectedSource, entry: int) -> str:
-    return next((name for name in protected.books.failed(protected.key, entry)), "")
+    return (
+        f"source: reading {protected.key} {happened}. Only the table itself, or some of its columns without WHERE, JOIN or "
+        "expressions, can be bought, until the custodian has looked at that entry and says "
+        f"CALL dp_protect('{protected.key}', resume := true)"
+    )
 
 
 def _record_failures(context: Context, protected: ProtectedSource) -> None:
@@ -141,7 +142,8 @@ def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str
     """Return what to know after an interruption: the books are asked on a new cursor, whatever the call's own was doing."""
     cursor = context.instance.cursor()
     try:
-        purchase = Ledger(Books(cursor, protected.books.database), protected.key, context.user).purchase(name)
+        ledger = Ledger(Books(cursor, protected.books.database), protected.key, context.user)
+        purchase, left = ledger.purchase(name), max(0, MOST_INTERRUPTIONS - ledger.interruptions())
     finally:
         cursor.close()
     if purchase is None:
@@ -149,7 +151,14 @@ def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str
     if purchase.status == "failed":
         return str(failure(purchase))
     if purchase.status == "charged":
-        return f"interrupted; release {name!r} is charged and not finished: the same call finishes it without another charge"
+        said = f"interrupted; release {name!r} is charged and not finished: the same call finishes it without another charge"
+        if protected.plain:
+            return said
+        times = "once more" if left == 1 else f"{left} more times"
+        return said + (
+            f". Readings of {protected.key} through more than its columns can be interrupted {times} before they stop" if left else
+            f", once the custodian says CALL dp_protect('{protected.key}', resume := true): readings were interrupted too often"
+        )
     return f"interrupted; release {name!r} is bought: the same call goes on from it without another charge"
 
 

@@ -21,7 +21,7 @@ from dpsql.errors import DpsqlError, LedgerError, ReleaseError
 from dpsql.kinds import measures
 from dpsql.kinds.planned import total_is_public
 from dpsql.measure.reading import Measured
-from dpsql.protected.source import ProtectedSource
+from dpsql.protected.source import ProtectedSource, catalog_of
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.purchase import failures
 from dpsql.release import costs, identity
@@ -91,7 +91,9 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
         if interruption.stopping():  # asked for before the outcome is known to anybody: there is none
             release.remove_leftovers(path)
             raise interruption.Stopped("interrupted")
-    except BaseException:  # interrupted: nothing was decided by a row
+    except BaseException:  # interrupted: nothing was decided by a row, but when could be
+        if not protected.plain:
+            _interrupted(context, protected, name)
         note.forget(path.parent)
         raise
     if contents is None:
@@ -117,6 +119,7 @@ def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name
     if large is not None:
         raise ReleaseError(f"release {name!r} is charged, nothing was read yet: the call {large}; then the same call finishes it")
     try:
+        catalog_of(context).check_functions()  # once more: another thread may have registered one
         if context.known.pop(("bound", name), None) != plan:  # else it was bound just before the charge
             measures.bind(context, protected, plan)
         return measures.universe(context, protected, plan)
@@ -150,6 +153,18 @@ def _store(
         raise
     except Exception:  # its text could show a value
         return None
+
+
+def _interrupted(context: Context, protected: ProtectedSource, name: str) -> None:
+    """Write an interruption down, on a cursor of its own. Where the books cannot take it, the reading has failed."""
+    found = (protected.books.database, protected.key, name)
+    context.instance.unrecorded.add(found)
+    cursor = context.instance.cursor()
+    try:
+        Ledger(Books(cursor, protected.books.database), protected.key, context.user).interrupted(name)
+    finally:
+        cursor.close()
+    context.instance.unrecorded.discard(found)
 
 
 def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, note: failures.Note) -> None:

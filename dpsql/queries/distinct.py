@@ -13,6 +13,7 @@ from dpsql.numerics.arrays import FloatArray
 from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.estimating import Estimates
 
+_NUMBERS = {"false": 0.0, "true": 1.0}
 FALSE_VALUES = 0.5
 """Values of a group that are expected to be taken for there though no row has them."""
 
@@ -32,7 +33,7 @@ def numbers(function: str, estimates: Estimates, place: int, counters: FloatArra
     """
     measure = estimates.query.measures[place]
     deviation = estimates.deviation(estimates.query.blocks_of(place).start)
-    values = np.array([float(text) for text in measure.values])
+    values = np.array([float(_NUMBERS.get(text, text)) for text in measure.values])
     there = counters > threshold(deviation, len(values), estimates.mechanism)
     return [_aggregate(DISTINCT[function], values[row]) for row in there]
 

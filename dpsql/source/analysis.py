@@ -89,6 +89,7 @@ from dpsql.errors import ArgumentError, NotProtected, UnsupportedQuery
 from dpsql.source.binder import check, check_local
 from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
 from dpsql.source.leaves import View
+from dpsql.source.limits import LIMITING
 from dpsql.source.local import LocalAnalysis
 from dpsql.source.model import ROW, UNIT, Column, OutputColumn, Source, TableId, fold, identifier, quoted
 from dpsql.source.parquet import unsafe_columns
@@ -211,6 +212,7 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         bare=named == table,
         local=analysis.local,
         one_per_unit=relation.one,
+        limited=any(part.meta.get(LIMITING) for part in relation.select.find_all(exp.Select)),
     )
 
 

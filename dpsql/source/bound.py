@@ -111,7 +111,8 @@ def check_comparisons(conditions: Sequence[Node]) -> None:
 def _check_local(node: Node) -> set[str]:
     """Refuse a function of a unit-local layer with other types than it is generated with."""
     name, types = name_of(node), [type_of(child) for child in children_of(node)]
-    kinds = [family(kind.removesuffix("[]")) for kind in types[:1]] if name != "struct_pack" else [family(kind) for kind in types]
+    many = name in ("struct_pack", "hash")
+    kinds = [family(kind) for kind in types] if many else [family(kind.removesuffix("[]")) for kind in types[:1]]
     if any(kind not in COMPARABLE for kind in kinds):
         raise UnsupportedQuery(f"{name}({', '.join(types)})", f"not on the list of what a source may compute; {_ADVICE}")
     return {name}

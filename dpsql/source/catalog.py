@@ -197,6 +197,21 @@ class Catalog:
         """Return one of these functions that is not, or not only, what DuckDB ships; None if all of them are."""
         return self._functions.changed(self.cursor, names)
 
+    def check_functions(self) -> None:
+        """Refuse a database in which dpsql's own statements would call functions that are not DuckDB's.
+
+        Raises
+        ------
+        UnsupportedQuery
+        """
+        found = self._functions.overloaded(self.cursor)
+        if found is not None:
+            raise UnsupportedQuery(
+                f"function {found!r}",
+                "a function that was registered in this process gives it another meaning, in dpsql's own statements too; register "
+                "it under another name, and open the database anew (con.remove_function takes DuckDB's own away as well)",
+            )
+
 
 def _rows(cursor: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[Row]:
     """Return the rows of a query on the catalog.

@@ -11,6 +11,7 @@ from dpsql.source.aggregates import AGGREGATES, OF_PEERS, WINDOWS, Combined, com
 from dpsql.source.expressions import Rewriter
 from dpsql.source.functions import try_cast
 from dpsql.source.layers import COMBINING, Layer, Rows, combine_inside, comparable, outermost, own, plain, signature, substituted
+from dpsql.source.limits import limit
 from dpsql.source.model import Column, identifier, refuse
 from dpsql.source.parse import used
 from dpsql.source.scope import Scope
@@ -159,6 +160,9 @@ def windowed(
             item, kept, _ = rows.scope.resolve(column)
             below.keep(item, kept)
     windows = {mark: _window(found[mark], below, named, where) for mark in sorted(marks, key=list(found).index)}
+    if any(window.call.name == "list" for window in windows.values()) and rows.unit is not None and not rows.one and not rows.few:
+        limit(rows)
+        return windowed(rows, trees, named, where)
     over = below.close()
     names = {column.ref: below.reference(column, over) for column, _, _ in below.listed}
     tied = [column for column, _, _ in below.listed]

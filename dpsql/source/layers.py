@@ -31,7 +31,8 @@ COMBINING = "dpsql_combining"
 class Rows:
     """A generated FROM with its WHERE, before its list is known.
 
-    ``unit`` is the privacy unit of a row, in its one form; None for public rows. ``one``: no unit has more than one row.
+    ``unit`` is the privacy unit of a row, in its one form; None for public rows. ``one``: no unit has more than one row;
+    ``few``: no unit has more than :mod:`dpsql.source.limits` lets.
     """
 
     scope: Scope
@@ -39,6 +40,7 @@ class Rows:
     unit: exp.Expression | None
     fresh: Callable[[str], str]
     one: bool = False
+    few: bool = False
 
     def restrict(self, condition: exp.Expression) -> None:
         """Keep the rows for which a generated condition holds."""
@@ -47,7 +49,8 @@ class Rows:
         self.tree.set("where", exp.Where(this=both))
 
     def joined(self, item: Item, join: exp.Join) -> None:
-        """Add a relation."""
+        """Add a relation: a row of each unit may become several."""
+        self.few = self.few and item.one
         self.tree.append("joins", join)
         self.scope.items.append(item)
 
@@ -116,7 +119,7 @@ class Layer:
                 items.append(Item("", alias, node, columns))
         unit = exp.Column(this=identifier(UNIT), table=identifier(alias)) if below.unit is not None else None
         scope = replace(below.scope, items=items)
-        return Rows(scope, exp.Select().from_(node), unit, below.fresh, below.one if one is None else one)
+        return Rows(scope, exp.Select().from_(node), unit, below.fresh, below.one if one is None else one, below.few)
 
     def reference(self, column: Column, rows: Rows) -> exp.Column:
         """Return a column of this layer as the layer above names it."""

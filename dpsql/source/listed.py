@@ -10,21 +10,31 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 
 import duckdb
 
 from dpsql.errors import UnsupportedQuery, first_line
+from dpsql.source.model import quoted
 
 # Every function of these queries is named in full: a macro of the database must not answer in its place.
 _LIST = """
-SELECT system.main.lower(function_name), system.main.count_star(), system.main.sum(system.main.hash(system.main.struct_pack(
-    a := function_name, b := function_type, c := parameter_types, d := varargs, e := return_type, f := stability,
-    g := has_side_effects, h := macro_definition, i := internal, j := database_name, k := schema_name)))
-FROM system.main.duckdb_functions() GROUP BY ALL
+SELECT name, system.main.count_star(), system.main.sum(digest),
+    system.main.count_star() FILTER (own), system.main.sum(digest) FILTER (own)
+FROM (
+    SELECT system.main.lower(function_name) AS name, database_name = 'system' AS own, system.main.hash(system.main.struct_pack(
+        a := function_name, b := function_type, c := parameter_types, d := varargs, e := return_type, f := stability,
+        g := has_side_effects, h := macro_definition, i := internal, j := database_name, k := schema_name)) AS digest
+    FROM system.main.duckdb_functions()
+) GROUP BY name
+"""
+_EXTENSIONS = """
+SELECT extension_name FROM system.main.duckdb_extensions() WHERE loaded AND install_mode <> 'STATICALLY_LINKED' ORDER BY ALL
 """
 _CREATE = "CREATE OR REPLACE TEMP SEQUENCE __dp_created"
 _NUMBER = "SELECT sequence_oid FROM system.main.duckdb_sequences() WHERE temporary AND sequence_name = '__dp_created'"
-Listing = dict[str, tuple[int, int]]
+Listing = dict[str, tuple[int, ...]]
+"""Of each name: how many functions have it, a sum of hashes of what the catalog says of them, and both of DuckDB's own catalog."""
 
 
 class Functions:
@@ -41,6 +51,7 @@ class Functions:
         self._guard = threading.Lock()
         self._newest: int | None = None
         self._changed: frozenset[str] | None = None
+        self._overloaded: frozenset[str] = frozenset()
 
     def changed(self, cursor: duckdb.DuckDBPyConnection, names: Iterable[str]) -> str | None:
         """Return one of these functions that is not, or not only, what DuckDB ships; None if all of them are.
@@ -50,33 +61,55 @@ class Functions:
         UnsupportedQuery
             The catalog does not answer.
         """
-        wanted = {name.lower() for name in names}
-        shipped, step = _shipped()
         with self._guard:
-            try:
-                number = _created(cursor)
-                if self._changed is None or self._newest is None or number != self._newest + step:
-                    self._changed = _differing(_listing(cursor), shipped)
-            except duckdb.InterruptException:
-                self._changed = None
-                raise
-            except duckdb.Error as error:
-                self._changed = None
-                raise UnsupportedQuery(
-                    "the catalog of this database",
-                    f"it does not answer ({first_line(error)}); DROP macros that are called duckdb_...",
-                ) from None
-            self._newest = number  # read before the list: what was created since changes the next number
-            return min(self._changed & wanted, default=None)
+            return min(self._looked(cursor) & {name.lower() for name in names}, default=None)
+
+    def overloaded(self, cursor: duckdb.DuckDBPyConnection) -> str | None:
+        """Return a function of DuckDB's own catalog that is not, or not only, what DuckDB and its loaded extensions ship.
+
+        Such a one, registered in Python, takes part wherever a statement calls its name. (A macro of a database does not: dpsql's
+        cursors look in DuckDB's own catalog alone.) The errors are those of `changed`.
+        """
+        with self._guard:
+            self._looked(cursor)
+            return min(self._overloaded, default=None)
+
+    def _looked(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
+        """Return the names of all functions that are not what DuckDB ships, listed anew if anything was created since."""
+        shipped, step = _shipped(())
+        try:
+            number = _created(cursor)
+            if self._changed is None or self._newest is None or number != self._newest + step:
+                live = _listing(cursor)
+                self._changed = frozenset(name for name in live.keys() | shipped.keys() if live.get(name) != shipped.get(name))
+                self._overloaded = _overloaded(cursor, live, self._changed)
+        except duckdb.InterruptException:
+            self._changed = None
+            raise
+        except duckdb.Error as error:
+            self._changed = None
+            raise UnsupportedQuery(
+                "the catalog of this database",
+                f"it does not answer ({first_line(error)}); DROP macros that are called duckdb_...",
+            ) from None
+        self._newest = number  # read before the list: what was created since changes the next number
+        return self._changed
 
 
-def _differing(live: Listing, shipped: Listing) -> frozenset[str]:
-    return frozenset(name for name in live.keys() | shipped.keys() if live.get(name) != shipped.get(name))
+def _overloaded(cursor: duckdb.DuckDBPyConnection, live: Listing, changed: frozenset[str]) -> frozenset[str]:
+    """Return the changed names whose functions in DuckDB's own catalog differ, extensions that are loaded considered."""
+    def differing(shipped: Listing) -> frozenset[str]:
+        return frozenset(name for name in changed & shipped.keys() if live.get(name, ())[2:] != shipped[name][2:])
+
+    found = differing(_shipped(())[0])
+    if found:
+        loaded = tuple(str(name) for (name,) in cursor.execute(_EXTENSIONS).fetchall())
+        found &= differing(_shipped(loaded)[0])
+    return found
 
 
 def _listing(cursor: duckdb.DuckDBPyConnection) -> Listing:
-    """Return of each name how many functions have it, and a sum of hashes of what the catalog says of them."""
-    return {str(name): (int(count), int(digest)) for name, count, digest in cursor.execute(_LIST).fetchall()}
+    return {str(name): tuple(int(number or 0) for number in numbers) for name, *numbers in cursor.execute(_LIST).fetchall()}
 
 
 def _created(cursor: duckdb.DuckDBPyConnection) -> int:
@@ -86,9 +119,15 @@ def _created(cursor: duckdb.DuckDBPyConnection) -> int:
 
 
 @functools.cache
-def _shipped() -> tuple[Listing, int]:
-    """Return the functions of a database that nobody has touched, and how far two numbers are apart with nothing between them."""
+def _shipped(extensions: tuple[str, ...]) -> tuple[Listing, int]:
+    """Return the functions of a database that nobody has touched, and how far two numbers are apart with nothing between them.
+
+    Extensions that cannot be loaded once more are left out.
+    """
     with duckdb.connect(":memory:") as fresh:
+        for name in extensions:
+            with suppress(duckdb.Error):
+                fresh.execute(f"LOAD {quoted(name)}")
         listed = _listing(fresh)
         _created(fresh)
         first, second = _created(fresh), _created(fresh)

@@ -17,6 +17,7 @@ from dpsql.source.expressions import Rewriter
 from dpsql.source.functions import paren
 from dpsql.source.layers import Layer, Rows, outermost, plain
 from dpsql.source.leaves import View
+from dpsql.source.limits import limit, looked_up
 from dpsql.source.model import Column, identifier, refuse
 from dpsql.source.parse import used
 from dpsql.source.scope import Item, Scope
@@ -30,8 +31,8 @@ class Members(Joins):
     rows_of: Callable[[exp.Select, View], tuple[Rows, list[exp.Expression]]]
 
     def restrict(self, rows: Rows, conditions: Sequence[exp.Expression]) -> None:
-        """Apply the conditions after WHERE; those that are EXISTS or IN become joins."""
-        for condition in conditions:
+        """Apply the conditions after WHERE; those that are EXISTS or IN become joins, of the rows that the others keep."""
+        for condition in sorted(conditions, key=lambda c: c.find(exp.Select) is not None):
             node, negated = condition, False
             while isinstance(node, exp.Paren | exp.Not):
                 negated ^= isinstance(node, exp.Not)
@@ -56,7 +57,16 @@ class Members(Joins):
         item = inner.scope.items[0]
         both = replace(rows.scope, items=[*rows.scope.items, *inner.scope.items])
         said = [c for c in conditions if self._says_unit(c, rows.scope, both)]
-        written = [self._condition(c, Rewriter(both)) for c in conditions if c not in said]
+        others = [c for c in conditions if c not in said]
+        member = value is not None and column is not None and not (column.unit and is_unit(value, rows.scope))
+        compared = not looked_up(others, item, both) or (member and negated)
+        if compared and inner.unit is not None and rows.unit is not None and not rows.one and not inner.one:
+            limit(rows)
+            limit(inner)
+            item = inner.scope.items[0]
+            column = column and item.column(column.name)
+            both = replace(rows.scope, items=[*rows.scope.items, *inner.scope.items])
+        written = [self._condition(c, Rewriter(both)) for c in others]
         same = bool(said)
         if value is not None and column is not None:
             if column.unit and is_unit(value, rows.scope):

@@ -19,6 +19,7 @@ from dpsql.source.functions import call, paren
 from dpsql.source.keys import exact
 from dpsql.source.layers import Layer, Rows, comparable, plain
 from dpsql.source.leaves import View
+from dpsql.source.limits import limit, looked_up
 from dpsql.source.listing import Listing
 from dpsql.source.model import UNIT, Column, fold, identifier, refuse
 from dpsql.source.parse import used
@@ -83,6 +84,10 @@ class Joins:
         if rows.one and not item.protected and (key := self._key(join, item, conditions, both)):
             item = self._first_of(item, key)
             both = replace(rows.scope, items=[*rows.scope.items, item])
+        if units and not rows.one and not item.one and not (kind in ("SEMI", "ANTI") and looked_up(conditions, item, both)):
+            limit(rows)
+            item = self._limited(item)
+            both = replace(rows.scope, items=[*rows.scope.items, item])
         written = [self._condition(c, Rewriter(both)) for c in conditions]
         if units and rows.unit is not None:
             written.insert(0, exp.EQ(this=rows.unit.copy(), expression=unit_column(item.alias)))
@@ -128,6 +133,12 @@ class Joins:
         relation = self.analysis._columns(exp.Select(), rows, entries, self.view.where)
         found = self.analysis._nested(relation, exp.Table(), item.name, self.view)
         return replace(found, path=item.path, one=True)
+
+    def _limited(self, item: Item) -> Item:
+        """Return a relation in which no unit has more rows than may meet others."""
+        rows = self.analysis.over(item)
+        limit(rows)
+        return rows.scope.items[0]
 
     def _allowed(self, rows: Rows, item: Item, side: str, kind: str, name: str, join: exp.Join) -> None:
         """Refuse joins that leave rows without a person, or that choose public rows by people's."""

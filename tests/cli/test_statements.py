@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dpsql.cli.messages import cannot_open, message, place
 from dpsql.cli.statements import complete, pieces
 
+CON = duckdb.connect()
 SCRIPT = """select 1; ;; select 'a;b
 c'; -- x;
 .read it's.sql
@@ -45,7 +46,7 @@ def test_a_script_falls_into_what_duckdb_parses(parts):
     theirs = duckdb.extract_statements(text)
     assert len(ours) == len(theirs)
     for own, statement in zip(ours, theirs, strict=True):
-        assert duckdb.connect().execute(own).fetchall() == duckdb.connect().execute(statement).fetchall()
+        assert CON.execute(own).fetchall() == CON.execute(statement).fetchall()
 
 
 @settings(max_examples=cases(150), deadline=None)

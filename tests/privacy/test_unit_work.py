@@ -1,0 +1,142 @@
+"""What one person can make a statement do: work grows with her rows, never with their square."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+from unit_local_statements import EVERY
+from unit_local_tables import Database, random_table, violations
+
+from dpsql.source import limits
+from dpsql.source.analysis import analyse
+
+pytestmark = pytest.mark.usefixtures("functions_as_shipped")
+FEW = 10
+"""Rows of a unit that meet each other, in these tests."""
+SELF_JOINS = (
+    "SELECT a.age FROM visits a " + " ".join(f"JOIN (SELECT patient FROM visits WHERE age >= 0) {x} USING (patient)" for x in "bcdef"),
+    "SELECT a.age FROM visits a LEFT JOIN visits b ON a.patient = b.patient AND a.age <> b.age",
+    "SELECT a.age FROM (SELECT patient, age FROM visits WHERE age >= 0) a, visits b, visits c WHERE a.patient = b.patient AND b.patient = c.patient",
+    "SELECT b.age FROM visits a RIGHT JOIN visits b USING (patient)",
+    "SELECT b.age FROM visits a FULL JOIN visits b ON a.patient = b.patient AND a.ok",
+    "WITH x AS (SELECT patient, age FROM visits) SELECT x.age FROM x JOIN (SELECT y.patient FROM x y JOIN x z USING (patient)) w USING (patient)",
+    "SELECT v.age FROM visits v JOIN loose l ON v.kind = l.kind JOIN visits w ON w.patient = v.patient",
+    "SELECT patient, kind FROM visits a JOIN visits b USING (patient, kind) UNION ALL SELECT a.patient, a.kind FROM visits a JOIN visits b USING (patient, kind)",
+    "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.age <> v.age) AND ok",
+    "SELECT age FROM visits v WHERE kind NOT IN (SELECT kind FROM visits w WHERE w.patient = v.patient AND NOT w.ok)",
+)
+LIMITED = {
+    "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.day > v.day)": True,
+    "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.kind = v.kind)": False,
+    "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.age + v.age = 3)": True,
+    "SELECT age FROM visits v WHERE patient IN (SELECT patient FROM visits WHERE ok)": False,
+    "SELECT age FROM visits v WHERE patient NOT IN (SELECT patient FROM visits WHERE ok)": False,
+    "SELECT age FROM visits v WHERE kind IN (SELECT kind FROM visits w WHERE w.patient = v.patient)": False,
+    "SELECT age FROM visits v WHERE kind NOT IN (SELECT kind FROM visits w WHERE w.patient = v.patient)": True,
+    "SELECT a.age FROM visits a SEMI JOIN (FROM visits WHERE ok) b USING (patient)": False,
+    "SELECT a.age FROM visits a SEMI JOIN visits b ON a.patient = b.patient AND a.age < b.age": True,
+    "SELECT a.age FROM visits a JOIN visits b USING (patient)": True,
+    "SELECT v.age, p.n FROM visits v JOIN per_patient p USING (patient)": False,
+    "SELECT v.age, p.kind FROM visits v LEFT JOIN latest p ON p.patient = v.patient": False,
+    "SELECT v.age, p.n FROM per_patient p FULL JOIN visits v ON v.patient = p.patient": False,
+    "SELECT a.kind FROM latest a JOIN latest b USING (patient)": False,
+    "SELECT v.age, l.w FROM visits v CROSS JOIN loose l": False,
+    "SELECT patient, sum(cost) AS s FROM visits GROUP BY patient": False,
+    "SELECT patient, sum(cost) OVER (PARTITION BY patient) AS s FROM visits": True,
+    "SELECT patient, mode(age) OVER (PARTITION BY patient ORDER BY day) AS s FROM visits": True,
+    "SELECT patient, sum(age) OVER (PARTITION BY patient ORDER BY day) AS s FROM visits": False,
+    "SELECT patient, median(cost) OVER (PARTITION BY patient ORDER BY day) AS s FROM visits": False,
+}
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "MOST_ROWS", FEW)
+        yield Database("INTEGER")
+
+
+def work(db: Database, text: str) -> int:
+    """Return how many rows all operators of a statement gave, as DuckDB's own profile says."""
+    profile = json.loads(db.cursor.execute(f"EXPLAIN (ANALYZE, FORMAT json) {db.source(text).sql}").fetchall()[0][1])
+    todo: list[Any] = [profile]
+    found = []
+    while todo:
+        node = todo.pop()
+        if isinstance(node, list):
+            todo += node
+        elif isinstance(node, dict):
+            todo += node.values()
+            found += [int(node[name]) for name in ("operator_cardinality", "intermediate_rows") if name in node]  # 1.x, 2.0
+    assert sum(found) > 0
+    return sum(found)
+
+
+def heavy(db: Database, rows: int) -> None:
+    """Fill the table with thirty people of three rows each, and one of so many."""
+    db.con.execute("DELETE FROM visits")
+    for patient, count in [*((number, 3) for number in range(2, 32)), (1, rows)]:
+        db.con.execute(
+            "INSERT INTO visits SELECT ?, i % 50, i % 7, DATE '2020-01-01' + CAST(i % 300 AS INTEGER), 'k' || i % 3, 'n' || i, i % 2 = 0, 1, i, i, NULL "
+            "FROM range(?) AS numbers(i)", [patient, count]
+        )
+
+
+def test_work_grows_with_the_rows_of_a_unit_and_not_with_their_square(database: Database) -> None:
+    texts = [*EVERY, *SELF_JOINS]
+    found: dict[int, list[int]] = {}
+    for rows in (1, 1000):
+        heavy(database, rows)
+        found[rows] = [work(database, text) for text in texts]
+    bounds = [12 * 8 * 1000 + 12 * 10 * FEW**2] * len(texts)  # tables, layers of each, rows; joins, each limited
+    above = {text: more - one for text, one, more, most in zip(texts, found[1], found[1000], bounds, strict=True) if more - one > most}
+    assert not above
+
+
+def test_without_the_limit_it_grows_with_the_square(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the test above would find."""
+    monkeypatch.setattr(limits, "MOST_ROWS", 10**6)
+    unlimited = Database("INTEGER")
+    heavy(unlimited, 1000)
+    assert work(unlimited, "SELECT a.age FROM visits a JOIN visits b USING (patient)") > 10**6
+
+
+@pytest.mark.parametrize(("text", "expected"), LIMITED.items())
+def test_what_is_limited(database: Database, text: str, expected: bool) -> None:
+    assert database.source(text).limited is expected
+
+
+def test_nobody_with_few_rows_loses_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_ROWS", 1000)
+    database = Database("INTEGER")
+    heavy(database, 3)
+    for text in SELF_JOINS:
+        wanted = len(database.con.execute(text).fetchall())
+        assert sum(database.rows(database.source(text).sql).values()) == wanted, text
+
+
+def test_whose_rows_are_kept_depends_on_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_ROWS", 2)
+    database = Database("INTEGER")
+    texts = [text for text in (*EVERY, *SELF_JOINS) if any(word in text for word in (" JOIN ", "EXISTS", " IN (", "OVER", "visits b"))]
+    limited = [text for text in texts if database.source(text).limited]
+    assert len(limited) >= 20
+    for seed in range(4):
+        assert violations(database, random_table(random.Random(seed), "INTEGER", 40), limited, seed) == []
+
+
+def test_columns_that_no_order_tells_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a unit with too many rows none is kept, instead of any."""
+    monkeypatch.setattr(limits, "MOST_ROWS", 2)
+    con = duckdb.connect()
+    con.execute("CREATE TABLE t AS SELECT i // 3 AS u, [i] AS l FROM range(5) AS numbers(i)")
+    source = analyse(con.cursor(), "SELECT a.l FROM t a JOIN t b ON a.u = b.u", database="memory", schema="main", local=True,
+                     protected=lambda t: True, unit_column=lambda t: "u")
+    assert source.limited
+    assert sorted(con.execute(source.sql).fetchall()) == [([3], 1), ([3], 1), ([4], 1), ([4], 1)]
+    con.close()

@@ -1,0 +1,80 @@
+"""Whatever can be asked is refused before it is charged, or answered after: every aggregate with every type, in every form."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+from pairwise import WHOLE
+
+import dpsql
+
+TYPES = (
+    "BOOLEAN", "TINYINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL(9, 2)", "DECIMAL(38, 10)", "DATE", "TIME",
+    "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S", "TIMESTAMP_NS", "VARCHAR", "UUID", "BLOB", "INTERVAL", "JSON", "INTEGER[]",
+    "STRUCT(a INTEGER)", "ENUM('x', 'y')",
+)
+AGGREGATES = (
+    "count({x})", "count(DISTINCT {x})", "sum({x})", "sum(DISTINCT {x})", "avg({x})", "avg(DISTINCT {x})", "min({x})", "max({x})", "median({x})",
+    "quantile_cont({x}, [0.1, 0.9])", "quantile_disc({x}, 0.5)", "stddev({x})", "stddev(DISTINCT {x})", "var_pop({x})", "mode({x})",
+    "histogram({x})", "bool_and({x})", "bool_or({x})", "count_if({x})", "corr({x}, n)", "sum(DISTINCT {x}) + count(*)", "count(*)",
+)
+FORMS = (
+    ("", ""), ("FILTER (WHERE n > 2)", ""), ("", "groups := 'private'"), ("FILTER (WHERE n > 2)", "groups := 'private', min_units := 2"),
+    ("", "confidence := 0.95"), ("FILTER (WHERE n > 2)", "bounds := 'auto'"), ("", "bounds := 'auto', groups := 'private', confidence := 0.9"),
+    ("", "mechanism := 'laplace', {bounds}"), ("FILTER (WHERE n > 2)", "{bounds}"), ("", "{bounds}, groups := 'private', confidence := 0.9"),
+)
+GROUPS = ("", "GROUP BY s", "GROUP BY {x}", "GROUP BY ROLLUP (s)")
+BOUNDS = {kind: ("0", "100") for kind in TYPES if "INT" in kind or "DECIMAL" in kind} | {
+    "FLOAT": ("-1.5", "1e6"), "DOUBLE": ("-1.5", "1e6"), "DATE": ("DATE '2020-01-01'", "DATE '2020-12-31'"),
+    **{kind: (f"CAST('2020-01-01' AS {kind})", f"CAST('2021-01-01' AS {kind})") for kind in TYPES if kind.startswith("TIMESTAMP")},
+}
+
+
+pytestmark = pytest.mark.any_duckdb
+
+
+@pytest.fixture(scope="module")
+def every() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A table with a column of every type, no row of which has anything but NULL and zeros."""
+    con = duckdb.connect()
+    dpsql.load(con, user="tester")
+    con.execute("CREATE TABLE every (uid INTEGER, n INTEGER, s VARCHAR, " + ", ".join(f"x{i} {kind}" for i, kind in enumerate(TYPES)) + ")")
+    con.execute("INSERT INTO every (uid, n, s) SELECT i // 2, i % 9, 'abc'[1 + i % 3] FROM range(60) AS numbers(i)")
+    dpsql.protect(con, "every", epsilon=1000, delta=1e-6, privacy_unit="uid", max_contributions=2)
+    con.execute("CALL dp_declare('every', 's', categories := ['a', 'b', 'c'])")
+    con.execute("CALL dp_declare('every', 'n', lower := 0, upper := 9)")
+    yield con
+    con.close()
+
+
+def charged(con: duckdb.DuckDBPyConnection) -> int:
+    return int(con.cursor().execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchall()[0][0])
+
+
+FEWER = ("BOOLEAN", "TINYINT", "HUGEINT", "FLOAT", "DECIMAL(38, 10)", "DATE", "TIME", "TIMESTAMP WITH TIME ZONE", "VARCHAR", "UUID", "INTEGER[]")
+"""A type of each family: what is tried on every change."""
+
+
+@pytest.mark.parametrize("kind", [i for i, name in enumerate(TYPES) if WHOLE or name in FEWER], ids=lambda i: TYPES[i])
+def test_refused_before_or_answered_after(every: duckdb.DuckDBPyConnection, kind: int) -> None:
+    """Every aggregate with every type; forms and groups in turn, or all of them (DPSQL_HYPOTHESIS=thorough)."""
+    low, high = BOUNDS.get(TYPES[kind], ("0", "1"))
+    every_one = list(itertools.product(FORMS, GROUPS))
+    answered = refused = 0
+    for place, aggregate in enumerate(AGGREGATES):
+        for (after, options), group in every_one if WHOLE else [every_one[(7 * kind + 5 * place) % len(every_one)]]:
+            x = f"x{kind}"
+            sql = f"SELECT {aggregate.format(x=x)} {after} FROM every {group.format(x=x)}"
+            said = options.format(bounds=f"bounds := {{'{x}': [{low}, {high}]}}")
+            before = charged(every)
+            try:
+                every.execute(f"FROM dp_query($${sql}$$, epsilon := 0.001{', ' * bool(said)}{said})").fetchall()
+                answered += 1
+            except duckdb.Error as error:
+                refused += 1
+                assert charged(every) == before, (sql, said, str(error)[:300])
+                assert "rehearsal" not in str(error), (sql, said, str(error)[:300])
+    assert refused and answered
