@@ -14,6 +14,7 @@ from case_counts import cases
 from sample_tables import make_people, protect_people
 
 import dpsql
+from dpsql.answers import rehearsing
 from dpsql.session.versions import newer
 from dpsql.source.catalog import Catalog
 
@@ -61,6 +62,12 @@ def functions_as_shipped() -> Iterator[None]:
         patch.setattr(Catalog, "changed_function", lambda self, names: None)
         patch.setattr(Catalog, "check_functions", lambda self: None)
         yield
+
+
+@pytest.fixture
+def unrehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that write down what is read and drawn: a rehearsal reads and draws too, of made-up rows."""
+    monkeypatch.setattr(rehearsing, "rehearse", lambda *given: None)
 
 
 @pytest.fixture

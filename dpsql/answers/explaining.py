@@ -63,7 +63,7 @@ def rows(context: Context, found: Release) -> list[tuple[str, str]]:
     bounded = query_words.bounding(query, unit) or ["every row is a unit of its own; none is left out"]
     said += [("rows", text) for text in bounded]
     read = source(context, found)
-    said += [("rows", text) for text in query_words.limiting(read is not None and read.source.limited, unit)]
+    said += [("rows", text) for text in query_words.limiting(read.source.limited if read is not None else None, unit)]
     said += _share(context, found, query)
     shown = texts(context, found)
     said += [("bounds", text) for text in _bounds(query, list(asked["arguments"]), shown)]

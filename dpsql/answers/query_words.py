@@ -9,7 +9,6 @@ from fractions import Fraction
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
-from dpsql.source.limits import MOST_ROWS
 from dpsql.text import readable
 
 _SHOWN = 6  # aggregates
@@ -56,13 +55,13 @@ def bounding(query: QueryPlan, unit: str | None) -> list[str]:
     return said
 
 
-def limiting(limited: bool, unit: str | None) -> list[str]:
+def limiting(most: int | None, unit: str | None) -> list[str]:
     """Return how many rows of a unit meet each other in the source, where that is limited."""
-    if not limited:
+    if most is None:
         return []
     return [
         f"where rows of one {unit} meet others of the same, in a join, EXISTS or a window over sums, each side takes at "
-        f"most {MOST_ROWS:,} of them, chosen by a hash of the row"
+        f"most {most:,} of them, chosen by a hash of the row"
     ]
 
 

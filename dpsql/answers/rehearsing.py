@@ -20,7 +20,7 @@ from dpsql.answers import answered, auto, held
 from dpsql.answers.held import Held, Part
 from dpsql.errors import UnsupportedQuery, first_line
 from dpsql.kinds.plans import request
-from dpsql.measure import query as reading
+from dpsql.measure.query import counted, learned, magnitudes, released
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read
@@ -49,7 +49,8 @@ def rehearse(
         It fails on some values. Nothing was charged.
     """
     done: dict[str, None] = context.instance.remembered.setdefault("rehearsed", {})
-    mark = _mark(found, purchases, sources)
+    priced = all(call.epsilon is not None for calls in purchases for call in calls)
+    mark = _mark(found, purchases, sources) if priced else ""  # without a price only what is bought can be given
     if mark in done:
         return
     pairs = [pair for each, calls in zip(sources, purchases, strict=True) for pair in zip(each, calls, strict=True)]
@@ -102,11 +103,10 @@ def _part(context: Context, protected: ProtectedSource, call: QueryPurchase, pla
     sql = f"SELECT * FROM {made_up([*columns, *carried], 'rehearsed', ())}"  # noqa: S608 -- generated
     made = replace(protected, source=replace(source, sql=sql))
     plan = _smaller(plan)
-    first = reading.learned(plan, reading.magnitudes(context.cursor, made, _of(plan)))
-    plan = resolved(plan, first)
-    counted = reading.counted(context.cursor, made, _of(plan))
-    reading.released(plan, counted)
-    numbers = Numbers(counted.groups, counted.blocks)
+    plan = resolved(plan, learned(plan, magnitudes(context.cursor, made, _of(plan))))
+    exact = counted(context.cursor, made, _of(plan))
+    released(plan, exact)
+    numbers = Numbers(exact.groups, exact.blocks)
     return Part(call.asked, Held("", "0" * 64, plan, numbers, call.canonical()["query"]), protected)
 
 

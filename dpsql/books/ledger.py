@@ -300,11 +300,12 @@ class Ledger(Chain):
                 Anchor(anchor).check(self._head())
             self.protection()
             self.charges()
-            failed = self.stopped()
+            stopped, failed = self.stopped(), any(action == "fail" for action, _ in self._outcomes())
         except LedgerError as error:
             return str(error)
-        if failed is not None:
-            return f"intact; only tables and their columns can be bought since a reading failed or was interrupted: entry {failed}"
+        if stopped is not None:
+            since = "a reading failed" if failed else "readings were interrupted"
+            return f"intact; only tables and their columns can be bought since {since}: entry {stopped}"
         return "intact"
 
 

@@ -212,7 +212,7 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         bare=named == table,
         local=analysis.local,
         one_per_unit=relation.one,
-        limited=any(part.meta.get(LIMITING) for part in relation.select.find_all(exp.Select)),
+        limited=max((part.meta.get(LIMITING, 0) for part in relation.select.find_all(exp.Select)), default=0) or None,
     )
 
 

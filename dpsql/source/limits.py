@@ -17,7 +17,8 @@ columns; rows that are equal in all of them are the same. Where a column has no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from sqlglot import exp
 
@@ -30,7 +31,7 @@ MOST_ROWS = 1000
 """Rows of one unit that each side of a join of people's rows keeps."""
 
 LIMITING = "dpsql_limiting"
-"""Mark on a generated SELECT that leaves rows of a unit out."""
+"""Mark on a generated SELECT that leaves rows of a unit out: how many it keeps."""
 
 
 def limit(rows: Rows) -> None:
@@ -59,7 +60,7 @@ def _limited(rows: Rows) -> Rows:
     numbered.scope.items[:] = [item for item in numbered.scope.items if place not in item.columns]
     number = exp.Column(this=identifier(place.ref), table=numbered.unit.args["table"].copy() if numbered.unit is not None else None)
     numbered.restrict(exp.LTE(this=number, expression=exp.Literal.number(MOST_ROWS)))
-    out = _closed(_copied(numbered), LIMITING)
+    out = _closed(_copied(numbered), {LIMITING: MOST_ROWS})
     out.few = True
     return out
 
@@ -85,8 +86,7 @@ def _copied(rows: Rows) -> Layer:
     return layer
 
 
-def _closed(layer: Layer, *marks: str) -> Rows:
+def _closed(layer: Layer, marks: Mapping[str, int] = MappingProxyType({})) -> Rows:
     select = layer.select()
-    for mark in (COMBINING, *marks):
-        select.meta[mark] = True
+    select.meta.update({COMBINING: True, **marks})
     return layer.close(select)

@@ -29,7 +29,8 @@ FROM (
 ) GROUP BY name
 """
 _EXTENSIONS = """
-SELECT extension_name FROM system.main.duckdb_extensions() WHERE loaded AND install_mode <> 'STATICALLY_LINKED' ORDER BY ALL
+SELECT extension_name FROM system.main.duckdb_extensions()
+WHERE loaded AND install_mode <> 'STATICALLY_LINKED' ORDER BY extension_name ASC
 """
 _CREATE = "CREATE OR REPLACE TEMP SEQUENCE __dp_created"
 _NUMBER = "SELECT sequence_oid FROM system.main.duckdb_sequences() WHERE temporary AND sequence_name = '__dp_created'"

@@ -140,8 +140,8 @@ class Source:
     one_per_unit : bool
         Whether no unit has more than one row, by construction: GROUP BY the unit alone, DISTINCT ON (unit), and what keeps
         rows apart above it. Only where ``local``.
-    limited : bool
-        Whether rows of a unit may be left out where they meet others of it (:mod:`dpsql.source.limits`).
+    limited : int or None
+        Rows of a unit that are kept, at most, where they meet others of it (:mod:`dpsql.source.limits`); None: all are.
 
     Notes
     -----
@@ -160,7 +160,7 @@ class Source:
     bare: bool = False
     local: bool = False
     one_per_unit: bool = False
-    limited: bool = False
+    limited: int | None = None
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ from dpsql.queries.asked import Wanted
 from dpsql.queries.estimating import Estimates
 from dpsql.release.queried import Numbers, QueryPlan
 
+pytestmark = pytest.mark.usefixtures("unrehearsed")
+
 GROUPS = 8
 ITEMS = "count(*), sum(amount), avg(amount), var_samp(amount)"
 

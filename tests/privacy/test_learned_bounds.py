@@ -32,6 +32,8 @@ from dpsql.release.queried import QueryPlan
 from dpsql.release.refined import Refinement, resolved
 from dpsql.release.store import read
 
+pytestmark = pytest.mark.usefixtures("unrehearsed")
+
 WIDE = "SELECT customer, amount * 3 AS far, quantity, price, day, region, gift FROM sales"
 QUERIES = [
     ("SELECT sum(amount) FROM sales", "bounds := {'amount': 'auto'}"),

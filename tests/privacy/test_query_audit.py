@@ -12,6 +12,8 @@ from query_readings import Readings, ask, database, excess, price, replayed
 
 from dpsql.measure import query as reading
 
+pytestmark = pytest.mark.usefixtures("unrehearsed")
+
 SUMS = "SELECT region, count(*), sum(amount), avg(quantity), count(DISTINCT note) FROM sales GROUP BY region"
 PRIVATE = "SELECT note, sum(amount), count(DISTINCT customer), median(quantity) FROM sales GROUP BY note"
 ROWS_PRIVATE = "SELECT note, sum(amount) FROM sales GROUP BY note"
