@@ -31,7 +31,9 @@ COMBINED = (
 _loading = threading.Lock()
 
 
-def load(con: Any, *, store: str | Path | None = None, user: str | None = None, progress: bool | None = None) -> None:
+def load(
+    con: Any, *, store: str | Path | None = None, user: str | None = None, progress: bool | None = None, macros: bool = True
+) -> None:
     """Register dpsql's functions and macros on a connection. Safe to repeat.
 
     Parameters
@@ -48,6 +50,9 @@ def load(con: Any, *, store: str | Path | None = None, user: str | None = None, 
         Whether a call that takes longer than a second shows a bar on standard error: stage, share done, time left. Default: on
         a terminal and in a notebook. ``SET VARIABLE dpsql_progress = false`` decides for one session and comes first; the
         environment variable DPSQL_PROGRESS (0 or 1) decides where neither does.
+    macros : bool
+        Whether the macros are written into the database, where its other connections find them. False before ``IMPORT DATABASE``
+        of a database that had been loaded: its export brings them, and needs the functions behind them.
 
     Raises
     ------
@@ -71,7 +76,7 @@ def load(con: Any, *, store: str | Path | None = None, user: str | None = None, 
     >>> con.close()
     """
     if is_engine(con):
-        load_engine(con, lambda opened: load(opened, store=store, user=user))
+        load_engine(con, lambda opened: load(opened, store=store, user=user, macros=macros))
         return
     con = connection_of(con)
     warn_once()
@@ -84,7 +89,7 @@ def load(con: Any, *, store: str | Path | None = None, user: str | None = None, 
         instance.user = user
     if progress is not None:
         instance.progress = progress
-    _create_macros(con)
+    _create_macros(con, stored=macros)
     cards.register()
 
 
@@ -159,18 +164,20 @@ def interrupt(con: duckdb.DuckDBPyConnection) -> int:
     return len(running)
 
 
-def _create_macros(con: duckdb.DuckDBPyConnection) -> None:
+def _create_macros(con: duckdb.DuckDBPyConnection, *, stored: bool) -> None:
     """Create the macros for this connection, and in the file for its cursors and other connections.
 
     Temporary macros are found whatever database or schema is in use. A read-only file keeps only those.
     """
     for statement in sql.statements("macros"):
         con.execute(statement.replace("CREATE OR REPLACE MACRO", "CREATE OR REPLACE TEMP MACRO", 1))
+    if not stored:
+        return
     cursor = con.cursor()
     try:
         row = cursor.execute("SELECT system.main.current_database()").fetchone()
-        stored, temporary = _macros(con, str(row and row[0]))
-        if stored.items() >= temporary.items():
+        there, temporary = _macros(con, str(row and row[0]))
+        if there.items() >= temporary.items():
             return
         for statement in sql.statements("macros"):
             cursor.execute(statement.replace("CREATE OR REPLACE MACRO ", "CREATE OR REPLACE MACRO main.", 1))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from decimal import Decimal
 
 from dpsql.domains import sqltypes
 from dpsql.protected.source import ProtectedSource
@@ -22,20 +21,28 @@ def cell_text(value: float, sql_type: str) -> str | None:
     --------
     >>> cell_text(12.6, "BIGINT"), cell_text(2.5, "DECIMAL(4,2)"), cell_text(1.0, "DATE"), cell_text(float("nan"), "DOUBLE")
     ('13', '2.50', '1970-01-02', None)
+    >>> cell_text(-3.0, "DECIMAL(3,3)")
+    '-0.999'
     """
     if math.isnan(value):
         return None
     found = sqltypes.parse(sql_type)
     if found.family in ("integer", "decimal"):
-        if math.isinf(value):
-            return str(found.high if value > 0 else found.low) if found.family == "integer" else None
-        scaled = min(max(round(value * 10**found.scale), found.low), found.high)
-        return str(Decimal(scaled).scaleb(-found.scale)) if found.scale else str(scaled)
+        near = (found.high if value > 0 else found.low) if math.isinf(value) else round(value * 10**found.scale)
+        return _decimal(min(max(near, found.low), found.high), found.scale)
     if found.family == "boolean":
         return "true" if value >= 0.5 else "false"
     if found.family == "temporal":
         return _moment(value, sql_type)
     return repr(float(value))
+
+
+def _decimal(scaled: int, scale: int) -> str:
+    """Return a whole number of units of the last place as a decimal, digit by digit: numbers of 38 digits are rounded by nothing."""
+    if not scale:
+        return str(scaled)
+    digits = str(abs(scaled)).zfill(scale + 1)
+    return f"{'-' * (scaled < 0)}{digits[:-scale]}.{digits[-scale:]}"
 
 
 def factor(one: Wanted, protected: ProtectedSource, sql_type: str) -> float:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpsql.errors import UnsupportedQuery
+from dpsql.source import limits
 from dpsql.source.catalog import shipped_kinds
 from dpsql.source.expressions import Rewriter
 from dpsql.source.functions import call, only_if, paren, try_cast
@@ -109,8 +110,8 @@ def is_aggregate(node: exp.Expression) -> bool:
     return name in AGGREGATES or (shipped_kinds().get(name) == "aggregate" and name not in WINDOWS)
 
 
-def combined(node: exp.Expression, layer: Layer) -> Combined:
-    """Check a user's aggregate and compute its arguments in a layer.
+def combined(node: exp.Expression, layer: Layer, *, repeated: bool = False) -> Combined:
+    """Check a user's aggregate and compute its arguments in a layer; ``repeated``: what it gives is repeated for many rows.
 
     Raises
     ------
@@ -138,8 +139,10 @@ def combined(node: exp.Expression, layer: Layer) -> Combined:
     if kind.startswith("arg_"):
         if distinct:
             refuse(f"{name}(DISTINCT)", "leave DISTINCT out", at, scope.where)
-        return _pair(kind, given, condition, layer, at)
+        return _pair(kind, given, condition, layer, at, repeated=repeated)
     value = Rewriter(scope)(given[0])
+    if repeated and kind != "count":
+        value = limits.repeated(value, scope.type_of(value), at, scope.where)
     return _single(name, kind, value, given, distinct, condition, layer, at)
 
 
@@ -199,7 +202,9 @@ def _in_range(value: exp.Expression, sql_type: str) -> exp.Expression:
     return only_if(inside, canonical(double, "DOUBLE"))
 
 
-def _pair(kind: str, given: list[exp.Expression], condition: Column | None, layer: Layer, at: exp.Expression) -> Combined:
+def _pair(
+    kind: str, given: list[exp.Expression], condition: Column | None, layer: Layer, at: exp.Expression, *, repeated: bool
+) -> Combined:
     """Return ``arg_min(x, y)``: x of the least pair (y, x) that has both."""
     scope = layer.rows.scope
     values = [Rewriter(scope)(a) for a in given]
@@ -207,6 +212,8 @@ def _pair(kind: str, given: list[exp.Expression], condition: Column | None, laye
     for sql_type in types:
         if not comparable(sql_type):
             refuse(f"{kind}()", f"not defined here for {sql_type}; CAST it", at, scope.where)
+    if repeated:
+        values = [limits.repeated(v, t, at, scope.where) for v, t in zip(values, types, strict=True)]
     x, y = (canonical(v, t) for v, t in zip(values, types, strict=True))
     pair = call("struct_pack", *(exp.PropertyEQ(this=exp.to_identifier(n), expression=v) for n, v in (("y", y), ("x", x))))
     known = [exp.Not(this=exp.Is(this=paren(v.copy()), expression=exp.Null())) for v in values]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import duckdb
@@ -43,6 +43,7 @@ _ONE_TYPE = {"COMPARE_IN", "COMPARE_NOT_IN"}
 _OPERATORS = _ANY_TYPE | _ONE_TYPE | {"OPERATOR_COALESCE"}
 _ADVICE = "write it out with CAST, or prepare the column in the table itself"
 
+_DIGITS = Context(prec=80)  # a DECIMAL has up to 38, Python rounds to 28
 
 def check_bound(catalog: Catalog, node: Node, *, local: bool = False) -> set[str]:
     """Refuse a bound expression that the kernel does not list; its children are expressions of their own.
@@ -284,7 +285,7 @@ def _constant(node: Node) -> tuple[str, str] | None:
         return "NULL", ""
     text = str(_whole(value["value"]) if isinstance(value["value"], dict) else value["value"])
     if decimal_width(source):  # serialized without the point
-        text = str(Decimal(int(text)).scaleb(-int(value["type"]["type_info"]["scale"])))
+        text = str(Decimal(int(text)).scaleb(-int(value["type"]["type_info"]["scale"]), _DIGITS))
     known = source in ("VARCHAR", "DOUBLE", "FLOAT", "BOOLEAN", *INTEGERS, *WIDE) or decimal_width(source)
     return (f"CAST(?::VARCHAR AS {source})", text) if known else None
 

@@ -10,8 +10,20 @@ from sqlglot import exp
 from dpsql.source.aggregates import AGGREGATES, OF_PEERS, WINDOWS, Combined, combined, is_aggregate, whole
 from dpsql.source.expressions import Rewriter
 from dpsql.source.functions import try_cast
-from dpsql.source.layers import COMBINING, Layer, Rows, combine_inside, comparable, outermost, own, plain, signature, substituted
-from dpsql.source.limits import limit
+from dpsql.source.layers import (
+    COMBINING,
+    Layer,
+    Rows,
+    canonical,
+    combine_inside,
+    comparable,
+    outermost,
+    own,
+    plain,
+    signature,
+    substituted,
+)
+from dpsql.source.limits import limit, repeated
 from dpsql.source.model import Column, identifier, refuse
 from dpsql.source.parse import used
 from dpsql.source.scope import Scope
@@ -228,7 +240,8 @@ def _window(node: exp.Window, layer: Layer, named: dict[str, exp.Window], where:
     frame = _frame(spec, where)
     if function in AGGREGATES:
         ties = frame == "ROWS"
-        return Window(function, combined(_detached(node.this), layer), columns, orders, spec, ties)
+        call = combined(_detached(node.this), layer, repeated=layer.rows.unit is not None)
+        return Window(function, call, columns, orders, spec, ties)
     if function not in WINDOWS or isinstance(node.this, exp.Filter):
         refuse(f"{function}() OVER", "not on the list of windows inside of a privacy unit", node, where)
     call, offset = _arguments(function, inner, layer, where)
@@ -270,6 +283,14 @@ def _frame(spec: exp.WindowSpec | None, where: str) -> str:
     return kind
 
 
+def _repeated(node: exp.Expression, layer: Layer) -> Column:
+    """Add the argument of a window that gives one row's value to many."""
+    scope, found = layer.rows.scope, plain(node, layer.rows.scope)
+    value = Rewriter(scope)(node)
+    kind = found[1].sql_type if found else scope.type_of(value)
+    return layer.add(canonical(repeated(value, kind, node, scope.where), kind), found[1] if found else None)
+
+
 def _arguments(function: str, node: exp.Anonymous, layer: Layer, where: str) -> tuple[Combined, list[exp.Expression]]:
     """Return the arguments of a window function that is no aggregate: columns, and constants that stand after the first."""
     given = node.expressions
@@ -282,7 +303,8 @@ def _arguments(function: str, node: exp.Anonymous, layer: Layer, where: str) -> 
         return Combined(function), [whole(given[0], "ntile()", 1, node, where)]
     if not given:
         return Combined(function), []
-    columns = [layer.compute(given[0])]
+    plainly = function in ("lag", "lead") or layer.rows.unit is None
+    columns = [layer.compute(given[0]) if plainly else _repeated(given[0], layer)]
     offset = [whole(given[1], f"{function}()", 1 if function == "nth_value" else 0, node, where)] if len(given) > 1 else []
     if len(given) == 3:
         value = Rewriter(layer.rows.scope)(given[2])

@@ -173,7 +173,7 @@ ALWAYS_CHECKED = frozenset(
 )
 """Functions that syntax calls without naming them, or that every source may get: never to be overloaded or shadowed by a user's."""
 LOCAL_FUNCTIONS: dict[str, Spec] = {
-    **_specs("ys", "list_aggregate"), **_specs("y", "list_sort"), **_specs("c", "struct_pack hash", many=True)
+    **_specs("ys", "list_aggregate"), **_specs("y", "list_sort octet_length"), **_specs("c", "struct_pack hash", many=True)
 }
 """Functions that generated SQL calls where rows of a privacy unit are combined (:mod:`dpsql.source.aggregates`); no user may."""
 LOCAL_CHECKED = frozenset(LOCAL_FUNCTIONS)

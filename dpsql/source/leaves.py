@@ -121,7 +121,10 @@ class Leaves:
             if self.carried.numbered:
                 self.leaves[alias].append((number_column(table), "BIGINT"))
         name = node.alias_or_name or alias
-        return Item(name, alias, out, self._renamed(node, columns, view), path_of(node, table), protected=protected, unsafe=unsafe)
+        advice = "one far value of a {} column fails every call that reads it; CREATE TABLE t AS FROM the file"
+        left_out = {column: advice.format(kind) for column, kind in unsafe.items()}
+        columns = self._renamed(node, columns, view)
+        return Item(name, alias, out, columns, path_of(node, table), protected=protected, unsafe=left_out)
 
     def nothing_protected(self) -> NoReturn:
         """Say that a source reaches no table with a budget."""

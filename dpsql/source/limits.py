@@ -8,6 +8,9 @@ unit's rows. What is not of that kind takes at most `MOST_ROWS` rows of a unit f
 - EXISTS and IN with more than equalities, which compare rows with rows;
 - windows over lists, which hold a list for each row.
 
+And a value is repeated for many rows (by a window, or by a join with one row a unit) only where it has a bound: texts are cut to
+`LONGEST` characters, longer BLOBs are NULL, and columns of other types without a fixed size are not there.
+
 So one unit makes at most the square of it in each of them. What a join leaves of a unit has no bound again, and is limited anew
 where it meets another relation.
 
@@ -17,19 +20,24 @@ columns; rows that are equal in all of them are the same. Where a column has no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from sqlglot import exp
 
-from dpsql.source.functions import call
-from dpsql.source.layers import COMBINING, Layer, Rows, comparable
-from dpsql.source.model import identifier
+from dpsql.source.functions import call, only_if
+from dpsql.source.layers import COMBINING, Layer, Rows, canonical, comparable
+from dpsql.source.model import Column, fold, identifier, refuse
 from dpsql.source.scope import Item, Scope
 
 MOST_ROWS = 1000
 """Rows of one unit that each side of a join of people's rows keeps."""
 
+LONGEST = 256
+"""Characters of a text, and bytes of a BLOB, that is repeated for many rows."""
+
+_FIXED = frozenset({"INTERVAL", "TIME WITH TIME ZONE", '"NULL"'})
 LIMITING = "dpsql_limiting"
 """Mark on a generated SELECT that leaves rows of a unit out: how many it keeps."""
 
@@ -41,9 +49,7 @@ def limit(rows: Rows) -> None:
 
 
 def _limited(rows: Rows) -> Rows:
-    below = Layer(rows)
-    below.keep_all()
-    over = below.close()
+    over = _shortened(rows)
     numbering = _copied(over)
     columns = [column for column, _, _ in numbering.listed if column.sql_type != '"NULL"']
     values = [value for column, value, _ in numbering.listed if column.sql_type != '"NULL"']
@@ -63,6 +69,57 @@ def _limited(rows: Rows) -> Rows:
     out = _closed(_copied(numbered), {LIMITING: MOST_ROWS})
     out.few = True
     return out
+
+
+def has_long(columns: Iterable[Column]) -> bool:
+    """Return whether values of some column have no bound on their size."""
+    return any(not _fixed(column.sql_type) for column in columns)
+
+
+def shorten(rows: Rows) -> None:
+    """Give every value of the rows a bound on its size: each of them may be repeated."""
+    if rows.unit is not None and has_long(column for item in rows.scope.items for column in item.columns):
+        few = rows.few
+        vars(rows).update(vars(_shortened(rows)))
+        rows.few = few
+
+
+def short(value: exp.Expression, sql_type: str) -> exp.Expression | None:
+    """Return a value of bounded size; None for a type of which there is none."""
+    if sql_type == "VARCHAR":
+        return call("left", value, exp.Literal.number(LONGEST))
+    if sql_type == "BLOB":
+        return only_if(exp.LTE(this=call("octet_length", value.copy()), expression=exp.Literal.number(LONGEST)), value)
+    return value if _fixed(sql_type) else None
+
+
+def repeated(value: exp.Expression, sql_type: str, at: exp.Expression, where: str) -> exp.Expression:
+    """Return a value of bounded size, or refuse it."""
+    found = short(value, sql_type)
+    if found is None:
+        advice = f"a {sql_type} of one row would be repeated for many; CAST it to VARCHAR, or take a part of it"
+        refuse("a window", advice, at, where)
+    return found
+
+
+def _fixed(sql_type: str) -> bool:
+    return sql_type not in ("VARCHAR", "BLOB") and (comparable(sql_type) or sql_type in _FIXED)
+
+
+def _shortened(rows: Rows) -> Rows:
+    """Return the rows with values of bounded size, equal ones the same; columns without such values are refused by name."""
+    layer = Layer(rows)
+    for item in rows.scope.items:
+        for column in item.columns:
+            value = short(exp.Column(this=identifier(column.ref), table=identifier(item.alias)), column.sql_type)
+            if value is None:
+                item.unsafe[fold(column.name)] = (
+                    f"a {column.sql_type} of one row would be repeated for many; CAST it to VARCHAR, or take a part of it, in a "
+                    "subquery before the join"
+                )
+            else:
+                layer.listed.append((replace(column, ref=rows.fresh("p")), canonical(value, column.sql_type), item))
+    return layer.close()
 
 
 def looked_up(conditions: Sequence[exp.Expression], item: Item, both: Scope) -> bool:

@@ -29,7 +29,7 @@ class Item:
     hidden: set[str] = field(default_factory=set)
     protected: bool = True
     one: bool = False  # no privacy unit has more than one row in it
-    unsafe: dict[str, str] = field(default_factory=dict)  # of a file: folded name -> Parquet type of what cannot be read safely
+    unsafe: dict[str, str] = field(default_factory=dict)  # folded name -> why a column is not there, and what to write
 
     def __post_init__(self) -> None:
         """Index the columns by name; the first of a name wins."""
@@ -81,9 +81,9 @@ class Scope:
             refuse(f"column {parts[0]!r}", "several relations have it; write relation.column", node, self.where)
         if not found:
             for item in self.items:
-                if (kind := item.unsafe.get(fold(parts[-1]))) is not None:
-                    advice = f"one far value of a {kind} column fails every call that reads it; CREATE TABLE t AS FROM the file"
-                    refuse(f"column {parts[-1]!r}", advice, node, self.where)
+                for part in parts:
+                    if (advice := item.unsafe.get(fold(part))) is not None:
+                        refuse(f"column {part!r}", advice, node, self.where)
             names = [c.name for item in self.items for c in item.columns]
             raise ArgumentError(
                 "source",

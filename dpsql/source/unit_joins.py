@@ -7,7 +7,7 @@ on rows without a unit alone. RIGHT and FULL joins become a layer of their own, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -19,7 +19,7 @@ from dpsql.source.functions import call, paren
 from dpsql.source.keys import exact
 from dpsql.source.layers import Layer, Rows, comparable, plain
 from dpsql.source.leaves import View
-from dpsql.source.limits import limit, looked_up
+from dpsql.source.limits import limit, looked_up, shorten
 from dpsql.source.listing import Listing
 from dpsql.source.model import UNIT, Column, fold, identifier, refuse
 from dpsql.source.parse import used
@@ -86,7 +86,13 @@ class Joins:
             both = replace(rows.scope, items=[*rows.scope.items, item])
         if units and not rows.one and not item.one and not (kind in ("SEMI", "ANTI") and looked_up(conditions, item, both)):
             limit(rows)
-            item = self._limited(item)
+            item = self._changed(item, limit)
+            both = replace(rows.scope, items=[*rows.scope.items, item])
+        elif units and kind not in ("SEMI", "ANTI") and rows.one != item.one:  # one row of a unit is repeated for its others
+            if rows.one:
+                shorten(rows)
+            else:
+                item = self._changed(item, shorten)
             both = replace(rows.scope, items=[*rows.scope.items, item])
         written = [self._condition(c, Rewriter(both)) for c in conditions]
         if units and rows.unit is not None:
@@ -134,10 +140,10 @@ class Joins:
         found = self.analysis._nested(relation, exp.Table(), item.name, self.view)
         return replace(found, path=item.path, one=True)
 
-    def _limited(self, item: Item) -> Item:
-        """Return a relation in which no unit has more rows than may meet others."""
+    def _changed(self, item: Item, change: Callable[[Rows], None]) -> Item:
+        """Return a relation with its rows changed, as an item of FROM."""
         rows = self.analysis.over(item)
-        limit(rows)
+        change(rows)
         return rows.scope.items[0]
 
     def _allowed(self, rows: Rows, item: Item, side: str, kind: str, name: str, join: exp.Join) -> None:

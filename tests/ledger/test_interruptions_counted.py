@@ -51,11 +51,12 @@ def test_three_interruptions_and_no_more(con: duckdb.DuckDBPyConnection, monkeyp
     assert "was interrupted 3 times" in str(notes)
     assert "interrupted" in str(con.execute("SELECT books FROM dp_budget('people')").fetchall())
     con.execute("FROM dp_marginals('people', columns := ['age'], epsilon := 0.01)").fetchall()  # plain
+    con.execute("FROM dp_query('SELECT count(*) FROM people', epsilon := 0.01)").fetchall()
     entry = con.cursor().execute("SELECT max(entry) FROM dpsql.ledger WHERE action = 'interrupt'").fetchall()[0][0]
     (note,) = con.execute("SELECT note FROM dp_protect('people', resume := true)").fetchone()  # type: ignore[misc]
     assert f"entry {entry}" in note and "interrupted" in note
     assert len(con.execute(ASK.format(0)).fetchall()) == 1
-    assert actions(con).count("charge") == MOST_INTERRUPTIONS + 1
+    assert actions(con).count("charge") == MOST_INTERRUPTIONS + 2
 
 
 def test_readings_of_plain_columns_are_interrupted_as_often_as_one_likes(con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 from unit_local_statements import EVERY
 from unit_local_tables import Database, random_table, violations
 
+from dpsql.errors import UnsupportedQuery
 from dpsql.source import limits
 from dpsql.source.analysis import analyse
 
@@ -135,9 +136,63 @@ def test_columns_that_no_order_tells_apart(monkeypatch: pytest.MonkeyPatch) -> N
     """Of a unit with too many rows none is kept, instead of any."""
     monkeypatch.setattr(limits, "MOST_ROWS", 2)
     con = duckdb.connect()
-    con.execute("CREATE TABLE t AS SELECT i // 3 AS u, [i] AS l FROM range(5) AS numbers(i)")
+    con.execute("CREATE TABLE t AS SELECT i // 3 AS u, to_days(CAST(i AS INTEGER)) AS l FROM range(5) AS numbers(i)")
     source = analyse(con.cursor(), "SELECT a.l FROM t a JOIN t b ON a.u = b.u", database="memory", schema="main", local=True,
                      protected=lambda t: True, unit_column=lambda t: "u")
     assert source.limited
-    assert sorted(con.execute(source.sql).fetchall()) == [([3], 1), ([3], 1), ([4], 1), ([4], 1)]
+    assert sorted(row[0].days for row in con.execute(source.sql).fetchall()) == [3, 3, 4, 4]
+    con.close()
+
+
+REPEATED = (
+    "SELECT max(note) OVER (PARTITION BY patient) AS x FROM visits",
+    "SELECT first_value(note) OVER (PARTITION BY patient ORDER BY age) AS x FROM visits",
+    "SELECT nth_value(note, 1) OVER (PARTITION BY patient ORDER BY age) AS x FROM visits",
+    "SELECT quantile_disc(note, 0.5) OVER (PARTITION BY patient) AS x FROM visits",
+    "SELECT mode(note) OVER (PARTITION BY patient) AS x FROM visits",
+    "SELECT arg_max(note, age) OVER (PARTITION BY patient) AS x FROM visits",
+    "SELECT arg_max(age, note) OVER (PARTITION BY patient) AS x FROM visits",
+    "SELECT x FROM visits JOIN (SELECT patient, max(note) AS x FROM visits GROUP BY patient) p USING (patient)",
+    "SELECT x FROM (SELECT patient, max(note) AS x FROM visits GROUP BY patient) p JOIN visits USING (patient)",
+    "SELECT x FROM (SELECT patient, max(note) AS x FROM visits GROUP BY patient) p FULL JOIN visits USING (patient)",
+    "SELECT a.note AS x FROM visits a JOIN visits b USING (patient)",
+    "SELECT b.note AS x FROM visits a LEFT JOIN visits b ON a.patient = b.patient AND a.age = b.age",
+)
+
+
+@pytest.mark.parametrize("text", REPEATED)
+def test_what_is_repeated_for_many_rows_has_a_bound(database: Database, text: str) -> None:
+    database.con.execute("DELETE FROM visits; INSERT INTO visits (patient, age, note) SELECT 1, i, repeat('é', 5000) FROM range(3) AS numbers(i)")
+    (longest,) = database.cursor.execute(f"SELECT max(length(CAST(x AS VARCHAR))) FROM ({database.source(text).sql})").fetchall()[0]
+    assert longest == (1 if "arg_max(age" in text else limits.LONGEST)
+
+
+def test_what_is_one_row_is_as_it_was(database: Database) -> None:
+    database.con.execute("DELETE FROM visits; INSERT INTO visits (patient, age, note) SELECT 1, i, repeat('é', 5000) FROM range(3) AS numbers(i)")
+    for text in (
+        "SELECT patient, max(note) AS x FROM visits GROUP BY patient",
+        "SELECT patient, lag(note) OVER (PARTITION BY patient ORDER BY age) AS x FROM visits",
+        "SELECT v.note AS x FROM visits v JOIN per_patient p USING (patient)",
+        "SELECT a.x FROM (SELECT patient, max(note) AS x FROM visits GROUP BY patient) a JOIN per_patient USING (patient)",
+    ):
+        assert database.cursor.execute(f"SELECT max(length(x)) FROM ({database.source(text).sql})").fetchall() == [(5000,)], text
+
+
+@pytest.mark.parametrize(("kind", "made"), [("INTEGER[]", "range(1000)"), ("STRUCT(q VARCHAR)", "{'q': 'x'}"), ("JSON", "'[1]'")])
+def test_what_has_no_size_is_not_repeated(kind: str, made: str) -> None:
+    con = duckdb.connect()
+    con.execute(f"CREATE TABLE t AS SELECT i // 3 AS u, CAST({made} AS {kind}) AS l, 'x'::BLOB AS b FROM range(5) AS numbers(i)")
+    field = ".q" if kind.startswith("STRUCT") else ""
+    for text in (f"SELECT a.l{field} AS x FROM t a JOIN t b USING (u)", "SELECT first_value(l) OVER (PARTITION BY u ORDER BY b) AS x FROM t"):
+        with pytest.raises(UnsupportedQuery, match=r"would be repeated for many|tie are told apart"):
+            analyse(con.cursor(), text, database="memory", schema="main", local=True, protected=lambda t: True, unit_column=lambda t: "u")
+    con.close()
+
+
+def test_long_blobs_are_left_out_where_they_would_be_repeated() -> None:
+    con = duckdb.connect()
+    con.execute("CREATE TABLE t AS SELECT 1 AS u, CAST(repeat('x', 200 * CAST(i AS INTEGER)) AS BLOB) AS b FROM range(1, 3) AS numbers(i)")
+    source = analyse(con.cursor(), "SELECT a.b FROM t a JOIN t b USING (u)", database="memory", schema="main", local=True,
+                     protected=lambda t: True, unit_column=lambda t: "u")
+    assert sorted(len(row[0]) if row[0] else 0 for row in con.execute(source.sql).fetchall()) == [0, 0, 200, 200]
     con.close()

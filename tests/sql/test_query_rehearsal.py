@@ -78,3 +78,14 @@ def test_refused_before_or_answered_after(every: duckdb.DuckDBPyConnection, kind
                 assert charged(every) == before, (sql, said, str(error)[:300])
                 assert "rehearsal" not in str(error), (sql, said, str(error)[:300])
     assert refused and answered
+
+
+@pytest.mark.parametrize("kind", ["DECIMAL(38, 38)", "DECIMAL(38, 37)", "DECIMAL(4, 4)", "TINYINT"])
+def test_noise_beyond_the_type_of_an_answer(every: duckdb.DuckDBPyConnection, kind: str) -> None:
+    """A sum of DECIMAL(38, 38) has no digit before the point: what is beyond its range is its nearest end."""
+    every.execute(f"CREATE OR REPLACE TABLE narrow AS SELECT i AS uid, CAST(0 AS {kind}) AS x FROM range(30) AS numbers(i)")
+    every.execute("CALL dp_protect('narrow', epsilon := 1000, delta := 1e-6, privacy_unit := 'uid', max_contributions := 1)")
+    every.execute("CALL dp_declare('narrow', 'x', lower := 0, upper := 0.5)" if kind != "TINYINT" else "CALL dp_declare('narrow', 'x', lower := 0, upper := 100)")
+    found = [every.execute(f"FROM dp_query('SELECT sum(x), max(x) FROM narrow', epsilon := 0.01, release := 'n{i}')").fetchall() for i in range(3)]
+    (wide,) = every.execute("SELECT DISTINCT typeof(sum(x)) FROM narrow").fetchone()  # type: ignore[misc]
+    assert all(abs(value) <= 100 for ((_, value),) in found if value is not None) and wide

@@ -254,11 +254,18 @@ def require_public_rows(name: str, contract: Contract) -> None:
     """Refuse the method where n is private: what one row changes in Kendall's sum depends on it."""
     if contract.public_total and contract.neighbors == "replace_one" and contract.max_contributions == 1:
         return
+    here = [
+        *([f"neighbors is {contract.neighbors!r}"] if contract.neighbors != "replace_one" else []),
+        *([f"max_contributions is {contract.max_contributions}"] if contract.max_contributions != 1 else []),
+    ]
+    if not here:
+        here = ["the source is not the whole table: it filters, joins or computes, or a declaration drops rows (outside := 'drop')"]
     raise ArgumentError(
         "method", name,
-        "one row changes Kendall's sums by up to twice the number of rows, which must be public: "
-        "dp_protect(..., neighbors := 'replace_one') on a whole table with one row a unit, no row filtered or dropped; "
-        "or method := 'latent_class' or 'gaussian_copula', which do without",
+        "one row changes Kendall's sums by up to twice the number of rows, which must be public. It wants all of: "
+        "dp_protect(..., neighbors := 'replace_one') from the first purchase on; no privacy_unit, or max_contributions := 1; the "
+        f"table itself as the source, no row filtered or dropped. Here {' and '.join(here)}. Without all that: "
+        "method := 'latent_class' or 'gaussian_copula'",
     )
 
 
