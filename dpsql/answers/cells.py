@@ -38,7 +38,7 @@ def cell_text(value: float, sql_type: str) -> str | None:
 
 
 def _decimal(scaled: int, scale: int) -> str:
-    """Return a whole number of units of the last place as a decimal, digit by digit: numbers of 38 digits are rounded by nothing."""
+    """Return a whole number of units of the last place as a decimal, digit by digit: Python's own would round to 28 of them."""
     if not scale:
         return str(scaled)
     digits = str(abs(scaled)).zfill(scale + 1)

@@ -49,7 +49,7 @@ class Plugin(BasePlugin):
         unknown = [name for name in plugin_config if name not in SETTINGS and name not in inherited]
         if unknown:
             raise ArgumentError("config", unknown[0], f"the dpsql plugin in profiles.yml takes {', '.join(SETTINGS)}")
-        self._settings = {name: plugin_config.get(name) for name in SETTINGS}
+        self._settings: dict[str, Any] = {name: plugin_config.get(name) for name in SETTINGS}
 
     def configure_connection(self, conn: duckdb.DuckDBPyConnection) -> None:
         """Load dpsql on the connection that all threads share."""

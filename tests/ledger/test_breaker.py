@@ -300,8 +300,9 @@ def test_plain_is_what_the_generated_sql_computes(con, tmp_path):
     con.execute(f"CALL dp_protect('{tmp_path / 'p.parquet'}', epsilon := 1, delta := {DELTA})")
     instance = instance_of(con)
     assert instance is not None
-    plain = ["people", "SELECT sex FROM people", f"{tmp_path / 'p.parquet'}", f"SELECT sex FROM '{tmp_path / 'p.parquet'}'"]
-    more = ["SELECT sex FROM computed", "SELECT sex FROM people WHERE true", "SELECT age + 0 AS age FROM people", "SELECT sex, 1 AS x FROM people"]
+    plain = ["people", "SELECT sex FROM people", f"{tmp_path / 'p.parquet'}", f"SELECT sex FROM '{tmp_path / 'p.parquet'}'",
+             "SELECT sex, 1 AS x FROM people"]
+    more = ["SELECT sex FROM computed", "SELECT sex FROM people WHERE true", "SELECT age + 0 AS age FROM people", "SELECT sex, 1 + 1 AS x FROM people"]
     with open_context(instance, "people", "main") as context:
         assert [resolve(context, source).plain for source in plain] == [True] * len(plain)
         assert [resolve(context, source).plain for source in more] == [False] * len(more)

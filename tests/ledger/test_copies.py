@@ -35,6 +35,7 @@ def spent(con: duckdb.DuckDBPyConnection) -> list[tuple[object, ...]]:
     return con.execute("SELECT source, epsilon_spent, books FROM dp_budget()").fetchall()
 
 
+@pytest.mark.any_duckdb  # DuckDB 1.x writes a column that is called "column" without quotes, and cannot read it
 def test_an_export_is_imported_where_the_functions_are_there_first(sold: Path, tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "new.duckdb")) as con:
         dpsql.load(con, store=f"{sold}.dpsql", macros=False)

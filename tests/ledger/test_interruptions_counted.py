@@ -50,8 +50,8 @@ def test_three_interruptions_and_no_more(con: duckdb.DuckDBPyConnection, monkeyp
     notes = con.execute("SELECT notes FROM dp_plan('SELECT age FROM people WHERE age > 3', columns := ['age'], epsilon := 0.01)").fetchall()
     assert "was interrupted 3 times" in str(notes)
     assert "interrupted" in str(con.execute("SELECT books FROM dp_budget('people')").fetchall())
-    con.execute("FROM dp_marginals('people', columns := ['age'], epsilon := 0.01)").fetchall()  # plain
-    con.execute("FROM dp_query('SELECT count(*) FROM people', epsilon := 0.01)").fetchall()
+    con.execute("FROM dp_query('SELECT count(*) FROM people', epsilon := 0.01)").fetchall()  # plain, as is
+    con.execute("FROM dp_marginals('people', columns := ['age'], epsilon := 0.01)").fetchall()
     entry = con.cursor().execute("SELECT max(entry) FROM dpsql.ledger WHERE action = 'interrupt'").fetchall()[0][0]
     (note,) = con.execute("SELECT note FROM dp_protect('people', resume := true)").fetchone()  # type: ignore[misc]
     assert f"entry {entry}" in note and "interrupted" in note
