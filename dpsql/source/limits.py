@@ -8,8 +8,8 @@ unit's rows. What is not of that kind takes at most `MOST_ROWS` rows of a unit f
 - EXISTS and IN with more than equalities, which compare rows with rows;
 - windows over lists, which hold a list for each row.
 
-And a value is repeated for many rows (by a window, or by a join with one row a unit) only where it has a bound: texts are cut to
-`LONGEST` characters, longer BLOBs are NULL, and columns of other types without a fixed size are not there.
+And a value is repeated for many rows (by a window, by a join with one row a unit, or with public rows) only where it has a bound:
+texts are cut to `LONGEST` characters, longer BLOBs are NULL, and columns of other types without a fixed size are not there.
 
 So one unit makes at most the square of it in each of them. What a join leaves of a unit has no bound again, and is limited anew
 where it meets another relation.

@@ -88,11 +88,8 @@ class Joins:
             limit(rows)
             item = self._changed(item, limit)
             both = replace(rows.scope, items=[*rows.scope.items, item])
-        elif units and kind not in ("SEMI", "ANTI") and rows.one != item.one:  # one row of a unit is repeated for its others
-            if rows.one:
-                shorten(rows)
-            else:
-                item = self._changed(item, shorten)
+        elif kind not in ("SEMI", "ANTI"):
+            item = self._bounded(rows, item, key=bool(self._key(join, item, conditions, both)))
             both = replace(rows.scope, items=[*rows.scope.items, item])
         written = [self._condition(c, Rewriter(both)) for c in conditions]
         if units and rows.unit is not None:
@@ -139,6 +136,17 @@ class Joins:
         relation = self.analysis._columns(exp.Select(), rows, entries, self.view.where)
         found = self.analysis._nested(relation, exp.Table(), item.name, self.view)
         return replace(found, path=item.path, one=True)
+
+    def _bounded(self, rows: Rows, item: Item, *, key: bool) -> Item:
+        """Give values that a join repeats for many rows a bound: those of the one row of a unit, and of rows that meet public ones.
+
+        ``key``: whether a row meets at most one row of a public table, by a declared key.
+        """
+        if rows.unit is not None and not item.one and not key and (rows.one or not item.protected):
+            shorten(rows)
+        if item.protected and not rows.one and (item.one or rows.unit is None):
+            return self._changed(item, shorten)
+        return item
 
     def _changed(self, item: Item, change: Callable[[Rows], None]) -> Item:
         """Return a relation with its rows changed, as an item of FROM."""

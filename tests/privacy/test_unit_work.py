@@ -156,6 +156,11 @@ REPEATED = (
     "SELECT x FROM (SELECT patient, max(note) AS x FROM visits GROUP BY patient) p JOIN visits USING (patient)",
     "SELECT x FROM (SELECT patient, max(note) AS x FROM visits GROUP BY patient) p FULL JOIN visits USING (patient)",
     "SELECT a.note AS x FROM visits a JOIN visits b USING (patient)",
+    "SELECT note AS x FROM visits CROSS JOIN loose",
+    "SELECT note AS x FROM visits, (VALUES (1), (2)) AS c(y)",
+    "SELECT note AS x FROM loose CROSS JOIN visits",
+    "SELECT note AS x FROM visits LEFT JOIN loose ON visits.age > loose.low",
+    "SELECT x FROM (SELECT patient, max(note) AS x FROM visits GROUP BY patient) CROSS JOIN loose",
     "SELECT b.note AS x FROM visits a LEFT JOIN visits b ON a.patient = b.patient AND a.age = b.age",
 )
 
@@ -173,6 +178,7 @@ def test_what_is_one_row_is_as_it_was(database: Database) -> None:
         "SELECT patient, max(note) AS x FROM visits GROUP BY patient",
         "SELECT patient, lag(note) OVER (PARTITION BY patient ORDER BY age) AS x FROM visits",
         "SELECT v.note AS x FROM visits v JOIN per_patient p USING (patient)",
+        "SELECT v.note AS x FROM visits v JOIN per_patient p USING (patient) LEFT JOIN region r ON r.kind = v.kind",
         "SELECT a.x FROM (SELECT patient, max(note) AS x FROM visits GROUP BY patient) a JOIN per_patient USING (patient)",
     ):
         assert database.cursor.execute(f"SELECT max(length(x)) FROM ({database.source(text).sql})").fetchall() == [(5000,)], text
