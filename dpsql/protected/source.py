@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -56,6 +58,16 @@ def key_of(table: TableId) -> str:
 def ledger_of(context: Context, table: TableId) -> Ledger:
     """Return the ledger of a table, protected or not."""
     return Ledger(books_of(context, home(context, table)), key_of(table), context.user)
+
+
+@contextmanager
+def own_ledger(context: Context, protected: ProtectedSource) -> Iterator[Ledger]:
+    """Give the ledger of a table on a cursor of its own: after a failure or an interruption the call's may be in any state."""
+    cursor = context.instance.cursor()
+    try:
+        yield Ledger(Books(cursor, protected.books.database), protected.key, context.user)
+    finally:
+        cursor.close()
 
 
 def protection_of(context: Context, table: TableId) -> tuple[Ledger, Protection | None]:

@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dpsql.books.entries import Purchase, failure
-from dpsql.books.ledger import MOST_INTERRUPTIONS, Ledger
-from dpsql.books.schema import Books
+from dpsql.books.ledger import MOST_INTERRUPTIONS
 from dpsql.calls.buying import BuyingCall
 from dpsql.errors import ReleaseError
 from dpsql.kinds import measures
 from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import spelled
-from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.protected.source import ProtectedSource, own_ledger, resolve
 from dpsql.purchase import failures
 from dpsql.purchase.measuring import in_force, measure, versions
 from dpsql.release import costs, identity
@@ -139,13 +138,9 @@ def _bought(
 
 
 def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str:
-    """Return what to know after an interruption: the books are asked on a new cursor, whatever the call's own was doing."""
-    cursor = context.instance.cursor()
-    try:
-        ledger = Ledger(Books(cursor, protected.books.database), protected.key, context.user)
+    """Return what to know after an interruption, as the books say."""
+    with own_ledger(context, protected) as ledger:
         purchase, left = ledger.purchase(name), max(0, MOST_INTERRUPTIONS - ledger.interruptions())
-    finally:
-        cursor.close()
     if purchase is None:
         return "interrupted before anything was charged"
     if purchase.status == "failed":

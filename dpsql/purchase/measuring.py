@@ -15,13 +15,11 @@ import numpy as np
 
 from dpsql import methods
 from dpsql.books.entries import Purchase, failure
-from dpsql.books.ledger import Ledger
-from dpsql.books.schema import Books
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError
 from dpsql.kinds import measures
 from dpsql.kinds.planned import total_is_public
 from dpsql.measure.reading import Measured
-from dpsql.protected.source import ProtectedSource, catalog_of
+from dpsql.protected.source import ProtectedSource, catalog_of, own_ledger
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.purchase import failures
 from dpsql.release import costs, identity
@@ -156,19 +154,16 @@ def _store(
 
 
 def _interrupted(context: Context, protected: ProtectedSource, name: str) -> None:
-    """Write an interruption down, on a cursor of its own. Where the books cannot take it, the reading has failed."""
+    """Write an interruption down. Where the books cannot take it, the reading has failed."""
     found = (protected.books.database, protected.key, name)
     context.instance.unrecorded.add(found)
-    cursor = context.instance.cursor()
-    try:
-        Ledger(Books(cursor, protected.books.database), protected.key, context.user).interrupted(name)
-    finally:
-        cursor.close()
+    with own_ledger(context, protected) as ledger:
+        ledger.interrupted(name)
     context.instance.unrecorded.discard(found)
 
 
 def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, note: failures.Note) -> None:
-    """Record that a reading failed, on a cursor of its own: the call's own may be in any state.
+    """Record that a reading failed.
 
     Where the books cannot take it down (a fatal error of DuckDB closes the database), the note beside the releases does, and the
     answer is the same.
@@ -179,11 +174,8 @@ def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path
     found = (protected.books.database, protected.key, purchase.release)
     context.instance.unrecorded.add(found)  # the disk may be full as well
     try:
-        cursor = context.instance.cursor()
-        try:
-            Ledger(Books(cursor, protected.books.database), protected.key, context.user).mark(purchase.release, "fail")
-        finally:
-            cursor.close()
+        with own_ledger(context, protected) as ledger:
+            ledger.mark(purchase.release, "fail")
     except (duckdb.Error, DpsqlError):
         raise failure(purchase) from None
     context.instance.unrecorded.discard(found)

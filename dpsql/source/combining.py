@@ -172,8 +172,7 @@ def windowed(
             item, kept, _ = rows.scope.resolve(column)
             below.keep(item, kept)
     windows = {mark: _window(found[mark], below, named, where) for mark in sorted(marks, key=list(found).index)}
-    if any(window.call.name == "list" for window in windows.values()) and rows.unit is not None and not rows.one and not rows.few:
-        limit(rows)
+    if any(window.call.name == "list" for window in windows.values()) and limit(rows):
         return windowed(rows, trees, named, where)
     over = below.close()
     names = {column.ref: below.reference(column, over) for column, _, _ in below.listed}

@@ -42,17 +42,19 @@ LIMITING = "dpsql_limiting"
 """Mark on a generated SELECT that leaves rows of a unit out: how many it keeps."""
 
 
-def limit(rows: Rows) -> None:
-    """Keep at most `MOST_ROWS` rows of each unit; nothing changes where no unit can have more."""
-    if rows.unit is not None and not rows.one and not rows.few:
-        vars(rows).update(vars(_limited(rows)))
+def limit(rows: Rows) -> bool:
+    """Keep at most `MOST_ROWS` rows of each unit; return whether that changes the rows: not where no unit can have more."""
+    if rows.unit is None or rows.one or rows.few:
+        return False
+    vars(rows).update(vars(_limited(rows)))
+    return True
 
 
 def _limited(rows: Rows) -> Rows:
     over = _shortened(rows)
     numbering = _copied(over)
-    columns = [column for column, _, _ in numbering.listed if column.sql_type != '"NULL"']
-    values = [value for column, value, _ in numbering.listed if column.sql_type != '"NULL"']
+    told = [(column, value) for column, value, _ in numbering.listed if column.sql_type != '"NULL"']
+    columns, values = [column for column, _ in told], [value for _, value in told]
     unit: list[exp.Expression] = [] if over.unit is None else [over.unit.copy()]
     if all(comparable(column.sql_type) for column in columns):
         keys: list[exp.Expression] = [call("hash", *(v.copy() for v in values)), *(v.copy() for v in values)] if values else []
@@ -79,9 +81,7 @@ def has_long(columns: Iterable[Column]) -> bool:
 def shorten(rows: Rows) -> None:
     """Give every value of the rows a bound on its size: each of them may be repeated."""
     if rows.unit is not None and has_long(column for item in rows.scope.items for column in item.columns):
-        few = rows.few
         vars(rows).update(vars(_shortened(rows)))
-        rows.few = few
 
 
 def short(value: exp.Expression, sql_type: str) -> exp.Expression | None:

@@ -81,7 +81,8 @@ class Joins:
                 self._known(c, both) and self._same_unit(c, rows.scope, item, both) for c in pool
             ):
                 refuse(name, _SAME_UNIT, join, where)
-        if rows.one and not item.protected and (key := self._key(join, item, conditions, both)):
+        key = [] if item.protected else self._key(join, item, conditions, both)
+        if rows.one and key:
             item = self._first_of(item, key)
             both = replace(rows.scope, items=[*rows.scope.items, item])
         if units and not rows.one and not item.one and not (kind in ("SEMI", "ANTI") and looked_up(conditions, item, both)):
@@ -89,7 +90,7 @@ class Joins:
             item = self._changed(item, limit)
             both = replace(rows.scope, items=[*rows.scope.items, item])
         elif kind not in ("SEMI", "ANTI"):
-            item = self._bounded(rows, item, key=bool(self._key(join, item, conditions, both)))
+            item = self._bounded(rows, item, key=bool(key))
             both = replace(rows.scope, items=[*rows.scope.items, item])
         written = [self._condition(c, Rewriter(both)) for c in conditions]
         if units and rows.unit is not None:
@@ -148,7 +149,7 @@ class Joins:
             return self._changed(item, shorten)
         return item
 
-    def _changed(self, item: Item, change: Callable[[Rows], None]) -> Item:
+    def _changed(self, item: Item, change: Callable[[Rows], object]) -> Item:
         """Return a relation with its rows changed, as an item of FROM."""
         rows = self.analysis.over(item)
         change(rows)
