@@ -39,18 +39,29 @@ class Background:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Stop what still runs, and wait for that."""
-        while self._running is not None and not self._running.done():
-            self._interrupt()
-            wait([self._running], timeout=AGAIN)
+        """Stop what still runs, and wait for that; what has not begun never does."""
+        if self._running is not None and not self._running.cancel():
+            while not self._running.done():
+                self._interrupt()
+                wait([self._running], timeout=AGAIN)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def begin(self, call: Callable[[], Result]) -> Future[Result]:
         """Begin a call, after the one before."""
-        future = self._pool.submit(call)
-        self._running = future
+        future: Future[Result] = Future()
+        self._running = future  # known before its thread is: Ctrl-C strikes inside `submit` too, which then returns nothing
+        self._pool.submit(_settle, future, call)
         return future
 
     def run(self, call: Callable[[], Result]) -> Result:
         """Return what a call returns."""
         return waited(self.begin(call))
+
+
+def _settle(future: Future[Result], call: Callable[[], Result]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(call())
+    except BaseException as error:
+        future.set_exception(error)
