@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.estimates.leaves import Units
 from dpsql.estimates.measures import sensitivity
 from dpsql.measure import query as reading
-from dpsql.measure.query import Counted
+from dpsql.measure.leaves import UnitRows
+from dpsql.measure.query import Before, Counted
 from dpsql.noise import discrete
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
@@ -99,27 +101,68 @@ def remove(con: duckdb.DuckDBPyConnection, left_out: str) -> None:
 
 @dataclass
 class Readings:
-    """What was read for each release: its plan and its exact counters, in order."""
+    """What was read for each release: its plan and its exact counters, in order; and the histograms before them, of those that have any."""
 
     found: list[tuple[QueryPlan, Counted]]
     plans: list[Plan] = field(default_factory=list)
+    before: list[tuple[QueryPlan, Before]] = field(default_factory=list)
 
     def last(self) -> tuple[QueryPlan, Counted]:
         return self.found[-1]
 
 
+class Whole(UnitRows):
+    """Rows by unit, read as finely as they can be, at once."""
+
+    def __init__(self, units: Units, mechanism: str, rows: UnitRows) -> None:
+        super().__init__(units, mechanism, rows._read)
+        super()._add(0, [])
+        self._read = None  # type: ignore[assignment]
+
+    def _add(self, shift: int, regions: object) -> None:
+        """Nothing is finer."""
+
+    def by_unit(self, units: np.ndarray) -> np.ndarray:
+        """Return the number of rows in each of some units."""
+        return self.inside(1, (units, units + 1))
+
+
+class Replayed:
+    """Rows of one table, between leaves that are cut where another one's are."""
+
+    def __init__(self, own: UnitRows, other: UnitRows) -> None:
+        self.leaves, self.inside = own.leaves, other.inside
+
+
 @contextmanager
-def replayed(patch: pytest.MonkeyPatch, change: Callable[[int, Counted], Counted] | None = None) -> Iterator[Readings]:
-    """Read with one salt; write down all exact counters, and pass on what ``change`` makes of the n-th."""
+def replayed(
+    patch: pytest.MonkeyPatch, change: Callable[[int, Counted], Counted] | None = None, earlier: Readings | None = None
+) -> Iterator[Readings]:
+    """Read with one salt; write down all exact counters, and pass on what ``change`` makes of the n-th.
+
+    ``earlier``: whose histograms take the place of those that come before the counters.
+    """
     seen = Readings([])
-    counted, released = reading.counted, reading.released
+    counted, released, before = reading.counted, reading.released, reading.before
+
+    @contextmanager
+    def spy_before(cursor: duckdb.DuckDBPyConnection, protected: object, plan: QueryPlan) -> Iterator[Before]:
+        with before(cursor, protected, plan) as found:  # type: ignore[arg-type]
+            found.units = {place: Whole(*plan.cells(one), found.units[place]) for one in plan.cutting for place in [one.place]}
+            seen.before.append((plan, found))
+            if earlier is None:
+                yield found
+                return
+            other = earlier.before[len(seen.before) - 1][1]
+            units = {place: Replayed(rows, other.units[place]) for place, rows in found.units.items()}
+            yield Before(found.made, other.magnitudes, units)  # type: ignore[arg-type]
 
     def watch(plan: Plan, found: Counted) -> Counted:
         seen.plans.append(plan)
         return released(plan, found)
 
-    def spy(cursor: duckdb.DuckDBPyConnection, protected: object, plan: QueryPlan) -> Counted:
-        found = counted(cursor, protected, plan)  # type: ignore[arg-type]
+    def spy(cursor: duckdb.DuckDBPyConnection, protected: object, plan: QueryPlan, early: Before | None = None) -> Counted:
+        found = counted(cursor, protected, plan, early)  # type: ignore[arg-type]
         seen.found.append((plan, found))
         return found if change is None else change(len(seen.found) - 1, found)
 
@@ -127,6 +170,7 @@ def replayed(patch: pytest.MonkeyPatch, change: Callable[[int, Counted], Counted
         inside.setattr(reading, "fresh_salt", lambda: SALT)
         inside.setattr(reading, "counted", spy)
         inside.setattr(reading, "released", watch)
+        inside.setattr(reading, "before", spy_before)
         yield seen
 
 
@@ -152,6 +196,21 @@ def excess(plan: QueryPlan, one: Counted, other: Counted, neighbors: str = "add_
         l1, l2 = claims[block]
         found.append((sum(map(abs, difference)) / l1, (sum(d * d for d in difference) ** 0.5) / l2))
     return found
+
+
+def excess_before(plan: QueryPlan, one: Before, other: Before) -> list[float]:
+    """Return, for each histogram before the counters, how the L1 distance of two readings compares to the rows that count of a unit.
+
+    That is also a bound on the L2 distance. Units are the finest cells: in coarser ones the distance is no larger.
+    """
+    most = plan.max_rows if plan.max_rows is not None else (plan.max_groups or 1) * (plan.max_rows_per_group or 1)
+    found = [float(np.abs(a - b).sum()) for a, b in zip(one.magnitudes, other.magnitudes, strict=True)]
+    for place in one.units:
+        first, second = one.units[place], other.units[place]
+        units = np.unique(np.concatenate([frame.cells for each in (first, second) for frame in each._frames]))
+        a, b = (each.by_unit(units) for each in (first, second))  # type: ignore[attr-defined]
+        found.append(float(np.abs(a - b).sum()))
+    return [distance / most for distance in found]
 
 
 def price(one: Readings, other: Readings, con: duckdb.DuckDBPyConnection) -> list[tuple[float, float]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import duckdb
@@ -81,7 +82,7 @@ def ends(
     derived: Mapping[str, exp.Expression], factors: Sequence[float],
 ) -> dict[str, list[str | None]]:
     """Return the bounds of the intervals of all aggregates and derived expressions, as texts."""
-    drawn = [None if one is None else one * factor for one, factor in zip(draws(part.held, wanted), factors, strict=True)]
+    drawn = [None if one is None else one.times(factor) for one, factor in zip(draws(part.held, wanted), factors, strict=True)]
     probabilities = [(1 - confidence) / 2, (1 + confidence) / 2]
     found: dict[str, list[str | None]] = {}
     for i, _ in enumerate(wanted):
@@ -92,14 +93,34 @@ def ends(
     return found
 
 
-def draws(of: Held, wanted: Sequence[Wanted]) -> list[np.ndarray | None]:
-    """Return each aggregate of each draw: shape (draws, groups) or (draws, groups, quantiles); None for those of listed values."""
+@dataclass(frozen=True)
+class Drawn:
+    """An aggregate of each draw: arrays of shape (draws, groups) or (draws, groups, quantiles).
+
+    Parameters
+    ----------
+    values : float array
+    low, high : float arrays
+        The least and the largest that it may be if the counters are those of the draw; most often what it is.
+    """
+
+    values: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def times(self, factor: float) -> Drawn:
+        """Return it in other units."""
+        return self if factor == 1.0 else Drawn(self.values * factor, self.low * factor, self.high * factor)
+
+
+def draws(of: Held, wanted: Sequence[Wanted]) -> list[Drawn | None]:
+    """Return each aggregate of each draw; None for those of listed values."""
     plan, held = of.plan, of.numbers
     seed = int.from_bytes(hashlib.sha256(of.seed.encode()).digest()[:8], "big")
     rng = np.random.default_rng(seed)
     size = max(1, sum(block.size for block in held.blocks))
     at_once = max(1, min(DRAWS, _AT_ONCE // size))
-    parts: list[list[np.ndarray]] = [[] for _ in wanted]
+    parts: list[list[tuple[np.ndarray, ...]]] = [[] for _ in wanted]
     done = 0
     while done < DRAWS:
         count = min(at_once, DRAWS - done)
@@ -110,9 +131,14 @@ def draws(of: Held, wanted: Sequence[Wanted]) -> list[np.ndarray | None]:
         estimates = Estimates(plan, blocks)
         for i, one in enumerate(wanted):
             if one.function not in LISTED:
-                parts[i].append(estimates.value(one))
+                parts[i].append((estimates.value(one), *(estimates.ends(one) or ())))
         done += count
-    return [np.concatenate(found) if found else None for found in parts]
+    return [_joined(found) if found else None for found in parts]
+
+
+def _joined(parts: Sequence[tuple[np.ndarray, ...]]) -> Drawn:
+    values, *ends = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return Drawn(values, *ends) if ends else Drawn(values, values, values)
 
 
 def _noise(rng: np.random.Generator, mechanism: str, scale: float, shape: tuple[int, ...]) -> np.ndarray:
@@ -131,12 +157,13 @@ def _cumulated(mechanism: str, scale: float) -> np.ndarray:
     return np.cumsum(np.exp(-distance if mechanism == "laplace" else -0.5 * distance**2))
 
 
-def middle(drawn: np.ndarray | None, probabilities: Sequence[float]) -> list[np.ndarray | None]:
-    """Return the ends of the middle of the draws."""
+def middle(drawn: Drawn | None, probabilities: Sequence[float]) -> list[np.ndarray | None]:
+    """Return the ends of the middle of the draws, at two probabilities."""
     if drawn is None:
         return [None for _ in probabilities]
+    sides = zip((drawn.low, drawn.high), probabilities, strict=True)
     with np.errstate(all="ignore"):
-        return list(np.nanquantile(drawn, probabilities, axis=0, method="linear")) if drawn.size else [drawn[0], drawn[0]]
+        return [np.nanquantile(side, p, axis=0, method="linear") if side.size else side[0] for side, p in sides]
 
 
 def texts(numbers: np.ndarray | None, sql_type: str) -> list[str | None]:
@@ -152,7 +179,7 @@ def texts(numbers: np.ndarray | None, sql_type: str) -> list[str | None]:
 
 
 def _derived(
-    context: Context, part: Part, held: Numbers, drawn: Sequence[np.ndarray | None], types: Mapping[str, str],
+    context: Context, part: Part, held: Numbers, drawn: Sequence[Drawn | None], types: Mapping[str, str],
     probabilities: Sequence[float], derived: Mapping[str, exp.Expression],
 ) -> dict[str, list[str | None]]:
     """Return the intervals of expressions over aggregates: DuckDB computes them of every draw.
@@ -164,8 +191,8 @@ def _derived(
     groups = len(held.groups)
     frame: dict[str, object] = {"r": np.tile(np.arange(groups), DRAWS)}
     for i, found in enumerate(drawn):
-        if found is not None and found.ndim == 2:
-            frame[f"a{i}"] = found.reshape(-1)
+        if found is not None and found.values.ndim == 2:
+            frame[f"a{i}"] = found.values.reshape(-1)
     for place, key in enumerate(part.asked.places):
         frame[f"k{key}"] = pd.Series([keys[place] for keys in held.groups] * DRAWS, dtype=object)
     name = f"dpsql_draws_{hashlib.sha256(part.held.release.encode()).hexdigest()[:12]}"

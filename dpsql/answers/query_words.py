@@ -86,6 +86,10 @@ def noise(plan: Plan, texts: Texts | None = None) -> list[str]:
         for one in query.learning
         if any(variable.learned is not None for measure in query.measures for variable in measure.variables)
     ]
+    for cutting in query.cutting:
+        cells = f"each cell of {_count(len(cutting.scales), 'histogram')} of all groups together"
+        said = "which say where the rows are: there the others are finer"
+        found.append(f"standard deviation {cutting.deviation:.4g} rows on {cells}, {said}")
     return list(dict.fromkeys(found))
 
 

@@ -20,7 +20,7 @@ from dpsql.answers import answered, auto, held
 from dpsql.answers.held import Held, Part
 from dpsql.errors import UnsupportedQuery, first_line
 from dpsql.kinds.plans import request
-from dpsql.measure.query import counted, learned, magnitudes, released
+from dpsql.measure.query import before, counted, learned, released
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read
@@ -103,8 +103,9 @@ def _part(context: Context, protected: ProtectedSource, call: QueryPurchase, pla
     sql = f"SELECT * FROM {made_up([*columns, *carried], 'rehearsed', ())}"  # noqa: S608 -- generated
     made = replace(protected, source=replace(source, sql=sql))
     plan = _smaller(plan)
-    plan = resolved(plan, learned(plan, magnitudes(context.cursor, made, _of(plan))))
-    exact = counted(context.cursor, made, _of(plan))
+    with before(context.cursor, made, _of(plan)) as early:
+        plan = resolved(plan, learned(plan, early))
+        exact = counted(context.cursor, made, _of(plan), early)
     released(plan, exact)
     numbers = Numbers(exact.groups, exact.blocks)
     return Part(call.asked, Held("", "0" * 64, plan, numbers, call.canonical()["query"]), protected)

@@ -48,7 +48,7 @@ def answer(context: Context, bought: Release) -> Answer:
     labels = [", ".join("NULL" if key is None else key for key in keys) for keys in held.numbers.groups]
     for one, name, kind, factor, drawn in zip(wanted, names, types, factors, intervals.draws(held, wanted), strict=True):
         shown = answered.value_texts(estimates, one, kind, factor)
-        ends = intervals.middle(None if drawn is None else drawn * factor, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        ends = intervals.middle(None if drawn is None else drawn.times(factor), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         low, high = (intervals.texts(end, kind) or [None] * len(shown) for end in ends)
         columns.append([_cell(*texts, kind) for texts in zip(shown, low, high, strict=True)])
         value = None if one.function in LISTED else np.asarray(estimates.value(one), dtype=np.float64)

@@ -12,7 +12,8 @@ from dpsql.domains import sqltypes
 from dpsql.domains.encoding import SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.errors import ArgumentError, first_line
 from dpsql.kinds.query.plan import Planning
-from dpsql.measure.query import Statement, public_groups
+from dpsql.measure.query import public_groups
+from dpsql.measure.statement import Statement
 from dpsql.noise.entropy import fresh_salt
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.queries.aggregates import DISTINCT

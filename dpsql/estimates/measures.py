@@ -9,7 +9,8 @@ Every row of the bounded source adds a vector of integers to the counters of its
   comes last: the grid for a row where a variable is NULL.
 - ``scaled``: round(clip(x) / max(abs(lower), abs(upper)) * grid), from -grid to grid.
 - ``values``: 1 at the place of its value in a public list, where it is listed.
-- ``tree``: 1 in a cell of every level; leaf = min(floor((clip(x) - lower) / width), leaves - 1).
+- ``tree``: 1 in a cell of every level; leaf = min(floor((clip(x) - lower) / width), leaves - 1), or the leaf between ``edges`` that
+  its unit is in.
 - ``units``: 1 for the first row of the privacy unit in the group, else nothing.
 - ``distinct``: 1 for the first row of its value in the group, whatever the unit, else nothing.
 
@@ -24,6 +25,7 @@ Kulesza, Suresh & Wang (2024), arXiv:2312.06658, for y and 1 - y in one measurem
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +35,7 @@ from typing import Any
 from dpsql.accounting.checks import whole
 from dpsql.accounting.events import NEIGHBORS
 from dpsql.errors import ArgumentError
+from dpsql.estimates.leaves import Units
 
 KINDS = ("count", "moments", "scaled", "values", "tree", "units", "distinct")
 """Kinds of measures."""
@@ -142,6 +145,10 @@ class Measure:
         The public list of 'values', distinct.
     levels : tuple of int, each >= 2
         Branching of 'tree', from the root: level k has ``prod(levels[:k + 1])`` cells.
+    units : Units, optional
+        Of a 'tree' whose leaves are cut where the rows are (`dpsql.estimates.leaves`).
+    edges : tuple of int
+        Ends of the leaves in these units; empty until they were cut.
 
     Raises
     ------
@@ -163,6 +170,8 @@ class Measure:
     grid: int = GRID
     values: tuple[str, ...] = ()
     levels: tuple[int, ...] = ()
+    units: Units | None = None
+    edges: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -195,8 +204,22 @@ class Measure:
             if whole("levels", level, _BRANCHING) < 2:
                 raise ArgumentError("levels", level, _BRANCHING)
         object.__setattr__(self, "levels", tuple(map(int, self.levels)))
+        self._check_leaves()
         if sum(self.lengths) > LARGEST_COUNTERS:
             raise ArgumentError("levels" if self.levels else "values", sum(self.lengths), "are too many counters: 2^22 at most")
+
+    def _check_leaves(self) -> None:
+        if self.units is None:
+            if self.edges:
+                raise ArgumentError("edges", len(self.edges), "need units")
+            return
+        if self.kind != "tree" or self.units.count < self.lengths[-1]:
+            raise ArgumentError("units", self.units.count, "are of a 'tree' with no more leaves than units")
+        object.__setattr__(self, "edges", tuple(self.edges))
+        if self.edges:
+            ascending = all(type(edge) is int for edge in self.edges) and all(a < b for a, b in itertools.pairwise(self.edges))
+            if len(self.edges) != self.lengths[-1] + 1 or not ascending or (self.edges[0], self.edges[-1]) != (0, self.units.count):
+                raise ArgumentError("edges", len(self.edges), "must be the ends of all leaves, from 0 to the number of units")
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -211,7 +234,7 @@ class Measure:
 
     @property
     def width(self) -> float:
-        """Width of a leaf of a tree: a whole number where all values are; the last leaves may then lie beyond ``upper``."""
+        """Width of a leaf of a tree of equal ones: whole where all values are; the last leaves may then lie beyond ``upper``."""
         if self.kind != "tree":
             raise ArgumentError("kind", self.kind, "only a 'tree' has leaves")
         variable, leaves = self.variables[0], self.lengths[-1]
@@ -235,6 +258,7 @@ class Measure:
             "grid": self.grid,
             "values": list(self.values),
             "levels": list(self.levels),
+            **({} if self.units is None else {"units": self.units.to_json(), "edges": list(self.edges)}),
         }
 
     @classmethod
@@ -247,11 +271,14 @@ class Measure:
             A field is missing, unknown or out of range.
         """
         names = ("kind", "variables", "degree", "filter", "nulls", "grid", "values", "levels")
-        fields = _fields("measure", item, names)
-        for name in ("variables", "values", "levels"):
+        cut = ("units", "edges") if isinstance(item, Mapping) and "units" in item else ()
+        fields = _fields("measure", item, (*names, *cut))
+        for name in ("variables", "values", "levels", *cut[1:]):
             if not isinstance(fields[name], (list, tuple)):
                 raise ArgumentError(name, fields[name], "must be a list")
         fields["variables"] = tuple(Variable.from_json(variable) for variable in fields["variables"])
+        if cut:
+            fields["units"] = Units.from_json(fields["units"])
         return cls(**fields)
 
 

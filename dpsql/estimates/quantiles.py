@@ -25,14 +25,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import ArgumentError
+from dpsql.estimates.leaves import points
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.estimates.trees import least_squares, nonnegative, split_levels
-from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.arrays import FloatArray, IntArray
 
 LARGEST_TREES = 4_000_000
 """Cells of the trees of all groups together, of all levels."""
@@ -40,6 +42,7 @@ LARGEST_TREES = 4_000_000
 LEAVES = 1024
 """Leaves of a tree, where there is room for them."""
 
+ENDS = ("value", "low", "high")
 _BRANCHING = 4
 _SURE = 3.0
 _BLOCK = 1 << 21
@@ -140,16 +143,48 @@ def tree(measure: Measure, counters: npt.ArrayLike, sigmas: Sequence[float]) -> 
     return Tree(measure, levels, nonnegative(levels)[-1], deviations)
 
 
-def _edges(measure: Measure) -> FloatArray:
-    """Return the lower ends of the leaves and, last, the upper end of the grid, cut at the bounds; of integers the next one."""
-    variable = measure.variables[0]
+@dataclass(frozen=True)
+class _Leaves:
+    """The leaves of a tree: where each begins and ends, in units or as it is, and the value of those too narrow for two.
+
+    Parameters
+    ----------
+    low, high : float arrays, shape (leaves,)
+    point : float array
+        A value, or NaN.
+    single : bool
+        Whether low, low + 1, ..., high - 1 are all that a leaf may hold.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    point: FloatArray
+    single: bool
+
+
+@lru_cache(maxsize=64)
+def _leaves(measure: Measure) -> _Leaves:
+    variable, units = measure.variables[0], measure.units
+    if units is not None:
+        cut = np.asarray(measure.edges, dtype=np.int64)
+        low, high = cut[:-1].astype(np.float64), cut[1:].astype(np.float64)
+        return _Leaves(low, high, points(units, cut), units.single)
     edges = variable.lower + measure.width * np.arange(measure.lengths[-1] + 1)
     if not variable.whole:
         edges[-1] = variable.upper
-    return np.asarray(np.minimum(edges, variable.upper + variable.whole))
+    edges = np.minimum(edges, variable.upper + variable.whole)
+    return _Leaves(edges[:-1], edges[1:], np.full(measure.lengths[-1], np.nan), variable.whole)
 
 
-def quantiles(found: Tree, shares: Sequence[float]) -> FloatArray:
+def _values(measure: Measure, leaf: IntArray, places: FloatArray) -> FloatArray:
+    """Return values from places in leaves, cut at the bounds."""
+    variable = measure.variables[0]
+    found = places if measure.units is None else measure.units.values(places)
+    point = _leaves(measure).point[leaf]
+    return np.asarray(np.clip(np.where(np.isnan(point), found, point), variable.lower, variable.upper))
+
+
+def quantiles(found: Tree, shares: Sequence[float], end: str = "value") -> FloatArray:
     """Return quantiles, shape (..., groups, shares); NaN (NULL) where the count rounds to 0.
 
     Parameters
@@ -157,6 +192,9 @@ def quantiles(found: Tree, shares: Sequence[float]) -> FloatArray:
     found : Tree
     shares : sequence of float, in [0, 1]
         0 and 1 are the ends of what has mass; MIN and MAX: `extreme`.
+    end : {'value', 'low', 'high'}
+        'low' and 'high': the least and the largest value that it may be, where a leaf holds more than the noise of a leaf: of where
+        in it the rows are nothing is known.
 
     Raises
     ------
@@ -170,8 +208,10 @@ def quantiles(found: Tree, shares: Sequence[float]) -> FloatArray:
     """
     if not all(0 <= share <= 1 for share in shares):
         raise ArgumentError("shares", list(shares), "must be numbers from 0 to 1")
-    measure, variable = found.measure, found.measure.variables[0]
-    edges, leaves = _edges(measure), measure.lengths[-1]
+    if end not in ENDS:
+        raise ArgumentError("end", end, f"must be one of {', '.join(map(repr, ENDS))}")
+    measure, known = found.measure, _leaves(found.measure)
+    leaves = measure.lengths[-1]
     masses = found.masses.reshape(math.prod(found.masses.shape[:-1]), leaves)
     result = np.empty((masses.shape[0], len(shares)))
     step = max(1, _BLOCK // leaves)
@@ -186,13 +226,15 @@ def quantiles(found: Tree, shares: Sequence[float]) -> FloatArray:
             before = np.take_along_axis(upto, leaf[:, None], axis=-1)[:, 0] - mass
             with np.errstate(divide="ignore", invalid="ignore"):
                 within = np.where(mass > 0, np.clip((wanted - before) / mass, 0.0, 1.0), 0.5)
-            low, high = edges[leaf], edges[leaf + 1]
-            value = low + within * (high - low)
-            if variable.whole:  # the integers of a leaf are low, ..., high - 1
-                value = np.maximum(np.minimum(np.floor(value), high - 1), low)
-            result[start : start + step, k] = np.clip(value, variable.lower, variable.upper)
-    known = np.rint(found.count) > 0
-    return np.where(known[..., None], result.reshape(*found.masses.shape[:-1], len(shares)), np.nan)
+            if end != "value":
+                within = np.where(mass > found.deviations[-1], 0.0 if end == "low" else 1.0, within)
+            low, high = known.low[leaf], known.high[leaf]
+            place = low + within * (high - low)
+            if known.single:
+                place = np.maximum(np.minimum(np.floor(place), high - 1), low)
+            result[start : start + step, k] = _values(measure, leaf, place)
+    some = np.rint(found.count) > 0
+    return np.where(some[..., None], result.reshape(*found.masses.shape[:-1], len(shares)), np.nan)
 
 
 def extreme(found: Tree, *, largest: bool) -> FloatArray:
@@ -204,7 +246,7 @@ def extreme(found: Tree, *, largest: bool) -> FloatArray:
     the fullest one. What is returned is the leaf's outer end. So up to about three deviations of rows may lie beyond it; an
     empty part of the range is taken for the extreme with a probability of about 1e-3 per cell.
     """
-    measure, variable = found.measure, found.measure.variables[0]
+    measure, known = found.measure, _leaves(found.measure)
     place = np.zeros(found.masses.shape[:-1], dtype=np.int64)
     for level, deviation, branching in zip(found.levels, found.deviations, measure.levels, strict=True):
         cut = level.reshape(*place.shape, level.shape[-1] // branching, branching)
@@ -212,7 +254,5 @@ def extreme(found: Tree, *, largest: bool) -> FloatArray:
         sure = children > max(_SURE * deviation, 0.5)
         outer = branching - 1 - np.argmax(sure[..., ::-1], axis=-1) if largest else np.argmax(sure, axis=-1)
         place = place * branching + np.where(sure.any(axis=-1), outer, np.argmax(children, axis=-1))
-    edges = _edges(measure)
-    value = edges[place + 1] - variable.whole if largest else edges[place]
-    value = np.clip(value, variable.lower, variable.upper)
-    return np.where(np.rint(found.count) > 0, value, np.nan)
+    ends = known.high[place] - known.single if largest else known.low[place]
+    return np.where(np.rint(found.count) > 0, _values(measure, place, ends), np.nan)

@@ -103,11 +103,11 @@ def nonnegative(levels: Sequence[FloatArray]) -> list[FloatArray]:
     for level in levels:
         parents = found[-1] if found else whole
         cut = level.reshape(*parents.shape, level.shape[-1] // parents.shape[-1])
-        found.append(np.asarray(_simplex(cut, parents).reshape(level.shape)))
+        found.append(np.asarray(simplex(cut, parents).reshape(level.shape)))
     return found
 
 
-def _simplex(points: FloatArray, totals: FloatArray) -> FloatArray:
+def simplex(points: FloatArray, totals: FloatArray) -> FloatArray:
     """Return the nearest points with entries of at least 0 that add up to the totals (at least 0), along the last axis."""
     size = points.shape[-1]
     if size > _FEW:

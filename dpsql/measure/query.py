@@ -1,45 +1,44 @@
 """Count what a query asks: rows of units bounded, integers of every row added up by group in DuckDB, noise on every counter.
 
-Privacy: the exact counters leave `counted` only through `released`. What is proved of the vectors that a row adds is in
-`dpsql.estimates.measures`; that a unit has no more rows than the plan says is `dpsql.measure.bounding`'s.
+Privacy: the exact counters leave `counted` only through `released`, those of `before` only through `learned`. What is proved of
+the vectors that a row adds is in `dpsql.estimates.measures`; that a unit has no more rows than the plan says, in
+`dpsql.domains.bounding`.
 """
 
 from __future__ import annotations
 
-import itertools
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import duckdb
 import numpy as np
 
-from dpsql.domains import sqltypes
-from dpsql.domains.bounding import light_first_sql
-from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN, guarded
+from dpsql.domains.encoding import guarded
 from dpsql.errors import DpsqlError, ReleaseError
-from dpsql.estimates.magnitudes import Learning
-from dpsql.estimates.measures import Measure, Variable
+from dpsql.estimates.leaves import Cells, Cutting
+from dpsql.estimates.leaves import released as released_cells
+from dpsql.estimates.measures import Measure
 from dpsql.estimates.thresholds import passing, present
+from dpsql.measure.leaves import Parts, Regions, UnitRows
 from dpsql.measure.noising import add_noise
+from dpsql.measure.statement import Statement
 from dpsql.noise.entropy import BoolArray, fresh_salt
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.learned import learned as bounds_from
+from dpsql.release.learned import leaves
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
 from dpsql.release.refined import Refinement
-from dpsql.source.functions import caught
-from dpsql.text.relation import identifier, literal
+from dpsql.text.relation import identifier
 
-LARGEST_SUM = 1 << 60
-"""Sums are cut to this absolute value before the noise, which changes no sensitivity: they fit into 64 bits."""
 MOST_INLINE, MOST_INLINE_TEXT = 1_000, 20_000
 """Groups, and characters of the SELECT that lists them, that are written into each statement."""
-_EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME": "system.main.epoch({})"}
 
 
 @dataclass(frozen=True)
@@ -55,231 +54,6 @@ class Counted:
 
     groups: list[tuple[str | None, ...]]
     blocks: list[IntArray]
-
-
-def number_sql(value: str, sql_type: str) -> str:
-    """Return the number of a value, in DOUBLE, by which it is bounded: of a date its day, of a time its seconds since 1970.
-
-    NULL stays NULL, and what is no number (NaN, an infinite date) becomes NULL.
-
-    Examples
-    --------
-    >>> number_sql("a0", "BIGINT"), number_sql("a0", "BOOLEAN")
-    ('CAST(a0 AS DOUBLE)', 'CAST(CAST(a0 AS TINYINT) AS DOUBLE)')
-    """
-    found = sqltypes.parse(sql_type)
-    if found.family == "boolean":
-        return f"CAST(CAST({value} AS TINYINT) AS DOUBLE)"
-    if found.family == "temporal":
-        inner = _EPOCH.get(sql_type, "system.main.epoch({})").format(value)
-        finite = value if sql_type == "TIME" else f"CASE WHEN system.main.isfinite({value}) THEN {value} END"
-        return f"CAST({caught(inner.replace(value, finite))} AS DOUBLE)"
-    number = f"CAST({value} AS DOUBLE)"
-    return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if found.family == "float" else number
-
-
-class Statement:
-    """The SQL of one reading: the bounded rows of a source, over which counters are added up."""
-
-    def __init__(self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> None:
-        self.protected, self.plan, self.groups = protected, plan, groups
-        self.types = {column.name: column.sql_type for column in protected.source.columns}
-        self.keys = ["ord"] if groups is not None else [f"k{i}" for i in range(len(plan.keys))]
-        self.columns = self._columns()
-        self.rows = self._bounded(salt)
-
-    def _columns(self) -> dict[str, str]:
-        """Return what is needed of a row: a name, and its SQL over the source."""
-        found: dict[str, str] = {}
-        for measure in self.plan.measures:
-            for variable in measure.variables:
-                name = f"a{variable.position}"
-                if measure.kind in ("moments", "scaled", "tree"):
-                    found[f"x{variable.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
-                else:
-                    found[name] = identifier(SOURCE_NAME, name)
-            if measure.filter is not None:
-                found[f"f{measure.filter}"] = identifier(SOURCE_NAME, f"f{measure.filter}")
-        for one in self.plan.learning:
-            name = f"a{one.position}"
-            found[f"x{one.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
-            if one.filter is not None:
-                found[f"f{one.filter}"] = identifier(SOURCE_NAME, f"f{one.filter}")
-        return found
-
-    def _bounded(self, salt: str) -> str:
-        """Return the rows that are counted, of every unit as many as the plan allows."""
-        plan, unit = self.plan, [UNIT_COLUMN] if self.plan.unit else []
-        listed = [f"{sql} AS {identifier(name)}" for name, sql in self.columns.items()]
-        listed += [identifier(SOURCE_NAME, name) for name in unit]
-        numbered = self.protected.source.row is not None
-        listed += [identifier(SOURCE_NAME, ROW_COLUMN)] if numbered else []
-        joined = ""
-        if self.groups is not None:
-            listed.append("groups.ord")
-            pairs = [f"{identifier(SOURCE_NAME, f'k{i}')} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
-            joined = f" JOIN {self.groups} AS groups ON {' AND '.join(pairs)}" if pairs else f", {self.groups} AS groups"
-        else:
-            listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
-        found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"  # noqa: S608
-        names = [*self.columns, *unit, *self.keys]
-        if numbered:
-            each = ", ".join(f"min({identifier(name)}) AS {identifier(name)}" for name in names) or "1 AS one"
-            found = f"SELECT {each} FROM ({found}) GROUP BY {identifier(ROW_COLUMN)}"  # noqa: S608
-        if not plan.unit:
-            return found
-        if plan.max_groups is None:
-            return light_first_sql(found, unit, names, plan.max_rows, salt)
-        return light_first_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
-
-    def reading(self) -> str:
-        """Return the beginning of every statement: the rows that are counted, as ``__dp_rows``."""
-        return f"WITH {identifier(SOURCE_NAME)} AS (\n{self.protected.source.sql}\n), __dp_rows AS ({self.rows})"
-
-    def sums(self) -> tuple[str, list[list[str]]]:
-        """Return the statement of all counters but those of trees and lists of values; the columns of each measure."""
-        listed: list[str] = []
-        names: list[list[str]] = []
-        for place, measure in enumerate(self.plan.measures):
-            found = [] if measure.kind in ("tree", "values") else self._sums_of(measure)
-            names.append([f"m{place}_{i}" for i in range(len(found))])
-            listed += [f"{sql} AS {name}" for sql, name in zip(found, names[-1], strict=True)]
-        keys = [identifier(key) for key in self.keys]
-        by = f" GROUP BY {', '.join(keys)}" if keys else ""
-        shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
-        return f"{self.reading()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names  # noqa: S608
-
-    def _sums_of(self, measure: Measure) -> list[str]:
-        condition = None if measure.filter is None else identifier(f"f{measure.filter}")
-        if measure.kind == "count":
-            return [_sum("count(*)", condition)]
-        if measure.kind == "units":
-            unit = f"count(DISTINCT {{'u': {identifier(UNIT_COLUMN)}}})" if self.plan.unit else "count(*)"
-            return [_sum(unit, condition)]
-        if measure.kind == "distinct":
-            return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
-        # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
-        known = [f"x{variable.position} IS NOT NULL" for variable in measure.variables]
-        there = " AND ".join([*([] if condition is None else [condition]), *known])
-        if measure.kind == "scaled":
-            return [_sum(f"sum({_scaled(measure)})", there)]
-        parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
-        parts.append(_sum("count(*)", there))
-        if measure.nulls:
-            parts.append(_sum("count(*)", condition))
-        return parts
-
-    def cells(self, measure: Measure) -> str:
-        """Return the statement that counts leaves of a tree, or places in a list of values, by group."""
-        variable = measure.variables[0]
-        name = f"a{variable.position}"
-        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(name), measure.values, self.types[name])
-        there = f"x{variable.position}" if measure.kind == "tree" else place
-        conditions = [f"{there} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
-        keys = [identifier(key) for key in self.keys]
-        shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
-        return (
-            f"{self.reading()} SELECT {', '.join([*shown, f'{place} AS cell', 'count(*) AS n'])} FROM __dp_rows "  # noqa: S608
-            f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
-        )
-
-    def magnitudes(self, one: Learning) -> str:
-        """Return the statement that counts the rows of all groups together by the magnitude of an argument."""
-        x = identifier(f"x{one.position}")
-        conditions = [f"system.main.isfinite({x})"] + ([] if one.filter is None else [identifier(f"f{one.filter}")])
-        return (
-            f"{self.reading()} SELECT {_cell(x, one.edges, 0, one.cells)} AS cell, count(*) AS n FROM __dp_rows "  # noqa: S608
-            f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
-        )
-
-
-def _cell(x: str, edges: Sequence[float], first: int, stop: int) -> str:
-    """Return the number of the cell, from ``first`` to ``stop`` - 1, that a number is in; by halves, so that few are compared."""
-    if stop - first == 1:
-        return str(first)
-    middle = (first + stop) // 2
-    below, above = _cell(x, edges, first, middle), _cell(x, edges, middle, stop)
-    return f"CASE WHEN {x} < {_double(edges[middle])} THEN {below} ELSE {above} END"
-
-
-def _one_form(value: str, sql_type: str) -> str:
-    """Return a key such that equal ones are the same: 0.0 and -0.0 are one group, whose text must not be that of some row."""
-    if sqltypes.parse(sql_type).family != "float":
-        return value
-    return f"CASE WHEN system.main.isnan({value}) THEN CAST('nan' AS {sql_type}) ELSE {value} + CAST(0 AS {sql_type}) END"
-
-
-def _sum(aggregate: str, condition: str | None) -> str:
-    """Return an aggregate as a BIGINT, cut to `LARGEST_SUM`; 0 where there is no row."""
-    found = aggregate if condition is None else f"{aggregate} FILTER (WHERE {condition})"
-    return f"CAST(greatest(least(coalesce({found}, 0), {LARGEST_SUM}), -{LARGEST_SUM}) AS BIGINT)"
-
-
-def _double(number: float) -> str:
-    return f"CAST('{number!r}' AS DOUBLE)"
-
-
-def _unit_interval(variable: Variable) -> str:
-    """Return y = (clip(x) - lower) / (upper - lower), in [0, 1]; NULL where x is."""
-    x = f"x{variable.position}"
-    return f"least(greatest(({x} - {_double(variable.lower)}) / {_double(variable.span)}, 0), 1)"
-
-
-def _cumulated(measure: Measure) -> list[str]:
-    """Return the cumulated counters of a row, as integers, all but the last, which is the grid.
-
-    Sums of numbers that are not negative do not fall, nor does rounding; so the differences are not negative, and add up to the
-    grid.
-    """
-    each = []
-    for variable in measure.variables:
-        y = _unit_interval(variable)
-        one = f"(1 - {y})"
-        each.append([one, y] if measure.degree == 1 else [f"{one} * {one}", f"2 * {y} * {one}", f"{y} * {y}"])
-    products = [" * ".join(f"({part})" for part in chosen) for chosen in itertools.product(*each)]
-    total, found = "", []
-    for product in products[:-1]:
-        total = f"({total} + {product})" if total else product
-        found.append(f"CAST(least(round(({total}) * {measure.grid}), {measure.grid}) AS BIGINT)")
-    return found
-
-
-def _scaled(measure: Measure) -> str:
-    variable = measure.variables[0]
-    x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
-    rounded = f"round({x} / {_double(variable.magnitude)} * {measure.grid})"
-    return f"CAST(greatest(least({rounded}, {measure.grid}), -{measure.grid}) AS BIGINT)"
-
-
-def _leaf(measure: Measure) -> str:
-    variable, last = measure.variables[0], measure.lengths[-1] - 1
-    x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
-    return f"CAST(least(floor(({x} - {_double(variable.lower)}) / {_double(measure.width)}), {last}) AS INTEGER)"
-
-
-def _place(value: str, values: Sequence[str], sql_type: str) -> str:
-    """Return the place of a value in a list; NULL if it is not in it."""
-    if len(values) > 1 and sqltypes.parse(sql_type).family == "integer" and values == _whole(values[0], len(values)):
-        first, last = values[0], values[-1]  # no comparison with each of them
-        return f"CASE WHEN {value} BETWEEN {first} AND {last} THEN CAST(CAST({value} AS HUGEINT) - ({first}) AS INTEGER) END"
-    cases = " ".join(f"WHEN {literal(text)} THEN {place}" for place, text in enumerate(values))
-    return f"CASE CAST({value} AS VARCHAR) {cases} END"
-
-
-def _whole(first: str, count: int) -> tuple[str, ...]:
-    """Return consecutive whole numbers as texts; nothing if the first is none."""
-    digits = first.removeprefix("-")
-    return tuple(str(int(first) + i) for i in range(count)) if digits.isdecimal() and len(digits) < 18 else ()
-
-
-# -- reading --------------------------------------------------------------------------------------------------------------
-
-
-def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> list[str]:
-    """Return all statements that read the rows, to be bound before anything is charged."""
-    made = Statement(protected, plan, groups, salt)
-    first = [made.magnitudes(one) for one in plan.learning]
-    return [*first, made.sums()[0], *(made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values"))]
 
 
 @contextmanager
@@ -306,63 +80,126 @@ def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: 
         cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
 
 
-def magnitudes(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> list[IntArray]:
-    """Return the exact histograms of magnitudes, cell by cell. Privacy: secret."""
-    found = []
+class Before:
+    """What is counted before the measures, and the rows that were kept for it. Privacy: secret.
+
+    Parameters
+    ----------
+    made : Statement
+    magnitudes : list of int64 arrays
+        Of each of ``plan.learning`` the rows in every cell.
+    units : dict from int to UnitRows
+        Of each of ``plan.cutting``, by the place of its measure.
+    """
+
+    def __init__(self, made: Statement, magnitudes: list[IntArray], units: dict[int, UnitRows]) -> None:
+        self.made, self.magnitudes, self.units = made, magnitudes, units
+
+
+@contextmanager
+def before(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> Iterator[Before]:
+    """Give the exact histograms from which bounds are learned and leaves are cut, as long as rows are read. Privacy: secret."""
     with public_groups(cursor, plan) as table:
         made = Statement(protected, plan, table, fresh_salt())
+        found = []
         for one in plan.learning:
             frame = guarded(cursor, made.magnitudes(one)).fetchnumpy()
             counts = np.zeros(one.cells, np.int64)
             np.add.at(counts, np.asarray(frame["cell"], np.int64), np.asarray(frame["n"], np.int64))
             found.append(counts)
-    return found
+
+        def read(measure: Measure, shift: int, regions: Regions) -> dict[str, Any]:
+            return guarded(cursor, made.units(measure, shift, regions)).fetchnumpy()
+
+        units = {
+            one.place: UnitRows(*plan.cells(one), partial(read, plan.measures[one.place])) for one in plan.cutting
+        }
+        yield Before(made, found, units)
 
 
-def learned(plan: Plan, exact: Sequence[IntArray]) -> Refinement | None:
-    """Return what a plan releases of exact histograms of magnitudes, and the bounds chosen from it; None where it has none.
+def learned(plan: Plan, exact: Before) -> Refinement | None:
+    """Return what a plan releases before its measures, and the bounds and leaves chosen from it; None where it has nothing.
 
-    Privacy: noise of the scale that the plan has for each histogram, on every cell; the bounds are chosen from the noisy counts.
+    Privacy: noise of the scale that the plan has for each histogram, on every cell; which cells are counted, bounds and leaves
+    follow from noisy counts.
     """
     query = plan.query
-    if query is None or not query.learning:
+    if query is None or not (query.learning or query.cutting):
         return None
-    noisy = tuple(
-        add_noise(counts, [counts.size], [one.scale], one.mechanism) for one, counts in zip(query.learning, exact, strict=True)
-    )
-    return Refinement(noisy, (None,) * len(noisy), bounds_from(query, plan.scales, plan.mechanism, noisy))
+    noisy = [
+        add_noise(counts, [counts.size], [one.scale], one.mechanism)
+        for one, counts in zip(query.learning, exact.magnitudes, strict=True)
+    ]
+    for cutting in query.cutting:
+        leaves_ = query.measures[cutting.place].lengths[-1]
+        levels = released_cells(query.cells(cutting)[0], cutting, leaves_, partial(_drawn, cutting, exact.units[cutting.place]))
+        noisy.append(np.concatenate([level.counts for level in levels]))
+    known = len(query.learning)
+    bounds = bounds_from(query, plan.scales, plan.mechanism, noisy[:known])
+    return Refinement(tuple(noisy), (*[None] * known, *leaves(query, noisy[known:])), bounds)
 
 
-def counted(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> Counted:
-    """Return the exact counters of every group; ``plan``: its bounds are known. Privacy: secret."""
+def _drawn(cutting: Cutting, rows: UnitRows, level: int, cells: Cells) -> IntArray:
+    counts = rows.inside(level, cells)
+    return add_noise(counts, [counts.size], [cutting.scales[level]], cutting.mechanism)
+
+
+def counted(
+    cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan, early: Before | None = None
+) -> Counted:
+    """Return the exact counters of every group; ``plan``: its bounds and leaves are known. Privacy: secret.
+
+    ``early``: what was counted before; the same rows of every unit are kept then.
+    """
     with public_groups(cursor, plan) as table:
-        made = Statement(protected, plan, table, fresh_salt())
+        made = Statement(protected, plan, table, fresh_salt() if early is None else early.made.salt)
         sql, names = made.sums()
-        frame = guarded(cursor, sql).fetchnumpy()
-        groups = table
+        needed = table is None or any(names)
+        frame: Mapping[str, Any] = {"ord": []}
+        if needed:
+            frame = guarded(cursor, sql).fetchnumpy()
         if table is not None:
             texts, places = _listed(cursor, plan, table), np.asarray(frame["ord"], np.int64)
+            index = None
         else:
             columns = [_texts(frame[f"k{i}"]) for i in range(len(plan.keys))]
             texts = sorted(zip(*columns, strict=True), key=lambda keys: [(k is None, k or "") for k in keys]) if columns else [()]
             index = {keys: place for place, keys in enumerate(texts)}
-            places = np.array([index[keys] for keys in zip(*columns, strict=True)] if columns else [0], np.int64)
+            places = _places(frame, plan, index)
         blocks: list[IntArray] = []
-        for measure, found in zip(plan.measures, names, strict=True):
+        for place, (measure, found) in enumerate(zip(plan.measures, names, strict=True)):
             if measure.kind in ("tree", "values"):
-                cells = guarded(cursor, made.cells(measure)).fetchnumpy()
-                if groups is not None:
-                    where = np.asarray(cells["ord"], np.int64)
+                leaves_ = np.zeros((len(texts), measure.lengths[-1]), np.int64)
+                if measure.units is None:
+                    cells = guarded(cursor, made.cells(measure)).fetchnumpy()
+                    parts: Parts = [(cells, np.asarray(cells["cell"], np.int64), np.asarray(cells["n"], np.int64))]
                 else:
-                    each = zip(*(_texts(cells[f"k{i}"]) for i in range(len(plan.keys))), strict=True)
-                    where = np.array([index[keys] for keys in each] if plan.keys else [0] * len(cells["n"]), np.int64)
-                blocks += _levels(measure, len(texts), where, np.asarray(cells["cell"], np.int64), np.asarray(cells["n"], np.int64))
+                    parts = [] if early is None else early.units[place].leaves(measure.edges)
+                for frame_, leaf, n in parts:
+                    np.add.at(leaves_, (_places(frame_, plan, index, n.size), leaf), n)
+                blocks += [_level(leaves_, length) for length in measure.lengths]
                 continue
             sums = np.zeros((len(texts), len(found)), np.int64)
             for i, name in enumerate(found):
                 sums[places, i] = np.ma.filled(np.ma.asarray(frame[name]), 0)
             blocks.append(_counters(measure, sums))
     return Counted(texts, blocks)
+
+
+def _level(leaves_: IntArray, length: int) -> IntArray:
+    """Return the counts of a level from those of the leaves."""
+    return np.asarray(leaves_.reshape(len(leaves_), length, leaves_.shape[1] // length).sum(axis=2), np.int64)
+
+
+def _places(
+    frame: Mapping[str, Any], plan: QueryPlan, index: Mapping[tuple[str | None, ...], int] | None, rows: int = 1
+) -> IntArray:
+    """Return the places of the groups of a frame's rows; ``index``: of private ones, by their texts."""
+    if index is None:
+        return np.asarray(frame["ord"], np.int64)
+    if not plan.keys:
+        return np.zeros(rows, np.int64)
+    return np.array([index[keys] for keys in zip(*(_texts(frame[f"k{i}"]) for i in range(len(plan.keys))), strict=True)], np.int64)
 
 
 def _listed(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, table: str) -> list[tuple[str | None, ...]]:
@@ -394,13 +231,6 @@ def _counters(measure: Measure, sums: IntArray) -> IntArray:
     if not measure.nulls:
         return found
     return np.column_stack([found, (sums[:, -1] - there) * measure.grid])
-
-
-def _levels(measure: Measure, groups: int, where: IntArray, cells: IntArray, n: IntArray) -> list[IntArray]:
-    """Return the counters of a tree, level by level, or of a list of values."""
-    leaves = np.zeros((groups, measure.lengths[-1]), np.int64)
-    np.add.at(leaves, (where, cells), n)
-    return [leaves.reshape(groups, length, leaves.shape[1] // length).sum(axis=2) for length in measure.lengths]
 
 
 def released(plan: Plan, found: Counted) -> Counted:

@@ -105,12 +105,19 @@ class Estimates:
             self._moments[place] = sums.moments(self.query.measures[place], self.block(place), deviation)
         return self._moments[place]
 
-    def quantiles(self, place: int, one: Wanted) -> FloatArray:
+    def ends(self, one: Wanted) -> tuple[FloatArray, FloatArray] | None:
+        """Return the least and the largest that an aggregate may be if these are the counters; None: it is what `value` says."""
+        if one.function not in RANKED or one.function in ("min", "max"):
+            return None
+        place = self.find(one)[0]
+        return self.quantiles(place, one, "low"), self.quantiles(place, one, "high")
+
+    def quantiles(self, place: int, one: Wanted, end: str = "value") -> FloatArray:
         """Return quantiles of a tree of counts, shape (..., groups) or (..., groups, quantiles)."""
         found = self.tree(place)
         if one.function in ("min", "max"):
             return extreme(found, largest=one.function == "max")
-        values = quantiles(found, one.quantiles)
+        values = quantiles(found, one.quantiles, end)
         return values if one.listed else values[..., 0]
 
     def tree(self, place: int) -> Tree:

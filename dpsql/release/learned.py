@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from dpsql.estimates.leaves import Cells, Cutting, Level, cut, released
 from dpsql.estimates.magnitudes import Bounds, Learning, chosen, covering, likely
 from dpsql.estimates.measures import Measure
 from dpsql.numerics.arrays import IntArray
@@ -90,15 +91,41 @@ def _groups(plan: QueryPlan, rows: float) -> float:
     return max(1.0, math.sqrt(rows / max(1, plan.threshold or 1)))
 
 
-def resolved_query(plan: QueryPlan, bounds: Sequence[Learned]) -> QueryPlan:
-    """Return the plan with the bounds that were chosen: its variables are plain ones.
+def leaves(plan: QueryPlan, counts: Sequence[IntArray]) -> tuple[tuple[int, ...], ...]:
+    """Return the ends of the leaves of each of ``plan.cutting`` that its released counts suggest."""
+    return tuple(
+        cut(plan.cells(one)[0], levels_of(plan, one, found), plan.measures[one.place].lengths[-1])
+        for one, found in zip(plan.cutting, counts, strict=True)
+    )
+
+
+def levels_of(plan: QueryPlan, one: Cutting, counts: IntArray) -> list[Level]:
+    """Return the cells of every level with their counts from a release's flat ones; ValueError where they are too few or many."""
+    start = 0
+
+    def take(_: int, cells: Cells) -> IntArray:
+        nonlocal start
+        start += cells[0].size
+        _require(start <= counts.size)
+        return counts[start - cells[0].size : start]
+
+    found = released(plan.cells(one)[0], one, plan.measures[one.place].lengths[-1], take)
+    _require(start == counts.size)
+    return found
+
+
+def resolved_query(plan: QueryPlan, bounds: Sequence[Learned], ends: Sequence[Sequence[int]] = ()) -> QueryPlan:
+    """Return the plan with the bounds and leaves that were chosen: its variables are plain ones.
 
     Notes
     -----
     Where the planned grid is much finer than integers between the bounds need, the largest multiple of the span below it is taken:
     on it they are exact. A row's counters then have slightly smaller norms than was charged for.
     """
-    return replace(plan, measures=tuple(_resolved(measure, bounds) for measure in plan.measures))
+    measures = [_resolved(measure, bounds) for measure in plan.measures]
+    for one, edges in zip(plan.cutting, ends, strict=True):
+        measures[one.place] = replace(measures[one.place], edges=tuple(edges))
+    return replace(plan, measures=tuple(measures))
 
 
 def _resolved(measure: Measure, bounds: Sequence[Learned]) -> Measure:

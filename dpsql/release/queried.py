@@ -14,6 +14,7 @@ import numpy as np
 
 from dpsql.domains import sqltypes
 from dpsql.errors import ReleaseError
+from dpsql.estimates.leaves import Cutting, Units, depth
 from dpsql.estimates.magnitudes import Learning
 from dpsql.estimates.measures import Measure
 from dpsql.numerics.arrays import IntArray
@@ -57,6 +58,8 @@ class QueryPlan:
         The aggregates that were asked for, as texts.
     learning : tuple of Learning
         Histograms that are released before the measures, from which bounds of variables are chosen (`dpsql.release.learned`).
+    cutting : tuple of Cutting
+        The same for leaves of trees, of the measures with units (`dpsql.estimates.leaves`).
     """
 
     keys: tuple[str, ...]
@@ -74,6 +77,7 @@ class QueryPlan:
     selecting: int | None = None
     asked: tuple[str, ...] = ()
     learning: tuple[Learning, ...] = ()
+    cutting: tuple[Cutting, ...] = ()
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -84,6 +88,13 @@ class QueryPlan:
         """Return which blocks belong to a measure."""
         first = sum(len(measure.lengths) for measure in self.measures[:place])
         return slice(first, first + len(self.measures[place].lengths))
+
+    def cells(self, one: Cutting) -> tuple[Units, str]:
+        """Return the units and the mechanism of the histograms that leaves are cut from."""
+        units = self.measures[one.place].units
+        if units is None:
+            raise ReleaseError("the plan cuts leaves of a measure that has none")
+        return units, one.mechanism
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that ``from_json`` reads back, exactly."""
@@ -103,6 +114,7 @@ class QueryPlan:
             "selecting": self.selecting,
             "asked": list(self.asked),
             **({"learning": [one.to_json() for one in self.learning]} if self.learning else {}),
+            **({"cutting": [one.to_json() for one in self.cutting]} if self.cutting else {}),
         }
 
     @classmethod
@@ -114,8 +126,9 @@ class QueryPlan:
         ValueError, TypeError, KeyError, DpsqlError
             It is not a plan of a query.
         """
-        _require(isinstance(item, dict) and set(item) - {"learning"} == _FIELDS)
-        learning = item.get("learning", [])
+        _require(isinstance(item, dict) and set(item) - {"learning", "cutting"} == _FIELDS)
+        learning, cutting = item.get("learning", []), item.get("cutting", [])
+        _require(isinstance(cutting, list) and len(cutting) <= MOST_MEASURES)
         _require(isinstance(learning, list) and len(learning) <= MOST_MEASURES)
         keys, measures, asked = item["keys"], item["measures"], item["asked"]
         _require(all(isinstance(found, list) for found in (keys, measures, asked)))
@@ -135,8 +148,11 @@ class QueryPlan:
                 "measures": tuple(Measure.from_json(measure) for measure in measures),
                 "asked": tuple(asked),
                 "learning": tuple(Learning.from_json(one) for one in learning),
+                "cutting": tuple(Cutting.from_json(one) for one in cutting),
             }
         )
+        _require([one.place for one in found.cutting] == [i for i, m in enumerate(found.measures) if m.units is not None])
+        _require(all(len(one.scales) == depth(*found.cells(one))[1] for one in found.cutting))
         _require(all((v.learned or 0) < max(1, len(learning)) for measure in found.measures for v in measure.variables))
         _require(bool(learning) or all(v.learned is None for measure in found.measures for v in measure.variables))
         _require(item["public"] or (item["selecting"] is not None and item["selecting"] < len(measures)))

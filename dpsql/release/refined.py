@@ -24,7 +24,7 @@ from dpsql.domains.edges import empty_bin, without_empty_bins
 from dpsql.domains.grid import Grid, Histogram, grid_of
 from dpsql.domains.sqltypes import SqlType
 from dpsql.numerics.arrays import IntArray
-from dpsql.release.learned import Learned, check_learned, resolved_query
+from dpsql.release.learned import Learned, check_learned, levels_of, resolved_query
 from dpsql.release.plan import FineColumn, Plan
 from dpsql.tables import cutting, fine
 
@@ -43,12 +43,18 @@ class Refinement:
     edges : tuple of (tuple or None)
         For each of them the edges of the bins that were cut; None where the bins were declared.
     bounds : tuple of Learned
-        Of a query: what was chosen from each histogram of magnitudes; ``counts`` are theirs, and all ``edges`` None.
+        Of a query: what was chosen from each histogram of magnitudes; ``counts`` are theirs and then those of the histograms that
+        leaves were cut from, ``edges`` None and then the ends of the leaves.
     """
 
     counts: tuple[IntArray, ...]
-    edges: tuple[tuple[float, ...] | tuple[str, ...] | None, ...]
+    edges: tuple[tuple[float, ...] | tuple[str, ...] | tuple[int, ...] | None, ...]
     bounds: tuple[Learned, ...] = ()
+
+    @property
+    def ends(self) -> list[tuple[int, ...]]:
+        """Of a query: the ends of leaves that were cut."""
+        return [tuple(edges) for edges in self.edges if edges is not None]  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain lists, as a manifest holds them."""
@@ -102,13 +108,18 @@ def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | No
         It does not fit the plan.
     """
     learning = plan.query.learning if plan.query is not None else ()
-    _require((item is None) == (not plan.fine and not learning))
+    cutting = plan.query.cutting if plan.query is not None else ()
+    _require((item is None) == (not plan.fine and not learning and not cutting))
     if item is None:
         return None
     found = Refinement.from_json(item)
-    if learning:
-        check_learned(learning, found.counts, found.bounds)
-        _require(all(edges is None for edges in found.edges))
+    if plan.query is not None:
+        check_learned(learning, found.counts[: len(learning)], found.bounds)
+        _require(len(found.counts) == len(learning) + len(cutting))
+        _require(all((edges is None) == (i < len(learning)) for i, edges in enumerate(found.edges)))
+        for one, counts in zip(cutting, found.counts[len(learning) :], strict=True):
+            levels_of(plan.query, one, counts)
+        resolved(plan, found)  # refuses ends that leaves cannot have
         return found
     _require(not found.bounds and len(found.counts) == len(plan.fine))
     for column, counts, edges in zip(plan.fine, found.counts, found.edges, strict=True):
@@ -134,7 +145,7 @@ def resolved(plan: Plan, found: Refinement | None) -> Plan:
     if found is None:
         return plan
     if plan.query is not None:
-        return replace(plan, query=resolved_query(plan.query, found.bounds))
+        return replace(plan, query=resolved_query(plan.query, found.bounds, found.ends))
     attributes = [*plan.domain.attributes]
     for column, edges in zip(plan.fine, found.edges, strict=True):
         if edges is not None:

@@ -18,6 +18,7 @@ from query_readings import ask, database, make_sales, protect_sales, replayed
 
 import dpsql
 from dpsql.accounting import rho_limit
+from dpsql.estimates.magnitudes import sensitivity_of
 from dpsql.estimates.measures import sensitivity
 from dpsql.kinds.query import measure as measuring
 from dpsql.measure import query as reading
@@ -104,7 +105,9 @@ def test_the_price_of_the_plan_is_the_charge(accountant: str, mechanism: str, ne
             sensitivity(m, held.max_rows, held.max_groups, held.max_rows_per_group, neighbors, grouped=bool(held.keys))
             for m in held.measures for _ in m.lengths
         ]
-        loss = sum((l2 / float(b)) ** 2 / 2 if mechanism == "gaussian" else l1 / float(b) for (l1, l2), b in zip(claims, made.scales, strict=True))
+        claims += [sensitivity_of(3, neighbors) for one in held.cutting for _ in one.scales]
+        scales = [*made.scales, *(scale for one in held.cutting for scale in one.scales)]
+        loss = sum((l2 / float(b)) ** 2 / 2 if mechanism == "gaussian" else l1 / float(b) for (l1, l2), b in zip(claims, scales, strict=True))
         if mechanism == "gaussian" and accountant == "basic":
             assert float(epsilon) <= 1.0 and 0 < float(delta) <= 1e-8
         else:

@@ -19,13 +19,14 @@ import duckdb
 import numpy as np
 import pytest
 from pairwise import WHOLE
-from query_readings import NEIGHBOURS, SALT, ask, excess, make_sales, protect_sales, remove
+from query_readings import NEIGHBOURS, SALT, Whole, ask, excess, excess_before, make_sales, protect_sales, remove
 
 import dpsql
 from dpsql.accounting.cost import gdp_of
 from dpsql.accounting.events import GaussianEvent
 from dpsql.estimates.magnitudes import sensitivity_of
 from dpsql.measure import query as reading
+from dpsql.measure.query import Before
 from dpsql.release.learned import learned as bounds_from
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
@@ -82,7 +83,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 class Seen:
     """What was read, drawn and released, in order."""
 
-    histograms: list[tuple[QueryPlan, list[np.ndarray]]] = field(default_factory=list)
+    histograms: list[tuple[QueryPlan, Before]] = field(default_factory=list)
     sums: list[tuple[QueryPlan, Any]] = field(default_factory=list)
     noisy: list[np.ndarray] = field(default_factory=list)
     scales: list[Sequence[Fraction]] = field(default_factory=list)
@@ -92,14 +93,17 @@ class Seen:
 def watched(patch: pytest.MonkeyPatch, replay: Seen | None = None) -> Iterator[Seen]:
     """Write down what is read and released; release what ``replay`` released."""
     seen = Seen()
-    magnitudes, counted, add_noise = reading.magnitudes, reading.counted, reading.add_noise
+    before, counted, add_noise = reading.before, reading.counted, reading.add_noise
 
-    def spy_magnitudes(cursor: Any, protected: Any, plan: QueryPlan) -> list[np.ndarray]:
-        seen.histograms.append((plan, magnitudes(cursor, protected, plan)))
-        return seen.histograms[-1][1]
+    @contextmanager
+    def spy_before(cursor: Any, protected: Any, plan: QueryPlan) -> Iterator[Before]:
+        with before(cursor, protected, plan) as found:
+            found.units = {one.place: Whole(*plan.cells(one), found.units[one.place]) for one in plan.cutting}
+            seen.histograms.append((plan, found))
+            yield found
 
-    def spy_counted(cursor: Any, protected: Any, plan: QueryPlan) -> Any:
-        seen.sums.append((plan, counted(cursor, protected, plan)))
+    def spy_counted(cursor: Any, protected: Any, plan: QueryPlan, early: Before | None = None) -> Any:
+        seen.sums.append((plan, counted(cursor, protected, plan, early)))
         return seen.sums[-1][1]
 
     def noise(counts: np.ndarray, lengths: Sequence[int], scales: Sequence[Fraction], mechanism: str) -> np.ndarray:
@@ -111,7 +115,7 @@ def watched(patch: pytest.MonkeyPatch, replay: Seen | None = None) -> Iterator[S
 
     with patch.context() as inside:
         inside.setattr(reading, "fresh_salt", lambda: SALT)
-        inside.setattr(reading, "magnitudes", spy_magnitudes)
+        inside.setattr(reading, "before", spy_before)
         inside.setattr(reading, "counted", spy_counted)
         inside.setattr(reading, "add_noise", noise)
         yield seen
@@ -148,9 +152,9 @@ def test_both_rounds_are_as_sensitive_as_charged_and_nothing_else_differs(
         assert answers == others
         assert first.scales == second.scales
         for (plan, one), (other_plan, other) in zip(first.histograms, second.histograms, strict=True):
-            assert plan == other_plan
+            assert plan == other_plan and max(excess_before(plan, one, other)) <= 1
             l1, l2 = sensitivity_of(3 if plan.max_groups is None and not one_row(plan) else 4 if plan.max_groups else 1, "add_remove")
-            for a, b in zip(one, other, strict=True):
+            for a, b in zip(one.magnitudes, other.magnitudes, strict=True):
                 difference = (a - b).astype(float)
                 assert np.abs(difference).sum() <= l1 and np.sqrt((difference**2).sum()) <= l2
                 reached = max(reached, float(np.sqrt((difference**2).sum()) / l2))
@@ -202,11 +206,11 @@ def test_bounds_from_exact_counts_are_found(monkeypatch: pytest.MonkeyPatch, dat
     """A planted fault: bounds chosen from the histogram before its noise."""
     honest = reading.learned
 
-    def faulty(plan: Plan, exact: Sequence[np.ndarray]) -> Refinement | None:
+    def faulty(plan: Plan, exact: Before) -> Refinement | None:
         found = honest(plan, exact)
         assert found is not None and plan.query is not None
         sharp = replace(plan.query, learning=tuple(replace(one, scale=Fraction(1, 1000)) for one in plan.query.learning))
-        return replace(found, bounds=bounds_from(sharp, plan.scales, plan.mechanism, exact))
+        return replace(found, bounds=bounds_from(sharp, plan.scales, plan.mechanism, exact.magnitudes))
 
     monkeypatch.setattr(reading, "learned", faulty)
     with watched(monkeypatch) as first:

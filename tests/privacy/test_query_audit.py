@@ -11,6 +11,7 @@ import pytest
 from query_readings import Readings, ask, database, excess, price, replayed
 
 from dpsql.measure import query as reading
+from dpsql.measure import statement
 
 pytestmark = pytest.mark.usefixtures("unrehearsed")
 
@@ -73,7 +74,7 @@ def test_the_audit_passes_where_rows_are_units(monkeypatch: pytest.MonkeyPatch) 
 
 def _changed(patch: pytest.MonkeyPatch, **change: Any) -> None:
     """Bound rows of units as ``change`` says instead of the plan."""
-    bounded = reading.light_first_sql
+    bounded = statement.light_first_sql
 
     def fault(source: str, units: Any, names: Any, rows: Any, salt: str, **more: Any) -> str:
         rows = change.get("max_rows", rows)
@@ -81,17 +82,17 @@ def _changed(patch: pytest.MonkeyPatch, **change: Any) -> None:
             more["max_groups"] = change.get("max_groups", more["max_groups"])
         return bounded(source, units, names, rows, salt, **more)
 
-    patch.setattr(reading, "light_first_sql", fault)
+    patch.setattr(statement, "light_first_sql", fault)
 
 
 def _no_clamp(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reading, "_scaled", lambda m: f"CAST(round(greatest(least(x{m.variables[0].position}, 1e6), -1e6) / {m.variables[0].magnitude!r} * {m.grid}) AS BIGINT)")
+    patch.setattr(statement, "_scaled", lambda m: f"CAST(round(greatest(least(x{m.variables[0].position}, 1e6), -1e6) / {m.variables[0].magnitude!r} * {m.grid}) AS BIGINT)")
 
 
 def _null_counts(patch: pytest.MonkeyPatch) -> None:
     """As it once was: least() and greatest() of DuckDB leave NULL out."""
-    plain = reading._sum
-    patch.setattr(reading, "_sum", lambda a, c: plain(a, None if a.startswith("sum(") and c and "NOT NULL" in c else c))
+    plain = statement._sum
+    patch.setattr(statement, "_sum", lambda a, c: plain(a, None if a.startswith("sum(") and c and "NOT NULL" in c else c))
 
 
 def _one_row_of_five(patch: pytest.MonkeyPatch) -> None:
@@ -191,7 +192,7 @@ def test_zero_has_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
     with replayed(monkeypatch) as read:
         ask(con, *query, 3.0)
     assert ("-0.0",) not in read.last()[1].groups and ("0.0",) in read.last()[1].groups
-    monkeypatch.setattr(reading, "_one_form", lambda value, sql_type: value)
+    monkeypatch.setattr(statement, "_one_form", lambda value, sql_type: value)
     con = database(**ROW)
     con.execute("DELETE FROM sales WHERE \"select\" = 0")
     con.execute("INSERT INTO sales SELECT * REPLACE ('-0.0'::DOUBLE AS \"select\") FROM sales")
@@ -219,7 +220,7 @@ def test_sums_are_of_integers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of .4 of a part is 0, so six of them are 0; a sum in floating point is 2, and would depend on the order."""
     found, exact = _thirds(monkeypatch)
     assert found == exact
-    plain = reading._scaled
-    monkeypatch.setattr(reading, "_scaled", lambda m: plain(m).replace("CAST(", "", 1).replace("round(", "(").removesuffix(" AS BIGINT)"))
+    plain = statement._scaled
+    monkeypatch.setattr(statement, "_scaled", lambda m: plain(m).replace("CAST(", "", 1).replace("round(", "(").removesuffix(" AS BIGINT)"))
     found, exact = _thirds(monkeypatch)
     assert found != exact

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from query_readings import NEIGHBOURS, Readings, excess, make_sales, protect_sales, remove, replayed
+from query_readings import NEIGHBOURS, Readings, excess, excess_before, make_sales, protect_sales, remove, replayed
 
 import dpsql
 from dpsql.measure.query import Counted
@@ -180,12 +180,17 @@ def test_counters_differ_by_what_is_charged_and_nothing_else_differs(
     def swapped(place: int, found: Counted) -> Counted:
         return read.found[place][1]
 
-    with replayed(monkeypatch, swapped) as other_read:
+    with replayed(monkeypatch, swapped, read) as other_read:
         monkeypatch.setattr(discrete, "add_noise", fixed)
         other = observe(tmp_path / "other", caplog, left_out)
     assert capfd.readouterr().out == ""
     assert len(read.found) == len(other_read.found) >= len(QUERIES)
     differing = 0
+    assert len(read.before) == len(other_read.before) >= 4
+    for (plan, early), (other_plan, other_early) in zip(read.before, other_read.before, strict=True):
+        assert plan == other_plan
+        assert max(excess_before(plan, early, other_early)) <= 1, plan.asked
+    assert max(max(excess_before(plan, a, b)) for (plan, a), (_, b) in zip(read.before, other_read.before, strict=True)) == 1
     for (plan, exact), (other_plan, other_exact) in zip(read.found, other_read.found, strict=True):
         assert plan == other_plan
         if plan.public:

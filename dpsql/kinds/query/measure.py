@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from dpsql.errors import ReleaseError
 from dpsql.kinds.measured import Measurer
 from dpsql.measure import query as reading
 from dpsql.measure.reading import Measured, binding
+from dpsql.measure.statement import statements
 from dpsql.noise.entropy import fresh_salt
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
@@ -23,8 +26,8 @@ class Query(Measurer):
         """Try what can be tried without reading a row: whether DuckDB binds the statements, over no groups."""
         query = _of(plan)
         with binding(), reading.public_groups(context.cursor, query, empty=True) as table:
-            for statement in reading.statements(protected, query, table, fresh_salt()):
-                context.cursor.execute(f"DESCRIBE {statement}").fetchall()
+            for text in statements(protected, query, table, fresh_salt()):
+                context.cursor.execute(f"DESCRIBE {text}").fetchall()
 
     def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
         """Refuse keys whose types have changed since the plan was made. No row is read."""
@@ -37,18 +40,20 @@ class Query(Measurer):
     ) -> Measured:
         """Add up the counters of every group, choose private groups, and add noise of ``plan.scales``.
 
-        Where bounds are learned, the histograms of magnitudes come first, with noise of their own; the bounds follow from them.
+        Where bounds are learned or leaves cut, histograms come first, with noise of their own; bounds and leaves follow from them.
         """
         query = _of(plan)
         self.check_types(context, protected, plan)
-        first = None
-        if query.learning:
-            with progress.stage("bounds"):
-                first = reading.learned(plan, reading.magnitudes(context.cursor, protected, query))
-            plan = resolved(plan, first)
-            query = _of(plan)
-        with progress.stage("count"):
-            counted = reading.counted(context.cursor, protected, query)
+        first, early = None, None
+        with ExitStack() as reads:
+            if query.learning or query.cutting:
+                with progress.stage("bounds"):
+                    early = reads.enter_context(reading.before(context.cursor, protected, query))
+                    first = reading.learned(plan, early)
+                plan = resolved(plan, first)
+                query = _of(plan)
+            with progress.stage("count"):
+                counted = reading.counted(context.cursor, protected, query, early)
         with progress.stage("noise"):
             found = reading.released(plan, counted)
             integers, values = flat(query, found.groups, found.blocks)

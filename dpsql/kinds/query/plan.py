@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from dpsql.calls.query import ALL
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
+from dpsql.estimates.leaves import SHARE, Cutting, depth, units_of
 from dpsql.estimates.magnitudes import Learning, edges_of, sensitivity_of
 from dpsql.estimates.measures import Measure, sensitivity
 from dpsql.estimates.thresholds import threshold
@@ -265,6 +267,7 @@ class Planning:
             self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row,
             weights=self._weights(),
         )
+        measures, weights, cutting = self._with_leaves(measures, weights)
         counters = sum(length for measure in measures for length in measure.lengths)
         if (count or 1) * counters > MOST_COUNTERS:
             said = f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser"
@@ -279,8 +282,8 @@ class Planning:
             blocks = [pair for measure in found for pair in self._sensitivity(measure, bounding, grouped=grouped)]
             return calibrate_blocks(
                 mechanism=call.mechanism,
-                sensitivities=[*blocks, *[histogram] * learning],
-                weights=[*weights, *[each] * learning],
+                sensitivities=[*blocks, *[histogram] * (learning + sum(levels for _, levels, _ in cutting))],
+                weights=[*weights, *[each] * learning, *[weight for _, levels, weight in cutting for _ in range(levels)]],
                 epsilon=self.parameters["epsilon"],
                 delta=release_delta(self.protected, call.delta, call.mechanism),
                 accountant=held.budget.accountant,
@@ -294,6 +297,7 @@ class Planning:
             first = sum(len(measure.lengths) for measure in measures[:select])
             most = bounding.max_groups or bounding.max_rows or 1
             tau = threshold(call.mechanism, calibration.scales[first], most, delta_t)
+        rest = iter(calibration.scales[sum(len(measure.lengths) for measure in measures) :])
         wanted = QueryPlan(
             keys=tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))),
             measures=measures,
@@ -309,9 +313,9 @@ class Planning:
             delta=None if delta_t is None else str(delta_t),
             selecting=select if selecting else None,
             asked=tuple(one.text for one in self.asked.wanted),
-            learning=tuple(
-                replace(one, scale=scale)
-                for one, scale in zip(self.learning, calibration.scales[len(calibration.scales) - learning :], strict=True)
+            learning=tuple(replace(one, scale=next(rest)) for one in self.learning),
+            cutting=tuple(
+                Cutting(place, tuple(itertools.islice(rest, levels)), call.mechanism) for place, levels, _ in cutting
             ),
         )
         made = Plan(
@@ -320,6 +324,28 @@ class Planning:
             options={}, query=wanted,
         )
         return Planned(made, calibration, (), (*self.notes, *calibration.notes))
+
+    def _with_leaves(
+        self, measures: Sequence[Measure], weights: Sequence[float]
+    ) -> tuple[tuple[Measure, ...], tuple[float, ...], list[tuple[int, int, float]]]:
+        """Return measures whose trees have leaves that will be cut, where there are more values than leaves; weights of the blocks.
+
+        For each of these: its place, the number of levels of the histograms that come before it, and the weight of one of them.
+        """
+        found, shares, cutting = [*measures], [*weights], []
+        first = 0
+        for place, measure in enumerate(measures):
+            behind = first + len(measure.lengths)
+            if measure.kind == "tree" and measure.variables[0].learned is None:
+                one = measure.variables[0]
+                units = units_of(self.types[f"a{one.position}"], one.lower, one.upper, whole=one.whole)
+                if units.count > measure.lengths[-1]:
+                    found[place] = replace(measure, units=units)
+                    levels = depth(units, self.call.call.mechanism)[1]
+                    cutting.append((place, levels, SHARE * sum(shares[first:behind]) / levels))
+                    shares[first:behind] = [(1 - SHARE) * share for share in shares[first:behind]]
+            first = behind
+        return tuple(found), tuple(shares), cutting
 
     def _on_grids(self, measures: Sequence[Measure], coarse: Calibration) -> tuple[Measure, ...]:
         """Return the measures on the finest grids for which the sampler can draw the noise; ``coarse``: the noise in rows."""

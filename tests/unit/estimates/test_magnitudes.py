@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpsql.errors import ArgumentError
 from dpsql.estimates.magnitudes import Learning, beyond, chosen, covering, edges_of, likely, sensitivity_of
-from dpsql.measure.query import _cell
+from dpsql.measure.statement import _cell
 
 TYPES = ["BIGINT", "UTINYINT", "TINYINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL(10,2)", "DECIMAL(38,0)", "DATE", "TIMESTAMP", "UBIGINT"]
 INTEGERS = {"BIGINT", "UTINYINT", "TINYINT", "HUGEINT", "UBIGINT", "DATE", "DECIMAL(38,0)"}

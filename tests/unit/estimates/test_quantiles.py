@@ -9,7 +9,7 @@ from estimate_counters import counters
 from dpsql.errors import ArgumentError
 from dpsql.estimates import quantiles as est
 from dpsql.estimates.measures import LARGEST_COUNTERS, Measure, Variable
-from dpsql.estimates.trees import _simplex, least_squares, nonnegative
+from dpsql.estimates.trees import least_squares, nonnegative, simplex
 
 
 @pytest.mark.parametrize("branching", [(3,), (2, 3), (4, 2, 3), (2, 2, 2, 2)])
@@ -49,7 +49,7 @@ def test_projections_are_the_nearest_points(size: int) -> None:
     rng = np.random.default_rng(size)
     points, totals = rng.normal(0, 3, (500, 2, size)), np.abs(rng.normal(2, 4, (500, 2)))
     totals[:50] = 0.0
-    found = _simplex(points, totals)
+    found = simplex(points, totals)
     assert (found >= 0).all() and found.sum(axis=-1) == pytest.approx(totals, abs=1e-9)
     shift = np.where(found > 0, points - found, -np.inf).max(axis=-1)
     assert np.where(found > 0, points - found - shift[..., None], 0.0) == pytest.approx(0.0, abs=1e-9)

@@ -1,0 +1,277 @@
+"""The SQL of a query's reading: the bounded rows of a source, and what is added up over them by group.
+
+Privacy: what these statements return is exact and secret; they are executed by `dpsql.measure.query` alone. What is proved of the
+vectors that a row adds is in `dpsql.estimates.measures`; that a unit has no more rows than the plan says, in
+`dpsql.domains.bounding`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from dpsql.domains import sqltypes
+from dpsql.domains.bounding import light_first_sql
+from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN
+from dpsql.errors import DpsqlError
+from dpsql.estimates.magnitudes import Learning
+from dpsql.estimates.measures import Measure, Variable
+from dpsql.measure.leaves import Regions
+from dpsql.protected.source import ProtectedSource
+from dpsql.release.queried import QueryPlan
+from dpsql.source.functions import caught
+from dpsql.text.relation import identifier, literal
+
+LARGEST_SUM = 1 << 60
+"""Sums are cut to this absolute value before the noise, which changes no sensitivity: they fit into 64 bits."""
+_EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME": "system.main.epoch({})"}
+
+
+def number_sql(value: str, sql_type: str) -> str:
+    """Return the number of a value, in DOUBLE, by which it is bounded: of a date its day, of a time its seconds since 1970.
+
+    NULL stays NULL, and what is no number (NaN, an infinite date) becomes NULL.
+
+    Examples
+    --------
+    >>> number_sql("a0", "BIGINT"), number_sql("a0", "BOOLEAN")
+    ('CAST(a0 AS DOUBLE)', 'CAST(CAST(a0 AS TINYINT) AS DOUBLE)')
+    """
+    found = sqltypes.parse(sql_type)
+    if found.family == "boolean":
+        return f"CAST(CAST({value} AS TINYINT) AS DOUBLE)"
+    if found.family == "temporal":
+        inner = _EPOCH.get(sql_type, "system.main.epoch({})").format(value)
+        finite = value if sql_type == "TIME" else f"CASE WHEN system.main.isfinite({value}) THEN {value} END"
+        return f"CAST({caught(inner.replace(value, finite))} AS DOUBLE)"
+    number = f"CAST({value} AS DOUBLE)"
+    return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if found.family == "float" else number
+
+
+class Statement:
+    """The SQL of one reading: the bounded rows of a source, over which counters are added up."""
+
+    def __init__(self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> None:
+        self.protected, self.plan, self.groups = protected, plan, groups
+        self.types = {column.name: column.sql_type for column in protected.source.columns}
+        self.salt = salt
+        self.keys = ["ord"] if groups is not None else [f"k{i}" for i in range(len(plan.keys))]
+        self.columns = self._columns()
+        self.rows = self._bounded(salt)
+
+    def _columns(self) -> dict[str, str]:
+        """Return what is needed of a row: a name, and its SQL over the source."""
+        found: dict[str, str] = {}
+        for measure in self.plan.measures:
+            for variable in measure.variables:
+                name = f"a{variable.position}"
+                if measure.kind in ("moments", "scaled", "tree"):
+                    found[f"x{variable.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
+                else:
+                    found[name] = identifier(SOURCE_NAME, name)
+            if measure.filter is not None:
+                found[f"f{measure.filter}"] = identifier(SOURCE_NAME, f"f{measure.filter}")
+        for one in self.plan.learning:  # what leaves are cut for is a measure's own
+            name = f"a{one.position}"
+            found[f"x{one.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
+            if one.filter is not None:
+                found[f"f{one.filter}"] = identifier(SOURCE_NAME, f"f{one.filter}")
+        return found
+
+    def _bounded(self, salt: str) -> str:
+        """Return the rows that are counted, of every unit as many as the plan allows."""
+        plan, unit = self.plan, [UNIT_COLUMN] if self.plan.unit else []
+        listed = [f"{sql} AS {identifier(name)}" for name, sql in self.columns.items()]
+        listed += [identifier(SOURCE_NAME, name) for name in unit]
+        numbered = self.protected.source.row is not None
+        listed += [identifier(SOURCE_NAME, ROW_COLUMN)] if numbered else []
+        joined = ""
+        if self.groups is not None:
+            listed.append("groups.ord")
+            pairs = [f"{identifier(SOURCE_NAME, f'k{i}')} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
+            joined = f" JOIN {self.groups} AS groups ON {' AND '.join(pairs)}" if pairs else f", {self.groups} AS groups"
+        else:
+            listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
+        found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"  # noqa: S608
+        names = [*self.columns, *unit, *self.keys]
+        if numbered:
+            each = ", ".join(f"min({identifier(name)}) AS {identifier(name)}" for name in names) or "1 AS one"
+            found = f"SELECT {each} FROM ({found}) GROUP BY {identifier(ROW_COLUMN)}"  # noqa: S608
+        if not plan.unit:
+            return found
+        if plan.max_groups is None:
+            return light_first_sql(found, unit, names, plan.max_rows, salt)
+        return light_first_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
+
+    def reading(self) -> str:
+        """Return the beginning of every statement: the rows that are counted, as ``__dp_rows``."""
+        return f"WITH {identifier(SOURCE_NAME)} AS (\n{self.protected.source.sql}\n), __dp_rows AS ({self.rows})"
+
+    def sums(self) -> tuple[str, list[list[str]]]:
+        """Return the statement of all counters but those of trees and lists of values; the columns of each measure."""
+        listed: list[str] = []
+        names: list[list[str]] = []
+        for place, measure in enumerate(self.plan.measures):
+            found = [] if measure.kind in ("tree", "values") else self._sums_of(measure)
+            names.append([f"m{place}_{i}" for i in range(len(found))])
+            listed += [f"{sql} AS {name}" for sql, name in zip(found, names[-1], strict=True)]
+        keys = [identifier(key) for key in self.keys]
+        by = f" GROUP BY {', '.join(keys)}" if keys else ""
+        shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
+        return f"{self.reading()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names  # noqa: S608
+
+    def _sums_of(self, measure: Measure) -> list[str]:
+        condition = None if measure.filter is None else identifier(f"f{measure.filter}")
+        if measure.kind == "count":
+            return [_sum("count(*)", condition)]
+        if measure.kind == "units":
+            unit = f"count(DISTINCT {{'u': {identifier(UNIT_COLUMN)}}})" if self.plan.unit else "count(*)"
+            return [_sum(unit, condition)]
+        if measure.kind == "distinct":
+            return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
+        # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
+        known = [f"x{variable.position} IS NOT NULL" for variable in measure.variables]
+        there = " AND ".join([*([] if condition is None else [condition]), *known])
+        if measure.kind == "scaled":
+            return [_sum(f"sum({_scaled(measure)})", there)]
+        parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
+        parts.append(_sum("count(*)", there))
+        if measure.nulls:
+            parts.append(_sum("count(*)", condition))
+        return parts
+
+    def cells(self, measure: Measure) -> str:
+        """Return the statement that counts equal leaves of a tree, or places in a list of values, by group."""
+        variable = measure.variables[0]
+        name = f"a{variable.position}"
+        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(name), measure.values, self.types[name])
+        there = f"x{variable.position}" if measure.kind == "tree" else place
+        conditions = [f"{there} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
+        keys = [identifier(key) for key in self.keys]
+        shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
+        return (
+            f"{self.reading()} SELECT {', '.join([*shown, f'{place} AS cell', 'count(*) AS n'])} FROM __dp_rows "  # noqa: S608
+            f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
+        )
+
+    def magnitudes(self, one: Learning) -> str:
+        """Return the statement that counts the rows of all groups together by the magnitude of an argument."""
+        x = identifier(f"x{one.position}")
+        conditions = [f"system.main.isfinite({x})"] + ([] if one.filter is None else [identifier(f"f{one.filter}")])
+        return (
+            f"{self.reading()} SELECT {_cell(x, one.edges, 0, one.cells)} AS cell, count(*) AS n FROM __dp_rows "  # noqa: S608
+            f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
+        )
+
+    def units(self, measure: Measure, shift: int, regions: Regions = ()) -> str:
+        """Return the statement that counts rows by group and cell of 2^shift units; of some larger cells alone, or of all."""
+        unit = _unit(measure)
+        conditions = [f"x{measure.variables[0].position} IS NOT NULL", *([] if measure.filter is None else [f"f{measure.filter}"])]
+        inside = " OR ".join(f"unit >> {wide} IN ({', '.join(map(str, numbers))})" for wide, numbers in regions)
+        keys = [identifier(key) for key in self.keys]
+        shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
+        listed = ", ".join([*keys, f"{unit} AS unit"])
+        rows = f"SELECT {listed} FROM __dp_rows WHERE {' AND '.join(conditions)}"  # noqa: S608
+        return (
+            f"{self.reading()} SELECT {', '.join([*shown, f'unit >> {shift} AS cell', 'count(*) AS n'])} "  # noqa: S608
+            f"FROM ({rows}){f' WHERE {inside}' if inside else ''} GROUP BY ALL"
+        )
+
+
+def _cell(x: str, edges: Sequence[float], first: int, stop: int) -> str:
+    """Return the number of the cell, from ``first`` to ``stop`` - 1, that a number is in; by halves, so that few are compared."""
+    if stop - first == 1:
+        return str(first)
+    middle = (first + stop) // 2
+    below, above = _cell(x, edges, first, middle), _cell(x, edges, middle, stop)
+    return f"CASE WHEN {x} < {_double(edges[middle])} THEN {below} ELSE {above} END"
+
+
+def _one_form(value: str, sql_type: str) -> str:
+    """Return a key such that equal ones are the same: 0.0 and -0.0 are one group, whose text must not be that of some row."""
+    if sqltypes.parse(sql_type).family != "float":
+        return value
+    return f"CASE WHEN system.main.isnan({value}) THEN CAST('nan' AS {sql_type}) ELSE {value} + CAST(0 AS {sql_type}) END"
+
+
+def _sum(aggregate: str, condition: str | None) -> str:
+    """Return an aggregate as a BIGINT, cut to `LARGEST_SUM`; 0 where there is no row."""
+    found = aggregate if condition is None else f"{aggregate} FILTER (WHERE {condition})"
+    return f"CAST(greatest(least(coalesce({found}, 0), {LARGEST_SUM}), -{LARGEST_SUM}) AS BIGINT)"
+
+
+def _double(number: float) -> str:
+    return f"CAST('{number!r}' AS DOUBLE)"
+
+
+def _unit_interval(variable: Variable) -> str:
+    """Return y = (clip(x) - lower) / (upper - lower), in [0, 1]; NULL where x is."""
+    x = f"x{variable.position}"
+    return f"least(greatest(({x} - {_double(variable.lower)}) / {_double(variable.span)}, 0), 1)"
+
+
+def _cumulated(measure: Measure) -> list[str]:
+    """Return the cumulated counters of a row, as integers, all but the last, which is the grid.
+
+    Sums of numbers that are not negative do not fall, nor does rounding; so the differences are not negative, and add up to the
+    grid.
+    """
+    each = []
+    for variable in measure.variables:
+        y = _unit_interval(variable)
+        one = f"(1 - {y})"
+        each.append([one, y] if measure.degree == 1 else [f"{one} * {one}", f"2 * {y} * {one}", f"{y} * {y}"])
+    products = [" * ".join(f"({part})" for part in chosen) for chosen in itertools.product(*each)]
+    total, found = "", []
+    for product in products[:-1]:
+        total = f"({total} + {product})" if total else product
+        found.append(f"CAST(least(round(({total}) * {measure.grid}), {measure.grid}) AS BIGINT)")
+    return found
+
+
+def _scaled(measure: Measure) -> str:
+    variable = measure.variables[0]
+    x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
+    rounded = f"round({x} / {_double(variable.magnitude)} * {measure.grid})"
+    return f"CAST(greatest(least({rounded}, {measure.grid}), -{measure.grid}) AS BIGINT)"
+
+
+def _leaf(measure: Measure) -> str:
+    variable, last = measure.variables[0], measure.lengths[-1] - 1
+    x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
+    return f"CAST(least(floor(({x} - {_double(variable.lower)}) / {_double(measure.width)}), {last}) AS INTEGER)"
+
+
+def _unit(measure: Measure) -> str:
+    """Return the number of the unit that a row is in, from 0."""
+    variable, units = measure.variables[0], measure.units
+    if units is None:
+        raise DpsqlError("a tree of equal leaves has no units")
+    x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
+    number = f"{'round' if units.single else 'floor'}(({x} - {_double(units.lower)}) / {_double(units.width)})"
+    return f"CAST(least(greatest({number}, 0), {units.count - 1}) AS BIGINT)"
+
+
+def _place(value: str, values: Sequence[str], sql_type: str) -> str:
+    """Return the place of a value in a list; NULL if it is not in it."""
+    if len(values) > 1 and sqltypes.parse(sql_type).family == "integer" and values == _whole(values[0], len(values)):
+        first, last = values[0], values[-1]  # no comparison with each of them
+        return f"CASE WHEN {value} BETWEEN {first} AND {last} THEN CAST(CAST({value} AS HUGEINT) - ({first}) AS INTEGER) END"
+    cases = " ".join(f"WHEN {literal(text)} THEN {place}" for place, text in enumerate(values))
+    return f"CASE CAST({value} AS VARCHAR) {cases} END"
+
+
+def _whole(first: str, count: int) -> tuple[str, ...]:
+    """Return consecutive whole numbers as texts; nothing if the first is none."""
+    digits = first.removeprefix("-")
+    return tuple(str(int(first) + i) for i in range(count)) if digits.isdecimal() and len(digits) < 18 else ()
+
+
+def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> list[str]:
+    """Return all statements that read the rows, to be bound before anything is charged."""
+    made = Statement(protected, plan, groups, salt)
+    first = [made.magnitudes(one) for one in plan.learning]
+    cut = [plan.measures[one.place] for one in plan.cutting]
+    units = [made.units(measure, 0, regions) for measure in cut for regions in ([], [(6, [0])])]
+    cells = [made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values") and measure.units is None]
+    return [*first, *units, made.sums()[0], *cells]
