@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,6 +17,7 @@ from dpsql.answers import cells, intervals
 from dpsql.answers.cells import cell_text
 from dpsql.answers.finishing import finish
 from dpsql.answers.held import Part
+from dpsql.answers.quotients import DENOMINATOR, joint
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.estimates import listed
 from dpsql.protected.source import ProtectedSource, catalog_of
@@ -65,9 +67,14 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
     _check_functions(context, found.query.outer)
     _check_tables(context, found)
     asked = zip(found.asked, sources, strict=True)
-    empty = {core.name: _empty(context, core, sets, protected) for (core, sets), protected in asked}
+    outer, denominators = _joint(found)
+    empty = {
+        core.name: _empty(context, core, sets, protected)
+        | {f"{DENOMINATOR}{i}": Column("DOUBLE", []) for i in denominators[core.name]}
+        for (core, sets), protected in asked
+    }
     try:
-        context.cursor.execute(f"DESCRIBE {_text(empty, found.query.outer)}").fetchall()
+        context.cursor.execute(f"DESCRIBE {_text(empty, outer)}").fetchall()
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
@@ -77,10 +84,10 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
 
 def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> str:
     """Return the answer as the text of a relation."""
-    outer = found.query.outer.copy()
+    outer, denominators = _joint(found)
     derived = intervals.add(outer, found) if found.call.confidence is not None else {}
     cores = {
-        core.name: _columns(context, core, made, found, derived)
+        core.name: _columns(context, core, made, found, derived, denominators[core.name])
         for (core, _), made in zip(found.asked, parts, strict=True)
     }
     return finish(context, _text(cores, outer), found.call.sql)
@@ -88,11 +95,15 @@ def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> 
 
 def rehearse(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> None:
     """Give the values of every core back, without what stands around them. The errors are those of DuckDB and of the estimates."""
-    outer = found.query.outer.copy()
+    outer, denominators = _joint(found)
     derived = intervals.add(outer, found) if found.call.confidence is not None else {}
     for (core, _), made in zip(found.asked, parts, strict=True):
-        cores = {core.name: _columns(context, core, made, found, derived)}
+        cores = {core.name: _columns(context, core, made, found, derived, denominators[core.name])}
         finish(context, _text(cores, exp.select("*").from_(exp.to_identifier(core.name, quoted=True))), found.call.sql)
+
+
+def _joint(found: Read) -> tuple[exp.Expression, dict[str, list[int]]]:
+    return joint(found.query.outer, [core for core, _ in found.asked])
 
 
 def _text(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> str:
@@ -124,14 +135,15 @@ def _types(context: Context, core: Core, sets: Sequence[Asked], protected: Seque
 
 
 def _columns(
-    context: Context, core: Core, parts: Sequence[Part], found: Read, derived: Mapping[str, exp.Expression]
+    context: Context, core: Core, parts: Sequence[Part], found: Read, derived: Mapping[str, exp.Expression],
+    denominators: Sequence[int],
 ) -> dict[str, Column]:
     """Return the relation of a core, its grouping sets one after the other."""
     sets, protected = [part.asked for part in parts], [part.protected for part in parts]
     types = _types(context, core, sets, protected)
     texts: dict[str, list[str | None]] = {name: [] for name in types}
     ends = [f"a{i}_{end}" for i in range(len(core.aggregates)) for end in ("low", "high")] if found.call.confidence else []
-    for name in [*ends, *derived]:
+    for name in [*ends, *derived, *(f"{DENOMINATOR}{i}" for i in denominators)]:
         texts[name] = []
     for part in parts:
         held = part.held.numbers
@@ -145,10 +157,15 @@ def _columns(
             texts[f"g{i}"] += ["0" if inside is not None else "1"] * count
         for i, one in enumerate(wanted):
             texts[f"a{i}"] += value_texts(estimates, one, types[f"a{i}"], factors[i])
+        for i in denominators:
+            as_shown = [math.nan if text is None else float(text) for text in texts[f"a{i}"][-count:]] if count else []
+            divisor = estimates.denominator(wanted[i], np.asarray(as_shown))
+            texts[f"{DENOMINATOR}{i}"] += [cell_text(float(v), "DOUBLE") for v in divisor]
         if not core.aggregates and not core.keys:
             texts["one"] += ["1"] * count
         if found.call.confidence is not None:
-            made = intervals.ends(context, part, wanted, held, types, found.call.confidence, derived, factors)
+            shown = intervals.Shown(part.held, estimates, wanted, types, factors, found.call.confidence)
+            made = intervals.ends(context, part, shown, derived)
             for name, values in made.items():
                 texts[name] += values
     kinds = {**types, **{name: intervals.type_of(name, types) for name in texts if name not in types}}

@@ -103,7 +103,7 @@ def _estimates(query: QueryPlan) -> list[str]:
         found.append(_RANKED)
     if asked & {"mode", "histogram", "bool_and", "bool_or"}:
         found.append(_LISTED)
-    if query.keys and asked & {"avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "corr"}:
+    if query.keys and asked & {"avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "corr", "quantile_cont", "quantile_disc"}:
         found.append(_LEANING)
     return found
 

@@ -1,8 +1,9 @@
 """Intervals of a query's answer: what the released numbers may have been before the noise. Post-processing.
 
-The noise of every counter is known, so numbers are drawn as the counters may have been without it, and every aggregate, and every
-expression over aggregates, is computed of each draw. The interval holds the middle of these. It tells of noise alone: rows that
-were left out and values that were moved to a bound are told by dp_explain.
+Counts, sums, means and quantiles, and quotients of counts and sums, have confidence sets by the law of the noise
+(`dpsql.estimates.certain`). Of others numbers are drawn as the counters may have been without the noise, and every aggregate, and
+every expression over several aggregates, is computed of each draw: the interval holds the middle of these. It tells of noise alone:
+rows that were left out and values that were moved to a bound are told by dp_explain.
 """
 
 from __future__ import annotations
@@ -19,20 +20,25 @@ from sqlglot import exp
 
 from dpsql.answers.cells import cell_text
 from dpsql.answers.held import Held, Part
+from dpsql.answers.quotients import DENOMINATOR, parted
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
+from dpsql.noise.entropy import BoolArray
 from dpsql.queries.asked import Wanted
-from dpsql.queries.choosing import LISTED
+from dpsql.queries.choosing import LINEAR, LISTED
 from dpsql.queries.estimating import Estimates
 from dpsql.queries.reading import Read
 from dpsql.queries.taken import CORE
-from dpsql.release.queried import Numbers
 from dpsql.session.instance import Context
 from dpsql.source.model import identifier as name_of
 from dpsql.source.parse import render
 from dpsql.text.relation import identifier
 
 DRAWS = 1000
+_PLACES = 33
+"""Of an interval, at which an expression over one aggregate is computed."""
+_TREES = 250
+"""Draws of a tree, which has thousands of counters."""
 _AT_ONCE = 20_000_000
 """Numbers that are drawn together, at most."""
 _ROUNDED_FROM = 16.0
@@ -59,7 +65,7 @@ def add(outer: exp.Expression, found: Read) -> dict[str, exp.Expression]:
     for item in outer.expressions:
         items.append(item)
         inner, shown = item.this, item.alias
-        names = {column.name for column in inner.find_all(exp.Column) if column.name[:1] == "a"}
+        names = {column.name for column in inner.find_all(exp.Column) if column.name[:1] in ("a", DENOMINATOR)}
         if not names or any(inner.find_all(exp.Window, exp.Subquery, exp.Select)):
             continue
         base = inner.name if isinstance(inner, exp.Column) else f"d{len(derived) // 2}"
@@ -77,19 +83,63 @@ def type_of(name: str, types: Mapping[str, str]) -> str:
     return types.get(base, "DOUBLE") if not types.get(base, "").startswith("MAP(") else "VARCHAR"
 
 
-def ends(
-    context: Context, part: Part, wanted: Sequence[Wanted], held: Numbers, types: Mapping[str, str], confidence: float,
-    derived: Mapping[str, exp.Expression], factors: Sequence[float],
-) -> dict[str, list[str | None]]:
+Ends = tuple[np.ndarray | None, np.ndarray | None]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What one release shows: its numbers, the aggregates, their types and factors, the confidence asked for."""
+
+    held: Held
+    estimates: Estimates
+    wanted: Sequence[Wanted]
+    types: Mapping[str, str]
+    factors: Sequence[float]
+    confidence: float
+
+    @property
+    def probabilities(self) -> list[float]:
+        """Between which the middle of draws lies."""
+        return [(1 - self.confidence) / 2, (1 + self.confidence) / 2]
+
+
+def ends(context: Context, part: Part, shown: Shown, derived: Mapping[str, exp.Expression]) -> dict[str, list[str | None]]:
     """Return the bounds of the intervals of all aggregates and derived expressions, as texts."""
-    drawn = [None if one is None else one.times(factor) for one, factor in zip(draws(part.held, wanted), factors, strict=True)]
-    probabilities = [(1 - confidence) / 2, (1 + confidence) / 2]
+    sides = between(shown)
     found: dict[str, list[str | None]] = {}
-    for i, _ in enumerate(wanted):
-        for end, numbers in zip(("low", "high"), middle(drawn[i], probabilities), strict=True):
-            found[f"a{i}_{end}"] = texts(numbers, types[f"a{i}"])
-    if derived:
-        found |= _derived(context, part, held, drawn, types, probabilities, derived)
+    for i, pair in enumerate(sides):
+        for end, numbers in zip(("low", "high"), pair, strict=True):
+            found[f"a{i}_{end}"] = texts(None if numbers is None else numbers * shown.factors[i], shown.types[f"a{i}"])
+    return found | _derived(context, part, shown, sides, derived) if derived else found
+
+
+def between(shown: Shown) -> list[Ends]:
+    """Return the ends of the interval of each aggregate, its value between them, NaN where it is NULL; None where there are none.
+
+    By the law of the noise where that says it (`dpsql.estimates.certain`), else from draws.
+    """
+    estimates, wanted = shown.estimates, shown.wanted
+    exact = [None if one.function in LISTED else estimates.interval(one, shown.confidence) for one in wanted]
+    rough = [i for i, one in enumerate(wanted) if one.function not in LISTED and exact[i] is None]
+    drawn = dict(zip(rough, draws(shown.held, [wanted[i] for i in rough]), strict=True))
+    found: list[Ends] = []
+    for i, one in enumerate(wanted):
+        ends_ = exact[i]
+        low, high = middle(drawn.get(i), shown.probabilities) if ends_ is None else ends_
+        if one.function in LISTED or low is None or high is None:
+            found.append((None, None))
+            continue
+        crowded = estimates.crowded(one)
+        if crowded is not None and crowded.any():
+            [some] = draws(shown.held, [one], groups=crowded, count=_TREES)
+            low, high = low.copy(), high.copy()
+            low[crowded], high[crowded] = middle(some, shown.probabilities)
+        value = estimates.value(one).reshape(low.shape)
+        null = np.isnan(value)
+        if one.function in LINEAR:  # unbiased, so perhaps beyond what is possible, where the interval is not
+            found.append((np.where(null, np.nan, low), np.where(null, np.nan, high)))
+            continue
+        found.append((np.where(null, np.nan, np.fmin(low, value)), np.where(null, np.nan, np.fmax(high, value))))
     return found
 
 
@@ -113,26 +163,32 @@ class Drawn:
         return self if factor == 1.0 else Drawn(self.values * factor, self.low * factor, self.high * factor)
 
 
-def draws(of: Held, wanted: Sequence[Wanted]) -> list[Drawn | None]:
-    """Return each aggregate of each draw; None for those of listed values."""
+def draws(
+    of: Held, wanted: Sequence[Wanted], groups: BoolArray | None = None, count: int | None = None
+) -> list[Drawn | None]:
+    """Return each aggregate of each draw; None for those of listed values. ``groups``: of which alone; ``count``: of draws."""
+    if not wanted:
+        return []
     plan, held = of.plan, of.numbers
     seed = int.from_bytes(hashlib.sha256(of.seed.encode()).digest()[:8], "big")
     rng = np.random.default_rng(seed)
-    size = max(1, sum(block.size for block in held.blocks))
-    at_once = max(1, min(DRAWS, _AT_ONCE // size))
+    kept = held.blocks if groups is None else [block[groups] for block in held.blocks]
+    size = max(1, sum(block.size for block in kept))
+    many = DRAWS if count is None else min(count, DRAWS)
+    at_once = max(1, min(many, _AT_ONCE // size))
     parts: list[list[tuple[np.ndarray, ...]]] = [[] for _ in wanted]
     done = 0
-    while done < DRAWS:
-        count = min(at_once, DRAWS - done)
+    while done < many:
+        together = min(at_once, many - done)
         blocks = [
-            block[None] - _noise(rng, plan.mechanism, float(scale), (count, *block.shape))
-            for block, scale in zip(held.blocks, plan.scales, strict=True)
+            block[None] - _noise(rng, plan.mechanism, float(scale), (together, *block.shape))
+            for block, scale in zip(kept, plan.scales, strict=True)
         ]
         estimates = Estimates(plan, blocks)
         for i, one in enumerate(wanted):
             if one.function not in LISTED:
-                parts[i].append((estimates.value(one), *(estimates.ends(one) or ())))
-        done += count
+                parts[i].append((estimates.drawn(one), *(estimates.ends(one) or ())))
+        done += together
     return [_joined(found) if found else None for found in parts]
 
 
@@ -179,37 +235,89 @@ def texts(numbers: np.ndarray | None, sql_type: str) -> list[str | None]:
 
 
 def _derived(
-    context: Context, part: Part, held: Numbers, drawn: Sequence[Drawn | None], types: Mapping[str, str],
-    probabilities: Sequence[float], derived: Mapping[str, exp.Expression],
+    context: Context, part: Part, shown: Shown, sides: Sequence[Ends], derived: Mapping[str, exp.Expression]
 ) -> dict[str, list[str | None]]:
-    """Return the intervals of expressions over aggregates: DuckDB computes them of every draw.
+    """Return the intervals of expressions over aggregates: DuckDB computes them.
 
-    Where it cannot (an aggregate of listed values has no draws; a draw is a DOUBLE whatever the aggregate's type), there is none.
+    Of one aggregate: at many places of its own interval, the least and the largest. Of several: of every draw, the middle. Where
+    DuckDB cannot (an aggregate of listed values has no draws; a draw is a DOUBLE whatever the aggregate's type), there is none.
     """
+    out: dict[str, list[str | None]] = {column: [None] * len(shown.held.numbers.groups) for column in derived}
+    single: dict[int, dict[str, exp.Expression]] = {}
+    several: dict[str, exp.Expression] = {}
+    for column, expression in derived.items():
+        exact = _quotient(shown, expression)
+        if exact is not None:
+            out[column] = [cell_text(float(v), "DOUBLE") for v in exact[column.endswith("_high")]]
+            continue
+        places = {int(c.name[1:]) for c in expression.find_all(exp.Column) if c.name[:1] in ("a", DENOMINATOR)}
+        place = min(places)
+        low, high = sides[place]
+        if len(places) == 1 and low is not None and low.ndim == 1:
+            single.setdefault(place, {})[column] = expression
+        else:
+            several[column] = expression
+    for place, expressions in single.items():
+        low, high = sides[place]
+        assert low is not None and high is not None  # noqa: S101
+        weights = np.linspace(0.0, 1.0, _PLACES)[:, None]
+        with np.errstate(invalid="ignore"):
+            values = low * (1 - weights) + high * weights
+        out |= _computed(context, part, shown, {place: values}, expressions, ("min", "max"))
+    if several:
+        columns = [c.name for e in several.values() for c in e.find_all(exp.Column)]
+        needed = sorted({int(name[1:]) for name in columns if name[:1] in ("a", DENOMINATOR)})
+        drawn = dict(zip(needed, draws(shown.held, [shown.wanted[i] for i in needed]), strict=True))
+        values_ = {i: one.times(shown.factors[i]).values for i, one in drawn.items() if one is not None and one.values.ndim == 2}
+        low_, high_ = shown.probabilities
+        out |= _computed(context, part, shown, values_, several, (f"quantile_cont:{low_!r}", f"quantile_cont:{high_!r}"))
+    return out
+
+
+def _quotient(shown: Shown, expression: exp.Expression) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the confidence set of a quotient of two counts or sums, perhaps times a number; None of other expressions."""
+    parts = parted(expression)
+    if parts is None:
+        return None
+    times, over, under, share = parts
+    ends_ = shown.estimates.quotient(shown.wanted[over], shown.wanted[under], shown.confidence, share=share)
+    if ends_ is None:
+        return None
+    low, high = ends_[0] * times, ends_[1] * times
+    return (low, high) if times >= 0 else (high, low)
+
+
+def _computed(
+    context: Context, part: Part, shown: Shown, values: Mapping[int, np.ndarray], expressions: Mapping[str, exp.Expression],
+    aggregates: tuple[str, str],
+) -> dict[str, list[str | None]]:
+    """Return an aggregate of expressions over values of aggregates, each of shape (times, groups), as texts."""
     import pandas as pd  # loaded when needed: pandas takes .3 s
 
-    groups = len(held.groups)
-    frame: dict[str, object] = {"r": np.tile(np.arange(groups), DRAWS)}
-    for i, found in enumerate(drawn):
-        if found is not None and found.values.ndim == 2:
-            frame[f"a{i}"] = found.values.reshape(-1)
+    held, types = shown.held.numbers, shown.types
+    groups, times = len(held.groups), max((len(each) for each in values.values()), default=1)
+    frame: dict[str, object] = {"r": np.tile(np.arange(groups), times)}
+    for i, found in values.items():
+        frame[f"a{i}"] = found.reshape(-1)
+        if shown.wanted[i].function in LINEAR:
+            frame[f"{DENOMINATOR}{i}"] = shown.estimates.denominator(shown.wanted[i], found).reshape(-1)
     for place, key in enumerate(part.asked.places):
-        frame[f"k{key}"] = pd.Series([keys[place] for keys in held.groups] * DRAWS, dtype=object)
-    name = f"dpsql_draws_{hashlib.sha256(part.held.release.encode()).hexdigest()[:12]}"
+        frame[f"k{key}"] = pd.Series([keys[place] for keys in held.groups] * times, dtype=object)
     casts = ", ".join(
         f"CAST({identifier(column)} AS {types[column]}) AS {identifier(column)}" if column in types and column[0] == "k"
-        else "CASE WHEN isnan({0}) THEN NULL ELSE {0} END AS {0}".format(identifier(column)) if column[0] == "a"
+        else "CASE WHEN isnan({0}) THEN NULL ELSE {0} END AS {0}".format(identifier(column)) if column[0] in ("a", DENOMINATOR)
         else identifier(column) for column in frame
     )
     others = [column for column in types if column[0] in "kg" and column not in frame]  # of other grouping sets
     flags = {f"g{i}": 0 for i in part.asked.places}
     casts += "".join(f", CAST({'NULL' if c[0] == 'k' else flags.get(c, 1)} AS {types[c]}) AS {identifier(c)}" for c in others)
-    out: dict[str, list[str | None]] = {column: [None] * groups for column in derived}
     asked: dict[str, str] = {}
-    for column, expression in derived.items():
+    for column, expression in expressions.items():
         if all(c.name in frame or c.name in others for c in expression.find_all(exp.Column)):
-            place = 0 if column.endswith("_low") else 1
-            asked[column] = f"quantile_cont(TRY_CAST({render(expression)} AS DOUBLE), {probabilities[place]!r})"
+            name, _, share = aggregates[0 if column.endswith("_low") else 1].partition(":")
+            asked[column] = f"{name}(TRY_CAST({render(expression)} AS DOUBLE){', ' if share else ''}{share})"
+    name = f"dpsql_draws_{hashlib.sha256(part.held.release.encode()).hexdigest()[:12]}"
+    out: dict[str, list[str | None]] = {}
     context.cursor.register(name, pd.DataFrame(frame))
     try:
         draws_ = f"SELECT {casts} FROM {name}"  # noqa: S608 -- generated

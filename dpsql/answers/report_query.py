@@ -46,9 +46,11 @@ def answer(context: Context, bought: Release) -> Answer:
     factors = [1.0 if protected is None else cells.factor(one, protected, kind) for one, kind in zip(wanted, types, strict=True)]
     columns, charts = [], []
     labels = [", ".join("NULL" if key is None else key for key in keys) for keys in held.numbers.groups]
-    for one, name, kind, factor, drawn in zip(wanted, names, types, factors, intervals.draws(held, wanted), strict=True):
+    named = {f"a{i}": kind for i, kind in enumerate(types)}
+    sides = intervals.between(intervals.Shown(held, estimates, wanted, named, factors, LEVEL))
+    for one, name, kind, factor, pair in zip(wanted, names, types, factors, sides, strict=True):
         shown = answered.value_texts(estimates, one, kind, factor)
-        ends = intervals.middle(None if drawn is None else drawn.times(factor), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        ends = [None if end is None else end * factor for end in pair]
         low, high = (intervals.texts(end, kind) or [None] * len(shown) for end in ends)
         columns.append([_cell(*texts, kind) for texts in zip(shown, low, high, strict=True)])
         value = None if one.function in LISTED else np.asarray(estimates.value(one), dtype=np.float64)

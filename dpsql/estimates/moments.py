@@ -20,7 +20,9 @@ to 0.66-0.83 at 3 s, to 0.96-1 at 6 s, and is the same from 10 s; with 2 deviati
 but more groups lean on the others. Then estimates are moved into what is possible: means into the bounds, E y^2 between m^2 and m,
 correlations into [-1, 1], counts to at least 0.
 
-NaN stands for SQL's NULL (and for DuckDB's NaN of a correlation where a variance is 0).
+NaN stands for SQL's NULL (and for DuckDB's NaN of a correlation where a variance is 0): where a group can be said to have no row,
+that is, where its noisy number of rows is below 1 by more than noise is in 39 of 40 cases. Sums are unbiased, so that they may have
+an impossible sign, and add up.
 
 Privacy: none; post-processing of released numbers.
 
@@ -31,6 +33,7 @@ Kulesza, Suresh & Wang (2024), arXiv:2312.06658. arXiv:2509.04919 (variance from
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,10 +41,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import ArgumentError
-from dpsql.estimates.measures import Measure
+from dpsql.estimates.measures import Measure, Variable
+from dpsql.noise.entropy import BoolArray
 from dpsql.numerics.arrays import FloatArray
 from dpsql.numerics.products import multiplies
 
+_SURELY = 1.96
 SURE = 3.0
 """Noise deviations from which on the number of rows is divided by as it is."""
 
@@ -75,8 +80,12 @@ class Moments:
         Of y, at most m (1 - m); of degree 2 only.
     covariance : float array or None
         Of y and z; of two variables only. At most the root of the product of the variances, where these are known.
-    exact : bool
-        Whether there is no noise: the sum of no rows is then NULL.
+    noise : float
+        Standard deviation of the noise on each counter, in rows. Where there is none, the sum of no rows is NULL.
+    places : float array, shape (counters, variables)
+        What each counter counts rows of, in [0, 1]: ``cells @ places`` are the sums of y.
+    cells : float array, shape (..., groups, counters)
+        In rows, without those of NULL.
     """
 
     measure: Measure
@@ -86,7 +95,9 @@ class Moments:
     means: FloatArray
     variances: FloatArray | None
     covariance: FloatArray | None
-    exact: bool
+    noise: float
+    places: FloatArray
+    cells: FloatArray
 
 
 def combine(estimates: Sequence[npt.ArrayLike], variances: Sequence[float]) -> tuple[FloatArray, float]:
@@ -175,20 +186,27 @@ def moments(measure: Measure, counters: npt.ArrayLike, sigma: float) -> Moments:
         covariance = shares @ place.prod(axis=-1) - means.prod(axis=-1)
         most = np.sqrt((means * (1 - means) if variances is None else variances).prod(axis=-1))
         covariance = np.clip(covariance, -most, most)
-    return Moments(measure, cells.sum(axis=-1), nulls, sums, means, variances, covariance, sigma == 0)
+    return Moments(measure, cells.sum(axis=-1), nulls, sums, means, variances, covariance, noise, place, cells)
 
 
 def scaled_sum(measure: Measure, counters: npt.ArrayLike) -> FloatArray:
-    """Return the sums that a 'scaled' measure says, shape (..., groups): unbiased, then moved to a possible sign."""
+    """Return the sums that a 'scaled' measure says, shape (..., groups): unbiased."""
     if measure.kind != "scaled":
         raise ArgumentError("measure", measure.kind, "must be of kind 'scaled'")
     variable = measure.variables[0]
-    found = np.asarray(counters, dtype=np.float64)[..., 0] * (variable.magnitude / measure.grid)
-    return _possible_sum(found, variable.lower, variable.upper)
+    return np.asarray(np.asarray(counters, dtype=np.float64)[..., 0] * (variable.magnitude / measure.grid))
 
 
-def _possible_sum(found: FloatArray, lower: float, upper: float) -> FloatArray:
-    return np.asarray(np.clip(found, 0.0 if lower >= 0 else -np.inf, 0.0 if upper <= 0 else np.inf))
+def possible_sum(found: FloatArray, variable: Variable) -> FloatArray:
+    """Return sums moved to a sign that the bounds allow."""
+    return np.asarray(np.clip(found, 0.0 if variable.lower >= 0 else -np.inf, 0.0 if variable.upper <= 0 else np.inf))
+
+
+def at_least(count: FloatArray, deviation: float, rows: int = 1) -> BoolArray:
+    """Return which groups may have so many rows, by their noisy number of rows and its standard deviation."""
+    if deviation == 0.0:
+        return np.asarray(np.rint(count) >= rows)
+    return np.asarray(count + _SURELY * deviation >= rows)
 
 
 def counts(found: npt.ArrayLike) -> FloatArray:
@@ -216,16 +234,17 @@ def estimate(name: str, found: Moments) -> FloatArray:
         raise ArgumentError("name", name, f"needs more variables than the measure has: {len(measure.variables)}")
     if name in _NEEDS_SQUARES and found.variances is None:
         raise ArgumentError("name", name, "needs a measure of degree 2")
-    rows = counts(found.count)
     if name in ("count", "regr_count"):
-        return rows
+        return counts(found.count)
+    deviation = found.noise * math.sqrt(found.cells.shape[-1])
     if name == "sum":
-        bounds = measure.variables[0]
-        summed = _possible_sum(found.sums[..., 0], bounds.lower, bounds.upper)
-        return np.where(rows > 0, summed, np.nan) if found.exact else summed
+        summed = found.sums[..., 0]
+        return summed if deviation else np.where(at_least(found.count, 0.0), summed, np.nan)
+    least = 2 if name.endswith("_samp") else 1
+    rows = np.maximum(counts(found.count), least)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = _single(name, found, rows) if name in SINGLE else _paired(name, found, rows)
-    return np.where(rows > (1 if name.endswith("_samp") else 0), value, np.nan)
+    return np.where(at_least(found.count, deviation, least), value, np.nan)
 
 
 def _mean(found: Moments, variable: int) -> FloatArray:
@@ -262,6 +281,9 @@ def _paired(name: str, found: Moments, rows: FloatArray) -> FloatArray:
     y, x = _variance(found, 0), _variance(found, 1)
     if name in ("regr_sxx", "regr_syy"):
         return held * (x if name == "regr_sxx" else y)
+    if found.noise:  # a variance that noise hides is not known to be 0
+        least = np.minimum(found.noise / np.maximum(found.count, 1.0), 0.25)
+        y, x = np.maximum(y, least * spans[0] ** 2), np.maximum(x, least * spans[1] ** 2)
     correlation = np.clip(covariance / np.sqrt(x) / np.sqrt(y), -1.0, 1.0)
     if name == "corr":
         return correlation

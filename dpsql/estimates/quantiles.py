@@ -24,16 +24,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.errors import ArgumentError
+from dpsql.estimates import certain
 from dpsql.estimates.leaves import points
 from dpsql.estimates.measures import Measure, Variable
+from dpsql.estimates.moments import SURE, at_least
 from dpsql.estimates.trees import least_squares, nonnegative, split_levels
+from dpsql.noise.entropy import BoolArray
 from dpsql.numerics.arrays import FloatArray, IntArray
 
 LARGEST_TREES = 4_000_000
@@ -101,9 +104,9 @@ class Tree:
     levels : list of float arrays
         Consistent counts of every level, unbiased.
     masses : float array, shape (..., groups, leaves)
-        Consistent counts of the leaves, at least 0.
+        Consistent counts of the leaves, at least 0. Of a group of few rows, as the noise is, rows of all groups make up the rest.
     deviations : list of float
-        Of a cell of each level, at most.
+        Of a cell of each level, by its own subtree; that of ``levels`` is no larger.
     """
 
     measure: Measure
@@ -115,6 +118,16 @@ class Tree:
     def count(self) -> FloatArray:
         """Rows without NULL, unbiased, shape (..., groups)."""
         return np.asarray(self.levels[0].sum(axis=-1))
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of `count`."""
+        return self.deviations[0] * math.sqrt(self.levels[0].shape[-1])
+
+    @property
+    def some(self) -> BoolArray:
+        """Which groups may have rows, shape (..., groups)."""
+        return at_least(self.count, self.deviation)
 
 
 def tree(measure: Measure, counters: npt.ArrayLike, sigmas: Sequence[float]) -> Tree:
@@ -140,7 +153,25 @@ def tree(measure: Measure, counters: npt.ArrayLike, sigmas: Sequence[float]) -> 
         raise ArgumentError("sigmas", len(sigmas), f"must be one number per level, {len(measure.lengths)} of them")
     held = split_levels(np.asarray(counters, dtype=np.float64), measure.lengths)
     levels, deviations = least_squares(held, [sigma**2 for sigma in sigmas])
-    return Tree(measure, levels, nonnegative(levels)[-1], deviations)
+    found = Tree(measure, levels, nonnegative(levels)[-1], deviations)
+    return replace(found, masses=_leaning(found))
+
+
+def _leaning(found: Tree) -> FloatArray:
+    """Return the counts of leaves, made up to three deviations of their sum by the shares of all groups together.
+
+    What few rows say among so much noise would be anything; see `dpsql.estimates.moments`, where means do the same.
+    """
+    least = SURE * found.deviation
+    missing = np.maximum(least - np.maximum(found.count, 0.0), 0.0)
+    if not missing.any():
+        return found.masses
+    pooled = nonnegative([level.sum(axis=-2, keepdims=True) for level in found.levels])[-1]
+    even = np.full(pooled.shape[-1], least * math.sqrt(max(found.count.shape[-1], 1)) / pooled.shape[-1])
+    total = pooled.sum(axis=-1, keepdims=True)
+    pooled = pooled + even * np.maximum(1.0 - total / even.sum(), 0.0) if even.any() else pooled
+    shares = pooled / np.maximum(pooled.sum(axis=-1, keepdims=True), 1e-300)
+    return np.asarray(found.masses + missing[..., None] * shares)
 
 
 @dataclass(frozen=True)
@@ -185,7 +216,7 @@ def _values(measure: Measure, leaf: IntArray, places: FloatArray) -> FloatArray:
 
 
 def quantiles(found: Tree, shares: Sequence[float], end: str = "value") -> FloatArray:
-    """Return quantiles, shape (..., groups, shares); NaN (NULL) where the count rounds to 0.
+    """Return quantiles, shape (..., groups, shares); NaN (NULL) where there can be no row.
 
     Parameters
     ----------
@@ -211,17 +242,17 @@ def quantiles(found: Tree, shares: Sequence[float], end: str = "value") -> Float
     if end not in ENDS:
         raise ArgumentError("end", end, f"must be one of {', '.join(map(repr, ENDS))}")
     measure, known = found.measure, _leaves(found.measure)
-    leaves = measure.lengths[-1]
-    masses = found.masses.reshape(math.prod(found.masses.shape[:-1]), leaves)
+    many = measure.lengths[-1]
+    masses = found.masses.reshape(math.prod(found.masses.shape[:-1]), many)
     result = np.empty((masses.shape[0], len(shares)))
-    step = max(1, _BLOCK // leaves)
+    step = max(1, _BLOCK // many)
     for start in range(0, len(masses), step):
         part = masses[start : start + step]
         upto = np.cumsum(part, axis=-1)
         everything = upto[:, -1]
         for k, share in enumerate(shares):
             wanted = np.clip(share, 1e-12, 1 - 1e-12) * everything
-            leaf = np.minimum((upto < wanted[:, None]).sum(axis=-1), leaves - 1)
+            leaf = np.minimum((upto < wanted[:, None]).sum(axis=-1), many - 1)
             mass = np.take_along_axis(part, leaf[:, None], axis=-1)[:, 0]
             before = np.take_along_axis(upto, leaf[:, None], axis=-1)[:, 0] - mass
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -233,12 +264,11 @@ def quantiles(found: Tree, shares: Sequence[float], end: str = "value") -> Float
             if known.single:
                 place = np.maximum(np.minimum(np.floor(place), high - 1), low)
             result[start : start + step, k] = _values(measure, leaf, place)
-    some = np.rint(found.count) > 0
-    return np.where(some[..., None], result.reshape(*found.masses.shape[:-1], len(shares)), np.nan)
+    return np.where(found.some[..., None], result.reshape(*found.masses.shape[:-1], len(shares)), np.nan)
 
 
 def extreme(found: Tree, *, largest: bool) -> FloatArray:
-    """Return an estimate of MIN or MAX, shape (..., groups); NaN (NULL) where the count rounds to 0.
+    """Return an estimate of MIN or MAX, shape (..., groups); NaN (NULL) where there can be no row.
 
     Notes
     -----
@@ -255,4 +285,13 @@ def extreme(found: Tree, *, largest: bool) -> FloatArray:
         outer = branching - 1 - np.argmax(sure[..., ::-1], axis=-1) if largest else np.argmax(sure, axis=-1)
         place = place * branching + np.where(sure.any(axis=-1), outer, np.argmax(children, axis=-1))
     ends = known.high[place] - known.single if largest else known.low[place]
-    return np.where(np.rint(found.count) > 0, _values(measure, place, ends), np.nan)
+    return np.where(found.some, _values(measure, place, ends), np.nan)
+
+
+def confident(found: Tree, share: float, times: float) -> tuple[FloatArray, FloatArray]:
+    """Return between which values a quantile lies, shape (..., groups) each; see `dpsql.estimates.certain.leaves`."""
+    known = _leaves(found.measure)
+    spread = certain.deviations(found.measure.levels, found.deviations, share)
+    first, last = certain.leaves(found.levels[-1], share, spread, times)
+    low, high = _values(found.measure, first, known.low[first]), _values(found.measure, last, known.high[last] - known.single)
+    return low, high

@@ -18,6 +18,8 @@ from dpsql.queries.asked import Wanted
 
 FIRST = frozenset({"avg", "sum"})
 SECOND = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
+LINEAR = frozenset({"count", "count_units", "count_distinct", "sum"})
+"""What is linear in the counters, and shown without a bias."""
 RANKED = frozenset({"quantile_cont", "quantile_disc", "min", "max"})
 LISTED = frozenset({"mode", "histogram", "bool_and", "bool_or", *DISTINCT})
 _LINEAR_PAIRS = frozenset({"covar_pop", "covar_samp", "regr_count", "regr_avgx", "regr_avgy", "regr_sxy"})

@@ -8,14 +8,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpsql.errors import ReleaseError
+from dpsql.estimates import certain
 from dpsql.estimates import moments as sums
 from dpsql.estimates.measures import Measure
-from dpsql.estimates.quantiles import Tree, extreme, quantiles, tree
+from dpsql.estimates.quantiles import Tree, confident, extreme, quantiles, tree
+from dpsql.noise.entropy import BoolArray
 from dpsql.numerics.arrays import FloatArray
 from dpsql.queries.asked import Wanted
 from dpsql.queries.choosing import LISTED, RANKED, counts
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
+
+CROWDED = 10.0
+"""Deviations of its noisy number of rows from which on a group's quantiles are as exact as draws say."""
+_MEANS = {"avg": 0, "regr_avgy": 0, "regr_avgx": 1}
+_HELD = {*_MEANS, "quantile_cont", "quantile_disc"}
+"""Estimates that may lean on other groups, as far as the group's own counters allow."""
 
 Blocks = Sequence[FloatArray]
 """One array of shape (..., groups, counters) for each block of the plan."""
@@ -62,9 +70,26 @@ class Estimates:
         return [i for i, measure in enumerate(self.query.measures) if _gives(one, measure)]
 
     def value(self, one: Wanted) -> FloatArray:
+        """Return an aggregate, see `drawn`, in agreement with what is certain of it (`interval`)."""
+        found = self.drawn(one)
+        if one.function not in _HELD:
+            return found
+        ends = self.interval(one, certain.USUAL)
+        return found if ends is None else np.clip(found, *ends)
+
+    def drawn(self, one: Wanted) -> FloatArray:
         """Return an aggregate, see `_value`; what is beyond the range of numbers is infinite, without a warning."""
         with np.errstate(all="ignore"):
             return self._value(one)
+
+    def interval(self, one: Wanted, confidence: float) -> certain.Ends | None:
+        """Return between which values an aggregate lies, by the law of the noise: arrays of the shape of `value`; None: not known.
+
+        NaN where the aggregate is NULL.
+        """
+        times = certain.reach(self.mechanism, confidence)
+        with np.errstate(all="ignore"):
+            return self._certain(one, times)
 
     def _value(self, one: Wanted) -> FloatArray:
         """Return an aggregate: shape (..., groups), or (..., groups, quantiles); NaN for NULL. For `LISTED` ones: the counters."""
@@ -72,7 +97,7 @@ class Estimates:
         if not found:
             raise ReleaseError(f"{one.text} is not in the release")
         if one.function == "count":
-            return np.rint(self.count(one))
+            return np.rint(self.count(one)[0])
         place, measure = found[0], self.query.measures[found[0]]
         if one.function == "count_units":
             return np.rint(self.block(place)[..., 0])
@@ -86,8 +111,107 @@ class Estimates:
             return self.block(place)
         return self.quantiles(place, one)
 
-    def count(self, one: Wanted) -> FloatArray:
-        """Return a number of rows, from all measures that hold it, by inverse variance."""
+    def _certain(self, one: Wanted, times: float) -> certain.Ends | None:
+        if one.function == "count":
+            value, variance = self.count(one)
+            return _whole(certain.linear(value, math.sqrt(variance), times), math.inf)
+        place = self.find(one)[0]
+        measure = self.query.measures[place]
+        if one.function in ("count_units", "count_distinct"):
+            most = math.inf if one.function == "count_units" else measure.variables[0].upper
+            deviation = self.deviation(self.query.blocks_of(place).start)
+            return _whole(certain.linear(self.block(place)[..., 0], deviation, times), most)
+        if one.function == "sum":
+            low, high = certain.linear(self._value(one), self._sum_deviation(place), times)
+            return sums.possible_sum(low, measure.variables[0]), sums.possible_sum(high, measure.variables[0])
+        if one.function in _MEANS:
+            held, variable = self.moments(place), measure.variables[_MEANS[one.function]]
+            ends = certain.mean(held.cells, held.places[:, _MEANS[one.function]], held.noise, times)
+            null = np.isnan(sums.estimate(one.function, held))
+            low, high = (np.where(null, np.nan, variable.lower + variable.span * end) for end in ends)
+            return np.clip(low, variable.lower, variable.upper), np.clip(high, variable.lower, variable.upper)
+        if one.quantiles:
+            tree = self.tree(place)
+            found = [confident(tree, share, times) for share in one.quantiles]
+            low, high = (np.where(tree.some[..., None], np.stack(side, axis=-1), np.nan) for side in zip(*found, strict=True))
+            return (low, high) if one.listed else (low[..., 0], high[..., 0])
+        return None
+
+    def _sum_deviation(self, place: int) -> float:
+        """Return the standard deviation of a sum."""
+        measure = self.query.measures[place]
+        deviation = self.deviation(self.query.blocks_of(place).start) / measure.grid
+        variable = measure.variables[0]
+        if measure.kind == "scaled":
+            return deviation * variable.magnitude
+        places = self.moments(place).places[:, 0]
+        return deviation * float(np.sqrt(((variable.lower + variable.span * places) ** 2).sum()))
+
+    def quotient(self, over: Wanted, under: Wanted, confidence: float, *, share: bool) -> certain.Ends | None:
+        """Return between which numbers a quotient of counts and sums lies; None of others. ``share``: of a part and the whole."""
+        pair = [self._weights(one) for one in (over, under)]
+        if any(weights is None for weights in pair):
+            return None
+        above, below = (weights or {} for weights in pair)
+        variance = [0.0, 0.0, 0.0]
+        for block in {*above, *below}:
+            noise = self.deviation(block) ** 2
+            zero = np.zeros(1)
+            a, b = above.get(block, zero), below.get(block, zero)
+            for i, product in enumerate((a * a, a * b, b * b)):
+                variance[i] += noise * float(product.sum())
+        times = certain.reach(self.mechanism, confidence)
+        value = tuple(sum((self.blocks[i] @ w for i, w in each.items()), np.zeros(())) for each in (above, below))
+        positive = over.function != "sum" or self.query.measures[self.find(over)[0]].variables[0].lower >= 0
+        least, most = (0.0, 1.0) if share else (0.0 if positive else -math.inf, math.inf)
+        return certain.quotient((value[0], value[1]), (variance[0], variance[1], variance[2]), times, least, most)
+
+    def _weights(self, one: Wanted) -> dict[int, FloatArray] | None:
+        """Return by which weights an aggregate is made of the counters of blocks, where it is linear in them."""
+        if one.function == "count":
+            shares, found = [], {}
+            for place in self.find(one):
+                measure = self.query.measures[place]
+                block = self.query.blocks_of(place).start
+                ones = np.full(measure.lengths[0], 1.0 / measure.grid)
+                if measure.kind == "moments" and one.there is not None and measure.nulls:
+                    ones[-1] = 0.0
+                found[block] = ones
+                shares.append(1.0 / max((ones**2).sum() * self.deviation(block) ** 2, 1e-300))
+            return {block: w * share / sum(shares) for (block, w), share in zip(found.items(), shares, strict=True)}
+        place = self.find(one)[0]
+        measure, block = self.query.measures[place], self.query.blocks_of(place).start
+        if one.function == "count_units":
+            return {block: np.ones(1)}
+        if one.function != "sum":
+            return None
+        variable = measure.variables[0]
+        if measure.kind == "scaled":
+            return {block: np.full(1, variable.magnitude / measure.grid)}
+        weights = (variable.lower + variable.span * self.moments(place).places[:, 0]) / measure.grid
+        return {block: np.append(weights, 0.0) if measure.nulls else weights}
+
+    def denominator(self, one: Wanted, value: FloatArray) -> FloatArray:
+        """Return an aggregate as a denominator: where it cannot be negative, at least one deviation of its noise."""
+        if one.function == "count":
+            least = math.sqrt(self.count(one)[1])
+        else:
+            place = self.find(one)[0]
+            if one.function == "sum" and self.query.measures[place].variables[0].lower < 0:
+                return value
+            least = self._sum_deviation(place) if one.function == "sum" else self.deviation(self.query.blocks_of(place).start)
+        whole = one.function != "sum" and least > 0
+        return np.maximum(value, max(least, 1.0) if whole else least) if least else value
+
+    def crowded(self, one: Wanted) -> BoolArray | None:
+        """Return which groups have so many rows that draws tell how exact a quantile is; None of other aggregates."""
+        if not one.quantiles or one.function in LISTED:
+            return None
+        tree = self.tree(self.find(one)[0])
+        return np.asarray(tree.count >= CROWDED * tree.deviation)
+
+    def count(self, one: Wanted) -> tuple[FloatArray, float]:
+        """Return a number of rows, from all measures that hold it, by inverse variance; and its variance."""
         estimates, variances = [], []
         for place in self.find(one):
             measure = self.query.measures[place]
@@ -96,7 +220,7 @@ class Estimates:
             kept = cells if measure.kind != "moments" or one.there is None or not measure.nulls else cells[..., :-1]
             estimates.append(kept.sum(axis=-1))
             variances.append(kept.shape[-1] * noise**2)
-        return sums.combine(estimates, variances)[0]
+        return sums.combine(estimates, variances)
 
     def moments(self, place: int) -> sums.Moments:
         """Return what a vector of sums says."""
@@ -128,6 +252,11 @@ class Estimates:
             deviations = [self.deviation(block) for block in range(held.start, held.stop)]
             self._trees[place] = tree(self.query.measures[place], counters, deviations)
         return self._trees[place]
+
+
+def _whole(ends: certain.Ends, most: float) -> certain.Ends:
+    """Return ends of a number of things."""
+    return np.clip(np.rint(ends[0]), 0.0, most), np.clip(np.rint(ends[1]), 0.0, most)
 
 
 def _gives(one: Wanted, measure: Measure) -> bool:

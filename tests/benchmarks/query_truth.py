@@ -24,6 +24,8 @@ import numpy as np
 
 import dpsql
 
+EPSILON = 0.5
+
 
 def protected(table: str) -> duckdb.DuckDBPyConnection:
     """Return a database with a table ``t`` of one row a unit, made by a SELECT."""
@@ -67,7 +69,75 @@ def quantiles(draws: int) -> None:
     print(f"  80 % of values at 65,000: answered with 65,000 in {100 * np.mean(same):.0f} %")
 
 
-MAIN: dict[str, Callable[[int], None]] = {"quantiles": quantiles}
+SIZES = (1, 2, 3, 5, 20, 50, 1_000)
+AGGREGATES = ("avg(x)", "median(x)", "quantile_cont(x, 0.9)", "var_samp(x)", "stddev_pop(x)", "corr(x, y)", "sum(x) / count(*)")
+
+
+def groups(draws: int) -> None:
+    """Print how often intervals of small groups hold what is true of the group, and how often there is NULL."""
+    each = 20
+    print("groups of n rows at epsilon .5 beside groups of 50 rows with values about 20: covered, NULL (in %)")
+    for kind, mean in (("alike", 20), ("unlike", 90)):
+        places = ", ".join(f"({g}, {n}, {mean})" for g, n in enumerate(n for n in SIZES for _ in range(each)))
+        others = ", ".join(f"({g}, 50, 20)" for g in range(1_000, 1_060))
+        con = protected(
+            f"SELECT row_number() OVER () AS u, g, least(greatest(m + 30 * (random() + random() - 1), 0), 100) AS x, 100 * random() AS y "
+            f"FROM (VALUES {places}, {others}) AS sizes(g, n, m), range(1000) r(i) WHERE i < n"
+        )
+        con.execute("CALL dp_declare('t', 'x', lower := 0, upper := 100, nullable := false)")
+        con.execute("CALL dp_declare('t', 'y', lower := 0, upper := 100, nullable := false)")
+        con.execute(f"CALL dp_declare('t', 'g', categories := [{', '.join(map(str, [*range(len(SIZES) * each), *range(1_000, 1_060)]))}], nullable := false)")
+        for aggregate in AGGREGATES:
+            truth = dict(con.execute(f"SELECT g, {aggregate} FROM t WHERE g < 1000 GROUP BY g").fetchall())
+            hits, nulls = np.zeros(len(SIZES)), np.zeros(len(SIZES))
+            for draw in range(draws):
+                for g, value, low, high in asked(con, f"SELECT g, {aggregate} AS a FROM t GROUP BY g", EPSILON, ", confidence := 0.95", draw):
+                    place = int(g) // each
+                    if int(g) >= 1_000:
+                        continue
+                    true = truth[int(g)]
+                    if true is None or true != true:  # of one row
+                        hits[place] += 1
+                        continue
+                    nulls[place] += value is None
+                    hits[place] += value is None or (low <= true + 1e-9 and true - 1e-9 <= high)
+            shown = "  ".join(f"{n}: {100 * h / each / draws:.0f}, {100 * v / each / draws:.0f}" for n, h, v in zip(SIZES, hits, nulls, strict=True))
+            print(f"  {kind}, {aggregate}: {shown}", flush=True)
+        con.close()
+
+
+def sums(draws: int) -> None:
+    """Print how sums of small groups add up, and what becomes of quotients."""
+    count = 3_000
+    con = protected(f"SELECT i AS u, i % {count} AS g, 100 * random() AS v, 10 * random() AS w FROM range({count * 5 // 2}) r(i)")
+    con.execute("CALL dp_declare('t', 'v', lower := 0, upper := 100)")
+    con.execute("CALL dp_declare('t', 'w', lower := 0, upper := 10)")
+    con.execute(f"CALL dp_declare('t', 'g', lower := 0, upper := {count - 1}, nullable := false)")
+    exact = dict(con.execute("SELECT g, sum(v) FROM t GROUP BY g").fetchall())
+    errors, totals, held = [], [], 0
+    for draw in range(draws):
+        rows = asked(con, "SELECT g, sum(v) AS s FROM t GROUP BY g", EPSILON, ", confidence := 0.95", draw)
+        errors += [s - exact.get(int(g), 0.0) for g, s, _, _ in rows]
+        totals.append(sum(s for _, s, _, _ in rows) - sum(exact.values()))
+        held += sum(low <= exact.get(int(g), 0.0) <= high for g, _, low, high in rows)
+    deviation = float(np.std(errors))
+    print(f"sums of {count:,} groups of 2 or 3 rows: bias {np.mean(errors) / deviation:+.3f} deviations of {deviation:.0f}; covered "
+          f"{100 * held / len(errors):.1f} %; the total is {np.mean(totals) / deviation / count**0.5:+.2f} of its deviations off")
+    con.close()
+    con = protected("SELECT i AS u, i % 50 AS g, 100 * random() AS v, 10 * random() AS w FROM range(1000) r(i)")
+    con.execute("CALL dp_declare('t', 'v', lower := 0, upper := 100)")
+    con.execute("CALL dp_declare('t', 'w', lower := 0, upper := 10)")
+    con.execute("CALL dp_declare('t', 'g', lower := 0, upper := 49, nullable := false)")
+    odd, outside, many = 0, 0, 0
+    for draw in range(draws):
+        for _, ratio, share in asked(con, "SELECT g, sum(v) / sum(w) AS r, count(*) FILTER (WHERE v > 30) / count(*) AS c FROM t GROUP BY g", EPSILON, "", draw):
+            many += 1
+            odd += ratio is None or not np.isfinite(ratio)
+            outside += share is None or not 0 <= share <= 1
+    print(f"quotients of groups of 20 rows: {odd} of {many} are no numbers; {outside} of {many} shares are outside of [0, 1]")
+
+
+MAIN: dict[str, Callable[[int], None]] = {"quantiles": quantiles, "groups": groups, "sums": sums}
 
 
 def main() -> None:

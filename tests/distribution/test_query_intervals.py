@@ -46,13 +46,13 @@ def held(items: str) -> tuple[Any, Any, list[np.ndarray]]:
     con.execute("CALL dp_declare('t', 'amount', lower := 0, upper := 100)")
     seen: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
-        draws, counted = intervals.draws, reading.counted
-        patch.setattr(intervals, "draws", lambda *given: (seen.append(given), draws(*given))[1])
+        between, counted = intervals.between, reading.counted
+        patch.setattr(intervals, "between", lambda shown: (seen.append(shown), between(shown))[1])
         patch.setattr(reading, "counted", lambda *given: (seen.append(counted(*given)), seen[-1])[1])
         con.execute(f"FROM dp_query('SELECT g, {items} FROM t GROUP BY g', epsilon := 1, confidence := 0.95)").fetchall()
-    exact, (found, wanted) = seen
+    exact, shown = seen
     con.close()
-    return found.plan, wanted, exact.blocks
+    return shown.held.plan, shown.wanted, exact.blocks
 
 
 def covered(items: str, releases: int, ratio: bool = False, shrink: float = 1.0) -> list[float]:
@@ -66,15 +66,13 @@ def covered(items: str, releases: int, ratio: bool = False, shrink: float = 1.0)
     for i in range(releases):
         noisy = [np.rint(block + rng.normal(0, float(scale), block.shape)).astype(np.int64) for block, scale in zip(blocks, plan.scales, strict=True)]
         held_: Any = SimpleNamespace(plan=believed.plan, seed=str(i), numbers=Numbers(groups, noisy))
-        drawn = intervals.draws(held_, wanted)
+        estimates = Estimates(believed.plan, [block.astype(float) for block in noisy])  # type: ignore[arg-type]
+        sides: list[Any] = intervals.between(intervals.Shown(held_, estimates, wanted, {}, [1.0] * len(wanted), 0.95))
+        found = values
         if ratio:
-            shares = drawn[1].values / drawn[0].values  # type: ignore[union-attr]
-            drawn, found = [*drawn, intervals.Drawn(shares, shares, shares)], [*values, values[1] / values[0]]
-        else:
-            found = values
-        for k, (sample, value) in enumerate(zip(drawn, found, strict=True)):
-            low, high = intervals.middle(sample, [0.025, 0.975])
-            hits[k] += ((low <= value + 1e-9) & (value - 1e-9 <= high)).mean()  # type: ignore[operator]
+            sides, found = [*sides, estimates.quotient(wanted[1], wanted[0], 0.95, share=False)], [*values, values[1] / values[0]]
+        for k, ((low, high), value) in enumerate(zip(sides, found, strict=True)):
+            hits[k] += ((low <= value + 1e-9) & (value - 1e-9 <= high)).mean()
     return [float(hit) / releases for hit in hits]
 
 
@@ -84,7 +82,7 @@ def test_counts_sums_means_variances_and_ratios_are_covered() -> None:
 
 
 def test_medians_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of fewer releases and draws: a tree has thousands of cells. 320 cases, with a fixed seed: 91.3 to 98.7 % is three standard deviations."""
+    """Of fewer releases and draws: a tree has thousands of cells. 320 cases, with a fixed seed: 91.3 % is three standard deviations."""
     monkeypatch.setattr(intervals, "DRAWS", 200)
     [share] = covered("median(amount)", 100 if WHOLE else 40)
     low, high = (0.925, 0.98) if WHOLE else (0.913, 0.987)

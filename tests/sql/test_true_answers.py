@@ -1,0 +1,121 @@
+"""Answers that add up, quotients that are numbers, groups of few rows: what is shown, and between which numbers it lies."""
+
+import math
+
+import duckdb
+import pytest
+
+import dpsql
+
+
+@pytest.fixture(scope="module")
+def small():
+    """600 groups of 0 to 5 rows with values from 0 to 100, and one of 2,000."""
+    con = duckdb.connect()
+    con.execute(
+        """
+        CREATE TABLE t AS
+        SELECT row_number() OVER () AS u, g, (u * 37 % 101)::DOUBLE AS v, (u * 11 % 10)::INTEGER AS w, u % 3 = 0 AS f
+        FROM (SELECT g, row_number() OVER () AS u FROM range(601) AS groups(g), range(2000) AS r(i) WHERE i < CASE g WHEN 600 THEN 2000 ELSE g % 6 END)
+        """
+    )
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('t', epsilon := 1000, delta := 1e-9, privacy_unit := 'u', max_contributions := 1)")
+    con.execute("CALL dp_declare('t', 'g', lower := 0, upper := 600, nullable := false)")
+    con.execute("CALL dp_declare('t', 'v', lower := 0, upper := 100)")
+    con.execute("CALL dp_declare('t', 'w', lower := 0, upper := 9)")
+    yield con
+    con.close()
+
+
+def asked(con, select, more="", epsilon=0.5):
+    quoted = select.replace("'", "''")
+    return con.execute(f"FROM dp_query('{quoted}', epsilon := {epsilon}{more})").fetchall()
+
+
+def test_sums_add_up(small):
+    """Of 601 sums with noise sigma the total is off by less than 6 sigma sqrt(601); cut at 0 it would be off by .4 sigma 601."""
+    exact = dict(small.execute("SELECT g, sum(v) FROM t GROUP BY g").fetchall())
+    rows = asked(small, "SELECT g, sum(v) AS s FROM t GROUP BY g", ", confidence := 0.95")
+    errors = [s - exact.get(g, 0.0) for g, s, _, _ in rows]
+    sigma = math.sqrt(sum(e * e for e in errors) / len(errors))
+    assert abs(sum(errors)) < 6 * sigma * math.sqrt(len(rows)) < 0.4 * sigma * len(rows)
+    assert any(s < 0 for _, s, _, _ in rows) and all(low >= 0 for _, _, low, _ in rows), "what is certain is in the interval"
+    assert sum(low <= exact.get(g, 0.0) <= high for g, _, low, high in rows) > 0.9 * len(rows)
+
+
+def test_quotients_are_numbers_and_shares_are_shares(small):
+    select = "SELECT g, sum(v) / sum(w) AS r, 100.0 * count(*) FILTER (WHERE f) / count(*) AS p, count(w) / nullif(count(*), 0) AS c FROM t GROUP BY g"
+    rows = asked(small, select, ", confidence := 0.95")
+    for row in rows:
+        _, r, r_low, r_high, p, p_low, p_high, c, c_low, c_high = row
+        assert math.isfinite(r) and 0 <= r_low <= r_high
+        assert 0 <= p_low <= p <= p_high <= 100 and 0 <= c_low <= c <= c_high <= 1
+    exact = small.execute("SELECT sum(v) / sum(w), 100.0 * count(*) FILTER (WHERE f) / count(*) FROM t WHERE g = 600").fetchone()
+    [large] = [row for row in rows if row[0] == 600]
+    assert large[2] <= exact[0] <= large[3] and large[5] <= exact[1] <= large[6] and large[6] - large[5] < 10
+
+
+def test_the_outer_statement_sees_the_same_numbers(small):
+    select = "SELECT g, count(*) FILTER (WHERE f) / count(*) AS p FROM t GROUP BY g"
+    shares = dict(asked(small, select))
+    listed = asked(small, f"{select} HAVING count(*) FILTER (WHERE f) / count(*) > 0.5 ORDER BY count(*) FILTER (WHERE f) / count(*) DESC, g LIMIT 50")
+    assert all(shares[g] == p > 0.5 for g, p in listed)
+    assert [p for _, p in listed] == sorted((p for p in shares.values() if p > 0.5), reverse=True)[:50]
+
+
+def test_quotients_of_numbers_that_may_be_negative_are_as_they_are(small):
+    given = ", bounds := {'w - 5': [-5, 4]}"
+    rows = asked(small, "SELECT g, sum(w - 5) AS s, sum(v) AS v, sum(v) / sum(w - 5) AS r FROM t GROUP BY g", given)
+    assert all(r == pytest.approx(v / s, rel=1e-9) for _, s, v, r in rows if s)
+
+
+@pytest.mark.parametrize("aggregate", ["avg(v)", "median(v)", "quantile_disc(w, 0.9)", "var_pop(v)", "stddev_samp(v)"])
+def test_a_group_is_null_only_where_it_can_be_said_to_be_empty(small, aggregate):
+    """One of 40 small groups seems to be empty; then it has no interval either."""
+    rows = asked(small, f"SELECT g, {aggregate} AS a FROM t GROUP BY g", ", confidence := 0.95")
+    nothing = [row for row in rows if row[1] is None]
+    assert len(nothing) < 0.08 * len(rows) and all(low is None and high is None for _, _, low, high in nothing)
+    assert all(low <= a <= high for _, a, low, high in rows if a is not None)
+
+
+@pytest.mark.parametrize(("aggregate", "column"), [("avg(v)", "v"), ("median(v)", "v"), ("quantile_cont(v, 0.2)", "v")])
+def test_small_groups_are_covered(small, aggregate, column):
+    """500 intervals of 95 %: fewer than 91 % would be a chance of one in a million."""
+    exact = dict(small.execute(f"SELECT g, {aggregate} FROM t GROUP BY g").fetchall())
+    rows = [row for row in asked(small, f"SELECT g, {aggregate} AS a FROM t GROUP BY g", ", confidence := 0.95") if row[0] in exact]
+    assert len(rows) == 501
+    assert sum(a is None or low <= exact[g] <= high for g, a, low, high in rows) > 0.91 * len(rows)
+
+
+def test_confidence_goes_to_the_end(small):
+    """The normal law: 1.96, 3.29, 3.89 and 4.89 standard deviations."""
+    widths = {}
+    for confidence in (0.95, 0.999, 0.9999, 0.999999):
+        [(_, low, high, _, below, above)] = asked(small, "SELECT count(*) AS n, avg(v) AS a FROM t WHERE g = 600", f", confidence := {confidence}")
+        widths[confidence] = high - low, above - below
+    for confidence, times in ((0.999, 3.2905), (0.9999, 3.8906), (0.999999, 4.8916)):
+        assert widths[confidence][0] / widths[0.95][0] == pytest.approx(times / 1.95996, rel=0.04)
+        assert widths[confidence][1] / widths[0.95][1] == pytest.approx(times / 1.95996, rel=0.02)
+
+
+def test_an_expression_of_one_aggregate_has_its_bounds(small):
+    select = "SELECT avg(v) AS a, round(avg(v), 1) AS b, 100 - avg(v) AS c, CASE WHEN avg(v) > 1000 THEN 1 ELSE 0 END AS d FROM t WHERE g = 600"
+    [(_, low, high, _, b_low, b_high, _, c_low, c_high, d, d_low, d_high)] = asked(small, select, ", confidence := 0.95")
+    assert b_low == pytest.approx(round(low, 1)) and b_high == pytest.approx(round(high, 1))
+    assert (c_low, c_high) == (pytest.approx(100 - high), pytest.approx(100 - low))
+    assert d == d_low == d_high == 0
+
+
+def test_a_correlation_that_noise_hides_may_be_anything(small):
+    rows = asked(small, "SELECT g, corr(v, w) AS c FROM t GROUP BY g", ", confidence := 0.95")
+    known = [row for row in rows if row[1] is not None]
+    assert len(known) > 0.9 * len(rows)
+    assert all(-1 <= low <= c <= high <= 1 for _, c, low, high in known)
+
+
+def test_the_exact_answer_is_that_of_sql(small):
+    select = "SELECT g, sum(v) / sum(w) AS r, count(*) FILTER (WHERE f) / count(*) AS p FROM t WHERE g BETWEEN 590 AND 600 GROUP BY g ORDER BY g"
+    exact = {row[0]: row[1:] for row in dpsql.query_exact(small, select).fetchall()}
+    for row in small.execute(select).fetchall():
+        assert exact[row[0]] == pytest.approx(row[1:], nan_ok=True)
