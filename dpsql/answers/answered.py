@@ -64,10 +64,10 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
     ArgumentError, UnsupportedQuery
         DuckDB does not accept it, or it calls what is not a function of numbers that were released.
     """
-    _check_functions(context, found.query.outer)
+    outer, denominators = _joint(found)
+    _check_functions(context, outer)
     _check_tables(context, found)
     asked = zip(found.asked, sources, strict=True)
-    outer, denominators = _joint(found)
     empty = {
         core.name: _empty(context, core, sets, protected)
         | {f"{DENOMINATOR}{i}": Column("DOUBLE", []) for i in denominators[core.name]}

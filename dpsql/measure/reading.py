@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,21 @@ class Reading:
     def check_types(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Refuse a source whose columns have other types than their domains were declared for. No row is read."""
         encoding.check_types(encoding.column_types(cursor, self.source_sql()), self.plan.domain)
+
+
+@contextmanager
+def snapshot(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Read one state of the database with all statements inside; nothing that they write stays.
+
+    Privacy: what one unit adds to counts that several statements make up is bounded by its rows in one state, not in each of
+    several. Of files that are replaced meanwhile DuckDB has no states.
+    """
+    cursor.begin()
+    try:
+        yield
+    finally:
+        with suppress(duckdb.Error):  # a failed statement may have ended it
+            cursor.rollback()
 
 
 def bounding(protected: ProtectedSource) -> dict[str, Any]:

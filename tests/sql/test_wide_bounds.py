@@ -7,6 +7,8 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.measure import query as reading
+from dpsql.measure.leaves import UnitRows
 
 BOUNDS = {
     "number": ["[0, 140]", "[0, 1000]", "[0, 100000]", "[-1000000, 100000000]"],
@@ -127,4 +129,32 @@ def test_odd_values_fall_into_the_outermost_leaves():
     )
     assert low == -1e9 and high == 1e9
     assert nothing is None or isinstance(nothing, Decimal | float)
+    con.close()
+
+
+def test_all_levels_are_read_from_one_state_of_the_table(tmp_path, monkeypatch):
+    """A person whose rows are moved while a query reads counts once, not once for each statement."""
+    con = duckdb.connect(str(tmp_path / "moving.duckdb"))
+    con.execute("CREATE TABLE t AS SELECT i AS u, CASE WHEN i % 2 = 0 THEN 700.0 ELSE i * 7919 % 5000 END AS x FROM range(5000) r(i)")
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('t', epsilon := 1000, delta := 1e-9, privacy_unit := 'u', max_contributions := 1)")
+    asked(con, "SELECT median(x) FROM t WHERE u >= 0", "{'x': [0, 1000000]}", 100.0)  # rehearsed
+    reads, totals, read = [], [], UnitRows._add
+    mover = con.cursor()
+
+    def moving(self, shift, regions):
+        read(self, shift, regions)
+        reads.append(shift)
+        mover.execute(f"UPDATE t SET x = x + {1000 * len(reads)}")
+
+    def summed(plan, found, released=reading.released):
+        totals.append([int(block.sum()) for block in found.blocks])
+        return released(plan, found)
+
+    monkeypatch.setattr(UnitRows, "_add", moving)
+    monkeypatch.setattr(reading, "released", summed)
+    asked(con, "SELECT median(x) FROM t WHERE u >= 0", "{'x': [0, 1000000]}", 200.0)
+    assert len(reads) >= 2 and totals == [[5000] * len(totals[0])]
+    [(moved,)] = con.execute("SELECT max(x) FROM t").fetchall()
+    assert moved > 6_000
     con.close()

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dpsql.errors import ReleaseError
 from dpsql.kinds.measured import Measurer
 from dpsql.measure import query as reading
-from dpsql.measure.reading import Measured, binding
+from dpsql.measure.reading import Measured, binding, snapshot
 from dpsql.measure.statement import statements
 from dpsql.noise.entropy import fresh_salt
 from dpsql.protected.source import ProtectedSource
@@ -46,6 +46,7 @@ class Query(Measurer):
         self.check_types(context, protected, plan)
         first, early = None, None
         with ExitStack() as reads:
+            reads.enter_context(snapshot(context.cursor))
             if query.learning or query.cutting:
                 with progress.stage("bounds"):
                     early = reads.enter_context(reading.before(context.cursor, protected, query))
