@@ -30,6 +30,7 @@ from dpsql.queries.estimating import Estimates
 from dpsql.queries.reading import Read
 from dpsql.queries.taken import CORE
 from dpsql.session.instance import Context
+from dpsql.source.model import fold
 from dpsql.source.model import identifier as name_of
 from dpsql.source.parse import render
 from dpsql.text.relation import identifier
@@ -48,33 +49,89 @@ _ROUNDED_FROM = 16.0
 def add(outer: exp.Expression, found: Read) -> dict[str, exp.Expression]:
     """Add <name>_low and <name>_high after each item with aggregates; return the expressions that have to be drawn.
 
+    Around the SELECT with the aggregates others may stand that read it alone, by subquery or WITH: a column that they hand on
+    brings its interval along.
+
     Raises
     ------
     ArgumentError
-        The outermost SELECT is not the one with the aggregates.
+        No column of an aggregate gets through to the answer.
     """
-    clause = outer.args.get("from_") if isinstance(outer, exp.Select) else None
-    name = clause.this.name if clause is not None and isinstance(clause.this, exp.Table) else ""
-    if not isinstance(outer, exp.Select) or not name.startswith(CORE) or outer.args.get("joins"):
+    selects = _chain(outer)
+    derived: dict[str, exp.Expression] = {}
+    known = _inner(selects[0], derived) if selects else set()
+    for select in selects[1:]:
+        known = _handed_on(select, known)
+    if not known:
         raise ArgumentError(
             "confidence", found.call.confidence,
-            "intervals are given where the outermost SELECT is the one with the aggregates; ask for that, which costs nothing more",
+            "intervals are given where the SELECT with the aggregates is the outermost one, or others hand its columns on; "
+            "ask for that, which costs nothing more",
         )
-    derived: dict[str, exp.Expression] = {}
+    return derived
+
+
+def _chain(outer: exp.Expression) -> list[exp.Select]:
+    """Return the SELECTs from the one with the aggregates outwards, each of which reads the one before alone; none else."""
+    found: list[exp.Select] = []
+    ctes: dict[str, exp.Expression] = {}
+    node: exp.Expression | None = outer
+    while isinstance(node, exp.Select) and not node.args.get("joins"):
+        found.insert(0, node)
+        with_ = node.args.get("with_")
+        ctes |= {fold(cte.alias): cte.this for cte in (with_.expressions if with_ else ())}
+        clause = node.args.get("from_")
+        inner = clause.this if clause is not None else None
+        if isinstance(inner, exp.Table) and inner.name.startswith(CORE):
+            return found
+        if node.args.get("group") or node.args.get("laterals"):
+            return []
+        if isinstance(inner, exp.Subquery):
+            node = inner.this
+        else:
+            node = ctes.get(fold(inner.name)) if isinstance(inner, exp.Table) else None
+    return []
+
+
+def _inner(select: exp.Select, derived: dict[str, exp.Expression]) -> set[str]:
+    """Add columns to the SELECT with the aggregates; return the names of those that have an interval."""
     items: list[exp.Expression] = []
-    for item in outer.expressions:
+    known = set()
+    for item in select.expressions:
         items.append(item)
         inner, shown = item.this, item.alias
         names = {column.name for column in inner.find_all(exp.Column) if column.name[:1] in ("a", DENOMINATOR)}
         if not names or any(inner.find_all(exp.Window, exp.Subquery, exp.Select)):
             continue
         base = inner.name if isinstance(inner, exp.Column) else f"d{len(derived) // 2}"
+        known.add(fold(shown))
         for end in ("low", "high"):
             if not isinstance(inner, exp.Column):
                 derived[f"{base}_{end}"] = inner
-            items.append(exp.Alias(this=exp.Column(this=name_of(f"{base}_{end}")), alias=name_of(f"{shown}_{end}")))
-    outer.set("expressions", items)
-    return derived
+            items.append(_named(f"{base}_{end}", f"{shown}_{end}"))
+    select.set("expressions", items)
+    return known
+
+
+def _handed_on(select: exp.Select, known: set[str]) -> set[str]:
+    """Add columns to a SELECT that reads others; return the names of those that have an interval."""
+    items: list[exp.Expression] = []
+    found: set[str] = set()
+    for item in select.expressions:
+        items.append(item)
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            found |= known
+            continue
+        inner = item.this if isinstance(item, exp.Alias) else item
+        if isinstance(inner, exp.Column) and fold(inner.name) in known:
+            found.add(fold(item.alias_or_name))
+            items += [_named(f"{inner.name}_{end}", f"{item.alias_or_name}_{end}") for end in ("low", "high")]
+    select.set("expressions", items)
+    return found
+
+
+def _named(column: str, alias: str) -> exp.Alias:
+    return exp.Alias(this=exp.Column(this=name_of(column)), alias=name_of(alias))
 
 
 def type_of(name: str, types: Mapping[str, str]) -> str:

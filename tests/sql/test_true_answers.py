@@ -119,3 +119,30 @@ def test_the_exact_answer_is_that_of_sql(small):
     exact = {row[0]: row[1:] for row in dpsql.query_exact(small, select).fetchall()}
     for row in small.execute(select).fetchall():
         assert exact[row[0]] == pytest.approx(row[1:], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("select", "names"),
+    [
+        ("WITH a AS (SELECT g, avg(v) AS m FROM t GROUP BY g) SELECT * FROM a WHERE g > 598 ORDER BY m", ["g", "m", "m_low", "m_high"]),
+        ("SELECT g, n AS many, n * 2 AS twice FROM (SELECT g, count(*) AS n FROM t GROUP BY g) WHERE g = 600", ["g", "many", "many_low", "many_high", "twice"]),
+        ("WITH a AS (SELECT g, count(*) AS N FROM t GROUP BY g), b AS (SELECT g, n FROM a WHERE g > 598) SELECT b.n, rank() OVER (ORDER BY n) AS r FROM b",
+         ["N", "N_low", "N_high", "r"]),
+    ],
+)
+def test_intervals_are_handed_on(small, select, names):
+    answer = small.execute(f"FROM dp_query('{select}', epsilon := 0.5, confidence := 0.95)")
+    assert [column[0].lower() for column in answer.description] == [name.lower() for name in names]
+    rows = answer.fetchall()
+    place = next(i for i, name in enumerate(names) if name.lower().endswith("_low"))
+    assert rows and all(low is None or low <= value <= high or low == 0 for value, low, high in (row[place - 1 : place + 2] for row in rows))
+
+
+@pytest.mark.parametrize("select", [
+    "SELECT sum(n) AS s FROM (SELECT g, count(*) AS n FROM t GROUP BY g)",
+    "SELECT count(*) AS n FROM t UNION ALL SELECT 1",
+    "SELECT g FROM (SELECT g, count(*) AS n FROM t GROUP BY g)",
+])
+def test_where_no_interval_gets_through_it_is_said(small, select):
+    with pytest.raises(duckdb.Error, match="others hand its columns on"):
+        asked(small, select, ", confidence := 0.95")
