@@ -25,6 +25,7 @@ from statistics import NormalDist
 import numpy as np
 
 from dpsql.numerics.arrays import FloatArray, IntArray
+from dpsql.numerics.products import multiplies
 
 USUAL = 0.95
 """Confidence of what estimates are held to, where none is asked for."""
@@ -49,6 +50,7 @@ def linear(value: FloatArray, deviation: float, times: float) -> Ends:
     return value - times * deviation, value + times * deviation
 
 
+@multiplies
 def mean(cells: FloatArray, places: FloatArray, deviation: float, times: float) -> Ends:
     """Return the ends of the means, in [0, 1], that counters do not refuse; 0 and 1 where they refuse none.
 

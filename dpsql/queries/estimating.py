@@ -14,6 +14,7 @@ from dpsql.estimates.measures import Measure
 from dpsql.estimates.quantiles import Tree, confident, extreme, quantiles, tree
 from dpsql.noise.entropy import BoolArray
 from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.products import multiplies
 from dpsql.queries.asked import Wanted
 from dpsql.queries.choosing import LISTED, RANKED, counts
 from dpsql.release.plan import Plan
@@ -147,6 +148,7 @@ class Estimates:
         places = self.moments(place).places[:, 0]
         return deviation * float(np.sqrt(((variable.lower + variable.span * places) ** 2).sum()))
 
+    @multiplies
     def quotient(self, over: Wanted, under: Wanted, confidence: float, *, share: bool) -> certain.Ends | None:
         """Return between which numbers a quotient of counts and sums lies; None of others. ``share``: of a part and the whole."""
         pair = [self._weights(one) for one in (over, under)]
