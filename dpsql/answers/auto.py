@@ -105,7 +105,7 @@ def said(release: Release, arguments: list[str]) -> list[str]:
     out = [f"{readable.expression(arguments[position])}: the bounds were learned by an earlier release" for position in used]
     if found is None:
         return out
-    for one, counts, chosen in zip(query.learning, found.counts, found.bounds, strict=False):
+    for one, counts, chosen in zip(query.learning, found.counts[: len(query.learning)], found.bounds, strict=True):
         rows, cut = beyond(one, counts, chosen.sums)
         text = readable.expression(arguments[one.position])
         users = {m.kind for m in query.measures for v in m.variables if v.position == one.position and v.learned is not None}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -181,16 +181,20 @@ def between(shown: Shown) -> list[Ends]:
     drawn = dict(zip(rough, draws(shown.held, [wanted[i] for i in rough]), strict=True))
     found: list[Ends] = []
     for i, one in enumerate(wanted):
-        ends_ = exact[i]
-        low, high = middle(drawn.get(i), shown.probabilities) if ends_ is None else ends_
-        if one.function in LISTED or low is None or high is None:
+        values, ends_ = drawn.get(i), exact[i]
+        if values is not None:
+            low, high = middle(values[0], values[0], shown.probabilities)
+        elif ends_ is not None:
+            low, high = ends_
+        else:
             found.append((None, None))
             continue
         crowded = estimates.crowded(one)
         if crowded is not None and crowded.any():
-            [some] = draws(shown.held, [one], groups=crowded, count=_TREES)
-            low, high = low.copy(), high.copy()
-            low[crowded], high[crowded] = middle(some, shown.probabilities)
+            [some] = draws(shown.held, [one], Estimates.ends, crowded, _TREES)
+            if some is not None:
+                low, high = low.copy(), high.copy()
+                low[crowded], high[crowded] = middle(some[0], some[1], shown.probabilities)
         value = estimates.value(one).reshape(low.shape)
         null = np.isnan(value)
         if one.function in LINEAR:  # unbiased, so perhaps beyond what is possible, where the interval is not
@@ -200,30 +204,18 @@ def between(shown: Shown) -> list[Ends]:
     return found
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """An aggregate of each draw: arrays of shape (draws, groups) or (draws, groups, quantiles).
-
-    Parameters
-    ----------
-    values : float array
-    low, high : float arrays
-        The least and the largest that it may be if the counters are those of the draw; most often what it is.
-    """
-
-    values: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-    def times(self, factor: float) -> Drawn:
-        """Return it in other units."""
-        return self if factor == 1.0 else Drawn(self.values * factor, self.low * factor, self.high * factor)
+def _values(estimates: Estimates, one: Wanted) -> tuple[np.ndarray]:
+    return (estimates.drawn(one),)
 
 
 def draws(
-    of: Held, wanted: Sequence[Wanted], groups: BoolArray | None = None, count: int | None = None
-) -> list[Drawn | None]:
-    """Return each aggregate of each draw; None for those of listed values. ``groups``: of which alone; ``count``: of draws."""
+    of: Held, wanted: Sequence[Wanted], read: Callable[[Estimates, Wanted], Sequence[np.ndarray]] = _values,
+    groups: BoolArray | None = None, count: int | None = None,
+) -> list[list[np.ndarray] | None]:
+    """Return what is read of each aggregate of each draw, its value alone or other arrays, of shapes (draws, groups, ...).
+
+    None for those of listed values. ``groups``: of which alone; ``count``: of draws.
+    """
     if not wanted:
         return []
     plan, held = of.plan, of.numbers
@@ -233,7 +225,7 @@ def draws(
     size = max(1, sum(block.size for block in kept))
     many = DRAWS if count is None else min(count, DRAWS)
     at_once = max(1, min(many, _AT_ONCE // size))
-    parts: list[list[tuple[np.ndarray, ...]]] = [[] for _ in wanted]
+    parts: list[list[Sequence[np.ndarray]]] = [[] for _ in wanted]
     done = 0
     while done < many:
         together = min(at_once, many - done)
@@ -244,14 +236,9 @@ def draws(
         estimates = Estimates(plan, blocks)
         for i, one in enumerate(wanted):
             if one.function not in LISTED:
-                parts[i].append((estimates.drawn(one), *(estimates.ends(one) or ())))
+                parts[i].append(read(estimates, one))
         done += together
-    return [_joined(found) if found else None for found in parts]
-
-
-def _joined(parts: Sequence[tuple[np.ndarray, ...]]) -> Drawn:
-    values, *ends = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return Drawn(values, *ends) if ends else Drawn(values, values, values)
+    return [[np.concatenate(each) for each in zip(*found, strict=True)] if found else None for found in parts]
 
 
 def _noise(rng: np.random.Generator, mechanism: str, scale: float, shape: tuple[int, ...]) -> np.ndarray:
@@ -270,12 +257,10 @@ def _cumulated(mechanism: str, scale: float) -> np.ndarray:
     return np.cumsum(np.exp(-distance if mechanism == "laplace" else -0.5 * distance**2))
 
 
-def middle(drawn: Drawn | None, probabilities: Sequence[float]) -> list[np.ndarray | None]:
-    """Return the ends of the middle of the draws, at two probabilities."""
-    if drawn is None:
-        return [None for _ in probabilities]
-    sides = zip((drawn.low, drawn.high), probabilities, strict=True)
+def middle(low: np.ndarray, high: np.ndarray, probabilities: Sequence[float]) -> list[np.ndarray]:
+    """Return the ends of the middle of draws, of the least and of the largest that an aggregate may be, at two probabilities."""
     with np.errstate(all="ignore"):
+        sides = zip((low, high), probabilities, strict=True)
         return [np.nanquantile(side, p, axis=0, method="linear") if side.size else side[0] for side, p in sides]
 
 
@@ -325,7 +310,7 @@ def _derived(
         columns = [c.name for e in several.values() for c in e.find_all(exp.Column)]
         needed = sorted({int(name[1:]) for name in columns if name[:1] in ("a", DENOMINATOR)})
         drawn = dict(zip(needed, draws(shown.held, [shown.wanted[i] for i in needed]), strict=True))
-        values_ = {i: one.times(shown.factors[i]).values for i, one in drawn.items() if one is not None and one.values.ndim == 2}
+        values_ = {i: one[0] * shown.factors[i] for i, one in drawn.items() if one is not None and one[0].ndim == 2}
         low_, high_ = shown.probabilities
         out |= _computed(context, part, shown, values_, several, (f"quantile_cont:{low_!r}", f"quantile_cont:{high_!r}"))
     return out

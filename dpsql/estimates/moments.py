@@ -47,6 +47,7 @@ from dpsql.numerics.arrays import FloatArray
 from dpsql.numerics.products import multiplies
 
 _SURELY = 1.96
+"""Noise deviations by which a number of rows has to be below 1 for a group to be said to have none."""
 SURE = 3.0
 """Noise deviations from which on the number of rows is divided by as it is."""
 

@@ -174,8 +174,10 @@ def counted(
                 if measure.units is None:
                     cells = guarded(cursor, made.cells(measure)).fetchnumpy()
                     parts: Parts = [(cells, np.asarray(cells["cell"], np.int64), np.asarray(cells["n"], np.int64))]
+                elif early is None:
+                    raise DpsqlError("leaves that are cut from rows are counted together with what they were cut from")
                 else:
-                    parts = [] if early is None else early.units[place].leaves(measure.edges)
+                    parts = early.units[place].leaves(measure.edges)
                 for frame_, leaf, n in parts:
                     np.add.at(leaves_, (_places(frame_, plan, index, n.size), leaf), n)
                 blocks += [_level(leaves_, length) for length in measure.lengths]

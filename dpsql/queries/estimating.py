@@ -98,7 +98,7 @@ class Estimates:
         if not found:
             raise ReleaseError(f"{one.text} is not in the release")
         if one.function == "count":
-            return np.rint(self.count(one)[0])
+            return np.rint(self.count(one))
         place, measure = found[0], self.query.measures[found[0]]
         if one.function == "count_units":
             return np.rint(self.block(place)[..., 0])
@@ -114,16 +114,14 @@ class Estimates:
 
     def _certain(self, one: Wanted, times: float) -> certain.Ends | None:
         if one.function == "count":
-            value, variance = self.count(one)
-            return _whole(certain.linear(value, math.sqrt(variance), times), math.inf)
+            return _whole(certain.linear(self.count(one), self._linear_deviation(one), times), math.inf)
         place = self.find(one)[0]
         measure = self.query.measures[place]
         if one.function in ("count_units", "count_distinct"):
             most = math.inf if one.function == "count_units" else measure.variables[0].upper
-            deviation = self.deviation(self.query.blocks_of(place).start)
-            return _whole(certain.linear(self.block(place)[..., 0], deviation, times), most)
+            return _whole(certain.linear(self.block(place)[..., 0], self._linear_deviation(one), times), most)
         if one.function == "sum":
-            low, high = certain.linear(self._value(one), self._sum_deviation(place), times)
+            low, high = certain.linear(self._value(one), self._linear_deviation(one), times)
             return sums.possible_sum(low, measure.variables[0]), sums.possible_sum(high, measure.variables[0])
         if one.function in _MEANS:
             held, variable = self.moments(place), measure.variables[_MEANS[one.function]]
@@ -138,23 +136,17 @@ class Estimates:
             return (low, high) if one.listed else (low[..., 0], high[..., 0])
         return None
 
-    def _sum_deviation(self, place: int) -> float:
-        """Return the standard deviation of a sum."""
-        measure = self.query.measures[place]
-        deviation = self.deviation(self.query.blocks_of(place).start) / measure.grid
-        variable = measure.variables[0]
-        if measure.kind == "scaled":
-            return deviation * variable.magnitude
-        places = self.moments(place).places[:, 0]
-        return deviation * float(np.sqrt(((variable.lower + variable.span * places) ** 2).sum()))
+    def _linear_deviation(self, one: Wanted) -> float:
+        """Return the standard deviation of an aggregate that is linear in the counters: one of `LINEAR`."""
+        weights = self._weights(one) or {}
+        return math.sqrt(sum(self.deviation(block) ** 2 * float((w**2).sum()) for block, w in weights.items()))
 
     @multiplies
     def quotient(self, over: Wanted, under: Wanted, confidence: float, *, share: bool) -> certain.Ends | None:
         """Return between which numbers a quotient of counts and sums lies; None of others. ``share``: of a part and the whole."""
-        pair = [self._weights(one) for one in (over, under)]
-        if any(weights is None for weights in pair):
+        above, below = (None if one.function == "count_distinct" else self._weights(one) for one in (over, under))
+        if above is None or below is None:
             return None
-        above, below = (weights or {} for weights in pair)
         variance = [0.0, 0.0, 0.0]
         for block in {*above, *below}:
             noise = self.deviation(block) ** 2
@@ -183,7 +175,7 @@ class Estimates:
             return {block: w * share / sum(shares) for (block, w), share in zip(found.items(), shares, strict=True)}
         place = self.find(one)[0]
         measure, block = self.query.measures[place], self.query.blocks_of(place).start
-        if one.function == "count_units":
+        if one.function in ("count_units", "count_distinct"):
             return {block: np.ones(1)}
         if one.function != "sum":
             return None
@@ -195,13 +187,9 @@ class Estimates:
 
     def denominator(self, one: Wanted, value: FloatArray) -> FloatArray:
         """Return an aggregate as a denominator: where it cannot be negative, at least one deviation of its noise."""
-        if one.function == "count":
-            least = math.sqrt(self.count(one)[1])
-        else:
-            place = self.find(one)[0]
-            if one.function == "sum" and self.query.measures[place].variables[0].lower < 0:
-                return value
-            least = self._sum_deviation(place) if one.function == "sum" else self.deviation(self.query.blocks_of(place).start)
+        if one.function == "sum" and self.query.measures[self.find(one)[0]].variables[0].lower < 0:
+            return value
+        least = self._linear_deviation(one)
         whole = one.function != "sum" and least > 0
         return np.maximum(value, max(least, 1.0) if whole else least) if least else value
 
@@ -212,8 +200,8 @@ class Estimates:
         tree = self.tree(self.find(one)[0])
         return np.asarray(tree.count >= CROWDED * tree.deviation)
 
-    def count(self, one: Wanted) -> tuple[FloatArray, float]:
-        """Return a number of rows, from all measures that hold it, by inverse variance; and its variance."""
+    def count(self, one: Wanted) -> FloatArray:
+        """Return a number of rows, from all measures that hold it, by inverse variance."""
         estimates, variances = [], []
         for place in self.find(one):
             measure = self.query.measures[place]
@@ -222,7 +210,7 @@ class Estimates:
             kept = cells if measure.kind != "moments" or one.there is None or not measure.nulls else cells[..., :-1]
             estimates.append(kept.sum(axis=-1))
             variances.append(kept.shape[-1] * noise**2)
-        return sums.combine(estimates, variances)
+        return sums.combine(estimates, variances)[0]
 
     def moments(self, place: int) -> sums.Moments:
         """Return what a vector of sums says."""
@@ -231,10 +219,8 @@ class Estimates:
             self._moments[place] = sums.moments(self.query.measures[place], self.block(place), deviation)
         return self._moments[place]
 
-    def ends(self, one: Wanted) -> tuple[FloatArray, FloatArray] | None:
-        """Return the least and the largest that an aggregate may be if these are the counters; None: it is what `value` says."""
-        if one.function not in RANKED or one.function in ("min", "max"):
-            return None
+    def ends(self, one: Wanted) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the largest that a quantile may be if these are the counters."""
         place = self.find(one)[0]
         return self.quantiles(place, one, "low"), self.quantiles(place, one, "high")
 
