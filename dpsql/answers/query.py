@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpsql.accounting.rules import rho_limit
-from dpsql.answers import answered, auto, held, rehearsing, remembered
+from dpsql.answers import answered, auto, held, rehearsing, remembered, telling
 from dpsql.answers.held import Part
 from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError
@@ -33,6 +33,8 @@ def query(context: Context, call: QueryCall) -> str:
         found, sources = checked(context, completed)
         parts = _bought(context, found, sources, progress)
         text = answered.relation(context, found, parts)
+    for part in (part for row in parts for part in row):
+        telling.tell(context, "dp_query", part.protected, part.held.plan.query)
     if completed is call:  # else it is made of the releases of its subqueries too
         remembered.remember(context, call, call.sql, text, [(part.protected, part.held.release) for row in parts for part in row])
     return text

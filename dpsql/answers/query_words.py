@@ -43,7 +43,9 @@ def bounding(query: QueryPlan, unit: str | None) -> list[str]:
         )
     elif unit is not None and query.max_rows is not None:
         are = "is" if query.max_rows == 1 else "are"
-        said.append(f"at most {_count(query.max_rows, 'row')} of each {unit} {are} kept, at random: numbers are of the kept rows")
+        which = ", of those that differ in group or counted value," if query.different else ""
+        most = _count(query.max_rows, "row")
+        said.append(f"at most {most} of each {unit}{which} {are} kept, at random: numbers are of the kept rows")
     if not query.public:
         units = "rows" if unit is None else f"{unit}s" if unit.isalpha() and not unit.endswith("s") else "units"
         least = f", and never one with fewer than {query.min_units:,} {units}" if (query.min_units or 1) > 1 else ""

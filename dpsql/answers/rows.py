@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dpsql.answers import telling
 from dpsql.calls.rows import SynthesizeCall
 from dpsql.calls.stored import SampleCall
+from dpsql.protected.source import resolve
 from dpsql.purchase import buying
 from dpsql.release import costs
 from dpsql.rows import drawing
@@ -27,6 +29,7 @@ def synthesize(context: Context, call: SynthesizeCall) -> str:
             made = drawing.into(context, bought, rows, seed, target, progress)
             columns = {"table_name": "VARCHAR", "rows": "BIGINT", "release": "VARCHAR"}
             answer = inline(columns, [(identifier(*drawing.table_name(context, target)), made, bought.identifier)])
+    telling.tell(context, "dp_synthesize", resolve(context, call.source, local=call.local), None)
     context.instance.last_seconds, context.instance.last_peak_mb = dict(progress.seconds), dict(progress.peak_mb)
     return answer
 

@@ -91,13 +91,14 @@ class _Answer:
         self.one = one
         self.sources = {column.name: column.sql_type for column in source.source.columns}
         planning = Planning(context, source, QueryPurchase(one, found.call, 1.0), {"epsilon": 1.0})
-        groups, bounding = planning.groups(), planning.bounding()
+        groups = planning.groups()
+        bounding = planning.bounding(selecting=groups is None)
         self.arguments = planning.arguments()
         plan = QueryPlan(
             keys=tuple(self.sources[f"k{i}"] for i in range(len(one.keys))), measures=(), public=groups is not None,
             groups=None if groups is None else groups.count, groups_sql="" if groups is None else groups.sql,
             unit=source.protection.privacy_unit is not None, max_rows=bounding.max_rows, max_groups=bounding.max_groups,
-            max_rows_per_group=bounding.max_rows_per_group,
+            max_rows_per_group=bounding.max_rows_per_group, different=bounding.different, counting=bounding.counting,
         )
         with public_groups(context.cursor, plan) as table:
             sql = self._sql(_Rows(source, plan, table, fresh_salt()), plan, table, found.call.min_units or 1)

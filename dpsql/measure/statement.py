@@ -18,7 +18,7 @@ from dpsql.estimates.magnitudes import Learning
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.measure.leaves import Regions
 from dpsql.protected.source import ProtectedSource
-from dpsql.release.queried import QueryPlan
+from dpsql.release.queried import Counting, QueryPlan
 from dpsql.source.functions import caught
 from dpsql.text.relation import identifier, literal
 
@@ -99,9 +99,20 @@ class Statement:
             found = f"SELECT {each} FROM ({found}) GROUP BY {identifier(ROW_COLUMN)}"  # noqa: S608
         if not plan.unit:
             return found
+        if plan.counting:
+            found = f"SELECT * FROM ({found}) WHERE {' OR '.join(self._counts(one) for one in plan.counting)}"  # noqa: S608
+        if plan.different:
+            by = ", ".join(identifier(name) for name in names)
+            found = f"SELECT {by} FROM ({found}) GROUP BY {by}"  # noqa: S608
         if plan.max_groups is None:
             return light_first_sql(found, unit, names, plan.max_rows, salt)
         return light_first_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
+
+    def _counts(self, one: Counting) -> str:
+        """Return whether a row counts somewhere: a function of the row, so that a unit's rows are chosen by themselves."""
+        names = [name for place in one.arguments for name in (f"x{place}", f"a{place}") if name in self.columns]
+        conditions = [] if one.filter is None else [identifier(f"f{one.filter}")]
+        return f"({' AND '.join([*conditions, *(f'{identifier(name)} IS NOT NULL' for name in names)]) or 'true'})"
 
     def reading(self) -> str:
         """Return the beginning of every statement: the rows that are counted, as ``__dp_rows``."""

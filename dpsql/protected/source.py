@@ -282,6 +282,10 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
         found = protection(table)
         return found.privacy_unit if found else None
 
+    def most_rows(table: TableId) -> int:
+        found = protection(table)
+        return found.max_contributions if found else 1
+
     catalog_of(context).check_functions()
     try:
         source = analyse(
@@ -292,6 +296,7 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
             protected=lambda table: protection(table) is not None,
             public_keys=lambda table: (),
             unit_column=unit,
+            most_rows=most_rows,
             local=local,
             catalog=catalog_of(context),
         )

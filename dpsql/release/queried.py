@@ -32,6 +32,34 @@ _FIELDS = {
 
 
 @dataclass(frozen=True)
+class Counting:
+    """What a row has to be to count somewhere.
+
+    Parameters
+    ----------
+    filter : int or None
+        Position of a condition that is true of it.
+    arguments : tuple of int
+        Positions of arguments that are not NULL.
+    """
+
+    filter: int | None = None
+    arguments: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values that ``from_json`` reads back."""
+        return {"filter": self.filter, "arguments": list(self.arguments)}
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> Counting:
+        """Read what ``to_json`` wrote; ValueError: it is none."""
+        _require(isinstance(item, dict) and set(item) == {"filter", "arguments"} and isinstance(item["arguments"], list))
+        given = [*item["arguments"], *([] if item["filter"] is None else [item["filter"]])]
+        _require(all(isinstance(place, int) and not isinstance(place, bool) and place >= 0 for place in given))
+        return cls(item["filter"], tuple(item["arguments"]))
+
+
+@dataclass(frozen=True)
 class QueryPlan:
     """What a release of a query measures.
 
@@ -51,6 +79,11 @@ class QueryPlan:
         Whether rows are bounded by privacy unit; else every row is one.
     max_rows, max_groups, max_rows_per_group : int or None
         How rows of one unit are bounded: in all, or by groups.
+    different : bool
+        Whether rows of a unit that are equal in all that is counted are one row, before they are bounded: numbers of different
+        things alone are asked for.
+    counting : tuple of Counting
+        Only rows that are one of these are bounded, and count; empty: all.
     min_units, threshold, delta, selecting
         Of private groups: fewest units of a released group; what its noisy number of units has to reach; the probability that a
         group of fewer units is released; which measure counts units. None for public groups.
@@ -78,6 +111,8 @@ class QueryPlan:
     asked: tuple[str, ...] = ()
     learning: tuple[Learning, ...] = ()
     cutting: tuple[Cutting, ...] = ()
+    different: bool = False
+    counting: tuple[Counting, ...] = ()
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -115,6 +150,8 @@ class QueryPlan:
             "asked": list(self.asked),
             **({"learning": [one.to_json() for one in self.learning]} if self.learning else {}),
             **({"cutting": [one.to_json() for one in self.cutting]} if self.cutting else {}),
+            **({"different": True} if self.different else {}),
+            **({"counting": [one.to_json() for one in self.counting]} if self.counting else {}),
         }
 
     @classmethod
@@ -126,8 +163,9 @@ class QueryPlan:
         ValueError, TypeError, KeyError, DpsqlError
             It is not a plan of a query.
         """
-        _require(isinstance(item, dict) and set(item) - {"learning", "cutting"} == _FIELDS)
-        learning, cutting = item.get("learning", []), item.get("cutting", [])
+        _require(isinstance(item, dict) and set(item) - {"learning", "cutting", "different", "counting"} == _FIELDS)
+        learning, cutting, counting = item.get("learning", []), item.get("cutting", []), item.get("counting", [])
+        _require(item.get("different", True) is True and isinstance(counting, list) and len(counting) <= MOST_MEASURES)
         _require(isinstance(cutting, list) and len(cutting) <= MOST_MEASURES)
         _require(isinstance(learning, list) and len(learning) <= MOST_MEASURES)
         keys, measures, asked = item["keys"], item["measures"], item["asked"]
@@ -149,6 +187,7 @@ class QueryPlan:
                 "asked": tuple(asked),
                 "learning": tuple(Learning.from_json(one) for one in learning),
                 "cutting": tuple(Cutting.from_json(one) for one in cutting),
+                "counting": tuple(Counting.from_json(one) for one in counting),
             }
         )
         _require([one.place for one in found.cutting] == [i for i, m in enumerate(found.measures) if m.units is not None])

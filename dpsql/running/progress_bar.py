@@ -119,10 +119,10 @@ def shown(asked: bool | None) -> bool:
 
 def in_notebook() -> bool:
     """Return whether a Jupyter kernel runs this process."""
-    return hasattr(_shell(), "kernel")
+    return hasattr(shell(), "kernel")
 
 
-def _shell() -> Any:
+def shell() -> Any:
     """Return what runs the cells, or None; IPython is not imported for that."""
     return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
 
@@ -178,7 +178,7 @@ class _Display:
 def _new_bar(text: str) -> _Place:
     """Return where to show a call."""
     if in_notebook():
-        return _Display(_shell().display_pub)
+        return _Display(shell().display_pub)
     from dpsql.running.terminal_line import Line  # loaded when needed: tqdm takes .03 s
 
     return Line(text)

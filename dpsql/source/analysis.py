@@ -112,6 +112,7 @@ def analyse(
     protected: Callable[[TableId], bool],
     public_keys: Callable[[TableId], Sequence[Sequence[str]]] = lambda table: (),
     unit_column: Callable[[TableId], str | None] = lambda table: None,
+    most_rows: Callable[[TableId], int] = lambda table: 1,
     local: bool = False,
     catalog: Catalog | None = None,
 ) -> Source:
@@ -131,6 +132,8 @@ def analyse(
         Declared unique keys of a public table or file; PRIMARY KEY, UNIQUE constraints and UNIQUE indexes are found without it.
     unit_column : callable
         The privacy unit column of a protected table, or None.
+    most_rows : callable
+        Rows of one unit of a protected table that are counted.
     local : bool
         Whether a source that is not row by row may be unit-local instead.
     catalog : Catalog, optional
@@ -150,7 +153,7 @@ def analyse(
     Privacy: free. Reads names, types and constraints only; the messages depend on nothing else.
     """
     catalog = catalog or Catalog(cursor)
-    given = (catalog, protected, public_keys, unit_column, (database, schema))
+    given = (catalog, protected, public_keys, unit_column, (database, schema), most_rows)
     try:
         try:
             return _analyse(catalog, Analysis(*given), _checked_text(text))
@@ -212,6 +215,7 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         bare=named == table,
         local=analysis.local,
         one_per_unit=relation.one,
+        most_rows=relation.most if analysis.local else None,
         limited=max((part.meta.get(LIMITING, 0) for part in relation.select.find_all(exp.Select)), default=0) or None,
     )
 

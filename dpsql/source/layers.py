@@ -32,7 +32,8 @@ class Rows:
     """A generated FROM with its WHERE, before its list is known.
 
     ``unit`` is the privacy unit of a row, in its one form; None for public rows. ``one``: no unit has more than one row;
-    ``few``: no unit has more than :mod:`dpsql.source.limits` lets.
+    ``few``: no unit has more than :mod:`dpsql.source.limits` lets; ``most``: rows that a unit has at most, if it has as many in the
+    protected table as are counted.
     """
 
     scope: Scope
@@ -41,6 +42,7 @@ class Rows:
     fresh: Callable[[str], str]
     one: bool = False
     few: bool = False
+    most: int = 1
 
     def restrict(self, condition: exp.Expression) -> None:
         """Keep the rows for which a generated condition holds."""
@@ -119,7 +121,8 @@ class Layer:
                 items.append(Item("", alias, node, columns))
         unit = exp.Column(this=identifier(UNIT), table=identifier(alias)) if below.unit is not None else None
         scope = replace(below.scope, items=items)
-        return Rows(scope, exp.Select().from_(node), unit, below.fresh, below.one if one is None else one, below.few)
+        alone = below.one if one is None else one
+        return Rows(scope, exp.Select().from_(node), unit, below.fresh, alone, below.few, 1 if alone else below.most)
 
     def reference(self, column: Column, rows: Rows) -> exp.Column:
         """Return a column of this layer as the layer above names it."""

@@ -50,8 +50,9 @@ class Leaves:
         public_keys: Callable[[TableId], Sequence[Sequence[str]]],
         unit_column: Callable[[TableId], str | None],
         home: tuple[str, str],
+        most_rows: Callable[[TableId], int],
     ) -> None:
-        self.home = home
+        self.home, self.most_rows = home, most_rows
         self.catalog, self.protected, self.public_keys, self.unit_column = catalog, protected, public_keys, unit_column
         self.table: TableId | None = None
         self.public: list[TableId] = []

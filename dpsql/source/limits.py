@@ -34,6 +34,9 @@ from dpsql.source.scope import Item, Scope
 MOST_ROWS = 1000
 """Rows of one unit that each side of a join of people's rows keeps."""
 
+MOST_COUNTED = 1_000_000_000
+"""Rows of one unit that are reckoned with, at most, in what a source makes of them."""
+
 LONGEST = 256
 """Characters of a text, and bytes of a BLOB, that is repeated for many rows."""
 
@@ -70,6 +73,7 @@ def _limited(rows: Rows) -> Rows:
     numbered.restrict(exp.LTE(this=number, expression=exp.Literal.number(MOST_ROWS)))
     out = _closed(_copied(numbered), {LIMITING: MOST_ROWS})
     out.few = True
+    out.most = min(out.most, MOST_ROWS)
     return out
 
 

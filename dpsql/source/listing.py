@@ -51,7 +51,8 @@ class Listing(Analysis):
         if not listed:
             refuse("SELECT", "no column is left", node, where)
         protected, one = rows.unit is not None, rows.one
-        return Relation(finish(rows, listed), [column for column, _ in listed], unnamed, protected, one)
+        most = 1 if one else rows.most
+        return Relation(finish(rows, listed), [column for column, _ in listed], unnamed, protected, one, most)
 
     def _distinct(self, node: exp.Select, relation: Relation, view: View) -> Relation:
         """Return the different rows of each unit."""
@@ -69,7 +70,7 @@ class Listing(Analysis):
         """Return the rows of one relation."""
         unit = exp.Column(this=identifier(UNIT), table=identifier(item.alias)) if item.protected else None
         scope = Scope(self.catalog, [item], [self.home], "", self.texts)
-        return Rows(scope, exp.Select().from_(item.node), unit, self._fresh, item.one)
+        return Rows(scope, exp.Select().from_(item.node), unit, self._fresh, item.one, most=item.most)
 
     def _nested(self, inner: Relation, node: exp.Expression, name: str, view: View) -> Item:
         """Return a checked query as an item of FROM; a column without a name can't be named, and that is all."""

@@ -102,7 +102,7 @@ class LocalAnalysis(Listing):
         first = self._item(start, view)
         scope.items.append(first)
         unit = exp.Column(this=identifier(UNIT), table=identifier(first.alias)) if first.protected else None
-        rows = Rows(scope, exp.Select().from_(first.node), unit, self._fresh, first.one)
+        rows = Rows(scope, exp.Select().from_(first.node), unit, self._fresh, first.one, most=first.most)
         for join in [*joins, *(node.args.get("joins") or [])]:
             rows = Joins(self, view).join(rows, join, rest)
         return rows, rest
@@ -252,7 +252,8 @@ class LocalAnalysis(Listing):
             replace(c, collated=c.collated and c.sql_type != "VARCHAR", unit=unit is not None and c.origin == self.carried.unit)
             for c in item.columns
         ]
-        return replace(item, alias=alias, node=out, columns=columns)
+        most = self.most_rows(table) if item.protected else 1
+        return replace(item, alias=alias, node=out, columns=columns, most=most)
 
     def _values(self, node: exp.Values, view: View) -> Relation:
         """Return VALUES as constants, one SELECT after another."""

@@ -140,6 +140,9 @@ class Source:
     one_per_unit : bool
         Whether no unit has more than one row, by construction: GROUP BY the unit alone, DISTINCT ON (unit), and what keeps
         rows apart above it. Only where ``local``.
+    most_rows : int or None
+        Rows that it makes, at most, of a unit with as many in the table as are counted: more where a join, a cross join or
+        UNION ALL makes several of one. None: as many as there are.
     limited : int or None
         Rows of a unit that are kept, at most, where they meet others of it (:mod:`dpsql.source.limits`); None: all are.
 
@@ -160,6 +163,7 @@ class Source:
     bare: bool = False
     local: bool = False
     one_per_unit: bool = False
+    most_rows: int | None = None
     limited: int | None = None
 
 

@@ -40,7 +40,8 @@ _CLAUSES = {
 class Relation:
     """A checked SELECT: its generated tree and what comes out of it. ``unnamed`` are the positions that need a name.
 
-    ``protected``: whether its rows are people's; ``one``: whether no privacy unit has more than one of them.
+    ``protected``: whether its rows are people's; ``one``: whether no privacy unit has more than one of them; ``most``: how many a
+    unit has at most that has as many in the protected table as are counted.
     """
 
     select: exp.Select
@@ -48,6 +49,7 @@ class Relation:
     unnamed: list[int] = field(default_factory=list)
     protected: bool = True
     one: bool = False
+    most: int = 1
 
 
 class Analysis(Leaves):
@@ -142,7 +144,7 @@ class Analysis(Leaves):
         outer = exp.Subquery(this=inner.select, alias=exp.TableAlias(this=identifier(alias)))
         columns = [replace(c, ref=c.name, collated=False) for c in inner.columns]
         out = self._renamed(node, columns, view)
-        return Item(name or alias, alias, outer, out, protected=inner.protected, one=inner.one)
+        return Item(name or alias, alias, outer, out, protected=inner.protected, one=inner.one, most=inner.most)
 
     def _table(self, node: exp.Table, view: View, *, public: bool = False) -> Item:
         """Return a CTE, a file, a view or a base table."""

@@ -11,6 +11,7 @@ from dpsql.source.functions import try_cast
 from dpsql.source.kernel import cast_is_safe, try_cast_is_listed
 from dpsql.source.layers import canonical, combine_inside, comparable, finish
 from dpsql.source.leaves import View
+from dpsql.source.limits import MOST_COUNTED
 from dpsql.source.listing import Listing
 from dpsql.source.model import Column, identifier, refuse
 from dpsql.source.relations import Relation
@@ -65,11 +66,12 @@ def set_operation(
     for other in selects[1:]:
         tree = kind(this=tree, expression=other, distinct=native)
     one = first.one and kind is not exp.Union
-    outer = Relation(tree, columns, [], first.protected, one)
+    most = min(sum(side.most for side in sides), MOST_COUNTED) if kind is exp.Union else first.most
+    outer = Relation(tree, columns, [], first.protected, one, most)
     item = analysis._nested(outer, exp.Table(), "", view)  # one class in two files
     rows = analysis.over(item)
     listed = [(c, exp.Column(this=identifier(c.ref), table=identifier(item.alias))) for c in item.columns]
-    out = Relation(finish(rows, listed), columns, first.unnamed, first.protected, one)
+    out = Relation(finish(rows, listed), columns, first.unnamed, first.protected, one, most)
     if kind is exp.Union and distinct:
         return analysis._distinct(exp.Select(distinct=exp.Distinct()), out, view)
     return out

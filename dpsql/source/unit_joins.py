@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import duckdb
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError
@@ -19,10 +20,10 @@ from dpsql.source.functions import call, paren
 from dpsql.source.keys import exact
 from dpsql.source.layers import Layer, Rows, comparable, plain
 from dpsql.source.leaves import View
-from dpsql.source.limits import limit, looked_up, shorten
+from dpsql.source.limits import MOST_COUNTED, limit, looked_up, shorten
 from dpsql.source.listing import Listing
 from dpsql.source.model import UNIT, Column, fold, identifier, refuse
-from dpsql.source.parse import used
+from dpsql.source.parse import render, used
 from dpsql.source.scope import Item, Scope
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
@@ -98,8 +99,11 @@ class Joins:
         if kind in ("SEMI", "ANTI"):
             rows.tree.append("joins", joined(item, kind, None, written))
             return rows
+        most = self._most(rows, item, side, [*conditions, *(c for c in rest if self._known(c, both))], both, key=bool(key))
         if side in ("RIGHT", "FULL"):
-            return self._wrapped(rows, item, side, using, written)
+            out = self._wrapped(rows, item, side, using, written)
+            out.most = most
+            return out
         for column in using:
             item.hidden.add(fold(column))
         if side == "LEFT":
@@ -107,6 +111,7 @@ class Joins:
         rows.one = rows.one and item.one
         rows.unit = rows.unit if rows.unit is not None or not item.protected else unit_column(item.alias)
         rows.joined(item, joined(item, None if written else "CROSS", side or None, written))
+        rows.most = most
         return rows
 
     def _key(self, join: exp.Join, item: Item, conditions: Sequence[exp.Expression], both: Scope) -> list[str]:
@@ -137,6 +142,47 @@ class Joins:
         relation = self.analysis._columns(exp.Select(), rows, entries, self.view.where)
         found = self.analysis._nested(relation, exp.Table(), item.name, self.view)
         return replace(found, path=item.path, one=True)
+
+    def _most(
+        self, rows: Rows, item: Item, side: str, conditions: Sequence[exp.Expression], both: Scope, *, key: bool
+    ) -> int:
+        """Return how many rows a join makes of a unit, at most: of public tables their rows say it.
+
+        Where a row meets public rows by more than equal values, it is reckoned to meet one: of periods, ranges and nearest ones the
+        bound would be far too wide, and rows that are more are bounded as any.
+        """
+        if rows.unit is not None and item.protected:
+            most = max(rows.most * item.most, rows.most + item.most if side == "FULL" else 0)
+        elif rows.unit is None and not item.protected:
+            most = 1
+        elif item.protected:
+            most = item.most * (self._met(rows.scope.items[0], conditions, both) if len(rows.scope.items) == 1 else 1)
+        else:
+            most = rows.most * (1 if key else self._met(item, conditions, both))
+        return min(most, MOST_COUNTED)
+
+    def _met(self, public: Item, conditions: Sequence[exp.Expression], both: Scope) -> int:
+        """Return how many rows of a public relation a row of the others meets, at most: all of them where there is no condition."""
+        fixed: dict[str, exp.Column] = {}
+        related = False
+        for condition in conditions:
+            inside = {both.resolve(c)[0] is public for c in condition.find_all(exp.Column)}
+            related = related or len(inside) > 1
+            sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
+            for side, other in (sides, sides[::-1]) if sides else ():
+                found = plain(side, both) if isinstance(side, exp.Column) else None
+                outside = all(both.resolve(c)[0] is not public for c in other.find_all(exp.Column))
+                if found is not None and found[0] is public and outside:
+                    fixed[found[1].ref] = exp.Column(this=identifier(found[1].ref), table=identifier(public.alias))
+        if related and not fixed:
+            return 1
+        count = exp.Select(expressions=[exp.alias_(exp.Count(this=exp.Star()), "n", quoted=True)]).from_(public.node.copy())
+        text = render(count.group_by(*fixed.values()) if fixed else count)
+        try:
+            found_most = self.analysis.catalog.cursor.execute(f"SELECT max(n) FROM ({text})").fetchone()  # noqa: S608 -- generated
+        except duckdb.Error:  # what is wrong with it is said where it is checked
+            return 1
+        return max(1, int((found_most and found_most[0]) or 1))
 
     def _bounded(self, rows: Rows, item: Item, *, key: bool) -> Item:
         """Give values that a join repeats for many rows a bound: those of the one row of a unit, and of rows that meet public ones.

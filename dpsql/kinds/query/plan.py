@@ -29,6 +29,7 @@ from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
 from dpsql.queries.aggregates import DISTINCT, PAIRS
+from dpsql.queries.asked import Wanted
 from dpsql.queries.bounds import extent
 from dpsql.queries.choosing import Argument
 from dpsql.queries.columns import Relations, given_bounds
@@ -42,7 +43,7 @@ from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.ranges import TEMPORAL, Range
 from dpsql.queries.universes import Universe
 from dpsql.release.plan import Plan
-from dpsql.release.queried import MOST_COUNTERS, QueryPlan
+from dpsql.release.queried import MOST_COUNTERS, Counting, QueryPlan
 from dpsql.session.instance import Context
 from dpsql.text import readable
 
@@ -54,6 +55,8 @@ SELECTIONS = 1_024
 GUESSED_GROUPS = 1_000
 """Private groups that are reckoned with where trees are planned."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
+_OF_DIFFERENT_ROWS = frozenset({"count_units", "count_distinct"})
+"""Aggregates that are the same of rows of one unit that are equal, however many they are."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,10 @@ class Bounding:
     max_rows: int | None
     max_groups: int | None
     max_rows_per_group: int | None
+    different: bool = False
+    """Whether rows that are equal in group, unit and what is asked of them are one row, before they are bounded."""
+    counting: tuple[Counting, ...] = ()
+    """What a row has to be to count; rows that count nowhere are not among those that are bounded. Empty: every row counts."""
 
     @property
     def one_row(self) -> bool:
@@ -150,15 +157,25 @@ class Planning:
         """Return what is known of the values of a column of the rows."""
         return self.universes(node)
 
-    def bounding(self) -> Bounding:
-        """Return how rows of a unit are bounded."""
+    def bounding(self, *, selecting: bool) -> Bounding:
+        """Return how rows of a unit are bounded; ``selecting``: whether groups are chosen by the number of their units."""
+        found, wanted = self._bounds(), self.asked.wanted
+        if self.protected.protection.privacy_unit is None:
+            return found
+        counting = dict.fromkeys(_counting(one) for one in wanted)
+        every = selecting or not wanted or Counting() in counting
+        different = all(one.function in _OF_DIFFERENT_ROWS for one in wanted)
+        return replace(found, different=different, counting=() if every else tuple(counting))
+
+    def _bounds(self) -> Bounding:
+        """Return how many rows of a unit count."""
         held, call = self.protected.protection, self.call.call
         if held.privacy_unit is None:
             for name in ("max_groups", "max_rows_per_group"):
                 if getattr(call, name) is not None:
                     raise ArgumentError(name, getattr(call, name), "every row is a unit of its own here; leave it out")
             return Bounding(1, None, None)
-        most = 1 if self.one_per_unit else held.max_contributions
+        most = 1 if self.one_per_unit else self.protected.source.most_rows or held.max_contributions
         groups, rows = call.max_groups, call.max_rows_per_group
         if not self.asked.keys or self.one_per_unit:
             return Bounding(min(rows, most) if self.one_per_unit and rows else rows or most, None, None)
@@ -259,9 +276,9 @@ class Planning:
     def planned(self) -> Planned:
         """Return the plan with its price."""
         held, call = self.protected.protection, self.call.call
-        groups, bounding = self.groups(), self.bounding()
-        arguments = self.arguments()
+        groups = self.groups()
         selecting = groups is None
+        bounding, arguments = self.bounding(selecting=selecting), self.arguments()
         count = groups.count if groups is not None else None
         measures, weights, select = choosing.choose(
             self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row,
@@ -297,6 +314,12 @@ class Planning:
             first = sum(len(measure.lengths) for measure in measures[:select])
             most = bounding.max_groups or bounding.max_rows or 1
             tau = threshold(call.mechanism, calibration.scales[first], most, delta_t)
+        rows = self.protected.source.most_rows
+        if rows is not None and bounding.max_rows == rows > held.max_contributions:
+            self.notes.append(
+                f"{held.max_contributions} rows of a {held.privacy_unit} can become {rows:,} in this FROM, and so many count; "
+                "fewer, with less noise: max_rows_per_group := n"
+            )
         rest = iter(calibration.scales[sum(len(measure.lengths) for measure in measures) :])
         wanted = QueryPlan(
             keys=tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))),
@@ -308,6 +331,8 @@ class Planning:
             max_rows=bounding.max_rows,
             max_groups=bounding.max_groups,
             max_rows_per_group=bounding.max_rows_per_group,
+            different=bounding.different and all(measure.kind in ("units", "distinct") for measure in measures),
+            counting=bounding.counting,
             min_units=(call.min_units or 1) if selecting else None,
             threshold=tau,
             delta=None if delta_t is None else str(delta_t),
@@ -391,6 +416,11 @@ class Planning:
                 raise ArgumentError("options", {"weights": {text: weight}}, f"no such aggregate; there are {sorted(known)!r}")
             found[same[0]] = weight
         return found
+
+
+def _counting(one: Wanted) -> Counting:
+    """Return what a row has to be to count in an aggregate."""
+    return Counting(one.condition, one.arguments) if one.there is None else Counting(one.there)
 
 
 def whole_values(limits: Range) -> tuple[str, ...] | None:

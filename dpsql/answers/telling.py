@@ -1,0 +1,45 @@
+"""What a call says beside its answer of the rows that are counted."""
+
+from __future__ import annotations
+
+from dpsql.answers import kept, query_words
+from dpsql.domains import unit_rows
+from dpsql.protected.source import ProtectedSource
+from dpsql.release.queried import QueryPlan
+from dpsql.running import saying
+from dpsql.session.instance import Context
+from dpsql.text.relation import literal
+
+
+def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPlan | None) -> None:
+    """Say beside an answer what is counted of a unit's rows, where not all are, and about what share of all rows that is.
+
+    Parameters
+    ----------
+    name : str
+        Of the call.
+    query : QueryPlan or None
+        What was bought; None: tables of the source.
+
+    Notes
+    -----
+    Privacy: what is declared, and what was released.
+    """
+    held = protected.protection
+    unit, most, source = held.privacy_unit, held.max_contributions, protected.source
+    if unit is None or source.one_per_unit:
+        return
+    said = unit_rows.capped(unit, most) if query is None else query_words.bounding(query, unit)[0]
+    if query is None:
+        comparable = True
+    else:
+        most = query.max_rows or 0
+        comparable = not (query.different or query.counting) and most == held.max_contributions
+    share = ""
+    if comparable:
+        known = kept.estimate(context, protected.books.database, protected.key, protected.query, most)
+        if known is not None:
+            share = f", about {100 * known.share:.0f} % of all (by release {known.release!r})"
+        else:
+            share = f"; about what share of all rows that is, dp_contributions({literal(source.table.name)}, epsilon := ...) buys"
+    saying.say(f"{name} of {source.table.name}: {said}{share}", context.instance.remembered, wanted=context.progress)

@@ -1,0 +1,35 @@
+"""What a call says beside its answer: one line on standard error, or under the cell of a notebook, each line once."""
+
+from __future__ import annotations
+
+import html
+import os
+import sys
+from typing import Any
+
+from dpsql.running.progress_bar import VARIABLE, in_notebook, shell, switch
+
+
+def say(line: str, told: dict[str, Any], *, wanted: bool | None) -> None:
+    """Say a line that was not said before.
+
+    Parameters
+    ----------
+    line : str
+        Nothing that depends on a protected row, but for what is released.
+    told : dict
+        Where it is noted that a line was said.
+    wanted : bool or None
+        False, or where the environment variable of the bar says so: nothing is said.
+    """
+    silent = switch(os.environ.get(VARIABLE)) is False if wanted is None else not wanted
+    key = f"said {line}"
+    if silent or key in told:
+        return
+    told[key] = True
+    if in_notebook():
+        rich = f'<div style="font-size:90%;opacity:.8">{html.escape(line)}</div>'
+        shell().display_pub.publish(data={"text/plain": line, "text/html": rich}, metadata={})
+    elif sys.stderr is not None:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
