@@ -25,6 +25,7 @@ from dpsql.queries.naming import canonical, plain
 from dpsql.queries.narrowing import limits_of
 from dpsql.queries.ranges import NOTHING, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, as_sort, hull, meet
 from dpsql.queries.summaries import NO_ARGUMENT, SUMMARIES
+from dpsql.source.intervals import interval_of, whole_of
 
 __all__ = ["Known", "Range", "as_known", "extent", "narrowed", "range_of_attribute", "range_of_type"]
 
@@ -203,8 +204,9 @@ class _Extents:
         left, right = self(node.this), node.expression
         while isinstance(right, exp.Paren):
             right = right.this
-        if isinstance(right, exp.Interval):
-            return self._shift(node, left, right)
+        step = interval_of(right)
+        if step is not None:
+            return self._shift(node, left, step)
         other = self(right)
         if left.empty or other.empty:
             return NOTHING
@@ -220,10 +222,10 @@ class _Extents:
     def _shift(node: exp.Expression, value: Range, step: exp.Interval) -> Range:
         unit = step.args.get("unit")
         name = unit.name.lower().removesuffix("s") if isinstance(unit, exp.Var) else ""
-        digits = step.this.name if isinstance(step.this, exp.Literal) else ""
-        if name not in ("second", "minute", "hour", "day", "week", "month", "quarter", "year") or not digits.lstrip("+-").isdigit():
+        amount = whole_of(step)
+        if name not in ("second", "minute", "hour", "day", "week", "month", "quarter", "year") or amount is None:
             return UNKNOWN
-        return moments.shifted(value, int(digits) * (-1 if isinstance(node, exp.Sub) else 1), name)
+        return moments.shifted(value, amount * (-1 if isinstance(node, exp.Sub) else 1), name)
 
     def _case(self, node: exp.Case) -> Range:
         """Return the hull of the branches, each where its condition is true and those before are not."""

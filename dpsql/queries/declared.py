@@ -6,6 +6,7 @@ Privacy: none; public declarations alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -38,14 +39,24 @@ def range_of_attribute(attribute: Attribute) -> Range:
     >>> range_of_attribute(Attribute("d", "DATE", "temporal", edges=("1970-01-02", "1970-01-05")))
     Range(lower=1.0, upper=4.0, whole=True, sort='date')
     """
-    typed = typed_range(attribute.sql_type)
-    listed = attribute.categories if attribute.kind == "categorical" else attribute.edges
-    if typed.sort == "unknown" or typed == TRUTH or not listed:
-        return range_of_type(attribute.sql_type)
-    points = [moment(str(text), typed.sort) if typed.sort in TEMPORAL else _number(str(text)) for text in listed]
+    return range_of_values(attribute.sql_type, attribute.categories if attribute.kind == "categorical" else attribute.edges)
+
+
+def range_of_values(sql_type: str, values: Sequence[object]) -> Range:
+    """Return the range of values of a type, as numbers or texts; that of the type where one of them is none.
+
+    Examples
+    --------
+    >>> range_of_values("INTEGER", ["3", "10"]), range_of_values("DATE", [None, None]).finite
+    (Range(lower=3.0, upper=10.0, whole=True, sort='integer'), False)
+    """
+    typed = typed_range(sql_type)
+    if typed.sort == "unknown" or typed == TRUTH or not values:
+        return range_of_type(sql_type)
+    points = [moment(str(text), typed.sort) if typed.sort in TEMPORAL else _number(str(text)) for text in values]
     found = [p for p in points if p is not None]
     if len(found) < len(points):
-        return range_of_type(attribute.sql_type)
+        return range_of_type(sql_type)
     if typed.sort in TEMPORAL:
         return replace(hull(*found), whole=typed.whole)
     return replace(meet(typed, replace(hull(*found), sort=typed.sort, whole=False)), whole=typed.whole)

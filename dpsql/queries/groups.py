@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from dpsql.errors import DpsqlError
 from dpsql.queries.grains import searched
-from dpsql.queries.keys import Groups, KeyValues, NotListed, Universes
+from dpsql.queries.keys import Groups, KeyValues, NotListed, Together, Universes
 from dpsql.queries.naming import plain
 from dpsql.queries.universes import MOST_VALUES
 
@@ -31,6 +31,7 @@ def public_groups(
     known_values: Universes,
     where: exp.Expression | None = None,
     most: int = MOST_VALUES,
+    together: Sequence[Together] = (),
 ) -> Groups:
     """Return every group that the rows can have.
 
@@ -46,6 +47,8 @@ def public_groups(
         The condition that all rows satisfy: groups that it rules out are left out where that is seen.
     most : int
         Groups, and combinations of values that a key is evaluated on.
+    together : sequence of Together
+        Which values some columns have together; other combinations are no groups.
 
     Returns
     -------
@@ -59,9 +62,8 @@ def public_groups(
     """
     condition = where.this if isinstance(where, exp.Where) else where
     try:
-        return KeyValues(cursor, known_values, plain(condition.copy()) if condition is not None else None, most).groups(
-            [searched(plain(key.copy())) for key in keys]
-        )
+        simple = plain(condition.copy()) if condition is not None else None
+        return KeyValues(cursor, known_values, simple, most, tuple(together)).groups([searched(plain(key.copy())) for key in keys])
     except NotListed as error:
         return Groups("", reason=str(error))
     except (DpsqlError, duckdb.Error, RecursionError):  # a key that a source may not compute is refused elsewhere

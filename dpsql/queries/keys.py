@@ -23,13 +23,13 @@ from dpsql.source.catalog import Catalog
 from dpsql.source.expressions import Rewriter
 from dpsql.source.functions import caught
 from dpsql.source.kernel import is_number
-from dpsql.source.model import Column, identifier, quoted
+from dpsql.source.model import Column, identifier, literal, quoted
 from dpsql.source.parse import render
 from dpsql.source.scope import Item, Scope
 from dpsql.text.names import fold
 
 Universes = Callable[[exp.Column], Universe | None]
-_ALIAS = "__dp_g"
+_ALIAS, _PUBLIC = "__dp_g", "__dp_p"
 _BOOLEAN = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.Between, exp.In, exp.Like,
     exp.ILike,
@@ -67,6 +67,14 @@ class Groups:
         return not self.reason
 
 
+@dataclass(frozen=True)
+class Together:
+    """Values that columns have together: the columns, in one form, and the texts of their values, None for NULL."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+
+
 class NotListed(Exception):
     """A key has values that are not known; the text says of what."""
 
@@ -89,6 +97,7 @@ class KeyValues:
     known_values: Universes
     condition: exp.Expression | None
     most: int
+    together: tuple[Together, ...] = ()
     atoms: dict[str, _Atom] = field(default_factory=dict)
     universes: dict[str, Universe] = field(default_factory=dict)
     known: Known = field(default_factory=lambda: Known(lambda column: None))
@@ -108,7 +117,9 @@ class KeyValues:
         replaced = [self._replaced(key) for key in keys]
         listed = [self._total(key) for key in replaced]
         sets = [frozenset(c.name for c in key.find_all(exp.Column)) for key in replaced]
-        filters = self._filters()
+        filters = [*self._filters(), *self._combined()]
+        for names, _ in filters[-len(self.together) :] if self.together else []:
+            sets = [one | (names & frozenset().union(*sets)) if one & names else one for one in sets]
         parts = []
         for together in self._components(sets):
             names = sorted(frozenset().union(*(sets[i] for i in together)))
@@ -246,6 +257,27 @@ class KeyValues:
                 out.append((frozenset(c.name for c in tree.find_all(exp.Column)), self._total(tree)))
             except (DpsqlError, NotListed):
                 continue
+        return out
+
+    def _combined(self) -> list[tuple[frozenset[str], str]]:
+        """Return the conditions that values which stand together in public tables do so in the list, with the atoms in them."""
+        out = []
+        for one in self.together:
+            atoms = [self.atoms.get(name) for name in one.columns]
+            if None in atoms or any(atom.sql_type == "TIMESTAMP" for atom in atoms if atom is not None):
+                out.append((frozenset[str](), "true"))
+                continue
+            there = [atom for atom in atoms if atom is not None]
+            rows = ", ".join(f"({', '.join('NULL' if text is None else literal(text) for text in row)})" for row in one.rows)
+            rows = rows or f"({', '.join('NULL' for _ in there)})"
+            named = ", ".join(quoted(f"c{i}") for i in range(len(there)))
+            same = " AND ".join(
+                f"TRY_CAST({quoted(_PUBLIC, f'c{i}')} AS {atom.sql_type}) IS NOT DISTINCT FROM {quoted(_ALIAS, atom.name)}"
+                for i, atom in enumerate(there)
+            )
+            none = "" if one.rows else " AND false"
+            text = f"EXISTS (SELECT 1 FROM (VALUES {rows}) AS {quoted(_PUBLIC)}({named}) WHERE {same}{none})"  # noqa: S608 -- quoted
+            out.append((frozenset(atom.name for atom in there), text))
         return out
 
     def _coarse(self, column: exp.Column) -> bool:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
-from dpsql.errors import ArgumentError, NotProtected
+from dpsql.errors import ArgumentError, DpsqlError, NotProtected
 from dpsql.protected.source import catalog_of, protection_of, resolve, table_alone
-from dpsql.queries.declared import range_of_attribute, range_of_type
+from dpsql.queries.declared import range_of_attribute, range_of_type, range_of_values
 from dpsql.queries.ranges import Range
 from dpsql.queries.taken import Leaf
 from dpsql.queries.universes import Universe, universe_of_attribute, universe_of_type
@@ -31,6 +32,7 @@ class Facts:
         self._catalog = catalog_of(context)
         self._leaves: dict[str, Leaf] = {}
         self._columns: dict[str, dict[str, Attribute | str]] = {}
+        self._ranges: dict[tuple[str, str], Range] = {}
 
     def __call__(self, node: exp.Table) -> Leaf:
         """Return what the splitting has to know of a relation.
@@ -56,12 +58,35 @@ class Facts:
             self._columns[key] = self._described(node)
         return self._columns[key].get(fold(name))
 
+    def type_of(self, node: exp.Table, name: str) -> str | None:
+        """Return the type of a column; None where there is no such column, or no such table."""
+        try:
+            found = self.column(node, name)
+        except DpsqlError:
+            return None
+        return found.sql_type if isinstance(found, Attribute) else found
+
     def range(self, node: exp.Table, name: str) -> Range | None:
         """Return between which bounds the values of a column lie, as declared or by its type."""
         found = self.column(node, name)
         if found is None:
             return None
-        return range_of_type(found) if isinstance(found, str) else range_of_attribute(found)
+        if not isinstance(found, str):
+            return range_of_attribute(found)
+        return range_of_type(found) if self(node).protected else self._public_range(node, name, found)
+
+    def _public_range(self, node: exp.Table, name: str, sql_type: str) -> Range:
+        """Return between which bounds the values of a column of a public table are: everybody may read them."""
+        key = (_key(node), fold(name))
+        if key not in self._ranges:
+            self._ranges[key] = range_of_type(sql_type)
+            family, column = sqltypes.parse(sql_type).family, identifier(name)
+            if family in ("integer", "decimal", "float", "temporal") and sql_type != "TIME":
+                finite = f" WHERE system.main.isfinite({column})" if family in ("float", "temporal") else ""
+                listed = ", ".join(f"CAST(system.main.{end}({column}) AS VARCHAR)" for end in ("min", "max"))
+                ends = self.context.cursor.execute(f"SELECT {listed} FROM {self.sql(node)}{finite}").fetchall()[0]  # noqa: S608 -- quoted
+                self._ranges[key] = range_of_values(sql_type, ends)
+        return self._ranges[key]
 
     def universe(self, node: exp.Table, name: str) -> Universe | None:
         """Return what is known of the values of a column: as declared or by its type; of a public table's, what is in it."""
@@ -73,17 +98,18 @@ class Facts:
         return universe_of_attribute(found)
 
     def _public(self, node: exp.Table, name: str, sql_type: str) -> Universe:
-        """Return the values of a column of a public table, which everybody may read; NULL where a LEFT JOIN finds no row."""
+        """Return the values of a column of a public table, which everybody may read."""
         column = identifier(name)
         rows = self.context.cursor.execute(
-            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self._sql(node)} WHERE {column} IS NOT NULL "  # noqa: S608
+            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self.sql(node)} WHERE {column} IS NOT NULL "  # noqa: S608
             f"ORDER BY 1 ASC LIMIT {_MOST_PUBLIC + 1}"
         ).fetchall()
         if len(rows) > _MOST_PUBLIC:
             return universe_of_type(sql_type)
-        return Universe(sql_type, tuple(str(row[0]) for row in rows), range_of_type(sql_type), True)
+        missing = self.context.cursor.execute(f"SELECT 1 FROM {self.sql(node)} WHERE {column} IS NULL LIMIT 1").fetchall()  # noqa: S608
+        return Universe(sql_type, tuple(str(row[0]) for row in rows), range_of_type(sql_type), bool(missing))
 
-    def _sql(self, node: exp.Table) -> str:
+    def sql(self, node: exp.Table) -> str:
         """Return what stands for a public table, view or file after FROM, whatever the cursor's own schema is."""
         path = _path(node)
         if path is not None:
@@ -105,7 +131,7 @@ class Facts:
 
     def _described(self, node: exp.Table) -> dict[str, Attribute | str]:
         if not self(node).protected:
-            described = self.context.cursor.execute(f"DESCRIBE SELECT * FROM {self._sql(node)}").fetchall()  # noqa: S608
+            described = self.context.cursor.execute(f"DESCRIBE SELECT * FROM {self.sql(node)}").fetchall()  # noqa: S608
             return {fold(str(row[0])): str(row[1]) for row in described}
         table = _table(self.context, self._catalog, node)
         protected = None if table is None else table_alone(self.context, table)

@@ -18,10 +18,12 @@ from dpsql.queries.asked import Asked, asked
 from dpsql.queries.clause import cut
 from dpsql.queries.leaves import Facts
 from dpsql.queries.names import duckdb_names
+from dpsql.queries.respelled import respelled
 from dpsql.queries.split import split
 from dpsql.queries.taken import Core, FirstAsked, Query
 from dpsql.session.instance import Context
 from dpsql.source.parse import agree, render
+from dpsql.text.spelled import plainly
 from dpsql.text.strict import StrictDuckDB
 
 LONGEST = 200_000
@@ -57,12 +59,15 @@ def read(context: Context, call: QueryCall) -> Read:
         It is no query that can be answered; says where and what to do. No row was read.
     """
     text, said = cut(call.sql)
+    text = plainly(text)
     call = _with(call, said)
     tree = _tree(text)
     agree(context.cursor, text, tree)
+    named = duckdb_names(context.cursor)
     facts = Facts(context)
+    tree = respelled(tree, named, facts.type_of)
     try:
-        query = split(tree, facts, duckdb_names(context.cursor))
+        query = split(tree, facts, named)
         for table in query.public:
             facts.qualify(table)
     except FirstAsked as first:
@@ -91,7 +96,7 @@ def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
     ArgumentError
         There are more than `MOST_FIRST`.
     """
-    text = cut(sql)[0]
+    text = plainly(cut(sql)[0])
     tree = _tree(text)
     agree(context.cursor, text, tree)
     facts = Facts(context)
@@ -141,7 +146,7 @@ def is_aggregate_query(text: str) -> bool:
     from dpsql.queries.aggregates import is_aggregate
 
     try:
-        tree = _tree(cut(text)[0])
+        tree = _tree(plainly(cut(text)[0]))
     except (ArgumentError, UnsupportedQuery):
         return False
     if isinstance(tree, exp.SetOperation):

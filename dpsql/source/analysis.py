@@ -96,6 +96,7 @@ from dpsql.source.parquet import unsafe_columns
 from dpsql.source.parse import QUERY, agree, render, tokens
 from dpsql.source.rehearsal import guarded, rehearse
 from dpsql.source.relations import Analysis
+from dpsql.text.spelled import plainly
 
 __all__ = ["UNIT", "OutputColumn", "Source", "TableId", "analyse", "find_table", "relation_columns"]
 
@@ -180,10 +181,11 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
     cursor = catalog.cursor
     view = View(((database, schema),))
     named = _named(catalog, text, database, schema)
-    tree = analysis.text(text) if named is None else exp.Select(expressions=[exp.Star()]).from_(_reference(named))
+    spelled = plainly(text)
+    tree = analysis.text(spelled) if named is None else exp.Select(expressions=[exp.Star()]).from_(_reference(named))
     relation = analysis.query(tree, view)
     if named is None:
-        agree(cursor, text, tree)
+        agree(cursor, spelled, tree)
     for position in relation.unnamed:
         raise ArgumentError("source", render(tree.selects[position]), "this expression has no name: give it one with AS")
     table = analysis.table

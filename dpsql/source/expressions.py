@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from dpsql.source.calls import Calls
 from dpsql.source.functions import call, guard_temporal, not_zero, paren, try_cast
+from dpsql.source.intervals import interval_of, whole_of
 from dpsql.source.kernel import (
     DECIMAL_ARITHMETIC,
     FLOATS,
@@ -43,14 +44,11 @@ REASONS: dict[type[exp.Expression], tuple[str, str]] = {
 }
 _NOT_LISTED = "not on the list of what a source may compute; prepare the column in the table itself"
 _CONNECTIVES = (exp.And, exp.Or, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.DPipe)
+_COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between)
 _MATCHING = (exp.Like, exp.ILike)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
 _DAYS = {"DAY": 1, "WEEK": 7, "MONTH": 31, "QUARTER": 92, "YEAR": 366, "HOUR": 1, "MINUTE": 1, "SECOND": 1}
 _ROOM = 3_660_000  # days that may be added to a date in years 1 to 9999: far inside the range of TIMESTAMP
-_STORED = {
-    "to_years": "YEAR", "to_quarters": "QUARTER", "to_months": "MONTH", "to_weeks": "WEEK", "to_days": "DAY", "to_hours": "HOUR",
-    "to_minutes": "MINUTE", "to_seconds": "SECOND",
-}
 
 
 class Rewriter:
@@ -128,7 +126,17 @@ class Rewriter:
                 self._refuse(side)
         if isinstance(node, exp.DPipe):
             return self._call.joined("||", [self(node.this), self(node.expression)], node)
-        return type(node)(this=paren(self(node.this)), expression=paren(self(node.expression)))
+        left, right = self._alike(node, [self(node.this), self(node.expression)])
+        return type(node)(this=paren(left), expression=paren(right))
+
+    def _alike(self, node: exp.Expression, sides: list[exp.Expression]) -> list[exp.Expression]:
+        """Return what is compared, dates as timestamps where one of them is one: DuckDB does so too, and would fail out of range."""
+        if not isinstance(node, _COMPARED) or not any(True for _ in node.find_all(exp.Interval, exp.Cast, exp.Anonymous)):
+            return sides
+        types = [self.scope.type_of(side) for side in sides]
+        if set(types) != {"DATE", "TIMESTAMP"}:
+            return sides
+        return [try_cast(side, "TIMESTAMP") if kind == "DATE" else side for side, kind in zip(sides, types, strict=True)]
 
     def _matching(self, node: exp.Binary) -> exp.Expression:
         self._keys(node, "this", "expression", "negate")
@@ -145,7 +153,9 @@ class Rewriter:
 
     def _between(self, node: exp.Between) -> exp.Expression:
         self._keys(node, "this", "low", "high")
-        return exp.Between(**{k: paren(self(node.args[k])) for k in ("this", "low", "high")})
+        names = ("this", "low", "high")
+        sides = self._alike(node, [self(node.args[name]) for name in names])
+        return exp.Between(**{name: paren(side) for name, side in zip(names, sides, strict=True)})
 
     def _in(self, node: exp.In) -> exp.Expression:
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
@@ -175,7 +185,7 @@ class Rewriter:
         symbol = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}[type(node)]
         left = self(node.this)
         left_type = self.scope.type_of(left)
-        interval = _interval(node.expression)
+        interval = interval_of(node.expression)
         if interval is not None:
             return self._shift(node, left, left_type, interval)
         right = self(node.expression)
@@ -204,18 +214,15 @@ class Rewriter:
 
     def _shift(self, node: exp.Binary, value: exp.Expression, kind: str, interval: exp.Interval) -> exp.Expression:
         """Date or timestamp plus or minus a constant interval."""
-        amount, unit = interval.this, interval.args.get("unit")
+        amount, unit = whole_of(interval), interval.args.get("unit")
         name = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
-        try:
-            size = abs(int(amount.name)) if isinstance(amount, exp.Literal) else None
-        except ValueError:
-            size = None
+        size = None if amount is None else abs(amount)
         if size is None or name not in _DAYS or size * _DAYS[name] > _ROOM or type(node) not in (exp.Add, exp.Sub):
             advice = f"write d + INTERVAL n UNIT with a whole number n and one of {sorted(_DAYS)!r}"
             refuse("INTERVAL", advice, node, self.scope.where)
         if kind not in TEMPORAL:
             refuse("INTERVAL", f"it can't be added to {kind}; CAST it to TIMESTAMP", node, self.scope.where)
-        step = exp.Literal.string(f"{int(amount.name)} {name.lower()}")
+        step = exp.Literal.string(f"{amount} {name.lower()}")
         interval_type = exp.DataType.build("INTERVAL", dialect="duckdb")
         return type(node)(this=paren(guard_temporal(value, kind)), expression=exp.Cast(this=step, to=interval_type))
 
@@ -323,18 +330,3 @@ def _literal_digits(node: exp.Expression) -> tuple[int, int] | None:
         return None
     before, _, after = node.name.partition(".")
     return max(len(before), 1), len(after)
-
-
-def _interval(node: exp.Expression) -> exp.Interval | None:
-    """Return a constant interval, also as the catalog stores it: ``to_days(CAST(trunc(CAST(1 AS DOUBLE)) AS INTEGER))``."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if isinstance(node, exp.Interval):
-        return node
-    unit = _STORED.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) and len(node.expressions) == 1 else None
-    if unit is None:
-        return None
-    amount = node.expressions[0]
-    while isinstance(amount, exp.Cast | exp.Paren) or (isinstance(amount, exp.Anonymous) and str(amount.this).lower() == "trunc"):
-        amount = amount.expressions[0] if isinstance(amount, exp.Anonymous) else amount.this
-    return exp.Interval(this=amount, unit=exp.Var(this=unit))

@@ -145,6 +145,7 @@ def _both(cursor: duckdb.DuckDBPyConnection, one: str, other: str) -> tuple[dict
 
 _ORDERED = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc"}
 """What DuckDB's parser makes of an ordered aggregate."""
+_POWERS = frozenset({"^", "**", "pow", "power"})
 _NEGATED = {"!~~": "~~", "!~~*": "~~*"}
 _TYPES = {
     "text": "varchar", "string": "varchar", "char": "varchar", "bpchar": "varchar", "nvarchar": "varchar", "numeric": "decimal",
@@ -171,6 +172,8 @@ def _normal(node: Any) -> Any:
     if node.get("class") == "FUNCTION":
         name = str(node["function_name"]).lower()
         out["function_name"] = _ORDERED.get(name, name)
+        if name in _POWERS:
+            out.update(function_name="power", is_operator=False)
         if out["function_name"] == "date_part":  # EXTRACT(dow FROM d) comes back as EXTRACT(DAYOFWEEK FROM d)
             given: list[Any] = out.get("children") or out["arguments"]
             part = json.dumps(given[0]).lower().replace("dayofweek", "dow").replace("dayofyear", "doy")

@@ -37,10 +37,11 @@ from dpsql.queries.declared import in_units_of
 from dpsql.queries.groups import Groups, public_groups
 from dpsql.queries.inner import InnerValues
 from dpsql.queries.leaves import Facts
-from dpsql.queries.lineage import Lineage
+from dpsql.queries.lineage import Lineage, Made
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.ranges import TEMPORAL, Range
+from dpsql.queries.together import Together
 from dpsql.queries.universes import Universe
 from dpsql.release.plan import Plan
 from dpsql.release.queried import MOST_COUNTERS, Counting, QueryPlan
@@ -142,7 +143,9 @@ class Planning:
             return None  # which groups there are is all that is asked
         if not self.asked.keys:
             return Groups("SELECT 1 AS one", (), 1)
-        found = public_groups(self.context.cursor, self.asked.keys, self._universe, self.asked.source.args.get("where"))
+        where = self.asked.source.args.get("where")
+        together = Together(self.context.cursor, self.facts, self.lineage).values(self.asked.source, self.asked.keys)
+        found = public_groups(self.context.cursor, self.asked.keys, self._universe, where, together=together)
         if found and found.types != tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))):
             found = Groups("", reason="the types of its keys differ between the rows and the declarations")
         if found:
@@ -202,7 +205,7 @@ class Planning:
             family = sqltypes.parse(self.types[f"a{place}"]).family
             if functions & _BOUNDED:
                 self._check_type(functions, text, family, place)
-            limits = in_units_of(extent(node, known), self.types[f"a{place}"])
+            limits = self._counted(node, text, in_units_of(extent(node, known), self.types[f"a{place}"]))
             values = self._values(node, family)
             if values is None and functions & set(DISTINCT) and family == "integer" and limits.whole:
                 values = whole_values(limits)
@@ -229,6 +232,20 @@ class Planning:
                 )
             found[place] = Argument(limits.lower if bounded else None, limits.upper if bounded else None, whole, values)
         return found
+
+    def _counted(self, node: exp.Expression, text: str, limits: Range) -> Range:
+        """Return the range of a number of rows of one unit, which nothing else bounds: as many as count of it."""
+        origin = self.lineage.origin(node) if isinstance(node, exp.Column) and limits.upper == math.inf else None
+        if not origin or not all(isinstance(part, Made) and _is_count(part.expression) for part in origin):
+            return limits
+        if ALL in self.call.call.auto:
+            return limits
+        held = self.protected.protection
+        self.notes.append(
+            f"{text} is bounded by max_contributions = {held.max_contributions}, above which it counts as that; "
+            f"bounds := {{{text!r}: [1, 100]}} says more, bounds := {{{text!r}: 'auto'}} has it learned"
+        )
+        return replace(limits, upper=float(held.max_contributions))
 
     def _check_sort(self, node: exp.Expression, text: str, family: str) -> None:
         """Refuse dates as bounds of a number, and numbers as bounds of a date."""
@@ -416,6 +433,10 @@ class Planning:
                 raise ArgumentError("options", {"weights": {text: weight}}, f"no such aggregate; there are {sorted(known)!r}")
             found[same[0]] = weight
         return found
+
+
+def _is_count(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in ("count", "count_star", "count_if", "countif")
 
 
 def _counting(one: Wanted) -> Counting:

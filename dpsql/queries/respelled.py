@@ -1,0 +1,71 @@
+"""Parts of a query that are written in the one way in which the rest of dpsql knows them; what they mean and are called stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from dpsql.source.intervals import interval_of, whole_of
+
+_TRUNCATED = {(1, unit): unit.lower() for unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")} | {
+    (7, "DAY"): "week", (3, "MONTH"): "quarter", (12, "MONTH"): "year", (24, "HOUR"): "day", (60, "MINUTE"): "hour",
+    (60, "SECOND"): "minute",
+}
+"""Widths of buckets that begin where a unit of the calendar does."""
+
+
+def respelled(
+    tree: exp.Expression, named: Callable[[exp.Expression], str], type_of: Callable[[exp.Table, str], str | None]
+) -> exp.Expression:
+    """Return a query with powers as calls, and buckets of one unit of the calendar as truncations.
+
+    Parameters
+    ----------
+    tree : sqlglot expression
+        It is changed.
+    named : callable
+        The name of an item that has none: it is kept where the item changes.
+    type_of : callable
+        A table and a name -> the type of its column, None where it has none.
+    """
+    dates = _dates(tree, type_of)
+
+    def other(node: exp.Expression) -> exp.Expression | None:
+        found = _other(node)
+        if found is None or isinstance(node, exp.Pow) or not dates(node.expressions[1]):
+            return found
+        return exp.Cast(this=found, to=exp.DataType.build("DATE"))
+
+    for select in [tree] if isinstance(tree, exp.Select) else list(tree.find_all(exp.Select)):
+        for item in select.expressions:
+            if not isinstance(item, exp.Alias | exp.Column | exp.Star) and any(map(other, item.walk())):
+                name = named(item)
+                item.replace(exp.alias_(item.copy(), name, quoted=True))
+    return tree.transform(lambda node: other(node) or node, copy=False)
+
+
+def _dates(tree: exp.Expression, type_of: Callable[[exp.Table, str], str | None]) -> Callable[[exp.Expression], bool]:
+    """Return what tells whether an argument is a DATE: a column of some table of the query, or a CAST."""
+    tables = [table for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
+
+    def is_date(node: exp.Expression) -> bool:
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if isinstance(node, exp.Cast):
+            return bool(node.to.this == exp.DataType.Type.DATE)
+        return isinstance(node, exp.Column) and any(type_of(table, node.name) == "DATE" for table in tables)
+
+    return is_date
+
+
+def _other(node: exp.Expression) -> exp.Expression | None:
+    """Return the other spelling of a node, where it has one."""
+    if isinstance(node, exp.Pow):
+        return exp.Anonymous(this="power", expressions=[node.this, node.expression])
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() == "time_bucket" and len(node.expressions) == 2:
+        width = interval_of(node.expressions[0])
+        unit = None if width is None else (whole_of(width), str(width.args["unit"].name).upper().removesuffix("S"))
+        if unit in _TRUNCATED:
+            return exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(_TRUNCATED[unit]), node.expressions[1]])
+    return None

@@ -1,0 +1,123 @@
+"""Which values columns of a public table have together, where a query joins it: other combinations are no groups.
+
+Privacy: none; public tables, declarations and the text of the query alone. No protected table is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+from sqlglot import exp
+
+from dpsql.queries.keys import Together as Values
+from dpsql.queries.leaves import Facts
+from dpsql.queries.lineage import Leaf, Lineage
+from dpsql.queries.naming import canonical
+from dpsql.source.joins import conjuncts
+from dpsql.source.parse import render
+from dpsql.text.names import fold
+from dpsql.text.relation import identifier
+
+MOST = 2_000
+"""Combinations of a public table that are looked at."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """The public tables after FROM of one SELECT.
+
+    Parameters
+    ----------
+    cursor : DuckDB cursor
+    facts : Facts
+    lineage : Lineage
+        Of the SELECT.
+    """
+
+    cursor: duckdb.DuckDBPyConnection
+    facts: Facts
+    lineage: Lineage
+
+    def values(self, select: exp.Select, keys: Sequence[exp.Expression]) -> list[Values]:
+        """Return, for each public table that is joined by INNER JOIN, the values that columns of keys have in its rows.
+
+        These are its own columns, and those of others that its own must equal. Conditions of WHERE on its columns alone hold.
+        """
+        columns = {canonical(column): column for key in keys for column in key.find_all(exp.Column)}
+        joins = select.args.get("joins") or []
+        if not joins or any(join.side or join.method or join.kind not in ("", "INNER", "CROSS") for join in joins):
+            return []
+        start = select.args.get("from_") or select.args.get("from")
+        where = select.args.get("where")
+        conditions = conjuncts(where.this) if where is not None else []
+        for join in joins:
+            conditions += conjuncts(join.args["on"]) if join.args.get("on") is not None else []
+            conditions += [
+                exp.EQ(this=exp.column(name.name, quoted=True), expression=exp.column(name.name, table=join.this.alias_or_name, quoted=True))
+                for name in join.args.get("using") or []
+            ]
+        found = []
+        for node in [start.this, *(join.this for join in joins)] if start is not None else []:
+            if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not self._is_cte(node):
+                found += self._of(node, columns, conditions)
+        return found
+
+    def _is_cte(self, node: exp.Table) -> bool:
+        return len(node.parts) == 1 and fold(node.name) in self.lineage._ctes
+
+    def _of(self, node: exp.Table, columns: dict[str, exp.Column], conditions: Sequence[exp.Expression]) -> list[Values]:
+        """Return the values of one table, if it is public and there is something to be known."""
+        if self.facts(node).protected:
+            return []
+        own = {text: name for text, column in columns.items() if (name := self._own(node, column))}
+        for condition in conditions:
+            if isinstance(condition, exp.EQ):
+                for side, other in ((condition.this, condition.expression), (condition.expression, condition.this)):
+                    name = self._own(node, side)
+                    if name and isinstance(other, exp.Column):
+                        own |= {text: name for text, column in columns.items() if self._same(column, other)}
+        rows = [text for condition in conditions if (text := self._condition(node, condition))]
+        if len(own) + bool(rows) < 2 or not own:
+            return []
+        listed = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in own.values())
+        kept = f" WHERE {' AND '.join(rows)}" if rows else ""
+        try:
+            found = self.cursor.execute(
+                f"SELECT DISTINCT {listed} FROM {self.facts.sql(node)} AS {identifier('__dp_p')}{kept} LIMIT {MOST + 1}"  # noqa: S608 -- quoted
+            ).fetchall()
+        except duckdb.Error:  # of a condition: what is wrong with it is said where it is checked
+            return []
+        return [Values(tuple(own), tuple(found))] if len(found) <= MOST else []
+
+    def _own(self, node: exp.Table, column: exp.Expression) -> str | None:
+        """Return the name in a table of a column that is its own."""
+        if not isinstance(column, exp.Column):
+            return None
+        qualified = len(column.parts) > 1
+        if qualified:
+            return column.name if fold(column.table) == fold(node.alias_or_name) else None
+        origin = self.lineage.origin(column)
+        return column.name if origin and all(isinstance(p, Leaf) and p.table is node for p in origin) else None
+
+    def _same(self, one: exp.Column, other: exp.Column) -> bool:
+        """Whether two names are one column of the rows."""
+        if canonical(one) == canonical(other):
+            return True
+        origins = self.lineage.origin(one), self.lineage.origin(other)
+        return fold(one.name) == fold(other.name) and origins[0] is not None and origins[0] == origins[1]
+
+    def _condition(self, node: exp.Table, condition: exp.Expression) -> str | None:
+        """Return a condition on columns of a table alone, over its rows; None for others."""
+        inside = list(condition.find_all(exp.Column))
+        simple = isinstance(condition, exp.EQ | exp.In | exp.GT | exp.GTE | exp.LT | exp.LTE | exp.Between | exp.NEQ)
+        parts = (exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Neg, exp.Cast, exp.DataType, type(condition))
+        if not inside or not simple or not all(isinstance(part, parts) for part in condition.walk()):
+            return None
+        if not all(self._own(node, column) for column in inside):
+            return None
+        tree = exp.Paren(this=condition.copy())
+        for column in list(tree.find_all(exp.Column)):
+            column.replace(exp.column(column.name, table="__dp_p", quoted=True))
+        return render(tree)
