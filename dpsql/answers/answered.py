@@ -31,6 +31,7 @@ from dpsql.queries.reading import Read
 from dpsql.queries.taken import Core
 from dpsql.queries.typing import types_of
 from dpsql.session.instance import Context
+from dpsql.source.joins import conjuncts
 from dpsql.source.model import fold
 from dpsql.source.parse import nodes, render, serialized
 from dpsql.text.relation import identifier, literal
@@ -80,6 +81,44 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
     except duckdb.Error as error:
         said = f"DuckDB does not accept it ({first_line(error)}). Nothing was charged"
         raise ArgumentError("sql", found.call.sql[:80], said) from None
+
+
+def without_rows(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]]) -> str | None:
+    """Return the answer of a query that wants names and types alone (LIMIT 0, WHERE 1 = 0), which costs nothing; None for others.
+
+    Privacy: free; it has no row whatever the rows are.
+    """
+    if found.call.confidence is not None or not _wants_no_row(found):
+        return None
+    outer, denominators = _joint(found)
+    cores = {
+        core.name: _empty(context, core, sets, protected)
+        | {f"{DENOMINATOR}{i}": Column("DOUBLE", []) for i in denominators[core.name]}
+        for (core, sets), protected in zip(found.asked, sources, strict=True)
+    }
+    return finish(context, f"SELECT * FROM ({_text(cores, outer)}) LIMIT 0", found.call.sql)  # noqa: S608 -- rendered trees
+
+
+def _wants_no_row(found: Read) -> bool:
+    outer = found.query.outer
+    limit = outer.args.get("limit")
+    if limit is not None and isinstance(limit.expression, exp.Literal) and limit.expression.name == "0":
+        return True
+    if _is_never(outer.args.get("where")):
+        return True
+    return all(core.keys and _is_never(core.rows.args.get("where")) for core, _ in found.asked) and not outer.find(exp.SetOperation)
+
+
+def _is_never(where: exp.Expression | None) -> bool:
+    """Whether a condition is false by itself: ``false``, ``1 = 0``."""
+    for part in conjuncts(where.this) if where is not None else []:
+        plain = part.unnest()
+        if isinstance(plain, exp.Boolean) and not plain.this:
+            return True
+        sides = (plain.this, plain.expression) if isinstance(plain, exp.EQ) else ()
+        if sides and all(isinstance(side, exp.Literal) and not side.is_string for side in sides) and sides[0].name != sides[1].name:
+            return True
+    return False
 
 
 def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> str:

@@ -31,6 +31,9 @@ def query(context: Context, call: QueryCall) -> str:
     with Progress("dp_query", show=context.progress) as progress:
         completed = _completed(context, call) if call.adaptive else call
         found, sources = checked(context, completed)
+        nothing = answered.without_rows(context, found, sources)
+        if nothing is not None:
+            return nothing
         parts = _bought(context, found, sources, progress)
         text = answered.relation(context, found, parts)
     for part in (part for row in parts for part in row):

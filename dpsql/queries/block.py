@@ -182,7 +182,9 @@ class Block:
         for ordered in part.expressions:
             inner = ordered.this
             plain = isinstance(inner, exp.Literal | exp.Var) or (isinstance(inner, exp.Column) and fold(inner.name) == "all")
-            ordered.set("this", inner if plain else self._post(inner, aliases=True))
+            # alone, the name of an item comes before that of a column; in an expression, the column does
+            named = isinstance(inner, exp.Column) and not inner.table and fold(inner.name) in self.aliases
+            ordered.set("this", inner if plain or named else self._post(inner, aliases=True))
             found.append(ordered)
         return found
 

@@ -118,8 +118,8 @@ class KeyValues:
         listed = [self._total(key) for key in replaced]
         sets = [frozenset(c.name for c in key.find_all(exp.Column)) for key in replaced]
         filters = [*self._filters(), *self._combined()]
-        for names, _ in filters[-len(self.together) :] if self.together else []:
-            sets = [one | (names & frozenset().union(*sets)) if one & names else one for one in sets]
+        for linked, _ in filters[len(filters) - len(self.together) :]:
+            sets = [one | (linked & frozenset().union(*sets)) if one & linked else one for one in sets]
         parts = []
         for together in self._components(sets):
             names = sorted(frozenset().union(*(sets[i] for i in together)))

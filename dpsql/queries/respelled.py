@@ -65,7 +65,9 @@ def _other(node: exp.Expression) -> exp.Expression | None:
         return exp.Anonymous(this="power", expressions=[node.this, node.expression])
     if isinstance(node, exp.Anonymous) and str(node.this).lower() == "time_bucket" and len(node.expressions) == 2:
         width = interval_of(node.expressions[0])
-        unit = None if width is None else (whole_of(width), str(width.args["unit"].name).upper().removesuffix("S"))
-        if unit in _TRUNCATED:
-            return exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(_TRUNCATED[unit]), node.expressions[1]])
+        size = None if width is None else whole_of(width)
+        if width is not None and size is not None:
+            unit = _TRUNCATED.get((size, str(width.args["unit"].name).upper().removesuffix("S")))
+            if unit is not None:
+                return exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), node.expressions[1]])
     return None

@@ -54,10 +54,9 @@ class Together:
         conditions = conjuncts(where.this) if where is not None else []
         for join in joins:
             conditions += conjuncts(join.args["on"]) if join.args.get("on") is not None else []
-            conditions += [
-                exp.EQ(this=exp.column(name.name, quoted=True), expression=exp.column(name.name, table=join.this.alias_or_name, quoted=True))
-                for name in join.args.get("using") or []
-            ]
+            for name in join.args.get("using") or []:
+                own = exp.column(name.name, table=join.this.alias_or_name, quoted=True)
+                conditions.append(exp.EQ(this=exp.column(name.name, quoted=True), expression=own))
         found = []
         for node in [start.this, *(join.this for join in joins)] if start is not None else []:
             if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not self._is_cte(node):

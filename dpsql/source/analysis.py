@@ -90,7 +90,7 @@ from dpsql.source.binder import check, check_local
 from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
 from dpsql.source.leaves import View
 from dpsql.source.limits import LIMITING
-from dpsql.source.local import LocalAnalysis
+from dpsql.source.local import LocalAnalysis, WithoutUnit
 from dpsql.source.model import ROW, UNIT, Column, OutputColumn, Source, TableId, fold, identifier, quoted
 from dpsql.source.parquet import unsafe_columns
 from dpsql.source.parse import QUERY, agree, render, tokens
@@ -158,10 +158,20 @@ def analyse(
     try:
         try:
             return _analyse(catalog, Analysis(*given), _checked_text(text))
-        except (UnsupportedQuery, ArgumentError, NotProtected):
+        except (UnsupportedQuery, ArgumentError, NotProtected) as error:
             if not local:
                 raise
-        return _analyse(catalog, LocalAnalysis(*given), text)
+            first = error
+        try:
+            return _analyse(catalog, LocalAnalysis(*given), text)
+        except WithoutUnit as without:
+            # with a unit it would be refused all the same: then that is what is wrong with it
+            try:
+                _analyse(catalog, LocalAnalysis(*given[:3], lambda table: catalog.columns(table)[0].name, *given[4:]), text)
+            except (UnsupportedQuery, ArgumentError) as other:
+                if str(other) == str(first):
+                    raise first from None
+            raise without from None
     except RecursionError:
         raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
 

@@ -130,7 +130,7 @@ class Rewriter:
         return type(node)(this=paren(left), expression=paren(right))
 
     def _alike(self, node: exp.Expression, sides: list[exp.Expression]) -> list[exp.Expression]:
-        """Return what is compared, dates as timestamps where one of them is one: DuckDB does so too, and would fail out of range."""
+        """Return what is compared, dates as timestamps where one of them is one: as DuckDB does, which fails out of range."""
         if not isinstance(node, _COMPARED) or not any(True for _ in node.find_all(exp.Interval, exp.Cast, exp.Anonymous)):
             return sides
         types = [self.scope.type_of(side) for side in sides]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.errors import ArgumentError
+from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source.aggregates import is_aggregate
 from dpsql.source.catalog import Entry
 from dpsql.source.combining import grouped, is_unit, is_window, windowed
@@ -43,6 +43,10 @@ _ACCEPTED = (
     "expressions", "from", "from_", "joins", "where", "with", "with_", "order", "group", "having", "qualify", "distinct", "windows",
 )
 _TREES = (exp.Select, exp.SetOperation)
+
+
+class WithoutUnit(UnsupportedQuery):
+    """Rows would be combined of a table in which every row is a person."""
 
 
 class LocalAnalysis(Listing):
@@ -232,12 +236,10 @@ class LocalAnalysis(Listing):
         item = super()._base(table, entry, node, view, public=public)
         unit = self.carried.unit_of(item.alias) if item.protected else None
         if item.protected and unit is None:
-            refuse(
-                f"{table.text}",
+            raise WithoutUnit(
+                f"{table.text}{view.where}",
                 "it has no privacy unit, so a row is a person, and rows can't be combined; declare one: "
                 "dp_protect(..., privacy_unit := 'column')",
-                node,
-                view.where,
             )
         if not item.protected and table not in self.public:
             self.public.append(table)

@@ -77,8 +77,9 @@ def _substrings(tokens: list[Token]) -> list[tuple[int, int, str]]:
             depth += (inner.token_type == TokenType.L_PAREN) - (inner.token_type == TokenType.R_PAREN)
             if depth == 0:
                 break
-            if depth == 1 and inner.text.upper() in ("FROM", "FOR") and inner.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
-                first = inner.text.upper() == "FROM"
+            word = "" if inner.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else inner.text.upper()
+            if depth == 1 and word in ("FROM", "FOR"):
+                first = word == "FROM"
                 found.append((inner.start, inner.end + 1, "," if first or began else ", 1,"))
                 began = True
     return found

@@ -38,6 +38,7 @@ from dpsql.queries.groups import Groups, public_groups
 from dpsql.queries.inner import InnerValues
 from dpsql.queries.leaves import Facts
 from dpsql.queries.lineage import Lineage, Made
+from dpsql.queries.listed import check_listed
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.ranges import TEMPORAL, Range
@@ -110,6 +111,7 @@ class Planning:
         self.universes = InnerValues(context.cursor, self.facts.universe, given).universes(self.lineage)
         self.notes: list[str] = []
         self._check_columns()
+        check_listed(self.asked.source, self.lineage, self.facts)
 
     def _stated(self) -> dict[str, Range]:
         """Return the bounds that GoogleSQL's clause states, which hold for a group's total there and for a row here."""
