@@ -34,7 +34,8 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
         comparable = True
     else:
         most = query.max_rows or 0
-        comparable = not (query.different or query.counting) and most == held.max_contributions
+        filtered = query.different or any(one.filter is not None for one in query.counting)
+        comparable = not filtered and most == held.max_contributions
     share = ""
     if comparable:
         known = kept.estimate(context, protected.books.database, protected.key, protected.query, most)

@@ -177,7 +177,8 @@ class Joins:
         if related and not fixed:
             return 1
         count = exp.Select(expressions=[exp.alias_(exp.Count(this=exp.Star()), "n", quoted=True)]).from_(public.node.copy())
-        text = render(count.group_by(*fixed.values()) if fixed else count)
+        met = [column.copy().is_(exp.null()).not_() for column in fixed.values()]
+        text = render(count.where(*met).group_by(*fixed.values()) if fixed else count)
         try:
             found_most = self.analysis.catalog.cursor.execute(f"SELECT max(n) FROM ({text})").fetchone()  # noqa: S608 -- generated
         except duckdb.Error:  # what is wrong with it is said where it is checked

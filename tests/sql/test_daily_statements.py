@@ -1,0 +1,229 @@
+"""Statements that people and their tools write daily: answered as DuckDB does, or refused for what is wrong with them, uncharged."""
+
+import itertools
+import re
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.errors import ArgumentError, UnsupportedQuery
+
+LARGE = 15.0
+"""An epsilon at which counts are off by one or two."""
+
+
+@pytest.fixture(scope="module")
+def con(tmp_path_factory):
+    """6,000 visits of as many patients, their wards in public, and the same rows where every row is a unit."""
+    con = duckdb.connect(str(tmp_path_factory.mktemp("daily") / "daily.duckdb"))
+    con.execute(
+        """
+        CREATE TABLE visits AS
+        SELECT i AS patient, ['surgery', 'medicine', 'er'][1 + i % 3] AS ward, i % 90 AS age, (i % 97)::DOUBLE AS cost, i % 4 AS n,
+            'c' || i % 50 AS code, DATE '2024-01-01' + CAST(i % 366 AS INTEGER) AS day,
+            TIMESTAMP '2024-01-01' + to_minutes(CAST(i * 87 AS BIGINT)) AS seen
+        FROM range(6000) AS t(i);
+        CREATE TABLE rows_alone AS SELECT ward, age, cost FROM visits;
+        CREATE TABLE wards (ward VARCHAR, beds INTEGER, region VARCHAR NOT NULL, floor INTEGER, building VARCHAR, opened DATE);
+        INSERT INTO wards VALUES ('surgery', 20, 'north', 1, 'A', '1990-05-01'), ('medicine', 30, 'south', 2, 'A', NULL),
+            ('er', 10, 'north', 1, 'B', '2001-01-01');
+        CREATE TABLE pairs AS SELECT * FROM (VALUES ('surgery', 'x'), ('er', 'y'), ('er', NULL)) AS t(ward, label);
+        """
+    )
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('visits', epsilon := 1000, delta := 1e-9, privacy_unit := 'patient', max_contributions := 1)")
+    con.execute("CALL dp_protect('rows_alone', epsilon := 1000, delta := 1e-9)")
+    for table in ("visits", "rows_alone"):
+        con.execute(f"CALL dp_declare('{table}', 'ward', categories := ['surgery', 'medicine', 'er'], nullable := false)")
+        con.execute(f"CALL dp_declare('{table}', 'age', lower := 0, upper := 89, nullable := false)")
+        con.execute(f"CALL dp_declare('{table}', 'cost', lower := 0, upper := 96, nullable := false)")
+    con.execute("CALL dp_declare('visits', 'n', lower := 0, upper := 3, nullable := false)")
+    con.execute("CALL dp_declare('visits', 'day', lower := DATE '2024-01-01', upper := DATE '2024-12-31', nullable := false)")
+    con.execute("CALL dp_declare('visits', 'seen', lower := TIMESTAMP '2024-01-01', upper := TIMESTAMP '2024-12-31 23:59:59', nullable := false)")
+    yield con
+    con.close()
+
+
+def asked(con, sql, epsilon=LARGE, **more):
+    return dpsql.query(con, sql, epsilon=epsilon, **more)
+
+
+def charges(con):
+    return con.cursor().execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
+
+
+ANSWERED = [
+    "SELECT count(*) FROM visits WHERE day >= DATE '2024-12-31' - INTERVAL '3 months'",
+    "SELECT count(*) FROM visits WHERE day >= DATE '2024-12-31' - INTERVAL 3 MONTH",
+    "SELECT count(*) FROM visits WHERE day > DATE '2024-03-01' - INTERVAL '1 day' AND day < TIMESTAMP '2024-05-01 12:00:00'",
+    "SELECT count(*) FROM visits WHERE day BETWEEN DATE '2024-06-01' - INTERVAL '2 weeks' AND DATE '2024-06-01'",
+    "SELECT count(*) FROM visits WHERE seen < TIMESTAMP '2024-03-01' + INTERVAL '-36 hours'",
+    "SELECT count(*) FROM visits WHERE day + INTERVAL '1 year' > DATE '2025-06-01'",
+    "SELECT time_bucket(INTERVAL '1 month', day) AS b, count(*) FROM visits GROUP BY b ORDER BY b",
+    "SELECT time_bucket(INTERVAL '7 days', day) AS b, count(*) FROM visits GROUP BY b ORDER BY b",
+    "SELECT time_bucket(INTERVAL 1 QUARTER, seen) AS b, count(*) FROM visits GROUP BY b ORDER BY b",
+    "SELECT substring(code FROM 1 FOR 2) AS s, count(*) FROM visits GROUP BY s ORDER BY s",
+    "SELECT count(*) FROM visits WHERE substring(ward FOR 2) = 'er' OR substring(ward FROM 4) = 'gery'",
+    "SELECT sum(n ^ 2) AS s, sum(n ** 2) AS t, sum(power(n, 2)) AS u FROM visits",
+    "SELECT sum(w.beds) AS s, max(w.beds) AS m FROM visits v JOIN wards w USING (ward)",
+    "SELECT region, sum(beds) AS s, count(*) FROM visits JOIN wards USING (ward) GROUP BY region ORDER BY region",
+    "SELECT year(opened) AS y, count(*) FROM visits JOIN wards USING (ward) WHERE opened IS NOT NULL GROUP BY y ORDER BY y",
+    "SELECT avg(k) AS a, sum(k) AS s FROM (SELECT patient, count(*) AS k FROM visits GROUP BY patient)",
+]
+
+
+@pytest.mark.parametrize("sql", ANSWERED)
+def test_the_answer_is_duckdbs(con, sql):
+    answer, exact = asked(con, sql), con.sql(sql)
+    assert answer.columns == exact.columns and answer.types[0] == exact.types[0]
+    for one, other in zip(answer.fetchall(), exact.fetchall(), strict=True):
+        assert one == tuple(pytest.approx(float(v), rel=0.01, abs=30) if isinstance(v, int | float) else v for v in other)
+
+
+GROUPS = [
+    "SELECT region, count(*) FROM visits JOIN wards USING (ward) GROUP BY region",
+    "SELECT building, floor, count(*) FROM visits JOIN wards USING (ward) GROUP BY ALL",
+    "SELECT w.building, w.floor, count(*) FROM visits v, wards w WHERE v.ward = w.ward GROUP BY ALL",
+    "SELECT region, ward, count(*) FROM visits JOIN wards USING (ward) WHERE floor = 1 GROUP BY ALL",
+    "SELECT region, count(*) FROM visits JOIN wards USING (ward) WHERE building = 'B' GROUP BY region",
+    "SELECT upper(region) AS r, w.ward, count(*) FROM visits v JOIN wards w ON v.ward = w.ward WHERE w.beds BETWEEN 15 AND 40 GROUP BY ALL",
+    "SELECT label, visits.ward, count(*) FROM visits JOIN pairs ON pairs.ward = visits.ward GROUP BY ALL",
+    "SELECT label, building, count(*) FROM visits JOIN pairs USING (ward) JOIN wards USING (ward) GROUP BY ALL",
+    "SELECT ward, age // 45 AS old, region, count(*) FROM visits JOIN wards USING (ward) GROUP BY ALL",
+]
+
+
+@pytest.mark.parametrize("sql", GROUPS)
+def test_groups_are_those_that_public_rows_leave_possible(con, sql):
+    """Every group that is there has rows: some hundred, or thousands."""
+    answer = asked(con, sql).fetchall()
+    exact = con.sql(sql).fetchall()
+    keys = sorted((row[:-1] for row in answer), key=repr)
+    assert set(keys) >= {row[:-1] for row in exact}
+    if "pairs USING" not in sql:  # of two public tables each says its own part
+        assert keys == sorted((row[:-1] for row in exact), key=repr)
+
+
+def test_left_joins_keep_the_rows_that_meet_nothing(con):
+    rows = asked(con, "SELECT label, count(*) FROM visits LEFT JOIN pairs USING (ward) GROUP BY label").fetchall()
+    assert {key: pytest.approx(n, abs=20) for key, n in rows} == {"x": 2000, "y": 2000, None: 4000}
+
+
+ORDERED = [
+    f"SELECT {item} AS {alias}, count(*) AS c FROM visits GROUP BY {group} ORDER BY {order}"
+    for item, alias, group in [("10 - n", "n", "visits.n"), ("10 - visits.n", "n", "n"), ("n", "m", "n"), ("-n", "age", "n")]
+    for order in ["n", "visits.n", "-n", "n + 0", "abs(n)", "1", "c, n", "n DESC", "m" if alias == "m" else "visits.n DESC"]
+    if not (alias == "age" and order == "m")
+]
+
+
+@pytest.mark.parametrize("sql", ORDERED)
+def test_names_that_are_an_alias_and_a_column_mean_what_they_mean_to_duckdb(con, sql):
+    exact = [row[0] for row in con.sql(sql).fetchall()]
+    found = [row[0] for row in asked(con, sql).fetchall()]
+    assert found == exact if " c, " not in sql else sorted(found) == sorted(exact)
+
+
+@pytest.mark.parametrize(
+    "clause", ["HAVING n > 1", "HAVING n > 1 AND count(*) > 0", "QUALIFY rank() OVER (ORDER BY n) <= 2", "QUALIFY row_number() OVER (ORDER BY -n) = 1"]
+)
+def test_having_and_qualify_see_the_column_first(con, clause):
+    sql = f"SELECT 10 - n AS n, count(*) AS c FROM visits GROUP BY visits.n {clause} ORDER BY 1"
+    assert [row[0] for row in asked(con, sql).fetchall()] == [row[0] for row in con.sql(sql).fetchall()]
+
+
+PROBES = [
+    "SELECT * FROM (SELECT ward, count(*) AS n, avg(cost) AS m FROM visits GROUP BY ward) LIMIT 0",
+    "SELECT ward, count(*) AS n FROM visits GROUP BY ward LIMIT 0",
+    "SELECT * FROM (SELECT code, count(*) AS n FROM visits GROUP BY code) AS q WHERE 1 = 0",
+    "SELECT ward, median(day) AS d FROM visits WHERE false GROUP BY ward",
+    "WITH q AS (SELECT count(*) AS n FROM visits) SELECT n / 2 AS half FROM q WHERE 1 = 0",
+]
+
+
+@pytest.mark.parametrize("sql", PROBES)
+def test_names_and_types_alone_are_free(con, sql):
+    before = charges(con)
+    answer, exact = asked(con, sql, epsilon=1.0), con.sql(sql)
+    assert (answer.columns, answer.fetchall()) == (exact.columns, []) and list(map(str, answer.types)) == list(map(str, exact.types))
+    assert charges(con) == before
+
+
+def test_what_may_have_rows_is_no_probe(con):
+    before = charges(con)
+    for more in ("WHERE 1 = 1", "LIMIT 1", "WHERE n > 0"):
+        assert asked(con, f"SELECT * FROM (SELECT ward, count(*) AS n FROM visits WHERE age < 80 GROUP BY ward) {more}").fetchall()
+    assert charges(con) == before + 1
+    assert asked(con, "SELECT count(*) FROM visits WHERE 1 = 0", epsilon=1.0).fetchall() != []
+
+
+LISTED = [
+    ("ward = 'Surgery'", "surgery"), ("'ER' = ward", "er"), ("ward IN ('er', 'medcine')", "medicine"), ("ward <> 'surgry'", "surgery"),
+    ("ward = 'zzz'", "surgery"), ("CASE WHEN ward = 'Er' THEN true ELSE false END", "er"),
+]
+
+
+@pytest.mark.parametrize(("condition", "near"), LISTED)
+@pytest.mark.parametrize("table", ["visits", "rows_alone"])
+def test_a_value_that_is_not_in_the_list_is_refused_with_the_nearest(con, table, condition, near):
+    before = charges(con)
+    with pytest.raises(ArgumentError, match=f"not among the declared values of ward: .*'{near}'.*Nothing was charged"):
+        asked(con, f"SELECT count(*) FROM {table} WHERE {condition}")
+    assert charges(con) == before
+
+
+def test_lists_that_are_not_all_values_refuse_nothing(con):
+    con.execute("CREATE TABLE open AS SELECT 'a' AS k FROM range(100)")
+    con.execute("CALL dp_protect('open', epsilon := 100, delta := 1e-9)")
+    con.execute("CALL dp_declare('open', 'k', categories := ['b'], outside := 'other', nullable := false)")
+    assert asked(con, "SELECT count(*) FROM open WHERE k = 'a'", epsilon=50.0).fetchall()[0][0] == pytest.approx(100, abs=10)
+
+
+WRONG = [
+    "SELECT count(*) FROM {t} WHERE epoch_ms(age) > DATE '2020-01-01'", "SELECT count(*) FROM {t} WHERE levenshtein(ward, 'er') < 2",
+    "SELECT count(*) FROM {t} WHERE no_such(age) > 1", "SELECT count(*) FROM {t} WHERE age > ?", "SELECT count(*) FROM {t} WHERE public.orders.sex = 1",
+    "SELECT sum(nonsense) FROM {t}", "SELECT count(*) FROM {t} WHERE CAST(ward AS INTEGER[]) IS NULL",
+]
+
+
+@pytest.mark.parametrize("sql", WRONG)
+def test_the_same_statement_is_refused_for_the_same_reason_with_and_without_a_unit(con, sql):
+    said = []
+    for table in ("visits", "rows_alone"):
+        with pytest.raises((UnsupportedQuery, ArgumentError)) as caught:
+            asked(con, sql.format(t=table))
+        said.append(re.sub(r"\(line.*?\)|reads [a-z_, ]+|there are \[.*?\]", "", str(caught.value)))
+    assert said[0] == said[1] and "privacy_unit" not in said[1]
+
+
+def test_combining_rows_still_wants_a_unit(con):
+    for sql in ("SELECT count(*) FROM (SELECT DISTINCT age FROM rows_alone)", "SELECT avg(s) FROM (SELECT age, sum(cost) AS s FROM rows_alone GROUP BY age)"):
+        try:
+            asked(con, sql)
+        except UnsupportedQuery as error:
+            assert "privacy unit" in str(error) or "rows" in str(error)
+
+
+def test_counts_of_a_unit_are_bounded_by_what_counts(con):
+    con.execute("CREATE TABLE heavy AS SELECT i // 6 AS u, i FROM range(3000) r(i)")
+    con.execute("CALL dp_protect('heavy', epsilon := 1000, delta := 1e-9, privacy_unit := 'u', max_contributions := 4)")
+    sql = "SELECT avg(k) AS a FROM (SELECT u, count(*) AS k FROM heavy GROUP BY u)"
+    notes = con.execute(f"SELECT notes FROM dp_plan('{sql}', epsilon := 1)").fetchone()[0]
+    assert any("k is bounded by max_contributions = 4" in note for note in notes)
+    assert asked(con, sql, epsilon=100.0).fetchall()[0][0] == pytest.approx(4, abs=0.05)
+    assert asked(con, sql, epsilon=100.0, bounds={"k": [1, 20]}).fetchall()[0][0] == pytest.approx(6, abs=0.2)
+    assert asked(con, sql, epsilon=100.0, bounds="auto").fetchall()[0][0] == pytest.approx(6, abs=0.8)
+
+
+def test_pairs_of_spellings_are_one_text():
+    """What `plainly` leaves alone: texts, comments, names, and intervals of several parts."""
+    from dpsql.text.spelled import plainly
+
+    for kept in ("SELECT 'INTERVAL ''1 day'''", 'SELECT "INTERVAL" FROM t', "SELECT 1 -- INTERVAL '1 day'", "SELECT INTERVAL '1 year 2 days'",
+                 "SELECT INTERVAL 3 DAY", "SELECT substring(a, 1, 2) FROM t", "SELECT f(x FROM 2)", "SELECT INTERVAL '1.5 days'", "SELECT 'open"):
+        assert plainly(kept) == kept
+    units = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+    for sign, unit, many in itertools.product(("", "-"), units, ("", "s")):
+        [[same]] = duckdb.sql(f"SELECT {plainly(f'''INTERVAL '{sign}3 {unit}{many}' ''')} = INTERVAL '{sign}3 {unit}{many}'").fetchall()
+        assert same
