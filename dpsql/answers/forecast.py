@@ -76,7 +76,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     bought = purchase is not None and not other
     there = held_by.known(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
     if there is not None:
-        bought, name = True, there.release
+        bought, name = True, there[0].release
     charges = protected.ledger.charges()
     budget, charge = protected.protection.budget, wanted.calibration.charge
     affordable = bought or fits(budget, charges, charge)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -79,8 +79,17 @@ def of_release(context: Context, release: Release) -> Held:
     return Held(release.identifier, str(manifest["sha256"]), plan, found, manifest["parameters"]["query"])
 
 
-def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
-    """Return released numbers that already answer what is asked, at no smaller epsilon; None where there are none."""
+def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> tuple[Held, Asked] | None:
+    """Return released numbers that already answer what is asked, at no smaller epsilon, and as what; None where there are none."""
+    for asked in (call.asked, call.asked.written):
+        if asked is not None:
+            there = _known(context, source, replace(call, asked=asked))
+            if there is not None:
+                return there, asked
+    return None
+
+
+def _known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
     wanted = call.asked.canonical()
     for name, operation, query, parameters in stored(source, canonical_json(wanted["rows"])):
         with suppress(ReleaseError, LedgerError, DpsqlError):

@@ -151,7 +151,7 @@ def _bought(context: Context, found: Read, sources: list[list[ProtectedSource]],
         for call, source in zip(calls, protected, strict=True):
             there = None if call.call.release is not None else held.known(context, source, call)
             if there is None:
-                there = held.of_release(context, buying.buy(context, auto.reused(context, source, call), progress))
-            parts.append(Part(call.asked, there, source))
+                there = held.of_release(context, buying.buy(context, auto.reused(context, source, call), progress)), call.asked
+            parts.append(Part(there[1], there[0], source))
         out.append(parts)
     return out

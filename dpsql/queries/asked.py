@@ -63,6 +63,8 @@ class Asked:
         In one form.
     stated : mapping
         Text of an argument -> (lower, upper) that its call states.
+    written : Asked or None
+        The same question as the text has it, where that is not its one form: releases of before there was one are found by it.
     """
 
     sql: str
@@ -77,6 +79,7 @@ class Asked:
     condition_texts: tuple[str, ...]
     stated: Mapping[str, tuple[exp.Expression, ...]]
     source: exp.Select
+    written: Asked | None = None
 
     def canonical(self) -> dict[str, Any]:
         """Return what identifies it, as plain lists and texts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlglot
@@ -18,6 +18,7 @@ from dpsql.queries.asked import Asked, asked
 from dpsql.queries.clause import cut
 from dpsql.queries.leaves import Facts
 from dpsql.queries.names import duckdb_names
+from dpsql.queries.one_form import one_form
 from dpsql.queries.respelled import respelled
 from dpsql.queries.split import split
 from dpsql.queries.taken import Core, FirstAsked, Query
@@ -66,26 +67,38 @@ def read(context: Context, call: QueryCall) -> Read:
     named = duckdb_names(context.cursor)
     facts = Facts(context)
     tree = respelled(tree, named, facts.type_of)
-    try:
-        query = split(tree, facts, named)
-        for table in query.public:
-            facts.qualify(table)
-    except FirstAsked as first:
-        first.refuse()
-    except RecursionError:
-        raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
 
     def qualified(table: exp.Table) -> bool:
         protected = facts(table).protected
         facts.qualify(table)
         return protected
 
+    def asks(query: Query) -> list[list[Asked]]:
+        return [[asked(core, places, qualified) for places in core.sets] for core in query.cores]
+
+    try:
+        as_written = tree.copy()
+        tree = one_form(tree, named, facts.type_of)
+        changed = tree != as_written
+        query = split(tree, facts, named)
+        for table in query.public:
+            facts.qualify(table)
+        older = asks(split(as_written, facts, named)) if changed else []
+    except FirstAsked as first:
+        first.refuse()
+    except RecursionError:
+        raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
+
     unit = said.get("privacy_unit")
     for core in query.cores:
         if unit is not None and unit not in core.units:
             known = ", ".join(sorted(core.units)) or "the row"
             raise ArgumentError("sql", f"privacy_unit_column = {unit}", f"the privacy unit is {known}: say that, or leave it out")
-    return Read(call, query, [(core, [asked(core, places, qualified) for places in core.sets]) for core in query.cores])
+    found = asks(query)
+    if [[len(one.wanted) for one in sets] for sets in older] == [[len(one.wanted) for one in sets] for sets in found]:
+        pairs = zip(found, older, strict=True)
+        found = [[replace(one, written=other) for one, other in zip(*pair, strict=True)] for pair in pairs]
+    return Read(call, query, list(zip(query.cores, found, strict=True)))
 
 
 def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:

@@ -76,6 +76,7 @@ class Rewriter:
             (exp.Extract, self._extract),
             (exp.Bracket, self._bracket),
             (exp.Anonymous, self._call),
+            (exp.Pow, lambda node: self._call(exp.Anonymous(this="power", expressions=[node.this, node.expression]))),
             (exp.Dot, self._qualified),
         ]
 

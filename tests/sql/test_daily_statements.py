@@ -8,6 +8,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import ArgumentError, UnsupportedQuery
+from dpsql.queries import reading
 
 LARGE = 15.0
 """An epsilon at which counts are off by one or two."""
@@ -227,3 +228,65 @@ def test_pairs_of_spellings_are_one_text():
     for sign, unit, many in itertools.product(("", "-"), units, ("", "s")):
         [[same]] = duckdb.sql(f"SELECT {plainly(f'''INTERVAL '{sign}3 {unit}{many}' ''')} = INTERVAL '{sign}3 {unit}{many}'").fetchall()
         assert same
+
+
+SAME = [
+    [
+        "SELECT ward, count(*) FROM visits WHERE age > 30 AND ward <> 'er' GROUP BY ward",
+        "SELECT ward, count(*) FROM visits WHERE ward <> 'er' AND age > 30 GROUP BY ward",
+        "SELECT ward, count(1) FROM visits WHERE (ward <> 'er') AND (age >= 31) GROUP BY ward",
+        "SELECT t.ward, count(*) FROM (SELECT * FROM visits) AS t WHERE 30 < t.age AND t.ward <> 'er' GROUP BY t.ward",
+        "SELECT ward, count('x') FROM (SELECT * FROM visits) WHERE age > 30 AND ward <> 'er' AND age > 30 GROUP BY 1",
+    ],
+    [
+        "SELECT avg(cost) FROM visits WHERE seen >= TIMESTAMP '2024-02-01' AND seen < TIMESTAMP '2024-03-01'",
+        "SELECT avg(cost) FROM visits WHERE seen < CAST('2024-03-01 00:00:00' AS TIMESTAMP) AND seen >= '2024-02-01 00:00:00.000000'::TIMESTAMP",
+        "SELECT avg(cost) FROM visits v WHERE TIMESTAMP '2024-02-01 00:00' <= v.seen AND v.seen < TIMESTAMP '2024-03-01T00:00:00'",
+    ],
+    [
+        "SELECT count(*) FROM visits WHERE age BETWEEN 31 AND 40 AND (n = 1 OR ward = 'er')",
+        "SELECT count(*) FROM visits WHERE (ward = 'er' OR n = 1) AND age <= 40 AND age > 30",
+        "SELECT count(*) FROM visits WHERE age < 41 AND (n = 1 OR ward = 'er') AND age >= 31",
+    ],
+]
+
+
+@pytest.mark.parametrize("spellings", SAME, ids=["counts", "moments", "ranges"])
+def test_one_question_is_one_charge(con, spellings):
+    before, answers = charges(con), []
+    for sql in spellings:
+        answer = asked(con, sql, epsilon=2.0)
+        assert answer.columns == con.sql(sql).columns
+        answers.append(sorted(answer.fetchall()))
+        exact = con.sql(sql).fetchall()
+        for one, other in zip(answers[-1], sorted(exact), strict=False):
+            assert one[-1] == pytest.approx(other[-1], rel=0.05, abs=40)
+    # an OR is not put into one order: that is another question
+    assert charges(con) - before == len({repr(answer) for answer in answers}) == (2 if "OR" in spellings[0] else 1)
+
+
+OTHER = [
+    ("SELECT count(*) FROM visits WHERE cost > 30", "SELECT count(*) FROM visits WHERE cost >= 31"),
+    ("SELECT count(*) FROM (SELECT patient, cost AS age FROM visits) WHERE age > 30", "SELECT count(*) FROM (SELECT patient, cost AS age FROM visits) WHERE age >= 31"),
+    ("SELECT count(*) FROM (SELECT patient, cost FROM visits) AS t(patient, age) WHERE age > 30", "SELECT count(*) FROM (SELECT patient, cost FROM visits) AS t(patient, age) WHERE age >= 31"),
+    ("SELECT count(*) FROM visits WHERE age > 30 OR n = 1", "SELECT count(*) FROM visits WHERE age > 31 OR n = 1"),
+    ("SELECT count(*) FROM visits WHERE NOT age BETWEEN 10 AND 20", "SELECT count(*) FROM visits WHERE age BETWEEN 10 AND 20"),
+    ("SELECT count(*) FROM visits WHERE day > DATE '2024-02-01'", "SELECT count(*) FROM visits WHERE day >= DATE '2024-02-01'"),
+]
+
+
+@pytest.mark.parametrize("pair", OTHER, ids=str)
+def test_questions_that_are_not_the_same_are_not_taken_for_it(con, pair):
+    before = charges(con)
+    answers = [asked(con, sql).fetchall()[0][0] for sql in pair]
+    exact = [con.sql(sql).fetchall()[0][0] for sql in pair]
+    assert answers == pytest.approx(exact, abs=15) and charges(con) == before + 2
+
+
+def test_answers_bought_before_there_was_one_form_are_found(con, monkeypatch):
+    sql = "SELECT ward, count(*) FROM visits WHERE n > 0 AND age >= 21 GROUP BY ward"
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "one_form", lambda tree, *given: tree)
+        bought = sorted(asked(con, sql, epsilon=2.0).fetchall())
+    before = charges(con)
+    assert sorted(asked(con, sql + " ORDER BY ward LIMIT 3", epsilon=2.0).fetchall()) == bought and charges(con) == before

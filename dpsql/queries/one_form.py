@@ -1,0 +1,205 @@
+"""One form of questions that are the same: a chart that another tool writes otherwise is not bought again.
+
+Conditions in one order, whole numbers compared in one way, moments written in one way, ``count(1)`` as ``count(*)``, a table for
+the subquery that selects all of it. Each change keeps the rows, their values and the names of what comes out.
+
+Privacy: none; the text of a call, and types.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from dpsql.queries.names import canonical
+from dpsql.source.joins import conjuncts
+from dpsql.source.kernel import INTEGERS
+from dpsql.source.model import fold
+from dpsql.source.parse import render, used
+
+_MOST = 2**31
+_WRITTEN = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
+TypeOf = Callable[[exp.Table, str], str | None]
+"""A table and a name -> the type of its column, None where it has none."""
+
+
+def one_form(tree: exp.Expression, named: Callable[[exp.Expression], str], type_of: TypeOf) -> exp.Expression:
+    """Return a query in the form that all spellings of it have.
+
+    Parameters
+    ----------
+    tree : sqlglot expression
+        It is changed.
+    named : callable
+        The name of an item that has none: it is kept where the item changes.
+    type_of : callable
+        `TypeOf`.
+    """
+    selects = list(tree.find_all(exp.Select))
+    before = [(select, place, render(item)) for select in selects for place, item in enumerate(select.expressions)]
+    whole = _whole(tree, type_of)
+    # of what is asked the text stays: bounds and weights are given by it
+    conditions = [where for where in tree.find_all(exp.Where) if not isinstance(where.parent, exp.Filter)]
+    inside = {id(node) for where in conditions for node in where.walk()}
+    for node in reversed(list(tree.walk(bfs=False))):  # the parts of a node before itself
+        made = _condition(node, whole) if id(node) in inside else node
+        made = _changed(made)
+        if made is not node:
+            node.replace(made)
+    for select in selects:
+        _without_alias(select)
+    for where in conditions:
+        _ordered(where)
+    for select, place, text in before:
+        item = select.expressions[place]
+        if not isinstance(item, exp.Alias | exp.Column | exp.Star) and render(item) != text:
+            item.replace(exp.alias_(item.copy(), named(exp.Var(this=text)), quoted=True))
+    return tree
+
+
+def _whole(tree: exp.Expression, type_of: TypeOf) -> Callable[[exp.Expression], bool]:
+    """Return what tells whether an operand is a column of whole numbers, in every table that has one of that name."""
+    tables = list(tree.find_all(exp.Table))
+    if any(not isinstance(table.this, exp.Identifier) for table in tables) or tree.find(exp.Unnest, exp.Values, exp.Lateral):
+        return lambda node: False
+    made = {fold(alias.alias) for alias in tree.find_all(exp.Alias)}
+    made |= {fold(name.name) for alias in tree.find_all(exp.TableAlias) for name in alias.args.get("columns") or []}
+    relations = {"", *(fold(table.alias_or_name) for table in tables)}
+    relations |= {fold(alias.name) for alias in tree.find_all(exp.TableAlias)}
+    known: dict[str, bool] = {}
+
+    def of(node: exp.Expression) -> bool:
+        # of a struct's field nothing is known: what stands before a name has to be a relation
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star) or fold(node.table) not in relations or node.db:
+            return False
+        name = fold(node.name)
+        if name not in known:
+            types = [kind for table in tables if (kind := type_of(table, node.name)) is not None]
+            known[name] = bool(types) and name not in made and set(types) <= set(INTEGERS)
+        return known[name]
+
+    return of
+
+
+def _changed(node: exp.Expression) -> exp.Expression:
+    """Return the one form of a count, or of a table."""
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() == "count" and len(node.expressions) == 1:
+        given = node.expressions[0]
+        if isinstance(given, exp.Literal | exp.Boolean):
+            return exp.Anonymous(this=node.this, expressions=[exp.Star()])
+    return _table(node) if isinstance(node, exp.Subquery) else node
+
+
+def _condition(node: exp.Expression, whole: Callable[[exp.Expression], bool]) -> exp.Expression:
+    """Return the one form of a part of a condition whose parts have theirs."""
+    if isinstance(node, exp.Cast) and type(node) is exp.Cast and isinstance(node.this, exp.Literal) and node.this.is_string:
+        text = _moment(node.this.name, node.to)
+        return node if text in (None, node.this.name) else exp.Cast(this=exp.Literal.string(text), to=node.to)
+    if type(node) in _FLIPPED:
+        return _compared(node, whole)
+    return node
+
+
+_FLIPPED: dict[type[exp.Expression], type[exp.Expression]] = {exp.GT: exp.LT, exp.LT: exp.GT, exp.GTE: exp.LTE, exp.LTE: exp.GTE}
+_WIDER: dict[type[exp.Expression], tuple[type[exp.Expression], int]] = {exp.GT: (exp.GTE, 1), exp.LT: (exp.LTE, -1)}
+
+
+def _compared(node: exp.Expression, whole: Callable[[exp.Expression], bool]) -> exp.Expression:
+    """Return a comparison with a constant with the column first; of whole numbers, with the bound included."""
+    kind, left, right = type(node), node.this, node.expression
+    number = None
+    if _is_constant(left) and not _is_constant(right):
+        kind, left, right = _FLIPPED[kind], right, left
+    number = _integer(right)
+    if kind in _WIDER and number is not None and whole(left):
+        kind, step = _WIDER[kind]
+        number += step
+        right = exp.Literal.number(number) if number >= 0 else exp.Neg(this=exp.Literal.number(-number))
+    return node if type(node) is kind else kind(this=left, expression=right)
+
+
+def _is_constant(node: exp.Expression) -> bool:
+    return not any(True for _ in node.find_all(exp.Column, exp.Anonymous, exp.Query, exp.Placeholder, exp.Parameter))
+
+
+def _integer(node: exp.Expression) -> int | None:
+    sign = -1 if isinstance(node, exp.Neg) else 1
+    inner = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(inner, exp.Literal) or inner.is_string or not inner.name.isdecimal() or int(inner.name) >= _MOST:
+        return None
+    return sign * int(inner.name)
+
+
+def _moment(text: str, to: exp.DataType) -> str | None:
+    """Return a timestamp with its time of day, without a fraction that is zero; None for other constants."""
+    if to.this not in (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPNTZ) or _WRITTEN.fullmatch(text.strip()) is None:
+        return None
+    try:
+        return dt.datetime.fromisoformat(text.strip()).isoformat(" ")
+    except ValueError:
+        return None
+
+
+def _table(node: exp.Subquery) -> exp.Expression:
+    """Return the table that a subquery is which selects all of it."""
+    inner, bare = node.this, {"this", "db", "catalog", "alias"}
+    if set(used(node)) - bare or not isinstance(inner, exp.Select) or set(used(inner)) - {"expressions", "from", "from_"}:
+        return node
+    start = inner.args.get("from_") or inner.args.get("from")
+    table = start.this if start is not None else None
+    star = inner.expressions[0] if len(inner.expressions) == 1 else None
+    if type(star) is not exp.Star or used(star) or not isinstance(table, exp.Table) or set(used(table)) - bare:
+        return node
+    alias = node.args.get("alias")
+    if not isinstance(node.parent, exp.From | exp.Join) or (alias is not None and alias.args.get("columns")):
+        return node
+    if alias is None and (not isinstance(node.parent, exp.From) or node.parent.parent.args.get("joins")):
+        return node  # its name could be another relation's
+    out = table.copy()
+    out.set("alias", None if alias is None else alias.copy())
+    return out
+
+
+def _without_alias(select: exp.Select) -> None:
+    """Take away another name of the one table of a SELECT; its columns are named by the table's own."""
+    start = select.args.get("from_") or select.args.get("from")
+    table = start.this if start is not None else None
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or not table.alias:
+        return
+    if table.args["alias"].args.get("columns"):
+        return
+    if select.args.get("joins") or table.args.get("joins") or any(inner is not select for inner in select.find_all(exp.Select)):
+        return
+    for column in select.find_all(exp.Column):
+        if fold(column.table) == fold(table.alias):
+            column.set("table", table.this.copy())
+    table.set("alias", None)
+
+
+def _ordered(where: exp.Where) -> None:
+    """Put the conditions that AND connects into one order, each once; ranges as their two ends."""
+    parts: list[exp.Expression] = []
+    for part in conjuncts(where.this):
+        between = part.unnest()
+        if type(between) is exp.Between and not set(used(between)) - {"this", "low", "high"}:
+            parts.append(exp.GTE(this=between.this, expression=between.args["low"]))
+            parts.append(exp.LTE(this=between.this.copy(), expression=between.args["high"]))
+        else:
+            parts.append(part)
+    if len(parts) > 1:
+        where.set("this", _joined([parts[i] for i in _order(parts)]))
+
+
+def _order(parts: Sequence[exp.Expression]) -> list[int]:
+    texts = [canonical(part) for part in parts]
+    return sorted((i for i, text in enumerate(texts) if text not in texts[:i]), key=lambda i: texts[i])
+
+
+def _joined(parts: Sequence[exp.Expression]) -> exp.Expression:
+    out, *rest = [exp.Paren(this=part) if isinstance(part, exp.Connector) else part for part in parts]
+    for part in rest:
+        out = exp.And(this=out, expression=part)
+    return out
