@@ -108,7 +108,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         "left_out": list(wanted.left_out),
         "notes": [
             *_taken(wanted, purchase, other),
-            *([] if there is None else [f"answered from release {there.release!r}, free"]),
+            *([] if there is None else [f"answered from release {there[0].release!r}, free"]),
             *_notes(protected, wanted, affordable, rows),
             *_capped(context, protected, wanted.plan, by_number),
             *ruled.notes(protected, wanted.plan, rules),

@@ -19,6 +19,7 @@ from dpsql.queries.clause import cut
 from dpsql.queries.leaves import Facts
 from dpsql.queries.names import duckdb_names
 from dpsql.queries.one_form import one_form
+from dpsql.queries.public_values import with_values
 from dpsql.queries.respelled import respelled
 from dpsql.queries.split import split
 from dpsql.queries.taken import Core, FirstAsked, Query
@@ -66,7 +67,7 @@ def read(context: Context, call: QueryCall) -> Read:
     agree(context.cursor, text, tree)
     named = duckdb_names(context.cursor)
     facts = Facts(context)
-    tree = respelled(tree, named, facts.type_of)
+    tree = with_values(respelled(tree, named, facts.type_of), context, facts)
 
     def qualified(table: exp.Table) -> bool:
         protected = facts(table).protected

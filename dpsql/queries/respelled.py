@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from dpsql.source.intervals import interval_of, whole_of
+from dpsql.source.joins import chain
 
 _TRUNCATED = {(1, unit): unit.lower() for unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")} | {
     (7, "DAY"): "week", (3, "MONTH"): "quarter", (12, "MONTH"): "year", (24, "HOUR"): "day", (60, "MINUTE"): "hour",
@@ -18,7 +19,7 @@ _TRUNCATED = {(1, unit): unit.lower() for unit in ("YEAR", "QUARTER", "MONTH", "
 def respelled(
     tree: exp.Expression, named: Callable[[exp.Expression], str], type_of: Callable[[exp.Table, str], str | None]
 ) -> exp.Expression:
-    """Return a query with powers as calls, and buckets of one unit of the calendar as truncations.
+    """Return a query with powers as calls, buckets of one unit of the calendar as truncations, and joins without brackets.
 
     Parameters
     ----------
@@ -29,6 +30,8 @@ def respelled(
     type_of : callable
         A table and a name -> the type of its column, None where it has none.
     """
+    for select in list(tree.find_all(exp.Select)):
+        _unbracketed(select)
     dates = _dates(tree, type_of)
 
     def other(node: exp.Expression) -> exp.Expression | None:
@@ -43,6 +46,28 @@ def respelled(
                 name = named(item)
                 item.replace(exp.alias_(item.copy(), name, quoted=True))
     return tree.transform(lambda node: other(node) or node, copy=False)
+
+
+def _unbracketed(select: exp.Select) -> None:
+    """Take the brackets from joins after FROM: ``c [LEFT] JOIN (a JOIN b)`` is ``a JOIN b [RIGHT] JOIN c``."""
+    start = select.args.get("from_") or select.args.get("from")
+    if start is None:
+        return
+    joins: list[exp.Join] = list(select.args.get("joins") or [])
+    first, inner = chain(start.this)
+    if inner:
+        joins = [*inner, *joins]
+    elif joins and joins[0].kind in ("", "INNER", "OUTER") and joins[0].side in ("", "LEFT") and not joins[0].method:
+        then, inside = chain(joins[0].this)
+        if inside:
+            side = "RIGHT" if joins[0].side == "LEFT" else None
+            given = {key: joins[0].args[key] for key in ("on", "using") if joins[0].args.get(key)}
+            turned = exp.Join(this=first, side=side, **given)
+            first, joins = then, [*inside, turned, *joins[1:]]
+    if joins and first is not start.this:
+        first.set("joins", None)
+        start.set("this", first)
+        select.set("joins", joins)
 
 
 def _dates(tree: exp.Expression, type_of: Callable[[exp.Table, str], str | None]) -> Callable[[exp.Expression], bool]:

@@ -70,6 +70,13 @@ ANSWERED = [
     "SELECT sum(w.beds) AS s, max(w.beds) AS m FROM visits v JOIN wards w USING (ward)",
     "SELECT region, sum(beds) AS s, count(*) FROM visits JOIN wards USING (ward) GROUP BY region ORDER BY region",
     "SELECT year(opened) AS y, count(*) FROM visits JOIN wards USING (ward) WHERE opened IS NOT NULL GROUP BY y ORDER BY y",
+    "SELECT count(*) FROM visits WHERE ward = (SELECT ward FROM wards WHERE beds = 30)",
+    "SELECT count(*) FROM visits WHERE age > (SELECT max(beds) FROM wards) AND day >= (SELECT max(opened) FROM wards WHERE floor = 1)",
+    "SELECT count(*) FILTER (WHERE age < (SELECT avg(beds) FROM wards)) AS c FROM visits WHERE ward <> (SELECT min(ward) FROM wards WHERE false) OR n = 1",
+    "SELECT region, count(*) FROM (wards JOIN visits USING (ward)) GROUP BY region ORDER BY region",
+    "SELECT x.b, count(*) FROM (SELECT DISTINCT building AS b FROM wards) AS x JOIN (visits v JOIN wards w USING (ward)) ON x.b = w.building GROUP BY x.b ORDER BY 1",
+    "SELECT count(*) FROM pairs JOIN (visits JOIN wards USING (ward)) ON pairs.ward = visits.ward WHERE label = 'x'",
+    "SELECT w.ward, count(v.patient) FROM wards w LEFT JOIN (visits v JOIN pairs p ON v.ward = p.ward AND p.label = 'y') ON w.ward = v.ward GROUP BY w.ward ORDER BY 1",
     "SELECT avg(k) AS a, sum(k) AS s FROM (SELECT patient, count(*) AS k FROM visits GROUP BY patient)",
 ]
 
@@ -290,3 +297,18 @@ def test_answers_bought_before_there_was_one_form_are_found(con, monkeypatch):
         bought = sorted(asked(con, sql, epsilon=2.0).fetchall())
     before = charges(con)
     assert sorted(asked(con, sql + " ORDER BY ward LIMIT 3", epsilon=2.0).fetchall()) == bought and charges(con) == before
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT count(*) FROM visits WHERE ward = (SELECT ward FROM wards)", "has several rows"),
+        ("SELECT count(*) FROM visits WHERE age > (SELECT avg(age) FROM visits)", "scalar subquery over protected rows"),
+        ("SELECT count(*) FROM visits WHERE ward = (SELECT getenv('HOME') FROM wards LIMIT 1)", "inside an expression"),
+    ],
+)
+def test_values_of_other_subqueries_are_not_taken(con, sql, said):
+    before = charges(con)
+    with pytest.raises((UnsupportedQuery, ArgumentError), match=said):
+        asked(con, sql)
+    assert charges(con) == before
