@@ -261,7 +261,14 @@ def middle(low: np.ndarray, high: np.ndarray, probabilities: Sequence[float]) ->
     """Return the ends of the middle of draws, of the least and of the largest that an aggregate may be, at two probabilities."""
     with np.errstate(all="ignore"):
         sides = zip((low, high), probabilities, strict=True)
-        return [np.nanquantile(side, p, axis=0, method="linear") if side.size else side[0] for side, p in sides]
+        return [_quantile(side, p) if side.size else side[0] for side, p in sides]
+
+
+def _quantile(draws: np.ndarray, probability: float) -> np.ndarray:
+    """Return a quantile of the draws that are numbers; NaN where none is, which numpy would warn of."""
+    none = np.isnan(draws).all(axis=0)
+    found = np.nanquantile(np.where(none, 0.0, draws), probability, axis=0, method="linear")
+    return np.asarray(np.where(none, np.nan, found))
 
 
 def texts(numbers: np.ndarray | None, sql_type: str) -> list[str | None]:

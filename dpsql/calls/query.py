@@ -144,7 +144,7 @@ class QueryCall(Call):
             raise ArgumentError("options", {"weights": found}, "a struct of aggregates: {'weights': {'avg(cost)': 2}}")
         for text, weight in found.items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e6:
-                raise ArgumentError("options", {"weights": {text: weight}}, "a weight is a number above 0")
+                raise ArgumentError("options", {"weights": {text: weight}}, "a weight is a number above 0 and below 1e6")
         return {str(text): float(weight) for text, weight in found.items()}
 
     @property

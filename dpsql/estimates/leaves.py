@@ -146,7 +146,10 @@ def units_of(sql_type: str, lower: float, upper: float, *, whole: bool) -> Units
         first, last = math.ceil(Fraction(lower) * each), math.floor(Fraction(upper) * each)
         if 1 <= last - first < 1 << 51 and max(abs(first), abs(last)) < MOST_UNITS:
             return Units(first / each, 1 / each, last - first + 1, True)
-    return Units(float(lower), (upper - lower) * 2.0**-_REAL_BITS, 1 << _REAL_BITS, False, sort)
+    width = (upper - lower) * 2.0**-_REAL_BITS
+    if not width > 0:
+        raise ArgumentError("bounds", [lower, upper], "are too near to each other for a number between them")
+    return Units(float(lower), width, 1 << _REAL_BITS, False, sort)
 
 
 def depth(units: Units, mechanism: str) -> tuple[int, int]:

@@ -196,3 +196,12 @@ def test_intervals_are_repeatable_and_widen_with_confidence() -> None:
     nothing = release(measure, np.array([[-900, -900, -900]]) * measure.grid, 3 * measure.grid, noised=False)
     with pytest.warns(RuntimeWarning, match="All-NaN"):
         assert np.isnan(between(intervals.draws(nothing, [one])[0], 0.95)).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_groups_without_a_number_in_any_draw_have_no_interval():
+    """numpy warns of them, where and when they happen: a matter of the noise that no caller can do anything about."""
+    draws = np.array([[1.0, np.nan, 5.0], [2.0, np.nan, np.nan], [3.0, np.nan, 7.0]])
+    low, high = intervals.middle(draws, draws, [0.0, 1.0])
+    np.testing.assert_array_equal(low, [1.0, np.nan, 5.0])
+    np.testing.assert_array_equal(high, [3.0, np.nan, 7.0])

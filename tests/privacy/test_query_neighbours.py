@@ -78,6 +78,14 @@ QUERIES: list[tuple[str, str]] = [
     ("SELECT region, n * 100.0 / sum(n) OVER () AS share FROM (SELECT region, count(*) AS n FROM sales GROUP BY region) ORDER BY share DESC", ""),
     ("SELECT length(note) AS l, count(*) FROM sales GROUP BY l", ""),
     ("SELECT lower(region) AS r, count(*) FROM sales GROUP BY r", "groups := 'private'"),
+    ("SELECT region, count(DISTINCT customer), count(DISTINCT customer) FILTER (WHERE gift) FROM sales GROUP BY region", ""),
+    ("SELECT note, count(DISTINCT customer) AS n FROM sales GROUP BY note ORDER BY n DESC, note", ""),
+    ("SELECT region, count(DISTINCT amount), count(DISTINCT note) FILTER (WHERE amount > 20) FROM sales GROUP BY region", ""),
+    ("SELECT region, count(*) FILTER (WHERE gift), avg(price) FILTER (WHERE amount < 50), count(quantity) FROM sales GROUP BY region", ""),
+    ("SELECT climate, count(*), sum(amount) FROM sales CROSS JOIN regions GROUP BY climate", ""),
+    ("SELECT climate, place, count(*) FROM sales JOIN regions ON region = name WHERE place > '' GROUP BY ALL", ""),
+    ("SELECT avg(n), count(*) FROM (SELECT customer, count(*) AS n FROM sales GROUP BY customer)", ""),
+    ("SELECT count(*) FROM sales WHERE day < DATE '2020-06-30' - INTERVAL '2 months' AND quantity > 1", ""),
 ]
 REFUSED: list[tuple[str, str]] = [
     ("SELECT customer, count(*) FROM sales GROUP BY customer", ""),

@@ -158,3 +158,12 @@ def test_all_levels_are_read_from_one_state_of_the_table(tmp_path, monkeypatch):
     [(moved,)] = con.execute("SELECT max(x) FROM t").fetchall()
     assert moved > 6_000
     con.close()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "more", "said"),
+    [("[1e-320, 2e-320]", "", "too near to each other"), ("[0, 10]", ", options := {'weights': {'median(number)': 1e15}}", "below 1e6")],
+)
+def test_bounds_and_weights_that_no_double_holds_are_named(wide, bounds, more, said):
+    with pytest.raises(duckdb.Error, match=said):
+        asked(wide, "SELECT median(number) FROM people", f"{{'number': {bounds}}}", more=more)
