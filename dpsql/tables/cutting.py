@@ -69,8 +69,19 @@ def cuts(histogram: Histogram, most: int, noise: float) -> IntArray:
     parts = _allotted([float(weight[a:b].sum()) for a, b in gaps], room, left)
     for (a, b), more in zip(gaps, parts, strict=True):
         ends |= set(_inner(weight[a:b], more + 1, a))
-    inside = sorted(ends - {0, cells})
+    inside = _filled_ends(sorted(ends - {0, cells}), histogram.counts, FEWEST * noise)
     return np.asarray(inside, np.int64)
+
+
+def _filled_ends(ends: list[int], counts: FloatArray, fewest: float) -> list[int]:
+    """Return the ends without those that leave the first or the last bin fewer rows: a tail as thin as the noise is part of a bin
+    that is not, and its rows are told apart by what the histogram says of them."""
+    upto = np.concatenate([[0.0], np.cumsum(counts)])
+    while ends and upto[-1] - upto[ends[-1]] < fewest:
+        ends = ends[:-1]
+    while ends and upto[ends[0]] < fewest:
+        ends = ends[1:]
+    return ends
 
 
 def marks(histogram: Histogram, most: int, noise: float) -> FloatArray:
