@@ -172,8 +172,11 @@ def estimate(grid: Grid, released: Sequence[tuple[Cells, IntArray]], scales: Seq
     deviations = [math.sqrt(max(noise_variance(scale, mechanism), 1e-6)) for scale in scales]
     kept = [(cells, counts.astype(np.float64)) for cells, counts in released if cells.first.size]
     solved = _least_squares(kept, [deviation**2 for deviation in deviations])
-    first, behind = extent.shown([(cells.first, cells.behind, cells.parent) for cells, _ in kept], solved, deviations)
-    seen = [(cells.behind > first) & (cells.first < behind) for cells, _ in kept]
+    largest = _largest(grid.edges[0], grid.edges[-1])
+    seen = extent.seen([
+        extent.Level(grid.edges[cells.first] / largest, grid.edges[cells.behind] / largest, cells.parent, found, deviation)
+        for (cells, _), found, deviation in zip(kept, solved, deviations, strict=False)
+    ])
     counts = [_projected(solved[0], seen[0])]
     known = _Covering(grid, kept[0][0], counts[0])
     for level in range(1, len(kept)):
@@ -181,12 +184,12 @@ def estimate(grid: Grid, released: Sequence[tuple[Cells, IntArray]], scales: Seq
         smooth = known.smooth(cells)
         found = np.zeros(cells.first.size)
         for part, mass in _families(cells, counts[-1]):
-            here = np.flatnonzero(seen[level][part]) + part.start
-            if here.size:
-                found[here] = _shared(solved[level][here], smooth[here], mass, deviations[level])
+            here, left = seen[level][part], solved[level][part]
+            if here.any():  # what parts hold that are not seen is no part of the others
+                found[part][here] = _shared(left[here], smooth[part][here], mass - float(left[~here].sum()), deviations[level])
         counts.append(found)
         known = known.with_parts(cells, found)
-    low, high, leaf, narrow, plain = [], [], [], [], []
+    low, high, leaf, narrow, plain, held = [], [], [], [], [], []
     for level, (cells, _) in enumerate(kept):
         closed = np.ones(cells.first.size, bool)
         if level + 1 < len(kept):
@@ -196,9 +199,11 @@ def estimate(grid: Grid, released: Sequence[tuple[Cells, IntArray]], scales: Seq
         leaf.append(counts[level][closed])
         plain.append(solved[level][closed])
         narrow.append(np.full(int(closed.sum()), level + 1 == len(grid.levels)))
+        held.append(seen[level][closed])
     order = np.argsort(np.concatenate(low), kind="stable")
     lows, highs, masses, raw = (np.concatenate(parts)[order] for parts in (low, high, leaf, plain))
-    shown = float(grid.edges[first]), float(grid.edges[behind])
+    there = np.flatnonzero(np.concatenate(held)[order])
+    shown = float(lows[there[0]]), float(highs[there[-1]])
     spiked = _spikes(lows, highs, masses, grid.unit, deviations[-1], shown) & np.concatenate(narrow)[order]
     return extent.continued(Histogram(lows, highs, masses, raw, spiked, grid.unit, deviations[-1], shown), max(deviations))
 

@@ -2,9 +2,9 @@
 
 Bounds are public and generous, so the last bins often hold nobody. A fitted model has no negative counts, and a
 hundred rows that are not there, at a thousand times the median, are most of a mean. So the longest run of bins from an end whose
-sums from that end stay within the noise is joined to the bin before it, as far as its noise could move the mean by `LEVERAGE` of the
-column's spread. Its counts, those below zero too, are added to that bin's: nothing is lost of what is truly there, and what is noise
-has no sign. Where inside of that bin the rows are, the fine histogram says, as far as its tail is seen (`dpsql.tables.extent`).
+sums from that end stay within the noise is joined to the bin before it, as far as its noise could move the mean by `LEVERAGE` of
+the column's spread. Its counts, those below zero too, are added to that bin's: nothing is lost of what is truly there, and what is
+noise has no sign. Where inside of that bin the rows are, the fine histogram says (`dpsql.tables.extent`).
 
 Privacy: post-processing of released statistics.
 """

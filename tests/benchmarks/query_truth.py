@@ -12,8 +12,8 @@ of 95 % holds the truth of the group, and how often there is NULL instead of a n
 *sums*: groups of 0 to 5 rows: mean error of a sum in standard deviations of its noise, the total over all groups; the quotient of two
 sums and a share of rows of groups of 20 rows: how many of them are no numbers, or outside of what is possible.
 
-*synthetic*: synthetic rows at epsilon 1, numbers with bounds alone. 60,000 visits with a long tail of costs, one or four of a patient, upper bounds from 10,000 to
-10,000,000: mean and median over the truth, how many means are too high, rows above 20,000. 20,000 moments, days and numbers of one
+*synthetic*: synthetic rows at epsilon 1, numbers with bounds alone. 60,000 visits with a long tail of costs, one or four of a patient,
+upper bounds from 10,000 to 10,000,000: mean and median over the truth, how many means are too high, rows above 20,000. 20,000 moments, days and numbers of one
 quarter under absurd bounds: distinct values, and quantiles (0, .05, .5, .95, 1). 20,000 times the value 7.
 """
 
