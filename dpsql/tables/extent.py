@@ -53,8 +53,8 @@ _REACH = 4.0
 POWER = 0.25
 """Power of the distance from the median in which the logarithm of a tail's rows falls: 1 is an exponential tail, 0 a power's.
 
-The mean of all rows of a histogram is off by -.1 to +.7 % with costs that are lognormal, by -3.0 to 0 % with a power's tail of index
-2.2, by +.6 to +.7 % with a gamma distribution: 60,000 rows, bounds to 10,000,000, noise of 20, 40 and 160 rows a cell, 40 draws."""
+The mean of all rows of a histogram is off by -.1 to +.7 % with costs that are lognormal, by -3.0 to 0 % with a power's tail of
+index 2.2, by +.6 to +.7 % with a gamma distribution: 60,000 rows, bounds to 10,000,000, noise of 20 to 160 rows, 40 draws."""
 
 FALLS = 1.0
 """Rows of the last octave but one, relative to the last, above which a tail is seen to fall."""
