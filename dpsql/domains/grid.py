@@ -32,6 +32,10 @@ from dpsql.domains.sqltypes import SqlType
 from dpsql.numerics.arrays import FloatArray, IntArray
 
 BRANCH, DEPTH, LINEAR = 10, 4, 4096
+DEEPEST = DEPTH + 1
+"""Levels of dates and times whose `DEPTH` levels end with years."""
+_MONTH = 31
+"""Days."""
 _FLAT = 64
 """Values up to which one level is enough."""
 _DECADES = 9
@@ -91,6 +95,8 @@ class Histogram:
         Distance of neighbouring values, 0 where there is none.
     noise : float
         Standard deviation of the noise of one cell of the finest level.
+    shown : (float, float)
+        Ends of the part in which released counts show rows; beyond it `counts` say how tails go on (`dpsql.tables.extent`).
     """
 
     low: FloatArray
@@ -100,6 +106,7 @@ class Histogram:
     spiked: npt.NDArray[np.bool_]
     unit: float
     noise: float
+    shown: tuple[float, float] = (-math.inf, math.inf)
 
 
 def centres(low: FloatArray, high: FloatArray) -> FloatArray:
@@ -134,13 +141,13 @@ def edge_numbers(attribute: Attribute) -> FloatArray:
     return np.asarray([bound / 10**parsed.scale for bound in bounds], np.float64)
 
 
-def grid_of(attribute: Attribute, depth: int = DEPTH) -> Grid:
+def grid_of(attribute: Attribute, depth: int | None = None) -> Grid:
     """Return the grid between the bounds of an attribute with bins.
 
     Parameters
     ----------
-    depth : int, at least 1
-        Levels, at most.
+    depth : int, at least 1, optional
+        Levels, at most: those of a release. By default `DEPTH`, of dates and times over millennia `DEEPEST`, down to months.
 
     Examples
     --------
@@ -148,7 +155,13 @@ def grid_of(attribute: Attribute, depth: int = DEPTH) -> Grid:
     >>> [len(level) - 1 for level in grid_of(age).levels]
     [13, 121]
     """
-    return _grid(attribute.sql_type, attribute.edges[0], attribute.edges[-1], depth)
+    bounds = attribute.edges[0], attribute.edges[-1]
+    grid = _grid(attribute.sql_type, *bounds, DEPTH if depth is None else depth)
+    if depth is None and attribute.kind == "temporal" and len(grid.levels) == DEPTH:
+        day = 86_400 * calendar.SECOND // sqltypes.MICROSECONDS[sqltypes.parse(attribute.sql_type).text]
+        if float(np.median(np.diff(grid.edges))) > _MONTH * day:
+            return _grid(attribute.sql_type, *bounds, DEEPEST)
+    return grid
 
 
 @lru_cache(maxsize=64)

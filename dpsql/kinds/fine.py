@@ -17,7 +17,7 @@ from dpsql.accounting import LaplaceEvent, sensitivities
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.edges import has_inside
-from dpsql.domains.grid import DEPTH, grid_of
+from dpsql.domains.grid import DEEPEST, grid_of
 from dpsql.errors import ArgumentError
 from dpsql.noise.discrete import scale_grid
 from dpsql.release.plan import FineColumn
@@ -105,7 +105,7 @@ def without_automatic(domain: Domain, unbinned: Collection[int]) -> Domain:
 def shallow(wanted: FineWanted, tables: int) -> FineWanted:
     """Return the same columns with as many levels as noise of one scale for all tables and levels can bear."""
     each = max(int(_LAPLACE_SHARE * tables / max(len(wanted.positions), 1)), 1)
-    return FineWanted(wanted.positions, tuple(min(levels, each, DEPTH) for levels in wanted.levels))
+    return FineWanted(wanted.positions, tuple(min(levels, each, DEEPEST) for levels in wanted.levels))
 
 
 def level_weight(tables: float, wanted: FineWanted, option: Any) -> float:

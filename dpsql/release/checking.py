@@ -135,8 +135,9 @@ def _check_fine(item: Mapping[str, Any]) -> None:
     _require(all(isinstance(column, list) and len(column) == 3 for column in columns))
     positions = [column[0] for column in columns]
     _require(_ascending(positions, len(domain)) and all(domain[i]["kind"] in ("numeric", "temporal") for i in positions))
-    for _, mechanism, scales in columns:
-        _require(mechanism in ("gaussian", "laplace") and isinstance(scales, list) and 1 <= len(scales) <= grid.DEPTH)
+    for position, mechanism, scales in columns:
+        deepest = grid.DEEPEST if domain[position]["kind"] == "temporal" else grid.DEPTH
+        _require(mechanism in ("gaussian", "laplace") and isinstance(scales, list) and 1 <= len(scales) <= deepest)
         _require(all(isinstance(text, str) for text in scales))
         check_numbers(scales)
         _require(all(0 < Fraction(text) < 1 << 64 for text in scales))

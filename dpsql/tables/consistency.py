@@ -148,7 +148,9 @@ def _one_way(given: Measured, sums: Sums, rows: float, least_squares: bool) -> F
             found[codes] = rows / size
         else:
             estimate = sums.counts(i)
-            found[codes] = simplex_projection(estimate + (rows - estimate.sum()) / size, rows)
+            there = estimate != 0.0  # `dpsql.tables.tails` has taken the rows of the others: noise of the total gives them none
+            even = there / there.sum() if there.any() else 1.0 / size
+            found[codes] = simplex_projection(estimate + (rows - estimate.sum()) * even, rows)
     return found
 
 

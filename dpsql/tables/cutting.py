@@ -28,6 +28,9 @@ SPREAD = 0.5
 FEWEST = 4.0
 """Rows of a bin, on average over a run of bins, in standard deviations of a table's cell."""
 
+FEWEST_BEYOND = 3.0
+"""The same of a bin that reaches beyond what is shown: with fewer it would be taken for noise (`dpsql.tables.tails`)."""
+
 
 def cuts(histogram: Histogram, most: int, noise: float) -> IntArray:
     """Return after which cells of a histogram a bin ends, ascending; the last bin ends after the last cell.
@@ -69,8 +72,21 @@ def cuts(histogram: Histogram, most: int, noise: float) -> IntArray:
     parts = _allotted([float(weight[a:b].sum()) for a, b in gaps], room, left)
     for (a, b), more in zip(gaps, parts, strict=True):
         ends |= set(_inner(weight[a:b], more + 1, a))
-    inside = sorted(ends - {0, cells})
+    inside = _worthy(sorted(ends - {0, cells}), histogram, FEWEST_BEYOND * noise)
     return np.asarray(inside, np.int64)
+
+
+def _worthy(ends: list[int], histogram: Histogram, fewest: float) -> list[int]:
+    """Return the ends without those that leave a first or last bin beyond what is shown fewer rows.
+
+    A tail as thin as the noise is part of a bin that is not, and where its rows are the histogram says.
+    """
+    upto = np.concatenate([[0.0], np.cumsum(histogram.counts)])
+    while ends and histogram.high[-1] > histogram.shown[1] and upto[-1] - upto[ends[-1]] < fewest:
+        ends = ends[:-1]
+    while ends and histogram.low[0] < histogram.shown[0] and upto[ends[0]] < fewest:
+        ends = ends[1:]
+    return ends
 
 
 def marks(histogram: Histogram, most: int, noise: float) -> FloatArray:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from dpsql.domains.grid import Grid, Histogram
 from dpsql.numerics.arrays import FloatArray, IntArray
+from dpsql.tables import extent
 from dpsql.tables.margins import simplex_projection
 from dpsql.tables.variance import noise_variance
 
@@ -42,7 +43,7 @@ _NARROWEST = 1e-90
 """Width of a cell that holds more than one value, relative to the largest bound; slopes over less overflow."""
 
 _NARROW_SHARE = 0.002
-"""Width of a cell that may be taken for one value, relative to its values or to the whole range."""
+"""Width of a cell that may be taken for one value, relative to the part of the range that shows rows."""
 
 _SPIKE = 3.5
 """Standard deviations by which a part differs from its share before it is taken as it is."""
@@ -171,18 +172,24 @@ def estimate(grid: Grid, released: Sequence[tuple[Cells, IntArray]], scales: Seq
     deviations = [math.sqrt(max(noise_variance(scale, mechanism), 1e-6)) for scale in scales]
     kept = [(cells, counts.astype(np.float64)) for cells, counts in released if cells.first.size]
     solved = _least_squares(kept, [deviation**2 for deviation in deviations])
-    total = max(float(solved[0].sum()), 0.0)
-    counts = [simplex_projection(solved[0], total) if total > 0 else np.zeros(solved[0].size)]
+    largest = _largest(grid.edges[0], grid.edges[-1])
+    seen = extent.seen([
+        extent.Level(grid.edges[cells.first] / largest, grid.edges[cells.behind] / largest, cells.parent, found, deviation)
+        for (cells, _), found, deviation in zip(kept, solved, deviations, strict=False)
+    ])
+    counts = [_projected(solved[0], seen[0])]
     known = _Covering(grid, kept[0][0], counts[0])
     for level in range(1, len(kept)):
         cells = kept[level][0]
         smooth = known.smooth(cells)
         found = np.zeros(cells.first.size)
         for part, mass in _families(cells, counts[-1]):
-            found[part] = _shared(solved[level][part], smooth[part], mass, deviations[level])
+            here, left = seen[level][part], solved[level][part]
+            if here.any():  # what parts hold that are not seen is no part of the others
+                found[part][here] = _shared(left[here], smooth[part][here], mass - float(left[~here].sum()), deviations[level])
         counts.append(found)
         known = known.with_parts(cells, found)
-    low, high, leaf, narrow, plain = [], [], [], [], []
+    low, high, leaf, narrow, plain, held = [], [], [], [], [], []
     for level, (cells, _) in enumerate(kept):
         closed = np.ones(cells.first.size, bool)
         if level + 1 < len(kept):
@@ -192,10 +199,22 @@ def estimate(grid: Grid, released: Sequence[tuple[Cells, IntArray]], scales: Seq
         leaf.append(counts[level][closed])
         plain.append(solved[level][closed])
         narrow.append(np.full(int(closed.sum()), level + 1 == len(grid.levels)))
+        held.append(seen[level][closed])
     order = np.argsort(np.concatenate(low), kind="stable")
     lows, highs, masses, raw = (np.concatenate(parts)[order] for parts in (low, high, leaf, plain))
-    spiked = _spikes(lows, highs, masses, grid.unit, deviations[-1]) & np.concatenate(narrow)[order]
-    return Histogram(lows, highs, masses, raw, spiked, grid.unit, deviations[-1])
+    there = np.flatnonzero(np.concatenate(held)[order])
+    shown = float(lows[there[0]]), float(highs[there[-1]])
+    spiked = _spikes(lows, highs, masses, grid.unit, deviations[-1], shown) & np.concatenate(narrow)[order]
+    return extent.continued(Histogram(lows, highs, masses, raw, spiked, grid.unit, deviations[-1], shown), max(deviations))
+
+
+def _projected(counts: FloatArray, seen: npt.NDArray[np.bool_]) -> FloatArray:
+    """Return the nearest counts that are not negative and keep the sum of those that are seen; the others are 0."""
+    found = np.zeros(counts.size)
+    total = float(counts[seen].sum())
+    if total > 0.0:
+        found[seen] = simplex_projection(counts[seen], total)
+    return found
 
 
 def inside(histogram: Histogram, edges: FloatArray, masses: FloatArray) -> Histogram:
@@ -221,15 +240,18 @@ def inside(histogram: Histogram, edges: FloatArray, masses: FloatArray) -> Histo
     raw = histogram.raw[cell] * np.minimum(part, 1.0)
     owner = np.clip(np.searchsorted(ends, low, side="right") - 1, 0, masses.size - 1)
     smooth = _smooth(ends, masses, low, high)
-    counts = np.zeros(low.size)
+    counts, given = np.zeros(low.size), histogram.counts[cell] * np.minimum(part, 1.0)
     starts = np.searchsorted(owner, np.arange(masses.size + 1))
     for bin_, mass in enumerate(masses.tolist()):
         here = slice(int(starts[bin_]), int(starts[bin_ + 1]))
+        if (ends[bin_] < histogram.shown[0] or ends[bin_ + 1] > histogram.shown[1]) and (held := float(given[here].sum())) > 0.0:
+            counts[here] = given[here] * (mass / held)  # beyond what is shown the width of cells says nothing
+            continue
         left = mass - float(raw[here].sum())
         share = smooth[here] / smooth[here].sum() if smooth[here].sum() > 0.0 else 1.0 / max(raw[here].size, 1)
         counts[here] = _shared(raw[here] + left * share, smooth[here], mass, histogram.noise)
-    spiked = histogram.spiked[cell] | _spikes(low, high, counts, histogram.unit, histogram.noise)
-    return Histogram(low, high, counts, raw, spiked & (part >= 1.0), histogram.unit, histogram.noise)
+    spiked = histogram.spiked[cell] | _spikes(low, high, counts, histogram.unit, histogram.noise, histogram.shown)
+    return replace(histogram, low=low, high=high, counts=counts, raw=raw, spiked=spiked & (part >= 1.0))
 
 
 def _smooth(ends: FloatArray, masses: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -327,18 +349,23 @@ def _shared(found: FloatArray, smooth: FloatArray, mass: float, deviation: float
     return simplex_projection(base, mass)
 
 
-def _spikes(low: FloatArray, high: FloatArray, counts: FloatArray, unit: float, deviation: float) -> npt.NDArray[np.bool_]:
-    """Return which cells of several values hold far more rows than cells beside them."""
+def _spikes(
+    low: FloatArray, high: FloatArray, counts: FloatArray, unit: float, deviation: float, shown: tuple[float, float]
+) -> npt.NDArray[np.bool_]:
+    """Return which cells of several values hold far more rows than cells beside them, and are narrow beside all that is shown.
+
+    Where all rows are in a few cells that is as far as the grid can tell values apart, and no sign that they are one.
+    """
     largest = _largest(low[0], high[-1])
     several = high - low > 1.5 * unit
+    reach = min(shown[1], float(high[-1])) / largest - max(shown[0], float(low[0])) / largest
     low, high = low / largest, high / largest
     widths = high - low
     several &= widths > _NARROWEST
     density = np.where(several, counts, 0.0) / np.maximum(widths, _NARROWEST)
     padded = np.concatenate([[0.0], density, [0.0]])
     beside = np.maximum(padded[:-2], padded[2:]) * widths
-    size = np.maximum(np.abs(low), np.abs(high))
-    narrow = (widths <= _NARROW_SHARE * size) | (widths <= _NARROW_SHARE * (high[-1] - low[0]))
+    narrow = widths <= _NARROW_SHARE * reach
     found: npt.NDArray[np.bool_] = several & narrow & (counts > 4.0 * beside) & (counts > _SPIKE * deviation)
     return found
 

@@ -2,27 +2,30 @@
 
 Bounds are public and generous, so the last bins often hold nobody. A fitted model has no negative counts, and a
 hundred rows that are not there, at a thousand times the median, are most of a mean. So the longest run of bins from an end whose
-sums from that end stay within the noise is taken to be empty, as far as its noise could move the mean by `LEVERAGE` of the column's
-spread. What is truly there and as small as the noise is lost: no estimate could tell it from nothing.
+sums from that end stay within the noise is joined to the bin before it, as far as its noise could move the mean by `LEVERAGE` of
+the column's spread. Its counts, those below zero too, are added to that bin's: nothing is lost of what is truly there, and what is
+noise has no sign. Where inside of that bin the rows are, the fine histogram says (`dpsql.tables.extent`).
 
 Privacy: post-processing of released statistics.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.domains.grid import Histogram, centres, edge_numbers
-from dpsql.numerics.arrays import Clique, FloatArray
+from dpsql.numerics.arrays import FloatArray, IntArray
 from dpsql.tables.emptied import emptied
 from dpsql.tables.fine import inside
+from dpsql.tables.flat import FlatTables
 from dpsql.tables.margins import simplex_projection
 from dpsql.tables.statistics import Statistics
 
-SIGNIFICANT = 1.5
+SIGNIFICANT = 3.0
 """Standard deviations that the sum of a run has to pass."""
 
 LEVERAGE = 0.02
@@ -30,7 +33,7 @@ LEVERAGE = 0.02
 
 
 def trimmed(statistics: Statistics) -> Statistics:
-    """Return statistics whose columns with fine histograms have no rows in tails that are noise.
+    """Return statistics whose columns with fine histograms have no rows in tails that are noise: these are in the bin before.
 
     Only noisy tables are changed; other statistics are returned as they are.
     """
@@ -38,7 +41,7 @@ def trimmed(statistics: Statistics) -> Statistics:
     if domain is None or not statistics.fine or not statistics.tables:
         return statistics
     known = statistics.sums
-    empty: dict[Clique, npt.NDArray[np.bool_]] = {}
+    joined: dict[int, IntArray] = {}
     for position in sorted(statistics.fine):
         if not known.precisions[position]:
             continue
@@ -47,9 +50,30 @@ def trimmed(statistics: Statistics) -> Statistics:
         cells[: attribute.values] = noise_cells(
             edges[:-1], edges[1:], known.counts(position)[: attribute.values], known.deviation(position)
         )
-        if cells.any():
-            empty[(position,)] = cells
-    return replace(statistics, tables=emptied(statistics, empty)) if empty else statistics
+        if cells.any() and not cells[: attribute.values].all():
+            joined[position] = _nearest(cells, attribute.values)
+    return replace(statistics, tables=_joined(statistics, joined)) if joined else statistics
+
+
+def _nearest(cells: npt.NDArray[np.bool_], values: int) -> IntArray:
+    """Return for each code the one that its rows are added to: of bins in tails the nearest one that is in none."""
+    codes = np.arange(cells.size)
+    kept = np.flatnonzero(~cells[:values])
+    codes[:values] = np.clip(codes[:values], kept[0], kept[-1])
+    return codes
+
+
+def _joined(statistics: Statistics, joined: Mapping[int, IntArray]) -> FlatTables:
+    """Return the tables with the counts of some codes added to those of others; those of the statistics stay as they are."""
+    found = emptied(statistics, {})  # a copy
+    for clique in found.cliques:
+        for position in set(clique) & set(joined):
+            axis, codes = clique.index(position), joined[position]
+            table = found[clique]  # a view
+            summed = np.zeros_like(table)
+            np.add.at(np.moveaxis(summed, axis, 0), codes, np.moveaxis(table, axis, 0))
+            table[...] = summed
+    return found
 
 
 def placed(statistics: Statistics) -> dict[int, Histogram]:
@@ -59,19 +83,13 @@ def placed(statistics: Statistics) -> dict[int, Histogram]:
         return {}
     known, found = statistics.sums, {}
     for position, histogram in statistics.fine.items():
-        shown, attribute = without_tails(histogram), domain.attributes[position]
+        shown, attribute = histogram, domain.attributes[position]
         if known.precisions[position]:
             counts = known.counts(position)[: attribute.values]
             rows = simplex_projection(counts, max(float(counts.sum()), 0.0)) if counts.sum() > 0.0 else np.zeros(counts.size)
             shown = inside(shown, edge_numbers(attribute), rows)
         found[position] = shown
     return found
-
-
-def without_tails(histogram: Histogram) -> Histogram:
-    """Return a fine histogram without rows in tails that are noise."""
-    cells = noise_cells(histogram.low, histogram.high, histogram.counts, histogram.noise)
-    return replace(histogram, counts=np.where(cells, 0.0, histogram.counts), raw=np.where(cells, 0.0, histogram.raw))
 
 
 def noise_cells(low: FloatArray, high: FloatArray, counts: FloatArray, deviation: float) -> npt.NDArray[np.bool_]:

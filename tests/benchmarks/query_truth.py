@@ -1,6 +1,6 @@
-"""How true the answers of dp_query are: quantiles under generous bounds, small groups, sums that are added up.
+"""How true answers of dp_query and numbers of dp_synthesize are: under generous bounds, in small groups, added up.
 
-python tests/benchmarks/query_truth.py [--draws 40] [--only quantiles|groups|sums]
+python tests/benchmarks/query_truth.py [--draws 40] [--only quantiles|groups|sums|synthetic]
 
 *quantiles*: 20,000 values between 20 and 140 at epsilon 2, median and 90 % quantile; bounds from tight ones to a million times the
 spread, one group and ten. Mean absolute error as a multiple of that under the tightest bounds, and how often the interval of 95 %
@@ -11,11 +11,16 @@ of 95 % holds the truth of the group, and how often there is NULL instead of a n
 
 *sums*: groups of 0 to 5 rows: mean error of a sum in standard deviations of its noise, the total over all groups; the quotient of two
 sums and a share of rows of groups of 20 rows: how many of them are no numbers, or outside of what is possible.
+
+*synthetic*: synthetic rows at epsilon 1, numbers with bounds alone. 60,000 visits with a long tail of costs, one or four of a patient,
+upper bounds from 10,000 to 10,000,000: mean and median over the truth, how many means are too high, rows above 20,000. 20,000 moments, days and numbers of one
+quarter under absurd bounds: distinct values, and quantiles (0, .05, .5, .95, 1). 20,000 times the value 7.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,13 +32,13 @@ import dpsql
 EPSILON = 0.5
 
 
-def protected(table: str) -> duckdb.DuckDBPyConnection:
-    """Return a database with a table ``t`` of one row a unit, made by a SELECT."""
+def protected(table: str, most: int = 1) -> duckdb.DuckDBPyConnection:
+    """Return a database with a table ``t`` of so many rows a unit, made by a SELECT."""
     con = duckdb.connect()
     con.execute("SELECT setseed(0.31)")
     con.execute(f"CREATE TABLE t AS {table}")
     dpsql.load(con, progress=False)
-    con.execute("CALL dp_protect('t', epsilon := 1000, delta := 1e-9, privacy_unit := 'u', max_contributions := 1)")
+    con.execute(f"CALL dp_protect('t', epsilon := 1000, delta := 1e-9, privacy_unit := 'u', max_contributions := {most})")
     return con
 
 
@@ -137,7 +142,55 @@ def sums(draws: int) -> None:
     print(f"quotients of groups of 20 rows: {odd} of {many} are no numbers; {outside} of {many} shares are outside of [0, 1]")
 
 
-MAIN: dict[str, Callable[[int], None]] = {"quantiles": quantiles, "groups": groups, "sums": sums}
+def synthetic(draws: int) -> None:
+    """Print how true synthetic numbers are whose bounds are wide."""
+    print("costs of 60,000 visits, epsilon 1: mean and median over the truth, rows above 20,000")
+    for most, upper in itertools.product((1, 4), (10_000, 100_000, 10_000_000)):
+        con = protected(
+            f"SELECT i // {most} AS u, i % 7 AS ward, (20 + 70 * random())::INTEGER AS age, 1 + (12 * random() * random())::INTEGER AS days, random() < 0.3 AS urgent, "
+            "round(exp(6.5 + 1.08 * sqrt(-2 * ln(random() + 1e-12)) * cos(2 * pi() * random())), 2)::DOUBLE AS cost FROM range(60000) r(i)",
+            most,
+        )
+        con.execute("CALL dp_declare('t', 'ward', categories := [0, 1, 2, 3, 4, 5, 6], nullable := false)")
+        con.execute("CALL dp_declare('t', 'age', lower := 0, upper := 120, nullable := false)")
+        con.execute("CALL dp_declare('t', 'days', lower := 0, upper := 100, nullable := false)")
+        con.execute("CALL dp_declare('t', 'urgent', nullable := false)")
+        con.execute(f"CALL dp_declare('t', 'cost', lower := 0, upper := {upper}, nullable := false)")
+        measured = f"SELECT avg(least(cost, {upper})), median(cost), count(*) FILTER (WHERE cost > 20000) FROM "
+        truth = np.asarray(con.execute(f"{measured} t").fetchone(), float)
+        found = np.asarray([con.execute(f"{measured} dp_synthesize('t', epsilon := 1.0, release := 's{draw}')").fetchone() for draw in range(draws)], float)
+        mean, middle = (found[:, :2] / truth[:2] - 1).T
+        print(f"  {most} a patient, upper bound {upper:>10,}: truth {truth[0]:,.0f}; mean {100 * mean.mean():+.1f} % ({100 * mean.min():+.1f} to {100 * mean.max():+.1f}, off by "
+              f"{100 * np.abs(mean).mean():.1f}), {(mean > 0).sum()} of {draws} too high; median {100 * middle.mean():+.2f} % (off by {100 * np.abs(middle).mean():.2f}); "
+              f"rows above 20,000: {found[:, 2].min():.0f} to {found[:, 2].max():.0f}, truth {truth[2]:.0f}", flush=True)
+        con.close()
+    moment = "TIMESTAMP '2020-01-01' + to_microseconds((random() * 91 * 86400e6)::BIGINT)"
+    absurd = {
+        "TIMESTAMP": (moment, "'0001-01-01'", "'9999-12-31'", "epoch(x)"),
+        "DATE": (f"({moment})::DATE", "'0001-01-01'", "'9999-12-31'", "epoch(x)"),
+        "BIGINT": (f"epoch({moment})::BIGINT", "0", "9999999999", "x"),
+    }
+    print("20,000 values of a quarter under bounds from the year 1 to 9999, 0 to 9,999,999,999: distinct values, quantiles in days since it began")
+    shares = ", ".join(f"(quantile_cont({{0}}, {q}) - 1577836800) / 86400" for q in (0.0, 0.05, 0.5, 0.95, 1.0))
+    for name, (value, lower, upper_, number) in absurd.items():
+        con = protected(f"SELECT i AS u, i % 7 AS ward, {value} AS x FROM range(20000) r(i)")
+        con.execute("CALL dp_declare('t', 'ward', categories := [0, 1, 2, 3, 4, 5, 6], nullable := false)")
+        con.execute(f"CALL dp_declare('t', 'x', lower := {lower}, upper := {upper_}, nullable := false)")
+        measured = f"SELECT count(DISTINCT x), {shares.format(number)} FROM "
+        rows = [con.execute(f"{measured} t").fetchall()[0]]
+        rows += [con.execute(f"{measured} dp_synthesize('t', epsilon := 1.0, release := 's{draw}')").fetchall()[0] for draw in range(min(draws, 4))]
+        for row, what in zip(rows, ["truth", *["synthetic"] * (len(rows) - 1)], strict=True):
+            print(f"  {name}, {what}: {row[0]:,} values; " + ", ".join(f"{day:,.2f}" for day in row[1:]), flush=True)
+        con.close()
+    con = protected("SELECT i AS u, i % 7 AS ward, 7 AS x FROM range(20000) r(i)")
+    con.execute("CALL dp_declare('t', 'ward', categories := [0, 1, 2, 3, 4, 5, 6], nullable := false)")
+    con.execute("CALL dp_declare('t', 'x', lower := 0, upper := 1000, nullable := false)")
+    for draw in range(min(draws, 4)):
+        rows = con.execute(f"SELECT x, count(*) FROM dp_synthesize('t', epsilon := 1.0, release := 's{draw}') GROUP BY x ORDER BY x").fetchall()
+        print("  7 alone: " + ", ".join(f"{x} ({count:,})" for x, count in rows), flush=True)
+
+
+MAIN: dict[str, Callable[[int], None]] = {"quantiles": quantiles, "groups": groups, "sums": sums, "synthetic": synthetic}
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import hypothesis.strategies as st
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 
 from dpsql.accounting import sensitivities
 from dpsql.domains.declare import declare
-from dpsql.domains.grid import grid_of
+from dpsql.domains.grid import DEEPEST, DEPTH, grid_of
 from dpsql.measure import fine as measuring
 from dpsql.noise import discrete
 from dpsql.release import contents, refined
@@ -91,11 +92,35 @@ def test_a_unit_with_many_rows_changes_no_more_than_it_may_contribute(monkeypatc
         assert plan.fine
 
 
+def test_a_row_more_is_in_one_cell_of_each_level_of_dates_over_millennia(monkeypatch):
+    """They have a level more than other columns; all of them are drawn, and charged."""
+    levels = len(grid_of(DAY).levels)
+    assert levels == DEEPEST == DEPTH + 1
+    with database("") as con:
+        con.execute("CREATE TABLE days(x DATE)")
+        con.execute("INSERT INTO days SELECT DATE '2020-01-01' + (i % 91)::INTEGER FROM range(300) r(i)")
+        con.execute("CALL dp_protect('days', epsilon := 1000, delta := 1e-6)")
+        con.execute("CALL dp_declare('days', 'x', lower := '0001-01-01', upper := '9999-12-31')")
+        call = replace(gaussian(), source="days")
+        before, first, plan = counted(monkeypatch, con, call, Blind(2, 10**6))
+        assert [len(column.scales) for column in plan.fine] == [levels]
+        for value in ("DATE '2020-02-02'", "DATE '0001-01-01'", "DATE 'infinity'", "NULL"):
+            con.execute(f"INSERT INTO days VALUES ({value})")
+            after, second, _ = counted(monkeypatch, con, call, Blind(2, 10**6))
+            con.execute("DELETE FROM days")
+            con.execute("INSERT INTO days SELECT DATE '2020-01-01' + (i % 91)::INTEGER FROM range(300) r(i)")
+            assert same(first, second)
+            changes = [(other - one).tolist() for one, other in zip(before, after, strict=True)]
+            assert all(sum(map(abs, change)) <= 1 for change in changes)
+            assert any(map(any, changes[:levels])) == (value != "NULL")
+
+
 COST = declare("x", "DOUBLE", nullable=True, lower=0, upper=100_000)
 AGE = declare("x", "INTEGER", nullable=True, lower=0, upper=2000)
+DAY = declare("x", "DATE", nullable=True, lower="0001-01-01", upper="9999-12-31")
 
 
-@given(data=st.data(), seed=st.integers(0, 2**32), attribute=st.sampled_from([COST, AGE]), high=st.sampled_from([1, 10, 100, 10_000]))
+@given(data=st.data(), seed=st.integers(0, 2**32), attribute=st.sampled_from([COST, AGE, DAY]), high=st.sampled_from([1, 10, 100, 10_000]))
 @settings(max_examples=40)
 def test_cells_and_edges_follow_from_released_counts_alone(data, seed, attribute, high):
     levels = len(grid_of(attribute).levels)

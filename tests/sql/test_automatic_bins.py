@@ -409,3 +409,18 @@ def test_a_column_declared_anew_does_not_change_what_was_bought(con):
     assert con.execute(call).fetchall() == rows
     new = con.execute("FROM dp_marginals('t', columns := ['x'], epsilon := 3, release := 'anew')").fetchall()
     assert len(new) == 3
+
+
+def test_moments_of_a_quarter_under_absurd_bounds_and_a_constant():
+    """All moments were one, 2020-01-01 00:00:00; the constant had values beside it, from noise of cells that hold nobody."""
+    select = "SELECT TIMESTAMP '2020-01-01' + to_seconds(i * 393) AS x, 7 AS y FROM range(20000) r(i)"
+    with protected(select, "'x', lower := '0001-01-01', upper := '9999-12-31', nullable := false") as con:
+        con.execute("CALL dp_declare('t', 'y', lower := 0, upper := 1000, nullable := false)")
+        values, first, middle, last, constant = con.execute(
+            "SELECT count(DISTINCT x), quantile_cont(x, 0.02), median(x), quantile_cont(x, 0.98), count(DISTINCT y) FROM dp_synthesize('t', epsilon := 2.0)"
+        ).fetchone()
+    assert values > 10_000
+    assert str(first) >= "2019-12-01"
+    assert "2020-02-01" < str(middle) < "2020-03-01"
+    assert str(last) < "2020-05-01"
+    assert constant <= 2
