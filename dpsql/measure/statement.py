@@ -30,7 +30,7 @@ _EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME":
 def number_sql(value: str, sql_type: str) -> str:
     """Return the number of a value, in DOUBLE, by which it is bounded: of a date its day, of a time its seconds since 1970.
 
-    NULL stays NULL, and what is no number (NaN, an infinite date) becomes NULL.
+    NULL stays NULL, NaN becomes NULL. Infinities, of dates too, are infinite: beyond every bound, so the nearer one.
 
     Examples
     --------
@@ -42,8 +42,13 @@ def number_sql(value: str, sql_type: str) -> str:
         return f"CAST(CAST({value} AS TINYINT) AS DOUBLE)"
     if found.family == "temporal":
         inner = _EPOCH.get(sql_type, "system.main.epoch({})").format(value)
-        finite = value if sql_type == "TIME" else f"CASE WHEN system.main.isfinite({value}) THEN {value} END"
-        return f"CAST({caught(inner.replace(value, finite))} AS DOUBLE)"
+        if sql_type == "TIME":
+            return f"CAST({caught(inner)} AS DOUBLE)"
+        finite = f"CASE WHEN system.main.isfinite({value}) THEN {value} END"
+        ends = " ".join(
+            f"WHEN {value} = CAST('{end}' AS {sql_type}) THEN CAST('{end}' AS DOUBLE)" for end in ("-infinity", "infinity")
+        )
+        return f"CASE {ends} ELSE CAST({caught(inner.replace(value, finite))} AS DOUBLE) END"
     number = f"CAST({value} AS DOUBLE)"
     return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if found.family == "float" else number
 
@@ -69,6 +74,8 @@ class Statement:
                     found[f"x{variable.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
                 else:
                     found[name] = identifier(SOURCE_NAME, name)
+                if measure.nans:
+                    found[f"n{variable.position}"] = f"system.main.isnan({identifier(SOURCE_NAME, name)})"
             if measure.filter is not None:
                 found[f"f{measure.filter}"] = identifier(SOURCE_NAME, f"f{measure.filter}")
         for one in self.plan.learning:  # what leaves are cut for is a measure's own
@@ -136,6 +143,10 @@ class Statement:
             return [_sum(f"sum({_scaled(measure)})", there)]
         parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
         parts.append(_sum("count(*)", there))
+        if measure.nans:
+            place = measure.variables[0].position  # a row is in one counter, whatever else is made of it
+            nan = f"n{place} AND x{place} IS NULL"
+            parts.append(_sum("count(*)", nan if condition is None else f"{condition} AND {nan}"))
         if measure.nulls:
             parts.append(_sum("count(*)", condition))
         return parts

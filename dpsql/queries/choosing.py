@@ -42,6 +42,8 @@ class Argument:
     values : tuple of str, optional
         All of its values, where they are listed.
     nullable : bool
+    nan : bool
+        Whether a value may be NaN, which is no number and not NULL: its type is FLOAT or DOUBLE.
     learned : int, optional
         Which histogram its bounds will be chosen from; ``lower`` and ``upper`` are the widest then.
     """
@@ -51,6 +53,7 @@ class Argument:
     whole: bool = False
     values: tuple[str, ...] | None = None
     nullable: bool = True
+    nan: bool = False
     learned: int | None = None
 
 
@@ -149,15 +152,13 @@ def _moments(wanted: Sequence[Wanted], arguments: Mapping[int, Argument]) -> lis
         functions = {one.function for one in those}
         degree = 1 if functions <= FIRST | _LINEAR_PAIRS else 2
         with_rows = condition in rows
-        lone = functions == {"sum"} and not with_rows and not any(
-            one.there is not None and one.arguments == places and one.condition == condition for one in wanted
-        )
+        with_values = any(one.there is not None and one.arguments == places and one.condition == condition for one in wanted)
+        lone = functions == {"sum"} and not with_rows and not with_values
         if lone:
             found.append((Measure("scaled", variables, filter=condition), those))
         else:
-            measure = Measure(
-                "moments", variables, degree=degree, filter=condition, nulls=with_rows
-            )
+            nans = with_values and arguments[places[0]].nan
+            measure = Measure("moments", variables, degree=degree, filter=condition, nulls=with_rows, nans=nans)
             found.append((measure, those))
     return found
 

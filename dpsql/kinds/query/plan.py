@@ -201,7 +201,7 @@ class Planning:
             finite = limits.finite and limits.sort not in ("unknown", "nothing")
             whole = limits.whole and family in ("integer", "boolean", "temporal", "decimal")
             if bounded and self._is_learned(place, finite=finite):
-                found[place] = replace(self._learned(place, limits, whole=whole), values=values)
+                found[place] = replace(self._learned(place, limits, whole=whole), values=values, nan=family == "float")
                 continue
             if bounded and not finite:
                 raise ArgumentError(
@@ -210,7 +210,8 @@ class Planning:
                     f"bound it in the text (least, greatest, CASE, BETWEEN in WHERE) or by bounds := {{{text!r}: [lower, upper]}}, "
                     f"or have them learned for a share of the loss: bounds := 'auto'{self._of_units()}",
                 )
-            found[place] = Argument(limits.lower if bounded else None, limits.upper if bounded else None, whole, values)
+            lower, upper = (limits.lower, limits.upper) if bounded else (None, None)
+            found[place] = Argument(lower, upper, whole, values, nan=family == "float")
         return found
 
     def _check_sort(self, node: exp.Expression, text: str, family: str) -> None:
