@@ -187,7 +187,8 @@ def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
     An argument that is only counted has a position there if something else was asked of it: its number may be among what that gave.
     """
     arguments, conditions = list(held["arguments"]), list(held["conditions"])
-    counted = {found.text: found.arguments for found in stored.wanted(held) if found.function == "count"} if "aggregates" in held else {}
+    known = stored.wanted(held) if "aggregates" in held else []
+    counted = {found.text: found.arguments for found in known if found.function == "count"}
 
     def condition(place: int | None) -> int | None:
         return None if place is None else conditions.index(one.condition_texts[place])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from fractions import Fraction
 
 import duckdb
 
@@ -180,8 +181,9 @@ def _bound(value: float, sql_type: str) -> str:
         moment = f"system.main.make_timestamp({round(value * (86_400 if sql_type == 'DATE' else 1) * 1_000_000)}::BIGINT)"
         return f"CAST({moment} AS {sql_type})"
     if family in ("integer", "decimal"):
-        scaled = value * 10 ** sqltypes.parse(sql_type).scale
-        if scaled == round(scaled) and abs(scaled) < 2**53:
-            return f"CAST({value:.{sqltypes.parse(sql_type).scale}f} AS {sql_type})"
+        parsed = sqltypes.parse(sql_type)
+        steps = Fraction(repr(value)) * 10**parsed.scale
+        if steps.denominator == 1:  # a bound beyond the type's end is no bound
+            return f"CAST('{sqltypes.unit_text(parsed, min(max(int(steps), parsed.low), parsed.high))}' AS {sql_type})"
     return f"CAST('{value!r}' AS DOUBLE)"
 

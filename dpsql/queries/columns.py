@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.domains.edges import neighbours
 from dpsql.errors import ArgumentError
 from dpsql.queries.bounds import Known, extent, narrowed
 from dpsql.queries.lineage import Leaf, Lineage
@@ -22,6 +23,9 @@ from dpsql.queries.ranges import INF, UNKNOWN, Range, hull
 
 LeafRange = Callable[[exp.Table, str], Range | None]
 """A table and the name of a column -> its declared range, or the one of its type (`dpsql.queries.bounds.range_of_type`)."""
+
+_ENDS_OF_TYPES = frozenset(sign * (2**bits - 1) for bits in (63, 64, 127, 128) for sign in (1, -1))
+"""Of whole numbers; the double next to one is beyond all values of its type."""
 
 
 @dataclass
@@ -99,7 +103,7 @@ def given_bounds(bounds: Mapping[str, Sequence[Any]] | None, argument: str = "bo
     Raises
     ------
     ArgumentError
-        No expression; not two bounds; not finite, or of two sorts; the lower not below the upper.
+        No expression; not two bounds; not finite, or of two sorts; the lower not below the upper; no number of double precision.
 
     Examples
     --------
@@ -113,6 +117,11 @@ def given_bounds(bounds: Mapping[str, Sequence[Any]] | None, argument: str = "bo
         if len(read) != 2 or read[0] is None or read[1] is None or (read[0].sort == "number") != (read[1].sort == "number"):
             way = f"wants two finite numbers or two ISO dates: {argument} := {{'{text}': [0, 100]}}"
             raise ArgumentError(f"{argument}[{text!r}]", pair, way)
+        for value in ends:
+            near = neighbours(value) if isinstance(value, int) and value not in _ENDS_OF_TYPES else None
+            if near is not None:
+                said = f"{value} is no number of double precision, in which bounds are kept: take {near}"
+                raise ArgumentError(f"{argument}[{text!r}]", pair, said)
         limits = hull(read[0], read[1])
         if limits.upper == read[0].upper:
             raise ArgumentError(f"{argument}[{text!r}]", pair, "wants the lower bound first, and an upper bound above it")

@@ -78,7 +78,10 @@ def literal_range(node: exp.Literal) -> Range:
     """Return the range of a constant; that of a text is unknown."""
     if node.is_string:
         return UNKNOWN
-    found = _number(node.name.replace("_", "")) or NUMBER
+    text = node.name.replace("_", "")
+    found = _number(text) or NUMBER
+    if text.isdigit() and found.finite and int(text) != int(found.lower):  # it lies between two doubles
+        found = Range(math.nextafter(found.lower, -INF), math.nextafter(found.upper, INF))
     whole = found.lower == math.floor(found.lower) if found.finite else False
     return replace(found, whole=whole, sort="integer" if node.name.isdigit() else "number")
 

@@ -201,3 +201,21 @@ def test_a_count_that_came_with_an_average_is_found_again(odd):
     assert asked(odd, "SELECT count(x) AS n FROM odd WHERE k > 1", epsilon=4) == [(n,)]
     assert asked(odd, "SELECT count(*) AS m, count(x) AS n FROM odd WHERE k > 1", epsilon=4) == [(rows, n)]
     assert odd.execute("SELECT epsilon_spent FROM dp_budget('odd')").fetchall() == spent
+
+
+def test_bounds_beyond_double_precision_are_exact_or_refused(odd):
+    """9007199254740993 was 9007199254740992 without a word."""
+    odd.execute("CREATE TABLE big AS SELECT i AS u, 9007199254740994 + i % 9 AS x FROM range(9000) t(i)")
+    odd.execute("CALL dp_protect('big', epsilon := 1000, delta := 1e-9, privacy_unit := 'u', max_contributions := 1)")
+    said = "9007199254740993.* is no number of double precision.*take 9007199254740992 or 9007199254740994"
+    with pytest.raises(duckdb.Error, match=said):
+        odd.execute("CALL dp_declare('big', 'x', lower := 9007199254740993, upper := 9007199254741004)")
+    with pytest.raises(duckdb.Error, match=said):
+        asked(odd, "SELECT max(x) FROM big", ", bounds := {'x': [9007199254740993, 9007199254741004]}")
+    with pytest.raises(duckdb.Error, match=said):
+        odd.execute("FROM dp_query_exact('SELECT max(x) FROM big', bounds := {'x': [9007199254740993, 9007199254741004]})")
+    odd.execute("CALL dp_declare('big', 'x', lower := 9007199254740996, upper := 9007199254741000)")
+    select = "SELECT min(x) AS a, max(x) AS b, count(x) AS n FROM big"
+    assert dpsql.query_exact(odd, select).fetchall() == [(9007199254740996, 9007199254741000, 9000)]
+    [(low, high, n)] = asked(odd, select, epsilon=20)
+    assert (low, high) == (9007199254740996, 9007199254741000) and abs(n - 9000) < 20
