@@ -46,7 +46,7 @@ _CONNECTIVES = (exp.And, exp.Or, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.L
 _MATCHING = (exp.Like, exp.ILike)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
 _DAYS = {"DAY": 1, "WEEK": 7, "MONTH": 31, "QUARTER": 92, "YEAR": 366, "HOUR": 1, "MINUTE": 1, "SECOND": 1}
-_ROOM = 3_660_000  # days that may be added to a date in years 1 to 9999: far inside the range of TIMESTAMP
+_ROOM = 3_660_000  # days that may be added to a date within the guarded years: far inside the range of TIMESTAMP
 _STORED = {
     "to_years": "YEAR", "to_quarters": "QUARTER", "to_months": "MONTH", "to_weeks": "WEEK", "to_days": "DAY", "to_hours": "HOUR",
     "to_minutes": "MINUTE", "to_seconds": "SECOND",
@@ -223,7 +223,8 @@ class Rewriter:
         """DATE + days, DATE - days, DATE - DATE."""
         (left, right), (left_type, right_type) = sides, types
         if type(node) is exp.Sub and left_type == right_type == "DATE":
-            return exp.Sub(this=paren(guard_temporal(left, "DATE")), expression=paren(guard_temporal(right, "DATE")))
+            left, right = (guard_temporal(side, "DATE", finite=True) for side in (left, right))  # of infinities it is made up
+            return exp.Sub(this=paren(left), expression=paren(right))
         days = right.name if isinstance(right, exp.Literal) and not right.is_string else ""
         if type(node) in (exp.Add, exp.Sub) and left_type == "DATE" and days.isdigit() and int(days) <= _ROOM:
             return type(node)(this=paren(guard_temporal(left, "DATE")), expression=right)
