@@ -10,6 +10,7 @@ import duckdb
 
 from dpsql.calls.query import QueryExactCall
 from dpsql.domains import sqltypes
+from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.domains.encoding import SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.errors import ArgumentError, first_line
 from dpsql.kinds.query.plan import Planning
@@ -97,6 +98,7 @@ class _Answer:
         plan = QueryPlan(
             keys=tuple(self.sources[f"k{i}"] for i in range(len(one.keys))), measures=(), public=groups is not None,
             groups=None if groups is None else groups.count, groups_sql="" if groups is None else groups.sql,
+            other=() if groups is None else groups.other,
             unit=source.protection.privacy_unit is not None, max_rows=bounding.max_rows, max_groups=bounding.max_groups,
             max_rows_per_group=bounding.max_rows_per_group,
         )
@@ -160,6 +162,8 @@ class _Answer:
         name, kind = identifier(f"a{place}"), self.sources[f"a{place}"]
         if one.function in LISTED:
             texts = ", ".join(literal(text) for text in known.values or ())
+            if known.open and kind == "VARCHAR" and one.function == "histogram":
+                return f"(CASE WHEN {name} IS NULL OR {name} IN ({texts}) THEN {name} ELSE {literal(OTHER_LABEL)} END)"
             return f"(CASE WHEN CAST({name} AS VARCHAR) IN ({texts}) THEN {name} END)"
         family = sqltypes.parse(kind).family
         if known.lower is None or known.upper is None or family == "boolean" or one.function == "count_distinct":

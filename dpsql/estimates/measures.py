@@ -9,7 +9,7 @@ Every row of the bounded source adds a vector of integers to the counters of its
   comes after them: the grid for a row where the variable is NaN. With ``nulls`` one more comes last: the grid for a row where a
   variable is NULL (or NaN, without ``nans``).
 - ``scaled``: round(clip(x) / max(abs(lower), abs(upper)) * grid), from -grid to grid.
-- ``values``: 1 at the place of its value in a public list, where it is listed.
+- ``values``: 1 at the place of its value in a public list, where it is listed; with ``other`` at the last place where it is not.
 - ``tree``: 1 in a cell of every level; leaf = min(floor((clip(x) - lower) / width), leaves - 1), or the leaf between ``edges`` that
   its unit is in.
 - ``units``: 1 for the first row of the privacy unit in the group, else nothing.
@@ -148,6 +148,8 @@ class Measure:
         The public list of 'values', distinct.
     levels : tuple of int, each >= 2
         Branching of 'tree', from the root: level k has ``prod(levels[:k + 1])`` cells.
+    other : bool
+        Whether the last of ``values`` stands for all values that are not listed.
     units : Units, optional
         Of a 'tree' whose leaves are cut where the rows are (`dpsql.estimates.leaves`).
     edges : tuple of int
@@ -176,6 +178,7 @@ class Measure:
     units: Units | None = None
     edges: tuple[int, ...] = ()
     nans: bool = False
+    other: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -195,6 +198,9 @@ class Measure:
         _flag("nans", self.nans)
         if self.nans and (self.kind != "moments" or len(self.variables) != 1):
             raise ArgumentError("nans", True, "rows with NaN are counted by kind 'moments' of one variable only")
+        _flag("other", self.other)
+        if self.other and self.kind != "values":
+            raise ArgumentError("other", True, "is of kind 'values'")
         if whole("grid", self.grid, _GRID) > MAXIMUM_GRID:
             raise ArgumentError("grid", self.grid, _GRID)
         object.__setattr__(self, "grid", int(self.grid) if self.kind in _GRIDDED else 1)
@@ -266,6 +272,7 @@ class Measure:
             "values": list(self.values),
             "levels": list(self.levels),
             **({"nans": True} if self.nans else {}),
+            **({"other": True} if self.other else {}),
             **({} if self.units is None else {"units": self.units.to_json(), "edges": list(self.edges)}),
         }
 
@@ -280,8 +287,8 @@ class Measure:
         """
         names = ("kind", "variables", "degree", "filter", "nulls", "grid", "values", "levels")
         cut = ("units", "edges") if isinstance(item, Mapping) and "units" in item else ()
-        nans = ("nans",) if isinstance(item, Mapping) and "nans" in item else ()
-        fields = _fields("measure", item, (*names, *cut, *nans))
+        flags = tuple(name for name in ("nans", "other") if isinstance(item, Mapping) and name in item)
+        fields = _fields("measure", item, (*names, *cut, *flags))
         for name in ("variables", "values", "levels", *cut[1:]):
             if not isinstance(fields[name], (list, tuple)):
                 raise ArgumentError(name, fields[name], "must be a list")

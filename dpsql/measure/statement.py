@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Sequence
 
 from dpsql.domains import sqltypes
+from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.domains.bounding import light_first_sql
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN
 from dpsql.errors import DpsqlError
@@ -95,7 +96,7 @@ class Statement:
         joined = ""
         if self.groups is not None:
             listed.append("groups.ord")
-            pairs = [f"{identifier(SOURCE_NAME, f'k{i}')} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
+            pairs = [f"{self._key(i)} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
             joined = f" JOIN {self.groups} AS groups ON {' AND '.join(pairs)}" if pairs else f", {self.groups} AS groups"
         else:
             listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
@@ -109,6 +110,14 @@ class Statement:
         if plan.max_groups is None:
             return light_first_sql(found, unit, names, plan.max_rows, salt)
         return light_first_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
+
+    def _key(self, place: int) -> str:
+        """Return a key of a row as it stands in the list of groups: a value that is in none of them is `OTHER_LABEL`."""
+        key = identifier(SOURCE_NAME, f"k{place}")
+        if place not in self.plan.other:
+            return key
+        listed = f"SELECT listed.k{place} FROM {self.groups} AS listed WHERE listed.k{place} IS NOT NULL"  # noqa: S608 -- made here
+        return f"CASE WHEN {key} IS NULL OR {key} IN ({listed}) THEN {key} ELSE {literal(OTHER_LABEL)} END"
 
     def reading(self) -> str:
         """Return the beginning of every statement: the rows that are counted, as ``__dp_rows``."""
@@ -155,7 +164,9 @@ class Statement:
         """Return the statement that counts equal leaves of a tree, or places in a list of values, by group."""
         variable = measure.variables[0]
         name = f"a{variable.position}"
-        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(name), measure.values, self.types[name])
+        place = _leaf(measure) if measure.kind == "tree" else _place(
+            identifier(name), measure.values, self.types[name], other=measure.other
+        )
         there = f"x{variable.position}" if measure.kind == "tree" else place
         conditions = [f"{there} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
         keys = [identifier(key) for key in self.keys]
@@ -263,13 +274,14 @@ def _unit(measure: Measure) -> str:
     return f"CAST(least(greatest({number}, 0), {units.count - 1}) AS BIGINT)"
 
 
-def _place(value: str, values: Sequence[str], sql_type: str) -> str:
-    """Return the place of a value in a list; NULL if it is not in it."""
+def _place(value: str, values: Sequence[str], sql_type: str, *, other: bool) -> str:
+    """Return the place of a value in a list; NULL if it is not in it, the last one where that stands for ``other`` values."""
     if len(values) > 1 and sqltypes.parse(sql_type).family == "integer" and values == _whole(values[0], len(values)):
         first, last = values[0], values[-1]  # no comparison with each of them
         return f"CASE WHEN {value} BETWEEN {first} AND {last} THEN CAST(CAST({value} AS HUGEINT) - ({first}) AS INTEGER) END"
     cases = " ".join(f"WHEN {literal(text)} THEN {place}" for place, text in enumerate(values))
-    return f"CASE CAST({value} AS VARCHAR) {cases} END"
+    rest = f" ELSE CASE WHEN {value} IS NOT NULL THEN {len(values) - 1} END" if other else ""
+    return f"CASE CAST({value} AS VARCHAR) {cases}{rest} END"
 
 
 def _whole(first: str, count: int) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import GRID, Measure, Variable
 from dpsql.estimates.quantiles import choose_levels
@@ -44,6 +45,8 @@ class Argument:
     nullable : bool
     nan : bool
         Whether a value may be NaN, which is no number and not NULL: its type is FLOAT or DOUBLE.
+    open, text : bool
+        Whether it has values besides the listed ones; whether it is a text, so that one text can stand for all of these.
     learned : int, optional
         Which histogram its bounds will be chosen from; ``lower`` and ``upper`` are the widest then.
     """
@@ -54,6 +57,8 @@ class Argument:
     values: tuple[str, ...] | None = None
     nullable: bool = True
     nan: bool = False
+    open: bool = False
+    text: bool = False
     learned: int | None = None
 
 
@@ -180,10 +185,13 @@ def _other(one: Wanted, arguments: Mapping[int, Argument], groups: int) -> Measu
         over = variable(one.arguments[0], arguments[one.arguments[0]])
         return Measure("tree", (over,), filter=one.condition, levels=choose_levels(over, groups))
     if one.function in LISTED:
-        values = arguments[one.arguments[0]].values or ()
-        return Measure("values", (Variable(one.arguments[0]),), filter=one.condition, values=values)
+        known = arguments[one.arguments[0]]
+        other = known.open and one.function in ("mode", "histogram") and known.text
+        values = (*(known.values or ()), *([OTHER_LABEL] if other else []))
+        return Measure("values", (Variable(one.arguments[0]),), filter=one.condition, values=values, other=other)
     if one.function == "count_distinct":
-        listed = arguments[one.arguments[0]].values
+        known = arguments[one.arguments[0]]
+        listed = None if known.open else known.values
         most = float(len(listed)) if listed else UNKNOWN_VALUES
         return Measure("distinct", (Variable(one.arguments[0], 0.0, most),), filter=one.condition)
     if one.function == "count":

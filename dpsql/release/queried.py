@@ -60,6 +60,8 @@ class QueryPlan:
         Histograms that are released before the measures, from which bounds of variables are chosen (`dpsql.release.learned`).
     cutting : tuple of Cutting
         The same for leaves of trees, of the measures with units (`dpsql.estimates.leaves`).
+    other : tuple of int
+        Keys of public groups of which one, `OTHER_LABEL`, has all rows whose value is not listed.
     """
 
     keys: tuple[str, ...]
@@ -78,6 +80,7 @@ class QueryPlan:
     asked: tuple[str, ...] = ()
     learning: tuple[Learning, ...] = ()
     cutting: tuple[Cutting, ...] = ()
+    other: tuple[int, ...] = ()
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -115,6 +118,7 @@ class QueryPlan:
             "asked": list(self.asked),
             **({"learning": [one.to_json() for one in self.learning]} if self.learning else {}),
             **({"cutting": [one.to_json() for one in self.cutting]} if self.cutting else {}),
+            **({"other": list(self.other)} if self.other else {}),
         }
 
     @classmethod
@@ -126,11 +130,14 @@ class QueryPlan:
         ValueError, TypeError, KeyError, DpsqlError
             It is not a plan of a query.
         """
-        _require(isinstance(item, dict) and set(item) - {"learning", "cutting"} == _FIELDS)
+        _require(isinstance(item, dict) and set(item) - {"learning", "cutting", "other"} == _FIELDS)
         learning, cutting = item.get("learning", []), item.get("cutting", [])
         _require(isinstance(cutting, list) and len(cutting) <= MOST_MEASURES)
         _require(isinstance(learning, list) and len(learning) <= MOST_MEASURES)
         keys, measures, asked = item["keys"], item["measures"], item["asked"]
+        other = item.get("other", [])
+        _require(isinstance(other, list) and (not other or item["public"] is True))
+        _require(all(type(place) is int and 0 <= place < len(keys) for place in other))
         _require(all(isinstance(found, list) for found in (keys, measures, asked)))
         _require(len(keys) <= MOST_KEYS and 1 <= len(measures) <= MOST_MEASURES and len(asked) <= MOST_MEASURES)
         _require(all(isinstance(kind, str) and sqltypes.parse(kind).family != "other" for kind in keys))
@@ -148,6 +155,7 @@ class QueryPlan:
                 "measures": tuple(Measure.from_json(measure) for measure in measures),
                 "asked": tuple(asked),
                 "learning": tuple(Learning.from_json(one) for one in learning),
+                "other": tuple(other),
                 "cutting": tuple(Cutting.from_json(one) for one in cutting),
             }
         )

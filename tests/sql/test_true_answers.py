@@ -219,3 +219,89 @@ def test_bounds_beyond_double_precision_are_exact_or_refused(odd):
     assert dpsql.query_exact(odd, select).fetchall() == [(9007199254740996, 9007199254741000, 9000)]
     [(low, high, n)] = asked(odd, select, epsilon=20)
     assert (low, high) == (9007199254740996, 9007199254741000) and abs(n - 9000) < 20
+
+
+# -- lists of values that are not all ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def codes():
+    """15 common codes, a list of which was bought, and 885 rare ones, each of 10 rows; of 20,000 rows 45 % have one of these. 100 have none."""
+    con = duckdb.connect()
+    con.execute(
+        """
+        CREATE TABLE codes AS SELECT i AS u, i % 2 = 0 AS f,
+            CASE WHEN i < 100 THEN NULL WHEN i < 11050 THEN 'c' || (i % 15) ELSE 'r' || (i % 885) END AS code,
+            CASE WHEN i < 11050 THEN i % 15 ELSE 1000 + i % 885 END AS number FROM range(19900) t(i)
+        """
+    )
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('codes', epsilon := 1000, delta := 1e-4, privacy_unit := 'u', max_contributions := 1)")
+    [row] = con.execute("CALL dp_declare('codes', 'code', discover := true, epsilon := 0.3, delta := 1e-10)").fetchall()
+    assert "15 values" in row[4] and "'(other)'" in row[7] and "groups := 'private'" in row[7]
+    con.execute("CALL dp_declare('codes', 'f', nullable := false)")
+    yield con
+    con.close()
+
+
+@pytest.mark.parametrize(
+    "select",
+    ["SELECT code AS k, count(*) AS n FROM codes GROUP BY k", "SELECT code AS k, sum(1) AS n FROM codes WHERE code <> 'c0' GROUP BY k",
+     "SELECT code AS k, count(*) AS n FROM codes WHERE code LIKE 'r%' OR code = 'c1' GROUP BY k",
+     "SELECT f || ' ' || coalesce(code, '') AS k, count(*) AS n FROM codes GROUP BY f, code",
+     "SELECT k, count(*) AS n FROM (SELECT u, code AS k FROM codes) GROUP BY k"],
+)
+def test_values_outside_of_a_list_are_a_group(codes, select):
+    """45 % of the rows were in no group. All groups together are all rows, in dp_query and in dp_query_exact."""
+    quoted = select.replace("'", "''")
+    exact = {k: n for k, n in codes.execute(f"FROM dp_query_exact('{quoted}')").fetchall() if n}
+    inside = "CASE WHEN code IS NULL OR code IN (SELECT 'c' || i FROM range(15) t(i)) THEN code ELSE '(other)' END"
+    said = select.replace("FROM codes", f"FROM (SELECT * REPLACE ({inside} AS code), code AS whole FROM codes)")
+    said = said.replace("code LIKE", "whole LIKE")
+    assert exact == dict(codes.execute(said).fetchall())
+    found = dict(codes.execute(f"FROM dp_query('{quoted}', epsilon := 6)").fetchall())
+    assert exact.keys() <= found.keys() and any("(other)" in (k or "") for k in exact)
+    assert all(abs(found[k] - exact.get(k, 0)) < 40 for k in found)
+
+
+def test_where_no_other_value_can_be_there_is_no_such_group(codes):
+    rows = asked(codes, "SELECT code, count(*) AS n FROM codes WHERE code IN ('c1', 'c2') GROUP BY code", epsilon=6)
+    assert sorted(k for k, _ in rows) == ["c1", "c2"]
+
+
+def test_distinct_values_are_not_those_of_the_list(codes):
+    """16 [16, 16] of 900."""
+    [(n, low, high)] = asked(codes, "SELECT count(DISTINCT code) AS n FROM codes", ", confidence := 0.9999", epsilon=6)
+    assert low <= 900 <= high and high - low < 30
+    assert dpsql.query_exact(codes, "SELECT count(DISTINCT code) FROM codes").fetchall() == [(900,)]
+
+
+def test_a_histogram_has_the_others_and_a_mode_is_one_value(codes):
+    [(mode, histogram)] = asked(codes, "SELECT mode(code) AS m, histogram(code) AS h FROM codes", epsilon=12)
+    [(_, exact)] = dpsql.query_exact(codes, "SELECT mode(code) AS m, histogram(code) AS h FROM codes").fetchall()
+    assert exact["(other)"] == 8850 and sum(exact.values()) == 19800
+    assert mode.startswith("c") and all(abs(histogram[k] - n) < 30 for k, n in exact.items())
+
+
+def test_a_summary_counts_as_null_what_is_null(codes):
+    [(low, high, unique, nulls)] = codes.execute(
+        "SELECT min, max, approx_unique, null_percentage FROM dp_summarize('codes', epsilon := 12, columns := ['code'])"
+    ).fetchall()
+    assert abs(float(nulls) - 0.5) < 0.3 and abs(unique - 900) < 20 and (low, high) == ("c0", "c9")
+
+
+def test_the_plan_says_what_a_list_does_not_have_and_what_it_takes_to_be_in_it(codes):
+    [(notes,)] = codes.execute("SELECT notes FROM dp_plan('SELECT code, count(*) FROM codes GROUP BY code', epsilon := 1)").fetchall()
+    assert any("value of code is not in its declared list are the group '(other)'" in note and "groups := 'private'" in note for note in notes)
+    [(notes, what)] = codes.execute("SELECT notes, operation FROM dp_plan('codes', operation := 'discover', columns := ['number'], epsilon := 0.3)").fetchall()
+    assert what == "discover" and not any("units hold" in note for note in notes)  # bounds of a number
+    [(notes,)] = codes.execute("SELECT notes FROM dp_plan('codes', operation := 'discover', columns := ['CODE'], epsilon := 0.3, delta := 1e-10)").fetchall()
+    assert any("values that fewer than about" in note and "units hold are likely left out" in note for note in notes)
+    with pytest.raises(duckdb.Error, match="name the one column"):
+        codes.execute("FROM dp_plan('codes', operation := 'discover', epsilon := 0.3)")
+
+
+def test_a_number_that_is_in_no_list_is_said_to_be_in_no_group(codes):
+    codes.execute("CALL dp_declare('codes', 'number', categories := [1, 2, 3], outside := 'other')")
+    [(notes,)] = codes.execute("SELECT notes FROM dp_plan('SELECT number, count(*) FROM codes GROUP BY number', epsilon := 1)").fetchall()
+    assert any("value of number is not in its declared list may be in no group" in note for note in notes)

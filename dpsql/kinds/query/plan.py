@@ -18,7 +18,7 @@ from dpsql.accounting.rules import selection_delta
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.query import ALL
 from dpsql.domains import sqltypes
-from dpsql.domains.attributes import Domain
+from dpsql.domains.attributes import OTHER_LABEL, Domain
 from dpsql.errors import ArgumentError
 from dpsql.estimates.leaves import SHARE, Cutting, depth, units_of
 from dpsql.estimates.magnitudes import Learning, edges_of, sensitivity_of
@@ -139,6 +139,17 @@ class Planning:
         if found and found.types != tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))):
             found = Groups("", reason="the types of its keys differ between the rows and the declarations")
         if found:
+            for name in found.lost:
+                self.notes.append(
+                    f"rows whose value of {name} is not in its declared list may be in no group; groups := 'private' finds "
+                    "other values that enough units have"
+                )
+            for place in found.other:
+                name = readable.expression(self.asked.key_texts[place])
+                self.notes.append(
+                    f"rows whose value of {name} is not in its declared list are the group '{OTHER_LABEL}'; "
+                    "groups := 'private' finds other values that enough units have"
+                )
             return found
         if wanted == "public":
             said = f"{found.reason}. Declare the column (CALL dp_declare), or say groups := 'private'"
@@ -196,12 +207,14 @@ class Planning:
                 )
                 shown = f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
                 raise ArgumentError("sql", shown, f"its values are not declared: {way}")
+            traits = {"nan": family == "float", "open": self._open(node), "text": family == "text"}
             bounded = bool(functions & _BOUNDED)
             self._check_sort(node, text, family)
             finite = limits.finite and limits.sort not in ("unknown", "nothing")
             whole = limits.whole and family in ("integer", "boolean", "temporal", "decimal")
             if bounded and self._is_learned(place, finite=finite):
-                found[place] = replace(self._learned(place, limits, whole=whole), values=values, nan=family == "float")
+                learned = self._learned(place, limits, whole=whole)
+                found[place] = replace(learned, values=values, **traits)
                 continue
             if bounded and not finite:
                 raise ArgumentError(
@@ -211,7 +224,7 @@ class Planning:
                     f"or have them learned for a share of the loss: bounds := 'auto'{self._of_units()}",
                 )
             lower, upper = (limits.lower, limits.upper) if bounded else (None, None)
-            found[place] = Argument(lower, upper, whole, values, nan=family == "float")
+            found[place] = Argument(lower, upper, whole, values, **traits)
         return found
 
     def _check_sort(self, node: exp.Expression, text: str, family: str) -> None:
@@ -254,6 +267,11 @@ class Planning:
             return ("false", "true")
         found = self._universe(node) if isinstance(node, exp.Column) else None
         return None if found is None else found.values
+
+    def _open(self, node: exp.Expression) -> bool:
+        """Whether an argument has values besides the listed ones."""
+        found = self._universe(node) if isinstance(node, exp.Column) else None
+        return found is not None and found.open
 
     # -- plan -------------------------------------------------------------------------------------------------------------
 
@@ -305,6 +323,7 @@ class Planning:
             public=not selecting,
             groups=count,
             groups_sql="" if groups is None else groups.sql,
+            other=() if groups is None else groups.other,
             unit=held.privacy_unit is not None,
             max_rows=bounding.max_rows,
             max_groups=bounding.max_groups,
