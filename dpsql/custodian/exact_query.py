@@ -181,6 +181,8 @@ def _units(plan: QueryPlan) -> str:
 def _bound(value: float, sql_type: str) -> str:
     """Return a bound as a value of a type; of whole numbers and decimals as DOUBLE where it is none."""
     family = sqltypes.parse(sql_type).family
+    if sql_type == "TIME":
+        return f"CAST(system.main.make_timestamp({round(min(value * 1_000_000, 86_399_999_999))}::BIGINT) AS TIME)"
     if family == "temporal":
         moment = f"system.main.make_timestamp({round(value * (86_400 if sql_type == 'DATE' else 1) * 1_000_000)}::BIGINT)"
         return f"CAST({moment} AS {sql_type})"

@@ -74,21 +74,17 @@ def _number(argument: str, value: object) -> float:
 
 
 def _check_held(parsed: SqlType, argument: str, value: Any) -> None:
-    """Refuse a number beyond 2^53 that double precision does not hold: its neighbour would be the bound, without a word.
+    """Refuse a whole number beyond 2^53 that double precision does not hold: its neighbour would be the bound, without a word.
 
-    The ends of a type are held as the nearest double, beyond which the type has no value. Of a DECIMAL, all digits count.
+    The ends of a type are held as the nearest double, beyond which the type has no value.
     """
     exact = Fraction(value)
     steps = exact * 10**parsed.scale if parsed.family == "decimal" else exact
-    if abs(steps) <= _EXACT or (parsed.family != "float" and steps in (parsed.low, parsed.high)):
+    if exact.denominator > 1 or (parsed.family != "float" and steps in (parsed.low, parsed.high)):
         return
-    if exact.denominator == 1:
-        near = neighbours(int(exact))
-        if near is not None:
-            raise ArgumentError(argument, value, f"is no number of double precision, in which bounds are kept: take {near}")
-    elif parsed.family == "decimal":
-        said = "has more digits than double precision holds, in which bounds are kept: take a whole number"
-        raise ArgumentError(argument, value, said)
+    near = neighbours(int(exact))
+    if near is not None:
+        raise ArgumentError(argument, value, f"is no number of double precision, in which bounds are kept: take {near}")
 
 
 def neighbours(whole: int) -> str | None:

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
-from dpsql.queries.moments import moment
+from dpsql.queries.moments import moment, time_of_day
 from dpsql.queries.ranges import INF, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, as_sort, hull, meet
 
 _NARROW = 200_000
@@ -42,11 +42,14 @@ def range_of_attribute(attribute: Attribute) -> Range:
     listed = attribute.categories if attribute.kind == "categorical" else attribute.edges
     if typed.sort == "unknown" or typed == TRUTH or not listed:
         return range_of_type(attribute.sql_type)
-    points = [moment(str(text), typed.sort) if typed.sort in TEMPORAL else _number(str(text)) for text in listed]
+    if typed.sort == "time":
+        points = [time_of_day(str(text)) for text in listed]
+    else:
+        points = [moment(str(text), typed.sort) if typed.sort in TEMPORAL else _number(str(text)) for text in listed]
     found = [p for p in points if p is not None]
     if len(found) < len(points):
         return range_of_type(attribute.sql_type)
-    if typed.sort in TEMPORAL:
+    if typed.sort in (*TEMPORAL, "time"):
         return replace(hull(*found), whole=typed.whole)
     return replace(meet(typed, replace(hull(*found), sort=typed.sort, whole=False)), whole=typed.whole)
 
@@ -69,7 +72,7 @@ def typed_range(sql_type: str, widest: float = INF) -> Range:
         lower = 0.0 if wide and parsed.family == "integer" and parsed.low == 0 else lower
         return Range(float(lower), float(upper), parsed.scale == 0, "integer" if parsed.family == "integer" else "number")
     if parsed.family == "temporal":
-        kinds = {"DATE": "date", "TIMESTAMP WITH TIME ZONE": "instant", "TIME": "unknown"}
+        kinds = {"DATE": "date", "TIMESTAMP WITH TIME ZONE": "instant", "TIME": "time"}
         return Range(-INF, INF, sql_type in ("DATE", "TIMESTAMP_S"), kinds.get(sql_type, "timestamp"))
     return {"float": NUMBER, "boolean": TRUTH}.get(parsed.family, UNKNOWN)
 
@@ -116,5 +119,5 @@ _SPELLED = {
     "INT": "INTEGER", "UINT": "UINTEGER", "INT128": "HUGEINT", "TIMESTAMPNTZ": "TIMESTAMP",
     "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
     **{name: name for name in ("BOOLEAN", "TINYINT", "SMALLINT", "BIGINT", "UTINYINT", "USMALLINT", "UBIGINT", "FLOAT", "DOUBLE",
-                               "DECIMAL", "DATE", "TIMESTAMP")},
+                               "DECIMAL", "DATE", "TIME", "TIMESTAMP")},
 }

@@ -70,6 +70,26 @@ def moment(text: str, sort: str | None = None) -> Range | None:
     return Range(value - spread, value + spread, value == math.floor(value), sort)
 
 
+def time_of_day(text: str) -> Range | None:
+    """Return the range of one time of day, in seconds since midnight; None if it is none.
+
+    Examples
+    --------
+    >>> time_of_day("08:00"), time_of_day("24:00:00").upper, time_of_day("8")
+    (Range(lower=28800.0, upper=28800.0, whole=False, sort='time'), 86400.0, None)
+    """
+    if text.strip() in ("24:00", "24:00:00"):
+        return Range(DAY, DAY, False, "time")
+    try:
+        read = dt.time.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    if ":" not in text or read.tzinfo is not None:
+        return None
+    seconds = (dt.datetime.combine(_EPOCH, read) - _EPOCH).total_seconds()
+    return Range(seconds, seconds, False, "time")
+
+
 @dataclass(frozen=True)
 class _Local:
     """A moment of the Gregorian calendar, in any year: one of the years 2000 to 2399, and how many times 400 years later."""

@@ -305,3 +305,57 @@ def test_a_number_that_is_in_no_list_is_said_to_be_in_no_group(codes):
     codes.execute("CALL dp_declare('codes', 'number', categories := [1, 2, 3], outside := 'other')")
     [(notes,)] = codes.execute("SELECT notes FROM dp_plan('SELECT number, count(*) FROM codes GROUP BY number', epsilon := 1)").fetchall()
     assert any("value of number is not in its declared list may be in no group" in note for note in notes)
+
+
+# -- times of day ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def times():
+    con = duckdb.connect()
+    con.execute("CREATE TABLE shifts AS SELECT i AS u, TIME '06:00' + to_seconds(i * 7919 % 43200) AS t, i % 2 AS g FROM range(20000) r(i)")
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('shifts', epsilon := 1000, delta := 1e-4, privacy_unit := 'u', max_contributions := 1)")
+    yield con
+    con.close()
+
+
+NEAR_TIMES = "SELECT median(t) AS m, min(t) AS a, max(t) AS b, quantile_disc(t, 0.25) AS q FROM shifts"
+
+
+def seconds(value):
+    return value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
+
+
+@pytest.mark.parametrize("bounds", ["[TIME '08:00', TIME '18:00']", "['08:00', '18:00:00']", "['06:30', '24:00']"])
+def test_times_of_day_are_bounded_by_times_of_day(times, bounds):
+    [exact] = times.execute(f"FROM dp_query_exact('{NEAR_TIMES}', bounds := {{'t': {bounds}}})").fetchall()
+    assert exact[1:3] == ((dt.time(6, 30) if "06" in bounds else dt.time(8)), dt.time(17, 59, 59))
+    [found] = asked(times, NEAR_TIMES, f", bounds := {{'t': {bounds}}}", epsilon=8)
+    assert all(type(value) is dt.time and abs(seconds(value) - seconds(right)) < 120 for value, right in zip(found, exact, strict=True))
+
+
+def test_a_time_is_bounded_by_its_declaration_or_in_the_text(times):
+    [exact] = times.execute(NEAR_TIMES.replace("FROM shifts", "FROM shifts WHERE t BETWEEN TIME '09:00' AND TIME '17:00'")).fetchall()
+    [found] = asked(times, NEAR_TIMES + " WHERE t BETWEEN TIME '09:00' AND TIME '17:00'", epsilon=8)
+    [same] = asked(times, NEAR_TIMES + " WHERE t BETWEEN '09:00' AND '17:00'", epsilon=8)
+    assert all(abs(seconds(value) - seconds(right)) < 120 for row in (found, same) for value, right in zip(row, exact, strict=True))
+    times.execute("CALL dp_declare('shifts', 't', lower := TIME '08:00', upper := TIME '20:00', nullable := false)")
+    [exact] = times.execute(f"FROM dp_query_exact('{NEAR_TIMES}')").fetchall()
+    [(middle, low, high, quarter, *_)] = asked(times, "SELECT median(t) AS m, min(t) AS a, max(t) AS b, quantile_disc(t, 0.25) AS q FROM shifts", epsilon=8)
+    assert all(abs(seconds(value) - seconds(right)) < 120 for value, right in zip((middle, low, high, quarter), exact, strict=True))
+    [(a, q25, q50, q75, nulls)] = times.execute("SELECT min, q25, q50, q75, null_percentage FROM dp_summarize('shifts', epsilon := 8)").fetchall()
+    assert a == "08:00:00" and "08:40" < q25 < "09:20" and "11:40" < q50 < "12:20" and "14:40" < q75 < "15:20" and nulls == 0
+
+
+def test_a_time_and_a_number_are_no_bounds_of_each_other(times):
+    with pytest.raises(duckdb.Error, match="it is bounded by times of day"):
+        asked(times, "SELECT median(t) FROM shifts", ", bounds := {'t': [0, 3600]}")
+    with pytest.raises(duckdb.Error, match="it is bounded by times of day"):
+        asked(times, "SELECT median(t) FROM shifts", ", bounds := {'t': ['2020-01-01', '2021-01-01']}")
+    with pytest.raises(duckdb.Error, match="it is bounded by numbers"):
+        asked(times, "SELECT median(g) FROM shifts", ", bounds := {'g': ['08:00', '18:00']}")
+    with pytest.raises(duckdb.Error, match="two times of day"):
+        asked(times, "SELECT median(t) FROM shifts", ", bounds := {'t': ['08:00', '5']}")
+    with pytest.raises(duckdb.Error, match="lower bound first"):
+        asked(times, "SELECT median(t) FROM shifts", ", bounds := {'t': ['18:00', '08:00']}")

@@ -39,7 +39,7 @@ from dpsql.queries.leaves import Facts
 from dpsql.queries.lineage import Lineage
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
-from dpsql.queries.ranges import TEMPORAL, Range
+from dpsql.queries.ranges import Range, alike
 from dpsql.queries.universes import Universe
 from dpsql.release.plan import Plan
 from dpsql.release.queried import MOST_COUNTERS, QueryPlan
@@ -209,7 +209,7 @@ class Planning:
                 raise ArgumentError("sql", shown, f"its values are not declared: {way}")
             traits = {"nan": family == "float", "open": self._open(node), "text": family == "text"}
             bounded = bool(functions & _BOUNDED)
-            self._check_sort(node, text, family)
+            self._check_sort(node, text, family, self.types[f"a{place}"])
             finite = limits.finite and limits.sort not in ("unknown", "nothing")
             whole = limits.whole and family in ("integer", "boolean", "temporal", "decimal")
             if bounded and self._is_learned(place, finite=finite):
@@ -227,11 +227,16 @@ class Planning:
             found[place] = Argument(lower, upper, whole, values, **traits)
         return found
 
-    def _check_sort(self, node: exp.Expression, text: str, family: str) -> None:
+    def _check_sort(self, node: exp.Expression, text: str, family: str, sql_type: str) -> None:
         """Refuse dates as bounds of a number, and numbers as bounds of a date."""
         given = self.given.get(canonical(node, qualified=False))
-        if given is not None and (given.sort in TEMPORAL) != (family == "temporal"):
-            wanted = "dates: ['2025-01-01', '2025-12-31']" if family == "temporal" else "numbers: [0, 5000]"
+        kind = ("time" if sql_type == "TIME" else "date") if family == "temporal" else "number"
+        if given is not None and not alike(given.sort, kind):
+            examples = {
+                "time": "times of day: ['08:00', '18:00']", "date": "dates: ['2025-01-01', '2025-12-31']",
+                "number": "numbers: [0, 5000]",
+            }
+            wanted = examples[kind]
             raise ArgumentError(f"bounds[{text!r}]", [given.lower, given.upper], f"it is bounded by {wanted}")
 
     def _of_units(self) -> str:
