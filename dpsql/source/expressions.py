@@ -194,13 +194,30 @@ class Rewriter:
         if kind in FLOATS:
             return out
         if symbol in DECIMAL_ARITHMETIC and decimal_width(kind):
-            wider = _widened(symbol, (left, right), (left_type, right_type), kind)
+            wider = _widened(symbol, (left, right), (left_type, right_type), (self._digits(left), self._digits(right)), kind)
             if wider is not None:
                 return type(node)(this=paren(wider[0]), expression=paren(wider[1]))
         decimals = decimal_width(left_type) or decimal_width(right_type)
         if symbol in DECIMAL_ARITHMETIC and decimals:  # no DECIMAL holds every result: a number of 53 bits does
             return type(node)(this=paren(try_cast(left, "DOUBLE")), expression=paren(try_cast(right, "DOUBLE")))
         return refuse(symbol, f"it may overflow for {left_type} and {right_type}; CAST both to DOUBLE", node, self.scope.where)
+
+    def _digits(self, node: exp.Expression) -> tuple[int, int] | None:
+        """Return how many digits before and after the point a rewritten number has at most: a product those of its factors."""
+        if isinstance(node, exp.Paren):
+            return self._digits(node.this)
+        typed = _literal_digits(node) or digits(self.scope.type_of(node))
+        if typed is None:
+            return None
+        known: tuple[int, int] | None = None
+        if isinstance(node, exp.TryCast) and decimal_width(self.scope.type_of(node)):
+            known = self._digits(node.this)
+            if known is not None and known[1] > typed[1]:  # the cast rounds, up to one more digit before the point
+                known = known[0] + 1, typed[1]
+        elif isinstance(node, exp.Mul):
+            sides = self._digits(node.this), self._digits(node.expression)
+            known = None if sides[0] is None or sides[1] is None else decimal_result("*", sides[0], sides[1])
+        return typed if known is None else (min(known[0], typed[0]), min(known[1], typed[1]))
 
     def _shift(self, node: exp.Binary, value: exp.Expression, kind: str, interval: exp.Interval) -> exp.Expression:
         """Date or timestamp plus or minus a constant interval."""
@@ -295,19 +312,21 @@ class Rewriter:
 
 
 def _widened(
-    symbol: str, sides: tuple[exp.Expression, exp.Expression], types: tuple[str, str], kind: str
+    symbol: str, sides: tuple[exp.Expression, exp.Expression], types: tuple[str, str], found: tuple[_Digits, _Digits], kind: str
 ) -> Sequence[exp.Expression] | None:
     """Return the sides of DECIMAL arithmetic such that DuckDB keeps every digit of the result; None if 38 digits are too few.
 
-    They stay as they are where ``kind``, the type that DuckDB gives the result, holds it.
+    They stay as they are where ``kind``, the type that DuckDB gives the result, holds what their types hold. ``found``: the digits
+    that each side has at most, which may be fewer than those of its type.
     """
-    found = [_literal_digits(side) or digits(sql_type) for side, sql_type in zip(sides, types, strict=True)]
     room = digits(kind)
-    if found[0] is None or found[1] is None or room is None:
+    typed = [_literal_digits(side) or digits(sql_type) for side, sql_type in zip(sides, types, strict=True)]
+    if found[0] is None or found[1] is None or typed[0] is None or typed[1] is None or room is None:
         return None
-    before, after = decimal_result(symbol, found[0], found[1])
+    before, after = decimal_result(symbol, typed[0], typed[1])
     if before <= room[0] and after <= room[1]:
         return sides
+    before, after = decimal_result(symbol, found[0], found[1])
     if before + after > 38:
         return None
     if symbol == "*":  # the widths are added, but to 18 where both fit into 64 bits: one of them must not
@@ -316,6 +335,10 @@ def _widened(
     else:
         widths, scales = [before + after] * 2, [after] * 2
     return [try_cast(side, f"DECIMAL({w}, {s})") for side, w, s in zip(sides, widths, scales, strict=True)]
+
+
+_Digits = tuple[int, int] | None
+"""Digits before and after the point."""
 
 
 def _literal_digits(node: exp.Expression) -> tuple[int, int] | None:

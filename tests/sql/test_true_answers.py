@@ -359,3 +359,28 @@ def test_a_time_and_a_number_are_no_bounds_of_each_other(times):
         asked(times, "SELECT median(t) FROM shifts", ", bounds := {'t': ['08:00', '5']}")
     with pytest.raises(duckdb.Error, match="lower bound first"):
         asked(times, "SELECT median(t) FROM shifts", ", bounds := {'t': ['18:00', '08:00']}")
+
+
+# -- names and types ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def prices():
+    con = duckdb.connect()
+    con.execute("CREATE TABLE prices AS SELECT i AS u, i % 7 AS x, (i % 100)::DECIMAL(10, 2) AS p, (i % 5)::DECIMAL(8, 3) AS q FROM range(2000) t(i)")
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('prices', epsilon := 1000, delta := 1e-4, privacy_unit := 'u', max_contributions := 1)")
+    for column, upper in (("x", 6), ("p", 100), ("q", 5)):
+        con.execute(f"CALL dp_declare('prices', '{column}', lower := 0, upper := {upper})")
+    yield con
+    con.close()
+
+
+@pytest.mark.parametrize("item", ["sum(p * q)", "sum(p * p * q)", "sum(p * q * x)", "sum(p * 2)", "sum(p * 1.5)", "sum(p + q)", "min(p * q)", "avg(p * q)",
+                                  "x IS NOT NULL", "NOT x IS NULL", "count(*) FILTER (WHERE x IS NOT NULL)", "sum(CASE WHEN x IS NOT NULL AND p IS NOT NULL THEN q END)"])
+def test_names_and_types_are_those_of_duckdb(prices, item):
+    grouped = " GROUP BY 1" if item.endswith("NULL") else ""
+    right = prices.execute(f"SELECT {item}{', count(*)' if grouped else ''} FROM prices{grouped}").description
+    for call in ("dp_query_exact('{}')", "dp_query('{}', epsilon := 2)"):
+        found = prices.execute("FROM " + call.format(f"SELECT {item}{', count(*)' if grouped else ''} FROM prices{grouped}")).description
+        assert [(name, str(kind)) for name, kind, *_ in found] == [(name, str(kind)) for name, kind, *_ in right]
