@@ -219,7 +219,8 @@ def plan(
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     operation
-        The call that is meant; 'query' for aggregates, 'marginals' where k is given, else 'synthesize', if left out.
+        The call that is meant ('discover': what dp_declare would buy); 'query' for aggregates, 'marginals' where k is given,
+        else 'synthesize', if left out.
     """
     return answered(con, "plan", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, k=k,
         mechanism=mechanism, rows=rows, options=options, release=release, operation=operation)

@@ -28,12 +28,13 @@ def bernstein(variables: tuple[Variable, ...], degree: int, rows: np.ndarray, gr
 
 
 def counters(measure: Measure, rows: np.ndarray) -> np.ndarray:
-    """Return the counters of one group, shape (counters,); rows of shape (n, variables), NaN is NULL."""
+    """Return the counters of one group, shape (counters,); rows of shape (n, variables), NaN is NULL (or NaN, in a measure that counts it)."""
     missing = np.isnan(rows).any(axis=1)
     held = rows[~missing]
     if measure.kind == "moments":
         found = bernstein(measure.variables, measure.degree, held, measure.grid).sum(axis=0)
-        return np.append(found, measure.grid * missing.sum()) if measure.nulls else found
+        more = [measure.grid * missing.sum()] * measure.nans + [0 if measure.nans else measure.grid * missing.sum()] * measure.nulls
+        return np.append(found, np.asarray(more, np.int64))
     if measure.kind == "tree":
         leaf = leaf_of(measure, held[:, 0])
         leaves = measure.lengths[-1]

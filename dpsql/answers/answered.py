@@ -21,7 +21,7 @@ from dpsql.answers.quotients import DENOMINATOR, joint
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.estimates import listed
 from dpsql.protected.source import ProtectedSource, catalog_of
-from dpsql.queries import distinct
+from dpsql.queries import distinct, stored
 from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Asked, Wanted
 from dpsql.queries.choosing import LISTED
@@ -221,8 +221,13 @@ def _column(sql_type: str, values: list[str | None]) -> Column:
 
 
 def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
-    """Return the aggregates with the positions that their arguments and conditions have in a release."""
+    """Return the aggregates with the positions that their arguments and conditions have in a release.
+
+    An argument that is only counted has a position there if something else was asked of it: its number may be among what that gave.
+    """
     arguments, conditions = list(held["arguments"]), list(held["conditions"])
+    known = stored.wanted(held) if "aggregates" in held else []
+    counted = {found.text: found.arguments for found in known if found.function == "count"}
 
     def condition(place: int | None) -> int | None:
         return None if place is None else conditions.index(one.condition_texts[place])
@@ -230,7 +235,9 @@ def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
     return [
         replace(
             wanted,
-            arguments=tuple(arguments.index(one.argument_texts[place]) for place in wanted.arguments),
+            arguments=counted[wanted.text] if wanted.text in counted else tuple(
+                arguments.index(one.argument_texts[place]) for place in wanted.arguments
+            ),
             condition=condition(wanted.condition),
             there=condition(wanted.there),
         )

@@ -20,7 +20,8 @@ from dpsql.answers.query import queries
 from dpsql.books.entries import Purchase, failure
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.planning import PlanCall
-from dpsql.domains import unit_rows
+from dpsql.calls.values import BoundsCall, DiscoverCall
+from dpsql.domains import sqltypes, unit_rows
 from dpsql.errors import DpsqlError
 from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import asked_order, spelled
@@ -47,6 +48,8 @@ PLAN_COLUMNS = {  # terminals hide those in the middle
 }
 _ORDINAL = {0: "total", 1: "one-way", 2: "two-way", 3: "three-way"}
 _MOST_NAMED = 3
+_BOUNDED = ("integer", "decimal", "float")
+"""Types of which dp_declare(..., discover := true) buys bounds."""
 
 
 def plan(context: Context, call: PlanCall) -> str:
@@ -58,6 +61,8 @@ def plan(context: Context, call: PlanCall) -> str:
         return inline(PLAN_COLUMNS, [row_of(context, *one, call) for one in queries(context, call.as_query())])
     protected = resolve(context, call.source)
     asked: BuyingCall = call.asked()
+    if isinstance(asked, DiscoverCall) and sqltypes.parse(protected.column(asked.column).sql_type).family in _BOUNDED:
+        asked = BoundsCall(asked.source, asked.column, asked.epsilon, asked.delta, asked.release)
     if asked.columns is not None:
         asked = asked.spelled(spelled(protected, asked.columns))
     return inline(PLAN_COLUMNS, [row_of(context, protected, asked, call)])

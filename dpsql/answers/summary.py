@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpsql.answers import query
 from dpsql.calls.query import QueryCall, SummarizeCall
 from dpsql.domains import sqltypes
-from dpsql.domains.attributes import Attribute
+from dpsql.domains.attributes import OTHER_LABEL, Attribute
 from dpsql.protected.columns import chosen, spelled
 from dpsql.protected.source import resolve
 from dpsql.session.instance import Context
@@ -43,13 +43,19 @@ def _items(place: int, attribute: Attribute) -> list[str]:
     """Return what is asked of a column."""
     name, family = identifier(attribute.name), sqltypes.parse(attribute.sql_type).family
     if attribute.kind == "categorical":
-        return [f"histogram({name}) AS h{place}"]
+        found = [f"histogram({name}) AS h{place}"]
+        return [*found, f"count(DISTINCT {name}) AS d{place}"] if _open(attribute) else found
     quantiles = "quantile_cont" if family in ("decimal", "float") else "quantile_disc"
     found = [f"min({name}) AS low{place}", f"max({name}) AS high{place}", f"{quantiles}({name}, [0.25, 0.5, 0.75]) AS q{place}"]
     found.append(f"count({name}) AS c{place}")
     if family in _NUMBERS:
         found += [f"avg({name}) AS avg{place}", f"stddev_samp({name}) AS std{place}"]
     return found
+
+
+def _open(attribute: Attribute) -> bool:
+    """Whether a listed column has other values too."""
+    return attribute.kind == "categorical" and attribute.outside == "other"
 
 
 def _row(place: int, attribute: Attribute) -> str:
@@ -59,9 +65,11 @@ def _row(place: int, attribute: Attribute) -> str:
     values["column_name"], values["column_type"] = literal(attribute.name), literal(attribute.sql_type)
     if attribute.kind == "categorical":
         counted = f"system.main.list_sum(system.main.map_values(h{place}))"
-        values["approx_unique"] = f"system.main.len(system.main.map_keys(h{place}))"
-        values["min"] = f"system.main.list_min(system.main.map_keys(h{place}))"
-        values["max"] = f"system.main.list_max(system.main.map_keys(h{place}))"
+        listed = f"system.main.map_keys(h{place})"
+        values["approx_unique"] = f"d{place}" if _open(attribute) else f"system.main.len({listed})"
+        if _open(attribute):
+            listed = f"system.main.list_filter({listed}, lambda x: CAST(x AS VARCHAR) <> {literal(OTHER_LABEL)})"
+        values["min"], values["max"] = f"system.main.list_min({listed})", f"system.main.list_max({listed})"
     else:
         counted = f"c{place}"
         values["min"], values["max"] = f"low{place}", f"high{place}"

@@ -25,11 +25,13 @@ from dpsql.calls.declaration import (
 from dpsql.calls.query import QueryCall
 from dpsql.calls.rows import SynthesizeCall
 from dpsql.calls.tables import ContributionsCall, MarginalsCall
+from dpsql.calls.values import DiscoverCall
 from dpsql.calls.words import COLUMNS, DELTA, EPSILON, OPTIONS, RELEASE, SOURCE
 from dpsql.errors import ArgumentError
 
-OPERATIONS = ("synthesize", "marginals", "contributions", "query")
-_OTHERS = {"synthesize": ("k",), "marginals": ("method", "options"), "contributions": ("columns", "k", "method", "options")}
+OPERATIONS = ("synthesize", "marginals", "contributions", "query", "discover")
+_OTHERS = {"synthesize": ("k",), "marginals": ("method", "options"), "contributions": ("columns", "k", "method", "options"),
+           "discover": ("k", "method", "options")}
 """Arguments of dp_plan that a call does not have."""
 QUERY_OPTIONS = ("groups", "max_groups", "max_rows_per_group", "min_units", "bounds")
 """Arguments of dp_query that the options of dp_plan may hold."""
@@ -66,7 +68,8 @@ class PlanCall(Call):
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
     operation: str | None = argument(
         optional(one_of(*OPERATIONS)),
-        "The call that is meant; 'query' for aggregates, 'marginals' where k is given, else 'synthesize', if left out.",
+        "The call that is meant ('discover': what dp_declare would buy); 'query' for aggregates, 'marginals' where k is given, "
+        "else 'synthesize', if left out.",
         python="str | None",
         choices=OPERATIONS,
     )
@@ -89,7 +92,7 @@ class PlanCall(Call):
             options=options, **own,
         )
 
-    def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall:
+    def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall | DiscoverCall:
         """Return the call that is planned.
 
         Raises
@@ -105,6 +108,13 @@ class PlanCall(Call):
         for name in _OTHERS[operation]:
             if given[name] is not None:
                 raise ArgumentError(name, given[name], f"dp_{operation} has no such argument; leave it out")
+        if operation == "discover":
+            if self.columns is None or len(self.columns) != 1:
+                said = "name the one column whose values dp_declare would buy: columns := ['name']"
+                raise ArgumentError("columns", self.columns, said)
+            if self.mechanism is not None:
+                raise ArgumentError("mechanism", self.mechanism, "a list of values is bought with 'laplace' noise; leave it out")
+            return DiscoverCall(**shared, column=self.columns[0])
         if operation == "contributions":
             return ContributionsCall(**shared, mechanism=self.mechanism or "gaussian")
         if operation == "marginals":

@@ -62,7 +62,11 @@ def declare(context: Context, call: DeclareCall) -> str:
             f"column {call.column!r}: the bought list of values (release {bought.identifier!r}) is empty, so there is nothing "
             "to declare; the charge stands. Buy another one with a larger epsilon and release := 'another name', or list the values"
         )
-    return _declared(context, replace(call, categories=values))
+    outside = declarable(context, call)[3]
+    status = "declared" if outside != "other" else (
+        f"declared; other values are '{OTHER_LABEL}', dp_query(..., groups := 'private') finds those that enough units have"
+    )
+    return _declared(context, replace(call, categories=values), status)
 
 
 def _declarable(context: Context, call: DeclareCall, values: list[str]) -> list[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from fractions import Fraction
 
 import duckdb
 
 from dpsql.calls.query import QueryExactCall
 from dpsql.domains import sqltypes
+from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.domains.encoding import SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.errors import ArgumentError, first_line
 from dpsql.kinds.query.plan import Planning
@@ -97,6 +99,7 @@ class _Answer:
         plan = QueryPlan(
             keys=tuple(self.sources[f"k{i}"] for i in range(len(one.keys))), measures=(), public=groups is not None,
             groups=None if groups is None else groups.count, groups_sql="" if groups is None else groups.sql,
+            other=() if groups is None else groups.other,
             unit=source.protection.privacy_unit is not None, max_rows=bounding.max_rows, max_groups=bounding.max_groups,
             max_rows_per_group=bounding.max_rows_per_group, different=bounding.different, counting=bounding.counting,
         )
@@ -160,6 +163,8 @@ class _Answer:
         name, kind = identifier(f"a{place}"), self.sources[f"a{place}"]
         if one.function in LISTED:
             texts = ", ".join(literal(text) for text in known.values or ())
+            if known.open and kind == "VARCHAR" and one.function == "histogram":
+                return f"(CASE WHEN {name} IS NULL OR {name} IN ({texts}) THEN {name} ELSE {literal(OTHER_LABEL)} END)"
             return f"(CASE WHEN CAST({name} AS VARCHAR) IN ({texts}) THEN {name} END)"
         family = sqltypes.parse(kind).family
         if known.lower is None or known.upper is None or family == "boolean" or one.function == "count_distinct":
@@ -177,12 +182,15 @@ def _units(plan: QueryPlan) -> str:
 def _bound(value: float, sql_type: str) -> str:
     """Return a bound as a value of a type; of whole numbers and decimals as DOUBLE where it is none."""
     family = sqltypes.parse(sql_type).family
+    if sql_type == "TIME":
+        return f"CAST(system.main.make_timestamp({round(min(value * 1_000_000, 86_399_999_999))}::BIGINT) AS TIME)"
     if family == "temporal":
         moment = f"system.main.make_timestamp({round(value * (86_400 if sql_type == 'DATE' else 1) * 1_000_000)}::BIGINT)"
         return f"CAST({moment} AS {sql_type})"
     if family in ("integer", "decimal"):
-        scaled = value * 10 ** sqltypes.parse(sql_type).scale
-        if scaled == round(scaled) and abs(scaled) < 2**53:
-            return f"CAST({value:.{sqltypes.parse(sql_type).scale}f} AS {sql_type})"
+        parsed = sqltypes.parse(sql_type)
+        steps = Fraction(repr(value)) * 10**parsed.scale
+        if steps.denominator == 1:  # a bound beyond the type's end is no bound
+            return f"CAST('{sqltypes.unit_text(parsed, min(max(int(steps), parsed.low), parsed.high))}' AS {sql_type})"
     return f"CAST('{value!r}' AS DOUBLE)"
 

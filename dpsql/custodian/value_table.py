@@ -13,7 +13,8 @@ import duckdb
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.encoding import SOURCE_NAME, code_text, guarded
-from dpsql.text.relation import identifier
+from dpsql.source.functions import caught
+from dpsql.text.relation import identifier, literal
 
 NOTE = "not private: computed from raw rows, for the custodian only"
 COLUMNS = {
@@ -107,15 +108,24 @@ def both(first: Sequence[str], second: Sequence[str], sources: tuple[str, str], 
 def number_text(attribute: Attribute) -> str:
     """Return a value as a number: days since 1970 of a DATE, seconds since 1970 of a timestamp and since midnight of a TIME.
 
-    NULL, NaN and infinities are NULL; it fails for no value.
+    NULL and NaN are NULL, infinities the nearer bound, as in releases (NULL where values outside are a code of their own); it fails
+    for no value.
     """
     column, kind = identifier(SOURCE_NAME, attribute.name), sqltypes.parse(attribute.sql_type)
-    if kind.text == "DATE":
-        return f"epoch({column}) / 86400"
-    if kind.family == "temporal":
-        return f"epoch({column})"
-    if kind.family == "float":
-        return f"CASE WHEN isfinite({column}) THEN {column}::DOUBLE END"
+    if kind.family in ("temporal", "float"):
+
+        def number(value: str) -> str:
+            if kind.family == "float":
+                return f"{value}::DOUBLE"
+            return f"{caught(f'epoch({value})')}{' / 86400' if kind.text == 'DATE' else ''}"
+
+        if kind.text == "TIME":
+            return number(column)
+        infinite = "" if attribute.outside == "other" else "".join(
+            f" WHEN {column} = CAST('{sign}infinity' AS {kind.text}) THEN {number(f'CAST({literal(edge)} AS {kind.text})')}"
+            for sign, edge in (("-", str(attribute.edges[0])), ("", str(attribute.edges[-1])))
+        )
+        return f"CASE WHEN isfinite({column}) THEN {number(column)}{infinite} END"
     return column if kind.text in _KEPT_AS_THEY_ARE else f"{column}::DOUBLE"
 
 

@@ -31,6 +31,7 @@ def declare(
     categories: Sequence[object] | None = None,
     outside: str = "clamp",
     calendar: str | None = None,
+    rounded: bool = False,
 ) -> Attribute:
     """Build the public domain of a column.
 
@@ -57,6 +58,9 @@ def declare(
         What becomes of values outside the domain; see `dpsql.domains.attributes.Attribute`.
     calendar : {'hour', 'day', 'week', 'month', 'quarter', 'year'}, optional
         Bins of a date or timestamp that end where the calendar's do, between ``lower`` and ``upper``; weeks begin on Monday.
+
+    rounded : bool
+        Whether bounds that double precision does not hold may be rounded, as those of a CHECK constraint are.
 
     Raises
     ------
@@ -101,7 +105,7 @@ def declare(
     if calendar is not None:
         edges = calendar_edges(parsed, calendar, lower, upper)
         lower = upper = None
-    found_edges = declared_edges(parsed, lower, upper, bins, edges)
+    found_edges = declared_edges(parsed, lower, upper, bins, edges, rounded=rounded)
     check_filled(name, parsed, found_edges, by_bounds=edges is None)
     automatic = bins is None and edges is None and has_inside(parsed, found_edges)
     return Attribute(name, sql_type, parsed.kind, edges=found_edges, nullable=nullable, outside=outside, automatic=automatic)

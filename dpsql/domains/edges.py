@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,14 @@ _APART = "bounds and edges are kept as doubles: take numbers that lie further ap
 
 
 def declared_edges(
-    parsed: SqlType, lower: object, upper: object, bins: object, edges: Sequence[object] | None
+    parsed: SqlType, lower: object, upper: object, bins: object, edges: Sequence[object] | None, *, rounded: bool = False
 ) -> tuple[float, ...] | tuple[str, ...]:
     """Return the edges of a column's bins, ISO texts of dates and times; parameters as in `dpsql.domains.declare.declare`.
+
+    Parameters
+    ----------
+    rounded : bool
+        Whether numbers that double precision does not hold may be rounded to some that it holds.
 
     Raises
     ------
@@ -39,7 +45,11 @@ def declared_edges(
     """
     if parsed.kind == "temporal":
         return _temporal(parsed, lower, upper, bins, edges)
-    return _numeric(parsed, lower, upper, bins, edges)
+    found = _numeric(parsed, lower, upper, bins, edges)
+    for argument, values in (("lower", [lower]), ("upper", [upper])) if edges is None else (("edges", edges),):
+        for value in values if not rounded else ():
+            _check_held(parsed, argument, value)
+    return found
 
 
 def _count(bins: object) -> int:
@@ -61,6 +71,35 @@ def _number(argument: str, value: object) -> float:
     if not math.isfinite(found):
         raise ArgumentError(argument, value, "a finite number is required")
     return found + 0.0  # -0.0 becomes 0.0
+
+
+def _check_held(parsed: SqlType, argument: str, value: Any) -> None:
+    """Refuse a whole number beyond 2^53 that double precision does not hold: its neighbour would be the bound, without a word.
+
+    The ends of a type are held as the nearest double, beyond which the type has no value.
+    """
+    exact = Fraction(value)
+    steps = exact * 10**parsed.scale if parsed.family == "decimal" else exact
+    if exact.denominator > 1 or (parsed.family != "float" and steps in (parsed.low, parsed.high)):
+        return
+    near = neighbours(int(exact))
+    if near is not None:
+        raise ArgumentError(argument, value, f"is no number of double precision, in which bounds are kept: take {near}")
+
+
+def neighbours(whole: int) -> str | None:
+    """Return the two doubles around a whole number, as text; None if it is one itself.
+
+    Examples
+    --------
+    >>> neighbours(2**53 + 1), neighbours(2**60)
+    ('9007199254740992 or 9007199254740994', None)
+    """
+    near = float(whole)
+    if int(near) == whole:
+        return None
+    other = math.nextafter(near, math.inf if near < whole else -math.inf)
+    return " or ".join(str(int(number)) for number in sorted((near, other)))
 
 
 def _exact(value: Any) -> Any:

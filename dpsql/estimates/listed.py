@@ -32,6 +32,8 @@ def histogram(measure: Measure, counters: npt.ArrayLike) -> FloatArray:
 def mode(measure: Measure, counters: npt.ArrayLike) -> IntArray:
     """Return the place of the most frequent value, shape (..., groups); -1 (NULL) where no count rounds to 1 or more."""
     held = _held(measure, counters)
+    if measure.other:  # which is many values
+        held = held[..., :-1]
     return np.where(counts(held.max(axis=-1)) > 0, held.argmax(axis=-1), -1).astype(np.int64)
 
 

@@ -5,16 +5,17 @@ Every row of the bounded source adds a vector of integers to the counters of its
 - ``count``: 1.
 - ``moments``: with y = (clip(x) - lower) / (upper - lower) in [0, 1], the Bernstein polynomials of y of the degree (products of
   them for two variables), times the grid, as non-negative integers that add up to the grid exactly. The polynomials are a
-  partition of unity, so that is rounding alone. The counter of (i, j) is at i * (degree + 1) + j. With ``nulls`` one more counter
-  comes last: the grid for a row where a variable is NULL.
+  partition of unity, so that is rounding alone. The counter of (i, j) is at i * (degree + 1) + j. With ``nans`` one more counter
+  comes after them: the grid for a row where the variable is NaN. With ``nulls`` one more comes last: the grid for a row where a
+  variable is NULL (or NaN, without ``nans``).
 - ``scaled``: round(clip(x) / max(abs(lower), abs(upper)) * grid), from -grid to grid.
-- ``values``: 1 at the place of its value in a public list, where it is listed.
+- ``values``: 1 at the place of its value in a public list, where it is listed; with ``other`` at the last place where it is not.
 - ``tree``: 1 in a cell of every level; leaf = min(floor((clip(x) - lower) / width), leaves - 1), or the leaf between ``edges`` that
   its unit is in.
 - ``units``: 1 for the first row of the privacy unit in the group, else nothing.
 - ``distinct``: 1 for the first row of its value in the group, whatever the unit, else nothing.
 
-Rows whose filter does not hold, and rows with NULL, add nothing (but to the counter of ``nulls``).
+Rows whose filter does not hold, and rows with NULL or NaN, add nothing (but to the counter of ``nulls``, or of ``nans``).
 
 Privacy: public. What is proved here is `sensitivity`.
 
@@ -139,12 +140,16 @@ class Measure:
         Position of the row source's column ``f<position>``: rows where it is not true add nothing.
     nulls : bool
         Whether 'moments' counts rows with NULL.
+    nans : bool
+        Whether 'moments' of one variable counts rows with NaN, which is no number and not NULL, apart.
     grid : int, 1 to 2^30
         What the counters of one row add up to, of 'moments' and 'scaled'. 1 for all others, whatever is given.
     values : tuple of str
         The public list of 'values', distinct.
     levels : tuple of int, each >= 2
         Branching of 'tree', from the root: level k has ``prod(levels[:k + 1])`` cells.
+    other : bool
+        Whether the last of ``values`` stands for all values that are not listed.
     units : Units, optional
         Of a 'tree' whose leaves are cut where the rows are (`dpsql.estimates.leaves`).
     edges : tuple of int
@@ -172,6 +177,8 @@ class Measure:
     levels: tuple[int, ...] = ()
     units: Units | None = None
     edges: tuple[int, ...] = ()
+    nans: bool = False
+    other: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -188,6 +195,12 @@ class Measure:
         _flag("nulls", self.nulls)
         if self.nulls and self.kind != "moments":
             raise ArgumentError("nulls", True, "rows with NULL are counted by kind 'moments' only")
+        _flag("nans", self.nans)
+        if self.nans and (self.kind != "moments" or len(self.variables) != 1):
+            raise ArgumentError("nans", True, "rows with NaN are counted by kind 'moments' of one variable only")
+        _flag("other", self.other)
+        if self.other and self.kind != "values":
+            raise ArgumentError("other", True, "is of kind 'values'")
         if whole("grid", self.grid, _GRID) > MAXIMUM_GRID:
             raise ArgumentError("grid", self.grid, _GRID)
         object.__setattr__(self, "grid", int(self.grid) if self.kind in _GRIDDED else 1)
@@ -225,7 +238,7 @@ class Measure:
     def lengths(self) -> tuple[int, ...]:
         """Number of counters of each block of equal noise: one block; of a tree one per level, from the top."""
         if self.kind == "moments":
-            return ((self.degree + 1) ** len(self.variables) + self.nulls,)
+            return ((self.degree + 1) ** len(self.variables) + self.nans + self.nulls,)
         if self.kind == "values":
             return (len(self.values),)
         if self.kind == "tree":
@@ -258,6 +271,8 @@ class Measure:
             "grid": self.grid,
             "values": list(self.values),
             "levels": list(self.levels),
+            **({"nans": True} if self.nans else {}),
+            **({"other": True} if self.other else {}),
             **({} if self.units is None else {"units": self.units.to_json(), "edges": list(self.edges)}),
         }
 
@@ -272,7 +287,8 @@ class Measure:
         """
         names = ("kind", "variables", "degree", "filter", "nulls", "grid", "values", "levels")
         cut = ("units", "edges") if isinstance(item, Mapping) and "units" in item else ()
-        fields = _fields("measure", item, (*names, *cut))
+        flags = tuple(name for name in ("nans", "other") if isinstance(item, Mapping) and name in item)
+        fields = _fields("measure", item, (*names, *cut, *flags))
         for name in ("variables", "values", "levels", *cut[1:]):
             if not isinstance(fields[name], (list, tuple)):
                 raise ArgumentError(name, fields[name], "must be a list")

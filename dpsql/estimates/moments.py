@@ -70,7 +70,7 @@ class Moments:
     ----------
     measure : Measure
     count : float array
-        Rows without NULL; unbiased, so it may be negative.
+        Rows without NULL and NaN; unbiased, so it may be negative.
     nulls : float array or None
         Rows with NULL; unbiased.
     sums : float array, shape (..., groups, variables)
@@ -86,7 +86,7 @@ class Moments:
     places : float array, shape (counters, variables)
         What each counter counts rows of, in [0, 1]: ``cells @ places`` are the sums of y.
     cells : float array, shape (..., groups, counters)
-        In rows, without those of NULL.
+        In rows, without those of NULL and NaN.
     """
 
     measure: Measure
@@ -166,9 +166,9 @@ def moments(measure: Measure, counters: npt.ArrayLike, sigma: float) -> Moments:
     if held.ndim < 2 or held.shape[-1] != measure.lengths[0]:
         raise ArgumentError("counters", str(held.shape), f"must be of shape (..., groups, {measure.lengths[0]})")
     noise = sigma / measure.grid
-    nulls = held[..., -1] if measure.nulls else None
-    cells = held[..., :-1] if measure.nulls else held
     degree, names = measure.degree, len(measure.variables)
+    nulls = held[..., -1] if measure.nulls else None
+    cells = held[..., : (degree + 1) ** names]
     weights = np.arange(degree + 1) / degree
     grid = (degree + 1,) * names
     place = np.stack([w.ravel() for w in np.meshgrid(*[weights] * names, indexing="ij")], axis=-1)  # (cells, variables)

@@ -227,10 +227,13 @@ def _counters(measure: Measure, sums: IntArray) -> IntArray:
     """Return the counters of a measure from what the statement added up."""
     if measure.kind != "moments":
         return sums
-    kept = sums.shape[1] - 1 - measure.nulls
+    kept = sums.shape[1] - 1 - measure.nans - measure.nulls
     there = sums[:, kept]
     cumulated = np.column_stack([sums[:, :kept], there * measure.grid])
     found = np.diff(cumulated, axis=1, prepend=0)
+    if measure.nans:
+        nans = sums[:, kept + 1]
+        found, there = np.column_stack([found, nans * measure.grid]), there + nans
     if not measure.nulls:
         return found
     return np.column_stack([found, (sums[:, -1] - there) * measure.grid])

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Sequence
 
 from dpsql.domains import sqltypes
+from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.domains.bounding import light_first_sql
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN
 from dpsql.errors import DpsqlError
@@ -30,7 +31,7 @@ _EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME":
 def number_sql(value: str, sql_type: str) -> str:
     """Return the number of a value, in DOUBLE, by which it is bounded: of a date its day, of a time its seconds since 1970.
 
-    NULL stays NULL, and what is no number (NaN, an infinite date) becomes NULL.
+    NULL stays NULL, NaN becomes NULL. Infinities, of dates too, are infinite: beyond every bound, so the nearer one.
 
     Examples
     --------
@@ -42,8 +43,13 @@ def number_sql(value: str, sql_type: str) -> str:
         return f"CAST(CAST({value} AS TINYINT) AS DOUBLE)"
     if found.family == "temporal":
         inner = _EPOCH.get(sql_type, "system.main.epoch({})").format(value)
-        finite = value if sql_type == "TIME" else f"CASE WHEN system.main.isfinite({value}) THEN {value} END"
-        return f"CAST({caught(inner.replace(value, finite))} AS DOUBLE)"
+        if sql_type == "TIME":
+            return f"CAST({caught(inner)} AS DOUBLE)"
+        finite = f"CASE WHEN system.main.isfinite({value}) THEN {value} END"
+        ends = " ".join(
+            f"WHEN {value} = CAST('{end}' AS {sql_type}) THEN CAST('{end}' AS DOUBLE)" for end in ("-infinity", "infinity")
+        )
+        return f"CASE {ends} ELSE CAST({caught(inner.replace(value, finite))} AS DOUBLE) END"
     number = f"CAST({value} AS DOUBLE)"
     return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if found.family == "float" else number
 
@@ -69,6 +75,8 @@ class Statement:
                     found[f"x{variable.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
                 else:
                     found[name] = identifier(SOURCE_NAME, name)
+                if measure.nans:
+                    found[f"n{variable.position}"] = f"system.main.isnan({identifier(SOURCE_NAME, name)})"
             if measure.filter is not None:
                 found[f"f{measure.filter}"] = identifier(SOURCE_NAME, f"f{measure.filter}")
         for one in self.plan.learning:  # what leaves are cut for is a measure's own
@@ -88,7 +96,7 @@ class Statement:
         joined = ""
         if self.groups is not None:
             listed.append("groups.ord")
-            pairs = [f"{identifier(SOURCE_NAME, f'k{i}')} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
+            pairs = [f"{self._key(i)} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
             joined = f" JOIN {self.groups} AS groups ON {' AND '.join(pairs)}" if pairs else f", {self.groups} AS groups"
         else:
             listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
@@ -113,6 +121,14 @@ class Statement:
         names = [name for place in one.arguments for name in (f"x{place}", f"a{place}") if name in self.columns]
         conditions = [] if one.filter is None else [identifier(f"f{one.filter}")]
         return f"({' AND '.join([*conditions, *(f'{identifier(name)} IS NOT NULL' for name in names)]) or 'true'})"
+
+    def _key(self, place: int) -> str:
+        """Return a key of a row as it stands in the list of groups: a value that is in none of them is `OTHER_LABEL`."""
+        key = identifier(SOURCE_NAME, f"k{place}")
+        if place not in self.plan.other:
+            return key
+        listed = f"SELECT listed.k{place} FROM {self.groups} AS listed WHERE listed.k{place} IS NOT NULL"  # noqa: S608 -- made here
+        return f"CASE WHEN {key} IS NULL OR {key} IN ({listed}) THEN {key} ELSE {literal(OTHER_LABEL)} END"
 
     def reading(self) -> str:
         """Return the beginning of every statement: the rows that are counted, as ``__dp_rows``."""
@@ -147,6 +163,10 @@ class Statement:
             return [_sum(f"sum({_scaled(measure)})", there)]
         parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
         parts.append(_sum("count(*)", there))
+        if measure.nans:
+            place = measure.variables[0].position  # a row is in one counter, whatever else is made of it
+            nan = f"n{place} AND x{place} IS NULL"
+            parts.append(_sum("count(*)", nan if condition is None else f"{condition} AND {nan}"))
         if measure.nulls:
             parts.append(_sum("count(*)", condition))
         return parts
@@ -155,7 +175,9 @@ class Statement:
         """Return the statement that counts equal leaves of a tree, or places in a list of values, by group."""
         variable = measure.variables[0]
         name = f"a{variable.position}"
-        place = _leaf(measure) if measure.kind == "tree" else _place(identifier(name), measure.values, self.types[name])
+        place = _leaf(measure) if measure.kind == "tree" else _place(
+            identifier(name), measure.values, self.types[name], other=measure.other
+        )
         there = f"x{variable.position}" if measure.kind == "tree" else place
         conditions = [f"{there} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
         keys = [identifier(key) for key in self.keys]
@@ -263,13 +285,14 @@ def _unit(measure: Measure) -> str:
     return f"CAST(least(greatest({number}, 0), {units.count - 1}) AS BIGINT)"
 
 
-def _place(value: str, values: Sequence[str], sql_type: str) -> str:
-    """Return the place of a value in a list; NULL if it is not in it."""
+def _place(value: str, values: Sequence[str], sql_type: str, *, other: bool) -> str:
+    """Return the place of a value in a list; NULL if it is not in it, the last one where that stands for ``other`` values."""
     if len(values) > 1 and sqltypes.parse(sql_type).family == "integer" and values == _whole(values[0], len(values)):
         first, last = values[0], values[-1]  # no comparison with each of them
         return f"CASE WHEN {value} BETWEEN {first} AND {last} THEN CAST(CAST({value} AS HUGEINT) - ({first}) AS INTEGER) END"
     cases = " ".join(f"WHEN {literal(text)} THEN {place}" for place, text in enumerate(values))
-    return f"CASE CAST({value} AS VARCHAR) {cases} END"
+    rest = f" ELSE CASE WHEN {value} IS NOT NULL THEN {len(values) - 1} END" if other else ""
+    return f"CASE CAST({value} AS VARCHAR) {cases}{rest} END"
 
 
 def _whole(first: str, count: int) -> tuple[str, ...]:

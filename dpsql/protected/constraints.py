@@ -120,7 +120,8 @@ def _declared(
     try:
         canonical = None if categories is None else encoding.canonical_categories(cursor, column.sql_type, list(categories))
         return declare(
-            column.name, column.sql_type, nullable=column.nullable, lower=lower, upper=upper, categories=canonical
+            column.name, column.sql_type, nullable=column.nullable, lower=lower, upper=upper, categories=canonical,
+            rounded=True,
         )
     except DpsqlError:
         return None

@@ -20,10 +20,10 @@ from dpsql.domains import sqltypes
 from dpsql.queries import moments, ranges
 from dpsql.queries.calls import CALLS
 from dpsql.queries.declared import literal_range, range_of_attribute, range_of_type, type_name, typed_range
-from dpsql.queries.moments import moment
+from dpsql.queries.moments import moment, time_of_day
 from dpsql.queries.naming import canonical, plain
 from dpsql.queries.narrowing import limits_of
-from dpsql.queries.ranges import NOTHING, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, as_sort, hull, meet
+from dpsql.queries.ranges import NOTHING, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, alike, as_sort, hull, meet
 from dpsql.queries.summaries import NO_ARGUMENT, SUMMARIES
 from dpsql.source.intervals import interval_of, whole_of
 
@@ -63,7 +63,7 @@ class Known:
             value = meet(value, self._limit(node))
         if self.given and (wanted := self.given.get(canonical(node, qualified=False))) is not None:
             sort = wanted.sort if value.sort == "unknown" else value.sort
-            same = (sort in TEMPORAL) == (wanted.sort in TEMPORAL)
+            same = alike(sort, wanted.sort)
             value = replace(as_sort(wanted, sort), sort=sort, whole=value.whole) if same and not value.empty else value
         return value
 
@@ -214,6 +214,8 @@ class _Extents:
             return _dates(node, left, other)
         if isinstance(node, exp.Pow):
             return ranges.power(left, other.lower) if other.lower == other.upper else NUMBER
+        if "time" in (left.sort, other.sort):
+            return UNKNOWN
         if "unknown" in (left.sort, other.sort) and not isinstance(node, exp.Mod | exp.Div):
             return UNKNOWN
         return _ARITHMETIC[type(node)](left, other)
@@ -247,11 +249,14 @@ class _Extents:
         if isinstance(inner, exp.Literal) and inner.is_string and typed.sort in TEMPORAL:
             return moment(inner.name, typed.sort) or typed
         value = self(inner)
+        if typed.sort == "time":
+            read = time_of_day(inner.name) if isinstance(inner, exp.Literal) and inner.is_string else None
+            return read or (value if value.empty or value.sort == "time" else typed)
         if value.empty or typed.sort == "unknown":
             return NOTHING if value.empty else typed
         if typed == TRUTH:
             return TRUTH
-        if (value.sort in TEMPORAL) != (typed.sort in TEMPORAL) or value.sort == "unknown":
+        if not alike(value.sort, typed.sort) or value.sort == "unknown":
             return range_of_type(sql_type) if typed.sort not in TEMPORAL else typed  # of a text
         if typed.sort in TEMPORAL:
             moved = as_sort(value, typed.sort)

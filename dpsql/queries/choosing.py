@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import GRID, Measure, Variable
 from dpsql.estimates.quantiles import choose_levels
@@ -42,6 +43,10 @@ class Argument:
     values : tuple of str, optional
         All of its values, where they are listed.
     nullable : bool
+    nan : bool
+        Whether a value may be NaN, which is no number and not NULL: its type is FLOAT or DOUBLE.
+    open, text : bool
+        Whether it has values besides the listed ones; whether it is a text, so that one text can stand for all of these.
     learned : int, optional
         Which histogram its bounds will be chosen from; ``lower`` and ``upper`` are the widest then.
     """
@@ -51,6 +56,9 @@ class Argument:
     whole: bool = False
     values: tuple[str, ...] | None = None
     nullable: bool = True
+    nan: bool = False
+    open: bool = False
+    text: bool = False
     learned: int | None = None
 
 
@@ -149,15 +157,13 @@ def _moments(wanted: Sequence[Wanted], arguments: Mapping[int, Argument]) -> lis
         functions = {one.function for one in those}
         degree = 1 if functions <= FIRST | _LINEAR_PAIRS else 2
         with_rows = condition in rows
-        lone = functions == {"sum"} and not with_rows and not any(
-            one.there is not None and one.arguments == places and one.condition == condition for one in wanted
-        )
+        with_values = any(one.there is not None and one.arguments == places and one.condition == condition for one in wanted)
+        lone = functions == {"sum"} and not with_rows and not with_values
         if lone:
             found.append((Measure("scaled", variables, filter=condition), those))
         else:
-            measure = Measure(
-                "moments", variables, degree=degree, filter=condition, nulls=with_rows
-            )
+            nans = with_values and arguments[places[0]].nan
+            measure = Measure("moments", variables, degree=degree, filter=condition, nulls=with_rows, nans=nans)
             found.append((measure, those))
     return found
 
@@ -179,10 +185,13 @@ def _other(one: Wanted, arguments: Mapping[int, Argument], groups: int) -> Measu
         over = variable(one.arguments[0], arguments[one.arguments[0]])
         return Measure("tree", (over,), filter=one.condition, levels=choose_levels(over, groups))
     if one.function in LISTED:
-        values = arguments[one.arguments[0]].values or ()
-        return Measure("values", (Variable(one.arguments[0]),), filter=one.condition, values=values)
+        known = arguments[one.arguments[0]]
+        other = known.open and one.function in ("mode", "histogram") and known.text
+        values = (*(known.values or ()), *([OTHER_LABEL] if other else []))
+        return Measure("values", (Variable(one.arguments[0]),), filter=one.condition, values=values, other=other)
     if one.function == "count_distinct":
-        listed = arguments[one.arguments[0]].values
+        known = arguments[one.arguments[0]]
+        listed = None if known.open else known.values
         most = float(len(listed)) if listed else UNKNOWN_VALUES
         return Measure("distinct", (Variable(one.arguments[0], 0.0, most),), filter=one.condition)
     if one.function == "count":

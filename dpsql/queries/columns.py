@@ -13,15 +13,19 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.domains.edges import neighbours
 from dpsql.errors import ArgumentError
 from dpsql.queries.bounds import Known, extent, narrowed
 from dpsql.queries.lineage import Leaf, Lineage
-from dpsql.queries.moments import moment
+from dpsql.queries.moments import moment, time_of_day
 from dpsql.queries.naming import canonical, read_expression
-from dpsql.queries.ranges import INF, UNKNOWN, Range, hull
+from dpsql.queries.ranges import INF, UNKNOWN, Range, alike, hull
 
 LeafRange = Callable[[exp.Table, str], Range | None]
 """A table and the name of a column -> its declared range, or the one of its type (`dpsql.queries.bounds.range_of_type`)."""
+
+_ENDS_OF_TYPES = frozenset(sign * (2**bits - 1) for bits in (63, 64, 127, 128) for sign in (1, -1))
+"""Of whole numbers; the double next to one is beyond all values of its type."""
 
 
 @dataclass
@@ -99,7 +103,7 @@ def given_bounds(bounds: Mapping[str, Sequence[Any]] | None, argument: str = "bo
     Raises
     ------
     ArgumentError
-        No expression; not two bounds; not finite, or of two sorts; the lower not below the upper.
+        No expression; not two bounds; not finite, or of two sorts; the lower not below the upper; no number of double precision.
 
     Examples
     --------
@@ -110,9 +114,14 @@ def given_bounds(bounds: Mapping[str, Sequence[Any]] | None, argument: str = "bo
     for text, pair in (bounds or {}).items():
         ends = list(pair) if isinstance(pair, Sequence) and not isinstance(pair, str) else []
         read = [_end(value) for value in ends]
-        if len(read) != 2 or read[0] is None or read[1] is None or (read[0].sort == "number") != (read[1].sort == "number"):
-            way = f"wants two finite numbers or two ISO dates: {argument} := {{'{text}': [0, 100]}}"
+        if len(read) != 2 or read[0] is None or read[1] is None or not alike(read[0].sort, read[1].sort):
+            way = f"wants two finite numbers, two ISO dates or two times of day: {argument} := {{'{text}': [0, 100]}}"
             raise ArgumentError(f"{argument}[{text!r}]", pair, way)
+        for value in ends:
+            near = neighbours(value) if isinstance(value, int) and value not in _ENDS_OF_TYPES else None
+            if near is not None:
+                said = f"{value} is no number of double precision, in which bounds are kept: take {near}"
+                raise ArgumentError(f"{argument}[{text!r}]", pair, said)
         limits = hull(read[0], read[1])
         if limits.upper == read[0].upper:
             raise ArgumentError(f"{argument}[{text!r}]", pair, "wants the lower bound first, and an upper bound above it")
@@ -129,8 +138,10 @@ def _end(value: object) -> Range | None:
         return None
     if isinstance(value, dt.date):
         return moment(value.isoformat())
+    if isinstance(value, dt.time):
+        return time_of_day(value.isoformat())
     if isinstance(value, str):
-        return moment(value)
+        return moment(value) or time_of_day(value)
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):

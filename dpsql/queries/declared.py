@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
-from dpsql.queries.moments import moment
+from dpsql.queries.moments import moment, time_of_day
 from dpsql.queries.ranges import INF, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, as_sort, hull, meet
 
 _NARROW = 200_000
@@ -53,11 +53,14 @@ def range_of_values(sql_type: str, values: Sequence[object]) -> Range:
     typed = typed_range(sql_type)
     if typed.sort == "unknown" or typed == TRUTH or not values:
         return range_of_type(sql_type)
-    points = [moment(str(text), typed.sort) if typed.sort in TEMPORAL else _number(str(text)) for text in values]
+    if typed.sort == "time":
+        points = [time_of_day(str(text)) for text in values]
+    else:
+        points = [moment(str(text), typed.sort) if typed.sort in TEMPORAL else _number(str(text)) for text in values]
     found = [p for p in points if p is not None]
     if len(found) < len(points):
         return range_of_type(sql_type)
-    if typed.sort in TEMPORAL:
+    if typed.sort in (*TEMPORAL, "time"):
         return replace(hull(*found), whole=typed.whole)
     return replace(meet(typed, replace(hull(*found), sort=typed.sort, whole=False)), whole=typed.whole)
 
@@ -80,7 +83,7 @@ def typed_range(sql_type: str, widest: float = INF) -> Range:
         lower = 0.0 if wide and parsed.family == "integer" and parsed.low == 0 else lower
         return Range(float(lower), float(upper), parsed.scale == 0, "integer" if parsed.family == "integer" else "number")
     if parsed.family == "temporal":
-        kinds = {"DATE": "date", "TIMESTAMP WITH TIME ZONE": "instant", "TIME": "unknown"}
+        kinds = {"DATE": "date", "TIMESTAMP WITH TIME ZONE": "instant", "TIME": "time"}
         return Range(-INF, INF, sql_type in ("DATE", "TIMESTAMP_S"), kinds.get(sql_type, "timestamp"))
     return {"float": NUMBER, "boolean": TRUTH}.get(parsed.family, UNKNOWN)
 
@@ -89,7 +92,10 @@ def literal_range(node: exp.Literal) -> Range:
     """Return the range of a constant; that of a text is unknown."""
     if node.is_string:
         return UNKNOWN
-    found = _number(node.name.replace("_", "")) or NUMBER
+    text = node.name.replace("_", "")
+    found = _number(text) or NUMBER
+    if text.isdigit() and found.finite and int(text) != int(found.lower):  # it lies between two doubles
+        found = Range(math.nextafter(found.lower, -INF), math.nextafter(found.upper, INF))
     whole = found.lower == math.floor(found.lower) if found.finite else False
     return replace(found, whole=whole, sort="integer" if node.name.isdigit() else "number")
 
@@ -124,5 +130,5 @@ _SPELLED = {
     "INT": "INTEGER", "UINT": "UINTEGER", "INT128": "HUGEINT", "TIMESTAMPNTZ": "TIMESTAMP",
     "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
     **{name: name for name in ("BOOLEAN", "TINYINT", "SMALLINT", "BIGINT", "UTINYINT", "USMALLINT", "UBIGINT", "FLOAT", "DOUBLE",
-                               "DECIMAL", "DATE", "TIMESTAMP")},
+                               "DECIMAL", "DATE", "TIME", "TIMESTAMP")},
 }

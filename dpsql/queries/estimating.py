@@ -168,7 +168,7 @@ class Estimates:
                 measure = self.query.measures[place]
                 block = self.query.blocks_of(place).start
                 ones = np.full(measure.lengths[0], 1.0 / measure.grid)
-                if measure.kind == "moments" and one.there is not None and measure.nulls:
+                if one.there is not None and measure.nulls:
                     ones[-1] = 0.0
                 found[block] = ones
                 shares.append(1.0 / max((ones**2).sum() * self.deviation(block) ** 2, 1e-300))
@@ -183,7 +183,7 @@ class Estimates:
         if measure.kind == "scaled":
             return {block: np.full(1, variable.magnitude / measure.grid)}
         weights = (variable.lower + variable.span * self.moments(place).places[:, 0]) / measure.grid
-        return {block: np.append(weights, 0.0) if measure.nulls else weights}
+        return {block: np.append(weights, np.zeros(measure.lengths[0] - weights.size))}
 
     def denominator(self, one: Wanted, value: FloatArray) -> FloatArray:
         """Return an aggregate as a denominator: where it cannot be negative, at least one deviation of its noise."""
@@ -207,7 +207,7 @@ class Estimates:
             measure = self.query.measures[place]
             noise = self.deviation(self.query.blocks_of(place).start) / measure.grid
             cells = self.block(place) / measure.grid
-            kept = cells if measure.kind != "moments" or one.there is None or not measure.nulls else cells[..., :-1]
+            kept = cells[..., :-1] if one.there is not None and measure.nulls else cells
             estimates.append(kept.sum(axis=-1))
             variances.append(kept.shape[-1] * noise**2)
         return sums.combine(estimates, variances)[0]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import duckdb
 from sqlglot import exp
 
+from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.queries.bounds import extent
 from dpsql.queries.columns import Relations
 from dpsql.queries.groups import Universes, public_groups, type_over
@@ -91,6 +92,7 @@ class InnerValues:
             tuple(dict.fromkeys(values)) if listed else None,
             hull(found[0].range, *(f.range for f in found[1:])),
             any(f.nullable for f in found) or _adds_null(lineage.select),
+            any(f.open for f in found) and listed,
         )
 
     def _made(self, part: Made) -> Universe | None:
@@ -115,8 +117,9 @@ class InnerValues:
         if groups:
             text = f"SELECT CAST(k0 AS VARCHAR) FROM ({groups.sql}) ORDER BY k0 ASC NULLS LAST"  # noqa: S608 -- generated
             values = [row[0] for row in self.cursor.execute(text).fetchall()]
-            listed = tuple(v for v in values if v is not None)
-            return Universe(groups.types[0], listed, bounds, nullable or len(listed) < len(values))
+            nullable |= None in values
+            listed = tuple(v for v in values if v is not None and not (groups.other and v == OTHER_LABEL))
+            return Universe(groups.types[0], listed, bounds, nullable, bool(groups.other or groups.lost))
         sql_type = type_over(self.cursor, node, known)
         return None if sql_type is None else Universe(sql_type, None, bounds)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import duckdb
 from sqlglot import exp
 
+from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.errors import DpsqlError
 from dpsql.queries.bounds import Known, extent, narrowed
 from dpsql.queries.declared import range_of_type
@@ -56,12 +57,18 @@ class Groups:
         Number of groups.
     reason : str
         Where there are no public groups: why not; then ``sql`` is empty.
+    other : tuple of int
+        Which keys are columns whose rows with values that are not listed are in the group `OTHER_LABEL`.
+    lost : tuple of str
+        Columns with values that are not listed, whose rows may be in no group.
     """
 
     sql: str
     types: tuple[str, ...] = ()
     count: int = 0
     reason: str = ""
+    other: tuple[int, ...] = ()
+    lost: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return not self.reason
@@ -133,7 +140,12 @@ class KeyValues:
         order = ", ".join(f"k{i}" for i in range(len(keys)))
         sql = f"SELECT {order} FROM {tables}"  # noqa: S608 -- generated
         types = [d.sql_type for d in self.catalog.describe(sql)]
-        return Groups(sql, tuple(types), total)
+        other = tuple(i for i, key in enumerate(keys) if isinstance(key, exp.Column) and self.universe(key).other)
+        lost = {
+            column.name: None for i, key in enumerate(keys) if i not in other for column in key.find_all(exp.Column)
+            if self.universe(column).open
+        }
+        return Groups(sql, tuple(types), total, other=other, lost=tuple(lost))
 
     # -- columns --------------------------------------------------------------------------------------------------------------
 
@@ -159,7 +171,7 @@ class KeyValues:
             nodes = [c for key in keys for c in key.find_all(exp.Column) if canonical(c) == name]
             if not nodes:  # of WHERE alone
                 continue
-            limited = Universe(universe.sql_type, universe.values, extent(nodes[0], self.known), universe.nullable)
+            limited = replace(universe, range=extent(nodes[0], self.known))
             found = listing(limited, "v")
             if found is None and universe.sql_type == "TIMESTAMP":
                 grains = [grain_of(node) for node in nodes]
@@ -254,7 +266,11 @@ class KeyValues:
                 continue
             try:
                 tree = self._replaced(searched(part.copy()))
-                out.append((frozenset(c.name for c in tree.find_all(exp.Column)), self._total(tree)))
+                text = self._total(tree)
+                for column in columns if not self._decides(part) else []:
+                    if self.universe(column).other:  # what is true of values that are not listed is not known
+                        text += f" OR {quoted(_ALIAS, self.atoms[canonical(column)].name)} = {literal(OTHER_LABEL)}"
+                out.append((frozenset(c.name for c in tree.find_all(exp.Column)), text))
             except (DpsqlError, NotListed):
                 continue
         return out
@@ -279,6 +295,14 @@ class KeyValues:
             text = f"EXISTS (SELECT 1 FROM (VALUES {rows}) AS {quoted(_PUBLIC)}({named}) WHERE {same}{none})"  # noqa: S608 -- quoted
             out.append((frozenset(atom.name for atom in there), text))
         return out
+
+    def _decides(self, part: exp.Expression) -> bool:
+        """Whether a condition is true of listed values alone: it compares a column with some of them."""
+        if not isinstance(part, exp.EQ | exp.In) or not isinstance(part.this, exp.Column):
+            return False
+        values = self.universe(part.this).values or ()
+        given = part.expressions if isinstance(part, exp.In) else [part.expression]
+        return all(isinstance(value, exp.Literal) and value.is_string and value.name in values for value in given)
 
     def _coarse(self, column: exp.Column) -> bool:
         """Whether a column of WHERE has no list of its exact values."""

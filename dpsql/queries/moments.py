@@ -1,7 +1,7 @@
 """Ranges of dates and timestamps: their fields, truncations, differences and shifts, as far as the bounds tell.
 
-Date functions of a source are NULL outside of years 1 to 9999 (`dpsql.source.functions.guard_temporal`), which Python's calendar
-covers too. The local time of an instant (TIMESTAMP WITH TIME ZONE) depends on the session: it is known to a day.
+Date functions of a source are NULL further than 100,000 years away (`dpsql.source.functions.guard_temporal`); so far the
+calendar of `_Local` reaches. The local time of an instant (TIMESTAMP WITH TIME ZONE) depends on the session: it is known to a day.
 
 Privacy: none; nothing in here has seen data.
 """
@@ -11,12 +11,16 @@ from __future__ import annotations
 import calendar
 import datetime as dt
 import math
+from dataclasses import dataclass
 
 from dpsql.queries.ranges import DAY, INF, UNKNOWN, Range, as_sort
 
 _EPOCH = dt.datetime(1970, 1, 1)
-_FIRST = (dt.datetime(1, 1, 2) - _EPOCH).total_seconds()
-_LAST = (dt.datetime(9999, 12, 30) - _EPOCH).total_seconds()
+_CYCLE = 146_097
+"""Days of 400 years, after which the calendar repeats, weekdays too."""
+_ZERO = (dt.datetime(2000, 1, 1) - _EPOCH).days
+_FARTHEST = 100_001
+"""Years from which on date functions are NULL."""
 _BLUR = 2e-5
 """Seconds that a double is off at most, between years 1 and 9999."""
 
@@ -27,6 +31,7 @@ _CYCLES = {
 """Field -> its smallest and largest value."""
 _WITHIN = {"quarter": "year", "month": "year", "doy": "year", "day": "month", "hour": "day", "minute": "hour", "second": "minute"}
 """Field -> the unit in which it grows from beginning to end."""
+_YEARS = {"year": 1, "decade": 10, "century": 100, "millennium": 1000}
 _GROWING = ("year", "decade", "century", "millennium", "isoyear", "yearweek")
 SAME = {
     "dayofweek": "dow", "weekday": "dow", "dayofmonth": "day", "dayofyear": "doy", "weekofyear": "week",
@@ -65,19 +70,85 @@ def moment(text: str, sort: str | None = None) -> Range | None:
     return Range(value - spread, value + spread, value == math.floor(value), sort)
 
 
-def _ends(value: Range) -> tuple[dt.datetime | None, dt.datetime | None]:
+def time_of_day(text: str) -> Range | None:
+    """Return the range of one time of day, in seconds since midnight; None if it is none.
+
+    Examples
+    --------
+    >>> time_of_day("08:00"), time_of_day("24:00:00").upper, time_of_day("8")
+    (Range(lower=28800.0, upper=28800.0, whole=False, sort='time'), 86400.0, None)
+    """
+    if text.strip() in ("24:00", "24:00:00"):
+        return Range(DAY, DAY, False, "time")
+    try:
+        read = dt.time.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    if ":" not in text or read.tzinfo is not None:
+        return None
+    seconds = (dt.datetime.combine(_EPOCH, read) - _EPOCH).total_seconds()
+    return Range(seconds, seconds, False, "time")
+
+
+@dataclass(frozen=True)
+class _Local:
+    """A moment of the Gregorian calendar, in any year: one of the years 2000 to 2399, and how many times 400 years later."""
+
+    at: dt.datetime
+    cycles: int
+
+    @classmethod
+    def of(cls, seconds: float) -> _Local:
+        """Return the moment so many seconds after 1970-01-01."""
+        cycles = math.floor((seconds / DAY - _ZERO) / _CYCLE)
+        return cls(_EPOCH + dt.timedelta(seconds=seconds - cycles * _CYCLE * DAY), cycles)
+
+    @classmethod
+    def date(cls, year: int, month: int = 1, day: int = 1) -> _Local:
+        """Return the beginning of a day; one that the month does not have is its last."""
+        cycles, rest = divmod(year - 2000, 400)
+        last = calendar.monthrange(2000 + rest, month)[1]
+        return cls(dt.datetime(2000 + rest, month, min(day, last)), cycles)
+
+    @property
+    def year(self) -> int:
+        """Its year; 0 is 1 BC."""
+        return self.at.year + 400 * self.cycles
+
+    @property
+    def days(self) -> int:
+        """Days since 1970-01-01."""
+        return (self.at - _EPOCH).days + _CYCLE * self.cycles
+
+    @property
+    def micros(self) -> int:
+        """Microseconds since 1970-01-01."""
+        return (self.at - _EPOCH) // dt.timedelta(microseconds=1) + _CYCLE * self.cycles * 86_400_000_000
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since 1970-01-01."""
+        return (self.at - _EPOCH).total_seconds() + _CYCLE * self.cycles * DAY
+
+
+def _ends(value: Range) -> tuple[_Local | None, _Local | None]:
     """Return the local times of the bounds; None where there is none."""
     local = as_sort(value, "timestamp")
     if local.sort != "timestamp":
         return None, None
-    blur = 0.0 if local.whole else _BLUR
-    low = None if math.isinf(local.lower) else _EPOCH + dt.timedelta(seconds=min(max(_blurred(local.lower, -blur), _FIRST), _LAST))
-    high = None if math.isinf(local.upper) else _EPOCH + dt.timedelta(seconds=min(max(_blurred(local.upper, blur), _FIRST), _LAST))
+    sides = (local.lower, -1), (local.upper, 1)
+    low, high = (None if math.isinf(end) else _within(end if local.whole else _blurred(end, way)) for end, way in sides)
     return low, high
 
 
-def _blurred(seconds: float, blur: float) -> float:
-    return seconds if seconds == math.floor(seconds) else seconds + blur
+def _within(seconds: float) -> _Local:
+    """Return a moment within the years in which functions have a value."""
+    first, last = _Local.date(-_FARTHEST).seconds, _Local.date(_FARTHEST).seconds
+    return _Local.of(min(max(seconds, first), last))
+
+
+def _blurred(seconds: float, way: int) -> float:
+    return seconds if seconds == math.floor(seconds) else seconds + way * max(_BLUR, abs(seconds) * 2.0**-51)
 
 
 def field(part: str, value: Range) -> Range:
@@ -88,9 +159,9 @@ def field(part: str, value: Range) -> Range:
         seconds = as_sort(value, "timestamp") if value.sort == "date" else value
         return Range(seconds.lower, seconds.upper, seconds.whole) if value.sort in ("date", "timestamp", "instant") else UNKNOWN
     if part in _GROWING:
-        return Range(
-            float(_number(part, low)) if low else -INF, float(_number(part, high)) if high else INF, True, "integer"
-        )
+        least = _number(part, low) - _slack(part, low) if low else -INF
+        most = _number(part, high) + _slack(part, high) if high else INF
+        return Range(float(least), float(most), True, "integer")
     if part not in _CYCLES:
         return UNKNOWN
     first, last = _CYCLES[part]
@@ -100,27 +171,36 @@ def field(part: str, value: Range) -> Range:
     return Range(float(first), float(last), True, "integer")
 
 
-def _number(part: str, at: dt.datetime) -> int:
+def _slack(part: str, at: _Local) -> int:
+    """Return how far DuckDB's field may be from that of `_number`: before year 1 some are cut towards 0."""
+    return 0 if at.year >= 1 or part == "year" else 200 if part == "yearweek" else 2
+
+
+def _number(part: str, local: _Local) -> int:
+    at, year = local.at, local.year
     iso = at.isocalendar()
+    iso_year = iso.year + 400 * local.cycles
     return {
-        "year": at.year, "decade": at.year // 10, "century": (at.year - 1) // 100 + 1, "millennium": (at.year - 1) // 1000 + 1,
-        "isoyear": iso.year, "yearweek": iso.year * 100 + iso.week, "quarter": (at.month - 1) // 3 + 1, "month": at.month,
+        "year": year, "decade": year // 10, "century": (year - 1) // 100 + 1, "millennium": (year - 1) // 1000 + 1,
+        "isoyear": iso_year, "yearweek": iso_year * 100 + iso.week, "quarter": (at.month - 1) // 3 + 1, "month": at.month,
         "day": at.day, "doy": at.timetuple().tm_yday, "hour": at.hour, "minute": at.minute, "second": at.second,
     }[part]
 
 
-def _cut(unit: str, at: dt.datetime) -> dt.datetime:
+def _cut(unit: str, local: _Local) -> _Local:
     """Return the beginning of the unit that a moment lies in."""
-    day = dt.datetime(at.year, at.month, at.day)
-    years = {"year": 1, "decade": 10, "century": 100, "millennium": 1000}
-    if unit in years:
-        return dt.datetime(max(at.year - at.year % years[unit], 1), 1, 1)
-    if unit == "week":
-        return day - dt.timedelta(days=min(day.weekday(), (day - dt.datetime(1, 1, 1)).days))
+    at, year = local.at, local.year
+    if unit in _YEARS:
+        return _Local.date(year - year % _YEARS[unit])
     if unit in ("quarter", "month"):
-        return dt.datetime(at.year, at.month - (at.month - 1) % 3 if unit == "quarter" else at.month, 1)
-    steps = {"hour": at.replace(minute=0, second=0, microsecond=0), "minute": at.replace(second=0, microsecond=0), "day": day}
-    return steps.get(unit, at.replace(microsecond=0))
+        return _Local.date(year, at.month - (at.month - 1) % 3 if unit == "quarter" else at.month)
+    if unit == "week":
+        return _Local.of((local.days - at.weekday()) * DAY)
+    steps = {
+        "hour": at.replace(minute=0, second=0, microsecond=0), "minute": at.replace(second=0, microsecond=0),
+        "day": at.replace(hour=0, minute=0, second=0, microsecond=0),
+    }
+    return _Local(steps.get(unit, at.replace(microsecond=0)), local.cycles)
 
 
 def truncated(unit: str, value: Range) -> Range:
@@ -132,16 +212,18 @@ def truncated(unit: str, value: Range) -> Range:
         return as_sort(value, "timestamp") if value.sort == "date" else Range(value.lower - 1e-3, value.upper, False, value.sort)
     sort = "instant" if value.sort == "instant" else "timestamp"
     spread = DAY if sort == "instant" else 0.0
-    lower = (_cut(unit, low) - _EPOCH).total_seconds() - spread if low else -INF
-    upper = (_cut(unit, high) - _EPOCH).total_seconds() + spread if high else INF
+    lower = _cut(unit, low).seconds - spread if low else -INF
+    upper = _cut(unit, high).seconds + spread if high else INF
+    if high and high.year < 0 and unit in _YEARS:  # before year 1 units of years are cut towards 0
+        upper += _YEARS[unit] * 366 * DAY
     return Range(lower, upper, True, sort)
 
 
 def last_day(value: Range) -> Range:
     """Return the range of ``last_day(value)``, in days."""
 
-    def end(at: dt.datetime) -> float:
-        return float((dt.datetime(at.year, at.month, calendar.monthrange(at.year, at.month)[1]) - _EPOCH).days)
+    def end(local: _Local) -> float:
+        return float(_Local.date(local.year, local.at.month, 31).days)
 
     low, high = _ends(value)
     return Range(end(low) if low else -INF, end(high) if high else INF, True, "date")
@@ -152,20 +234,22 @@ def difference(unit: str, start: Range, end: Range, *, complete: bool = False) -
     (start_low, start_high), (end_low, end_high) = _ends(start), _ends(end)
     # Centuries and millennia begin in year 0 for some functions and in year 1 for others.
     spread = int(complete or unit in ("century", "millennium") or unit == "decade")
+    lows = [end for end in (start_low, end_low) if end is not None]
+    # Before year 1, and before 1970 for parts of days, numbers of units are cut towards 0; weeks are not those of Mondays.
+    spread += 2 * any(end.year < 1 for end in lows) + (unit == "week" or (unit != "day" and any(end.days < 0 for end in lows)))
     lower = _count(unit, end_low) - _count(unit, start_high) - spread if end_low and start_high else -INF
     upper = _count(unit, end_high) - _count(unit, start_low) + spread if end_high and start_low else INF
     return Range(float(lower), float(upper), True, "integer")
 
 
-def _count(unit: str, at: dt.datetime) -> int:
+def _count(unit: str, local: _Local) -> int:
     """Return the number of the unit that a moment lies in."""
     months = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
     if unit in months:
-        return (at.year * 12 + at.month - 1) // months[unit]
-    days = (at - _EPOCH).days
+        return (local.year * 12 + local.at.month - 1) // months[unit]
     if unit in ("day", "week"):
-        return days if unit == "day" else (days + 3) // 7  # Mondays
-    micros = (at - _EPOCH) // dt.timedelta(microseconds=1)
+        return local.days if unit == "day" else (local.days + 3) // 7  # Mondays
+    micros = local.micros
     return micros // {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "millisecond": 1_000}.get(unit, 1)
 
 
@@ -180,17 +264,14 @@ def shifted(value: Range, amount: int, unit: str) -> Range:
         spread = DAY if moved.sort == "instant" else 0.0  # a day of local time may have 25 hours
         return Range(moved.lower + step - spread, moved.upper + step + spread, moved.whole, moved.sort)
     low, high = _ends(moved)
-    lower = min(_months_later(low, amount * months[unit])) if low else -INF
-    upper = max(_months_later(high, amount * months[unit])) if high else INF
+    lower = _months_later(low, amount * months[unit]) if low else -INF
+    upper = _months_later(high, amount * months[unit]) if high else INF
     spread = DAY if moved.sort == "instant" else 0.0
     return Range(lower - spread, upper + spread, moved.whole, moved.sort)
 
 
-def _months_later(at: dt.datetime, months: int) -> tuple[float, ...]:
-    """Return the same day so many months later, or the last one of that month, in seconds; outside of the calendar two bounds."""
-    year, month = divmod(at.year * 12 + at.month - 1 + months, 12)
-    if not 1 <= year <= 9999:
-        seconds = (at - _EPOCH).total_seconds()
-        return seconds + 28 * DAY * months - DAY, seconds + 31 * DAY * months + DAY
-    day = min(at.day, calendar.monthrange(year, month + 1)[1])
-    return ((at.replace(year=year, month=month + 1, day=day) - _EPOCH).total_seconds(),)
+def _months_later(local: _Local, months: int) -> float:
+    """Return the same day so many months later, or the last one of that month, in seconds."""
+    year, month = divmod(local.year * 12 + local.at.month - 1 + months, 12)
+    time = local.seconds - local.days * DAY
+    return _Local.date(year, month + 1, local.at.day).seconds + time

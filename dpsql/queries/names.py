@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from dpsql.source.model import fold
 from dpsql.source.parse import render
+from dpsql.text.strict import IS_NOT
 
 
 def canonical(node: exp.Expression, *, unqualified: bool = False) -> str:
@@ -58,7 +59,17 @@ def duckdb_names(cursor: duckdb.DuckDBPyConnection) -> Callable[[exp.Expression]
             return None
         return None if row is None else str(row[0]).removeprefix("SELECT ")
 
-    return lambda node: name(render(node)) or shown_name(node)
+    return lambda node: name(render(_as_written(node))) or shown_name(node)
+
+
+def _as_written(node: exp.Expression) -> exp.Expression:
+    """Return an expression with ``x IS NOT NULL`` where that was written: another tree than NOT (x IS NULL), by another name."""
+    holder = exp.Paren(this=node.copy())
+    for found in list(holder.find_all(exp.Not)):
+        if found.meta.get(IS_NOT) and isinstance(found.this, exp.Is) and isinstance(found.this.expression, exp.Null):
+            found.replace(exp.Is(this=found.this.this.copy(), expression=exp.Var(this="NOT NULL")))
+    out: exp.Expression = holder.this
+    return out
 
 
 def shown_name(node: exp.Expression) -> str:

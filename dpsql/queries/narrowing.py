@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.queries.moments import moment
+from dpsql.queries.moments import moment, time_of_day
 from dpsql.queries.naming import canonical
 from dpsql.queries.ranges import INF, TEMPORAL, Range, hull, meet
 
@@ -83,13 +83,15 @@ def _number_or_moment(node: exp.Expression) -> bool:
     inner = _bare(node.this)
     if isinstance(node, exp.Neg) or not isinstance(inner, exp.Literal) or not inner.is_string:
         return isinstance(inner, exp.Literal) and isinstance(node, exp.Neg)
+    if node.args["to"].this.value == "TIME":
+        return time_of_day(inner.name) is not None
     return moment(inner.name) is not None and node.args["to"].this.value in ("DATE", "TIMESTAMP", "TIMESTAMPNTZ", "TIMESTAMPTZ")
 
 
 def _point(value: exp.Expression, beside: exp.Expression, extent: Extent) -> Range:
     """Return the range of a value that something is compared with: a text beside a date is a date."""
-    if isinstance(value, exp.Literal) and value.is_string and (sort := extent(beside).sort) in TEMPORAL:
-        return moment(value.name, sort) or extent(value)
+    if isinstance(value, exp.Literal) and value.is_string and (sort := extent(beside).sort) in (*TEMPORAL, "time"):
+        return (time_of_day(value.name) if sort == "time" else moment(value.name, sort)) or extent(value)
     return extent(value)
 
 
@@ -104,8 +106,8 @@ def _compared(kind: type[exp.Expression], node: exp.Expression, other: exp.Expre
     upper = there.upper if kind in (exp.LT, exp.LTE, exp.EQ, exp.NullSafeEQ) else INF
     if there.sort == "number" and upper < INF and kind not in (exp.EQ, exp.NullSafeEQ) and not _constant(other):
         upper = INF  # the other side may be NaN, than which everything is smaller
-    alike = here.sort == there.sort or not {here.sort, there.sort} & {*TEMPORAL}
-    if kind in (exp.LT, exp.GT) and here.whole and there.whole and alike:
+    same = here.sort == there.sort or not {here.sort, there.sort} & {*TEMPORAL}
+    if kind in (exp.LT, exp.GT) and here.whole and there.whole and same:
         lower, upper = lower + 1, upper - 1
     return {canonical(node): Range(lower, upper, False, "number" if there.sort == "integer" else there.sort)}
 

@@ -17,6 +17,7 @@ from fractions import Fraction
 INF = math.inf
 DAY = 86_400.0
 TEMPORAL = ("date", "timestamp", "instant")
+"""Sorts of moments."""
 _STEPS = 4
 """Doubles by which an end that is no whole number is moved outwards: functions of the C library and of Python differ by fewer."""
 _EXACT = 2.0**53
@@ -32,8 +33,9 @@ class Range:
         May be infinite where nothing is known. Numbers as they are; dates in days, timestamps in seconds since 1970-01-01.
     whole : bool
         Every value is a whole number (in these units).
-    sort : {'number', 'integer', 'date', 'timestamp', 'instant', 'unknown', 'nothing'}
-        'integer': of a type of whole numbers, so that ``//`` cuts. 'instant': TIMESTAMP WITH TIME ZONE. 'unknown': the type is not
+    sort : {'number', 'integer', 'date', 'timestamp', 'instant', 'time', 'unknown', 'nothing'}
+        'integer': of a type of whole numbers, so that ``//`` cuts. 'instant': TIMESTAMP WITH TIME ZONE. 'time': a time of day, in
+        seconds since midnight. 'unknown': the type is not
         known, or is none that has bounds. 'nothing': always NULL.
     """
 
@@ -63,6 +65,11 @@ NOTHING = Range(INF, -INF, True, "nothing")
 NUMBER = Range(-INF, INF)
 TRUTH = Range(0.0, 1.0, True)
 """Of BOOLEAN: false is 0."""
+
+
+def alike(first: str, second: str) -> bool:
+    """Return whether ranges of two sorts are of one kind: numbers, moments, times of day."""
+    return first == second or (first in TEMPORAL) == (second in TEMPORAL) and "time" not in (first, second)
 
 
 def made(lower: float, upper: float, *, whole: bool = False, sort: str = "number") -> Range:
@@ -124,7 +131,7 @@ def meet(value: Range, limit: Range | None) -> Range:
         return value
     if value.sort == "unknown":
         return replace(limit, lower=max(value.lower, limit.lower), upper=min(value.upper, limit.upper))
-    if (value.sort in TEMPORAL) != (limit.sort in TEMPORAL):
+    if not alike(value.sort, limit.sort):
         return value
     limit = as_sort(limit, value.sort)
     lower, upper = max(value.lower, limit.lower), min(value.upper, limit.upper)

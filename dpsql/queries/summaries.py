@@ -36,7 +36,7 @@ def _middle(extent: Extent, given: Sequence[exp.Expression]) -> Range:
     if value.sort in TEMPORAL:
         seconds = 86_400.0 if value.sort == "date" else 1.0
         return Range(value.lower * seconds, value.upper * seconds, False, "instant" if value.sort == "instant" else "timestamp")
-    return value if value.sort in ("unknown", "nothing") else Range(value.lower, value.upper)
+    return value if value.sort in ("unknown", "nothing", "time") else Range(value.lower, value.upper)
 
 
 def _sum(extent: Extent, given: Sequence[exp.Expression]) -> Range:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from dpsql.domains import sqltypes
-from dpsql.domains.attributes import Attribute
+from dpsql.domains.attributes import OTHER_LABEL, Attribute
 from dpsql.domains.declare import self_declared
 from dpsql.queries.declared import range_of_attribute, range_of_type
 from dpsql.queries.ranges import DAY, UNKNOWN, Range
@@ -35,12 +35,20 @@ class Universe:
         Bounds of the values, infinite where not known.
     nullable : bool
         Whether NULL is possible.
+    open : bool
+        Whether there are values besides the listed ones (a list that was bought, or ``outside := 'other'``).
     """
 
     sql_type: str
     values: tuple[str, ...] | None = None
     range: Range = UNKNOWN
     nullable: bool = True
+    open: bool = False
+
+    @property
+    def other(self) -> bool:
+        """Whether `OTHER_LABEL` stands for all values that are not listed: it is a value of the type."""
+        return self.open and sqltypes.parse(self.sql_type).family == "text"
 
     @property
     def listed(self) -> int | None:
@@ -60,7 +68,8 @@ def universe_of_attribute(attribute: Attribute) -> Universe:
     10
     """
     values = attribute.categories if attribute.kind == "categorical" and attribute.categories else None
-    return Universe(attribute.sql_type, values, range_of_attribute(attribute), attribute.nullable)
+    found = range_of_attribute(attribute)
+    return Universe(attribute.sql_type, values, found, attribute.nullable, bool(values) and attribute.outside == "other")
 
 
 def universe_of_type(sql_type: str) -> Universe:
@@ -96,9 +105,10 @@ def listing(universe: Universe, name: str, *, grain: str | None = None) -> tuple
     if universe.values is not None:
         if len(universe.values) > MOST_VALUES:
             return None
-        texts = ", ".join(literal(value) for value in universe.values)
+        values = (*universe.values, *([OTHER_LABEL] if universe.other else []))
+        texts = ", ".join(literal(value) for value in values)
         of_texts = f"SELECT system.main.unnest(CAST([{texts}] AS VARCHAR[])) AS v"
-        return f"SELECT CAST(v {cast} FROM ({of_texts}){null}", len(universe.values) + universe.nullable  # noqa: S608 -- quoted
+        return f"SELECT CAST(v {cast} FROM ({of_texts}){null}", len(values) + universe.nullable  # noqa: S608 -- quoted
     steps = _moments(universe, grain) if grain else _steps(universe)
     if steps is None or steps[1] - steps[0] >= MOST_VALUES:
         return None

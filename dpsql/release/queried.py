@@ -93,6 +93,8 @@ class QueryPlan:
         Histograms that are released before the measures, from which bounds of variables are chosen (`dpsql.release.learned`).
     cutting : tuple of Cutting
         The same for leaves of trees, of the measures with units (`dpsql.estimates.leaves`).
+    other : tuple of int
+        Keys of public groups of which one, `OTHER_LABEL`, has all rows whose value is not listed.
     """
 
     keys: tuple[str, ...]
@@ -113,6 +115,7 @@ class QueryPlan:
     cutting: tuple[Cutting, ...] = ()
     different: bool = False
     counting: tuple[Counting, ...] = ()
+    other: tuple[int, ...] = ()
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -152,6 +155,7 @@ class QueryPlan:
             **({"cutting": [one.to_json() for one in self.cutting]} if self.cutting else {}),
             **({"different": True} if self.different else {}),
             **({"counting": [one.to_json() for one in self.counting]} if self.counting else {}),
+            **({"other": list(self.other)} if self.other else {}),
         }
 
     @classmethod
@@ -163,12 +167,15 @@ class QueryPlan:
         ValueError, TypeError, KeyError, DpsqlError
             It is not a plan of a query.
         """
-        _require(isinstance(item, dict) and set(item) - {"learning", "cutting", "different", "counting"} == _FIELDS)
+        _require(isinstance(item, dict) and set(item) - {"learning", "cutting", "different", "counting", "other"} == _FIELDS)
         learning, cutting, counting = item.get("learning", []), item.get("cutting", []), item.get("counting", [])
         _require(item.get("different", True) is True and isinstance(counting, list) and len(counting) <= MOST_MEASURES)
         _require(isinstance(cutting, list) and len(cutting) <= MOST_MEASURES)
         _require(isinstance(learning, list) and len(learning) <= MOST_MEASURES)
         keys, measures, asked = item["keys"], item["measures"], item["asked"]
+        other = item.get("other", [])
+        _require(isinstance(other, list) and (not other or item["public"] is True))
+        _require(all(type(place) is int and 0 <= place < len(keys) for place in other))
         _require(all(isinstance(found, list) for found in (keys, measures, asked)))
         _require(len(keys) <= MOST_KEYS and 1 <= len(measures) <= MOST_MEASURES and len(asked) <= MOST_MEASURES)
         _require(all(isinstance(kind, str) and sqltypes.parse(kind).family != "other" for kind in keys))
@@ -186,6 +193,7 @@ class QueryPlan:
                 "measures": tuple(Measure.from_json(measure) for measure in measures),
                 "asked": tuple(asked),
                 "learning": tuple(Learning.from_json(one) for one in learning),
+                "other": tuple(other),
                 "cutting": tuple(Cutting.from_json(one) for one in cutting),
                 "counting": tuple(Counting.from_json(one) for one in counting),
             }

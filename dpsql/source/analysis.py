@@ -56,7 +56,7 @@ walls:
   makes it fail. Conversions are TRY_CASTs, functions with a limited domain see NULL for what lies outside of it, integers are
   calculated in 128 bits, texts are cut before they grow, constant patterns and formats are tried before anything is charged, and
   the whole source is rehearsed on made-up rows (:mod:`dpsql.source.rehearsal`). What is not listed is refused. What would have
-  raised is NULL: that includes division by zero, and dates outside of years 1 to 9999 in date functions.
+  raised is NULL: that includes division by zero, and dates further than 100,000 years away in date functions.
 - Every computed expression of the SQL that runs stands in a ``TRY`` that no optimizer looks into
   (:func:`dpsql.source.functions.caught`).
 - Where reading fails all the same (a Parquet file with invalid UTF-8, lack of memory), the failure is the final result of its

@@ -217,10 +217,14 @@ def _arithmetic(name: str, node: Node, given: Sequence[Node], types: Sequence[st
 
 
 def _digits_of(node: Node) -> tuple[int, int] | None:
-    """Return how many digits before and after the point a number can have, by the type that it had before it was converted."""
-    if node.get("type") == "OPERATOR_CAST" and (found := _digits_of(children_of(node)[0])) is not None:
-        return found
+    """Return how many digits before and after the point a number can have, by the type that it had before it was converted.
+
+    A conversion that keeps all digits after the point changes no number: what it gives has no more digits before it than its own
+    type has either. (What does not fit is NULL, or the conversion is refused by itself.)
+    """
     own = digits(type_of(node))
+    if node.get("type") == "OPERATOR_CAST" and (found := _digits_of(children_of(node)[0])) is not None:
+        return (min(found[0], own[0]), found[1]) if own is not None and own[1] >= found[1] else found
     if own is not None and node.get("expression_class") == "BOUND_CONSTANT" and not _is_null(node):
         return max(len(str(abs(_whole(node["value"]["value"])))) - own[1], 0), own[1]
     return own

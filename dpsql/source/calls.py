@@ -137,7 +137,7 @@ class Calls:
     def _moment(
         self, name: str, kind: str, value: exp.Expression, sql_type: str, part: str, node: exp.Expression
     ) -> exp.Expression:
-        """Return a date, timestamp or time of day, NULL outside of years 1 to 9999."""
+        """Return a date, timestamp or time of day, NULL where functions of it may overflow."""
         if sql_type in TEMPORAL:
             return guard_temporal(value, sql_type) if kind != "b" else value
         if sql_type == "TIME" and kind == "v" and (not part or part in _TIME_PARTS):

@@ -48,7 +48,7 @@ _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, 
 _MATCHING = (exp.Like, exp.ILike)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
 _DAYS = {"DAY": 1, "WEEK": 7, "MONTH": 31, "QUARTER": 92, "YEAR": 366, "HOUR": 1, "MINUTE": 1, "SECOND": 1}
-_ROOM = 3_660_000  # days that may be added to a date in years 1 to 9999: far inside the range of TIMESTAMP
+_ROOM = 3_660_000  # days that may be added to a date within the guarded years: far inside the range of TIMESTAMP
 
 
 class Rewriter:
@@ -205,13 +205,30 @@ class Rewriter:
         if kind in FLOATS:
             return out
         if symbol in DECIMAL_ARITHMETIC and decimal_width(kind):
-            wider = _widened(symbol, (left, right), (left_type, right_type), kind)
+            wider = _widened(symbol, (left, right), (left_type, right_type), (self._digits(left), self._digits(right)), kind)
             if wider is not None:
                 return type(node)(this=paren(wider[0]), expression=paren(wider[1]))
         decimals = decimal_width(left_type) or decimal_width(right_type)
         if symbol in DECIMAL_ARITHMETIC and decimals:  # no DECIMAL holds every result: a number of 53 bits does
             return type(node)(this=paren(try_cast(left, "DOUBLE")), expression=paren(try_cast(right, "DOUBLE")))
         return refuse(symbol, f"it may overflow for {left_type} and {right_type}; CAST both to DOUBLE", node, self.scope.where)
+
+    def _digits(self, node: exp.Expression) -> tuple[int, int] | None:
+        """Return how many digits before and after the point a rewritten number has at most: a product those of its factors."""
+        if isinstance(node, exp.Paren):
+            return self._digits(node.this)
+        typed = _literal_digits(node) or digits(self.scope.type_of(node))
+        if typed is None:
+            return None
+        known: tuple[int, int] | None = None
+        if isinstance(node, exp.TryCast) and decimal_width(self.scope.type_of(node)):
+            known = self._digits(node.this)
+            if known is not None and known[1] > typed[1]:  # the cast rounds, up to one more digit before the point
+                known = known[0] + 1, typed[1]
+        elif isinstance(node, exp.Mul):
+            sides = self._digits(node.this), self._digits(node.expression)
+            known = None if sides[0] is None or sides[1] is None else decimal_result("*", sides[0], sides[1])
+        return typed if known is None else (min(known[0], typed[0]), min(known[1], typed[1]))
 
     def _shift(self, node: exp.Binary, value: exp.Expression, kind: str, interval: exp.Interval) -> exp.Expression:
         """Date or timestamp plus or minus a constant interval."""
@@ -231,7 +248,8 @@ class Rewriter:
         """DATE + days, DATE - days, DATE - DATE."""
         (left, right), (left_type, right_type) = sides, types
         if type(node) is exp.Sub and left_type == right_type == "DATE":
-            return exp.Sub(this=paren(guard_temporal(left, "DATE")), expression=paren(guard_temporal(right, "DATE")))
+            left, right = (guard_temporal(side, "DATE", finite=True) for side in (left, right))  # of infinities it is made up
+            return exp.Sub(this=paren(left), expression=paren(right))
         days = right.name if isinstance(right, exp.Literal) and not right.is_string else ""
         if type(node) in (exp.Add, exp.Sub) and left_type == "DATE" and days.isdigit() and int(days) <= _ROOM:
             return type(node)(this=paren(guard_temporal(left, "DATE")), expression=right)
@@ -302,19 +320,21 @@ class Rewriter:
 
 
 def _widened(
-    symbol: str, sides: tuple[exp.Expression, exp.Expression], types: tuple[str, str], kind: str
+    symbol: str, sides: tuple[exp.Expression, exp.Expression], types: tuple[str, str], found: tuple[_Digits, _Digits], kind: str
 ) -> Sequence[exp.Expression] | None:
     """Return the sides of DECIMAL arithmetic such that DuckDB keeps every digit of the result; None if 38 digits are too few.
 
-    They stay as they are where ``kind``, the type that DuckDB gives the result, holds it.
+    They stay as they are where ``kind``, the type that DuckDB gives the result, holds what their types hold. ``found``: the digits
+    that each side has at most, which may be fewer than those of its type.
     """
-    found = [_literal_digits(side) or digits(sql_type) for side, sql_type in zip(sides, types, strict=True)]
     room = digits(kind)
-    if found[0] is None or found[1] is None or room is None:
+    typed = [_literal_digits(side) or digits(sql_type) for side, sql_type in zip(sides, types, strict=True)]
+    if found[0] is None or found[1] is None or typed[0] is None or typed[1] is None or room is None:
         return None
-    before, after = decimal_result(symbol, found[0], found[1])
+    before, after = decimal_result(symbol, typed[0], typed[1])
     if before <= room[0] and after <= room[1]:
         return sides
+    before, after = decimal_result(symbol, found[0], found[1])
     if before + after > 38:
         return None
     if symbol == "*":  # the widths are added, but to 18 where both fit into 64 bits: one of them must not
@@ -323,6 +343,10 @@ def _widened(
     else:
         widths, scales = [before + after] * 2, [after] * 2
     return [try_cast(side, f"DECIMAL({w}, {s})") for side, w, s in zip(sides, widths, scales, strict=True)]
+
+
+_Digits = tuple[int, int] | None
+"""Digits before and after the point."""
 
 
 def _literal_digits(node: exp.Expression) -> tuple[int, int] | None:

@@ -59,8 +59,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "a": (*FLOATS, DECIMAL, *INTEGERS, *WIDE),
     "h": (*FLOATS, DECIMAL, "HUGEINT"),
     "c": COMPARABLE,  # all of them of one type
-    "t": TEMPORAL,  # in years 1 to 9999
-    "v": (*TEMPORAL, "TIME"),  # a moment in years 1 to 9999, or a time of day
+    "t": TEMPORAL,  # within 100,000 years, or infinite
+    "v": (*TEMPORAL, "TIME"),  # a moment as above, or a time of day
     "b": (*FLOATS, *TEMPORAL),
     "l": ("LIST",),  # a list of a comparable type
     "k": COMPARABLE,  # of the list's own type
@@ -197,7 +197,7 @@ TRY_CASTS: dict[str, tuple[str, ...]] = {
     ENUM: (TEXT,),
     "UUID": (TEXT,),
     "TIME": (TEXT, "TIME"),
-    **dict.fromkeys(TEMPORAL, (*TEMPORAL, TEXT)),  # in years 1 to 9999
+    **dict.fromkeys(TEMPORAL, (*TEMPORAL, TEXT)),  # within 100,000 years, or infinite
 }
 """Type -> what TRY_CAST may make of it: what cannot be converted is NULL."""
 

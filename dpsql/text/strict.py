@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.tokens import TokenType
+
+IS_NOT = "is_not"
+"""Mark of NOT (x IS NULL) that was written as x IS NOT NULL, which DuckDB names so."""
+
+
+def _named_not(node: exp.Expression | None) -> exp.Expression | None:
+    if isinstance(node, exp.Not) and isinstance(node.this, exp.Is):
+        node.meta[IS_NOT] = True
+    return node
 
 
 class StrictDuckDB(DuckDB):
@@ -18,6 +29,7 @@ class StrictDuckDB(DuckDB):
         """Parser that leaves every function call as it is written."""
 
         FUNCTIONS: dict[str, Any] = {}
+        RANGE_PARSERS = {**DuckDB.Parser.RANGE_PARSERS, TokenType.IS: lambda self, this: _named_not(self._parse_is(this))}
         FUNCTION_PARSERS = {
             k: v for k, v in DuckDB.Parser.FUNCTION_PARSERS.items() if k in ("CAST", "TRY_CAST", "EXTRACT")
         }

@@ -14,10 +14,12 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from query_readings import NEIGHBOURS, Readings, excess, excess_before, make_sales, protect_sales, remove, replayed
+from query_readings import NEIGHBOURS, Readings, ask, database, excess, excess_before, make_sales, protect_sales, remove, replayed
 
 import dpsql
+from dpsql.estimates.measures import Measure
 from dpsql.measure.query import Counted
+from dpsql.measure.statement import Statement
 from dpsql.noise import discrete
 
 TOTALS = "WITH t AS (SELECT customer, region, sum(amount) AS total, count(*) AS n, max(day) AS last FROM sales GROUP BY customer, region) "
@@ -241,3 +243,65 @@ def test_the_comparison_can_fail(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     different = [name for name, value in other.items() if scrubbed(value) != scrubbed(seen.get(name))]
     assert sum("FROM dp_query" in name for name in different) > 6
     assert any(name.endswith(".parquet") for name in different)
+
+
+OTHERS = [  # values that no list has, NaN and dates at the ends of the calendar: what is counted of them
+    "SELECT region, count(*), sum(amount) FROM sales GROUP BY region",
+    "SELECT region, \"order\", count(*) FROM sales WHERE region <> 'north' GROUP BY region, \"order\"",
+    "SELECT histogram(region), mode(region), count(DISTINCT region) FROM sales",
+    "SELECT region, histogram(region) FROM sales GROUP BY region",
+    "SELECT count(amount), count(*), avg(amount), var_pop(price), count(price) FROM sales",
+    "SELECT region, count(amount) FILTER (WHERE gift), sum(amount) FILTER (WHERE gift) FROM sales GROUP BY region",
+    "SELECT median(day), max(day), min(moment), count(*) FROM sales WHERE year(day) > 0",
+]
+
+
+def read_others(patch: pytest.MonkeyPatch, left_out: str | None, more: str = "", earlier: Readings | None = None) -> Readings:
+    con = database(left_out)
+    con.execute("CALL dp_declare('sales', 'region', categories := ['north'], outside := 'other')")
+    with replayed(patch, earlier=earlier) as seen:
+        patch.setattr(discrete, "add_noise", fixed)
+        for sql in OTHERS:
+            ask(con, sql, more)
+    con.close()
+    return seen
+
+
+@pytest.mark.parametrize("more", ["", "max_groups := 2, max_rows_per_group := 1"])
+@pytest.mark.parametrize("left_out", NEIGHBOURS)
+def test_rows_with_other_values_and_nan_count_once_each(monkeypatch: pytest.MonkeyPatch, left_out: str, more: str) -> None:
+    """One unit moves the counters of '(other)', of NaN and of clipped infinities by no more than is charged; the plans are the same."""
+    one = read_others(monkeypatch, None, more)
+    other = read_others(monkeypatch, left_out, more, one)
+    assert len(one.found) == len(other.found) == len(OTHERS)
+    assert any(plan.other for plan, _ in one.found)
+    assert {(m.other, m.nans) for plan, _ in one.found for m in plan.measures} >= {(True, False), (False, True)}
+    for (plan, exact), (other_plan, other_exact) in zip(one.found, other.found, strict=True):
+        assert plan == other_plan and exact.groups == other_exact.groups
+        assert max(max(pair) for pair in excess(plan, exact, other_exact)) <= 1, plan.asked
+    assert max(max(pair) for pair in excess(*one.found[0], other.found[0][1])) > 0
+
+
+def test_a_measure_of_nan_that_counts_a_row_twice_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: a row with NaN that counts twice moves more than is charged."""
+    made = Statement._sums_of
+
+    def twice(statement: Statement, measure: Measure) -> list[str]:
+        found = made(statement, measure)
+        return [*found[:-1], f"2 * {found[-1]}"] if measure.nans else found
+
+    found = {}
+    for broken in (False, True):
+        readings = []
+        for left_out in (None, "extreme"):
+            con = database(left_out)
+            with monkeypatch.context() as inside, replayed(inside) as seen:
+                if broken:
+                    inside.setattr(Statement, "_sums_of", twice)
+                ask(con, "SELECT count(amount), avg(amount) FROM sales WHERE isnan(amount)", "max_rows_per_group := 1")
+            con.close()
+            readings.append(seen.last())
+        (plan, one), (_, other) = readings
+        assert [m.nans for m in plan.measures] == [True]
+        found[broken] = max(max(pair) for pair in excess(plan, one, other))
+    assert found == {False: 1.0, True: 2.0}

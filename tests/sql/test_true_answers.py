@@ -1,5 +1,6 @@
 """Answers that add up, quotients that are numbers, groups of few rows: what is shown, and between which numbers it lies."""
 
+import datetime as dt
 import math
 
 import duckdb
@@ -146,3 +147,240 @@ def test_intervals_are_handed_on(small, select, names):
 def test_where_no_interval_gets_through_it_is_said(small, select):
     with pytest.raises(duckdb.Error, match="others hand its columns on"):
         asked(small, select, ", confidence := 0.95")
+
+
+# -- values that are no numbers ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def odd():
+    """Of each half 20,000 rows: 2,000 NaN, 3,000 NULL, 1,000 infinite, 500 minus infinite, and numbers from 0 to 99; dates alike."""
+    con = duckdb.connect()
+    con.execute(
+        """
+        CREATE TABLE odd AS
+        SELECT i AS u, i % 2 AS g, (i // 2) % 40 AS k,
+            CASE WHEN k < 4 THEN 'nan' WHEN k < 10 THEN NULL WHEN k < 12 THEN 'inf' WHEN k < 13 THEN '-inf' ELSE (i % 100)::VARCHAR END::DOUBLE AS x,
+            CASE WHEN k < 10 THEN NULL WHEN k < 36 THEN 'infinity' ELSE '2024-01-01' END::DATE AS d
+        FROM range(40000) t(i)
+        """
+    )
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('odd', epsilon := 1000, delta := 1e-9, privacy_unit := 'u', max_contributions := 1)")
+    con.execute("CALL dp_declare('odd', 'g', lower := 0, upper := 1, nullable := false)")
+    con.execute("CALL dp_declare('odd', 'x', lower := 0, upper := 100)")
+    con.execute("CALL dp_declare('odd', 'd', lower := '2020-01-01', upper := '2030-01-01')")
+    yield con
+    con.close()
+
+
+@pytest.mark.parametrize("beside", ["", ", avg(x) AS a", ", sum(x) AS a", ", avg(x) AS a, count(*) AS b", ", var_pop(x) AS a", ", median(x) AS a", ", count(*) AS b"])
+@pytest.mark.parametrize("where", ["", " FILTER (WHERE k < 30)"])
+def test_nan_is_counted_as_duckdb_counts_it(odd, beside, where):
+    """count(x) is of what is not NULL, whatever stands beside it; averages and sums are of numbers, infinities being the nearer bound."""
+    beside = beside.replace(") AS", f"){where} AS")
+    select = f"SELECT g, count(x){where} AS n{beside} FROM odd GROUP BY g ORDER BY g"
+    rows = asked(odd, select, epsilon=4)
+    exact = dpsql.query_exact(odd, select).fetchall()
+    assert [row[:2] for row in exact] == odd.execute(f"SELECT g, count(x){where} FROM odd GROUP BY g ORDER BY g").fetchall()
+    for found, right in zip(rows, exact, strict=True):
+        assert abs(found[1] - right[1]) < 40
+        assert found[2:] == pytest.approx(right[2:], rel=0.02)
+
+
+def test_an_infinite_date_is_the_nearer_bound(odd):
+    select = "SELECT median(d) AS m, max(d) AS h FROM odd"
+    assert asked(odd, select, epsilon=8)[0][0] == dt.datetime(2030, 1, 1)
+    assert dpsql.query_exact(odd, select).fetchall() == [(dt.datetime(2030, 1, 1), dt.date(2030, 1, 1))]
+
+
+def test_a_count_that_came_with_an_average_is_found_again(odd):
+    """It was charged and then said not to be in the release, unless the average was asked for again."""
+    [(n, _, rows)] = asked(odd, "SELECT count(x) AS n, avg(x) AS a, count(*) AS rows FROM odd WHERE k > 1", epsilon=4)
+    spent = odd.execute("SELECT epsilon_spent FROM dp_budget('odd')").fetchall()
+    assert asked(odd, "SELECT count(x) AS n FROM odd WHERE k > 1", epsilon=4) == [(n,)]
+    assert asked(odd, "SELECT count(*) AS m, count(x) AS n FROM odd WHERE k > 1", epsilon=4) == [(rows, n)]
+    assert odd.execute("SELECT epsilon_spent FROM dp_budget('odd')").fetchall() == spent
+
+
+def test_bounds_beyond_double_precision_are_exact_or_refused(odd):
+    """9007199254740993 was 9007199254740992 without a word."""
+    odd.execute("CREATE TABLE big AS SELECT i AS u, 9007199254740994 + i % 9 AS x FROM range(9000) t(i)")
+    odd.execute("CALL dp_protect('big', epsilon := 1000, delta := 1e-9, privacy_unit := 'u', max_contributions := 1)")
+    said = "9007199254740993.* is no number of double precision.*take 9007199254740992 or 9007199254740994"
+    with pytest.raises(duckdb.Error, match=said):
+        odd.execute("CALL dp_declare('big', 'x', lower := 9007199254740993, upper := 9007199254741004)")
+    with pytest.raises(duckdb.Error, match=said):
+        asked(odd, "SELECT max(x) FROM big", ", bounds := {'x': [9007199254740993, 9007199254741004]}")
+    with pytest.raises(duckdb.Error, match=said):
+        odd.execute("FROM dp_query_exact('SELECT max(x) FROM big', bounds := {'x': [9007199254740993, 9007199254741004]})")
+    odd.execute("CALL dp_declare('big', 'x', lower := 9007199254740996, upper := 9007199254741000)")
+    select = "SELECT min(x) AS a, max(x) AS b, count(x) AS n FROM big"
+    assert dpsql.query_exact(odd, select).fetchall() == [(9007199254740996, 9007199254741000, 9000)]
+    [(low, high, n)] = asked(odd, select, epsilon=20)
+    assert (low, high) == (9007199254740996, 9007199254741000) and abs(n - 9000) < 20
+
+
+# -- lists of values that are not all ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def codes():
+    """15 common codes, a list of which was bought, and 885 rare ones, each of 10 rows; of 20,000 rows 45 % have one of these. 100 have none."""
+    con = duckdb.connect()
+    con.execute(
+        """
+        CREATE TABLE codes AS SELECT i AS u, i % 2 = 0 AS f,
+            CASE WHEN i < 100 THEN NULL WHEN i < 11050 THEN 'c' || (i % 15) ELSE 'r' || (i % 885) END AS code,
+            CASE WHEN i < 11050 THEN i % 15 ELSE 1000 + i % 885 END AS number FROM range(19900) t(i)
+        """
+    )
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('codes', epsilon := 1000, delta := 1e-4, privacy_unit := 'u', max_contributions := 1)")
+    [row] = con.execute("CALL dp_declare('codes', 'code', discover := true, epsilon := 0.3, delta := 1e-10)").fetchall()
+    assert "15 values" in row[4] and "'(other)'" in row[7] and "groups := 'private'" in row[7]
+    con.execute("CALL dp_declare('codes', 'f', nullable := false)")
+    yield con
+    con.close()
+
+
+@pytest.mark.parametrize(
+    "select",
+    ["SELECT code AS k, count(*) AS n FROM codes GROUP BY k", "SELECT code AS k, sum(1) AS n FROM codes WHERE code <> 'c0' GROUP BY k",
+     "SELECT code AS k, count(*) AS n FROM codes WHERE code LIKE 'r%' OR code = 'c1' GROUP BY k",
+     "SELECT f || ' ' || coalesce(code, '') AS k, count(*) AS n FROM codes GROUP BY f, code",
+     "SELECT k, count(*) AS n FROM (SELECT u, code AS k FROM codes) GROUP BY k"],
+)
+def test_values_outside_of_a_list_are_a_group(codes, select):
+    """45 % of the rows were in no group. All groups together are all rows, in dp_query and in dp_query_exact."""
+    quoted = select.replace("'", "''")
+    exact = {k: n for k, n in codes.execute(f"FROM dp_query_exact('{quoted}')").fetchall() if n}
+    inside = "CASE WHEN code IS NULL OR code IN (SELECT 'c' || i FROM range(15) t(i)) THEN code ELSE '(other)' END"
+    said = select.replace("FROM codes", f"FROM (SELECT * REPLACE ({inside} AS code), code AS whole FROM codes)")
+    said = said.replace("code LIKE", "whole LIKE")
+    assert exact == dict(codes.execute(said).fetchall())
+    found = dict(codes.execute(f"FROM dp_query('{quoted}', epsilon := 6)").fetchall())
+    assert exact.keys() <= found.keys() and any("(other)" in (k or "") for k in exact)
+    assert all(abs(found[k] - exact.get(k, 0)) < 40 for k in found)
+
+
+def test_where_no_other_value_can_be_there_is_no_such_group(codes):
+    rows = asked(codes, "SELECT code, count(*) AS n FROM codes WHERE code IN ('c1', 'c2') GROUP BY code", epsilon=6)
+    assert sorted(k for k, _ in rows) == ["c1", "c2"]
+
+
+def test_distinct_values_are_not_those_of_the_list(codes):
+    """16 [16, 16] of 900."""
+    [(n, low, high)] = asked(codes, "SELECT count(DISTINCT code) AS n FROM codes", ", confidence := 0.9999", epsilon=6)
+    assert low <= 900 <= high and high - low < 30
+    assert dpsql.query_exact(codes, "SELECT count(DISTINCT code) FROM codes").fetchall() == [(900,)]
+
+
+def test_a_histogram_has_the_others_and_a_mode_is_one_value(codes):
+    [(mode, histogram)] = asked(codes, "SELECT mode(code) AS m, histogram(code) AS h FROM codes", epsilon=12)
+    [(_, exact)] = dpsql.query_exact(codes, "SELECT mode(code) AS m, histogram(code) AS h FROM codes").fetchall()
+    assert exact["(other)"] == 8850 and sum(exact.values()) == 19800
+    assert mode.startswith("c") and all(abs(histogram[k] - n) < 30 for k, n in exact.items())
+
+
+def test_a_summary_counts_as_null_what_is_null(codes):
+    [(low, high, unique, nulls)] = codes.execute(
+        "SELECT min, max, approx_unique, null_percentage FROM dp_summarize('codes', epsilon := 12, columns := ['code'])"
+    ).fetchall()
+    assert abs(float(nulls) - 0.5) < 0.3 and abs(unique - 900) < 20 and (low, high) == ("c0", "c9")
+
+
+def test_the_plan_says_what_a_list_does_not_have_and_what_it_takes_to_be_in_it(codes):
+    [(notes,)] = codes.execute("SELECT notes FROM dp_plan('SELECT code, count(*) FROM codes GROUP BY code', epsilon := 1)").fetchall()
+    assert any("value of code is not in its declared list are the group '(other)'" in note and "groups := 'private'" in note for note in notes)
+    [(notes, what)] = codes.execute("SELECT notes, operation FROM dp_plan('codes', operation := 'discover', columns := ['number'], epsilon := 0.3)").fetchall()
+    assert what == "discover" and not any("units hold" in note for note in notes)  # bounds of a number
+    [(notes,)] = codes.execute("SELECT notes FROM dp_plan('codes', operation := 'discover', columns := ['CODE'], epsilon := 0.3, delta := 1e-10)").fetchall()
+    assert any("values that fewer than about" in note and "units hold are likely left out" in note for note in notes)
+    with pytest.raises(duckdb.Error, match="name the one column"):
+        codes.execute("FROM dp_plan('codes', operation := 'discover', epsilon := 0.3)")
+
+
+def test_a_number_that_is_in_no_list_is_said_to_be_in_no_group(codes):
+    codes.execute("CALL dp_declare('codes', 'number', categories := [1, 2, 3], outside := 'other')")
+    [(notes,)] = codes.execute("SELECT notes FROM dp_plan('SELECT number, count(*) FROM codes GROUP BY number', epsilon := 1)").fetchall()
+    assert any("value of number is not in its declared list may be in no group" in note for note in notes)
+
+
+# -- times of day ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def times():
+    con = duckdb.connect()
+    con.execute("CREATE TABLE shifts AS SELECT i AS u, TIME '06:00' + to_seconds(i * 7919 % 43200) AS t, i % 2 AS g FROM range(20000) r(i)")
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('shifts', epsilon := 1000, delta := 1e-4, privacy_unit := 'u', max_contributions := 1)")
+    yield con
+    con.close()
+
+
+NEAR_TIMES = "SELECT median(t) AS m, min(t) AS a, max(t) AS b, quantile_disc(t, 0.25) AS q FROM shifts"
+
+
+def seconds(value):
+    return value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
+
+
+@pytest.mark.parametrize("bounds", ["[TIME '08:00', TIME '18:00']", "['08:00', '18:00:00']", "['06:30', '24:00']"])
+def test_times_of_day_are_bounded_by_times_of_day(times, bounds):
+    [exact] = times.execute(f"FROM dp_query_exact('{NEAR_TIMES}', bounds := {{'t': {bounds}}})").fetchall()
+    assert exact[1:3] == ((dt.time(6, 30) if "06" in bounds else dt.time(8)), dt.time(17, 59, 59))
+    [found] = asked(times, NEAR_TIMES, f", bounds := {{'t': {bounds}}}", epsilon=8)
+    assert all(type(value) is dt.time and abs(seconds(value) - seconds(right)) < 120 for value, right in zip(found, exact, strict=True))
+
+
+def test_a_time_is_bounded_by_its_declaration_or_in_the_text(times):
+    [exact] = times.execute(NEAR_TIMES.replace("FROM shifts", "FROM shifts WHERE t BETWEEN TIME '09:00' AND TIME '17:00'")).fetchall()
+    [found] = asked(times, NEAR_TIMES + " WHERE t BETWEEN TIME '09:00' AND TIME '17:00'", epsilon=8)
+    [same] = asked(times, NEAR_TIMES + " WHERE t BETWEEN '09:00' AND '17:00'", epsilon=8)
+    assert all(abs(seconds(value) - seconds(right)) < 120 for row in (found, same) for value, right in zip(row, exact, strict=True))
+    times.execute("CALL dp_declare('shifts', 't', lower := TIME '08:00', upper := TIME '20:00', nullable := false)")
+    [exact] = times.execute(f"FROM dp_query_exact('{NEAR_TIMES}')").fetchall()
+    [(middle, low, high, quarter, *_)] = asked(times, "SELECT median(t) AS m, min(t) AS a, max(t) AS b, quantile_disc(t, 0.25) AS q FROM shifts", epsilon=8)
+    assert all(abs(seconds(value) - seconds(right)) < 120 for value, right in zip((middle, low, high, quarter), exact, strict=True))
+    [(a, q25, q50, q75, nulls)] = times.execute("SELECT min, q25, q50, q75, null_percentage FROM dp_summarize('shifts', epsilon := 8)").fetchall()
+    assert a == "08:00:00" and "08:40" < q25 < "09:20" and "11:40" < q50 < "12:20" and "14:40" < q75 < "15:20" and nulls == 0
+
+
+def test_a_time_and_a_number_are_no_bounds_of_each_other(times):
+    with pytest.raises(duckdb.Error, match="it is bounded by times of day"):
+        asked(times, "SELECT median(t) FROM shifts", ", bounds := {'t': [0, 3600]}")
+    with pytest.raises(duckdb.Error, match="it is bounded by times of day"):
+        asked(times, "SELECT median(t) FROM shifts", ", bounds := {'t': ['2020-01-01', '2021-01-01']}")
+    with pytest.raises(duckdb.Error, match="it is bounded by numbers"):
+        asked(times, "SELECT median(g) FROM shifts", ", bounds := {'g': ['08:00', '18:00']}")
+    with pytest.raises(duckdb.Error, match="two times of day"):
+        asked(times, "SELECT median(t) FROM shifts", ", bounds := {'t': ['08:00', '5']}")
+    with pytest.raises(duckdb.Error, match="lower bound first"):
+        asked(times, "SELECT median(t) FROM shifts", ", bounds := {'t': ['18:00', '08:00']}")
+
+
+# -- names and types ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def prices():
+    con = duckdb.connect()
+    con.execute("CREATE TABLE prices AS SELECT i AS u, i % 7 AS x, (i % 100)::DECIMAL(10, 2) AS p, (i % 5)::DECIMAL(8, 3) AS q FROM range(2000) t(i)")
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('prices', epsilon := 1000, delta := 1e-4, privacy_unit := 'u', max_contributions := 1)")
+    for column, upper in (("x", 6), ("p", 100), ("q", 5)):
+        con.execute(f"CALL dp_declare('prices', '{column}', lower := 0, upper := {upper})")
+    yield con
+    con.close()
+
+
+@pytest.mark.parametrize("item", ["sum(p * q)", "sum(p * p * q)", "sum(p * q * x)", "sum(p * 2)", "sum(p * 1.5)", "sum(p + q)", "min(p * q)", "avg(p * q)",
+                                  "x IS NOT NULL", "NOT x IS NULL", "count(*) FILTER (WHERE x IS NOT NULL)", "sum(CASE WHEN x IS NOT NULL AND p IS NOT NULL THEN q END)"])
+def test_names_and_types_are_those_of_duckdb(prices, item):
+    grouped = " GROUP BY 1" if item.endswith("NULL") else ""
+    right = prices.execute(f"SELECT {item}{', count(*)' if grouped else ''} FROM prices{grouped}").description
+    for call in ("dp_query_exact('{}')", "dp_query('{}', epsilon := 2)"):
+        found = prices.execute("FROM " + call.format(f"SELECT {item}{', count(*)' if grouped else ''} FROM prices{grouped}")).description
+        assert [(name, str(kind)) for name, kind, *_ in found] == [(name, str(kind)) for name, kind, *_ in right]

@@ -131,6 +131,12 @@ WRONG = [
     ("BIGINT", {"lower": 2**53, "upper": 2**53 + 1}, ArgumentError, "upper = 9007199254740993: is 9007199254740992 in double precision, as lower"),
     ("BIGINT", {"edges": [2**53 + 1, 2**53]}, ArgumentError, r"edges = \[9007199254740993, 9007199254740992\]: edges must increase"),
     ("BIGINT", {"edges": [0, 2**53, 2**53 + 1]}, ArgumentError, r"\[9007199254740992, 9007199254740993\]: are both 9007199254740992 in double"),
+    ("BIGINT", {"lower": 0, "upper": 2**53 + 1}, ArgumentError, "upper = 9007199254740993: is no number of double precision.*take 9007199254740992 or 9007199254740994$"),
+    ("HUGEINT", {"lower": -(2**60) - 1, "upper": 0}, ArgumentError, "lower = -1152921504606846977: is no number .*take -1152921504606847232 or -1152921504606846976$"),
+    ("BIGINT", {"edges": [0, 2**53 + 3, 2**60]}, ArgumentError, "edges = 9007199254740995: is no number of double precision"),
+    ("DECIMAL(20,0)", {"lower": 0, "upper": 2**53 + 1}, ArgumentError, "upper = 9007199254740993: is no number of double precision"),
+    ("DOUBLE", {"lower": 0, "upper": 2**53 + 1}, ArgumentError, "upper = 9007199254740993: is no number of double precision"),
+    ("UBIGINT", {"lower": 0, "upper": 2**63 - 1}, ArgumentError, "upper = 9223372036854775807: is no number of double precision"),
     ("DOUBLE", {"edges": [0.5, 0.5]}, ArgumentError, r"edges = \[0.5, 0.5\]: edges must increase strictly"),
     ("BIGINT", {"lower": 2**63, "upper": 2**64, "bins": 2}, ArgumentError, "bin 2 of 2, from 13835058055282163712 to 18446744073709551616;"),
     ("DOUBLE", {"edges": [0, None]}, ArgumentError, "an edge is NULL"),
@@ -203,3 +209,11 @@ def test_whole_numbers_beyond_double_precision_are_written_with_all_digits():
     ends = declare("n", "BIGINT", nullable=False, lower=-(2**63), upper=2**63 - 1, bins=1)
     assert ends.labels() == ("[-9223372036854775808, 9223372036854775807]",)
     assert declare("n", "INTEGER", nullable=False, lower=0, upper=5, bins=2).labels() == ("[0, 2.5)", "[2.5, 5]")
+
+
+def test_bounds_that_double_precision_holds_are_taken_and_rounded_ones_only_where_said():
+    assert declare("n", "BIGINT", nullable=False, lower=2**53 + 2, upper=2**63 - 1, bins=1).edges == (2.0**53 + 2, 2.0**63)
+    assert declare("n", "DECIMAL(20,2)", nullable=False, lower=0, upper=90071992547411, bins=1).edges == (0.0, 90071992547411.0)
+    assert declare("n", "DECIMAL(38,38)", nullable=False, lower=0, upper=0.1, bins=1).edges == (0.0, 0.1)
+    assert declare("n", "DECIMAL(38,0)", nullable=False, lower=0, upper=10**38 - 1, bins=1).edges == (0.0, 1e38)
+    assert declare("n", "BIGINT", nullable=False, lower=2**53 + 1, upper=2**60, bins=1, rounded=True).edges == (2.0**53, 2.0**60)

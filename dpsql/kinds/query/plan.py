@@ -18,7 +18,7 @@ from dpsql.accounting.rules import selection_delta
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.query import ALL
 from dpsql.domains import sqltypes
-from dpsql.domains.attributes import Domain
+from dpsql.domains.attributes import OTHER_LABEL, Domain
 from dpsql.errors import ArgumentError
 from dpsql.estimates.leaves import SHARE, Cutting, depth, units_of
 from dpsql.estimates.magnitudes import Learning, edges_of, sensitivity_of
@@ -41,7 +41,7 @@ from dpsql.queries.lineage import Lineage, Made
 from dpsql.queries.listed import check_listed
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
-from dpsql.queries.ranges import TEMPORAL, Range
+from dpsql.queries.ranges import Range, alike
 from dpsql.queries.together import Together
 from dpsql.queries.universes import Universe
 from dpsql.release.plan import Plan
@@ -151,6 +151,17 @@ class Planning:
         if found and found.types != tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))):
             found = Groups("", reason="the types of its keys differ between the rows and the declarations")
         if found:
+            for name in found.lost:
+                self.notes.append(
+                    f"rows whose value of {name} is not in its declared list may be in no group; groups := 'private' finds "
+                    "other values that enough units have"
+                )
+            for place in found.other:
+                name = readable.expression(self.asked.key_texts[place])
+                self.notes.append(
+                    f"rows whose value of {name} is not in its declared list are the group '{OTHER_LABEL}'; "
+                    "groups := 'private' finds other values that enough units have"
+                )
             return found
         if wanted == "public":
             said = f"{found.reason}. Declare the column (CALL dp_declare), or say groups := 'private'"
@@ -218,12 +229,14 @@ class Planning:
                 )
                 shown = f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
                 raise ArgumentError("sql", shown, f"its values are not declared: {way}")
+            traits = {"nan": family == "float", "open": self._open(node), "text": family == "text"}
             bounded = bool(functions & _BOUNDED)
-            self._check_sort(node, text, family)
+            self._check_sort(node, text, family, self.types[f"a{place}"])
             finite = limits.finite and limits.sort not in ("unknown", "nothing")
             whole = limits.whole and family in ("integer", "boolean", "temporal", "decimal")
             if bounded and self._is_learned(place, finite=finite):
-                found[place] = replace(self._learned(place, limits, whole=whole), values=values)
+                learned = self._learned(place, limits, whole=whole)
+                found[place] = replace(learned, values=values, **traits)
                 continue
             if bounded and not finite:
                 raise ArgumentError(
@@ -232,7 +245,8 @@ class Planning:
                     f"bound it in the text (least, greatest, CASE, BETWEEN in WHERE) or by bounds := {{{text!r}: [lower, upper]}}, "
                     f"or have them learned for a share of the loss: bounds := 'auto'{self._of_units()}",
                 )
-            found[place] = Argument(limits.lower if bounded else None, limits.upper if bounded else None, whole, values)
+            lower, upper = (limits.lower, limits.upper) if bounded else (None, None)
+            found[place] = Argument(lower, upper, whole, values, **traits)
         return found
 
     def _counted(self, node: exp.Expression, text: str, limits: Range) -> Range:
@@ -249,11 +263,16 @@ class Planning:
         )
         return replace(limits, upper=float(held.max_contributions))
 
-    def _check_sort(self, node: exp.Expression, text: str, family: str) -> None:
+    def _check_sort(self, node: exp.Expression, text: str, family: str, sql_type: str) -> None:
         """Refuse dates as bounds of a number, and numbers as bounds of a date."""
         given = self.given.get(canonical(node, qualified=False))
-        if given is not None and (given.sort in TEMPORAL) != (family == "temporal"):
-            wanted = "dates: ['2025-01-01', '2025-12-31']" if family == "temporal" else "numbers: [0, 5000]"
+        kind = ("time" if sql_type == "TIME" else "date") if family == "temporal" else "number"
+        if given is not None and not alike(given.sort, kind):
+            examples = {
+                "time": "times of day: ['08:00', '18:00']", "date": "dates: ['2025-01-01', '2025-12-31']",
+                "number": "numbers: [0, 5000]",
+            }
+            wanted = examples[kind]
             raise ArgumentError(f"bounds[{text!r}]", [given.lower, given.upper], f"it is bounded by {wanted}")
 
     def _of_units(self) -> str:
@@ -289,6 +308,11 @@ class Planning:
             return ("false", "true")
         found = self._universe(node) if isinstance(node, exp.Column) else None
         return None if found is None else found.values
+
+    def _open(self, node: exp.Expression) -> bool:
+        """Whether an argument has values besides the listed ones."""
+        found = self._universe(node) if isinstance(node, exp.Column) else None
+        return found is not None and found.open
 
     # -- plan -------------------------------------------------------------------------------------------------------------
 
@@ -346,6 +370,7 @@ class Planning:
             public=not selecting,
             groups=count,
             groups_sql="" if groups is None else groups.sql,
+            other=() if groups is None else groups.other,
             unit=held.privacy_unit is not None,
             max_rows=bounding.max_rows,
             max_groups=bounding.max_groups,

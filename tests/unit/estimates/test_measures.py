@@ -23,6 +23,8 @@ ALL = [
     Measure("tree", (Variable(0, 0, 9, whole=True),), levels=(2, 3)),
     Measure("units"),
     Measure("distinct", (Variable(1),)),
+    Measure("moments", (POSITIVE,), nans=True, grid=8),
+    Measure("moments", (SIGNED,), nans=True, nulls=True, grid=8),
 ]
 
 
@@ -33,7 +35,7 @@ def test_json_gives_the_same_measure(measure: Measure) -> None:
 
 
 def test_lengths_and_widths() -> None:
-    assert [measure.lengths for measure in ALL] == [(1,), (4,), (4,), (1,), (1,), (3,), (2, 6), (1,), (1,)]
+    assert [measure.lengths for measure in ALL] == [(1,), (4,), (4,), (1,), (1,), (3,), (2, 6), (1,), (1,), (3,), (4,)]
     assert ALL[6].width == 2.0 and Measure("tree", (SIGNED,), levels=(4,)).width == 2.0
 
 
@@ -45,6 +47,8 @@ def test_lengths_and_widths() -> None:
         ({"kind": "moments"}, "variables"),
         ({"kind": "moments", "variables": (SIGNED,), "degree": 3}, "degree"),
         ({"kind": "scaled", "variables": (SIGNED,), "nulls": True}, "nulls"),
+        ({"kind": "scaled", "variables": (SIGNED,), "nans": True}, "nans"),
+        ({"kind": "moments", "variables": (SIGNED, SIGNED), "nans": True}, "nans"),
         ({"kind": "scaled", "variables": (SIGNED,), "grid": 0}, "grid"),
         ({"kind": "scaled", "variables": (SIGNED,), "grid": 2**31}, "grid"),
         ({"kind": "values", "variables": (SIGNED,)}, "values"),
@@ -76,8 +80,9 @@ def _row_vectors(measure: Measure) -> list[tuple[int, ...]]:
         rows = np.array(list(itertools.product(*ends)))
         found = bernstein(measure.variables, measure.degree, rows, measure.grid)
         assert (found.sum(axis=1) == measure.grid).all() and (found >= 0).all()
-        extra = [tuple(0 for _ in range(length - 1)) + (measure.grid,)] if measure.nulls else []
-        return [tuple(row) + (0,) * measure.nulls for row in found.tolist()] + extra
+        more = measure.nulls + measure.nans
+        extra = [tuple(measure.grid * (i == length - 1 - j) for i in range(length)) for j in range(more)]
+        return [tuple(row) + (0,) * more for row in found.tolist()] + extra
     if measure.kind == "scaled":
         unit = measure.variables[0].magnitude
         return [(round(x / unit * measure.grid),) for x in (measure.variables[0].lower, 0.0, 1.0, measure.variables[0].upper)]
@@ -107,7 +112,7 @@ def _unit_vectors(measure: Measure, rows: int | None, groups: int | None, each: 
 @grid(
     neighbors=["add_remove", "replace_one"],
     bounds=[(1, None, None), (2, None, None), (3, None, 2), (3, 1, 2), (None, 2, 1), (None, 1, 3), (3, 2, None)],
-    measure=[m for m in ALL if m.kind != "distinct" and m.lengths[0] < 4] + [ALL[1]],
+    measure=[m for m in ALL if m.kind != "distinct" and m.lengths[0] < 4] + [ALL[1], ALL[-1]],
     ids=lambda value: getattr(value, "kind", str(value)),
 )
 def test_no_unit_does_more_and_some_unit_does_as_much(

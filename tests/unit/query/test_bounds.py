@@ -13,6 +13,7 @@ from query_expressions import Expressions, known_range, make_rows, total
 
 from dpsql.errors import DpsqlError
 from dpsql.queries.bounds import extent, narrowed
+from dpsql.queries.columns import given_bounds
 from dpsql.queries.ranges import Range
 from dpsql.text.strict import StrictDuckDB
 
@@ -78,3 +79,20 @@ def test_no_value_lies_outside_where_a_condition_is_true(con, seed):
         seen = values(con, text, where)
         if seen is not None:
             check(extent(tree(text), known), *seen, f"{text} WHERE {where}")
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, 2**53 + 3, 2**60 + 1, 2**63 - 1, 10**30 + 1])
+def test_a_constant_beyond_double_precision_lies_within_its_range(number: int) -> None:
+    """The double next to 2^53 + 3 is above it: as a lower bound it moved a value."""
+    for text, sign in ((f"{number}", 1), (f"-{number}", -1)):
+        found = extent(sqlglot.parse_one(text, dialect="duckdb"), lambda column: None)
+        assert int(found.lower) < sign * number < int(found.upper)
+    query = sqlglot.parse_one(f"SELECT FROM t WHERE a BETWEEN {number} AND {number + 2}", dialect="duckdb")
+    inside = extent(sqlglot.parse_one("a", dialect="duckdb"), narrowed(query.args["where"], lambda column: None))
+    assert inside.lower <= number and number + 2 <= inside.upper
+
+
+def test_bounds_beyond_double_precision_are_refused() -> None:
+    with pytest.raises(DpsqlError, match="9007199254740993 is no number of double precision.*take 9007199254740992 or 9007199254740994$"):
+        given_bounds({"a": [0, 2**53 + 1]})
+    assert list(given_bounds({"a": [2**53 + 2, 2**63 - 1]}).values()) == [Range(2.0**53 + 2, 2.0**63)]
