@@ -85,7 +85,7 @@ QUERIES: list[tuple[str, str]] = [
     ("SELECT region, count(DISTINCT amount), count(DISTINCT note) FILTER (WHERE amount > 20) FROM sales GROUP BY region", ""),
     ("SELECT region, count(*) FILTER (WHERE gift), avg(price) FILTER (WHERE amount < 50), count(quantity) FROM sales GROUP BY region", ""),
     ("SELECT climate, count(*), sum(amount) FROM sales CROSS JOIN regions GROUP BY climate", ""),
-    ("SELECT climate, place, count(*) FROM sales JOIN regions ON region = name WHERE place > '' GROUP BY ALL", ""),
+    ("SELECT climate, place, count(*) FROM sales JOIN regions ON region = name WHERE place > 1 GROUP BY ALL", ""),
     ("SELECT avg(n), count(*) FROM (SELECT customer, count(*) AS n FROM sales GROUP BY customer)", ""),
     ("SELECT count(*) FROM sales WHERE day < DATE '2020-06-30' - INTERVAL '2 months' AND quantity > 1", ""),
 ]
