@@ -190,6 +190,13 @@ def _checked(
     return Aggregate(function, tuple(given), condition, quantiles, listed, bounds)
 
 
+def counts_if(node: exp.Expression) -> bool:
+    """Return whether an aggregate is count_if, which DuckDB adds up as a HUGEINT, on every version."""
+    while isinstance(node, exp.Filter | exp.Paren):
+        node = node.this
+    return isinstance(node, exp.Anonymous) and fold(str(node.this)) in ("count_if", "countif")
+
+
 def _within_group(node: exp.WithinGroup) -> exp.Expression:
     order = node.expression
     if not isinstance(order, exp.Order) or len(order.expressions) != 1:

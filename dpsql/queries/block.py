@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpsql.errors import ArgumentError
 from dpsql.queries import public_rows
-from dpsql.queries.aggregates import Aggregate, aggregate_of, is_aggregate
+from dpsql.queries.aggregates import Aggregate, aggregate_of, counts_if, is_aggregate
 from dpsql.queries.names import canonical
 from dpsql.queries.taken import SHOWN, Core, FirstAsked, Known, Reader, Relation
 from dpsql.queries.trees import has_aggregate, inner_of, subqueries
@@ -201,7 +201,8 @@ class Block:
         if isinstance(node, exp.Anonymous) and fold(str(node.this)) in ("grouping", "grouping_id"):
             return self._grouping(node)
         if is_aggregate(node):
-            return exp.Column(this=identifier(f"a{self._aggregate(node)}"))
+            column = exp.Column(this=identifier(f"a{self._aggregate(node)}"))
+            return exp.cast(column, "HUGEINT", dialect="duckdb") if counts_if(node) else column
         if isinstance(node, exp.Column):
             if aliases and not node.table and fold(node.name) in self.aliases:
                 return node.copy()

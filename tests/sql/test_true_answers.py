@@ -377,7 +377,7 @@ def prices():
 
 
 @pytest.mark.parametrize("item", ["sum(p * q)", "sum(p * p * q)", "sum(p * q * x)", "sum(p * 2)", "sum(p * 1.5)", "sum(p + q)", "min(p * q)", "avg(p * q)",
-                                  "x IS NOT NULL", "NOT x IS NULL", "count(*) FILTER (WHERE x IS NOT NULL)", "sum(CASE WHEN x IS NOT NULL AND p IS NOT NULL THEN q END)"])
+                                  "count_if(x > 2)", "countif(x > 2) FILTER (WHERE q > 1)", "x IS NOT NULL", "NOT x IS NULL", "count(*) FILTER (WHERE x IS NOT NULL)", "sum(CASE WHEN x IS NOT NULL AND p IS NOT NULL THEN q END)"])
 def test_names_and_types_are_those_of_duckdb(prices, item):
     grouped = " GROUP BY 1" if item.endswith("NULL") else ""
     right = prices.execute(f"SELECT {item}{', count(*)' if grouped else ''} FROM prices{grouped}").description
