@@ -332,18 +332,18 @@ def test_times_of_day_are_bounded_by_times_of_day(times, bounds):
     [exact] = times.execute(f"FROM dp_query_exact('{NEAR_TIMES}', bounds := {{'t': {bounds}}})").fetchall()
     assert exact[1:3] == ((dt.time(6, 30) if "06" in bounds else dt.time(8)), dt.time(17, 59, 59))
     [found] = asked(times, NEAR_TIMES, f", bounds := {{'t': {bounds}}}", epsilon=8)
-    assert all(type(value) is dt.time and abs(seconds(value) - seconds(right)) < 120 for value, right in zip(found, exact, strict=True))
+    assert all(type(value) is dt.time and abs(seconds(value) - seconds(right)) < 1200 for value, right in zip(found, exact, strict=True))
 
 
 def test_a_time_is_bounded_by_its_declaration_or_in_the_text(times):
     [exact] = times.execute(NEAR_TIMES.replace("FROM shifts", "FROM shifts WHERE t BETWEEN TIME '09:00' AND TIME '17:00'")).fetchall()
     [found] = asked(times, NEAR_TIMES + " WHERE t BETWEEN TIME '09:00' AND TIME '17:00'", epsilon=8)
     [same] = asked(times, NEAR_TIMES + " WHERE t BETWEEN '09:00' AND '17:00'", epsilon=8)
-    assert all(abs(seconds(value) - seconds(right)) < 120 for row in (found, same) for value, right in zip(row, exact, strict=True))
+    assert all(abs(seconds(value) - seconds(right)) < 1200 for row in (found, same) for value, right in zip(row, exact, strict=True))
     times.execute("CALL dp_declare('shifts', 't', lower := TIME '08:00', upper := TIME '20:00', nullable := false)")
     [exact] = times.execute(f"FROM dp_query_exact('{NEAR_TIMES}')").fetchall()
     [(middle, low, high, quarter, *_)] = asked(times, "SELECT median(t) AS m, min(t) AS a, max(t) AS b, quantile_disc(t, 0.25) AS q FROM shifts", epsilon=8)
-    assert all(abs(seconds(value) - seconds(right)) < 120 for value, right in zip((middle, low, high, quarter), exact, strict=True))
+    assert all(abs(seconds(value) - seconds(right)) < 1200 for value, right in zip((middle, low, high, quarter), exact, strict=True))
     [(a, q25, q50, q75, nulls)] = times.execute("SELECT min, q25, q50, q75, null_percentage FROM dp_summarize('shifts', epsilon := 8)").fetchall()
     assert a == "08:00:00" and "08:40" < q25 < "09:20" and "11:40" < q50 < "12:20" and "14:40" < q75 < "15:20" and nulls == 0
 
