@@ -27,6 +27,9 @@ _EXACT = 1 << 53
 """Below it every whole number is a double."""
 _APART = "bounds and edges are kept as doubles: take numbers that lie further apart"
 
+HUGE = 2**63
+"""Whole numbers from here on may be bounds as their nearest double."""
+
 
 def declared_edges(
     parsed: SqlType, lower: object, upper: object, bins: object, edges: Sequence[object] | None, *, rounded: bool = False
@@ -76,11 +79,12 @@ def _number(argument: str, value: object) -> float:
 def _check_held(parsed: SqlType, argument: str, value: Any) -> None:
     """Refuse a whole number beyond 2^53 that double precision does not hold: its neighbour would be the bound, without a word.
 
-    The ends of a type are held as the nearest double, beyond which the type has no value.
+    The ends of a type are held as the nearest double, beyond which the type has no value; so are numbers beyond 64 bits, where
+    whoever writes 10^30 does not mean its last digits.
     """
     exact = Fraction(value)
     steps = exact * 10**parsed.scale if parsed.family == "decimal" else exact
-    if exact.denominator > 1 or (parsed.family != "float" and steps in (parsed.low, parsed.high)):
+    if exact.denominator > 1 or abs(exact) >= HUGE or (parsed.family != "float" and steps in (parsed.low, parsed.high)):
         return
     near = neighbours(int(exact))
     if near is not None:

@@ -79,6 +79,12 @@ class Statement:
                     found[f"n{variable.position}"] = f"system.main.isnan({identifier(SOURCE_NAME, name)})"
             if measure.filter is not None:
                 found[f"f{measure.filter}"] = identifier(SOURCE_NAME, f"f{measure.filter}")
+        for counting in self.plan.counting:
+            if counting.filter is not None:
+                found[f"f{counting.filter}"] = identifier(SOURCE_NAME, f"f{counting.filter}")
+            for place in counting.arguments:
+                if f"x{place}" not in found:
+                    found[f"a{place}"] = identifier(SOURCE_NAME, f"a{place}")
         for one in self.plan.learning:  # what leaves are cut for is a measure's own
             name = f"a{one.position}"
             found[f"x{one.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpsql.domains.edges import neighbours
+from dpsql.domains.edges import HUGE, neighbours
 from dpsql.errors import ArgumentError
 from dpsql.queries.bounds import Known, extent, narrowed
 from dpsql.queries.lineage import Leaf, Lineage
@@ -118,7 +118,8 @@ def given_bounds(bounds: Mapping[str, Sequence[Any]] | None, argument: str = "bo
             way = f"wants two finite numbers, two ISO dates or two times of day: {argument} := {{'{text}': [0, 100]}}"
             raise ArgumentError(f"{argument}[{text!r}]", pair, way)
         for value in ends:
-            near = neighbours(value) if isinstance(value, int) and value not in _ENDS_OF_TYPES else None
+            exact = isinstance(value, int) and value not in _ENDS_OF_TYPES and abs(value) < HUGE
+            near = neighbours(value) if exact else None
             if near is not None:
                 said = f"{value} is no number of double precision, in which bounds are kept: take {near}"
                 raise ArgumentError(f"{argument}[{text!r}]", pair, said)

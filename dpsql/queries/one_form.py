@@ -156,11 +156,32 @@ def _table(node: exp.Subquery) -> exp.Expression:
     alias = node.args.get("alias")
     if not isinstance(node.parent, exp.From | exp.Join) or (alias is not None and alias.args.get("columns")):
         return node
-    if alias is None and (not isinstance(node.parent, exp.From) or node.parent.parent.args.get("joins")):
+    if alias is None and not (isinstance(node.parent, exp.From) and _is_alone(node.parent.parent)):
         return node  # its name could be another relation's
     out = table.copy()
     out.set("alias", None if alias is None else alias.copy())
     return out
+
+
+def _is_alone(select: exp.Select) -> bool:
+    """Whether the names in a SELECT are of its one relation: no joins, no subqueries, and it is in no expression of another."""
+    if select.args.get("joins") or sum(1 for _ in select.find_all(exp.Select)) > 1 + _selects_after_from(select):
+        return False
+    node: exp.Expression = select
+    while node.parent is not None:
+        above = node.parent
+        relation = isinstance(above, exp.From | exp.CTE | exp.With | exp.SetOperation) or (
+            isinstance(above, exp.Join | exp.Subquery) and node.arg_key == "this"
+        )
+        if not relation and not (isinstance(above, exp.Select) and isinstance(node, exp.From | exp.Join | exp.With)):
+            return False
+        node = above
+    return True
+
+
+def _selects_after_from(select: exp.Select) -> int:
+    start = select.args.get("from_") or select.args.get("from")
+    return 0 if start is None else sum(1 for _ in start.find_all(exp.Select))
 
 
 def _without_alias(select: exp.Select) -> None:
@@ -171,7 +192,7 @@ def _without_alias(select: exp.Select) -> None:
         return
     if table.args["alias"].args.get("columns"):
         return
-    if select.args.get("joins") or table.args.get("joins") or any(inner is not select for inner in select.find_all(exp.Select)):
+    if table.args.get("joins") or not _is_alone(select):
         return
     for column in select.find_all(exp.Column):
         if fold(column.table) == fold(table.alias):
