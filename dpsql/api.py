@@ -13,6 +13,7 @@ import duckdb
 
 from dpsql.relations import answered
 from dpsql.relations import plain as _plain
+from dpsql.text.parameters import filled
 
 
 def protect(
@@ -237,6 +238,7 @@ def marginals(
     mechanism: str = "gaussian",
     release: str | None = None,
     shape: str | None = None,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy noisy contingency tables: every cell of the public domain (``dp_marginals``).
 
@@ -265,6 +267,9 @@ def marginals(
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     shape
         'wide' or 'long'; wide for one table, if left out.
+    params
+        Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
+        time or UUID. They become literals before anything else, so the same values are the same question.
     """
     return answered(con, "marginals", source=source, columns=columns, k=k, epsilon=epsilon, delta=delta, mechanism=mechanism,
         release=release, shape=shape)
@@ -281,6 +286,7 @@ def aggregates(
     fabrication: str | Sequence[float] | None = None,
     release: str | None = None,
     options: Mapping[str, Any] | None = None,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy noisy counts of combinations of values (``dp_aggregates``).
 
@@ -306,6 +312,9 @@ def aggregates(
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     options
         Options of aggregate_seeded as a struct.
+    params
+        Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
+        time or UUID. They become literals before anything else, so the same values are the same question.
     """
     return answered(con, "aggregates", source=source, reporting_length=reporting_length, epsilon=epsilon, delta=delta,
         columns=columns, fabrication=_plain(fabrication), release=release, options=options)
@@ -323,6 +332,7 @@ def histogram(
     rho: float | None = None,
     separator: str | None = None,
     release: str | None = None,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy noisy counts of the values of a column whose domain nobody can list (``dp_histogram``).
 
@@ -351,6 +361,9 @@ def histogram(
         Between the words of a pair; '-', if left out.
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    params
+        Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
+        time or UUID. They become literals before anything else, so the same values are the same question.
     """
     return answered(con, "histogram", source=source, column=column, epsilon=epsilon, delta=delta, domain=_plain(domain),
         domain_size=domain_size, rho=rho, separator=separator, release=release)
@@ -364,6 +377,7 @@ def contributions(
     delta: float | None = None,
     mechanism: str = "gaussian",
     release: str | None = None,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy a noisy histogram of the number of rows per privacy unit, to choose max_contributions by (``dp_contributions``).
 
@@ -385,6 +399,9 @@ def contributions(
         'gaussian' or 'laplace' noise on integers.
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    params
+        Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
+        time or UUID. They become literals before anything else, so the same values are the same question.
     """
     return answered(con, "contributions", source=source, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release)
 
@@ -405,6 +422,7 @@ def query(
     release: str | None = None,
     adaptive: bool = False,
     options: Mapping[str, Any] | None = None,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Answer an aggregate query: noisy numbers for count, sum, avg, var, corr, median, ... by groups (``dp_query``).
 
@@ -445,8 +463,11 @@ def query(
         text.
     options
         {'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds.
+    params
+        Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
+        time or UUID. They become literals before anything else, so the same values are the same question.
     """
-    return answered(con, "query", sql=sql, epsilon=epsilon, delta=delta, groups=groups, max_groups=max_groups,
+    return answered(con, "query", sql=filled(sql, params), epsilon=epsilon, delta=delta, groups=groups, max_groups=max_groups,
         max_rows_per_group=max_rows_per_group, bounds=_plain(bounds), min_units=min_units, confidence=confidence,
         mechanism=mechanism, release=release, adaptive=adaptive, options=options)
 
@@ -460,6 +481,7 @@ def query_exact(
     max_rows_per_group: int | None = None,
     bounds: Mapping[str, Sequence[float]] | None = None,
     min_units: int | None = None,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Answer an aggregate query without noise (``dp_query_exact``).
 
@@ -483,9 +505,12 @@ def query_exact(
         As of dp_query.
     min_units
         As of dp_query.
+    params
+        Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
+        time or UUID. They become literals before anything else, so the same values are the same question.
     """
-    return answered(con, "query_exact", sql=sql, groups=groups, max_groups=max_groups, max_rows_per_group=max_rows_per_group,
-        bounds=_plain(bounds), min_units=min_units)
+    return answered(con, "query_exact", sql=filled(sql, params), groups=groups, max_groups=max_groups,
+        max_rows_per_group=max_rows_per_group, bounds=_plain(bounds), min_units=min_units)
 
 
 def summarize(
@@ -552,6 +577,7 @@ def synthesize(
     options: Mapping[str, Any] | None = None,
     release: str | None = None,
     into: str | None = None,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy a synthetic table with the source's column names and types; rows are drawn from the release for free (``dp_synthesize``).
 
@@ -581,6 +607,9 @@ def synthesize(
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     into
         A table that the rows are put into (into_table in SQL; into is a reserved word).
+    params
+        Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
+        time or UUID. They become literals before anything else, so the same values are the same question.
     """
     return answered(con, "synthesize", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, rows=rows,
         seed=seed, options=options, release=release, into=into)

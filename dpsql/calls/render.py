@@ -110,6 +110,7 @@ import duckdb
 
 from dpsql.relations import answered
 from dpsql.relations import plain as _plain
+from dpsql.text.parameters import filled
 '''
 
 
@@ -117,6 +118,19 @@ def _python_default(parameter: Parameter) -> str:
     if parameter.needed or parameter.required:
         return ""
     return f" = {None if 'None' in parameter.python else parameter.default!r}".replace("'", '"')
+
+
+_PARAMS = (
+    "Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime, time "
+    "or UUID. They become literals before anything else, so the same values are the same question."
+)
+
+
+def _sent(parameter: Parameter, call: type[Call]) -> str:
+    """Return how the Python function hands an argument on."""
+    if parameter.name == call.filled:
+        return f"filled({parameter.name}, params)"
+    return f"_plain({parameter.name})" if parameter.plain else parameter.name
 
 
 def function(call: type[Call]) -> str:
@@ -130,7 +144,8 @@ def function(call: type[Call]) -> str:
     heads = ["con: duckdb.DuckDBPyConnection", *(f"{p.name}: {p.python}{_python_default(p)}" for p in by_place)]
     heads += ["*"] if named else []
     heads += [f"{p.name}: {p.python}{_python_default(p)}" for p in sorted(named, key=lambda p: not p.needed)]
-    sent = [f"{p.name}={f'_plain({p.name})' if p.plain else p.name}" for p in parameters]
+    heads += [] if call.filled is None else ["params: Sequence[Any] | Mapping[str, Any] | None = None"]
+    sent = [f"{p.name}={_sent(p, call)}" for p in parameters]
     said = cleandoc(call.__doc__ or "").split("\n\n")
     first, more = f"{said[0].replace(chr(10), ' ').removesuffix('.')} (``dp_{call.name}``).", said[1:]
     docstring = [textwrap.fill(f'"""{first}', width=WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)]
@@ -140,6 +155,8 @@ def function(call: type[Call]) -> str:
     lines = ["    Parameters", "    ----------"]
     for p in parameters:
         lines += [f"    {p.name}", textwrap.fill(p.words, width=WIDTH - 4, initial_indent=" " * 8, subsequent_indent=" " * 8)]
+    if call.filled is not None:
+        lines += ["    params", textwrap.fill(_PARAMS, width=WIDTH - 4, initial_indent=" " * 8, subsequent_indent=" " * 8)]
     return "\n".join([
         f"def {call.function}(",
         *(f"    {head}," for head in heads),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from dpsql.queries.moments import SAME
+from dpsql.source.intervals import interval_of
 
 _GRAINS = {"hour": "hour", "minute": "minute", "second": "second"}
 _DAYS = frozenset([
@@ -41,8 +42,8 @@ def grain_of(column: exp.Column) -> str | None:
     'hour'
     """
     node: exp.Expression = column
-    while isinstance(node.parent, exp.Paren):
-        node = node.parent
+    while isinstance(node.parent, exp.Paren) or _moves_days(node):
+        node = node.parent or node
     outer = node.parent
     if isinstance(outer, exp.Extract):
         return _of_part(outer.this.name.lower())
@@ -56,6 +57,16 @@ def grain_of(column: exp.Column) -> str | None:
     if name == "strftime" and len(given) == 2 and isinstance(given[1], exp.Literal):
         return _of_format(given[1].name)
     return "day" if name in _OF_DAYS and len(given) == 1 else _of_part(name)
+
+
+def _moves_days(node: exp.Expression) -> bool:
+    """Whether whole days, months or years are added to an operand: moments of one day stay together."""
+    outer = node.parent
+    if not isinstance(outer, exp.Add | exp.Sub) or node.arg_key != "this":
+        return False
+    step = interval_of(outer.expression)
+    unit = None if step is None else step.args.get("unit")
+    return unit is not None and str(unit.name).upper().removesuffix("S") in ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 
 
 def _of_part(part: str) -> str | None:

@@ -63,6 +63,8 @@ ANSWERED = [
     "SELECT count(*) FROM visits WHERE day + INTERVAL '1 year' > DATE '2025-06-01'",
     "SELECT time_bucket(INTERVAL '1 month', day) AS b, count(*) FROM visits GROUP BY b ORDER BY b",
     "SELECT time_bucket(INTERVAL '7 days', day) AS b, count(*) FROM visits GROUP BY b ORDER BY b",
+    "SELECT CAST((CAST(date_trunc('week', (seen + INTERVAL '1 day')) AS TIMESTAMP) + INTERVAL '-1 day') AS DATE) AS w, count(*) FROM visits GROUP BY w ORDER BY w",
+    "SELECT strftime(seen + INTERVAL 3 MONTH, '%Y-%m') AS fiscal, count(*) FROM visits GROUP BY fiscal ORDER BY fiscal",
     "SELECT time_bucket(INTERVAL 1 QUARTER, seen) AS b, count(*) FROM visits GROUP BY b ORDER BY b",
     "SELECT substring(code FROM 1 FOR 2) AS s, count(*) FROM visits GROUP BY s ORDER BY s",
     "SELECT count(*) FROM visits WHERE substring(ward FOR 2) = 'er' OR substring(ward FROM 4) = 'gery'",
@@ -312,3 +314,27 @@ def test_values_of_other_subqueries_are_not_taken(con, sql, said):
     with pytest.raises((UnsupportedQuery, ArgumentError), match=said):
         asked(con, sql)
     assert charges(con) == before
+
+
+def test_parameters_are_the_values_they_stand_for(con):
+    before = charges(con)
+    sql = "SELECT ward, count(*) FROM visits WHERE age > {} AND ward <> {} GROUP BY ward"
+    first = sorted(dpsql.query(con, sql.format("?", "?"), epsilon=2.0, params=[55, "er"]).fetchall())
+    again = [
+        dpsql.query(con, sql.format("$age", "$ward"), epsilon=2.0, params={"age": 55, "ward": "er"}), asked(con, sql.format(55, "'er'"), epsilon=2.0)
+    ]
+    assert all(sorted(one.fetchall()) == first for one in again) and charges(con) == before + 1
+    exact = dpsql.query_exact(con, sql.format("?", "?"), params=[55, "er"]).fetchall()
+    assert sorted(exact) == sorted(con.sql(sql.format(55, "'er'")).fetchall())
+    with pytest.raises(ArgumentError, match="the text has"):
+        dpsql.query(con, sql.format("?", "?"), epsilon=2.0, params=[55])
+    assert charges(con) == before + 1
+
+
+def test_bounds_that_are_known_are_not_learned(con):
+    before = charges(con)
+    with pytest.raises(ArgumentError, match="all arguments have bounds.*'cost': 'auto'"):
+        asked(con, "SELECT avg(cost), count(*) FROM visits", bounds="auto")
+    assert charges(con) == before
+    assert asked(con, "SELECT avg(cost) FROM visits", bounds={"cost": "auto"}).fetchall()[0][0] == pytest.approx(48, abs=6)
+    assert asked(con, "SELECT count(*) FROM visits", bounds="auto").fetchall()[0][0] == pytest.approx(6000, abs=30)

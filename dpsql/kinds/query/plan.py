@@ -263,6 +263,15 @@ class Planning:
         )
         return replace(limits, upper=float(held.max_contributions))
 
+    def _check_auto(self, arguments: Mapping[int, Argument]) -> None:
+        """Refuse to learn bounds where all are known: it would change nothing."""
+        if ALL not in self.call.call.auto or self.learning or self.call.learned:
+            return
+        texts = [readable.expression(self.asked.argument_texts[place]) for place, one in arguments.items() if one.lower is not None]
+        if texts:
+            said = f"all arguments have bounds: leave it out, or say which are to be learned: bounds := {{{texts[0]!r}: 'auto'}}"
+            raise ArgumentError("bounds", "auto", said)
+
     def _check_sort(self, node: exp.Expression, text: str, family: str, sql_type: str) -> None:
         """Refuse dates as bounds of a number, and numbers as bounds of a date."""
         given = self.given.get(canonical(node, qualified=False))
@@ -322,6 +331,7 @@ class Planning:
         groups = self.groups()
         selecting = groups is None
         bounding, arguments = self.bounding(selecting=selecting), self.arguments()
+        self._check_auto(arguments)
         count = groups.count if groups is not None else None
         measures, weights, select = choosing.choose(
             self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row,
