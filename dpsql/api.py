@@ -238,7 +238,6 @@ def marginals(
     mechanism: str = "gaussian",
     release: str | None = None,
     shape: str | None = None,
-    params: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy noisy contingency tables: every cell of the public domain (``dp_marginals``).
 
@@ -267,9 +266,6 @@ def marginals(
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     shape
         'wide' or 'long'; wide for one table, if left out.
-    params
-        Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
-        time or UUID. They become literals before anything else, so the same values are the same question.
     """
     return answered(con, "marginals", source=source, columns=columns, k=k, epsilon=epsilon, delta=delta, mechanism=mechanism,
         release=release, shape=shape)
@@ -286,7 +282,6 @@ def aggregates(
     fabrication: str | Sequence[float] | None = None,
     release: str | None = None,
     options: Mapping[str, Any] | None = None,
-    params: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy noisy counts of combinations of values (``dp_aggregates``).
 
@@ -312,9 +307,6 @@ def aggregates(
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     options
         Options of aggregate_seeded as a struct.
-    params
-        Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
-        time or UUID. They become literals before anything else, so the same values are the same question.
     """
     return answered(con, "aggregates", source=source, reporting_length=reporting_length, epsilon=epsilon, delta=delta,
         columns=columns, fabrication=_plain(fabrication), release=release, options=options)
@@ -332,7 +324,6 @@ def histogram(
     rho: float | None = None,
     separator: str | None = None,
     release: str | None = None,
-    params: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy noisy counts of the values of a column whose domain nobody can list (``dp_histogram``).
 
@@ -361,9 +352,6 @@ def histogram(
         Between the words of a pair; '-', if left out.
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
-    params
-        Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
-        time or UUID. They become literals before anything else, so the same values are the same question.
     """
     return answered(con, "histogram", source=source, column=column, epsilon=epsilon, delta=delta, domain=_plain(domain),
         domain_size=domain_size, rho=rho, separator=separator, release=release)
@@ -377,7 +365,6 @@ def contributions(
     delta: float | None = None,
     mechanism: str = "gaussian",
     release: str | None = None,
-    params: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy a noisy histogram of the number of rows per privacy unit, to choose max_contributions by (``dp_contributions``).
 
@@ -399,9 +386,6 @@ def contributions(
         'gaussian' or 'laplace' noise on integers.
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
-    params
-        Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
-        time or UUID. They become literals before anything else, so the same values are the same question.
     """
     return answered(con, "contributions", source=source, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release)
 
@@ -577,7 +561,6 @@ def synthesize(
     options: Mapping[str, Any] | None = None,
     release: str | None = None,
     into: str | None = None,
-    params: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy a synthetic table with the source's column names and types; rows are drawn from the release for free (``dp_synthesize``).
 
@@ -607,9 +590,6 @@ def synthesize(
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     into
         A table that the rows are put into (into_table in SQL; into is a reserved word).
-    params
-        Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
-        time or UUID. They become literals before anything else, so the same values are the same question.
     """
     return answered(con, "synthesize", source=source, method=method, epsilon=epsilon, delta=delta, columns=columns, rows=rows,
         seed=seed, options=options, release=release, into=into)

@@ -99,7 +99,7 @@ class Call:
     privacy: ClassVar[str]
     gives: ClassVar[str]
     """What the answer holds."""
-    filled: ClassVar[str | None] = None
+    parametrized: ClassVar[str | None] = None
     """The argument whose parameters (``?``, ``$name``) the Python function fills in from ``params``."""
 
     def __post_init__(self) -> None:

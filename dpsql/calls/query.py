@@ -92,7 +92,7 @@ class QueryCall(Call):
     function: ClassVar[str] = "query"
     privacy: ClassVar[str] = CHARGED
     gives: ClassVar[str] = "the columns of the query; with confidence also <name>_low, <name>_high of each aggregate"
-    filled: ClassVar[str | None] = "sql"
+    parametrized: ClassVar[str | None] = "sql"
 
     sql: str = argument(arguments.text, "A SELECT of aggregates over one protected table.", default=REQUIRED, python="str")
     epsilon: float | None = argument(
@@ -183,7 +183,7 @@ class QueryExactCall(Call):
     function: ClassVar[str] = "query_exact"
     privacy: ClassVar[str] = NOT_PRIVATE
     gives: ClassVar[str] = "the columns of the query"
-    filled: ClassVar[str | None] = "sql"
+    parametrized: ClassVar[str | None] = "sql"
 
     sql: str = argument(arguments.text, "A SELECT of aggregates over one protected table.", default=REQUIRED, python="str")
     groups: str | None = argument(optional(one_of(*GROUPS)), "As of dp_query.", python="str | None", choices=GROUPS)

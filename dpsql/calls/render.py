@@ -128,7 +128,7 @@ _PARAMS = (
 
 def _sent(parameter: Parameter, call: type[Call]) -> str:
     """Return how the Python function hands an argument on."""
-    if parameter.name == call.filled:
+    if parameter.name == call.parametrized:
         return f"filled({parameter.name}, params)"
     return f"_plain({parameter.name})" if parameter.plain else parameter.name
 
@@ -144,7 +144,7 @@ def function(call: type[Call]) -> str:
     heads = ["con: duckdb.DuckDBPyConnection", *(f"{p.name}: {p.python}{_python_default(p)}" for p in by_place)]
     heads += ["*"] if named else []
     heads += [f"{p.name}: {p.python}{_python_default(p)}" for p in sorted(named, key=lambda p: not p.needed)]
-    heads += [] if call.filled is None else ["params: Sequence[Any] | Mapping[str, Any] | None = None"]
+    heads += [] if call.parametrized is None else ["params: Sequence[Any] | Mapping[str, Any] | None = None"]
     sent = [f"{p.name}={_sent(p, call)}" for p in parameters]
     said = cleandoc(call.__doc__ or "").split("\n\n")
     first, more = f"{said[0].replace(chr(10), ' ').removesuffix('.')} (``dp_{call.name}``).", said[1:]
@@ -155,7 +155,7 @@ def function(call: type[Call]) -> str:
     lines = ["    Parameters", "    ----------"]
     for p in parameters:
         lines += [f"    {p.name}", textwrap.fill(p.words, width=WIDTH - 4, initial_indent=" " * 8, subsequent_indent=" " * 8)]
-    if call.filled is not None:
+    if call.parametrized is not None:
         lines += ["    params", textwrap.fill(_PARAMS, width=WIDTH - 4, initial_indent=" " * 8, subsequent_indent=" " * 8)]
     return "\n".join([
         f"def {call.function}(",

@@ -50,7 +50,7 @@ class Leaves:
         public_keys: Callable[[TableId], Sequence[Sequence[str]]],
         unit_column: Callable[[TableId], str | None],
         home: tuple[str, str],
-        most_rows: Callable[[TableId], int],
+        most_rows: Callable[[TableId], int] = lambda table: 1,
     ) -> None:
         self.home, self.most_rows = home, most_rows
         self.catalog, self.protected, self.public_keys, self.unit_column = catalog, protected, public_keys, unit_column

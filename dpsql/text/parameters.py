@@ -61,7 +61,7 @@ def filled(sql: str, params: Params | None) -> str:
 
 def _places(tokens: list[Token]) -> list[tuple[int, int, str]]:
     """Return where parameters stand, and their names: of ``?`` their number."""
-    found = []
+    found: list[tuple[int, int, str]] = []
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):
         if token.token_type == TokenType.PLACEHOLDER and token.text == "?":
             found.append((token.start, token.end + 1, str(len(found) + 1)))

@@ -63,7 +63,7 @@ ANSWERED = [
     "SELECT count(*) FROM visits WHERE day + INTERVAL '1 year' > DATE '2025-06-01'",
     "SELECT time_bucket(INTERVAL '1 month', day) AS b, count(*) FROM visits GROUP BY b ORDER BY b",
     "SELECT time_bucket(INTERVAL '7 days', day) AS b, count(*) FROM visits GROUP BY b ORDER BY b",
-    "SELECT CAST((CAST(date_trunc('week', (seen + INTERVAL '1 day')) AS TIMESTAMP) + INTERVAL '-1 day') AS DATE) AS w, count(*) FROM visits GROUP BY w ORDER BY w",
+    "SELECT CAST((CAST(date_trunc('week', (seen + INTERVAL '1 day')) AS TIMESTAMP) + INTERVAL '-1 day') AS DATE) AS w, count(*) FROM visits WHERE seen < TIMESTAMP '2024-12-21' GROUP BY w ORDER BY w",
     "SELECT strftime(seen + INTERVAL 3 MONTH, '%Y-%m') AS fiscal, count(*) FROM visits GROUP BY fiscal ORDER BY fiscal",
     "SELECT time_bucket(INTERVAL 1 QUARTER, seen) AS b, count(*) FROM visits GROUP BY b ORDER BY b",
     "SELECT substring(code FROM 1 FOR 2) AS s, count(*) FROM visits GROUP BY s ORDER BY s",
@@ -226,7 +226,7 @@ def test_counts_of_a_unit_are_bounded_by_what_counts(con):
     assert asked(con, sql, epsilon=100.0, bounds="auto").fetchall()[0][0] == pytest.approx(6, abs=0.8)
 
 
-def test_pairs_of_spellings_are_one_text():
+def test_pairs_of_spellings_are_one_text(con):
     """What `plainly` leaves alone: texts, comments, names, and intervals of several parts."""
     from dpsql.text.spelled import plainly
 
@@ -235,7 +235,7 @@ def test_pairs_of_spellings_are_one_text():
         assert plainly(kept) == kept
     units = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
     for sign, unit, many in itertools.product(("", "-"), units, ("", "s")):
-        [[same]] = duckdb.sql(f"SELECT {plainly(f'''INTERVAL '{sign}3 {unit}{many}' ''')} = INTERVAL '{sign}3 {unit}{many}'").fetchall()
+        [[same]] = con.execute(f"SELECT {plainly(f'''INTERVAL '{sign}3 {unit}{many}' ''')} = INTERVAL '{sign}3 {unit}{many}'").fetchall()
         assert same
 
 
