@@ -32,13 +32,14 @@ def respelled(
     """
     for select in list(tree.find_all(exp.Select)):
         _unbracketed(select)
-    dates = _dates(tree, type_of)
+    kinds = _kinds(tree, type_of)
 
     def other(node: exp.Expression) -> exp.Expression | None:
         found = _other(node)
-        if found is None or isinstance(node, exp.Pow) or not dates(node.expressions[1]):
+        if found is None or isinstance(node, exp.Pow):
             return found
-        return exp.Cast(this=found, to=exp.DataType.build("DATE"))
+        kind = kinds(node.expressions[1])  # which versions of DuckDB truncate to which type differs
+        return found if kind is None else exp.Cast(this=found, to=exp.DataType.build(kind, dialect="duckdb"))
 
     for select in [tree] if isinstance(tree, exp.Select) else list(tree.find_all(exp.Select)):
         for item in select.expressions:
@@ -70,18 +71,19 @@ def _unbracketed(select: exp.Select) -> None:
         select.set("joins", joins)
 
 
-def _dates(tree: exp.Expression, type_of: Callable[[exp.Table, str], str | None]) -> Callable[[exp.Expression], bool]:
-    """Return what tells whether an argument is a DATE: a column of some table of the query, or a CAST."""
+def _kinds(tree: exp.Expression, type_of: Callable[[exp.Table, str], str | None]) -> Callable[[exp.Expression], str | None]:
+    """Return what tells whether an argument is a DATE or a TIMESTAMP: a column of some table of the query, or a CAST."""
     tables = [table for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
 
-    def is_date(node: exp.Expression) -> bool:
+    def kind_of(node: exp.Expression) -> str | None:
         while isinstance(node, exp.Paren):
             node = node.this
         if isinstance(node, exp.Cast):
-            return bool(node.to.this == exp.DataType.Type.DATE)
-        return isinstance(node, exp.Column) and any(type_of(table, node.name) == "DATE" for table in tables)
+            return "DATE" if node.to.this == exp.DataType.Type.DATE else None
+        found = {type_of(table, node.name) for table in tables} - {None} if isinstance(node, exp.Column) else set()
+        return next((kind for kind in ("DATE", "TIMESTAMP") if found == {kind}), None)
 
-    return is_date
+    return kind_of
 
 
 def _other(node: exp.Expression) -> exp.Expression | None:
