@@ -446,7 +446,9 @@ def query(
         true: a scalar subquery over protected rows is answered first, by a release of its own, and its number put into the
         text.
     options
-        {'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds.
+        {'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds. {'cut':
+        true}: counts, and sums of numbers of one sign, are cut at 0, for who shows single ones; added up they are then too
+        high.
     params
         Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
         time or UUID. They become literals before anything else, so the same values are the same question.

@@ -195,7 +195,7 @@ def _columns(
             texts[f"k{i}"] += [None if inside is None else keys[inside] for keys in held.groups]
             texts[f"g{i}"] += ["0" if inside is not None else "1"] * count
         for i, one in enumerate(wanted):
-            texts[f"a{i}"] += value_texts(estimates, one, types[f"a{i}"], factors[i])
+            texts[f"a{i}"] += value_texts(estimates, one, types[f"a{i}"], factors[i], cut=found.call.cut)
         for i in denominators:
             as_shown = [math.nan if text is None else float(text) for text in texts[f"a{i}"][-count:]] if count else []
             divisor = estimates.denominator(wanted[i], np.asarray(as_shown))
@@ -245,17 +245,28 @@ def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
     ]
 
 
-def value_texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float) -> list[str | None]:
-    """Return an aggregate as the texts of values of its type, one for each group; None for NULL."""
+def value_texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float, *, cut: bool = False) -> list[str | None]:
+    """Return an aggregate as the texts of values of its type, one for each group; None for NULL.
+
+    ``cut``: whether counts, and sums of numbers of one sign, are cut at 0.
+    """
     value = estimates.value(one)
     if one.function in LISTED:
         return listed_texts(estimates, one, value, sql_type)
-    value = value * factor
+    value = (np.clip(value, *_possible(estimates, one)) if cut else value) * factor
     if one.listed:
         inner = sql_type.removesuffix("[]")
         return ["[" + ", ".join(cell_text(v, inner) or "NULL" for v in row) + "]" for row in value]
     flat = value[:, 0] if value.ndim == 2 else value
     return [cell_text(float(v), sql_type) for v in flat]
+
+
+def _possible(estimates: Estimates, one: Wanted) -> tuple[float, float]:
+    """Return between which numbers a count or a sum lies for certain."""
+    if one.function == "sum":
+        bounds = estimates.query.measures[estimates.find(one)[0]].variables[0]
+        return (0.0 if bounds.lower >= 0 else -math.inf), (0.0 if bounds.upper <= 0 else math.inf)
+    return (0.0 if one.function.startswith("count") or one.function == "regr_count" else -math.inf), math.inf
 
 
 def listed_texts(estimates: Estimates, one: Wanted, counters: np.ndarray, sql_type: str) -> list[str | None]:

@@ -130,16 +130,18 @@ class QueryCall(Call):
         python="bool",
     )
     options: dict[str, Any] = argument(
-        some_options, "{'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds.",
+        some_options,
+        "{'weights': {'avg(cost)': 2}}: relative shares of the loss. {'bounds_share': 0.15}: of all learned bounds. {'cut': true}: "
+        "counts, and sums of numbers of one sign, are cut at 0, for who shows single ones; added up they are then too high.",
         python="Mapping[str, Any] | None"
     )
 
     @property
     def weights(self) -> dict[str, float]:
         """Relative shares of the loss, by the text of an aggregate."""
-        unknown = set(self.options) - {"weights", "bounds_share"}
+        unknown = set(self.options) - {"weights", "bounds_share", "cut"}
         if unknown:
-            raise ArgumentError("options", sorted(unknown), "dp_query has the options 'weights' and 'bounds_share' alone")
+            raise ArgumentError("options", sorted(unknown), "dp_query has the options 'weights', 'bounds_share' and 'cut' alone")
         found = self.options.get("weights") or {}
         if not isinstance(found, Mapping):
             raise ArgumentError("options", {"weights": found}, "a struct of aggregates: {'weights': {'avg(cost)': 2}}")
@@ -147,6 +149,14 @@ class QueryCall(Call):
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e6:
                 raise ArgumentError("options", {"weights": {text: weight}}, "a weight is a number above 0 and below 1e6")
         return {str(text): float(weight) for text, weight in found.items()}
+
+    @property
+    def cut(self) -> bool:
+        """Whether counts, and sums of what has one sign, are cut at 0: single numbers look better, and no longer add up."""
+        found = self.options.get("cut", False)
+        if not isinstance(found, bool):
+            raise ArgumentError("options", {"cut": found}, "true or false")
+        return found
 
     @property
     def auto(self) -> tuple[str, ...]:

@@ -386,3 +386,14 @@ def test_names_and_types_are_those_of_duckdb(prices, item):
     for call in ("dp_query_exact('{}')", "dp_query('{}', epsilon := 2)"):
         found = prices.execute("FROM " + call.format(f"SELECT {item}{', count(*)' if grouped else ''} FROM prices{grouped}")).description
         assert [(name, str(kind)) for name, kind, *_ in found] == [(name, str(kind)) for name, kind, *_ in right]
+
+
+def test_numbers_are_cut_at_what_is_possible_for_who_asks_for_it(small):
+    """The same release, cut or not: cut it is never below 0, and adds up to more."""
+    select = "SELECT g, count(*) AS n, sum(v) AS s, sum(-w) AS d, sum(w - 5) AS b, avg(v) AS a FROM t GROUP BY g ORDER BY g"
+    more = ", bounds := {'w - 5': [-5, 4], '-w': [-9, 0]}"
+    plain, cut = asked(small, select, more), asked(small, select, more + ", options := {'cut': true}")
+    assert cut == [(g, max(n, 0), max(s, 0.0), min(d, 0), b, a) for g, n, s, d, b, a in plain]
+    assert any(row[1] < 0 for row in plain) and any(row[3] > 0 for row in plain) and any(row[4] < 0 for row in cut)
+    with pytest.raises(duckdb.Error, match="true or false"):
+        asked(small, select, more + ", options := {'cut': 2}")
