@@ -1,0 +1,227 @@
+"""What is publicly known of the keys and arguments of a query: their types, values and bounds. No row is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from sqlglot import exp
+
+from dpsql.calls.query import ALL
+from dpsql.domains import sqltypes
+from dpsql.errors import ArgumentError
+from dpsql.estimates.magnitudes import Learning, edges_of
+from dpsql.protected.source import ProtectedSource
+from dpsql.queries import choosing
+from dpsql.queries.aggregates import DISTINCT, PAIRS
+from dpsql.queries.bounds import extent
+from dpsql.queries.choosing import Argument
+from dpsql.queries.columns import Relations, given_bounds
+from dpsql.queries.declared import in_units_of
+from dpsql.queries.inner import InnerValues
+from dpsql.queries.leaves import Facts
+from dpsql.queries.lineage import Lineage, Made
+from dpsql.queries.listed import check_listed
+from dpsql.queries.naming import canonical, read_expression
+from dpsql.queries.purchase import QueryPurchase
+from dpsql.queries.ranges import Range, alike
+from dpsql.queries.universes import Universe
+from dpsql.session.instance import Context
+from dpsql.text import readable
+
+_BOUNDED = choosing.FIRST | choosing.SECOND | PAIRS | choosing.RANKED
+MOST_LISTED = 10_000
+"""Whole numbers that are listed one by one."""
+_NUMBERS = ("integer", "decimal", "float", "boolean")
+
+
+class Asking:
+    """What is publicly known of one grouping set of a query: its columns, and the values and bounds of its arguments."""
+
+    def __init__(
+        self, context: Context, protected: ProtectedSource, call: QueryPurchase, parameters: Mapping[str, Any]
+    ) -> None:
+        self.context, self.protected, self.call, self.asked = context, protected, call, call.asked
+        self.parameters = parameters
+        self.types = {column.name: column.sql_type for column in protected.source.columns}
+        self.facts = Facts(context)
+        self.one_per_unit = protected.source.one_per_unit
+        self.lineage = Lineage(self.asked.source, self.facts.names)
+        given = {**given_bounds(call.call.stated_bounds), **self._stated()}
+        self.auto = {canonical(read_expression(text, "bounds"), qualified=False) for text in call.call.auto if text != ALL}
+        self.learning: list[Learning] = []
+        self.given = given
+        self.relations = Relations(self.facts.range, given)
+        self.universes = InnerValues(context.cursor, self.facts.universe, given).universes(self.lineage)
+        self.notes: list[str] = []
+        self._check_columns()
+        check_listed(self.asked.source, self.lineage, self.facts)
+
+    def _stated(self) -> dict[str, Range]:
+        """Return the bounds that GoogleSQL's clause states, which hold for a group's total there and for a row here."""
+        pairs = {text: [_constant(node) for node in pair] for text, pair in self.asked.stated.items()}
+        return given_bounds(pairs, "sql") if pairs else {}
+
+    def _check_columns(self) -> None:
+        """Refuse keys and arguments that say whose row it is, or of types that have no text or number."""
+        for column in self.protected.source.columns:
+            if column.name[:1] in ("k", "a") and self.protected.is_unit(column):
+                texts = self.asked.key_texts if column.name[0] == "k" else self.asked.argument_texts
+                text = readable.expression(texts[int(column.name[1:])])
+                raise ArgumentError("sql", text, "is the privacy unit: whose row it is cannot be released")
+            if column.name[:1] == "k" and sqltypes.parse(column.sql_type).family == "other":
+                text = readable.expression(self.asked.key_texts[int(column.name[1:])])
+                raise ArgumentError("sql", text, f"is {column.sql_type}: group by a text, number, date or truth value")
+            if column.name[:1] == "f" and column.sql_type != "BOOLEAN":
+                text = readable.expression(self.asked.condition_texts[int(column.name[1:])])
+                raise ArgumentError("sql", text, f"is {column.sql_type}: FILTER (WHERE ...) takes a condition")
+
+    def _universe(self, node: exp.Column) -> Universe | None:
+        """Return what is known of the values of a column of the rows."""
+        return self.universes(node)
+
+    # -- arguments --------------------------------------------------------------------------------------------------------
+
+    def arguments(self) -> dict[int, Argument]:
+        """Return what is known of the arguments that need bounds or values."""
+        known = self.relations.known(self.lineage)
+        needed: dict[int, set[str]] = {}
+        for wanted in self.asked.wanted:
+            for place in wanted.arguments:
+                needed.setdefault(place, set()).add(wanted.function)
+        found = {}
+        for place, functions in needed.items():
+            node, text = self.asked.arguments[place], readable.expression(self.asked.argument_texts[place])
+            family = sqltypes.parse(self.types[f"a{place}"]).family
+            if functions & _BOUNDED:
+                self._check_type(functions, text, family, place)
+            limits = self._counted(node, text, in_units_of(extent(node, known), self.types[f"a{place}"]))
+            values = self._values(node, family)
+            if values is None and functions & set(DISTINCT) and family == "integer" and limits.whole:
+                values = whole_values(limits)
+            if functions & choosing.LISTED and values is None:
+                function = sorted(functions & choosing.LISTED)[0]
+                way = "CALL dp_declare(..., categories := [...]), or bounds of whole numbers" if function in DISTINCT else (
+                    "CALL dp_declare(..., categories := [...])"
+                )
+                shown = f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
+                raise ArgumentError("sql", shown, f"its values are not declared: {way}")
+            traits = {"nan": family == "float", "open": self._open(node), "text": family == "text"}
+            bounded = bool(functions & _BOUNDED)
+            self._check_sort(node, text, family, self.types[f"a{place}"])
+            finite = limits.finite and limits.sort not in ("unknown", "nothing")
+            whole = limits.whole and family in ("integer", "boolean", "temporal", "decimal")
+            if bounded and self._is_learned(place, finite=finite):
+                learned = self._learned(place, limits, whole=whole)
+                found[place] = replace(learned, values=values, **traits)
+                continue
+            if bounded and not finite:
+                raise ArgumentError(
+                    "sql", text,
+                    "has no bounds: declare the columns that it is made of (CALL dp_declare(..., lower := ..., upper := ...)), "
+                    f"bound it in the text (least, greatest, CASE, BETWEEN in WHERE) or by bounds := {{{text!r}: [lower, upper]}}, "
+                    f"or have them learned for a share of the loss: bounds := 'auto'{self._of_units()}",
+                )
+            lower, upper = (limits.lower, limits.upper) if bounded else (None, None)
+            found[place] = Argument(lower, upper, whole, values, **traits)
+        return found
+
+    def _counted(self, node: exp.Expression, text: str, limits: Range) -> Range:
+        """Return the range of a number of rows of one unit, which nothing else bounds: as many as count of it."""
+        origin = self.lineage.origin(node) if isinstance(node, exp.Column) and limits.upper == math.inf else None
+        if not origin or not all(isinstance(part, Made) and _is_count(part.expression) for part in origin):
+            return limits
+        if ALL in self.call.call.auto:
+            return limits
+        held = self.protected.protection
+        self.notes.append(
+            f"{text} is bounded by max_contributions = {held.max_contributions}, above which it counts as that; "
+            f"bounds := {{{text!r}: [1, 100]}} says more, bounds := {{{text!r}: 'auto'}} has it learned"
+        )
+        return replace(limits, upper=float(held.max_contributions))
+
+    def _check_auto(self, arguments: Mapping[int, Argument]) -> None:
+        """Refuse to learn bounds where all are known: it would change nothing."""
+        if ALL not in self.call.call.auto or self.learning or self.call.learned:
+            return
+        texts = [readable.expression(self.asked.argument_texts[place]) for place, one in arguments.items() if one.lower is not None]
+        if texts:
+            said = f"all arguments have bounds: leave it out, or say which are to be learned: bounds := {{{texts[0]!r}: 'auto'}}"
+            raise ArgumentError("bounds", "auto", said)
+
+    def _check_sort(self, node: exp.Expression, text: str, family: str, sql_type: str) -> None:
+        """Refuse dates as bounds of a number, and numbers as bounds of a date."""
+        given = self.given.get(canonical(node, qualified=False))
+        kind = ("time" if sql_type == "TIME" else "date") if family == "temporal" else "number"
+        if given is not None and not alike(given.sort, kind):
+            examples = {
+                "time": "times of day: ['08:00', '18:00']", "date": "dates: ['2025-01-01', '2025-12-31']",
+                "number": "numbers: [0, 5000]",
+            }
+            wanted = examples[kind]
+            raise ArgumentError(f"bounds[{text!r}]", [given.lower, given.upper], f"it is bounded by {wanted}")
+
+    def _of_units(self) -> str:
+        """Return what to know of sums over the rows of one unit, which have no bounds by themselves."""
+        advice = ". A sum over all rows of one unit needs a bound of its own: least(sum(x), 1000)"
+        return advice if "SUM(" in self.asked.rows else ""
+
+    def _is_learned(self, place: int, *, finite: bool) -> bool:
+        """Return whether bounds of an argument are to be learned: it is named, or all are that have none."""
+        return canonical(self.asked.arguments[place], qualified=False) in self.auto or (ALL in self.call.call.auto and not finite)
+
+    def _learned(self, place: int, limits: Range, *, whole: bool) -> Argument:
+        """Return an argument with bounds that an earlier release has learned, or that this one will, inside of what is known."""
+        held = self.call.learned.get(self.asked.argument_texts[place])
+        if held is not None:
+            return Argument(*held, whole)
+        known = (limits.lower, limits.upper) if limits.sort not in ("unknown", "nothing") else (-math.inf, math.inf)
+        conditions = {one.condition for one in self.asked.wanted if place in one.arguments and one.function in _BOUNDED}
+        edges = edges_of(self.types[f"a{place}"], *known, whole=whole)
+        condition = conditions.pop() if len(conditions) == 1 else None
+        self.learning.append(Learning(place, edges, Fraction(1), self.call.call.mechanism, condition, whole))
+        return Argument(edges[0], edges[-1], whole, learned=len(self.learning) - 1)
+
+    def _check_type(self, functions: set[str], text: str, family: str, place: int) -> None:
+        if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= choosing.RANKED):
+            return
+        function = sorted(functions & _BOUNDED)[0]
+        raise ArgumentError("sql", f"{function}({text})", f"is of {self.types[f'a{place}']}: a number is needed; CAST it")
+
+    def _values(self, node: exp.Expression, family: str) -> tuple[str, ...] | None:
+        """Return all values of an argument, where they are listed."""
+        if family == "boolean":
+            return ("false", "true")
+        found = self._universe(node) if isinstance(node, exp.Column) else None
+        return None if found is None else found.values
+
+    def _open(self, node: exp.Expression) -> bool:
+        """Whether an argument has values besides the listed ones."""
+        found = self._universe(node) if isinstance(node, exp.Column) else None
+        return found is not None and found.open
+
+
+def _is_count(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in ("count", "count_star", "count_if", "countif")
+
+
+def whole_values(limits: Range) -> tuple[str, ...] | None:
+    """Return all whole numbers between two bounds, as texts; None if there are too many."""
+    if not limits.finite or limits.upper - limits.lower >= MOST_LISTED:
+        return None
+    return tuple(str(i) for i in range(math.ceil(limits.lower), math.floor(limits.upper) + 1)) or None
+
+
+def _constant(node: exp.Expression) -> float | str:
+    """Return a bound that a text states."""
+    sign = 1.0
+    while isinstance(node, exp.Neg | exp.Paren | exp.Cast):
+        sign = -sign if isinstance(node, exp.Neg) else sign
+        node = node.this
+    if isinstance(node, exp.Literal):
+        return str(node.name) if node.is_string else sign * float(node.name)
+    raise ArgumentError("sql", node.sql(dialect="duckdb"), "bounds are two constants")
+
