@@ -12,8 +12,8 @@ from typing import Any
 import duckdb
 
 from dpsql.relations import answered
+from dpsql.relations import filled as _filled
 from dpsql.relations import plain as _plain
-from dpsql.text.parameters import filled
 
 
 def protect(
@@ -453,7 +453,7 @@ def query(
         Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
         time or UUID. They become literals before anything else, so the same values are the same question.
     """
-    return answered(con, "query", sql=filled(sql, params), epsilon=epsilon, delta=delta, groups=groups, max_groups=max_groups,
+    return answered(con, "query", sql=_filled(sql, params), epsilon=epsilon, delta=delta, groups=groups, max_groups=max_groups,
         max_rows_per_group=max_rows_per_group, bounds=_plain(bounds), min_units=min_units, confidence=confidence,
         mechanism=mechanism, release=release, adaptive=adaptive, options=options)
 
@@ -495,7 +495,7 @@ def query_exact(
         Values of ? or $1, ... in the text, in order, or of $name by name: None, bool, int, float, Decimal, str, date, datetime,
         time or UUID. They become literals before anything else, so the same values are the same question.
     """
-    return answered(con, "query_exact", sql=filled(sql, params), groups=groups, max_groups=max_groups,
+    return answered(con, "query_exact", sql=_filled(sql, params), groups=groups, max_groups=max_groups,
         max_rows_per_group=max_rows_per_group, bounds=_plain(bounds), min_units=min_units)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,15 @@ def answered(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.
     asked = f"SELECT {own}current_database(), {own}current_schema(), {own}getvariable('dpsql_progress')::VARCHAR"
     ((database, schema, shown),) = con.execute(asked).fetchall()
     return con.sql(f"FROM {dispatch.run(instance, name, given, database=database, schema=schema, progress=shown)}")
+
+
+def filled(sql: str, params: Sequence[Any] | Mapping[str, Any] | None) -> str:
+    """Return a text with its parameters filled in, see `dpsql.text.parameters`; what reads SQL is loaded where there are some."""
+    if params is None:
+        return sql
+    from dpsql.text.parameters import filled
+
+    return filled(sql, params)
 
 
 def plain(value: Any) -> Any:

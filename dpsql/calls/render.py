@@ -109,8 +109,8 @@ from typing import Any
 import duckdb
 
 from dpsql.relations import answered
+from dpsql.relations import filled as _filled
 from dpsql.relations import plain as _plain
-from dpsql.text.parameters import filled
 '''
 
 
@@ -129,7 +129,7 @@ _PARAMS = (
 def _sent(parameter: Parameter, call: type[Call]) -> str:
     """Return how the Python function hands an argument on."""
     if parameter.name == call.parametrized:
-        return f"filled({parameter.name}, params)"
+        return f"_filled({parameter.name}, params)"
     return f"_plain({parameter.name})" if parameter.plain else parameter.name
 
 

@@ -2,11 +2,15 @@
 
     python tests/benchmarks/queries.py --peers [dpsqlplus qrlew smartnoise compliance analyzer tpch] [--all]
     python tests/benchmarks/queries.py --conformance
+    python tests/benchmarks/queries.py --daily
 
 The statements are not part of the project: the folder `queries` in the one DPSQL_SHARED names (`shared` next to the project's). They
 run over made-up tables (`query_tables.py`). A statement counts if DuckDB runs it over these tables without privacy and it asks for
 aggregates of people of one protected table: listed apart are those for which DuckDB has no syntax, function or table, raw rows, groups
 of one unit each, joins of two protected tables, and statements without a protected table. `--all` lists every statement.
+
+`--daily` asks what people and charting tools write daily (`daily_statements.py`, of our own): how many are answered with DuckDB's names
+and types, and why the others are refused.
 
 The exit code is 1 where a call fails with anything but one of dpsql's own errors.
 """
@@ -23,6 +27,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
+import daily_statements
 import duckdb
 import query_tables as tables
 from accuracy import shared_folder
@@ -265,6 +270,31 @@ def conformance(folder: Path) -> int:
     return bad
 
 
+def daily() -> int:
+    """Ask what is asked daily; return how many statements crash."""
+    con = duckdb.connect()
+    daily_statements.make(con)
+    counts: Counter[str] = Counter()
+    for sql in daily_statements.STATEMENTS:
+        try:
+            plain_one = con.sql(sql)
+            answer = dpsql.query(con, sql, epsilon=1.0)
+            same = answer.columns == plain_one.columns and list(map(str, answer.types)) == list(map(str, plain_one.types))
+            kind, why = ("answered", "") if same else ("answered with other names or types", f"{answer.columns} {answer.types}")
+            answer.fetchall()
+        except DpsqlError as error:
+            kind, why = "refused", str(error).split("\n", 1)[0]
+        except Exception:  # a crash is what is looked for
+            kind, why = "crashed", traceback.format_exc(limit=-2)
+        counts[kind] += 1
+        if kind != "answered":
+            print(f"{kind}: {_short(sql)}\n      {why[:200]}")
+    print("\n| daily statements | |\n| --- | --- |")
+    for kind, count in counts.most_common():
+        print(f"| {kind} | {count} ({count / len(daily_statements.STATEMENTS):.1%}) |")
+    return counts["crashed"]
+
+
 def expected(result: str) -> list[tuple[object, ...]]:
     """Return the rows of a result as GoogleSQL's tests write it: ``ARRAY<STRUCT<..>>[unknown order:{1, NULL}, {2, 3.5}]``."""
     words = {"NULL": None, "true": True, "false": False}
@@ -309,7 +339,10 @@ def main() -> int:
     parser.add_argument("--peers", nargs="*", choices=PEERS)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--conformance", action="store_true")
+    parser.add_argument("--daily", action="store_true")
     asked = parser.parse_args()
+    if asked.daily:
+        return 1 if daily() else 0
     folder = shared_folder() / "queries"
     if asked.conformance:
         return 1 if conformance(folder) else 0
