@@ -65,17 +65,10 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
     ArgumentError, UnsupportedQuery
         DuckDB does not accept it, or it calls what is not a function of numbers that were released.
     """
-    outer, denominators = _joint(found)
-    _check_functions(context, outer)
+    _check_functions(context, _joint(found)[0])
     _check_tables(context, found)
-    asked = zip(found.asked, sources, strict=True)
-    empty = {
-        core.name: _empty(context, core, sets, protected)
-        | {f"{DENOMINATOR}{i}": Column("DOUBLE", []) for i in denominators[core.name]}
-        for (core, sets), protected in asked
-    }
     try:
-        context.cursor.execute(f"DESCRIBE {_text(empty, outer)}").fetchall()
+        context.cursor.execute(f"DESCRIBE {_over_nothing(context, found, sources)}").fetchall()
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
@@ -90,13 +83,18 @@ def without_rows(context: Context, found: Read, sources: Sequence[Sequence[Prote
     """
     if found.call.confidence is not None or not _wants_no_row(found):
         return None
+    return finish(context, f"SELECT * FROM ({_over_nothing(context, found, sources)}) LIMIT 0", found.call.sql)  # noqa: S608 -- rendered trees
+
+
+def _over_nothing(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]]) -> str:
+    """Return the outer statement over cores without rows."""
     outer, denominators = _joint(found)
-    cores = {
+    empty = {
         core.name: _empty(context, core, sets, protected)
         | {f"{DENOMINATOR}{i}": Column("DOUBLE", []) for i in denominators[core.name]}
         for (core, sets), protected in zip(found.asked, sources, strict=True)
     }
-    return finish(context, f"SELECT * FROM ({_text(cores, outer)}) LIMIT 0", found.call.sql)  # noqa: S608 -- rendered trees
+    return _text(empty, outer)
 
 
 def _wants_no_row(found: Read) -> bool:

@@ -152,6 +152,7 @@ def _bought(context: Context, found: Read, sources: list[list[ProtectedSource]],
             there = None if call.call.release is not None else held.known(context, source, call)
             if there is None:
                 there = held.of_release(context, buying.buy(context, auto.reused(context, source, call), progress)), call.asked
-            parts.append(Part(there[1], there[0], source))
+            numbers, asked = there
+            parts.append(Part(asked, numbers, source))
         out.append(parts)
     return out

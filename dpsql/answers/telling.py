@@ -27,7 +27,7 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     """
     held = protected.protection
     unit, most, source = held.privacy_unit, held.max_contributions, protected.source
-    if unit is None or source.one_per_unit:
+    if unit is None or source.one_per_unit or not saying.heard(context.progress):
         return
     said = unit_rows.capped(unit, most) if query is None else query_words.bounding(query, unit)[0]
     if query is None:

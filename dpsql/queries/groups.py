@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from dpsql.errors import DpsqlError
 from dpsql.queries.grains import searched
-from dpsql.queries.keys import Groups, KeyValues, NotListed, Together, Universes
+from dpsql.queries.keys import Combinations, Groups, KeyValues, NotListed, Universes
 from dpsql.queries.naming import plain
 from dpsql.queries.universes import MOST_VALUES
 
@@ -31,7 +31,7 @@ def public_groups(
     known_values: Universes,
     where: exp.Expression | None = None,
     most: int = MOST_VALUES,
-    together: Sequence[Together] = (),
+    together: Sequence[Combinations] = (),
 ) -> Groups:
     """Return every group that the rows can have.
 
@@ -47,7 +47,7 @@ def public_groups(
         The condition that all rows satisfy: groups that it rules out are left out where that is seen.
     most : int
         Groups, and combinations of values that a key is evaluated on.
-    together : sequence of Together
+    together : sequence of Combinations
         Which values some columns have together; other combinations are no groups.
 
     Returns

@@ -75,7 +75,7 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Together:
+class Combinations:
     """Values that columns have together: the columns, in one form, and the texts of their values, None for NULL."""
 
     columns: tuple[str, ...]
@@ -104,7 +104,7 @@ class KeyValues:
     known_values: Universes
     condition: exp.Expression | None
     most: int
-    together: tuple[Together, ...] = ()
+    together: tuple[Combinations, ...] = ()
     atoms: dict[str, _Atom] = field(default_factory=dict)
     universes: dict[str, Universe] = field(default_factory=dict)
     known: Known = field(default_factory=lambda: Known(lambda column: None))
@@ -124,8 +124,9 @@ class KeyValues:
         replaced = [self._replaced(key) for key in keys]
         listed = [self._total(key) for key in replaced]
         sets = [frozenset(c.name for c in key.find_all(exp.Column)) for key in replaced]
-        filters = [*self._filters(), *self._combined()]
-        for linked, _ in filters[len(filters) - len(self.together) :]:
+        combined = self._combined()
+        filters = [*self._filters(), *combined]
+        for linked, _ in combined:
             sets = [one | (linked & frozenset().union(*sets)) if one & linked else one for one in sets]
         parts = []
         for together in self._components(sets):
@@ -279,11 +280,9 @@ class KeyValues:
         """Return the conditions that values which stand together in public tables do so in the list, with the atoms in them."""
         out = []
         for one in self.together:
-            atoms = [self.atoms.get(name) for name in one.columns]
-            if None in atoms or any(atom.sql_type == "TIMESTAMP" for atom in atoms if atom is not None):
-                out.append((frozenset[str](), "true"))
+            there = [self.atoms[name] for name in one.columns if name in self.atoms]
+            if len(there) < len(one.columns) or any(atom.sql_type == "TIMESTAMP" for atom in there):
                 continue
-            there = [atom for atom in atoms if atom is not None]
             rows = ", ".join(f"({', '.join('NULL' if text is None else literal(text) for text in row)})" for row in one.rows)
             rows = rows or f"({', '.join('NULL' for _ in there)})"
             named = ", ".join(quoted(f"c{i}") for i in range(len(there)))

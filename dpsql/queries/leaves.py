@@ -101,13 +101,12 @@ class Facts:
         """Return the values of a column of a public table, which everybody may read."""
         column = identifier(name)
         rows = self.context.cursor.execute(
-            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self.sql(node)} WHERE {column} IS NOT NULL "  # noqa: S608
-            f"ORDER BY 1 ASC LIMIT {_MOST_PUBLIC + 1}"
+            f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self.sql(node)} ORDER BY 1 ASC NULLS LAST LIMIT {_MOST_PUBLIC + 1}"  # noqa: S608
         ).fetchall()
-        if len(rows) > _MOST_PUBLIC:
+        values = tuple(str(value) for (value,) in rows if value is not None)
+        if len(values) > _MOST_PUBLIC:
             return universe_of_type(sql_type)
-        missing = self.context.cursor.execute(f"SELECT 1 FROM {self.sql(node)} WHERE {column} IS NULL LIMIT 1").fetchall()  # noqa: S608
-        return Universe(sql_type, tuple(str(row[0]) for row in rows), range_of_type(sql_type), bool(missing))
+        return Universe(sql_type, values, range_of_type(sql_type), len(values) < len(rows))
 
     def sql(self, node: exp.Table) -> str:
         """Return what stands for a public table, view or file after FROM, whatever the cursor's own schema is."""

@@ -44,6 +44,30 @@ def canonical(node: exp.Expression, *, unqualified: bool = False) -> str:
     return render(copy, own=True)
 
 
+def keeping_names(
+    tree: exp.Expression, named: Callable[[exp.Expression], str], change: Callable[[exp.Expression], exp.Expression]
+) -> exp.Expression:
+    """Return what a change makes of a query, where items without a name that it changes have the name that they had.
+
+    Parameters
+    ----------
+    tree : sqlglot expression
+        It is changed.
+    named : callable
+        The name of an item that has none.
+    change : callable
+        It keeps every SELECT, and the number and order of its items.
+    """
+    selects = list(tree.find_all(exp.Select))
+    before = [(select, place, render(item)) for select in selects for place, item in enumerate(select.expressions)]
+    tree = change(tree)
+    for select, place, text in before:
+        item = select.expressions[place]
+        if not isinstance(item, exp.Alias | exp.Column | exp.Star) and render(item) != text:
+            item.replace(exp.alias_(item.copy(), named(exp.Var(this=text)), quoted=True))
+    return tree
+
+
 def duckdb_names(cursor: duckdb.DuckDBPyConnection) -> Callable[[exp.Expression], str]:
     """Return what gives an expression the name that DuckDB gives it as an item, by DuckDB's own parser. Nothing is bound or run."""
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from dpsql.queries.names import canonical
+from dpsql.queries.names import canonical, keeping_names
 from dpsql.source.joins import conjuncts
 from dpsql.source.kernel import INTEGERS
 from dpsql.source.model import fold
-from dpsql.source.parse import render, used
+from dpsql.source.parse import used
 
 _MOST = 2**31
 _WRITTEN = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
@@ -38,8 +38,11 @@ def one_form(tree: exp.Expression, named: Callable[[exp.Expression], str], type_
     type_of : callable
         `TypeOf`.
     """
+    return keeping_names(tree, named, lambda tree: _in_one_form(tree, type_of))
+
+
+def _in_one_form(tree: exp.Expression, type_of: TypeOf) -> exp.Expression:
     selects = list(tree.find_all(exp.Select))
-    before = [(select, place, render(item)) for select in selects for place, item in enumerate(select.expressions)]
     whole = _whole(tree, type_of)
     # of what is asked the text stays: bounds and weights are given by it
     conditions = [where for where in tree.find_all(exp.Where) if not isinstance(where.parent, exp.Filter)]
@@ -53,10 +56,6 @@ def one_form(tree: exp.Expression, named: Callable[[exp.Expression], str], type_
         _without_alias(select)
     for where in conditions:
         _ordered(where)
-    for select, place, text in before:
-        item = select.expressions[place]
-        if not isinstance(item, exp.Alias | exp.Column | exp.Star) and render(item) != text:
-            item.replace(exp.alias_(item.copy(), named(exp.Var(this=text)), quoted=True))
     return tree
 
 

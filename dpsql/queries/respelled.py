@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from dpsql.queries.names import keeping_names
 from dpsql.source.intervals import interval_of, whole_of
 from dpsql.source.joins import chain
 
@@ -41,12 +42,7 @@ def respelled(
         kind = kinds(node.expressions[1])  # which versions of DuckDB truncate to which type differs
         return found if kind is None else exp.Cast(this=found, to=exp.DataType.build(kind, dialect="duckdb"))
 
-    for select in [tree] if isinstance(tree, exp.Select) else list(tree.find_all(exp.Select)):
-        for item in select.expressions:
-            if not isinstance(item, exp.Alias | exp.Column | exp.Star) and any(map(other, item.walk())):
-                name = named(item)
-                item.replace(exp.alias_(item.copy(), name, quoted=True))
-    return tree.transform(lambda node: other(node) or node, copy=False)
+    return keeping_names(tree, named, lambda tree: tree.transform(lambda node: other(node) or node, copy=False))
 
 
 def _unbracketed(select: exp.Select) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import duckdb
 from sqlglot import exp
 
-from dpsql.queries.keys import Together as Values
+from dpsql.queries.keys import Combinations
 from dpsql.queries.leaves import Facts
 from dpsql.queries.lineage import Leaf, Lineage
 from dpsql.queries.naming import canonical
@@ -40,7 +40,7 @@ class Together:
     facts: Facts
     lineage: Lineage
 
-    def values(self, select: exp.Select, keys: Sequence[exp.Expression]) -> list[Values]:
+    def values(self, select: exp.Select, keys: Sequence[exp.Expression]) -> list[Combinations]:
         """Return, for each public table that is joined by INNER JOIN, the values that columns of keys have in its rows.
 
         These are its own columns, and those of others that its own must equal. Conditions of WHERE on its columns alone hold.
@@ -66,7 +66,7 @@ class Together:
     def _is_cte(self, node: exp.Table) -> bool:
         return len(node.parts) == 1 and fold(node.name) in self.lineage._ctes
 
-    def _of(self, node: exp.Table, columns: dict[str, exp.Column], conditions: Sequence[exp.Expression]) -> list[Values]:
+    def _of(self, node: exp.Table, columns: dict[str, exp.Column], conditions: Sequence[exp.Expression]) -> list[Combinations]:
         """Return the values of one table, if it is public and there is something to be known."""
         if self.facts(node).protected:
             return []
@@ -88,7 +88,7 @@ class Together:
             ).fetchall()
         except duckdb.Error:  # of a condition: what is wrong with it is said where it is checked
             return []
-        return [Values(tuple(own), tuple(found))] if len(found) <= MOST else []
+        return [Combinations(tuple(own), tuple(found))] if len(found) <= MOST else []
 
     def _own(self, node: exp.Table, column: exp.Expression) -> str | None:
         """Return the name in a table of a column that is its own."""

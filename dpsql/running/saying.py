@@ -10,6 +10,11 @@ from typing import Any
 from dpsql.running.progress_bar import VARIABLE, in_notebook, shell, switch
 
 
+def heard(wanted: bool | None) -> bool:
+    """Return whether anything is said: ``wanted``, else what the environment variable of the bar says, else yes."""
+    return wanted if wanted is not None else switch(os.environ.get(VARIABLE)) is not False
+
+
 def say(line: str, told: dict[str, Any], *, wanted: bool | None) -> None:
     """Say a line that was not said before.
 
@@ -22,9 +27,8 @@ def say(line: str, told: dict[str, Any], *, wanted: bool | None) -> None:
     wanted : bool or None
         False, or where the environment variable of the bar says so: nothing is said.
     """
-    silent = switch(os.environ.get(VARIABLE)) is False if wanted is None else not wanted
     key = f"said {line}"
-    if silent or key in told:
+    if key in told or not heard(wanted):
         return
     told[key] = True
     if in_notebook():

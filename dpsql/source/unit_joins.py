@@ -119,14 +119,7 @@ class Joins:
         node, table = self.analysis.named[-1] if self.analysis.named else (None, None)
         if node is not join.this or table is None or table.is_file or not all(comparable(c.sql_type) for c in item.columns):
             return []
-        fixed: set[str] = set()
-        for condition in conditions:
-            sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
-            for side, other in (sides, sides[::-1]) if sides else ():
-                found = plain(side, both) if isinstance(side, exp.Column) else None
-                outside = all(both.resolve(c)[0] is not item for c in other.find_all(exp.Column))
-                if found is not None and found[0] is item and outside and exact(found[1].sql_type):
-                    fixed.add(found[1].ref)
+        fixed = {column.ref for column in self._fixed(item, conditions, both) if exact(column.sql_type)}
         keys = [*self.analysis.catalog.keys(table), *self.analysis.public_keys(table)]
         return next(([c.name for c in item.columns if c.ref in key] for key in keys if key and set(key) <= fixed), [])
 
@@ -161,24 +154,29 @@ class Joins:
             most = rows.most * (1 if key else self._met(item, conditions, both))
         return min(most, MOST_COUNTED)
 
-    def _met(self, public: Item, conditions: Sequence[exp.Expression], both: Scope) -> int:
-        """Return how many rows of a public relation a row of the others meets, at most: all of them where there is no condition."""
-        fixed: dict[str, exp.Column] = {}
-        related = False
+    @staticmethod
+    def _fixed(item: Item, conditions: Sequence[exp.Expression], both: Scope) -> list[Column]:
+        """Return the columns of a relation that must equal a value of the others, or a constant."""
+        fixed = []
         for condition in conditions:
-            inside = {both.resolve(c)[0] is public for c in condition.find_all(exp.Column)}
-            related = related or len(inside) > 1
             sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
             for side, other in (sides, sides[::-1]) if sides else ():
                 found = plain(side, both) if isinstance(side, exp.Column) else None
-                outside = all(both.resolve(c)[0] is not public for c in other.find_all(exp.Column))
-                if found is not None and found[0] is public and outside:
-                    fixed[found[1].ref] = exp.Column(this=identifier(found[1].ref), table=identifier(public.alias))
-        if related and not fixed:
+                outside = all(both.resolve(c)[0] is not item for c in other.find_all(exp.Column))
+                if found is not None and found[0] is item and outside:
+                    fixed.append(found[1])
+        return fixed
+
+    def _met(self, public: Item, conditions: Sequence[exp.Expression], both: Scope) -> int:
+        """Return how many rows of a public relation a row of the others meets, at most: all of them where there is no condition."""
+        refs = dict.fromkeys(column.ref for column in self._fixed(public, conditions, both))
+        related = any(len({both.resolve(c)[0] is public for c in one.find_all(exp.Column)}) > 1 for one in conditions)
+        if related and not refs:
             return 1
+        fixed = [exp.Column(this=identifier(ref), table=identifier(public.alias)) for ref in refs]
         count = exp.Select(expressions=[exp.alias_(exp.Count(this=exp.Star()), "n", quoted=True)]).from_(public.node.copy())
-        met = [column.copy().is_(exp.null()).not_() for column in fixed.values()]
-        text = render(count.where(*met).group_by(*fixed.values()) if fixed else count)
+        met = [column.copy().is_(exp.null()).not_() for column in fixed]
+        text = render(count.where(*met).group_by(*fixed) if fixed else count)
         try:
             found_most = self.analysis.catalog.cursor.execute(f"SELECT max(n) FROM ({text})").fetchone()  # noqa: S608 -- generated
         except duckdb.Error:  # what is wrong with it is said where it is checked

@@ -15,6 +15,7 @@ from dpsql.text.strict import StrictDuckDB
 _INTERVAL = re.compile(
     r"\s*([+-]?)\s*(\d{1,9})\s*(second|minute|hour|day|week|month|quarter|year|sec|min|hr|mon|yr|[smhdwy])s?\s*", re.IGNORECASE
 )
+_WORDS = re.compile("interval|substring", re.IGNORECASE)
 _UNITS = {"sec": "second", "min": "minute", "hr": "hour", "mon": "month", "yr": "year", "s": "second", "m": "minute", "h": "hour",
           "d": "day", "w": "week", "y": "year"}
 
@@ -27,6 +28,8 @@ def plainly(text: str) -> str:
     >>> plainly("SELECT d - INTERVAL '3 months', d + interval '-1 day', substring(x FROM 2 FOR 3), 'INTERVAL ''1 day'''")
     "SELECT d - INTERVAL 3 MONTH, d + INTERVAL (-1) DAY, substring(x , 2 , 3), 'INTERVAL ''1 day'''"
     """
+    if not _WORDS.search(text):
+        return text
     try:
         tokens = list(StrictDuckDB().tokenize(text))
     except SqlglotError:
