@@ -33,7 +33,7 @@ CREATE TABLE countries (country VARCHAR, name VARCHAR, region VARCHAR, populatio
 INSERT INTO countries VALUES ('de', 'Germany', 'north', 84), ('fr', 'France', 'west', 68), ('it', 'Italy', 'south', 59), ('es', 'Spain', 'south', 48);
 CREATE TABLE events AS
 SELECT hash(i) % 2500 AS user_id, ['view', 'click', 'cart', 'buy'][1 + hash(i, 1) % 4] AS event, '/page/' || hash(i, 2) % 40 AS path,
-    ['mobile', 'desktop', 'tablet'][1 + hash(i, 3) % 3] AS device, TIMESTAMP '2024-06-01' + to_seconds((hash(i, 4) % 7776000)::BIGINT) AS at,
+    ['mobile', 'desktop', 'tablet'][1 + hash(i, 3) % 3] AS device, TIMESTAMP '2024-06-01' + to_seconds((hash(i, 4) % 7776000)::BIGINT) AS happened_at,
     (hash(i, 5) % 30000)::INTEGER AS duration_ms, ['ads', 'mail', 'direct'][1 + hash(i, 6) % 3] AS source
 FROM range(20000) t(i);
 CREATE TABLE survey AS
@@ -51,7 +51,7 @@ DECLARED = {
                "'amount', lower := 0, upper := 1000", "'quantity', lower := 1, upper := 9", "'country', categories := ['de', 'fr', 'it', 'es']",
                "'created_at', lower := TIMESTAMP '2024-01-01', upper := TIMESTAMP '2024-12-31 23:59:59'", "'discount', lower := 0, upper := 30"],
     "events": ["'event', categories := ['view', 'click', 'cart', 'buy']", "'device', categories := ['mobile', 'desktop', 'tablet']",
-               "'at', lower := TIMESTAMP '2024-06-01', upper := TIMESTAMP '2024-08-31 23:59:59'", "'duration_ms', lower := 0, upper := 30000",
+               "'happened_at', lower := TIMESTAMP '2024-06-01', upper := TIMESTAMP '2024-08-31 23:59:59'", "'duration_ms', lower := 0, upper := 30000",
                "'source', categories := ['ads', 'mail', 'direct']"],
     "survey": ["'age', lower := 18, upper := 90", "'region', categories := ['north', 'south', 'east', 'west']", "'satisfied', lower := 1, upper := 5",
                "'income', lower := 0, upper := 8000", "'education', categories := ['none', 'school', 'college']", "'hours', lower := 0, upper := 60"],
@@ -130,7 +130,6 @@ SELECT count(*) FROM (SELECT DISTINCT patient_id, ward FROM visits)
 SELECT count(DISTINCT patient_id) FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND w.urgent)
 SELECT count(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM visits WHERE ward = 'er')
 SELECT ward, count(*) FROM (SELECT patient_id, ward, row_number() OVER (PARTITION BY patient_id ORDER BY day) AS r FROM visits) WHERE r = 1 GROUP BY ward
-SELECT ward, count(*) FROM visits QUALIFY row_number() OVER (PARTITION BY patient_id ORDER BY day) = 1 GROUP BY ward
 SELECT building, count(*) FROM visits JOIN wards USING (ward) GROUP BY building
 SELECT w.building, w.floor, count(*) AS n FROM visits v JOIN wards w ON v.ward = w.ward GROUP BY ALL ORDER BY ALL
 SELECT building, avg(cost) FROM visits LEFT JOIN wards USING (ward) GROUP BY building
@@ -201,7 +200,7 @@ SELECT channel, count(*) FROM (SELECT DISTINCT ON (customer_id) customer_id, cha
 SELECT count(*) FROM orders WHERE customer_id IN (SELECT customer_id FROM orders WHERE status = 'returned')
 SELECT sum(amount) FILTER (WHERE channel = 'web') AS web, sum(amount) FILTER (WHERE channel = 'store') AS store FROM orders
 SELECT m, revenue, revenue / lag(revenue) OVER (ORDER BY m) - 1 AS growth FROM (SELECT month(created_at) AS m, sum(amount) AS revenue FROM orders GROUP BY m) ORDER BY m
-SELECT channel, status, count(*) AS n FROM orders GROUP BY ALL QUALIFY row_number() OVER (PARTITION BY channel ORDER BY count(*) DESC) = 1
+SELECT channel, status, count(*) AS n FROM orders GROUP BY channel, status QUALIFY row_number() OVER (PARTITION BY channel ORDER BY count(*) DESC) = 1
 SELECT 'all' AS what, count(*) AS n FROM orders UNION ALL SELECT channel, count(*) FROM orders GROUP BY channel
 SELECT round(stddev_samp(amount), 2) FROM orders
 SELECT sum(quantity ^ 2) FROM orders
@@ -212,9 +211,9 @@ SELECT event, count(DISTINCT user_id) AS users FROM events GROUP BY event
 SELECT device, avg(duration_ms) / 1000 AS seconds FROM events GROUP BY device
 SELECT path, count(*) AS n FROM events GROUP BY path ORDER BY n DESC LIMIT 20
 SELECT path, count(DISTINCT user_id) AS users FROM events WHERE event = 'view' GROUP BY path
-SELECT CAST(at AS DATE) AS d, count(DISTINCT user_id) AS dau FROM events GROUP BY d ORDER BY d
-SELECT date_trunc('week', at) AS w, count(DISTINCT user_id) AS wau FROM events GROUP BY w ORDER BY w
-SELECT date_trunc('hour', at) AS h, count(*) FROM events WHERE at >= TIMESTAMP '2024-07-01' AND at < TIMESTAMP '2024-07-03' GROUP BY h
+SELECT CAST(happened_at AS DATE) AS d, count(DISTINCT user_id) AS dau FROM events GROUP BY d ORDER BY d
+SELECT date_trunc('week', happened_at) AS w, count(DISTINCT user_id) AS wau FROM events GROUP BY w ORDER BY w
+SELECT date_trunc('hour', happened_at) AS h, count(*) FROM events WHERE happened_at >= TIMESTAMP '2024-07-01' AND happened_at < TIMESTAMP '2024-07-03' GROUP BY h
 SELECT source, count(*) FILTER (WHERE event = 'buy') / count(*) FILTER (WHERE event = 'view') AS conversion FROM events GROUP BY source
 SELECT device, event, count(*) FROM events GROUP BY device, event
 SELECT quantile_cont(duration_ms, [0.5, 0.95, 0.99]) FROM events
@@ -225,12 +224,12 @@ SELECT regexp_extract(path, '[0-9]+') AS p, count(*) FROM events GROUP BY p
 SELECT avg(clicks) FROM (SELECT user_id, least(count(*) FILTER (WHERE event = 'click'), 20) AS clicks FROM events GROUP BY user_id)
 SELECT count(*) FROM (SELECT user_id FROM events WHERE event = 'view' INTERSECT SELECT user_id FROM events WHERE event = 'buy')
 SELECT count(*) FROM (SELECT user_id FROM events WHERE event = 'cart' EXCEPT SELECT user_id FROM events WHERE event = 'buy')
-SELECT count(DISTINCT a.user_id) FROM events a JOIN events b USING (user_id) WHERE a.event = 'cart' AND b.event = 'buy' AND b.at > a.at
-SELECT avg(gap) FROM (SELECT user_id, least(date_diff('hour', lag(at) OVER (PARTITION BY user_id ORDER BY at), at), 500) AS gap FROM events)
-SELECT hour(at) AS h, device, count(*) FROM events GROUP BY ALL ORDER BY ALL
+SELECT count(DISTINCT a.user_id) FROM events a JOIN events b USING (user_id) WHERE a.event = 'cart' AND b.event = 'buy' AND b.happened_at > a.happened_at
+SELECT avg(gap) FROM (SELECT user_id, least(date_diff('hour', lag(happened_at) OVER (PARTITION BY user_id ORDER BY happened_at), happened_at), 500) AS gap FROM events)
+SELECT hour(happened_at) AS h, device, count(*) FROM events GROUP BY ALL ORDER BY ALL
 SELECT (duration_ms // 1000) AS s, count(*) FROM events WHERE duration_ms < 10000 GROUP BY s ORDER BY s
-SELECT strftime(at, '%H:00') AS h, count(*) FROM events GROUP BY h ORDER BY h
-SELECT count(*) FROM events WHERE dayofweek(at) IN (0, 6)
+SELECT strftime(happened_at, '%H:00') AS h, count(*) FROM events GROUP BY h ORDER BY h
+SELECT count(*) FROM events WHERE dayofweek(happened_at) IN (0, 6)
 SELECT event, round(100.0 * count(*) / sum(count(*)) OVER (), 1) AS pct FROM events GROUP BY event
 SELECT region, count(*) FROM survey GROUP BY region
 SELECT avg(satisfied), stddev(satisfied) FROM survey

@@ -276,8 +276,8 @@ def daily() -> int:
     daily_statements.make(con)
     counts: Counter[str] = Counter()
     for sql in daily_statements.STATEMENTS:
+        plain_one = con.sql(sql)
         try:
-            plain_one = con.sql(sql)
             answer = dpsql.query(con, sql, epsilon=1.0)
             same = answer.columns == plain_one.columns and list(map(str, answer.types)) == list(map(str, plain_one.types))
             kind, why = ("answered", "") if same else ("answered with other names or types", f"{answer.columns} {answer.types}")
