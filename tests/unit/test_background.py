@@ -59,17 +59,19 @@ def test_struck_while_its_thread_is_started(monkeypatch, begun):
 
 def test_struck_between_the_start_and_the_statement(monkeypatch):
     """What was handed over and has not begun never begins."""
-    statement, submit, held = Statement(), ThreadPoolExecutor.submit, threading.Event()
+    statement, submit, shutdown = Statement(), ThreadPoolExecutor.submit, ThreadPoolExecutor.shutdown
+
+    def released(self, **options):
+        statement.stopped.set()  # the thread is held until then, or until the statement is interrupted, which is then too late
+        shutdown(self, **options)
 
     def struck(self, function, *arguments):
-        submit(self, held.wait)
+        submit(self, statement.stopped.wait)
         submit(self, function, *arguments)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", struck)
-    background = Background(statement, "test")
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", released)
+    with pytest.raises(KeyboardInterrupt), Background(statement, "test") as background:
         background.run(statement)
-    threading.Timer(0.0, held.set).start()
-    background.__exit__(None, None, None)
     assert not statement.began.is_set()
