@@ -12,12 +12,12 @@ SECTORS = ("care", "crafts", "education", "finance", "industry", "IT", "public",
 
 PROTECT = "CALL dp_protect('people', epsilon := 3.0, delta := 1e-9)"
 DECLARE = (
-    "CALL dp_declare('people', 'age', lower := 16, upper := 96, bins := 20)",
-    f"CALL dp_declare('people', 'region', categories := {list(REGIONS)!r}, nullable := false)",
-    f"CALL dp_declare('people', 'sector', categories := {list(SECTORS)!r})",
-    "CALL dp_declare('people', 'hired', lower := DATE '1985-01-01', upper := DATE '2025-01-01', bins := 20)",
-    "CALL dp_declare('people', 'children', lower := 0, upper := 8, bins := 8, nullable := false)",
-    "CALL dp_declare('people', 'income', lower := 0, upper := 160000, bins := 20)",
+    "CALL dp_declare('people', 'age', lower := 0, upper := 120, nullable := false)",
+    f"CALL dp_declare('people', 'region', categories := {list(REGIONS)!r},\n    nullable := false)",
+    f"CALL dp_declare('people', 'sector', categories :=\n    {list(SECTORS)!r})",
+    "CALL dp_declare('people', 'hired', lower := DATE '1940-01-01', upper := DATE '2024-12-31')",
+    "CALL dp_declare('people', 'children', lower := 0, upper := 8, nullable := false)",
+    "CALL dp_declare('people', 'income', lower := 0, upper := 600000)",
 )
 
 
@@ -47,6 +47,7 @@ def sample_people(rows: int) -> pd.DataFrame:
     children = np.minimum(rng.poisson(np.clip((age - 18) / 18, 0.05, 1.7)), 8)
     income = np.exp(9.9 + 0.22 * education + 0.3 * ability + 0.012 * np.minimum(age - 16, 35) + 0.35 * rng.normal(size=rows))
     income *= 1 + 0.25 * np.isin(sector, (3, 5)) - 0.1 * women
+    income = np.minimum(income, 600_000)  # what is declared holds for every row, however many are made
     employed = rng.random(rows) < np.where(age > 66, 0.1, 0.93)
     frame = pd.DataFrame(
         {

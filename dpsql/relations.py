@@ -16,7 +16,7 @@ def answered(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.
     from dpsql import udfs
     from dpsql.door import dispatch
     from dpsql.door.clients import connection_of
-    from dpsql.errors import DpsqlError
+    from dpsql.errors import DpsqlError, first_line
 
     con = connection_of(con)
     instance = udfs.instance_of(con)
@@ -27,7 +27,10 @@ def answered(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.
         raise DpsqlError("dpsql could not be loaded on this connection")
     own = "system.main."  # on the caller's connection a macro of the database would come before DuckDB's function
     asked = f"SELECT {own}current_database(), {own}current_schema(), {own}getvariable('dpsql_progress')::VARCHAR"
-    ((database, schema, shown),) = con.execute(asked).fetchall()
+    try:
+        ((database, schema, shown),) = con.execute(asked).fetchall()
+    except duckdb.ConnectionException as error:
+        raise DpsqlError(f"con: the connection cannot be used: {first_line(error)}") from None
     return con.sql(f"FROM {dispatch.run(instance, name, given, database=database, schema=schema, progress=shown)}")
 
 

@@ -4,11 +4,16 @@ SELECT
     release,
     source AS "table",
     coalesce(parameters ->> '$.method', operation) AS what,
-    coalesce(filters, 'all') AS "rows",
-    coalesce(array_to_string((parameters -> '$.columns')::VARCHAR[], ', '), 'all declared') AS "columns",
+    CASE
+        WHEN len(aggregates) > 0 THEN array_to_string(aggregates, ', ') || coalesce(' by ' || nullif(array_to_string(keys, ', '), ''), '')
+        ELSE coalesce(array_to_string((parameters -> '$.columns')::VARCHAR[], ', '), 'all columns')
+    END || coalesce(' where ' || filters, '') AS question,
     epsilon,
-    delta,
     status,
-    strftime(charged_at, '%Y-%m-%d %H:%M:%S') AS "when (UTC)"
-FROM {call}
+    strftime(charged_at, '%Y-%m-%d %H:%M') AS "when (UTC)"
+FROM (
+    SELECT *, replace(parameters ->> '$.query.aggregates', '\"', '')::VARCHAR[] AS aggregates,
+        replace(parameters ->> '$.query.keys', '\"', '')::VARCHAR[] AS keys
+    FROM {call}
+)
 ORDER BY charged_at ASC NULLS LAST, release ASC

@@ -17,7 +17,7 @@ from dpsql.books.schema import current_user
 from dpsql.door import dispatch
 from dpsql.door.clients import connection_of, is_engine, load_engine
 from dpsql.errors import ArgumentError, DpsqlError, first_line
-from dpsql.session.instance import Instance, find_instance, new_instance
+from dpsql.session.instance import Instance, find_instance, instance_with, new_instance
 from dpsql.session.versions import warn_once
 
 CALLS = ("__dp_call_needs_dpsql_load", "__dp_call")
@@ -101,7 +101,12 @@ def _numbers(argument: str, values: list[float | None] | None) -> list[float]:
 
 
 def instance_of(con: duckdb.DuckDBPyConnection) -> Instance | None:
-    """Return what ``load`` registered for the database instance of this connection, or None."""
+    """Return what ``load`` registered for the database instance of this connection, or None.
+
+    One that was loaded itself is not asked: a cursor is a new entry of the catalog, after which its functions are listed anew.
+    """
+    if (known := instance_with(con)) is not None:
+        return known
     try:
         row = con.cursor().execute(f"SELECT system.main.{INSTANCE}()").fetchone()
     except duckdb.CatalogException:
@@ -169,23 +174,23 @@ def _create_macros(con: duckdb.DuckDBPyConnection, *, stored: bool) -> None:
 
     Temporary macros are found whatever database or schema is in use. A read-only file keeps only those.
     """
-    for statement in sql.statements("macros"):
-        con.execute(statement.replace("CREATE OR REPLACE MACRO", "CREATE OR REPLACE TEMP MACRO", 1))
-    if not stored:
-        return
-    cursor = con.cursor()
     try:
-        row = cursor.execute("SELECT system.main.current_database()").fetchone()
-        there, temporary = _macros(con, str(row and row[0]))
-        if there.items() >= temporary.items():
+        con.execute(_created("TEMP MACRO "))
+        if not stored:
             return
-        for statement in sql.statements("macros"):
-            cursor.execute(statement.replace("CREATE OR REPLACE MACRO ", "CREATE OR REPLACE MACRO main.", 1))
+        with con.cursor() as cursor:
+            row = cursor.execute("SELECT system.main.current_database()").fetchone()
+            there, temporary = _macros(con, str(row and row[0]))
+            if not there.items() >= temporary.items():
+                cursor.execute(f"BEGIN; {_created('MACRO main.')}; COMMIT")  # a file waits for its disk once, not for each of them
     except duckdb.Error as error:
         if "read-only" not in str(error) and "conflict" not in str(error):
-            raise DpsqlError(f"the macros cannot be created in the database: {first_line(error)}") from None
-    finally:
-        cursor.close()
+            raise DpsqlError(f"con: the macros cannot be created in the database: {first_line(error)}") from None
+
+
+def _created(what: str) -> str:
+    """Return the statements that create the macros, as temporary ones or in a schema."""
+    return ";\n".join(text.replace("CREATE OR REPLACE MACRO ", f"CREATE OR REPLACE {what}", 1) for text in sql.statements("macros"))
 
 
 def _macros(con: duckdb.DuckDBPyConnection, database: str) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -22,6 +23,8 @@ from dpsql.udfs import load
 
 T = TypeVar("T")
 MEMORY = ":memory:"
+STORAGE, OLDEST = "storage_compatibility_version", "v1.4.0"
+"""For new files: DuckDB's own shells of 1.4 on open them, whatever DuckDB this is."""
 _DEEPEST = 20
 
 
@@ -51,8 +54,9 @@ def connect(path: str, *, read_only: bool = False, store: str | None = None) -> 
     """
     if read_only and path != MEMORY and not Path(path).exists():
         raise Failed(f"Error: {path}: no such file")
+    new = path != MEMORY and not Path(path).exists()
     try:
-        con = duckdb.connect(path, read_only=read_only and path != MEMORY)
+        con = duckdb.connect(path, read_only=read_only and path != MEMORY, config={STORAGE: OLDEST} if new else {})
     except (duckdb.Error, OSError) as error:
         raise Failed(f"Error: {cannot_open(path, error)}") from None
     try:
@@ -74,7 +78,7 @@ class Session:
     timer: bool = False
     echo: bool = False
     interactive: bool = False
-    fixed_width: int | None = None  # of boxes; None: the terminal's
+    fixed_width: int | None = None  # of boxes; None: the terminal's, or what COLUMNS says
     dot: Callable[[Session, str], None] = field(kw_only=True)
     con: duckdb.DuckDBPyConnection = field(init=False)
     out: TextIO = field(init=False)
@@ -171,8 +175,8 @@ class Session:
             At which line of its file it begins.
         """
         started = time.perf_counter()
-        on_screen = self.out is sys.stdout and sys.stdout.isatty()
-        self.look.width = self.fixed_width or (shutil.get_terminal_size().columns if on_screen else None)
+        measured = self.out is sys.stdout and (sys.stdout.isatty() or bool(os.environ.get("COLUMNS")))
+        self.look.width = self.fixed_width or (shutil.get_terminal_size().columns if measured else None)
         self.guarded(lambda: self._print(text), text, line)
         if self.timer:
             told = sys.stdout if self.interactive else sys.stderr

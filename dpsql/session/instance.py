@@ -26,6 +26,7 @@ from dpsql.running.interruption import Running, check
 from dpsql.session.settings import pin, repin
 
 _instances: dict[str, Instance] = {}
+_loaded: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, Instance] = weakref.WeakKeyDictionary()
 _MOST_IDLE = 2
 
 
@@ -111,7 +112,8 @@ class Instance:
 
     def add(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Remember a connection, without keeping it alive."""
-        if all(reference() is not connection for reference in self.connections):
+        if connection not in _loaded:
+            _loaded[connection] = self
             self.connections.append(weakref.ref(connection, self.forget))
 
     @contextmanager
@@ -165,6 +167,11 @@ def _close_idle() -> None:
 def find_instance(key: str) -> Instance:
     """Return the instance that a UDF was registered for."""
     return _instances[key]
+
+
+def instance_with(connection: duckdb.DuckDBPyConnection) -> Instance | None:
+    """Return the instance that a connection was added to; of a connection that was not, one of its database may be there."""
+    return _loaded.get(connection)
 
 
 @dataclass(frozen=True)

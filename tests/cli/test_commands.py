@@ -26,13 +26,11 @@ CREATE TABLE synthetic AS FROM dp_synthesize('people', epsilon := 1);
 
 @pytest.fixture(scope="module")
 def census(tmp_path_factory):
-    path = tmp_path_factory.mktemp("cli") / "census.duckdb"
-    con = duckdb.connect(str(path), config={"storage_compatibility_version": "v1.4.0"})
-    dpsql.load(con)
-    for statement in con.extract_statements(SETUP):
-        con.execute(statement).fetchall()
-    con.close()
-    return path
+    """Made by `dpsql run`, so that DuckDB's own shell of an older version opens it."""
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "census.sql").write_text(SETUP)
+    assert main(["run", str(folder / "census.sql"), "--database", str(folder / "census.duckdb")]) == 0
+    return folder / "census.duckdb"
 
 
 def run(capsys, *arguments, code=0):
@@ -96,12 +94,26 @@ def test_the_books_for_people_and_for_programs(capsys, census):
     for expected in ("budget set", "bought: synthesize", "stored", "when (UTC)"):
         assert expected in ledger
     assert "latent_class" in run(capsys, "releases", census)
+    assert "all columns" in run(capsys, "releases", census)
     assert run(capsys, "releases", census, "-m", "csv").startswith("release,filters,operation,source")
     plan = run(capsys, "plan", census, "people", "--epsilon", "1.5")
     assert "within the budget = yes" in plan and "takes about" in plan
     assert "within the budget = NO" in run(capsys, "plan", census, "people", "--epsilon", "30", "--k", "2")
     assert "over" not in run(capsys, "budget", census)  # a plan has charged nothing
     assert "no such table" in run(capsys, "ledger", census, "nobody", code=1)[1]
+
+
+def test_what_was_asked_is_among_the_releases_and_columns_are_kept(capsys, monkeypatch, tmp_path):
+    script, database = tmp_path / "asked.sql", tmp_path / "asked.duckdb"
+    asked = "FROM dp_query('SELECT grade, count(*) FROM people WHERE member GROUP BY grade', epsilon := 1)"
+    marginals = "FROM dp_marginals('people', k := 1, columns := ['grade'], epsilon := 1)"
+    script.write_text(f"{SETUP.split('CREATE TABLE synthetic')[0]}{asked};{marginals};")
+    run(capsys, "run", script, "--database", database)
+    told = run(capsys, "releases", database)
+    assert "│ count(*) by grade where member │" in told.replace("count()", "count(*)") and "│ grade " in told
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = run(capsys, "releases", database)
+    assert max(map(len, narrow.splitlines())) <= 60 < max(map(len, told.splitlines()))
 
 
 def test_a_database_without_books(capsys, tmp_path):

@@ -142,8 +142,11 @@ def test_the_demo_prints_table_accuracy_and_ledger():
         [sys.executable, "-P", "-m", "dpsql.cli", "demo", "--rows", "3000"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    for expected in ("FROM people_synth", "dp_evaluate", "dp_ledger", "chain_holds", "epsilon_left"):
+    for expected in ("FROM people_synth", "dp_evaluate", "dp_ledger", "chain_holds", "epsilon_left", "-- Next:", "\ndpsql budget demo.db\n"):
         assert expected in done.stdout
+    held = re.search(r"^-- (\d+) of 16 true numbers lie within their intervals", done.stdout, re.MULTILINE)
+    assert held is not None and int(held[1]) > 8
+    assert max(map(len, done.stdout.splitlines())) <= 100
 
 
 def test_a_file_of_statements_runs(tmp_path):
