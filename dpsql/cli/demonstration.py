@@ -1,4 +1,4 @@
-"""`dpsql demo`: the main job on a made-up table, whose truth is known: a question, a synthetic table, how good they are, the books."""
+"""`dpsql demo`: a question, a synthetic table, how good both are, and the books, on a made-up table whose truth is known."""
 
 from __future__ import annotations
 
