@@ -6,6 +6,7 @@ What a page may hold, besides plain blocks:
 
 - a page begins with a connection ``con`` to a new ``census.duckdb`` that dpsql is loaded on, as in ``dpsql shell census.duckdb``;
 - ``<!-- sql ... -->`` and ``<!-- python ... -->``: blocks that run and are not shown;
+- ``<!-- as on asking.md -->``: the first block of SQL of that page of docs/ runs here;
 - ``<!-- fails -->`` before a block of SQL: each of its statements must fail; a ``text`` block behind it is (the beginning of) the
   last message, blanks aside;
 - ``<!-- run -->`` before a block of shell commands: it is run by bash in the page's folder, the database being closed meanwhile;
@@ -33,6 +34,7 @@ DATABASE = "census.duckdb"
 _FENCE = re.compile(
     r"(?:<!-- (?P<mark>fails|run) -->\n)?^```(?P<language>python|sql|sh|text)\n(?P<shown>.*?)^```", re.DOTALL | re.MULTILINE
 )
+_BORROWED = re.compile(r"^<!-- as on (?P<page>\S+) -->$", re.MULTILINE)
 _HIDDEN = re.compile(r"^<!-- (?P<language>python|sql)\n(?P<code>.*?)^-->", re.DOTALL | re.MULTILINE)
 
 
@@ -45,6 +47,9 @@ def blocks(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield (language, code, mark) of the blocks, shown and hidden, in the order of the page."""
     found = [(m.start(), m["language"], m["shown"], m["mark"] or "") for m in _FENCE.finditer(text)]
     found += [(m.start(), m["language"], m["code"], "hidden") for m in _HIDDEN.finditer(text)]
+    for m in _BORROWED.finditer(text):
+        other = blocks((ROOT / "docs" / m["page"]).read_text(encoding="utf-8"))
+        found.append((m.start(), "sql", next(code for language, code, _ in other if language == "sql"), "hidden"))
     for _, language, code, mark in sorted(found):
         yield language, code, mark
 
