@@ -14,6 +14,7 @@ from dpsql.udfs import instance_of
 import dpsql
 from dpsql.answers import remembered
 from dpsql.session.settings import PINNED
+from dpsql.source import listed as functions
 
 QUERY = "FROM dp_query('SELECT g, count(*) AS n, avg(x) AS mean FROM {} GROUP BY g ORDER BY g', epsilon := 1)"
 
@@ -192,6 +193,28 @@ def test_a_repeated_answer_takes_few_statements(con, monkeypatch):
         con.execute(QUERY.format("t"))
     assert counts[1] == counts[2] <= 4
     assert counts[0] <= 70
+
+
+def test_calls_from_python_list_the_functions_once(con, monkeypatch):
+    """A new cursor would be a new entry of the catalog, after which they are listed anew."""
+    listed = []
+    plain = functions._listing
+    monkeypatch.setattr(functions, "_listing", lambda cursor: listed.append(cursor) or plain(cursor))
+    for most in range(1, 6):
+        if most == 3:  # the first purchase has made a table for its noise
+            listed.clear()
+        dpsql.query(con, f"SELECT count(*) FROM t WHERE x < {most}", epsilon=1).fetchall()
+    assert not listed
+    con.execute("CREATE MACRO something(x) AS x")
+    dpsql.query(con, "SELECT count(*) FROM t WHERE x < 7", epsilon=1).fetchall()
+    assert len(listed) == 1
+
+
+def test_a_closed_connection_is_said_to_be(con):
+    con.close()
+    for call in (lambda: dpsql.load(con), lambda: dpsql.budget(con), lambda: dpsql.query(con, "SELECT 1", epsilon=1)):
+        with pytest.raises(dpsql.DpsqlError, match="con: .*[Cc]onnection.*closed"):
+            call()
 
 
 # -- cursors that are used again ------------------------------------------------------------------------------------------------
