@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from dpsql.answers import auto, kept, query_words
 from dpsql.answers.cells import cell_text
@@ -56,8 +58,7 @@ def rows(context: Context, found: Release) -> list[tuple[str, str]]:
     asked = manifest["parameters"]["query"]
     charge = manifest["charge"]
     epsilon, delta = at_most(float(charge["epsilon"])), float(charge["delta"])
-    of_rows = readable.expression(_PLACED.sub(r"\1", str(asked["rows"]).removeprefix("SELECT 1 ")))
-    said = [("question", f"{query_words.measures(query, unit)}, of the rows of: {of_rows}")]
+    said = [("question", f"{query_words.measures(query, unit)}, of the rows of: {rows_asked(asked)}")]
     said += [("groups", f"by {readable.expression(text)}") for text in asked["keys"]]
     said += _groups(query)
     bounded = query_words.bounding(query, unit) or ["every row is a unit of its own; none is left out"]
@@ -73,6 +74,11 @@ def rows(context: Context, found: Release) -> list[tuple[str, str]]:
     said.append(("intervals", _INTERVALS))
     said.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {found.identifier}"))
     return said
+
+
+def rows_asked(asked: Mapping[str, Any]) -> str:
+    """Return which rows a stored question is about: its FROM and WHERE."""
+    return readable.expression(_PLACED.sub(r"\1", str(asked["rows"]).removeprefix("SELECT 1 ")))
 
 
 def _share(context: Context, found: Release, query: QueryPlan) -> list[tuple[str, str]]:

@@ -225,10 +225,13 @@ def _errors(mechanism: str, scale: float | None) -> tuple[str, str]:
 def _table_rows(plan: Plan, statistics: Statistics) -> list[tuple[object, ...]]:
     kind = "combinations of" if plan.sparse else "tables of"
     found: list[tuple[object, ...]] = []
-    items = [(len(c), s, plan.domain.cells(c)) for c, s in zip(plan.cliques, plan.scales, strict=False)]
+    items = [(len(c), s, c) for c, s in zip(plan.cliques, plan.scales, strict=False)]
     for (order, scale), group in itertools.groupby(items, key=lambda item: item[:2]):
-        cells = [size for _, _, size in group]
+        alike = [clique for _, _, clique in group]
+        cells = [plan.domain.cells(clique) for clique in alike]
         what = "number of rows" if order == 0 else f"{kind} {order} {'column' if order == 1 else 'columns'}"
+        if order and len(alike) == 1 and not plan.sparse:
+            what = f"table of {', '.join(plan.domain.names[i] for i in alike[0])}"
         shown = f"at most {sum(cells):,}" if plan.sparse and order > 1 else f"{sum(cells):,}"
         found.append(
             (

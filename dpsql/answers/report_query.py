@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -29,6 +30,7 @@ MOST_SHOWN = 1_000
 """Groups in the table."""
 _NUMBERS = ("integer", "decimal", "float")
 _NOTE = "Noise is discrete {}, integer and independent, on every counter of every group, on those of empty ones too."
+_MIDNIGHT = r"\d{4,6}-\d\d-\d\d 00:00:00"
 _AMOUNTS = ("count", "sum", "count_units", "count_distinct")
 _WHOLE = {"count": "BIGINT", "count_units": "BIGINT", "count_distinct": "BIGINT", "mode": "VARCHAR", "bool_and": "BOOLEAN",
           "bool_or": "BOOLEAN", "histogram": "MAP(VARCHAR, BIGINT)"}
@@ -45,7 +47,8 @@ def answer(context: Context, bought: Release) -> Answer:
     names = [readable.aggregate(one.text, unit) for one in wanted]
     factors = [1.0 if protected is None else cells.factor(one, protected, kind) for one, kind in zip(wanted, types, strict=True)]
     columns, charts = [], []
-    labels = [", ".join("NULL" if key is None else key for key in keys) for keys in held.numbers.groups]
+    groups = _dated(held.numbers.groups)
+    labels = [", ".join("NULL" if key is None else key for key in keys) for keys in groups]
     named = {f"a{i}": kind for i, kind in enumerate(types)}
     sides = intervals.between(intervals.Shown(held, estimates, wanted, named, factors, LEVEL))
     for one, name, kind, factor, pair in zip(wanted, names, types, factors, sides, strict=True):
@@ -58,7 +61,18 @@ def answer(context: Context, bought: Release) -> Answer:
             first, last = (np.asarray(end, dtype=np.float64) for end in ends)
             charts.append(Chart(name, labels, value * factor, first, last, from_zero=one.function in _AMOUNTS))
     asked = [readable.expression(str(text)) for text in held.question.get("keys", ())]
-    return Answer(_listing(asked, names, held.numbers.groups, columns), charts, explaining.rows(context, bought), len(labels))
+    question = ", ".join(names) + (f" by {', '.join(asked)}" if asked else "")
+    listing = _listing(asked, names, groups, columns)
+    return Answer(question, explaining.rows_asked(held.question), listing, charts, explaining.rows(context, bought), len(labels))
+
+
+def _dated(groups: Sequence[tuple[str | None, ...]]) -> list[tuple[str | None, ...]]:
+    """Return the groups, with dates where all times of a key are midnight."""
+    columns = []
+    for values in zip(*groups, strict=True):
+        dates = all(value is None or re.fullmatch(_MIDNIGHT, value) for value in values)
+        columns.append([value[: -len(" 00:00:00")] if dates and value is not None else value for value in values])
+    return list(zip(*columns, strict=True)) if columns else list(groups)
 
 
 def _listing(

@@ -80,8 +80,19 @@ class Chart:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a query's release says: all groups with intervals; charts; how it came about (about what, text); number of groups."""
+    """What a query's release says: what was asked; all groups with intervals; charts; how it came about; number of groups.
 
+    Parameters
+    ----------
+    question : str
+        The aggregates and their groups, as in SQL.
+    rows : str
+        Which rows they are of: FROM and WHERE.
+    explained : list of (about what, text)
+    """
+
+    question: str
+    rows: str
     listing: Listing
     charts: Sequence[Chart]
     explained: Sequence[tuple[str, str]]

@@ -59,7 +59,7 @@ def page(content: Content) -> str:
         else ""
     )
     water = '<div class="watermark" aria-hidden="true"><span>NOT FOR PUBLICATION</span></div>' if compared else ""
-    title = f"{'NOT FOR PUBLICATION: ' if compared else ''}release {name}"
+    title = f"{'NOT FOR PUBLICATION: ' if compared else ''}{_title(content)}"
     return (
         f"{marker(name, compared=compared)}\n<!DOCTYPE html>\n"
         '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -93,11 +93,17 @@ def _header(content: Content) -> str:
     made = _MADE.get(str(manifest["operation"]), str(manifest["operation"]))
     how = f" by the method {content.method}" if content.method else ""
     lead = f"{made}{how}, from {manifest['source']}, released {str(manifest['created'])[:10]}"
+    if content.answer is not None:
+        lead = f"{made}: {content.answer.rows}. Released {str(manifest['created'])[:10]} as {manifest['release']}"
     return (
-        f'<header><p class="kicker">Differentially private release</p><h1>{text(manifest["release"])}</h1>'
+        f'<header><p class="kicker">Differentially private release</p><h1>{text(_title(content))}</h1>'
         f'<p class="lead">{text(lead)}</p>'
         f'<div class="tiles">{shown}</div>{paragraphs(content.counted or "")}</header>'
     )
+
+
+def _title(content: Content) -> str:
+    return str(content.manifest["release"]) if content.answer is None else content.answer.question
 
 
 def _tiles_of_answer(found: Answer) -> list[tuple[str, str]]:

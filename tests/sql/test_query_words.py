@@ -107,6 +107,19 @@ def test_the_report_shows_the_answer_with_its_intervals(con, tmp_path, release):
     assert not re.search(r"\bnan\b", text, flags=re.IGNORECASE)
 
 
+def test_the_report_of_a_query_is_headed_by_its_question(con, tmp_path):
+    """And weeks of DATE columns, which are timestamps, are dates there, along a line."""
+    path = tmp_path / "weeks.html"
+    con.execute(
+        "FROM dp_query('SELECT date_trunc(''week'', day) AS w, count(*) AS n FROM visits WHERE age > 9 GROUP BY w', epsilon := 4, release := 'weeks')"
+    ).fetchall()
+    con.execute("FROM dp_report('weeks', path := ?)", [str(path)]).fetchall()
+    text = path.read_text(encoding="utf-8")
+    assert re.search(r"<h1>(.*?)</h1>", text)[1] == "count(*) by date_trunc(&#x27;week&#x27;, day)"
+    assert re.search(r'<p class="lead">(.*?)</p>', text)[1].startswith("The answer to a query: FROM visits WHERE age &gt;= 10. Released ")
+    assert Page(text).tables[0][1][0] == "2024-01-01" and "<polyline" in text
+
+
 def test_a_query_is_not_compared_with_the_table(con, tmp_path):
     with pytest.raises(duckdb.Error, match="compare"):
         con.execute("FROM dp_report('all', path := ?, compare := true)", [str(tmp_path / "page.html")]).fetchall()
