@@ -43,4 +43,5 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
             share = f", about {100 * known.share:.0f} % of all (by release {known.release!r})"
         else:
             share = f"; about what share of all rows that is, dp_contributions({literal(source.table.name)}, epsilon := ...) buys"
-    saying.say(f"{name} of {source.table.name}: {said}{share}", context.instance.remembered, wanted=context.progress)
+    line, instance = f"{name} of {source.table.name}: {said}{share}", context.instance
+    saying.say(line, instance.remembered, wanted=context.progress, through=instance.say)

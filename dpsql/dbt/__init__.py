@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql.dbt import declarations, models
+from dpsql.dbt import declarations, models, spending
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.session.instance import Context, find_instance, open_context
 from dpsql.udfs import instance_of, load
@@ -27,7 +27,7 @@ except ImportError as missing:
 __all__ = ["Plugin"]
 
 CALL = "__dp_dbt"
-INTERFACE = 2
+INTERFACE = 3
 """What the macros of the package and this module agree on; a copy of the package that is older or newer is refused."""
 
 ACTIONS: dict[str, Callable[[Context, Mapping[str, Any]], Any]] = {
@@ -35,6 +35,7 @@ ACTIONS: dict[str, Callable[[Context, Mapping[str, Any]], Any]] = {
     "check": models.check,
     "check_query": models.check_query,
     "within_error": models.within_error,
+    "spent": spending.spent,
 }
 SETTINGS = ("store", "user")
 _REASONS = 10  # that a failing test prints
@@ -67,6 +68,7 @@ def register(con: duckdb.DuckDBPyConnection) -> None:
     if instance is None:  # pragma: no cover -- load has just registered it
         raise DpsqlError("dpsql is not loaded on this connection: dpsql.load(con)")
     key = instance.key
+    instance.say = lambda line: AdapterLogger("dpsql").info(line)
 
     def call(action: str, given: str, database: str, schema: str) -> str:
         try:
@@ -87,6 +89,9 @@ def answer(key: str, action: str, given: Mapping[str, Any], database: str, schem
         found = ACTIONS[action](context, given)
     if action == "within_error":
         _say(given, found)
+    if action == "spent":
+        for line in found:
+            AdapterLogger("dpsql").info(line)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ import duckdb
 import numpy as np
 
 from dpsql import methods
+from dpsql.answers.explaining import rows_asked
 from dpsql.answers.query import queries
 from dpsql.books.schema import Books
 from dpsql.calls import arguments
@@ -30,6 +32,7 @@ from dpsql.rows import drawing
 from dpsql.session.instance import Context
 from dpsql.source.analysis import TableId, find_table
 from dpsql.tables.statistics import Statistics
+from dpsql.text import readable
 from dpsql.text.relation import identifier
 
 MARK = "dpsql release: "
@@ -48,7 +51,8 @@ def check(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``release``: the identifier, ``columns``: the argument that the call needs (for methods of open domains), or None.
+        ``release``: the identifier, ``columns``: the argument that the call needs (for methods of open domains), or None; and what
+        `dpsql.dbt.spending.spent` is to be given afterwards: ``label``, ``releases``, ``before``.
 
     Raises
     ------
@@ -78,17 +82,22 @@ def check(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
             "it in schema.yml under the source's or the model's columns (meta: {dpsql: {lower: ..., upper: ...}}, or categories), "
             "or leave it out of the SELECT"
         )
-    name = arguments.text(given, "release")
-    return {"release": _free(protected, label, name), "columns": columns}
+    release, before = _free(protected, label, arguments.text(given, "release"))
+    return {"release": release, "columns": columns, "label": label, "releases": [release], "before": [release] if before else []}
 
 
-def check_query(context: Context, given: Mapping[str, Any]) -> None:
+def check_query(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     """Check, before anything is bought, that a model's query is one, under a name that is free or its own.
 
     Parameters
     ----------
     given : mapping
         ``call``: the arguments of dp_query, ``label`` of the model.
+
+    Returns
+    -------
+    dict
+        What `dpsql.dbt.spending.spent` is to be given afterwards: ``label``, ``releases``, ``before``.
 
     Raises
     ------
@@ -103,25 +112,39 @@ def check_query(context: Context, given: Mapping[str, Any]) -> None:
     """
     if context.instance.prepare is not None:
         context.instance.prepare(context)
+    label = str(given["label"])
+    found = []
     for protected, purchase in queries(context, QueryCall.parse(given["call"])):
-        _free(protected, str(given["label"]), purchase.release_name, "query")
+        found.append(_free(protected, label, purchase.release_name, "query", _words(purchase.asked.canonical())))
+    return {"label": label, "releases": [name for name, _ in found], "before": [name for name, before in found if before]}
 
 
-def _free(protected: ProtectedSource, label: str, name: str, operation: str = "synthesize") -> str:
-    """Return the identifier of the release; refuse a name under which the books have another query."""
+def _words(question: Mapping[str, Any]) -> str:
+    """Return a stored question for reading."""
+    aggregates = ", ".join(readable.aggregate(str(text)) for text in question["aggregates"])
+    keys = ", ".join(readable.expression(str(text)) for text in question["keys"])
+    return " ".join((aggregates or "groups", *([f"by {keys}"] if keys else []), rows_asked(question)))
+
+
+def _free(
+    protected: ProtectedSource, label: str, name: str, operation: str = "synthesize", asked: str | None = None
+) -> tuple[str, bool]:
+    """Return the identifier of the release, and whether it was bought; refuse a name under which the books have another query."""
     rows = protected.books.cursor.execute(
-        f"SELECT DISTINCT source, query, release FROM ({protected.books.releases()}) "  # noqa: S608 -- quoted by Books
+        f"SELECT DISTINCT source, query, release, parameters FROM ({protected.books.releases()}) "  # noqa: S608 -- quoted by Books
         "WHERE operation = ? AND status <> 'refunded'",
         [operation],
     ).fetchall()
-    for source, query, bought in rows:
+    for source, query, bought, parameters in rows:
         other = (source, query) != (protected.key, protected.query)
         if other and bought == identity.release_id(source, operation, query, name):
+            before = str(query) if asked is None else _words(json.loads(str(parameters))["query"])
             raise ReleaseError(
-                f"{label}: its release {bought!r} was bought for other SQL ({query}). A changed model is another release and costs "
-                "anew: give its config another release, or put the SQL back to use what was bought"
+                f"{label}: its release {bought!r} was bought for other SQL: {before}. Now it is: {asked or protected.query}. A changed "
+                "model is another release and costs anew: give its config another release, or put the SQL back to use what was bought"
             )
-    return identity.release_id(protected.key, operation, protected.query, name)
+    own = identity.release_id(protected.key, operation, protected.query, name)
+    return own, own in {bought for _, _, bought, _ in rows}
 
 
 def within_error(context: Context, given: Mapping[str, Any]) -> list[str]:

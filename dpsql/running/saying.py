@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from dpsql.running.progress_bar import VARIABLE, in_notebook, shell, switch
@@ -15,7 +16,7 @@ def heard(wanted: bool | None) -> bool:
     return wanted if wanted is not None else switch(os.environ.get(VARIABLE)) is not False
 
 
-def say(line: str, told: dict[str, Any], *, wanted: bool | None) -> None:
+def say(line: str, told: dict[str, Any], *, wanted: bool | None, through: Callable[[str], None] | None = None) -> None:
     """Say a line that was not said before.
 
     Parameters
@@ -26,12 +27,16 @@ def say(line: str, told: dict[str, Any], *, wanted: bool | None) -> None:
         Where it is noted that a line was said.
     wanted : bool or None
         False, or where the environment variable of the bar says so: nothing is said.
+    through : function, optional
+        What says it instead: the log of a client.
     """
     key = f"said {line}"
     if key in told or not heard(wanted):
         return
     told[key] = True
-    if in_notebook():
+    if through is not None:
+        through(line)
+    elif in_notebook():
         rich = f'<div style="font-size:90%;opacity:.8">{html.escape(line)}</div>'
         shell().display_pub.publish(data={"text/plain": line, "text/html": rich}, metadata={})
     elif sys.stderr is not None:

@@ -43,6 +43,7 @@ class Instance:
     last_seconds: dict[str, float] = field(default_factory=dict)  # stages of the last dp_synthesize, for benchmarks
     last_peak_mb: dict[str, float] = field(default_factory=dict)  # largest resident memory up to the end of each stage
     prepare: Callable[[Context], None] | None = None  # what to do before each call: declarations of a dbt project
+    say: Callable[[str], None] | None = None  # where what is said beside an answer goes; None: standard error, or the notebook
     functions: tuple[Callable[..., Any], ...] = ()  # the UDFs, kept alive for as long as the process
     running: list[Running] = field(default_factory=list)  # calls, in any thread
     unrecorded: set[tuple[str, str, str]] = field(default_factory=set)  # failures not in the books yet: database, source, release

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 pytest.importorskip("dbt.adapters.duckdb")
@@ -50,13 +52,19 @@ def test_a_query_is_charged_once(tmp_path):
     )
     assert first["success"], first
     assert len(charges) == 2, charges
+    assert re.search(r"model answer: visits-query-\S+: bought for epsilon = 2; one more release of main.visits may have epsilon = 1\d", first["printed"])
+    assert "dp_query of visits: at most 2 groups of each patient" in first["printed"]
+    assert "bought before, nothing is spent" in again["printed"] and "bought for" not in again["printed"]
     assert [row[0] for row in rows] == ["b", "it's"] and all(abs(row[1] - 1000) < 400 for row in rows), rows
     assert all(row[2] <= row[1] <= row[3] for row in rows)
     assert again["success"] and refreshed["success"] and tested["success"] and free["success"], (again, refreshed, tested, free)
     assert same == rows
     assert shown["success"] and "secret" not in shown["printed"] and str(rows[0][1]) in shown["printed"]
     # another SELECT under the same name is refused; under another name it is bought
-    assert not refused["success"] and "release" in refused["nodes"]["answer"][1], refused
+    assert not refused["success"], refused
+    before = "was bought for other SQL: avg(length(note)), count(*) by ward FROM visits WHERE ward IN ('it''s', 'b')"
+    told = refused["nodes"]["answer"][1]
+    assert before in told and "Now it is: avg(length(note)), count(*) by ward FROM visits WHERE age > 3" in told.replace(">= 4", "> 3"), told
     assert bought["success"] and len(after) == 3, (bought, after)
     assert left != rows
 

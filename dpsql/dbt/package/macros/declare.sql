@@ -49,7 +49,7 @@
 {% endmacro %}
 
 {% macro question(action, given) %}
-  {%- set all = dict(given, interface=2) -%}
+  {%- set all = dict(given, interface=3) -%}
   {{ return('__dp_dbt(' ~ dpsql.literal(action) ~ ', ' ~ dpsql.literal(tojson(all)) ~ ', current_database(), current_schema())') }}
 {% endmacro %}
 

@@ -14,6 +14,6 @@
   {%- endif -%}
   {%- set given = dpsql.call_arguments(('epsilon', 'delta', 'groups', 'max_groups', 'max_rows_per_group', 'bounds', 'min_units',
                                         'confidence', 'mechanism', 'options', 'release')) -%}
-  {%- do dpsql.ask('check_query', {'call': dict(given, sql=select), 'label': 'model ' ~ model.name}) -%}
-  {{ return({'sql': dpsql.call_of('dp_query', select, given), 'release': none}) }}
+  {%- set checked = dpsql.ask('check_query', {'call': dict(given, sql=select), 'label': 'model ' ~ model.name}) -%}
+  {{ return({'sql': dpsql.call_of('dp_query', select, given), 'release': none, 'spent': checked}) }}
 {% endmacro %}

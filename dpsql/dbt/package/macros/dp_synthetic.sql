@@ -17,5 +17,5 @@
                                         'label': 'model ' ~ model.name, 'columns': dpsql.declared_columns(model),
                                         'rules': dpsql.declared_meta(model).get('rules')}) -%}
   {%- if checked.columns is not none -%}{%- do given.update({'columns': checked.columns}) -%}{%- endif -%}
-  {{ return({'sql': dpsql.call_of('dp_synthesize', select, given), 'release': checked.release}) }}
+  {{ return({'sql': dpsql.call_of('dp_synthesize', select, given), 'release': checked.release, 'spent': checked}) }}
 {% endmacro %}

@@ -1,6 +1,7 @@
 {#- What the materializations dp_synthetic and dp_query share: a table of what a call gives, which stands for the model's SELECT. -#}
 
-{#- Makes the table of a model; `bought`: sql, and the release that the comment of the table names (none: no comment). -#}
+{#- Makes the table of a model; `bought`: sql, the release that the comment of the table names (none: no comment), and of what
+    the log says afterwards what was spent. -#}
 {% macro table_of(bought) %}
   {%- set existing = load_cached_relation(this) -%}
   {%- set target = this.incorporate(type='table') -%}
@@ -25,6 +26,7 @@
   {%- endif -%}
   {%- do adapter.commit() -%}
   {%- do run_hooks(post_hooks, inside_transaction=False) -%}
+  {%- if bought.spent -%}{%- do dpsql.ask('spent', bought.spent) -%}{%- endif -%}
   {{ return({'relations': [target]}) }}
 {% endmacro %}
 
