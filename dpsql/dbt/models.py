@@ -141,8 +141,8 @@ def _free(
             before = str(query) if asked is None else _words(json.loads(str(parameters))["query"])
             raise ReleaseError(
                 f"{label}: its release {bought!r} was bought for other SQL: {before}. Now it is: {asked or protected.query}. "
-                "A changed model is another release and costs anew: give its config another release, or put the SQL back to use what "
-                "was bought"
+                "A changed model is another release and costs anew: give its config another release, or put the SQL back to use "
+                "what was bought"
             )
     own = identity.release_id(protected.key, operation, protected.query, name)
     return own, own in {bought for _, _, bought, _ in rows}
