@@ -1,4 +1,4 @@
-"""A hook of mkdocs: links out of docs/ lead to files of the checkout, which the site does not have; there they are their own text."""
+"""A hook of mkdocs: links out of docs/ lead to files of the checkout, which a site does not have; there they are plain text."""
 
 from __future__ import annotations
 
