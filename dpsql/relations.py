@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,13 @@ def answered(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.
         ((database, schema, shown),) = con.execute(asked).fetchall()
     except duckdb.ConnectionException as error:
         raise DpsqlError(f"con: the connection cannot be used: {first_line(error)}") from None
-    return con.sql(f"FROM {dispatch.run(instance, name, given, database=database, schema=schema, progress=shown)}")
+    text = dispatch.run(instance, name, given, database=database, schema=schema, progress=shown)
+    relation = con.sql(f"FROM {text}")
+    if name == "query" and "IPython" in sys.modules:  # a notebook shows it as a card
+        from dpsql.answers import cards, remembered
+
+        cards.note(relation, con, remembered.releases_of(instance, text))
+    return relation
 
 
 def filled(sql: str, params: Sequence[Any] | Mapping[str, Any] | None) -> str:

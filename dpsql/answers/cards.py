@@ -2,15 +2,18 @@
 
 What the calls return stays a DuckDB relation: `load` tells a running IPython how to show relations that have the columns of
 `dp_budget`, `dp_ledger`, `dp_plan`, `dp_explain` or `dp_releases`, whether they come from Python or from
-``con.sql("FROM dp_budget()")``. Everything else is shown as before. `show` does the same by hand.
+``con.sql("FROM dp_budget()")``, and the answers of `dpsql.query`, with which rows count and what they cost. Everything else is
+shown as before. `show` does the same by hand.
 
-Privacy: None: the books and plans are free to read.
+Privacy: None: the books, plans and released answers are free to read.
 """
 
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -29,6 +32,8 @@ _RELEASES = {"release", "operation", "query", "filters", "status", "charged_at"}
 # Colours that can be read on a light and on a dark page; style sheets do not survive where notebooks are shown elsewhere.
 _SPENT, _LEFT, _BAD = "#3f74c4", "rgba(128,140,160,.28)", "#c6362c"
 _MUTED = "opacity:.7;font-size:90%"
+_MadeOf = tuple[duckdb.DuckDBPyConnection, tuple[str, ...]]
+_answers: weakref.WeakKeyDictionary[duckdb.DuckDBPyRelation, _MadeOf] = weakref.WeakKeyDictionary()
 
 
 class Shown:
@@ -59,6 +64,11 @@ def register() -> None:
         formatter.for_type(Combined, combined_html)
 
 
+def note(relation: duckdb.DuckDBPyRelation, con: duckdb.DuckDBPyConnection, releases: Sequence[str]) -> None:
+    """Remember that a relation is the answer of a query, and which releases it was made of."""
+    _answers[relation] = con, tuple(releases)
+
+
 def html_of(relation: duckdb.DuckDBPyRelation) -> str | None:
     """Return a relation as a card, or None if it is not one of dpsql's: then it is shown as it is without dpsql.
 
@@ -71,6 +81,9 @@ def html_of(relation: duckdb.DuckDBPyRelation) -> str | None:
         if wanted <= columns:
             rows = [dict(zip(relation.columns, row, strict=True)) for row in relation.limit(_MOST_ROWS + 1).fetchall()]
             return _card(card(rows[:_MOST_ROWS]), len(rows) > _MOST_ROWS)
+    if relation in _answers:
+        found = relation.limit(_MOST_ROWS + 1).fetchall()
+        return _card(_answered(relation.columns, found[:_MOST_ROWS], *_answers[relation]), len(found) > _MOST_ROWS)
     own = getattr(type(relation), "_repr_html_", None)
     return str(own(relation)) if callable(own) else None
 
@@ -129,6 +142,41 @@ def _explained(rows: Sequence[tuple[str, str]]) -> str:
     before = ["", *(about for about, _ in rows)]
     shown = [("" if about == last else about, said) for (about, said), last in zip(rows, before, strict=False)]
     return table(["", ""], shown, label="explanation")
+
+
+def _answered(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], con: duckdb.DuckDBPyConnection, releases: Sequence[str]
+) -> str:
+    """Return an answer with its intervals beside the numbers; under it, which rows count and what they cost."""
+    places = {name: place for place, name in enumerate(columns)}
+    bounded = [name for name in columns if {f"{name}_low", f"{name}_high"} <= places.keys()]
+    ends = {name: (places[f"{name}_low"], places[f"{name}_high"]) for name in bounded}
+    beside = {place for pair in ends.values() for place in pair}
+    head = [name for place, name in enumerate(columns) if place not in beside]
+    shown = []
+    for row in rows:
+        cells = []
+        for name in head:
+            low, high = (_value(row[place]) for place in ends[name]) if name in ends else ("", "")
+            cells.append(f"{_value(row[places[name]])} ({low} to {high})" if name in ends else _value(row[places[name]]))
+        shown.append(cells)
+    numeric = [i for i, name in enumerate(head) if any(isinstance(row[places[name]], (int, float)) for row in rows)]
+    said: dict[str, None] = {}
+    for release in releases:
+        with suppress(duckdb.Error):  # of a database that is no longer in use here
+            explained = con.cursor().execute("FROM dp_explain(?)", [release]).fetchall()
+            said.update(dict.fromkeys(str(said_) for about, said_ in explained if about in ("rows", "price")))
+    lines = "".join(f"<div>{text(line)}</div>" for line in said)
+    return table(head, shown, label="answer", numeric=numeric) + f'<div style="{_MUTED}">{lines}</div>'
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number(value, 5) if is_number else str(value)
 
 
 def _moment(value: Any) -> str:

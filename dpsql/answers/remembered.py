@@ -25,7 +25,7 @@ from dpsql.calls.query import QueryCall
 from dpsql.errors import DpsqlError
 from dpsql.protected.source import ProtectedSource, catalog_of
 from dpsql.release import identity
-from dpsql.session.instance import Context
+from dpsql.session.instance import Context, Instance
 
 MOST = 256
 """Answers that are remembered of one open database; the one that was asked for longest ago is forgotten."""
@@ -116,6 +116,12 @@ def remember(
     answers[_key(context, call)] = _Answer(text, named, bought, read)
     while len(answers) > MOST:
         answers.popitem(last=False)
+
+
+def releases_of(instance: Instance, text: str) -> list[str]:
+    """Return which releases an answer was made of that is remembered; none where it is not."""
+    answers: dict[Key, _Answer] = instance.remembered.get("answers", {})
+    return next(([part.name for part in found.releases] for found in list(answers.values()) if found.text == text), [])
 
 
 def _bought(context: Context, source: ProtectedSource, name: str) -> _Bought:

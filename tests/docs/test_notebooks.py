@@ -63,8 +63,8 @@ def test_committed_notebooks_hold_no_bar():
         assert not [o for o in outputs if "<progress" in str(o.get("data", ""))], path.stem
 
 
-def test_there_are_four():
-    assert [path.stem for path in NOTEBOOKS] == ["choosing_epsilon", "comparing_methods", "quickstart", "sql_cells"]
+def test_there_are_five():
+    assert [path.stem for path in NOTEBOOKS] == ["choosing_epsilon", "comparing_methods", "quickstart", "sql_cells", "ten_questions"]
 
 
 @pytest.mark.filterwarnings("ignore")  # of the client's own libraries

@@ -50,6 +50,22 @@ def test_the_plan_and_the_explanation_of_a_query_are_cards(bought):
     assert cards.html_of(bought.sql("SELECT 'a' AS about, 'b' AS explanation, 1 AS n")) != shown
 
 
+def test_the_answer_of_a_query_is_a_card_in_a_notebook_alone(bought, monkeypatch):
+    query = "SELECT region, count(*) AS n, quantile_cont(age, [0.5, 0.9]) AS q FROM people GROUP BY region"
+    plain = dpsql.query(bought, query, epsilon=1, confidence=0.95)
+    assert 'class="dpsql"' not in (cards.html_of(plain) or "")
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    relation = dpsql.query(bought, query, epsilon=1, confidence=0.95)
+    shown = cards.html_of(relation)
+    region, n, low, high, *_ = relation.limit(1).fetchall()[0]
+    assert f'<tr><td>{region}</td><td class="n">{n} ({low} to {high})</td>' in shown and "<th scope=\"col\" class=\"n\">n</th>" in shown
+    assert "n_low" not in shown and re.search(r"<td>\[[\d.]+, [\d.]+\] \(\[[\d.]+, [\d.]+\] to ", shown)
+    assert "every row is a unit of its own" in shown and "epsilon = 1 at delta" in shown and "people-query-" in shown
+    assert cards.html_of(relation) == shown and bought.execute("SELECT releases FROM dp_budget()").fetchone() == (2,)
+    odd = dpsql.query(bought, "SELECT '<b>' AS \"<i>\", count(*) AS n FROM people", epsilon=1)
+    assert "&lt;b&gt;" in cards.html_of(odd) and "<b>" not in cards.html_of(odd) and "<i>" not in cards.html_of(odd)
+
+
 def test_relations_stay_relations_and_others_are_shown_as_before(bought):
     assert isinstance(dpsql.budget(bought), duckdb.DuckDBPyRelation)
     own = getattr(duckdb.DuckDBPyRelation, "_repr_html_", None)
