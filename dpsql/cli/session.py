@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO, TypeVar
 
 import duckdb
 
+from dpsql import sql
 from dpsql.cli import results
 from dpsql.cli.messages import cannot_open, message, one_line, place
 from dpsql.cli.printing import Look, write
@@ -26,6 +28,8 @@ MEMORY = ":memory:"
 STORAGE, OLDEST = "storage_compatibility_version", "v1.4.0"
 """For new files: DuckDB's own shells of 1.4 on open them, whatever DuckDB this is."""
 _DEEPEST = 20
+_PLAN = re.compile(r"(?:FROM|SELECT\s+\*\s+FROM)\s+(dp_plan\s*\(.*\))\s*;?", re.IGNORECASE | re.DOTALL)
+"""A statement that is a plan and nothing else."""
 
 
 class Failed(Exception):
@@ -184,10 +188,16 @@ class Session:
             told.flush()
 
     def _print(self, text: str) -> None:
-        result = results.run(self.con, text, objects=self.look.objects)
+        plan = self.look.mode == "box" and _PLAN.fullmatch(text.strip()) is not None
+        look = replace(self.look, mode="line", null="") if plan else self.look
+        if plan:  # a box would hide most of its columns
+            text = sql.text("show_plan").replace("{call}", _PLAN.sub(r"\1", text.strip()))
+        result = results.run(self.con, text, objects=look.objects)
         if result is not None:
             try:
-                write(result, self.look, self.out)
+                write(result, look, self.out)
+                if plan:
+                    self.out.write("(.mode line shows all 28 columns, SELECT ... FROM dp_plan(...) those that it names)\n")
             finally:
                 result.close()
         self.out.flush()

@@ -116,6 +116,23 @@ def test_what_was_asked_is_among_the_releases_and_columns_are_kept(capsys, monke
     assert max(map(len, narrow.splitlines())) <= 60 < max(map(len, told.splitlines()))
 
 
+def test_a_plan_is_shown_to_people_in_few_lines(capsys, census):
+    for text in ("FROM dp_plan('people', epsilon := 1.5)", "select *\nfrom dp_plan ('people', epsilon := 1.5)"):
+        shown = run(capsys, "-c", text, census)
+        assert "within the budget = yes" in shown and "noise = gaussian, scale" in shown and ".mode line" in shown
+        assert len(shown.splitlines()) < 20
+    query = "FROM dp_plan('SELECT grade, count(*) FROM people GROUP BY grade', epsilon := 0.1)"
+    assert "costs = epsilon 0.1 at delta" in run(capsys, "-c", query, census)
+    for mode, columns in (("csv", 28), ("line", 28)):
+        whole = run(capsys, "-m", mode, "-c", "FROM dp_plan('people', epsilon := 1.5)", census)
+        assert "left_out" in whole and (len(whole.splitlines()[0].split(",")) == columns or len(whole.splitlines()) >= columns)
+    named = run(capsys, "-c", "SELECT tables, rho FROM dp_plan('people', epsilon := 1.5)", census)
+    assert "│ tables │" in named and ".mode line" not in named
+    two = "FROM dp_plan('people', epsilon := 1.5); SELECT (1) AS one"
+    assert "within the budget = yes" in run(capsys, "-c", two, census)
+    assert "Error" in run(capsys, "-c", "FROM dp_plan('nobody', epsilon := 1.5)", census, code=1)[1]
+
+
 def test_a_database_without_books(capsys, tmp_path):
     duckdb.connect(str(tmp_path / "new.duckdb")).close()
     assert main(["budget", str(tmp_path / "new.duckdb")]) == 0
