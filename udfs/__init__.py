@@ -12,12 +12,10 @@ import duckdb
 
 from dpsql import sql
 from dpsql.answers import cards
-from dpsql.answers.combine import combine
-from dpsql.books.schema import current_user
 from dpsql.door import dispatch
 from dpsql.door.clients import connection_of, is_engine, load_engine
 from dpsql.errors import ArgumentError, DpsqlError, first_line
-from dpsql.session.instance import Instance, find_instance, instance_with, new_instance
+from dpsql.session.instance import Instance, current_user, find_instance, instance_with, new_instance
 from dpsql.session.versions import warn_once
 
 CALLS = ("__dp_call_needs_dpsql_load", "__dp_call")
@@ -134,6 +132,8 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
         return key
 
     def combined(estimates: list[float | None] | None, variances: list[float | None] | None, level: float) -> dict[str, Any]:
+        from dpsql.answers.combine import combine  # loads numpy
+
         try:
             return asdict(combine(_numbers("estimates", estimates), _numbers("variances", variances), level))
         except DpsqlError as error:

@@ -15,13 +15,15 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from dpsql.answers.combine import Combined
 from dpsql.page.markup import number, table, text
 from dpsql.text.relation import at_most
+
+if TYPE_CHECKING:
+    from dpsql.answers.combine import Combined  # which loads numpy
 
 _MOST_ROWS = 40
 _BUDGET = {"source", "epsilon_spent", "epsilon_left", "share_used", "releases", "chain_holds"}
@@ -60,6 +62,8 @@ def register() -> None:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     formatter = getattr(getattr(shell, "display_formatter", None), "formatters", {}).get("text/html")
     if formatter is not None:
+        from dpsql.answers.combine import Combined
+
         formatter.for_type(duckdb.DuckDBPyRelation, html_of)
         formatter.for_type(Combined, combined_html)
 

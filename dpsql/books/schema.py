@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,14 +16,6 @@ from dpsql.text.bounded_json import load
 from dpsql.text.relation import identifier
 
 SCHEMA = "dpsql"
-
-
-def current_user() -> str:
-    """Return the name that ledger entries carry when ``load`` was given none."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return "unknown"
 
 
 class Books:

@@ -8,6 +8,7 @@ replaces nor removes it once the connection that registered it is closed. So the
 from __future__ import annotations
 
 import atexit
+import getpass
 import shutil
 import tempfile
 import threading
@@ -145,6 +146,14 @@ class Instance:
                 self.temporary = Path(tempfile.mkdtemp(prefix="dpsql-"))
                 weakref.finalize(self, shutil.rmtree, self.temporary, True)  # ignore_errors
             return self.temporary
+
+
+def current_user() -> str:
+    """Return the name that ledger entries carry when ``load`` was given none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "unknown"
 
 
 def new_instance(user: str) -> Instance:
