@@ -305,3 +305,42 @@ def test_a_measure_of_nan_that_counts_a_row_twice_would_be_seen(monkeypatch: pyt
         assert [m.nans for m in plan.measures] == [True]
         found[broken] = max(max(pair) for pair in excess(plan, one, other))
     assert found == {False: 1.0, True: 2.0}
+
+
+REUSED = [  # a name that means another column, and bounds with zero at an end: peers kept the old bound, or made a sensitivity of zero
+    ("SELECT sum(amount) FROM (SELECT amount * 1000 AS amount FROM sales)", ""),
+    ("SELECT sum(amount), avg(quantity) FROM (SELECT quantity AS amount, amount AS quantity FROM sales)", ""),
+    ("WITH sales AS (SELECT 3 * amount AS amount FROM sales) SELECT sum(amount), max(amount) FROM sales", ""),
+    ("SELECT sum(a) FROM (SELECT amount - 50 AS a FROM (SELECT amount + 1000 AS amount FROM sales))", ""),
+    ("SELECT sum(-amount), avg(-amount) FROM sales", ""),
+    ("SELECT sum(amount), avg(amount), var_pop(amount) FROM sales", "bounds := {'amount': [-100, 0]}"),
+    ("SELECT sum(amount), avg(amount), var_pop(amount) FROM sales", "bounds := {'amount': [0, 50]}"),
+    ("SELECT sum(0 * amount), count(*) FROM sales", ""),
+    ("SELECT sum(amount), count(*) FROM sales", "bounds := {'amount': [-1e-9, 0]}"),
+]
+
+
+@pytest.mark.parametrize("left_out", NEIGHBOURS)
+def test_reused_names_and_bounds_at_zero(monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
+    readings = []
+    for gone in (None, left_out):
+        con = database(gone)
+        with replayed(monkeypatch, earlier=readings[0] if readings else None) as seen:
+            monkeypatch.setattr(discrete, "add_noise", fixed)
+            for sql, more in REUSED:
+                ask(con, sql, more)
+        con.close()
+        readings.append(seen)
+    one, other = readings
+    assert len(one.found) == len(other.found) == len(REUSED)
+    moved = []
+    for (plan, exact), (other_plan, other_exact) in zip(one.found, other.found, strict=True):
+        assert plan == other_plan
+        pairs = [value for pair in excess(plan, exact, other_exact) for value in pair]
+        assert np.isfinite(pairs).all() and max(pairs) <= 1, plan.asked
+        moved.append(max(pairs) > 0)
+    assert sum(moved) >= len(REUSED) - 2
+    con = database()
+    with pytest.raises(duckdb.Error, match="an upper bound above it"):
+        ask(con, "SELECT sum(amount) FROM sales", "bounds := {'amount': [0, 0]}")
+    con.close()
