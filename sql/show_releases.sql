@@ -5,7 +5,7 @@ SELECT
     source AS "table",
     coalesce(parameters ->> '$.method', operation) AS what,
     CASE
-        WHEN len(aggregates) > 0 THEN array_to_string(aggregates, ', ') || coalesce(' by ' || nullif(array_to_string(keys, ', '), ''), '')
+        WHEN len(aggregates) > 0 THEN replace(array_to_string(aggregates, ', '), 'count()', 'count(*)') || coalesce(' by ' || nullif(array_to_string(keys, ', '), ''), '')
         ELSE coalesce(array_to_string((parameters -> '$.columns')::VARCHAR[], ', '), 'all columns')
     END || coalesce(' where ' || filters, '') AS question,
     epsilon,

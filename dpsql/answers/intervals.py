@@ -42,6 +42,12 @@ _TREES = 250
 """Draws of a tree, which has thousands of counters."""
 _AT_ONCE = 20_000_000
 """Numbers that are drawn together, at most."""
+_HIDDEN_DRAWS = 250
+"""Draws that say whether noise hides a variance."""
+_DIVIDED = {
+    "corr": (-1.0, 1.0), "regr_r2": (0.0, 1.0), "regr_slope": (-math.inf, math.inf), "regr_intercept": (-math.inf, math.inf)
+}
+"""Between which values those lie that are divided by variances."""
 _ROUNDED_FROM = 16.0
 """Scale from which rounded numbers of the normal (Laplace) law have the variance of the noise within a part in 1,000."""
 
@@ -189,6 +195,8 @@ def between(shown: Shown) -> list[Ends]:
         else:
             found.append((None, None))
             continue
+        if one.function in _DIVIDED:
+            low, high = _unknown(shown, one, low, high)
         crowded = estimates.crowded(one)
         if crowded is not None and crowded.any():
             [some] = draws(shown.held, [one], Estimates.ends, crowded, _TREES)
@@ -197,11 +205,25 @@ def between(shown: Shown) -> list[Ends]:
                 low[crowded], high[crowded] = middle(some[0], some[1], shown.probabilities)
         value = estimates.value(one).reshape(low.shape)
         null = np.isnan(value)
+        if one.function in ("min", "max"):
+            lowest, highest = estimates.beyond(one)
+            low = low if lowest is None else np.full_like(low, lowest)
+            high = high if highest is None else np.full_like(high, highest)
         if one.function in LINEAR:  # unbiased, so perhaps beyond what is possible, where the interval is not
             found.append((np.where(null, np.nan, low), np.where(null, np.nan, high)))
             continue
         found.append((np.where(null, np.nan, np.fmin(low, value)), np.where(null, np.nan, np.fmax(high, value))))
     return found
+
+
+def _unknown(shown: Shown, one: Wanted, low: np.ndarray, high: np.ndarray) -> Ends:
+    """Return the ends of a correlation or slope: all that there are, where noise may hide a variance that it is divided by."""
+    [found] = draws(shown.held, [one], lambda estimates, one: (estimates.hidden(one),), count=_HIDDEN_DRAWS)
+    if found is None:
+        return low, high
+    least, largest = _DIVIDED[one.function]
+    unknown = found[0].mean(axis=0) > shown.probabilities[0]
+    return np.where(unknown, least, low), np.where(unknown, largest, high)
 
 
 def _values(estimates: Estimates, one: Wanted) -> tuple[np.ndarray]:

@@ -96,7 +96,7 @@ def _lead_on(session: Session) -> None:
         _say(session, f"dpsql demo --database {file}   # the same in a file, for what follows")
     _say(session, f"dpsql -c \"FROM dp_query('SELECT region, avg(age) FROM people GROUP BY 1', epsilon := 0.1)\" {file}")  # noqa: S608 -- constants of this module
     _say(session, f"dpsql budget {file}")
-    _say(session, "-- and with a table of your own: dp_protect and dp_declare; docs/declaring.md says how")
+    _say(session, "-- and with a table of your own, in five minutes: docs/first-answer.md")
 
 
 def _row(session: Session, query: str) -> tuple[float, ...]:

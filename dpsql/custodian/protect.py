@@ -26,6 +26,7 @@ _CHOOSE = (
     "compares 1, 2, 5, 10, 20 and 50, FROM dp_contributions({table}, epsilon := 0.05) sells a noisy histogram of rows per {unit}, "
     "and until anything else is bought dp_protect can change the number"
 )
+_LARGEST_DELTA = 1e-3
 PROTECTION_COLUMNS = {
     "source": "VARCHAR", "epsilon": "DOUBLE", "delta": "DOUBLE", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR",
     "max_contributions": "INTEGER", "accountant": "VARCHAR", "change": "VARCHAR",
@@ -54,6 +55,13 @@ def protect(context: Context, call: ProtectCall) -> str:
             "delta",
             delta,
             "under the 'zcdp' accountant a budget needs a delta above 0, far below 1 / (number of people), e.g. delta := 1e-9",
+        )
+    if call.delta != _in_force(current).get("delta") and (delta or 0) > _LARGEST_DELTA:
+        raise ArgumentError(
+            "delta",
+            delta,
+            "is the probability with which nothing is promised to anybody: at most 0.001, and far below 1 / (number of people), "
+            "e.g. delta := 1e-9",
         )
     unit, contributions = call.privacy_unit, call.max_contributions or 1
     if unit is not None:

@@ -115,7 +115,7 @@ def check_query(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     label = str(given["label"])
     found = []
     for protected, purchase in queries(context, QueryCall.parse(given["call"])):
-        found.append(_free(protected, label, purchase.release_name, "query", _words(purchase.asked.canonical())))
+        found.append(_free(protected, label, purchase.release_name, "query", purchase.asked.canonical()))
     return {"label": label, "releases": [name for name, _ in found], "before": [name for name, before in found if before]}
 
 
@@ -126,8 +126,14 @@ def _words(question: Mapping[str, Any]) -> str:
     return " ".join((aggregates or "groups", *([f"by {keys}"] if keys else []), rows_asked(question)))
 
 
+def _within(asked: Mapping[str, Any], held: Mapping[str, Any]) -> bool:
+    """Return whether a question asks for nothing that a stored one does not hold."""
+    same = all(asked[part] == held[part] for part in ("keys", "rows"))
+    return same and set(asked["aggregates"]) <= set(held["aggregates"])
+
+
 def _free(
-    protected: ProtectedSource, label: str, name: str, operation: str = "synthesize", asked: str | None = None
+    protected: ProtectedSource, label: str, name: str, operation: str = "synthesize", asked: Mapping[str, Any] | None = None
 ) -> tuple[str, bool]:
     """Return the identifier of the release, and whether it was bought; refuse a name under which the books have another query."""
     rows = protected.books.cursor.execute(
@@ -136,11 +142,12 @@ def _free(
         [operation],
     ).fetchall()
     for source, query, bought, parameters in rows:
-        other = (source, query) != (protected.key, protected.query)
+        held = None if asked is None else json.loads(str(parameters))["query"]
+        other = (source, query) != (protected.key, protected.query) or (asked is not None and not _within(asked, held))
         if other and bought == identity.release_id(source, operation, query, name):
-            before = str(query) if asked is None else _words(json.loads(str(parameters))["query"])
+            before, now = (str(query), protected.query) if asked is None else (_words(held), _words(asked))
             raise ReleaseError(
-                f"{label}: its release {bought!r} was bought for other SQL: {before}. Now it is: {asked or protected.query}. "
+                f"{label}: its release {bought!r} was bought for other SQL: {before}. Now it is: {now}. "
                 "A changed model is another release and costs anew: give its config another release, or put the SQL back to use "
                 "what was bought"
             )

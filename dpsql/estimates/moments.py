@@ -248,6 +248,18 @@ def estimate(name: str, found: Moments) -> FloatArray:
     return np.where(at_least(found.count, deviation, least), value, np.nan)
 
 
+def hidden(name: str, found: Moments) -> BoolArray:
+    """Return whether the noise may hide a variance that a statistic of a pair is divided by: shape (..., groups)."""
+    assert found.variances is not None  # noqa: S101
+    divisors = found.variances[..., 1:] if name in ("regr_slope", "regr_intercept") else found.variances
+    return np.asarray((divisors <= _hidden_below(found)[..., None]).any(axis=-1))
+
+
+def _hidden_below(found: Moments) -> FloatArray:
+    """Return how large a variance is, in squares of the span, that noise alone gives."""
+    return np.asarray(np.minimum(found.noise / np.maximum(found.count, 1.0), 0.25))
+
+
 def _mean(found: Moments, variable: int) -> FloatArray:
     bounds = found.measure.variables[variable]
     return np.clip(bounds.lower + bounds.span * found.means[..., variable], bounds.lower, bounds.upper)
@@ -283,7 +295,7 @@ def _paired(name: str, found: Moments, rows: FloatArray) -> FloatArray:
     if name in ("regr_sxx", "regr_syy"):
         return held * (x if name == "regr_sxx" else y)
     if found.noise:  # a variance that noise hides is not known to be 0
-        least = np.minimum(found.noise / np.maximum(found.count, 1.0), 0.25)
+        least = _hidden_below(found)
         y, x = np.maximum(y, least * spans[0] ** 2), np.maximum(x, least * spans[1] ** 2)
     correlation = np.clip(covariance / np.sqrt(x) / np.sqrt(y), -1.0, 1.0)
     if name == "corr":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -293,11 +294,15 @@ class Block:
                 table, name = fold(column.table), fold(column.name)
                 if isinstance(column.this, exp.Star) or name in self.aliases or (table in names if table else name in self.columns):
                     continue
-                refuse(
-                    f"column {column.sql(dialect='duckdb')}",
-                    f"this SELECT reads {', '.join(sorted(self.columns)[:SHOWN])}. Columns of a query around it can't be used: "
-                    "group by what is compared, and join the answer", column,
-                )
+                there = f"this SELECT reads {', '.join(sorted(self.columns)[:SHOWN])}"
+                near = [] if column.table else difflib.get_close_matches(name, sorted(self.columns), 1, 0.6)
+                if near:
+                    advice = f"there is no such column; did you mean {near[0]}? ({there})"
+                elif self.node.find_ancestor(exp.Select) is None:
+                    advice = f"there is no such column: {there}"
+                else:
+                    advice = f"{there}. Columns of a query around it can't be used: group by what is compared, and join the answer"
+                refuse(f"column {column.sql(dialect='duckdb')}", advice, column)
 
     def _reads_rows(self, node: exp.Expression) -> bool:
         for table in node.find_all(exp.Table):

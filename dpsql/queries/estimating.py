@@ -83,6 +83,16 @@ class Estimates:
         with np.errstate(all="ignore"):
             return self._value(one)
 
+    def hidden(self, one: Wanted) -> BoolArray:
+        """Return whether noise may hide a variance that an aggregate is divided by, see `dpsql.estimates.moments.hidden`."""
+        with np.errstate(all="ignore"):
+            return sums.hidden(one.function, self.moments(self.find(one)[0]))
+
+    def beyond(self, one: Wanted) -> tuple[float | None, float | None]:
+        """Return how low a minimum and how high a maximum may be, whatever the counters say: a few rows do not show in them."""
+        bounds = self.query.measures[self.find(one)[0]].variables[0]
+        return (bounds.lower if one.function == "min" else None), (bounds.upper if one.function == "max" else None)
+
     def interval(self, one: Wanted, confidence: float) -> certain.Ends | None:
         """Return between which values an aggregate lies, by the law of the noise: arrays of the shape of `value`; None: not known.
 

@@ -110,7 +110,7 @@ def test_what_was_asked_is_among_the_releases_and_columns_are_kept(capsys, monke
     script.write_text(f"{SETUP.split('CREATE TABLE synthetic')[0]}{asked};{marginals};")
     run(capsys, "run", script, "--database", database)
     told = run(capsys, "releases", database)
-    assert "│ count(*) by grade where member │" in told.replace("count()", "count(*)") and "│ grade " in told
+    assert "│ count(*) by grade where member │" in told and "│ grade " in told
     monkeypatch.setenv("COLUMNS", "60")
     narrow = run(capsys, "releases", database)
     assert max(map(len, narrow.splitlines())) <= 60 < max(map(len, told.splitlines()))

@@ -44,11 +44,12 @@ def test_a_query_is_charged_once(tmp_path):
     folder = project(tmp_path / "p", TABLES, {**FILES, "schema.yml": SCHEMA})
     other = ANSWER.replace("order by n desc", "having n > 0 order by 1")
     changed = ANSWER.replace("where", "where age > 3 and")
-    first, charges, rows, again, refreshed, shown, tested, same, _, free, _, refused, _, bought, after, left = dbt(
+    first, charges, rows, again, refreshed, shown, tested, same, _, free, _, refused, _, bought, after, left, _, another = dbt(
         folder, ["build"], CHARGES, ROWS, ["build"], ["run", "--full-refresh"],
         ["show", "-s", "answer", "--limit", "5", "--output", "json"], ["test"], ROWS,
         ["write", "models/answer.sql", other], ["build"], ["write", "models/answer.sql", changed], ["run", "-s", "answer"],
         ["write", "models/answer.sql", changed.replace("confidence", "release='v2', confidence")], ["run", "-s", "answer"], CHARGES, ROWS,
+        ["write", "models/answer.sql", ANSWER.replace("avg(length", "median(length")], ["run", "-s", "answer"],
     )
     assert first["success"], first
     assert len(charges) == 2, charges
@@ -65,6 +66,7 @@ def test_a_query_is_charged_once(tmp_path):
     before = "was bought for other SQL: avg(length(note)), count(*) by ward FROM visits WHERE ward IN ('it''s', 'b')"
     told = refused["nodes"]["answer"][1]
     assert before in told and "Now it is: avg(length(note)), count(*) by ward FROM visits WHERE age > 3" in told.replace(">= 4", "> 3"), told
+    assert "Now it is: count(*), median(length(note)) by ward FROM visits" in another["nodes"]["answer"][1].replace("quantile_cont(length(note), 0.5)", "median(length(note))"), another
     assert bought["success"] and len(after) == 3, (bought, after)
     assert left != rows
 

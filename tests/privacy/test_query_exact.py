@@ -15,6 +15,7 @@ from query_readings import Readings, ask, divergence, release_law, replayed
 
 import dpsql
 from dpsql import accounting as acc
+from dpsql.custodian import protect
 from dpsql.measure import query as reading
 from dpsql.release.plan import Plan
 
@@ -22,7 +23,8 @@ GROUPS = "SELECT g, count(DISTINCT u) FROM t GROUP BY g"
 
 
 def read(patch: pytest.MonkeyPatch, rows: str, sql: str, more: str, epsilon: float, **contract: Any) -> Readings:
-    """Ask a query of a table of rows (unit, group, value); return what was read."""
+    """Ask a query of a table of rows (unit, group, value); return what was read. A delta of a half shows what a small one hides."""
+    patch.setattr(protect, "_LARGEST_DELTA", 1.0)
     con = duckdb.connect()
     con.execute("CREATE TABLE t(u INTEGER, g VARCHAR, x INTEGER)")
     con.execute(f"INSERT INTO t VALUES {rows}")
