@@ -44,10 +44,6 @@ _AT_ONCE = 20_000_000
 """Numbers that are drawn together, at most."""
 _HIDDEN_DRAWS = 250
 """Draws that say whether noise hides a variance."""
-_DIVIDED = {
-    "corr": (-1.0, 1.0), "regr_r2": (0.0, 1.0), "regr_slope": (-math.inf, math.inf), "regr_intercept": (-math.inf, math.inf)
-}
-"""Between which values those lie that are divided by variances."""
 _ROUNDED_FROM = 16.0
 """Scale from which rounded numbers of the normal (Laplace) law have the variance of the noise within a part in 1,000."""
 
@@ -195,8 +191,10 @@ def between(shown: Shown) -> list[Ends]:
         else:
             found.append((None, None))
             continue
-        if one.function in _DIVIDED:
-            low, high = _unknown(shown, one, low, high)
+        farthest = estimates.farthest(one)
+        if farthest is not None:
+            unknown = _hidden(shown, one)
+            low, high = np.where(unknown, farthest[0], low), np.where(unknown, farthest[1], high)
         crowded = estimates.crowded(one)
         if crowded is not None and crowded.any():
             [some] = draws(shown.held, [one], Estimates.ends, crowded, _TREES)
@@ -216,14 +214,11 @@ def between(shown: Shown) -> list[Ends]:
     return found
 
 
-def _unknown(shown: Shown, one: Wanted, low: np.ndarray, high: np.ndarray) -> Ends:
-    """Return the ends of a correlation or slope: all that there are, where noise may hide a variance that it is divided by."""
+def _hidden(shown: Shown, one: Wanted) -> BoolArray:
+    """Return the groups in which noise may hide a variance of a pair, in more draws than may be beyond an end."""
     [found] = draws(shown.held, [one], lambda estimates, one: (estimates.hidden(one),), count=_HIDDEN_DRAWS)
-    if found is None:
-        return low, high
-    least, largest = _DIVIDED[one.function]
-    unknown = found[0].mean(axis=0) > shown.probabilities[0]
-    return np.where(unknown, least, low), np.where(unknown, largest, high)
+    assert found is not None  # noqa: S101 -- it is no list
+    return np.asarray(found[0].mean(axis=0) > shown.probabilities[0])
 
 
 def _values(estimates: Estimates, one: Wanted) -> tuple[np.ndarray]:

@@ -142,7 +142,7 @@ def _free(
         [operation],
     ).fetchall()
     for source, query, bought, parameters in rows:
-        held = None if asked is None else json.loads(str(parameters))["query"]
+        held: Mapping[str, Any] = {} if asked is None else json.loads(str(parameters))["query"]
         other = (source, query) != (protected.key, protected.query) or (asked is not None and not _within(asked, held))
         if other and bought == identity.release_id(source, operation, query, name):
             before, now = (str(query), protected.query) if asked is None else (_words(held), _words(asked))

@@ -248,11 +248,28 @@ def estimate(name: str, found: Moments) -> FloatArray:
     return np.where(at_least(found.count, deviation, least), value, np.nan)
 
 
-def hidden(name: str, found: Moments) -> BoolArray:
-    """Return whether the noise may hide a variance that a statistic of a pair is divided by: shape (..., groups)."""
+def hidden(found: Moments) -> BoolArray:
+    """Return whether noise may hide a variance of a pair: then nothing is known of what they share. Shape (..., groups)."""
     assert found.variances is not None  # noqa: S101
-    divisors = found.variances[..., 1:] if name in ("regr_slope", "regr_intercept") else found.variances
-    return np.asarray((divisors <= _hidden_below(found)[..., None]).any(axis=-1))
+    return np.asarray((found.variances <= _hidden_below(found)[..., None]).any(axis=-1))
+
+
+def farthest(name: str, measure: Measure) -> tuple[float, float] | None:
+    """Return between which values a statistic of a pair lies whatever the rows are; None of one that needs no variances.
+
+    Examples
+    --------
+    >>> farthest("corr", Measure("moments", (Variable(0, 0, 10), Variable(1, 0, 2)), degree=2))
+    (-1.0, 1.0)
+    >>> farthest("covar_pop", Measure("moments", (Variable(0, 0, 10), Variable(1, 0, 2)), degree=2))
+    (-5.0, 5.0)
+    """
+    if name in ("corr", "regr_r2"):
+        return (-1.0 if name == "corr" else 0.0), 1.0
+    if name.startswith("covar"):  # by Popoviciu; of a sample of two or more, twice that
+        most = math.prod(variable.span for variable in measure.variables) / (4 if name == "covar_pop" else 2)
+        return -most, most
+    return (-math.inf, math.inf) if name in ("regr_slope", "regr_intercept", "regr_sxy") else None
 
 
 def _hidden_below(found: Moments) -> FloatArray:

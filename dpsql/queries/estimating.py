@@ -84,9 +84,14 @@ class Estimates:
             return self._value(one)
 
     def hidden(self, one: Wanted) -> BoolArray:
-        """Return whether noise may hide a variance that an aggregate is divided by, see `dpsql.estimates.moments.hidden`."""
+        """Return whether noise may hide a variance of a pair, see `dpsql.estimates.moments.hidden`."""
         with np.errstate(all="ignore"):
-            return sums.hidden(one.function, self.moments(self.find(one)[0]))
+            return sums.hidden(self.moments(self.find(one)[0]))
+
+    def farthest(self, one: Wanted) -> tuple[float, float] | None:
+        """Return between which values a statistic lies of which the noise may hide everything; None of others."""
+        measure = self.query.measures[self.find(one)[0]]
+        return sums.farthest(one.function, measure) if measure.kind == "moments" and measure.degree == 2 else None
 
     def beyond(self, one: Wanted) -> tuple[float | None, float | None]:
         """Return how low a minimum and how high a maximum may be, whatever the counters say: a few rows do not show in them."""

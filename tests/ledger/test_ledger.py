@@ -230,3 +230,17 @@ def test_the_plan_says_when_the_name_is_taken(con):
     bought, notes = con.execute(plan.format(0.5)).fetchone()
     assert not bought
     assert "bought with epsilon = 1.0: this call would fail" in notes[0]
+
+
+def test_a_delta_that_promises_nothing_is_refused(con):
+    """With a half for everybody, an answer for epsilon 0.1 was the exact count of ten rows."""
+    make_people(con, 10)
+    con.execute("CREATE TABLE others AS FROM people")
+    for delta in (0.5, 0.0011, 0.999):
+        with pytest.raises(duckdb.Error, match=rf"delta = {delta}: is the probability with which nothing is promised"):
+            con.execute(f"CALL dp_protect('others', epsilon := 3, delta := {delta})")
+    con.execute("CALL dp_protect('others', epsilon := 3, delta := 0.001)")
+    with pytest.raises(duckdb.Error, match="delta = 0.01: is the probability"):
+        con.execute("CALL dp_protect('others', delta := 0.01)")
+    con.execute("CALL dp_protect('others', epsilon := 2)")
+    assert con.execute("SELECT epsilon, delta FROM dp_budget('others')").fetchall() == [(2.0, 0.001)]
