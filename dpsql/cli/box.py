@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import textwrap
 import unicodedata
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +16,7 @@ from dpsql.cli.results import Result, Row
 MOST_READ = 10_000
 """Rows that are read to count them and to show the last ones; a longer result is cut after its first rows."""
 _MOST_CELLS = 500_000
+_LEAST_ROOM = 20
 _NARROWEST = 20
 """Columns are not made narrower than this while others can be hidden."""
 _FOOTER_FROM = 10
@@ -84,20 +87,25 @@ def lines(result: Result, *, most: int, width: int | None, null: str = "NULL", p
     table = _Table.of(result, shown, null, types=not plain)
     table.fit(width)
     if plain and table.hidden:
-        yield from upright(result.names, shown.first, null)
+        yield from upright(result.names, shown.first, null, width)
     else:
         yield from table.lines(shown)
 
 
-def upright(names: Sequence[str], rows: Iterable[Row], null: str) -> Iterator[str]:
-    """Yield a line a value, and an empty line between rows."""
+def upright(names: Sequence[str], rows: Iterable[Row], null: str, width: int | None = None) -> Iterator[str]:
+    """Yield a line a value, and an empty line between rows; what is longer than ``width`` goes on below where it began."""
     titles = [visible(name) for name in names]
-    width = max(map(width_of, titles), default=0)
+    left = max(map(width_of, titles), default=0)
+    room = sys.maxsize if width is None else max(width - left - 3, _LEAST_ROOM)
     for number, row in enumerate(rows):
         if number:
             yield ""
         for title, value in zip(titles, row, strict=True):
-            yield f"{' ' * (width - width_of(title))}{title} = {null if value is None else visible(value)}"
+            text = null if value is None else visible(value)
+            wrapped = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) if len(text) > room else [text]
+            first, *rest = wrapped or [text]
+            yield f"{' ' * (left - width_of(title))}{title} = {first}"
+            yield from (f"{' ' * (left + 3)}{line}" for line in rest)
 
 
 def width_of(text: str) -> int:

@@ -11,6 +11,9 @@ from dpsql.cli import box
 from dpsql.cli.messages import visible
 from dpsql.cli.results import Objects, Result, Row
 
+_PLAIN_WIDTH = 100
+"""Of what is printed for people, where no terminal says how wide it is."""
+
 
 @dataclass
 class Look:
@@ -90,7 +93,7 @@ def _json(result: Objects, look: Look, out: TextIO) -> None:
 
 
 def _line(result: Result, look: Look) -> Iterator[str]:
-    return box.upright(result.names, result.rows(), look.null)
+    return box.upright(result.names, result.rows(), look.null, (look.width or _PLAIN_WIDTH) if look.plain else None)
 
 
 def _markdown(result: Result, look: Look) -> Iterator[str]:

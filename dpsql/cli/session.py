@@ -189,7 +189,7 @@ class Session:
 
     def _print(self, text: str) -> None:
         plan = self.look.mode == "box" and _PLAN.fullmatch(text.strip()) is not None
-        look = replace(self.look, mode="line", null="") if plan else self.look
+        look = replace(self.look, mode="line", null="", plain=True) if plan else self.look
         if plan:  # a box would hide most of its columns
             text = sql.text("show_plan").replace("{call}", _PLAN.sub(r"\1", text.strip()))
         result = results.run(self.con, text, objects=look.objects)

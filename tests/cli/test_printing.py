@@ -186,3 +186,6 @@ def test_the_books_hide_nothing(con):
     assert printed(con, query, plain=True, null="", width=120).splitlines()[2].startswith("├")
     narrow = printed(con, query, plain=True, null="", width=50).splitlines()
     assert narrow == ["a_rather_long_name = main.people", "      another_name = 1.5", "                 b = ", "                 c = " + "x" * 30]
+    words = printed(con, "SELECT 'one two three four five six' AS a, repeat('y ', 300) AS b", plain=True, null="", mode="line").splitlines()
+    assert words[0] == "a = one two three four five six" and max(map(len, words)) <= 100 and all(line.startswith("    y") for line in words[2:])
+    assert len(printed(con, "SELECT repeat('y ', 300) AS b", mode="line").splitlines()) == 1
