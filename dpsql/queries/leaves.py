@@ -165,9 +165,10 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
         parts = [part.name for part in node.parts]
         entry = catalog.locate(parts, [(context.database, context.schema)])
         if entry is None:
+            near = catalog.near(parts[-1], [(context.database, context.schema)])
             raise ArgumentError(
                 "sql", ".".join(parts),
-                f"no such table or view in {context.database}.{context.schema}. If its transaction is still open, "
+                f"no such table or view in {context.database}.{context.schema}{near}. If its transaction is still open, "
                 "COMMIT first; a TEMP table belongs to one connection and can't be used; in another schema write schema.table",
             )
         if entry.is_view:

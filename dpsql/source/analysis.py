@@ -255,7 +255,7 @@ def find_table(cursor: duckdb.DuckDBPyConnection, text: str, *, database: str, s
         raise ArgumentError("source", text, "is a view; a budget belongs to the table that holds the rows: name that table")
     named = entry.table if entry is not None else _file(text)
     if named is None:
-        raise _missing(text, database, schema)
+        raise _missing(catalog, text, database, schema)
     return named
 
 
@@ -285,7 +285,7 @@ def _named(catalog: Catalog, text: str, database: str, schema: str) -> TableId |
     entry = _entry(catalog, text, database, schema)
     named = entry.table if entry is not None else _file(text)
     if named is None and (_parts(text) or not found or _is_words(found)):
-        raise _missing(text, database, schema)
+        raise _missing(catalog, text, database, schema)
     return named
 
 
@@ -296,12 +296,13 @@ def _is_words(found: Sequence[Token]) -> bool:
     )
 
 
-def _missing(text: str, database: str, schema: str) -> ArgumentError:
+def _missing(catalog: Catalog, text: str, database: str, schema: str) -> ArgumentError:
+    near = catalog.near(text, [(database, schema)])
     return ArgumentError(
         "source",
         text,
-        f"no such table or view in {database}.{schema}. If it was created in a transaction that is still open, COMMIT first; a "
-        "TEMP table belongs to one connection and can't be used; in another schema write schema.table; a file must be Parquet; a "
+        f"no such table or view in {database}.{schema}{near}. If it was created in a transaction that is still open, COMMIT first; "
+        "a TEMP table belongs to one connection and can't be used; in another schema write schema.table; a file must be Parquet; a "
         "DataFrame or Arrow table (also a registered one) becomes a table first: CREATE TABLE t AS FROM df",
     )
 

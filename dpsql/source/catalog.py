@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,10 @@ WHERE system.main.lower(table_name) = system.main.lower($name) UNION ALL
 SELECT database_name, schema_name, view_name, 'view', sql, internal, view_oid
 FROM system.main.duckdb_views()
 WHERE system.main.lower(view_name) = system.main.lower($name)
+"""
+_NAMES = """
+SELECT table_name FROM system.main.duckdb_tables() WHERE database_name = ? AND schema_name = ?
+UNION ALL SELECT view_name FROM system.main.duckdb_views() WHERE database_name = ? AND schema_name = ? AND NOT internal
 """
 _KEYS = """
 SELECT constraint_column_names FROM system.main.duckdb_constraints() WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE')
@@ -119,6 +125,15 @@ class Catalog:
         if all(found) and found[0] != found[1]:
             refuse(".".join(parts), "it names a schema and a database; write database.schema.table")
         return found[0] or found[1]
+
+    def near(self, name: str, homes: Iterable[tuple[str, str]]) -> str:
+        """Return a question for the table or view whose name is nearly this one, empty where there is none."""
+        there: list[str] = []
+        with suppress(duckdb.Error):  # it is advice
+            for home in homes:
+                there += [str(found) for (found,) in self.cursor.execute(_NAMES, [*home, *home]).fetchall()]
+        found = difflib.get_close_matches(name.lower(), [one.lower() for one in there], 1, 0.6)
+        return f" (did you mean {next(one for one in there if one.lower() == found[0])!r}?)" if found else ""
 
     def describe(self, query: str) -> list[Described]:
         """Return the columns of a SELECT; it is bound, not run.

@@ -68,12 +68,12 @@ class Leaves:
         path = ".".join(parts)
         if "/" in path or path.lower().endswith(FILE_ENDINGS):
             return file_table(path, f"{path!r}{view.where}")
-        homes = ", ".join(quoted(*home) for home in view.homes)
+        homes, near = ", ".join(quoted(*home) for home in view.homes), self.catalog.near(parts[-1], view.homes)
         raise ArgumentError(
             "source",
             path,
-            f"no such table or view{view.where} (looked in {homes}). If it was created in a transaction that is still open, COMMIT "
-            "first; a TEMP table belongs to one connection and can't be used; in another schema write schema.table",
+            f"no such table or view{view.where} (looked in {homes}){near}. If it was created in a transaction that is still open, "
+            "COMMIT first; a TEMP table belongs to one connection and can't be used; in another schema write schema.table",
         )
 
     def _function(self, node: exp.Table, view: View) -> TableId:

@@ -457,6 +457,7 @@ def test_a_maximum_may_be_anything_up_to_its_bound(loans):
 @pytest.mark.parametrize(
     ("sql", "told"),
     [("SELECT brnch, count(*) FROM loans GROUP BY 1", r"column brnch .* did you mean branch\? \(this SELECT reads branch, days, fee\)"),
+     ("SELECT count(*) FROM lons", r"no such table or view in memory.main \(did you mean 'loans'\?\)"), ("SELECT count(*) FROM t_9", "main. If its"),
      ("SELECT count(*) FROM loans WHERE dayz > 3", "did you mean days"), ("SELECT xyz, count(*) FROM loans GROUP BY xyz", "there is no such column: this SELECT")],
 )
 def test_a_misspelt_column_is_said_to_be(loans, sql, told):
