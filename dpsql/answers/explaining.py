@@ -89,7 +89,7 @@ def _share(context: Context, found: Release, query: QueryPlan) -> list[tuple[str
     for database in context.databases():
         known = kept.estimate(context, database, str(manifest["source"]), str(manifest["source"]), most)
         if known is not None:
-            return [("rows", f"about {100 * known.share:.0f} % of all rows of the table are kept (by release {known.release!r})")]
+            return [("rows", f"kept of all rows of the table: {known.said}")]
     return []
 
 

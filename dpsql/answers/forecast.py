@@ -217,7 +217,7 @@ def _capped(context: Context, protected: ProtectedSource, plan: Plan, by_number:
         return []
     known = kept.estimate(context, protected.books.database, protected.key, protected.query, held.max_contributions)
     if known is not None:
-        said += f", about {100 * known.share:.0f} % of all (by release {known.release!r})"
+        said += f", {known.said}"
     notes = [f"{said}; errors and noise are those of the counts of kept rows"]
     scales = ", ".join(f"{most}: {scale:.4g}" for most, scale in by_number.items() if scale is not None)
     if scales:

@@ -26,6 +26,11 @@ class Kept(NamedTuple):
     share: float
     release: str
 
+    @property
+    def said(self) -> str:
+        """Return it for reading: units with the most rows are few, and do not show in the noise, so there may be more rows."""
+        return f"about {100 * self.share:.0f} % of all, or less where few have very many (by release {self.release!r})"
+
 
 def estimate(context: Context, database: str, source: str, query: str, most: int) -> Kept | None:
     """Estimate the share of rows that are kept; None where no histogram of rows per unit was bought, or it says nothing.
@@ -81,4 +86,4 @@ def sentence(context: Context, database: str, bought: Release) -> str | None:
     if said is None:
         return None
     known = estimate(context, database, str(manifest["source"]), str(manifest["query"]), most)
-    return said if known is None else f"{said}, about {100 * known.share:.0f} % of all (by release {known.release!r})"
+    return said if known is None else f"{said}, {known.said}"

@@ -40,7 +40,7 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     if comparable:
         known = kept.estimate(context, protected.books.database, protected.key, protected.query, most)
         if known is not None:
-            share = f", about {100 * known.share:.0f} % of all (by release {known.release!r})"
+            share = f", {known.said}"
         else:
             share = f"; about what share of all rows that is, dp_contributions({literal(source.table.name)}, epsilon := ...) buys"
     line, instance = f"{name} of {source.table.name}: {said}{share}", context.instance

@@ -134,7 +134,7 @@ def test_what_share_of_rows_is_kept_is_said_once(alone, capfd):
     assert capfd.readouterr().err == "", "the same again"
     alone.execute("FROM dp_contributions('t', epsilon := 50)").fetchall()
     alone.execute(ask.format("avg(x)")).fetchall()
-    assert "kept rows, about 57 % of all (by release 't-contributions-" in capfd.readouterr().err
+    assert "kept rows, about 57 % of all, or less where few have very many (by release 't-contributions-" in capfd.readouterr().err
     alone.execute("SELECT count(*) FROM dp_synthesize('t', epsilon := 20)").fetchall()
     assert capfd.readouterr().err.startswith("dp_synthesize of t: at most 1 row of each u is kept")
     alone.execute(ask.format("count(*)")).fetchall()
