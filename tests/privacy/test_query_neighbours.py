@@ -125,7 +125,7 @@ def observe(folder: Path, caplog: pytest.LogCaptureFixture, left_out: str | None
     with caplog.at_level(logging.DEBUG):
         for place, (sql, more) in enumerate([*QUERIES, *REFUSED][:most]):
             if place % 12 == 11:  # a choice of groups takes a sixteenth of what there is of delta
-                con.execute(f"CALL dp_protect('sales', epsilon := 1000, delta := {1e-6 * 4 ** (place // 12 + 1)!r})")
+                con.execute(f"CALL dp_protect('sales', epsilon := 1000, delta := {1e-6 * 3 ** (place // 12 + 1)!r})")
             quoted = sql.replace("'", "''")
             given = more if "epsilon" in more else f"epsilon := 15{', ' if more else ''}{more}"
             calls = [f"FROM dp_query('{quoted}', {given}, release := 'q{place}')"]
