@@ -42,8 +42,6 @@ _TREES = 250
 """Draws of a tree, which has thousands of counters."""
 _AT_ONCE = 20_000_000
 """Numbers that are drawn together, at most."""
-_HIDDEN_DRAWS = 250
-"""Draws that say whether noise hides a variance."""
 _ROUNDED_FROM = 16.0
 """Scale from which rounded numbers of the normal (Laplace) law have the variance of the noise within a part in 1,000."""
 
@@ -180,7 +178,7 @@ def between(shown: Shown) -> list[Ends]:
     estimates, wanted = shown.estimates, shown.wanted
     exact = [None if one.function in LISTED else estimates.interval(one, shown.confidence) for one in wanted]
     rough = [i for i, one in enumerate(wanted) if one.function not in LISTED and exact[i] is None]
-    drawn = dict(zip(rough, draws(shown.held, [wanted[i] for i in rough]), strict=True))
+    drawn = dict(zip(rough, draws(shown.held, [wanted[i] for i in rough], _values_and_hidden), strict=True))
     found: list[Ends] = []
     for i, one in enumerate(wanted):
         values, ends_ = drawn.get(i), exact[i]
@@ -192,8 +190,8 @@ def between(shown: Shown) -> list[Ends]:
             found.append((None, None))
             continue
         farthest = estimates.farthest(one)
-        if farthest is not None:
-            unknown = _hidden(shown, one)
+        if values is not None and farthest is not None:  # all that there is, where noise hides a variance in too many draws
+            unknown = values[1].mean(axis=0) > shown.probabilities[0]
             low, high = np.where(unknown, farthest[0], low), np.where(unknown, farthest[1], high)
         crowded = estimates.crowded(one)
         if crowded is not None and crowded.any():
@@ -214,15 +212,14 @@ def between(shown: Shown) -> list[Ends]:
     return found
 
 
-def _hidden(shown: Shown, one: Wanted) -> BoolArray:
-    """Return the groups in which noise may hide a variance of a pair, in more draws than may be beyond an end."""
-    [found] = draws(shown.held, [one], lambda estimates, one: (estimates.hidden(one),), count=_HIDDEN_DRAWS)
-    assert found is not None  # noqa: S101 -- it is no list
-    return np.asarray(found[0].mean(axis=0) > shown.probabilities[0])
-
-
 def _values(estimates: Estimates, one: Wanted) -> tuple[np.ndarray]:
     return (estimates.drawn(one),)
+
+
+def _values_and_hidden(estimates: Estimates, one: Wanted) -> tuple[np.ndarray, ...]:
+    """Return an aggregate of each draw, and, of a statistic of a pair, whether noise may hide a variance in it."""
+    values = _values(estimates, one)
+    return values if estimates.farthest(one) is None else (*values, estimates.hidden(one))
 
 
 def draws(

@@ -14,7 +14,6 @@ import numpy as np
 from dpsql import methods
 from dpsql.answers.explaining import rows_asked
 from dpsql.answers.query import queries
-from dpsql.books.schema import Books
 from dpsql.calls import arguments
 from dpsql.calls.query import QueryCall
 from dpsql.custodian.evaluate import comparable_domain, evaluate
@@ -204,9 +203,7 @@ def _marked(context: Context, table: TableId) -> str:
 
 def _outside_of_raw(context: Context, table: TableId, bought: Release, k: int, most: float) -> list[str]:
     """Compare with the raw table. Privacy: NOT PRIVATE; one bit leaves."""
-    home = next(
-        (name for name in context.databases() if Books(context.cursor, name).sources_of(bought.identifier)), context.database
-    )
+    home = drawing.home(context, bought.identifier)
     protected = resolve(dataclasses.replace(context, database=home, schema="main"), str(bought.manifest["query"]))
     synthetic = f"SELECT * FROM {table.sql}"  # noqa: S608 -- quoted by TableId
     try:

@@ -36,8 +36,7 @@ def _line(context: Context, name: str, before: bool) -> str:
         return "answered with what was bought before, nothing is spent"
     source, epsilon = str(bought.manifest["source"]), at_most(float(bought.manifest["charge"]["epsilon"]))
     paid = "bought before, nothing is spent" if before else f"bought for epsilon = {epsilon:g}"
-    home = next((found for found in context.databases() if Books(context.cursor, found).sources_of(name)), context.database)
-    books = Ledger(Books(context.cursor, home), source, context.user)
+    books = Ledger(Books(context.cursor, drawing.home(context, name)), source, context.user)
     protection = books.protection()
     if protection is None:
         return f"{name}: {paid}"

@@ -286,6 +286,11 @@ def of_ledger(context: Context, ledger: Ledger, name: str) -> Release | None:
     return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
 
 
+def home(context: Context, identifier_: str) -> str:
+    """Return the database in whose books a release was bought; the current one where it is in none."""
+    return next((name for name in context.databases() if Books(context.cursor, name).sources_of(identifier_)), context.database)
+
+
 def find(context: Context, identifier_: str) -> Release:
     """Find a release by its identifier, or by its name if only one release has it.
 
