@@ -1,0 +1,1 @@
+"""Serving a database: analysts ask through doors, one room decides what they are answered."""
