@@ -43,7 +43,7 @@ class Table:
     protected: bool
 
 
-class Refused(Exception):  # noqa: N818 -- a refusal is an answer, not an error of the server
+class Refused(Exception):
     """No answer: one line of a closed list, made from what the analyst typed and may see."""
 
     def __init__(self, kind: Kind, text: str) -> None:
