@@ -6,7 +6,7 @@ import math
 import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import duckdb
@@ -204,8 +204,9 @@ class ProtectedReading(Background):
 
     def start(self, statement: str) -> None:
         """Begin a statement whose result is read in chunks."""
-        for setting in ("enable_progress_bar = true", "enable_progress_bar_print = false"):  # what `advance` asks for
-            self._cursor.execute(f"SET SESSION {setting}")
+        with suppress(duckdb.InvalidInputException):  # the configuration is locked: `advance` knows nothing then
+            for setting in ("enable_progress_bar = true", "enable_progress_bar_print = false"):
+                self._cursor.execute(f"SET SESSION {setting}")
         self.run(lambda: guarded(self._cursor, statement))
 
     def chunk(self, vectors: int) -> Future[Any]:

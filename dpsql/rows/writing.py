@@ -108,8 +108,10 @@ def write(
 
 @contextmanager
 def _visible(cursor: duckdb.DuckDBPyConnection, frames: Frames) -> Iterator[None]:
-    """Register frames where the session does not let DuckDB find variables."""
-    found = cursor.execute("SELECT current_setting('python_enable_replacements')").fetchall()
+    """Register frames where the session does not let DuckDB find variables, which it counts as access from outside, too."""
+    found = cursor.execute(
+        "SELECT current_setting('python_enable_replacements') AND current_setting('enable_external_access')"
+    ).fetchall()
     named = [] if found[0][0] else list(zip(FRAMES, frames, strict=False))
     for name, frame in named:
         cursor.register(name, frame)
