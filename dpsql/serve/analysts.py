@@ -97,7 +97,7 @@ class Analysts:
         one = self._valid(name)
         return None if one is None else one.number
 
-    def grants_of(self, name: str) -> Mapping[str, float]:
+    def granted(self, name: str) -> Mapping[str, float]:
         """Return what a valid analyst may ask: protected table, as the books spell it, to the epsilon of one question."""
         one = self._valid(name)
         return MappingProxyType({} if one is None else one.grants)

@@ -91,7 +91,7 @@ def test_the_file_is_readable_and_changed_by_hand_while_it_is_in_use(path):
     assert said["analyst"]["alice"]["created"] == START
     held = Analysts(path)
     path.write_text(path.read_text().replace("0.05", "2").replace('"main.wards"', '"main.wards", "main.beds"'))
-    assert held.grants_of("alice") == {"main.visits": 2.0} and held.public() == {"main.wards", "main.beds"}
+    assert held.granted("alice") == {"main.visits": 2.0} and held.public() == {"main.wards", "main.beds"}
 
 
 @pytest.mark.parametrize("table", ["main.visits", 'main."odd na"', "main.größe", 'main."😀 \x7f\t\\ \' ""x"', "1.2"])
@@ -99,7 +99,7 @@ def test_any_name_of_a_table_comes_back(path, table):
     analysts.add(path, "alice", {table: 1e-7, "main.other": 3})
     analysts.publish(path, table)
     held = Analysts(path)
-    assert held.grants_of("alice") == {table: 1e-7, "main.other": 3.0} and held.public() == {table}
+    assert held.granted("alice") == {table: 1e-7, "main.other": 3.0} and held.public() == {table}
 
 
 def test_revoked_is_out_at_once_and_may_be_added_again(path):
@@ -109,12 +109,12 @@ def test_revoked_is_out_at_once_and_may_be_added_again(path):
     assert held.number("alice") == number
     revoked = analysts.revoke(path, "alice")
     assert not inside(held, "alice", first) and held.number("alice") is None and held.native("alice") is None
-    assert held.grants_of("alice") == {} and not (revoked.hash or revoked.native or revoked.salt)
+    assert held.granted("alice") == {} and not (revoked.hash or revoked.native or revoked.salt)
     assert analysts.revoke(path, "alice").revoked.replace(microsecond=0) == revoked.revoked.replace(microsecond=0)
     second = analysts.add(path, "alice", {})
     assert not inside(held, "alice", first) and inside(held, "alice", second)
     assert held.number("alice") != number  # a session of the old token does not live again
-    assert held.grants_of("alice") == {}  # nor do its grants
+    assert held.granted("alice") == {}  # nor do its grants
 
 
 def test_a_token_expires_to_the_second(path):
@@ -122,9 +122,9 @@ def test_a_token_expires_to_the_second(path):
     token = analysts.add(path, "alice", VISITS, expires="90d", now=START)
     held, _ = opened(path, now=lambda: clock[0])
     clock[0] = START + dt.timedelta(days=90) - dt.timedelta(seconds=1)
-    assert inside(held, "alice", token) and held.grants_of("alice")
+    assert inside(held, "alice", token) and held.granted("alice")
     clock[0] += dt.timedelta(seconds=1)
-    assert not inside(held, "alice", token) and held.grants_of("alice") == {}
+    assert not inside(held, "alice", token) and held.granted("alice") == {}
     assert held.all()[0].state(clock[0]) == "expired"
     again = analysts.add(path, "alice", {}, now=clock[0])  # an expired one is replaced
     assert inside(held, "alice", again) and not inside(held, "alice", token)
@@ -175,13 +175,13 @@ def test_grants_change_and_the_token_stays(path):
     held, _ = opened(path)
     number = held.number("alice")
     analysts.grant(path, "alice", {"main.visits": 0.02, "main.beds": 1})
-    assert held.grants_of("alice") == {"main.visits": 0.02, "main.beds": 1.0}
+    assert held.granted("alice") == {"main.visits": 0.02, "main.beds": 1.0}
     analysts.grant(path, "alice", {"main.visits": 0})
-    assert held.grants_of("alice") == {"main.beds": 1.0} and held.number("alice") == number and inside(held, "alice", token)
+    assert held.granted("alice") == {"main.beds": 1.0} and held.number("alice") == number and inside(held, "alice", token)
     with pytest.raises(ArgumentError, match="above 0"):
         analysts.grant(path, "alice", {"main.visits": -1})
     with pytest.raises(TypeError):
-        held.grants_of("alice")["main.visits"] = 100.0
+        held.granted("alice")["main.visits"] = 100.0
 
 
 def test_what_is_published(path):
@@ -218,7 +218,7 @@ def test_a_broken_file_lets_nobody_in_and_says_so_once(path, text, why):
     before, filled = path.read_bytes(), text.replace("{s}", "0" * 32).replace("{h}", "0" * 64).replace("{n}", "0" * 40)
     path.write_bytes(filled.encode("latin-1"))
     for _ in range(2):
-        assert not inside(held, "alice", token) and held.all() == [] and held.public() == set() and held.grants_of("alice") == {}
+        assert not inside(held, "alice", token) and held.all() == [] and held.public() == set() and held.granted("alice") == {}
     assert len(said) == 1 and said[0].startswith("nobody is let in: analysts = ") and why in said[0] and "0" * 32 not in said[0]
     with pytest.raises(ArgumentError, match="is no file of analysts"):
         Analysts(path)
