@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.cli import books
+from dpsql.cli import books, serving
 from dpsql.cli.dot import run_command
 from dpsql.cli.messages import message
 from dpsql.cli.printing import ALIASES, MODES, Look
@@ -27,6 +27,8 @@ EXAMPLES = """examples:
   dpsql -m csv -c "FROM adult_synth" census.duckdb   its rows, for a program
   dpsql run publish.sql --database census.duckdb     a file of statements
   dpsql budget census.duckdb                         what was spent, what is left
+  dpsql analyst add alice census.duckdb              a token for somebody who may ask
+  dpsql serve census.duckdb --mysql localhost:3306   answer those who have one
 
 exit codes: 0 done, 1 a statement failed, 2 the arguments are wrong, 130 interrupted"""
 
@@ -38,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given.insert(0, "shell")  # dpsql -c "..." FILE, as in other database shells
     chosen = _parser().parse_args(given)
     try:
-        code = _init_dbt(chosen.project) if chosen.command == "dbt" else _run(chosen)
+        code = _alone(chosen) if hasattr(chosen, "alone") else _run(chosen)
         sys.stdout.flush()
         return code
     except (Failed, DpsqlError, duckdb.Error, OSError) as error:
@@ -51,6 +53,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (Interrupted, KeyboardInterrupt) as told:
         sys.stderr.write(f"{told}\n" if str(told) else "interrupted\n")
         return INTERRUPTED
+
+
+def _alone(chosen: argparse.Namespace) -> int:
+    """Run a command that opens the database itself, or none."""
+    chosen.alone(chosen)
+    return DONE
 
 
 def _run(chosen: argparse.Namespace) -> int:
@@ -116,14 +124,13 @@ def _demo(session: Session, chosen: argparse.Namespace) -> None:
     run_demo(session, chosen.rows, chosen.epsilon)
 
 
-def _init_dbt(project: Path) -> int:
+def _init_dbt(chosen: argparse.Namespace) -> None:
     """Copy the dbt package into a project."""
     try:
         from dpsql.dbt.project import init
     except ImportError as missing:
         raise Failed(f"Error: {missing}") from None
-    sys.stdout.writelines(f"{line}\n" for line in (*init(project), "next: dbt deps"))
-    return DONE
+    sys.stdout.writelines(f"{line}\n" for line in (*init(chosen.project), "next: dbt deps"))
 
 
 def _version() -> str:
@@ -157,6 +164,8 @@ def _parser() -> argparse.ArgumentParser:
     dbt = commands.add_parser("dbt", help="use dpsql in a dbt project").add_subparsers(dest="dbt_command", required=True)
     init = dbt.add_parser("init", help=f"{told}; then run `dbt deps`")
     init.add_argument("project", nargs="?", type=Path, default=Path(), help="folder of the project (default: this one)")
+    init.set_defaults(alone=_init_dbt)
+    serving.add_commands(commands)
     return parser
 
 

@@ -10,15 +10,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, Protocol
 
 import duckdb
 
+from dpsql.errors import ArgumentError
 from dpsql.serve.analysts import Analysts
 from dpsql.serve.opening import Opened, open_database
-from dpsql.serve.options import Options
+from dpsql.serve.options import Address, Options
 from dpsql.serve.passed import Answer, Column, Dialect, Keys, Refused, Room, Table
 from dpsql.udfs import interrupt
 
@@ -31,8 +32,12 @@ _AGAIN = 0.1
 class Door(Protocol):
     """A wire on which analysts come in."""
 
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+
     def start(self) -> None:
-        """Listen; returns when clients can connect. Raises `dpsql.errors.DpsqlError`."""
+        """Listen; returns when clients can connect. Raises OSError or `dpsql.errors.DpsqlError`."""
 
     def stop(self) -> None:
         """Let nobody in any more, write what was answered, and end what is open; returns when that is done."""
@@ -146,25 +151,33 @@ class Server:
     ) -> None:
         self._say, self._stopping = say, stopping
         self._doors: list[Door] = []
+        self.at: dict[str, Address] = {}
         options.tls()  # before the file is opened
         keys = Analysts(options.analysts, say=say)
-        wanted = [kind for name, kind in doors.items() if getattr(options, name) is not None]
+        wanted = {name: kind for name, kind in doors.items() if getattr(options, name) is not None}
 
         def before(con: duckdb.DuckDBPyConnection) -> None:
-            for kind in wanted:
+            for kind in wanted.values():
                 kind.before(con)
 
         self._opened = open_database(options.database, memory=options.memory, store=options.store, before=before)
         try:
             self._room = Attended(room(self._opened, keys, options))
-            for kind in wanted:
-                door = kind.make(self._room, keys, options, self._opened)
-                door.start()
-                self._doors.append(door)
+            for name, kind in wanted.items():
+                self._start(name, kind.make(self._room, keys, options, self._opened), getattr(options, name))
         except BaseException:
             self._end()
             raise
         self.database = self._room.database
+
+    def _start(self, name: str, door: Door, address: Address) -> None:
+        try:
+            door.start()
+        except OSError as error:
+            told = f"nothing can listen there ({error.strerror or 'no such host'}); name another host or port"
+            raise ArgumentError(name, str(address), told) from None
+        self._doors.append(door)
+        self.at[name] = replace(address, port=door.port)
 
     def run(self) -> None:
         """Serve until told to stop; then finish what was begun, and close."""
@@ -203,7 +216,7 @@ def serve(
         server = Server(options, room, doors, say, stopping)
         for warning in options.warnings():
             say(warning)
-        at = ", ".join(f"{name} on {getattr(options, name)}" for name in doors if getattr(options, name) is not None)
+        at = ", ".join(f"{name} on {address}" for name, address in server.at.items())
         say(f"serving {options.database} as {server.database}: {at}; stop with Ctrl-C or SIGTERM")
         server.run()
         say("stopped")

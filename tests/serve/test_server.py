@@ -57,6 +57,8 @@ class Room:
         return Answer((Column("n", "BIGINT"),), self.con.cursor().execute(text).fetchall())
 
 class Door:
+    port = 4242
+
     def __init__(self, room, keys, options, opened):
         self.room, self.threads = room, []
 
@@ -83,7 +85,7 @@ class Door:
             thread.join()
         tell("closed")
 
-options = Options(Path(sys.argv[1]), Path(sys.argv[2]), mysql=Address("localhost", 3306), memory="1GB")
+options = Options(Path(sys.argv[1]), Path(sys.argv[2]), mysql=Address("localhost", 0), memory="1GB")
 serve(options, Room, {"mysql": Kind(Door)})
 """
 QUESTION = "FROM dp_query('SELECT count(*) AS n FROM visits', epsilon := 0.5)"
@@ -154,7 +156,7 @@ def ledger(census):
 def test_it_serves_and_stops(child, census, number):
     assert child.until("listening")
     told = child.until("serving ")
-    assert told == f"serving {census} as census: mysql on localhost:3306; stop with Ctrl-C or SIGTERM\n"
+    assert told == f"serving {census} as census: mysql on localhost:4242; stop with Ctrl-C or SIGTERM\n"
     child.process.send_signal(number)
     assert child.end() == 0 and child.seen[-2:] == ["closed\n", "stopped\n"]
     assert not census.with_name("census.duckdb.wal").exists() and ledger(census)
@@ -234,12 +236,14 @@ def test_a_room_is_closed_when_nobody_is_in_it():
 
 
 class Door:
-    def __init__(self, story, name, fails=False):
+    port = 3306
+
+    def __init__(self, story, name, fails=None):
         self.story, self.name, self.fails = story, name, fails
 
     def start(self):
         if self.fails:
-            raise DpsqlError(f"{self.name} is taken")
+            raise self.fails
         self.story.append(f"{self.name} listens")
 
     def stop(self):
@@ -250,13 +254,20 @@ def options(census, **given):
     return Options(census, census.with_name("analysts.toml"), **{"mysql": Address("localhost", 3306), "memory": "1GB", **given})
 
 
-def test_a_door_that_cannot_listen_leaves_nothing_open(census):
+@pytest.mark.parametrize(
+    ("fails", "told"),
+    [
+        (DpsqlError("it is taken"), "^it is taken"),
+        (OSError(98, "Address already in use"), r"^quack = 'localhost:9494': nothing can listen there \(Address already in use\); name another"),
+    ],
+)
+def test_a_door_that_cannot_listen_leaves_nothing_open(census, fails, told):
     story = []
     kinds = {
         "mysql": Kind(lambda *_: Door(story, "mysql"), lambda con: story.append("mysql prepares")),
-        "quack": Kind(lambda *_: Door(story, "quack", fails=True), lambda con: story.append("quack prepares")),
+        "quack": Kind(lambda *_: Door(story, "quack", fails), lambda con: story.append("quack prepares")),
     }
-    with pytest.raises(DpsqlError, match="quack is taken"):
+    with pytest.raises(DpsqlError, match=told):
         Server(options(census, quack=Address("localhost", 9494)), lambda *_: Room(), kinds, story.append, Stopping())
     assert story == ["mysql prepares", "quack prepares", "mysql listens", "mysql ends"]
     with pytest.raises(ZeroDivisionError):

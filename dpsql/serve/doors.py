@@ -1,0 +1,43 @@
+"""The doors that there are, and the room behind them, as `dpsql serve` puts them together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpsql.serve.analysts import Analysts
+from dpsql.serve.opening import Opened
+from dpsql.serve.options import Options
+from dpsql.serve.passed import Keys, Room
+from dpsql.serve.server import Door, Kind
+from dpsql.session.instance import instance_with
+
+_BUYING = 10
+"""How many times longer a statement may take that buys: readings of a table that are interrupted stop sales, so there is time."""
+
+
+def room(opened: Opened, keys: Analysts, options: Options) -> Room:
+    """Return the room of an opened database."""
+    from dpsql.serve.ask import Ask  # type: ignore[import-not-found,unused-ignore]
+    from dpsql.serve.limits import Limits  # type: ignore[import-not-found,unused-ignore]
+
+    limits = Limits(seconds=options.time_limit, buying=_BUYING * options.time_limit)
+    made: Any = Ask(instance_with(opened.con), opened.database, keys, limits=limits)  # the doors keep to --answer-every
+    found: Room = made
+    return found
+
+
+def _mysql(behind: Room, keys: Keys, options: Options, _: Opened) -> Door:
+    """Return the door of MySQL."""
+    from dpsql.serve.mysql.door import MysqlDoor  # type: ignore[import-not-found,unused-ignore]
+    from dpsql.serve.mysql.login import Tls  # type: ignore[import-not-found,unused-ignore]
+
+    at, context = options.mysql, options.tls()
+    assert at is not None  # noqa: S101 -- a door is made where one is named
+    tls = None if context is None else Tls(context, required=not at.loopback)
+    made: Any = MysqlDoor(behind, keys, at.host, at.port, tls=tls, every=options.answer_every)
+    found: Door = made
+    return found
+
+
+DOORS = {"mysql": Kind(_mysql)}
+"""By the name of the option that says where one listens."""
