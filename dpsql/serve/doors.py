@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import duckdb
+
 from dpsql.serve.analysts import Analysts
 from dpsql.serve.opening import Opened
 from dpsql.serve.options import Options
@@ -39,5 +41,19 @@ def _mysql(behind: Room, keys: Keys, options: Options, _: Opened) -> Door:
     return found
 
 
-DOORS = {"mysql": Kind(_mysql)}
+def _quack(behind: Room, keys: Keys, options: Options, opened: Opened) -> Door:
+    """Return the door of Quack."""
+    from dpsql.serve.quack import QuackDoor
+
+    assert options.quack is not None  # noqa: S101 -- a door is made where one is named
+    return QuackDoor(behind, keys, options.quack, opened.con, options.answer_every)
+
+
+def _before_quack(con: duckdb.DuckDBPyConnection) -> None:
+    from dpsql.serve.quack import before
+
+    before(con)
+
+
+DOORS = {"mysql": Kind(_mysql), "quack": Kind(_quack, _before_quack)}
 """By the name of the option that says where one listens."""
