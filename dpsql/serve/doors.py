@@ -22,8 +22,10 @@ def room(opened: Opened, keys: Analysts, options: Options) -> Room:
     from dpsql.serve.ask import Ask  # type: ignore[import-not-found,unused-ignore]
     from dpsql.serve.limits import Limits  # type: ignore[import-not-found,unused-ignore]
 
+    instance = instance_with(opened.con)
+    assert instance is not None  # noqa: S101 -- it was loaded when it was opened
     limits = Limits(seconds=options.time_limit, buying=_BUYING * options.time_limit)
-    made: Any = Ask(instance_with(opened.con), opened.database, keys, limits=limits)  # the doors keep to --answer-every
+    made: Any = Ask(instance, opened.database, keys, limits=limits)  # the doors keep to --answer-every
     found: Room = made
     return found
 
