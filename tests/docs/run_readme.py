@@ -9,6 +9,7 @@ What a page may hold, besides plain blocks:
 - ``<!-- as on asking.md -->``: the first block of SQL of that page of docs/ runs here;
 - ``<!-- fails -->`` before a block of SQL: each of its statements must fail; a ``text`` block behind it is (the beginning of) the
   last message, blanks aside;
+- ``<!-- walkthrough: ...`` anywhere: nothing of the page runs here, it says where it does;
 - ``<!-- run -->`` before a block of shell commands: it is run by bash in the page's folder, the database being closed meanwhile;
 - a ``text`` block behind a block of SQL, or of commands that ran: the columns of each box in it must be those of an answer of that
   block, in order; ``…`` stands for columns that are left out.
@@ -154,6 +155,8 @@ class Page:
 
 def run(text: str) -> int:
     """Run all blocks in the working directory; return how many statements ran."""
+    if "<!-- walkthrough: " in text:
+        return 0
     page = Page()
     try:
         for language, code, mark in blocks(text):

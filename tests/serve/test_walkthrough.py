@@ -1,0 +1,132 @@
+"""docs/serve.md as it stands there: the custodian's commands, a server process, and stock clients.
+
+A mark before a block says who runs it: ``custodian`` (bash, in the page's folder), ``server`` (the same in the background), and the
+clients ``mariadb``, ``duckdb`` and ``python``, with alice's token where they look for it; of ``mariadb fails`` each statement has to.
+A client that is not there is skipped, and the page's port is replaced by a free one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from struck import LONG
+
+import dpsql
+
+for needed in ("dpsql.serve.ask", "dpsql.serve.mysql.door"):
+    pytest.importorskip(needed)
+PAGE = Path(__file__).parents[2] / "docs/serve.md"
+BLOCK = re.compile(r"^<!-- (?P<mark>[a-z ]+) -->\n```[a-z]+\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE)
+BESIDE = Path(sys.executable).parent
+
+
+class Walk:
+    """The page's folder, and the server while it runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, ""
+        self.blocks = [(m["mark"], m["code"]) for m in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))]
+        (folder / "bin").mkdir()
+        root = Path(dpsql.__file__).parents[1]
+        command = folder / "bin" / "dpsql"
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m dpsql.cli "$@"\n')
+        command.chmod(0o700)
+        paths = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([str(folder / "bin"), str(BESIDE), os.environ["PATH"]])
+        self.env = {**os.environ, "PYTHONPATH": paths, "PATH": path, "HOME": str(folder), "OPENBLAS_NUM_THREADS": "1"}
+        self.server: subprocess.Popen[str] | None = None
+
+    def marked(self, mark: str) -> list[str]:
+        found = [code.replace("3306", self.port) for name, code in self.blocks if name == mark]
+        assert found, mark
+        return found
+
+    def run(self, command: list[str], text: str = "", code: int = 0) -> str:
+        done = subprocess.run(command, input=text, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=LONG, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    def start(self) -> None:
+        """Set up and serve."""
+        for code in self.marked("custodian"):
+            self.listed = self.run(["bash", "-e", "-c", code])
+        (code,) = self.marked("server")
+        command = code.replace("localhost:", "localhost:0 #")
+        self.server = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=self.folder, env=self.env, stderr=subprocess.PIPE, text=True)
+        hangs = threading.Timer(LONG, self.server.kill)
+        hangs.start()
+        told = self.server.stderr.readline()
+        hangs.cancel()
+        self.port = re.search(r"serving census\.duckdb as census: mysql on localhost:([0-9]+); ", told)[1]
+        token = (self.folder / "alice.token").read_text().strip()
+        self.env |= {"MYSQL_PWD": token, "DPSQL_TOKEN": token}
+
+    def stop(self) -> None:
+        if self.server is not None:
+            self.server.terminate()
+            rest = self.server.communicate(timeout=LONG)[1]
+            assert self.server.returncode == 0 and rest.endswith("stopped\n"), rest
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory):
+    made = Walk(tmp_path_factory.mktemp("walkthrough"))
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_the_custodian_sets_up(walk):
+    lines = walk.listed.splitlines()
+    assert [line.split()[:2] for line in lines[1:3]] == [["alice", "valid"], ["bob", "valid"]]
+    assert lines[1].endswith("main.visits=0.05") and lines[2].endswith("main.visits=0.1") and lines[3] == "published: main.wards"
+
+
+@pytest.mark.skipif(shutil.which("mariadb") is None, reason="mariadb's shell is not there")
+def test_the_mariadb_shell(walk):
+    (code,) = walk.marked("mariadb")
+    lines = walk.run(["bash", "-e", "-c", code]).splitlines()
+    assert lines[0].startswith("Tables_in_census") and {"visits", "wards"} <= set(lines)
+    wards = [line.split("\t") for line in lines[lines.index("ward\tn\tmean") + 1 :][:3]]
+    assert {ward for ward, *_ in wards} == {"north", "south", "east"} and sum(int(n) for _, n, _ in wards) > 15_000
+    assert [float(n) for _, n, _ in wards] == sorted((float(n) for _, n, _ in wards), reverse=True)
+    assert {line.split("\t")[0] for line in lines[lines.index("m\tn") + 1 :][:12]} == {str(month) for month in range(1, 13)}
+    assert len(lines[lines.index("beds\tn") + 1 :]) == 3
+    (refused,) = walk.marked("mariadb fails")
+    for statement in filter(str.strip, refused.split(";\n")):
+        told = walk.run(["mariadb", "--protocol", "tcp", "--port", walk.port, "--user", "alice", "census", "-e", statement], code=1)
+        assert told.startswith("ERROR ") and len(told.splitlines()) == 1 or "\n--------------\n" in told, told
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pymysql") is None, reason="pymysql is not there")
+def test_python(walk):
+    (code,) = walk.marked("python")
+    assert "'north'" in walk.run([sys.executable, "-P", "-c", code])
+
+
+def shell_and_extension() -> tuple[str, Path] | None:
+    """DuckDB's own shell, and its extension for MySQL from the wheel of that version."""
+    shell = shutil.which("duckdb", path=os.pathsep.join([str(BESIDE), os.environ["PATH"]]))
+    found = importlib.util.find_spec("duckdb_extension_mysql_scanner")
+    if shell is None or found is None:
+        return None
+    version = subprocess.run([shell, "--version"], capture_output=True, text=True, check=True).stdout.split()[0]
+    file = Path(next(iter(found.submodule_search_locations or []))) / "extensions" / version / "mysql_scanner.duckdb_extension"
+    return (shell, file) if file.is_file() else None
+
+
+@pytest.mark.skipif(shell_and_extension() is None, reason="no duckdb shell with the wheel of its mysql extension: duckdb-cli and duckdb-extension-mysql-scanner of 1.5.5")
+def test_the_duckdb_shell(walk):
+    shell, file = shell_and_extension()
+    (code,) = walk.marked("duckdb")
+    rows = walk.run([shell, "-csv", "-bail"], code.replace("LOAD mysql;", f"LOAD '{file}';")).splitlines()
+    first, second = rows.index("ward,n,mean"), rows.index("m,n")
+    assert {row.split(",")[0] for row in rows[first + 1 : first + 4]} == {"north", "south", "east"} and len(rows[second + 1 :]) == 12
