@@ -197,7 +197,7 @@ HOSTILE: dict[str, tuple[str, ...]] = {
         "USE hospital.dpsql", "COMMENT ON COLUMN visits.cost IS 'x'", "INSERT INTO wards SELECT 'D', 1, 'x'",
         "INSERT OR REPLACE INTO wards VALUES ('A', 9, 'z')", "WITH c AS (SELECT 1) DELETE FROM wards",
         "WITH c AS (SELECT 1) INSERT INTO wards SELECT 'x', 1, 'y'", "CREATE TABLE t AS SELECT count(*) FROM visits",
-        "CALL dp_query('SELECT count(*) FROM visits')",
+        "CALL dp_query('SELECT count(*) FROM visits')", "RESET ALL", "COPY (SELECT 1) TO PROGRAM 'sh'",
     ),
     "several": (
         "SELECT 1; SELECT 2", "FROM wards; FROM payroll", "FROM wards;;FROM wards", "SELECT 1 /* ; */; SELECT 2",
@@ -209,8 +209,7 @@ HOSTILE: dict[str, tuple[str, ...]] = {
     ),
     "syntax": (
         "SELEC 1", "SELECT FROM WHERE", "SELECT 'x", "FROM wards WHERE (", "SELECT :x", "SELECT 1 /* open",
-        "SELECT WITH DIFFERENTIAL_PRIVACY FROM WHERE", "\\d", ".tables", "{\"error\": false}", "FROM wards PIVOT", "RESET ALL",
-        "COPY (SELECT 1) TO PROGRAM 'sh'",
+        "SELECT WITH DIFFERENTIAL_PRIVACY FROM WHERE", "\\d", ".tables", "{\"error\": false}", "FROM wards PIVOT",
     ),
     "long": (
         "SELECT '\u0000'", "SELECT '" + "x" * 200_000 + "'", "SELECT '\ud800'", "FROM payroll" + " " * 200_000,

@@ -55,7 +55,7 @@ _MACHINE = {
 """How DuckDB begins what it says of the server's machine and other statements; it goes on with sizes, paths and names."""
 _PATH = re.compile(r"(?:^|[\s'\"(=,:])(?:~?/|[A-Za-z]:\\)\S|\.(?:parquet|duckdb|py|toml)\b|dpsql\.load\(")
 _COLUMN = re.compile(r"[Rr]eferenced column \"([^\"]+)\"|does not have a column named \"([^\"]+)\"")
-_MISSING = "there is no such column"
+_MISSING = "no such column"
 _LONGEST = 2_000
 _WORD = re.compile(r"\w+")
 _PLACE = re.compile(r" ?\(line \d+, column \d+\)")

@@ -37,6 +37,8 @@ def _changed(node: exp.Expression) -> exp.Expression:
         query = node.expression.this
         query = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query.unnest())
         return exp.In(this=node.this, query=query)
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Anonymous) and node.this.name == "main":  # DuckDB 1.x
+        return _changed(node.expression)
     if not isinstance(node, exp.Anonymous):
         return node
     name = node.this.name if isinstance(node.this, exp.Identifier) else str(node.this)

@@ -374,8 +374,8 @@ def _is_plain(value: Any) -> bool:
     """Whether a field holds names, numbers and flags alone."""
     if isinstance(value, list):
         return all(map(_is_plain, value))
-    if isinstance(value, dict):
-        return set(value) <= {"path"} and _is_plain(value.get("path", []))
+    if isinstance(value, dict):  # a name of DuckDB 2.0, a HUGEINT of 1.x
+        return set(value) in ({"path"}, {"upper", "lower"}) and all(map(_is_plain, value.values()))
     return value is None or isinstance(value, str | int | float | bool)
 
 
