@@ -83,18 +83,30 @@ def without_rows(context: Context, found: Read, sources: Sequence[Sequence[Prote
     """
     if found.call.confidence is not None or not _wants_no_row(found):
         return None
-    return finish(context, f"SELECT * FROM ({_over_nothing(context, found, sources)}) LIMIT 0", found.call.sql)  # noqa: S608 -- rendered trees
+    return nothing(context, found, sources)
 
 
-def _over_nothing(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]]) -> str:
-    """Return the outer statement over cores without rows."""
+def nothing(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]]) -> str:
+    """Return the columns of the answer of a query that was checked, as a relation without rows. Free; no row is read."""
+    text = _over_nothing(context, found, sources, ends=found.call.confidence is not None)
+    return finish(context, f"SELECT * FROM ({text}) LIMIT 0", found.call.sql)  # noqa: S608 -- rendered trees
+
+
+def _over_nothing(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]], *, ends: bool = False) -> str:
+    """Return the outer statement over cores without rows; ``ends``: with the intervals that are asked for."""
     outer, denominators = _joint(found)
-    empty = {
-        core.name: _empty(context, core, sets, protected)
-        | {f"{DENOMINATOR}{i}": Column("DOUBLE", []) for i in denominators[core.name]}
-        for (core, sets), protected in zip(found.asked, sources, strict=True)
-    }
+    derived = intervals.add(outer, found) if ends else {}
+    empty = {}
+    for (core, sets), protected in zip(found.asked, sources, strict=True):
+        types = _types(context, core, sets, protected)
+        names = [*(_ends(core) if ends else ()), *derived, *(f"{DENOMINATOR}{i}" for i in denominators[core.name])]
+        empty[core.name] = {name: Column(kind, []) for name, kind in types.items()}
+        empty[core.name] |= {name: Column(intervals.type_of(name, types), []) for name in names}
     return _text(empty, outer)
+
+
+def _ends(core: Core) -> list[str]:
+    return [f"a{i}_{end}" for i in range(len(core.aggregates)) for end in ("low", "high")]
 
 
 def _wants_no_row(found: Read) -> bool:
@@ -151,10 +163,6 @@ def _text(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> s
     return f"WITH {', '.join(made)} SELECT * FROM ({render(outer)})"  # noqa: S608 -- rendered trees
 
 
-def _empty(context: Context, core: Core, sets: Sequence[Asked], protected: Sequence[ProtectedSource]) -> dict[str, Column]:
-    return {name: Column(kind, []) for name, kind in _types(context, core, sets, protected).items()}
-
-
 def _types(context: Context, core: Core, sets: Sequence[Asked], protected: Sequence[ProtectedSource]) -> dict[str, str]:
     """Return the columns of a core's relation: keys, whether each is left out, aggregates."""
     found: dict[str, str] = {}
@@ -179,7 +187,7 @@ def _columns(
     sets, protected = [part.asked for part in parts], [part.protected for part in parts]
     types = _types(context, core, sets, protected)
     texts: dict[str, list[str | None]] = {name: [] for name in types}
-    ends = [f"a{i}_{end}" for i in range(len(core.aggregates)) for end in ("low", "high")] if found.call.confidence else []
+    ends = _ends(core) if found.call.confidence else []
     for name in [*ends, *derived, *(f"{DENOMINATOR}{i}" for i in denominators)]:
         texts[name] = []
     for part in parts:

@@ -62,7 +62,7 @@ def reused(context: Context, source: ProtectedSource, call: QueryPurchase) -> Qu
     """Return a purchase with the bounds that stored releases have learned of its arguments; as it is where it was charged."""
     if not call.call.auto or call.learned:
         return call
-    name = identity.release_id(source.key, call.operation, source.query, call.release_name)
+    name = identity.release_id(source.key, call.operation, source.query, call.release_name, source.ledger.owner)
     if source.ledger.purchase(name) is not None:
         return call
     best: dict[str, tuple[float, Bounds]] = {}

@@ -71,7 +71,7 @@ def plan(context: Context, call: PlanCall) -> str:
 def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call: PlanCall) -> list[Any]:
     """Return the plan of one release as a row of `PLAN_COLUMNS`."""
     operation = asked.operation
-    name = identity.release_id(protected.key, operation, protected.query, asked.release_name)
+    name = identity.release_id(protected.key, operation, protected.query, asked.release_name, protected.ledger.owner)
     purchase = protected.ledger.purchase(name)
     if purchase is not None and purchase.operation == operation:
         asked = asked.filled(purchase.parameters)

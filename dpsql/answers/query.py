@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 from dpsql.accounting.rules import rho_limit
@@ -29,7 +30,7 @@ def query(context: Context, call: QueryCall) -> str:
     if there is not None:
         return there
     with Progress("dp_query", show=context.progress) as progress:
-        completed = _completed(context, call) if call.adaptive else call
+        completed = _completed(context, call, query) if call.adaptive else call
         found, sources = checked(context, completed)
         nothing = answered.without_rows(context, found, sources)
         if nothing is not None:
@@ -43,7 +44,18 @@ def query(context: Context, call: QueryCall) -> str:
     return text
 
 
-def _completed(context: Context, call: QueryCall) -> QueryCall:
+def without_rows(context: Context, call: QueryCall) -> str:
+    """Return the columns that a query would have, in their types, as a relation without rows.
+
+    Privacy
+    -------
+    Free: the query is checked as if it was bought, and bound over empty answers; no row is read.
+    """
+    completed = _completed(context, call, without_rows) if call.adaptive else call
+    return answered.nothing(context, *checked(context, completed))
+
+
+def _completed(context: Context, call: QueryCall, answer: Callable[[Context, QueryCall], str]) -> QueryCall:
     """Answer scalar subqueries over protected rows, and write their numbers into the text; the loss is divided among all parts.
 
     Privacy
@@ -59,10 +71,11 @@ def _completed(context: Context, call: QueryCall) -> QueryCall:
         epsilon = epsilon / (len(asked) + 1)
     for place, inner in enumerate(asked):
         each = call.changed(sql=inner, epsilon=epsilon, adaptive=False, confidence=None, release=None)
-        rows = context.cursor.execute(f"SELECT * FROM {query(context, each)}").fetchall()  # noqa: S608 -- a relation of ours
-        if len(rows) != 1 or len(rows[0]) != 1:
+        found = answer(context, each)
+        rows = context.cursor.execute(f"SELECT * FROM {found}").fetchall()  # noqa: S608 -- a relation of ours
+        if len(rows) > 1 or (not rows and answer is query) or any(len(row) != 1 for row in rows):
             raise ArgumentError("sql", inner[:80], "a scalar subquery gives one number")
-        value = rows[0][0]
+        value = rows[0][0] if rows else None
         number = "NULL" if value is None else f"CAST({literal(str(value))} AS {_type(context, value)})"
         text = text.replace(literal(mark(place)), number)
     return call.changed(sql=text, epsilon=epsilon)

@@ -84,7 +84,8 @@ def rehearse(
 def _unpaid(context: Context, source: ProtectedSource, call: QueryPurchase) -> bool:
     if call.call.release is None and held.known(context, source, call) is not None:
         return False
-    return source.ledger.purchase(identity.release_id(source.key, call.operation, source.query, call.release_name)) is None
+    name = identity.release_id(source.key, call.operation, source.query, call.release_name, source.ledger.owner)
+    return source.ledger.purchase(name) is None
 
 
 def _mark(found: Read, purchases: Sequence[Sequence[QueryPurchase]], sources: Sequence[Sequence[ProtectedSource]]) -> str:

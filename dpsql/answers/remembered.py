@@ -31,7 +31,7 @@ MOST = 256
 """Answers that are remembered of one open database; the one that was asked for longest ago is forgotten."""
 LONGEST = 1 << 20
 _FILES = (".parquet", ".pq")
-Key = tuple[str, str, str]
+Key = tuple[str, str, str, str | None]
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _answers(context: Context) -> OrderedDict[Key, _Answer]:
 
 
 def _key(context: Context, call: QueryCall | BuyingCall) -> Key:
-    return repr(call), context.database, context.schema
+    return repr(call), context.database, context.schema, context.analyst
 
 
 def _file(path: Path) -> tuple[int, int, int]:

@@ -39,10 +39,11 @@ _writing = threading.Lock()  # saves retries within a process; what is right doe
 class Chain:
     """The chained entries of one source, in the books of one database."""
 
-    def __init__(self, books: Books, source: str, who: str) -> None:
+    def __init__(self, books: Books, source: str, who: str, *, apart: bool = False) -> None:
         self.books = books
         self.source = source
         self.who = who
+        self.owner = who if apart else ""  # whose releases are there; '': all
         self._table = books.table("ledger")
         self._held: list[dict[str, Any]] | None = None  # the whole book, while a block of `whole` runs
 

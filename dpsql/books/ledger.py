@@ -104,10 +104,10 @@ class Ledger(Chain):
         query = (
             f"SELECT entry, release, operation, query, parameters FROM {self._table} WHERE source = ? AND action = 'charge' AND "  # noqa: S608
             "(operation = 'marginals' OR (operation = 'query' AND system.main.contains(parameters, ?))) "
-            f"AND release IN (SELECT release FROM {self._table} WHERE source = ? AND action = 'store')"
+            f"AND release IN (SELECT release FROM {self._table} WHERE source = ? AND action = 'store') AND (? = '' OR who = ?)"
         )
         with reading(self.source):
-            rows = self.books.cursor.execute(query, [self.source, holding, self.source]).fetchall()
+            rows = self.books.cursor.execute(query, [self.source, holding, self.source, self.owner, self.owner]).fetchall()
             rows.sort(key=lambda row: int(row[0]))
             return [(str(name), str(made), str(of), str(text)) for _, name, made, of, text in rows]
 

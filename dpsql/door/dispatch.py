@@ -50,13 +50,27 @@ def answer(name: str) -> Callable[[Context, Any], str]:
     return function
 
 
-def run(instance: Instance, name: str, given: Mapping[str, Any], *, database: str, schema: str, progress: object = None) -> str:
+def run(
+    instance: Instance,
+    name: str,
+    given: Mapping[str, Any],
+    *,
+    database: str,
+    schema: str,
+    progress: object = None,
+    analyst: str | None = None,
+    answered: Callable[[Context, Any], str] | None = None,
+) -> str:
     """Run a call and return the text of the relation that answers it.
 
     Parameters
     ----------
     progress : object
         What the session's variable ``dpsql_progress`` says, None where it is not set.
+    analyst : str, optional
+        Of a served database, whose call it is: for the ledger, and what others have bought is not there for her.
+    answered : callable, optional
+        Answers it instead of the call's own function.
 
     Raises
     ------
@@ -69,12 +83,12 @@ def run(instance: Instance, name: str, given: Mapping[str, Any], *, database: st
         raise DpsqlError(
             f"dp_{name} is not known to this dpsql: the file's macros are newer; update dpsql, or call dpsql.load(con) again"
         )
-    with open_context(instance, database, schema, switch(progress)) as context:
+    with open_context(instance, database, schema, switch(progress), analyst) as context:
         running = interruption.Running(context.cursor)
         try:
             with instance.listed(running), interruption.call(running):
                 if instance.prepare is not None:
                     instance.prepare(context)
-                return answer(name)(context, declaration(name).parse(given))
+                return (answered or answer(name))(context, declaration(name).parse(given))
         except interruption.Stopped as stopped:
             raise duckdb.InterruptException(str(stopped)) from None

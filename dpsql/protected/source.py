@@ -57,7 +57,7 @@ def key_of(table: TableId) -> str:
 
 def ledger_of(context: Context, table: TableId) -> Ledger:
     """Return the ledger of a table, protected or not."""
-    return Ledger(books_of(context, home(context, table)), key_of(table), context.user)
+    return Ledger(books_of(context, home(context, table)), key_of(table), context.user, apart=context.analyst is not None)
 
 
 @contextmanager

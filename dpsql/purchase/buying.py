@@ -48,7 +48,7 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
     protected = resolve(context, call.source, local=call.local)
     if call.columns is not None:
         call = call.spelled(spelled(protected, call.columns))
-    identifier_ = identity.release_id(protected.key, call.operation, protected.query, call.release_name)
+    identifier_ = identity.release_id(protected.key, call.operation, protected.query, call.release_name, protected.ledger.owner)
     interruption.about(lambda: _interrupted(context, protected, identifier_))
     with context.instance.lock(identifier_):
         store = context.store(protected.books.database)

@@ -117,7 +117,7 @@ def aggregate_of(node: exp.Expression) -> Aggregate:
         if isinstance(node, exp.Filter):
             condition = node.expression.this if isinstance(node.expression, exp.Where) else node.expression
         else:
-            ordered = _within_group(node)
+            ordered = _within_group(node.expression, node)
         node = node.this
     name = fold(str(node.this))
     if name in _REFUSED:
@@ -132,6 +132,9 @@ def aggregate_of(node: exp.Expression) -> Aggregate:
         elif isinstance(argument, exp.Distinct):
             distinct = True
             given += argument.expressions
+        elif isinstance(argument, exp.Order) and function in QUANTILES and len(node.expressions) == 1:  # DuckDB's WITHIN GROUP
+            ordered = _within_group(argument, node)
+            given.append(argument.this)
         elif isinstance(argument, exp.Order):
             given.append(argument.this)  # the order of rows does not matter to any of these
         else:
@@ -197,8 +200,7 @@ def counts_if(node: exp.Expression) -> bool:
     return isinstance(node, exp.Anonymous) and fold(str(node.this)) in ("count_if", "countif")
 
 
-def _within_group(node: exp.WithinGroup) -> exp.Expression:
-    order = node.expression
+def _within_group(order: exp.Expression, node: exp.Expression) -> exp.Expression:
     if not isinstance(order, exp.Order) or len(order.expressions) != 1:
         return refuse("WITHIN GROUP", "order by one expression", node)
     first = order.expressions[0]

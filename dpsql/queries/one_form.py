@@ -1,7 +1,7 @@
 """One form of questions that are the same: a chart that another tool writes otherwise is not bought again.
 
-Conditions in one order, whole numbers compared in one way, moments written in one way, ``count(1)`` as ``count(*)``, a table for
-the subquery that selects all of it. Each change keeps the rows, their values and the names of what comes out.
+Conditions in one order, whole numbers compared in one way, dates and moments written in one way, ``count(1)`` as ``count(*)``,
+a table for the subquery that selects all of it. Each change keeps the rows, their values and the names of what comes out.
 
 Privacy: none; the text of a call, and types.
 """
@@ -22,8 +22,11 @@ from dpsql.source.parse import used
 
 _MOST = 2**31
 _WRITTEN = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
+_WRITTEN_AS = {"DATE": re.compile(r"\d{4}-\d\d-\d\d"), "TIMESTAMP": _WRITTEN}
 TypeOf = Callable[[exp.Table, str], str | None]
 """A table and a name -> the type of its column, None where it has none."""
+Kinds = Callable[[exp.Expression], frozenset[str]]
+"""An operand -> its types, in all tables that it may be a column of."""
 
 
 def one_form(tree: exp.Expression, named: Callable[[exp.Expression], str], type_of: TypeOf) -> exp.Expression:
@@ -43,12 +46,12 @@ def one_form(tree: exp.Expression, named: Callable[[exp.Expression], str], type_
 
 def _in_one_form(tree: exp.Expression, type_of: TypeOf) -> exp.Expression:
     selects = list(tree.find_all(exp.Select))
-    whole = _whole(tree, type_of)
+    kinds = _kinds(tree, type_of)
     # of what is asked the text stays: bounds and weights are given by it
     conditions = [where for where in tree.find_all(exp.Where) if not isinstance(where.parent, exp.Filter)]
     inside = {id(node) for where in conditions for node in where.walk()}
     for node in reversed(list(tree.walk(bfs=False))):  # the parts of a node before itself
-        made = _condition(node, whole) if id(node) in inside else node
+        made = _condition(node, kinds) if id(node) in inside else node
         made = _changed(made)
         if made is not node:
             node.replace(made)
@@ -59,25 +62,25 @@ def _in_one_form(tree: exp.Expression, type_of: TypeOf) -> exp.Expression:
     return tree
 
 
-def _whole(tree: exp.Expression, type_of: TypeOf) -> Callable[[exp.Expression], bool]:
-    """Return what tells whether an operand is a column of whole numbers, in every table that has one of that name."""
+def _kinds(tree: exp.Expression, type_of: TypeOf) -> Kinds:
+    """Return what tells the types that a column has in the tables that have one of that name; none of other operands."""
     tables = list(tree.find_all(exp.Table))
     if any(not isinstance(table.this, exp.Identifier) for table in tables) or tree.find(exp.Unnest, exp.Values, exp.Lateral):
-        return lambda node: False
+        return lambda node: frozenset()
     made = {fold(alias.alias) for alias in tree.find_all(exp.Alias)}
     made |= {fold(name.name) for alias in tree.find_all(exp.TableAlias) for name in alias.args.get("columns") or []}
     relations = {"", *(fold(table.alias_or_name) for table in tables)}
     relations |= {fold(alias.name) for alias in tree.find_all(exp.TableAlias)}
-    known: dict[str, bool] = {}
+    known: dict[str, frozenset[str]] = {}
 
-    def of(node: exp.Expression) -> bool:
+    def of(node: exp.Expression) -> frozenset[str]:
         # of a struct's field nothing is known: what stands before a name has to be a relation
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star) or fold(node.table) not in relations or node.db:
-            return False
+            return frozenset()
         name = fold(node.name)
         if name not in known:
-            types = [kind for table in tables if (kind := type_of(table, node.name)) is not None]
-            known[name] = bool(types) and name not in made and set(types) <= set(INTEGERS)
+            types = frozenset(kind for table in tables if (kind := type_of(table, node.name)) is not None)
+            known[name] = frozenset() if name in made else types
         return known[name]
 
     return of
@@ -92,28 +95,46 @@ def _changed(node: exp.Expression) -> exp.Expression:
     return _table(node) if isinstance(node, exp.Subquery) else node
 
 
-def _condition(node: exp.Expression, whole: Callable[[exp.Expression], bool]) -> exp.Expression:
+def _condition(node: exp.Expression, kinds: Kinds) -> exp.Expression:
     """Return the one form of a part of a condition whose parts have theirs."""
+    if isinstance(node, exp.Literal) and node.is_string and node.parent is not None:
+        return _typed(node, node.parent, kinds)
     if isinstance(node, exp.Cast) and type(node) is exp.Cast and isinstance(node.this, exp.Literal) and node.this.is_string:
         text = _moment(node.this.name, node.to)
         return node if text in (None, node.this.name) else exp.Cast(this=exp.Literal.string(text), to=node.to)
     if type(node) in _FLIPPED:
-        return _compared(node, whole)
+        return _compared(node, kinds)
     return node
+
+
+def _typed(node: exp.Literal, above: exp.Expression, kinds: Kinds) -> exp.Expression:
+    """Return a text that a column of dates or timestamps is compared with as what DuckDB casts it to."""
+    others = [part for key, part in above.args.items() if part is not node and key in ("this", "expression")]
+    if type(above) not in (exp.EQ, exp.NEQ, *_FLIPPED, exp.Between) or len(others) != 1:
+        return node
+    kind = next((word for word in _WRITTEN_AS if kinds(others[0]) == {word}), None)
+    if kind is None or _WRITTEN_AS[kind].fullmatch(node.name) is None:
+        return node
+    try:
+        found = dt.datetime.fromisoformat(node.name)
+    except ValueError:
+        return node
+    text = node.name if kind == "DATE" else found.isoformat(" ")
+    return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build(kind, dialect="duckdb"))
 
 
 _FLIPPED: dict[type[exp.Expression], type[exp.Expression]] = {exp.GT: exp.LT, exp.LT: exp.GT, exp.GTE: exp.LTE, exp.LTE: exp.GTE}
 _WIDER: dict[type[exp.Expression], tuple[type[exp.Expression], int]] = {exp.GT: (exp.GTE, 1), exp.LT: (exp.LTE, -1)}
 
 
-def _compared(node: exp.Expression, whole: Callable[[exp.Expression], bool]) -> exp.Expression:
+def _compared(node: exp.Expression, kinds: Kinds) -> exp.Expression:
     """Return a comparison with a constant with the column first; of whole numbers, with the bound included."""
     kind, left, right = type(node), node.this, node.expression
     number = None
     if _is_constant(left) and not _is_constant(right):
         kind, left, right = _FLIPPED[kind], right, left
     number = _integer(right)
-    if kind in _WIDER and number is not None and whole(left):
+    if kind in _WIDER and number is not None and kinds(left) and kinds(left) <= set(INTEGERS):
         kind, step = _WIDER[kind]
         number += step
         right = exp.Literal.number(number) if number >= 0 else exp.Neg(this=exp.Literal.number(-number))

@@ -24,15 +24,20 @@ def slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:40]
 
 
-def release_id(source: str, operation: str, query: str, name: str) -> str:
+def release_id(source: str, operation: str, query: str, name: str, owner: str = "") -> str:
     """Return the identifier of a release: readable, usable as a file name, and distinct for distinct keys.
+
+    Parameters
+    ----------
+    owner : str
+        The analyst who alone is to have it; '': whoever asks.
 
     Examples
     --------
     >>> release_id("main.adult", "synthesize", "main.adult", "default")
     'adult-synthesize-default-c1eceb74'
     """
-    key = json.dumps([source, operation, query, name], ensure_ascii=False)
+    key = json.dumps([source, operation, query, name, *([owner] if owner else [])], ensure_ascii=False)
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     stem = source.rsplit("/", 1)[-1] if source.startswith("file:") else source.rsplit(".", 1)[-1]
     parts = [slug(part) for part in (stem, operation, name)]

@@ -6,7 +6,7 @@ served database.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -81,3 +81,13 @@ class Keys(Protocol):
 
     def number(self, name: str) -> int | None:
         """Return the number of a valid analyst's token; a session whose number it is no longer is over (revoked, expired, new)."""
+
+
+class Grants(Protocol):
+    """What analysts may ask about (`dpsql.serve.analysts`); tables and views by the name that the books have: ``main.visits``."""
+
+    def granted(self, analyst: str) -> Mapping[str, float]:
+        """Return the protected tables that an analyst may ask about, each with the epsilon of one question; of nobody: none."""
+
+    def public(self) -> Collection[str]:
+        """Return the tables and views that every analyst sees: unprotected ones, and views over what is granted."""

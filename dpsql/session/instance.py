@@ -198,11 +198,12 @@ class Context:
     schema: str
     progress: bool | None = None
     known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what was looked up in this call, once each
+    analyst: str | None = None  # of a served database: only what she has bought herself is there for her
 
     @property
     def user(self) -> str:
         """Return who is asking, for the ledger."""
-        return self.instance.user
+        return self.instance.user if self.analyst is None else self.analyst
 
     def database_path(self, database: str) -> Path | None:
         """Return the file of an attached database, or None if it is in memory."""
@@ -231,11 +232,14 @@ class Context:
 
 
 @contextmanager
-def open_context(instance: Instance, database: str, schema: str, progress: bool | None = None) -> Iterator[Context]:
+def open_context(
+    instance: Instance, database: str, schema: str, progress: bool | None = None, analyst: str | None = None
+) -> Iterator[Context]:
     """Open a cursor for one call; ``progress`` is what the session asks for, over ``load``'s. After an error it is closed."""
     cursor = instance.take()
     try:
-        yield Context(instance, cursor, database, schema, instance.progress if progress is None else progress)
+        shown = instance.progress if progress is None else progress
+        yield Context(instance, cursor, database, schema, shown, analyst=analyst)
     except BaseException:
         cursor.close()
         raise

@@ -55,7 +55,7 @@ def filled(sql: str, params: Params | None) -> str:
         wants = ", ".join(dict.fromkeys(f"${name}" for name in names)) or "none"
         raise ArgumentError("params", sorted(map(str, known)), f"the text has {wants}: give a value for each, and no other")
     for start, end, name in reversed(places):
-        sql = f"{sql[:start]}{_literal(name, known[name])}{sql[end:]}"
+        sql = f"{sql[:start]}{literal_of(name, known[name])}{sql[end:]}"
     return sql
 
 
@@ -70,7 +70,7 @@ def _places(tokens: list[Token]) -> list[tuple[int, int, str]]:
     return found
 
 
-def _literal(name: str, value: Any) -> str:
+def literal_of(name: str, value: Any) -> str:
     """Return a value as SQL."""
     if value is None:
         return "NULL"

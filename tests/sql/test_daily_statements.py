@@ -251,6 +251,12 @@ SAME = [
         "SELECT avg(cost) FROM visits WHERE seen >= TIMESTAMP '2024-02-01' AND seen < TIMESTAMP '2024-03-01'",
         "SELECT avg(cost) FROM visits WHERE seen < CAST('2024-03-01 00:00:00' AS TIMESTAMP) AND seen >= '2024-02-01 00:00:00.000000'::TIMESTAMP",
         "SELECT avg(cost) FROM visits v WHERE TIMESTAMP '2024-02-01 00:00' <= v.seen AND v.seen < TIMESTAMP '2024-03-01T00:00:00'",
+        "SELECT avg(cost) FROM visits WHERE seen >= '2024-02-01' AND '2024-03-01 00:00:00.000' > seen",
+    ],
+    [
+        "SELECT count(*) FROM visits WHERE day BETWEEN DATE '2024-02-01' AND DATE '2024-03-01'",
+        "SELECT count(*) FROM visits WHERE day BETWEEN '2024-02-01' AND '2024-03-01'",
+        "SELECT count(*) FROM visits WHERE '2024-03-01' >= day AND day >= CAST('2024-02-01' AS DATE)",
     ],
     [
         "SELECT count(*) FROM visits WHERE age BETWEEN 31 AND 40 AND (n = 1 OR ward = 'er')",
@@ -260,7 +266,7 @@ SAME = [
 ]
 
 
-@pytest.mark.parametrize("spellings", SAME, ids=["counts", "moments", "ranges"])
+@pytest.mark.parametrize("spellings", SAME, ids=["counts", "moments", "dates", "ranges"])
 def test_one_question_is_one_charge(con, spellings):
     before, answers = charges(con), []
     for sql in spellings:
@@ -281,6 +287,7 @@ OTHER = [
     ("SELECT count(*) FROM visits WHERE age > 30 OR n = 1", "SELECT count(*) FROM visits WHERE age > 31 OR n = 1"),
     ("SELECT count(*) FROM visits WHERE NOT age BETWEEN 10 AND 20", "SELECT count(*) FROM visits WHERE age BETWEEN 10 AND 20"),
     ("SELECT count(*) FROM visits WHERE day > DATE '2024-02-01'", "SELECT count(*) FROM visits WHERE day >= DATE '2024-02-01'"),
+    ("SELECT count(*) FROM visits WHERE day > '2024-02-01'", "SELECT count(*) FROM visits WHERE day > '2024-02-02'"),
 ]
 
 

@@ -1,0 +1,228 @@
+"""The room: one statement of an analyst comes in, an answer or a refusal goes out. All policy is here, and no wire.
+
+Nothing of an analyst's text is run as it is: `dpsql.serve.gate` gives the SQL that is, over calls and what she may see. It runs on
+cursors of dpsql's own, whose settings nobody else changes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import Any, TypeVar
+
+import duckdb
+
+from dpsql.books.schema import Books
+from dpsql.errors import DpsqlError
+from dpsql.running.interruption import Stopped
+from dpsql.serve import errors
+from dpsql.serve.calling import called, nothing
+from dpsql.serve.copy import EmptyCopy, columns_of, rows_of
+from dpsql.serve.gate.calls import BUYING
+from dpsql.serve.gate.decide import Accepted, decide
+from dpsql.serve.gate.seen import view_of
+from dpsql.serve.gate.view import GRANTED, View
+from dpsql.serve.gate.walk import ANSWER
+from dpsql.serve.limits import NOTHING, Limits, Statement, Turns, limited
+from dpsql.serve.passed import Answer, Column, Dialect, Grants, Refused, Table
+from dpsql.session.instance import Instance
+from dpsql.source.listed import Functions
+from dpsql.text.relation import identifier
+
+Given = TypeVar("Given")
+Work = Callable[[duckdb.DuckDBPyConnection, Statement, View], Given]
+
+
+class Ask:
+    """Answers statements of analysts: `dpsql.serve.passed.Room`.
+
+    Parameters
+    ----------
+    instance : Instance
+        Of the database, which ``dpsql.load`` has registered.
+    catalog : str
+        The name that the served database is attached under.
+    grants : Grants
+        Who may ask about what.
+    database : str, optional
+        The name under which analysts know it, if another one.
+    limits : Limits, optional
+    """
+
+    def __init__(
+        self, instance: Instance, catalog: str, grants: Grants, *, database: str | None = None, limits: Limits | None = None
+    ) -> None:
+        self.database = database or catalog
+        self._instance, self._catalog, self._grants = instance, catalog, grants
+        self._limits = limits or Limits()
+        self._turns = Turns(self._limits)
+        self._copy = EmptyCopy(catalog)
+
+    def ask(self, analyst: str, text: str, dialect: Dialect = "duckdb", parameters: Sequence[Any] = ()) -> Answer:
+        """Answer one statement; raises `Refused` and nothing else."""
+
+        def work(cursor: duckdb.DuckDBPyConnection, statement: Statement, view: View) -> Answer:
+            with limited(statement, self._limits.seconds):
+                accepted = decide(*_duckdb(text, dialect, parameters, view))
+            buys = not accepted.probe and any(call.name in BUYING for call in accepted.calls)
+            with limited(statement, self._limits.buying if buys else self._limits.seconds):
+                return self._probed(view, accepted) if accepted.probe else self._run(cursor, statement, view, accepted)
+
+        return self._in_turn(analyst, text, work)
+
+    def describe(self, analyst: str, text: str, dialect: Dialect = "duckdb", parameters: Sequence[Any] = ()) -> tuple[Column, ...]:
+        """Return the columns that `ask` would give; nothing is bought and no row is read."""
+
+        def work(_: duckdb.DuckDBPyConnection, statement: Statement, view: View) -> tuple[Column, ...]:
+            with limited(statement, self._limits.seconds):
+                return self._described(view, decide(*_duckdb(text, dialect, parameters, view)))
+
+        return self._in_turn(analyst, text, work)
+
+    def schema(self, analyst: str) -> tuple[Table, ...]:
+        """Return what an analyst may see: names and types."""
+
+        def work(_: duckdb.DuckDBPyConnection, statement: Statement, view: View) -> tuple[Table, ...]:
+            with limited(statement, self._limits.seconds):
+                return tuple(
+                    Table(e.schema, e.name, tuple(Column(*c) for c in view.columns(e)), e.is_view, e.status == GRANTED)
+                    for e in view.all()
+                )
+
+        return self._in_turn(analyst, "", work)
+
+    def _in_turn(self, analyst: str, text: str, work: Work[Given]) -> Given:
+        begun = time.monotonic()
+        try:
+            with self._turns.turn(analyst) as given:
+                if not given:
+                    raise Refused("busy", errors.BUSY)
+                return self._guarded(analyst, text, work)
+        finally:
+            if self._limits.every:
+                taken = time.monotonic() - begun
+                time.sleep(math.ceil(taken / self._limits.every) * self._limits.every - taken)
+
+    def _guarded(self, analyst: str, text: str, work: Work[Given]) -> Given:
+        """Do the work on a cursor of its own; whatever is raised becomes a refusal of the list."""
+        view: View | None = None
+        statement: Statement | None = None
+        try:
+            with self._cursor() as cursor:
+                view, statement = self._view(cursor, analyst), Statement(cursor)
+                return work(cursor, statement, view)
+        except Refused:
+            raise
+        except (Stopped, duckdb.InterruptException) as error:
+            books = errors.said(str(error) if isinstance(error, Stopped) else NOTHING)
+            seconds = self._limits.seconds if statement is None else statement.seconds
+            refused = Refused("stopped", errors.STOPPED.format(seconds=seconds, books=books))
+        except Exception as error:
+            refused = errors.told(error, self._hidden(analyst) if isinstance(error, DpsqlError) else ())
+            if isinstance(error, DpsqlError) and view is not None and view.reads_views:
+                refused = self._worded(analyst, refused, text)
+        raise refused from None
+
+    def _view(self, cursor: duckdb.DuckDBPyConnection, analyst: str) -> View:
+        functions = self._instance.remembered.setdefault("functions", Functions())
+        granted, public = self._grants.granted(analyst), self._grants.public()
+        return view_of(cursor, self._catalog, analyst, granted, public, functions, shown=self.database)
+
+    def _worded(self, analyst: str, refused: Refused, text: str) -> Refused:
+        with self._cursor() as cursor:
+            return errors.worded(refused, text, self._view(cursor, analyst))
+
+    def _hidden(self, analyst: str) -> list[str]:
+        """Return what no text of an error may hold: paths, and releases of others."""
+        with self._cursor() as cursor:
+            rows = cursor.execute("SELECT path FROM system.main.duckdb_databases() WHERE path IS NOT NULL").fetchall()
+            others = set(Books(cursor, self._catalog).sold()) - set(self._view(cursor, analyst).releases())
+        return [*(str(path) for (path,) in rows), str(self._instance.store or self._instance.temporary or ""), *others]
+
+    @contextmanager
+    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lend a cursor of dpsql's own; after an error it is closed."""
+        cursor = self._instance.take()
+        try:
+            yield cursor
+        except BaseException:
+            with suppress(duckdb.Error):
+                cursor.close()
+            raise
+        self._instance.give(cursor)
+
+    def _run(self, cursor: duckdb.DuckDBPyConnection, statement: Statement, view: View, accepted: Accepted) -> Answer:
+        if accepted.calls and not accepted.whole:
+            self._bound(view, accepted)
+        views: list[str] = []
+        sql = accepted.sql
+        try:
+            for number, call in enumerate(accepted.calls):
+                with statement.calling():
+                    found = called(self._instance, self._catalog, view, call)
+                if accepted.whole:
+                    sql = f"FROM {found}"
+                    continue
+                views.append(identifier(f"{ANSWER}{number}"))
+                cursor.execute(f"CREATE OR REPLACE TEMP VIEW {views[-1]} AS FROM {found}")
+            return self._read(cursor, sql)
+        except (duckdb.BinderException, duckdb.CatalogException):
+            self._bound(view, accepted)
+            raise
+        finally:
+            for name in views:
+                cursor.execute(f"DROP VIEW IF EXISTS temp.main.{name}")
+
+    def _read(self, cursor: duckdb.DuckDBPyConnection, sql: str) -> Answer:
+        columns = columns_of(cursor, sql)
+        rows = cursor.execute(sql).fetchmany(self._limits.rows + 1)
+        if len(rows) > self._limits.rows:
+            raise Refused("refused", errors.TOO_LARGE.format(rows=self._limits.rows))
+        return Answer(columns, rows)
+
+    def _described(self, view: View, accepted: Accepted) -> tuple[Column, ...]:
+        """Return the columns of a statement, bound in the empty copy over answers without rows."""
+        return self._in_copy(view, accepted, accepted.sql, columns_of)
+
+    def _probed(self, view: View, accepted: Accepted) -> Answer:
+        """Answer a statement that needs no row from the empty copy."""
+        columns = self._described(view, accepted)
+        rows = self._in_copy(view, accepted, accepted.own, lambda cursor, sql: rows_of(cursor, sql, columns))
+        return Answer(columns, rows)
+
+    def _bound(self, view: View, accepted: Accepted) -> None:
+        """Bind a statement before anything is bought for it.
+
+        Raises
+        ------
+        Refused
+            A name in it is not known.
+        """
+        if all(call.name not in ("marginals", "synthesize") for call in accepted.calls):
+            self._described(view, accepted)
+
+    def _in_copy(
+        self, view: View, accepted: Accepted, sql: str, work: Callable[[duckdb.DuckDBPyConnection, str], Given]
+    ) -> Given:
+        answers = {f"{ANSWER}{n}": nothing(self._instance, self._catalog, view, call) for n, call in enumerate(accepted.calls)}
+        with self._copy.cursor(view, answers) as cursor:
+            try:
+                return work(cursor, sql)
+            except (duckdb.BinderException, duckdb.CatalogException) as error:
+                raise errors.unbound(error) from None
+
+
+def _duckdb(text: str, dialect: Dialect, parameters: Sequence[Any], view: View) -> tuple[str, View, Sequence[Any]]:
+    """Return DuckDB's text of a statement, which alone is judged and run, and the values that are still to be put in."""
+    if dialect != "mysql":
+        return text, view, parameters
+    translate = import_module("dpsql.serve.mysql.translate")  # needs sqlglot's dialect of MySQL, which others do without
+    try:
+        return str(translate.to_duckdb(text, parameters)), view, ()
+    except Refused:
+        raise
+    except Exception:
+        raise Refused("syntax", errors.UNTRANSLATED) from None

@@ -1,0 +1,89 @@
+"""An empty copy of the schema: the served tables and views by names and types, in memory, without a row.
+
+What only names and types answer (a description, LIMIT 0, WHERE 1 = 0) is bound and run there: nothing can leak from it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import duckdb
+
+from dpsql.serve.gate.view import BOOKS, View
+from dpsql.serve.passed import Column
+from dpsql.session.settings import pin
+from dpsql.text.names import fold
+from dpsql.text.relation import identifier
+
+_Schema = tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]
+
+
+class EmptyCopy:
+    """The copy, made anew once the schema has changed.
+
+    Parameters
+    ----------
+    database : str
+        The name that the served database is attached under.
+    """
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+        self._schema: _Schema | None = None
+        self._con: duckdb.DuckDBPyConnection | None = None
+        self._guard = threading.Lock()
+
+    @contextmanager
+    def cursor(self, view: View, answers: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lend a cursor of the copy.
+
+        Parameters
+        ----------
+        view : View
+            Its catalog is copied; what is hidden is there too, as names and types: the gate has looked at what is asked.
+        answers : mapping of str to str
+            Temporary views by name: relations of constants, without a row.
+        """
+        cursor = self._connection(view).cursor()
+        try:
+            pin(cursor)
+            for name, text in answers.items():
+                cursor.execute(f"CREATE OR REPLACE TEMP VIEW {identifier(name)} AS FROM {text}")
+            yield cursor
+        finally:
+            cursor.close()
+
+    def _connection(self, view: View) -> duckdb.DuckDBPyConnection:
+        entries = [entry for entry in view.entries.values() if fold(entry.schema) != BOOKS]
+        schema = tuple((entry.schema, entry.name, tuple(view.columns(entry))) for entry in entries)
+        with self._guard:
+            if self._con is None or self._schema != schema:
+                self._con, self._schema = self._made(schema), schema
+            return self._con
+
+    def _made(self, schema: _Schema) -> duckdb.DuckDBPyConnection:
+        con = duckdb.connect(":memory:")
+        if fold(self._database) != "memory":
+            con.execute(f"ATTACH ':memory:' AS {identifier(self._database)}")
+        con.execute("SET enable_external_access = false")
+        for place in {name for name, _, _ in schema} - {"main"}:
+            con.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(self._database, place)}")
+        for place, name, columns in schema:
+            listed = ", ".join(f"{identifier(column)} {kind}" for column, kind in columns)
+            with suppress(duckdb.Error):  # of a type that is not there: what names it does not bind
+                con.execute(f"CREATE TABLE {identifier(self._database, place, name)}({listed})")
+        return con
+
+
+def columns_of(cursor: duckdb.DuckDBPyConnection, sql: str) -> tuple[Column, ...]:
+    """Return the columns of a query, which is bound and not run."""
+    return tuple(Column(str(row[0]), str(row[1])) for row in cursor.execute(f"DESCRIBE {sql}").fetchall())
+
+
+def rows_of(cursor: duckdb.DuckDBPyConnection, sql: str, columns: tuple[Column, ...]) -> list[tuple[Any, ...]]:
+    """Return what a query gives over the copy, in the types of these columns."""
+    listed = ", ".join(f"CAST(#{place} AS {column.type})" for place, column in enumerate(columns, 1))
+    return cursor.execute(f"SELECT {listed} FROM ({sql})").fetchall()  # noqa: S608 -- the gate's

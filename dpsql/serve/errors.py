@@ -1,0 +1,123 @@
+"""What an analyst is told when there is no answer: a closed list of texts, one line each.
+
+What is refused before anything is bought has its texts in `dpsql.serve.gate.reasons`; calls say what dpsql says, in its own words.
+
+Privacy: a text says what its reader typed, what she may see and what is public; never a path, a row, or DuckDB's own words, which
+may show values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+
+from dpsql.errors import DpsqlError, first_line
+from dpsql.serve.gate.reasons import own
+from dpsql.serve.gate.view import View
+from dpsql.serve.passed import Kind, Refused
+from dpsql.text.names import fold
+
+BUSY = "too many statements at once: wait for the answer of an earlier one, then ask again; nothing was charged"
+STOPPED = "stopped after {seconds:g} seconds, the server's limit of a statement; {books}"
+TOO_LARGE = "the answer is too large: at most {rows:,} rows are given at once; ask for less, or use LIMIT"
+UNDESCRIBED = "the columns of this call are known once it was asked: ask it without preparing it"
+UNTRANSLATED = "the text is not understood as MySQL's: write it more plainly"
+_UNFORESEEN = "the statement failed for a reason that only the custodian can find"
+_HIDDEN = "the call was refused or failed for a reason that only the custodian may see"
+_OF_VIEW = (
+    "the view cannot be asked about like this: its text, which only the custodian sees, uses something that is not granted or not "
+    "answered; nothing was charged for it"
+)
+_UNBOUND = "a name in the statement is not known, or its types do not fit"
+_CLASSES: tuple[tuple[tuple[type[BaseException], ...], Kind, str], ...] = (
+    ((duckdb.OutOfMemoryException, MemoryError), "failed", "the statement needs more memory than the server gives: ask for less"),
+    ((duckdb.ParserException, duckdb.SyntaxException), "syntax", "the statement cannot be read: check its syntax"),
+    ((duckdb.BinderException, duckdb.CatalogException), "no_column", _UNBOUND),
+    ((duckdb.ConversionException,), "failed", "a value in the statement cannot be converted; TRY_CAST gives NULL instead"),
+    ((duckdb.OutOfRangeException,), "failed", "a value in the statement's result is out of the range of its type"),
+    ((duckdb.NotImplementedException, duckdb.NotSupportedError), "unsupported", "the statement uses what DuckDB does not do"),
+    ((duckdb.PermissionException,), "refused", "the statement asks for something that this server does not do"),
+    ((duckdb.IOException, OSError), "failed", "a file of the server cannot be read or written; the custodian has to look"),
+    ((duckdb.TransactionException,), "failed", "another statement was faster; ask again"),
+    ((duckdb.Error,), "failed", "the statement cannot be run: check names, types and functions"),
+)
+_MACHINE = {
+    "Out of Memory Error": duckdb.OutOfMemoryException,
+    "IO Error": duckdb.IOException,
+    "TransactionContext Error": duckdb.TransactionException,
+    "INTERNAL Error": duckdb.InternalException,
+    "FATAL Error": duckdb.FatalException,
+}
+"""How DuckDB begins what it says of the server's machine and other statements; it goes on with sizes, paths and names."""
+_PATH = re.compile(r"(?:^|[\s'\"(=,:])(?:~?/|[A-Za-z]:\\)\S|\.(?:parquet|duckdb|py|toml)\b|dpsql\.load\(")
+_COLUMN = re.compile(r"[Rr]eferenced column \"([^\"]+)\"|does not have a column named \"([^\"]+)\"")
+_MISSING = "no such column"
+_LONGEST = 2_000
+_WORD = re.compile(r"\w+")
+_PLACE = re.compile(r" ?\(line \d+, column \d+\)")
+
+
+def told(error: BaseException, hidden: Sequence[str] = ()) -> Refused:
+    """Return what an analyst reads of an error.
+
+    Parameters
+    ----------
+    hidden : sequence of str
+        Texts that are in no line: paths of the database and its store, releases of others.
+    """
+    if isinstance(error, DpsqlError):
+        line = first_line(error)
+        quoted = next((kind for words, kind in _MACHINE.items() if words.casefold() in line.casefold()), None)
+        if quoted is not None:
+            return told(quoted())
+        return Refused("no_column" if _MISSING in line else "refused", said(line, hidden))
+    found = next(((kind, text) for kinds, kind, text in _CLASSES if isinstance(error, kinds)), None)
+    return Refused("failed", _UNFORESEEN) if found is None else Refused(*found)
+
+
+def unbound(error: duckdb.Error) -> Refused:
+    """Return what is wrong with a name, of an error in the empty copy: there DuckDB's words are about names and types alone."""
+    found = _COLUMN.search(str(error))
+    if found is None:
+        return told(error)
+    return Refused("no_column", f"column {own(found[1] or found[2])} does not exist: DESCRIBE shows the columns of a table")
+
+
+def said(text: str, hidden: Sequence[str] = ()) -> str:
+    """Return a line of dpsql's own, where it names nothing that is hidden."""
+    if _PATH.search(text) or any(part and part in text for part in hidden):
+        return _HIDDEN
+    line = "".join(letter if letter.isprintable() else " " for letter in _PLACE.sub("", text))  # places in the gate's text
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
+def worded(refused: Refused, statement: str, view: View) -> Refused:
+    """Return a refusal as an analyst may read it, where her statement names a view: no word of a view's text.
+
+    Parameters
+    ----------
+    statement : str
+        What she has said; its words are hers, and so are names of what she may see.
+    """
+    columns = [(entry, name, kind) for entry in view.all() for name, kind in view.columns(entry)]
+    hers = _words([statement]) | _words(part for e, name, kind in columns for part in (e.schema, e.name, name, kind))
+    secret = {word for text in view.texts() for word in _names(text)} - hers
+    return Refused(refused.kind, _OF_VIEW) if secret & _words([refused.text]) else refused
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    """Return the words of texts, as names are compared."""
+    return {fold(word) for text in texts for word in _WORD.findall(text)}
+
+
+def _names(text: str) -> set[str]:
+    """Return the words of all names and values in the text of a view; all of its words, where it cannot be read."""
+    try:
+        tree = sqlglot.parse_one(text, read="duckdb")
+    except (sqlglot.errors.SqlglotError, RecursionError):
+        return _words([text])
+    return _words(str(node.this) for node in tree.find_all(exp.Identifier, exp.Literal))

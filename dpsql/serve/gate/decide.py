@@ -1,0 +1,104 @@
+"""What becomes of a statement of an analyst: the SQL that is run in its place and the calls that it is made of, or a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpsql.queries.reading import is_aggregate_query
+from dpsql.serve.gate import parameters
+from dpsql.serve.gate.calls import Call, Calls, by_place, check_protected
+from dpsql.serve.gate.plainer import plainer
+from dpsql.serve.gate.probes import is_probe
+from dpsql.serve.gate.reasons import refuse
+from dpsql.serve.gate.view import View
+from dpsql.serve.gate.walk import ANSWER, Walk, parsed, written
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What is run instead of a statement.
+
+    Parameters
+    ----------
+    sql : str
+        Over public tables by their full names, and over the answers of ``calls``: temporary views ``__dpsql_answer_<number>``.
+    calls : tuple of Call
+        For `dpsql.door.dispatch.run`, in the order of their numbers.
+    own : str
+        The statement itself, with all names in full; over protected tables it may only be run where these have no row.
+    probe : bool
+        It gives the same over tables without rows.
+    views : bool
+        It reads a view: errors may name what is in its text.
+    """
+
+    sql: str
+    calls: tuple[Call, ...]
+    own: str
+    probe: bool = False
+    views: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether one call's answer is all of it."""
+        return self.sql == ANSWERED
+
+
+ANSWERED = f'FROM temp.main."{ANSWER}0"'
+
+
+def decide(text: str, view: View, values: Sequence[Any] = ()) -> Accepted:
+    """Return what is run for a statement of an analyst.
+
+    Parameters
+    ----------
+    text : str
+    view : View
+        What she may see.
+    values : sequence
+        Of its parameters.
+
+    Raises
+    ------
+    Refusal
+
+    Notes
+    -----
+    Privacy: free. DuckDB parses the text and nothing of it is bound or run, but for constant arguments of calls; the texts of
+    refusals depend on what she may see, and on nothing else.
+    """
+    try:
+        return _decided(text, view, values)
+    except RecursionError:
+        refuse("deep")
+
+
+def _decided(text: str, view: View, values: Sequence[Any]) -> Accepted:
+    tree = parsed(view.cursor, text)
+    parameters.fill(view.cursor, tree, values)
+    calls = Calls(view)
+    walk = Walk(view, schema="main", call=calls)
+    probe = is_probe(tree["statements"][0]["node"])
+    walk.query(tree["statements"][0]["node"], {})
+    changed = view.functions.changed(view.cursor, view.names)
+    if changed is not None:
+        refuse("function", changed)
+    views = view.reads_views
+    if not walk.granted:
+        sql = written(view.cursor, tree)
+        return Accepted(sql, tuple(calls.found), sql, probe, views)
+    if calls.found or walk.catalogue:
+        refuse("mixed")
+    check_protected(walk)
+    by_place(tree)
+    (key,) = walk.granted
+    sql = written(view.cursor, tree)
+    if is_aggregate_query(sql):
+        asked = Call("query", {"sql": plainer(view.cursor, sql), "epsilon": view.grants[key]}, walk.granted)
+        return Accepted(ANSWERED, (asked,), sql, probe, views)
+    if not probe:
+        table = next(entry.name for entry in walk.read if key in entry.reads)
+        refuse("rows", table, table, view.shown)
+    return Accepted(sql, (), sql, probe, views)

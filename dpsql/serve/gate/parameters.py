@@ -1,0 +1,70 @@
+"""Values of parameters, put into the tree of a statement as literals: none of them becomes a part of its text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+
+from dpsql.errors import ArgumentError
+from dpsql.serve.gate.reasons import refuse
+from dpsql.serve.gate.walk import parsed
+from dpsql.text.parameters import literal_of
+
+Node = dict[str, Any]
+MOST = 1_000
+
+
+def fill(cursor: duckdb.DuckDBPyConnection, tree: Node, values: Sequence[Any]) -> None:
+    """Put the values of ``?``, ``$1``, ... in their places, as typed literals are read: so both are one question.
+
+    Parameters
+    ----------
+    tree : dict
+        Of one statement; it is changed.
+
+    Raises
+    ------
+    Refusal
+        There are others than the statement has, or one of a type that has no literal.
+    """
+    statement = tree["statements"][0]
+    places: dict[str, list[Node]] = {}
+    rest: list[Any] = [statement["node"]]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, list):
+            rest.extend(node)
+        elif isinstance(node, dict):
+            if node.get("class") == "PARAMETER":
+                places.setdefault(str(node.get("identifier")), []).append(node)
+            else:
+                rest.extend(node.values())
+    if set(places) != {str(number) for number in range(1, len(values) + 1)} or len(values) > MOST:
+        refuse("parameter")
+    for number, value in enumerate(values, 1):
+        made = _made(cursor, value)
+        for node in places[str(number)]:
+            alias = node.get("alias", "")
+            node.clear()
+            node.update(made, alias=alias)
+    statement["named_param_map"] = []
+
+
+def _made(cursor: duckdb.DuckDBPyConnection, value: Any) -> Node:
+    """Return the tree of a value, read by DuckDB's parser from a text of its own that holds nothing else."""
+    try:
+        text = literal_of("parameter", value)
+    except ArgumentError:
+        refuse("value")
+    tree = parsed(cursor, f"SELECT {text}")
+    items: list[Node] = tree["statements"][0]["node"]["select_list"]
+    if len(items) != 1 or not _is_literal(items[0]):
+        refuse("value")
+    return items[0]
+
+
+def _is_literal(node: Node) -> bool:
+    inner = node.get("child") or {} if node.get("class") == "CAST" else node
+    return bool(inner.get("class") == "CONSTANT")

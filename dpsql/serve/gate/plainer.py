@@ -1,0 +1,57 @@
+"""DuckDB writes a tree back otherwise than people do: ``"mode"(x)``, ``list_value(1)``, ``= ANY(SELECT ...)``. Here as people do.
+
+dp_query reads what people write. A text is only changed where DuckDB's parser reads the very same tree of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+
+from dpsql.errors import UnsupportedQuery
+from dpsql.source.parse import render, serialized
+from dpsql.text.strict import StrictDuckDB
+
+_PLACES = ("query_location", "query_location_length")
+
+
+def plainer(cursor: duckdb.DuckDBPyConnection, text: str) -> str:
+    """Return a text that DuckDB wrote in the words that people use, or as it is."""
+    try:
+        found = [tree for tree in sqlglot.parse(text, dialect=StrictDuckDB) if tree is not None]
+        if len(found) != 1:
+            return text
+        tree: exp.Expression = found[0]
+        made = render(tree.transform(_changed, copy=False))
+    except (sqlglot.errors.SqlglotError, UnsupportedQuery, RecursionError):
+        return text
+    same = _without_places(serialized(cursor, made)) == _without_places(serialized(cursor, text))
+    return made if same else text
+
+
+def _changed(node: exp.Expression) -> exp.Expression:
+    if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
+        query = node.expression.this
+        query = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query.unnest())
+        return exp.In(this=node.this, query=query)
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Anonymous) and node.this.name == "main":  # DuckDB 1.x
+        return _changed(node.expression)
+    if not isinstance(node, exp.Anonymous):
+        return node
+    name = node.this.name if isinstance(node.this, exp.Identifier) else str(node.this)
+    if name == "list_value":
+        return exp.Array(expressions=node.expressions)
+    if name == "count_star" and not node.expressions:
+        return exp.Anonymous(this="count", expressions=[exp.Star()])
+    return exp.Anonymous(this=name, expressions=node.expressions) if isinstance(node.this, exp.Identifier) else node
+
+
+def _without_places(tree: Any) -> Any:
+    if isinstance(tree, list):
+        return [_without_places(part) for part in tree]
+    if isinstance(tree, dict):
+        return {key: _without_places(part) for key, part in tree.items() if key not in _PLACES}
+    return tree

@@ -1,0 +1,53 @@
+"""What an analyst may see, with the walk that looks into views."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import duckdb
+
+from dpsql.books.schema import Books
+from dpsql.errors import DpsqlError
+from dpsql.serve.gate.reasons import Refusal
+from dpsql.serve.gate.view import GRANTED, PUBLIC, Entry, Looked, View
+from dpsql.serve.gate.walk import Walk, parsed
+from dpsql.source.listed import Functions
+from dpsql.source.relations import view_query
+
+
+def view_of(
+    cursor: duckdb.DuckDBPyConnection,
+    database: str,
+    analyst: str,
+    grants: Mapping[str, float],
+    public: Collection[str],
+    functions: Functions,
+    *,
+    shown: str = "",
+    books: Books | None = None,
+) -> View:
+    """Return what an analyst may see, for one statement; the parameters are those of `View`.
+
+    Notes
+    -----
+    Privacy: free; no row of a protected table is read.
+    """
+    books = books or Books(cursor, database)
+    return View(cursor, database, shown or database, analyst, dict(grants), frozenset(public), _looked, functions, books)
+
+
+def _looked(view: View, entry: Entry, stack: tuple[str, ...]) -> Looked:
+    """Return the status of a view that is public, or stands in one: its text passes the gate, and all that it reads is open.
+
+    What is public may read tables that are not, but no protected one beside them.
+    """
+    walk = Walk(view, schema=entry.schema, inside=True, stack=(*stack, entry.key))
+    walk.hidden = entry.key in view.public
+    try:
+        walk.query(parsed(view.cursor, view_query(entry.sql, ""))["statements"][0]["node"], {})
+    except (Refusal, DpsqlError, RecursionError):
+        return None, frozenset()
+    reads = frozenset(key for found in walk.read for key in found.reads)
+    if walk.hidden_read and reads:
+        return None, frozenset()
+    return (GRANTED if reads else PUBLIC), reads

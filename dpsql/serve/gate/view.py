@@ -1,0 +1,172 @@
+"""What one analyst may see of a served database: tables that are granted, and tables and views that are public."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import duckdb
+
+from dpsql.books.ledger import Ledger
+from dpsql.books.schema import SCHEMA, Books
+from dpsql.source.listed import Functions
+from dpsql.text.names import fold
+from dpsql.text.relation import identifier
+
+GRANTED, PUBLIC = "granted", "public"
+BOOKS = SCHEMA
+"""The schema of the books, which no analyst sees."""
+
+# Every function of these queries is named in full: a macro of the database must not answer in its place.
+_ENTRIES = """
+SELECT schema_name, table_name, false, '' FROM system.main.duckdb_tables() WHERE database_name = $database AND NOT internal
+UNION ALL SELECT schema_name, view_name, true, sql FROM system.main.duckdb_views() WHERE database_name = $database AND NOT internal
+"""
+_COLUMNS = """
+SELECT schema_name, table_name, column_name, data_type FROM system.main.duckdb_columns()
+WHERE database_name = $database AND NOT internal ORDER BY schema_name ASC, table_name ASC, column_index ASC
+"""
+
+Looked = tuple[str | None, frozenset[str]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or view of the served database. ``status``: `GRANTED` or `PUBLIC`; None: it is hidden.
+
+    ``reads``: the granted tables that it reads in the end.
+    """
+
+    schema: str
+    name: str
+    is_view: bool
+    sql: str
+    status: str | None = None
+    reads: frozenset[str] = frozenset()
+
+    @property
+    def key(self) -> str:
+        """The name under which the books know it."""
+        return ".".join(part if part.isidentifier() else identifier(part) for part in (fold(self.schema), fold(self.name)))
+
+
+@dataclass
+class View:
+    """What an analyst may see; made by `dpsql.serve.gate.seen.view_of` for one statement, on one cursor; catalogs alone are read.
+
+    Parameters
+    ----------
+    cursor : DuckDB cursor
+        One of dpsql's own.
+    database : str
+        The served database, as it is attached.
+    shown : str
+        The name under which analysts know it; both mean it.
+    analyst : str
+    grants : mapping
+        The epsilon of one question, by table as the books call it ('main.visits').
+    public : frozenset of str
+        Tables and views that are public.
+    looked : callable
+        Looks into a view, which stands in others (its third argument): its status, and the granted tables that it reads.
+    functions : Functions
+        What is known of the functions of the database, kept from statement to statement.
+    books : Books
+        Of the database, on this cursor.
+    """
+
+    cursor: duckdb.DuckDBPyConnection
+    database: str
+    shown: str
+    analyst: str
+    grants: Mapping[str, float]
+    public: frozenset[str]
+    looked: Callable[[View, Entry, tuple[str, ...]], Looked]
+    functions: Functions
+    books: Books
+    sizes: list[int] = field(default_factory=list, repr=False)
+    """Of the values that the statement makes; views that it reads, too."""
+    names: set[str] = field(default_factory=set, repr=False)
+    """Of the functions that it calls."""
+    reads_views: bool = field(default=False, repr=False)
+    """Whether a view was looked up by name."""
+    _entries: dict[tuple[str, str], Entry] | None = field(default=None, repr=False)
+    _seen: dict[tuple[str, bool], Entry] = field(default_factory=dict, repr=False)
+    _columns: dict[str, list[tuple[str, str]]] | None = field(default=None, repr=False)
+    _releases: list[str] | None = field(default=None, repr=False)
+    _protected: dict[str, bool] = field(default_factory=dict, repr=False)
+
+    @property
+    def entries(self) -> dict[tuple[str, str], Entry]:
+        """All tables and views of the database, hidden ones too, without their status."""
+        if self._entries is None:
+            rows = self.cursor.execute(_ENTRIES, {"database": self.database}).fetchall()
+            self._entries = {(fold(s), fold(n)): Entry(s, n, bool(v), q or "") for s, n, v, q in rows}
+        return self._entries
+
+    def find(self, parts: list[str], schema: str, stack: tuple[str, ...] = ()) -> Entry | None:
+        """Return what a name of one to three parts means in a schema, with its status; None where there is nothing."""
+        own = (fold(self.database), fold(self.shown))
+        places = [(schema, parts[0]), ("main", parts[0])] if len(parts) == 1 else [(parts[-2], parts[-1])]
+        if len(parts) > 3 or (len(parts) == 3 and fold(parts[0]) not in own):
+            return None
+        if len(parts) == 2 and fold(parts[0]) in own:
+            places.append(("main", parts[1]))
+        known = [e for s, n in places if (e := self.entries.get((fold(s), fold(n)))) is not None]
+        if stack and len({e.key for e in known}) > 1:  # which one a view means depends on who asks
+            return None
+        found = known[0] if known else None
+        self.reads_views |= found is not None and found.is_view
+        return None if found is None or found.key in stack else self._with_status(found, stack)
+
+    def all(self) -> list[Entry]:
+        """Return all tables and views that she may see, by schema and name."""
+        found = [self._with_status(entry, ()) for entry in self.entries.values()]
+        return sorted((e for e in found if e.status is not None), key=lambda e: (e.schema, e.name))
+
+    def columns(self, entry: Entry) -> list[tuple[str, str]]:
+        """Return names and types of the columns of a table or view."""
+        if self._columns is None:
+            self._columns = {}
+            for schema, table, name, kind in self.cursor.execute(_COLUMNS, {"database": self.database}).fetchall():
+                self._columns.setdefault(Entry(schema, table, False, "").key, []).append((name, kind))
+        return self._columns.get(entry.key, [])
+
+    def texts(self) -> list[str]:
+        """Return the texts of all views, hidden ones too."""
+        return [entry.sql for entry in self.entries.values() if entry.is_view]
+
+    def protected(self, key: str) -> bool:
+        """Return whether a table has a budget."""
+        if key not in self._protected:
+            self._protected[key] = Ledger(self.books, key, "").protection() is not None
+        return self._protected[key]
+
+    def releases(self) -> list[str]:
+        """Return the releases that she has bought."""
+        if self._releases is None:
+            asked = f"SELECT DISTINCT release FROM {self.books.table('ledger')} WHERE action = 'charge' AND who = ?"  # noqa: S608
+            there = self.books.exist()
+            self._releases = [str(r) for (r,) in self.cursor.execute(asked, [self.analyst]).fetchall()] if there else []
+        return self._releases
+
+    def _with_status(self, entry: Entry, stack: tuple[str, ...]) -> Entry:
+        place = (entry.key, bool(stack))
+        if place not in self._seen:
+            status: str | None = None
+            reads: frozenset[str] = frozenset()
+            if fold(entry.schema) != BOOKS:
+                status, reads = self._view(entry, stack) if entry.is_view else self._table(entry)
+            self._seen[place] = Entry(entry.schema, entry.name, entry.is_view, entry.sql, status, reads)
+        return self._seen[place]
+
+    def _view(self, entry: Entry, stack: tuple[str, ...]) -> Looked:
+        """Return the status of a view: only what is public by name is open, with the views below it."""
+        if not stack and entry.key not in self.public:
+            return None, frozenset()
+        return self.looked(self, entry, stack)
+
+    def _table(self, entry: Entry) -> Looked:
+        if self.protected(entry.key):
+            return (GRANTED, frozenset({entry.key})) if entry.key in self.grants else (None, frozenset())
+        return (PUBLIC if entry.key in self.public else None), frozenset()
