@@ -14,6 +14,8 @@ from dpsql.serve.passed import Refused
 SYNTAX = "You have an error in your SQL syntax"
 LONGEST = 1 << 17
 """Characters of a statement; a longer value is a parameter."""
+MOST_PIECES = 10_000
+"""Words, signs and strings of a statement: what it takes to read one grows with them."""
 DEEPEST = 100
 """Brackets within each other."""
 PLACE = "dpsql_parameter_"
@@ -66,7 +68,9 @@ def read(text: str) -> Read:
     out: list[str] = []
     ends: list[int] = []
     places = depth = 0
-    for piece in _PIECE.finditer(text):
+    for count, piece in enumerate(_PIECE.finditer(text)):
+        if count > MOST_PIECES:
+            raise Refused("refused", f"a statement has at most {MOST_PIECES} words and signs: put a long list into a table")
         kind, found = piece.lastgroup, piece.group()
         match kind:
             case "string":

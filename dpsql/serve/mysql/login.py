@@ -83,13 +83,13 @@ def admit(
         + struct.pack("<HBHHB", offered & 0xFFFF, 45, AUTOCOMMIT, offered >> 16, 21) + bytes(10)
         + nonce[8:] + b"\0" + NATIVE + b"\0"
     )  # fmt: skip
-    answer = wire.read(LARGEST, until)
+    answer = wire.read(LARGEST, until, whole=True)
     if len(answer) >= 4 and int.from_bytes(answer[:4], "little") & _TLS:
         if tls is None or len(answer) != 32:
             raise malformed()
         replaced(wire.encrypt(tls.context, until))
         wire.greet()
-        answer = wire.read(LARGEST, until)
+        answer = wire.read(LARGEST, until, whole=True)
     elif tls is not None and tls.required:
         raise Fault(3159, "HY000", "Connections have to be encrypted: this server takes no other (ssl-mode=REQUIRED)")
     greeting = _greeting(answer)
@@ -134,17 +134,17 @@ def _known(wire: Wire, keys: Keys, greeting: _Greeting, nonce: bytes, until: flo
         shown = greeting.shown
         if greeting.plugin == SHA2:  # its long way, which TLS protects; clients without the native one have no other
             wire.write(b"\xfe" + SHA2 + b"\0" + _nonce() + b"\0")
-            shown = wire.read(LARGEST, until)
+            shown = wire.read(LARGEST, until, whole=True)
             if shown.strip(b"\0"):
                 wire.write(b"\x01\x04")
-                shown = wire.read(LARGEST, until)
+                shown = wire.read(LARGEST, until, whole=True)
         token = shown.removesuffix(b"\0")
         return keys.admits(greeting.name, token.decode("utf-8", "replace")) if token else None
     shown = greeting.shown
     if greeting.plugin != NATIVE:
         nonce = _nonce()
         wire.write(b"\xfe" + NATIVE + b"\0" + nonce + b"\0")
-        shown = wire.read(LARGEST, until)
+        shown = wire.read(LARGEST, until, whole=True)
     return keys.number(greeting.name) if native_holds(keys.native(greeting.name), nonce, shown) else None
 
 

@@ -37,7 +37,7 @@ class Wire:
         """Begin to count packets anew: a command begins."""
         self._sequence = 0
 
-    def read(self, largest: int, until: float) -> bytes:
+    def read(self, largest: int, until: float, *, whole: bool = False) -> bytes:
         """Return the payload of the next packet, with those that continue it.
 
         Parameters
@@ -46,12 +46,15 @@ class Wire:
             Bytes that it may have in all.
         until : float
             By which time (`time.monotonic`) its first byte has to be there.
+        whole : bool
+            Whether all of it has to be there by then; else the rest has its own time.
         """
         payload, first = bytearray(), True
         while True:
             header = bytearray(self._exactly(1, until)) if first else bytearray()
-            if first:
-                first, until = False, time.monotonic() + self._seconds
+            if first and not whole:
+                until = time.monotonic() + self._seconds
+            first = False
             header += self._exactly(4 - len(header), until)
             length, sequence = int.from_bytes(header[:3], "little"), header[3]
             if sequence != self._sequence:

@@ -177,6 +177,8 @@ class Talk:
 
     def _prepare(self, text: str) -> list[bytes]:
         taken = read(text)
+        if len(taken.statements) > 1:
+            raise Refused("unsupported", "one statement at a time: a text with several is not answered")
         columns = self._described(text, taken.places)
         number = self._statements.keep(text, taken.places)
         answer = [b"\0" + struct.pack("<IHHBH", number, len(columns), taken.places, 0, 0)]

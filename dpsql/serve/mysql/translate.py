@@ -166,14 +166,17 @@ _ENDS = frozenset({
 
 def written(tree: exp.Expression, names: Sequence[str | None] = ()) -> str:
     """Return a tree as DuckDB's text."""
-    if isinstance(tree, exp.Select):
-        for column, name in zip(list(tree.expressions), names, strict=False):
-            if name is not None:
-                column.replace(exp.alias_(column.copy(), name[:256], quoted=True))
+    if isinstance(tree, exp.Select) and any(names):
+        called = zip(tree.expressions, names, strict=True)
+        tree.set("expressions", [column if name is None else _alias(column, name) for column, name in called])
     try:
         return str(tree.transform(_meant).sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE, comments=False))
     except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError):
         raise Refused("unsupported", "this has no words of DuckDB's: write it in another way") from None
+
+
+def _alias(column: exp.Expression, name: str) -> exp.Alias:
+    return exp.Alias(this=column, alias=exp.to_identifier(name[:256], quoted=True))
 
 
 def _meant(node: exp.Expression) -> exp.Expression:
