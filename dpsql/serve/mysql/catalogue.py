@@ -1,0 +1,328 @@
+"""What a client asks of the catalogue: SHOW, DESCRIBE, information_schema, variables, and SELECTs of no table.
+
+All of it is answered from an in-memory database of the analyst's own, which holds names and types of what she may see, and no row.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import duckdb
+from sqlglot import exp
+
+from dpsql.serve.mysql.codes import Fault, fault_of, unknown_database
+from dpsql.serve.mysql.judging import allowed
+from dpsql.serve.mysql.lexing import Read, read, unquoted
+from dpsql.serve.mysql.listed import COLUMNS, SCHEMA, fill
+from dpsql.serve.mysql.login import VERSION
+from dpsql.serve.mysql.showing import Shown, shown
+from dpsql.serve.mysql.translate import filled, headings, parsed, written
+from dpsql.serve.mysql.variables import Value, Variables
+from dpsql.serve.passed import Answer, Column, Refused, Table
+
+SECONDS: Final = 2.0
+"""What a question about the catalogue may take."""
+MOST_ROWS: Final = 100_000
+LONGEST_VALUE: Final = 1 << 16
+"""Characters of a value that is put together, or repeated."""
+
+_CATALOGUES = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
+_PLAN = re.compile(
+    r"(?:EXPLAIN|DESCRIBE|DESC)\s*(?:\(|\s(?:SELECT|WITH|VALUES|TABLE|ANALYZE|FORMAT|EXTENDED|PARTITIONS|INSERT|UPDATE|DELETE|REPLACE|FOR)\b)"
+    r"|(?:ANALYZE|PROFILE)\b",
+    re.IGNORECASE,
+)
+_SETS = re.compile(r"SET\s", re.IGNORECASE)
+_SHOWS = re.compile(r"(?:SHOW|DESCRIBE|DESC|EXPLAIN)\b", re.IGNORECASE)
+_VERSIONED = re.compile(r"\A(\s*SHOW\s+)/\*!\d{5,6}\s+(FULL|GLOBAL|SESSION)\s*\*/", re.IGNORECASE)
+"""The comments that are run of which a client's SHOW is made."""
+_TRANSACTIONS = re.compile(
+    r"(?P<open>START\s+TRANSACTION(?:[\s,]+(?:READ\s+(?:ONLY|WRITE)|WITH\s+CONSISTENT\s+SNAPSHOT))*|BEGIN(?:\s+WORK)?)"
+    r"|(?:COMMIT|ROLLBACK)(?:\s+WORK)?(?:\s+AND\s+(?:NO\s+)?CHAIN)?(?:\s+(?:NO\s+)?RELEASE)?",
+    re.IGNORECASE,
+)
+_KILL = re.compile(r"KILL\s+(?:(?P<hard>CONNECTION)\s+|(?P<soft>QUERY)\s+)?(?P<id>\d+)", re.IGNORECASE)
+_USE = re.compile(r"USE\s+(?P<name>`(?:[^`]|``)+`|[\w$]+)", re.IGNORECASE)
+_ODBC_SELECTED = """
+table_schema AS TABLE_CAT, NULL AS TABLE_SCHEM, table_name AS TABLE_NAME, column_name AS COLUMN_NAME, CASE data_type WHEN 'tinyint'
+THEN -6 WHEN 'smallint' THEN 5 WHEN 'int' THEN 4 WHEN 'bigint' THEN -5 WHEN 'blob' THEN -4 WHEN 'decimal' THEN 3 WHEN 'float' THEN 7
+WHEN 'double' THEN 8 WHEN 'date' THEN 91 WHEN 'time' THEN 92 WHEN 'datetime' THEN 93 ELSE -9 END AS DATA_TYPE, UPPER(data_type) AS
+TYPE_NAME, CASE data_type WHEN 'float' THEN 7 WHEN 'double' THEN 15 WHEN 'date' THEN 10 WHEN 'time' THEN 8 WHEN 'datetime' THEN 26
+ELSE COALESCE(numeric_precision, character_maximum_length) END AS COLUMN_SIZE, CASE data_type WHEN 'tinyint' THEN 1 WHEN 'smallint'
+THEN 2 WHEN 'int' THEN 4 WHEN 'bigint' THEN 20 WHEN 'decimal' THEN numeric_precision + 2 WHEN 'float' THEN 4 WHEN 'double' THEN 8
+WHEN 'date' THEN 6 WHEN 'time' THEN 6 WHEN 'datetime' THEN 16 ELSE character_octet_length END AS BUFFER_LENGTH, numeric_scale AS
+DECIMAL_DIGITS, CASE WHEN character_octet_length IS NULL THEN 10 END AS NUM_PREC_RADIX, 1 AS NULLABLE, column_comment AS REMARKS,
+column_default AS COLUMN_DEF, CASE data_type WHEN 'tinyint' THEN -6 WHEN 'smallint' THEN 5 WHEN 'int' THEN 4 WHEN 'bigint' THEN -5
+WHEN 'blob' THEN -4 WHEN 'decimal' THEN 3 WHEN 'float' THEN 7 WHEN 'double' THEN 8 WHEN 'date' THEN 9 WHEN 'time' THEN 9 WHEN
+'datetime' THEN 9 ELSE -9 END AS SQL_DATA_TYPE, CASE data_type WHEN 'date' THEN 1 WHEN 'time' THEN 2 WHEN 'datetime' THEN 3 END AS
+SQL_DATETIME_SUB, character_octet_length AS CHAR_OCTET_LENGTH, ordinal_position AS ORDINAL_POSITION, is_nullable AS IS_NULLABLE"""
+"""The columns of ODBC's SQLColumns, of which a driver asks with variables that it assigns on the way."""
+_ODBC_COLUMNS = re.compile(
+    r"SELECT\s+TABLE_SCHEMA\s+AS\s+TABLE_CAT\s*,.*@dt\s*:=.*?\sFROM\s+(?P<from>INFORMATION_SCHEMA\.COLUMNS\s.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass
+class Session:
+    """What one connection has: who and where it is, its variables.
+
+    Parameters
+    ----------
+    analyst : str
+    connection : int
+    database : str
+        The served database's name for clients.
+    current : str
+        Where names without a database are looked up.
+    """
+
+    analyst: str
+    connection: int
+    database: str
+    current: str
+    variables: Variables = field(default_factory=Variables)
+    transaction: bool = False
+    over: bool = False
+
+    @property
+    def user(self) -> str:
+        """What USER() is."""
+        return f"{self.analyst}@%"
+
+
+DONE: Final = Answer((), ())
+"""What a statement without rows is answered."""
+
+
+class Catalogue:
+    """The catalogue of one analyst."""
+
+    def __init__(self, database: str, tables: Sequence[Table], *, seconds: float = SECONDS) -> None:
+        self.database, self.tables, self._seconds = database, tuple(tables), seconds
+        settings: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "memory_limit": "64MB", "temp_directory": ""}
+        self._connection = duckdb.connect(":memory:", config=settings)
+        fill(self._connection, database, self.tables)
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET lock_configuration = true")
+        self._one = threading.Lock()
+
+    def answer(self, session: Session, text: str, parameters: Sequence[Any] = ()) -> Answer | None:
+        """Answer a statement; None: it asks of tables, or of what is not on this list, and the room answers it.
+
+        Raises
+        ------
+        Refused, Fault
+        """
+        taken = read(_VERSIONED.sub(r"\1\2", text))
+        if len(taken.statements) > 1:
+            if not all(map(_SETS.match, taken.statements)):
+                raise Refused("unsupported", "one statement at a time: a text with several is not answered")
+            for statement in taken.statements:
+                self._set(session, statement)
+            return DONE
+        if _SETS.match(taken.text):
+            self._set(session, taken.text)
+            return DONE
+        return self._command(session, taken.text) or self._asked(session, taken, parameters)
+
+    def described(self, session: Session, text: str, parameters: Sequence[Any]) -> tuple[Column, ...] | None:
+        """Return the columns of an answer, and do nothing; None: the room knows them."""
+        taken = read(_VERSIONED.sub(r"\1\2", text))
+        if len(taken.statements) == 1 and any(form.match(taken.text) for form in (_SETS, _TRANSACTIONS, _KILL, _USE)):
+            return ()
+        answer = self._asked(session, taken, parameters)
+        return None if answer is None else answer.columns
+
+    def _asked(self, session: Session, taken: Read, parameters: Sequence[Any]) -> Answer | None:
+        """Answer a question of any form; None: it is the room's."""
+        if _PLAN.match(taken.text):
+            raise Refused("unsupported", "the plan of a question is not shown: dp_plan says what it would cost")
+        if _SHOWS.match(taken.text):
+            return self._show(session, taken.text)
+        return self._question(session, taken, parameters)
+
+    def fields(self, session: Session, name: str) -> tuple[Column, ...]:
+        """Return the columns of a table, for the list of fields that a shell completes from."""
+        return self._seen(session).table(None, name).columns
+
+    def use(self, session: Session, name: str) -> None:
+        """Go to a database: the served one, or `information_schema`; raises `Fault`."""
+        for known in (self.database, "information_schema"):
+            if name.lower() == known.lower():
+                session.current = known
+                return
+        raise unknown_database(name[:64])
+
+    def _command(self, session: Session, text: str) -> Answer | None:
+        """Do what is no question; None: it is one."""
+        transaction = _TRANSACTIONS.fullmatch(text)
+        if transaction is not None:
+            session.transaction = transaction["open"] is not None
+            return DONE
+        used = _USE.fullmatch(text)
+        if used is not None:
+            self.use(session, unquoted(used["name"]))
+            return DONE
+        killed = _KILL.fullmatch(text)
+        if killed is not None:
+            if int(killed["id"]) != session.connection:
+                raise Fault(1095, "HY000", "You are not owner of this thread: a connection ends itself alone")
+            session.over = killed["soft"] is None
+            return DONE
+        return None
+
+    def _set(self, session: Session, text: str) -> None:
+        session.variables.put(text[3:].strip(), lambda expression: self._value(session, expression))
+
+    def _value(self, session: Session, expression: str) -> Value:
+        """Return the value of an expression without tables."""
+        answer = self._question(session, read(f"SELECT {expression}"), ())
+        if answer is None or len(answer.rows) != 1 or len(answer.columns) != 1:
+            raise Refused("unsupported", "this value of a variable is not understood")
+        value = answer.rows[0][0]
+        return value if value is None or isinstance(value, int) else str(value)
+
+    def _show(self, session: Session, text: str) -> Answer:
+        question = shown(text, self._seen(session))
+        if isinstance(question, Answer):
+            return question
+        answer = self._question(session, read(question), ())
+        if answer is None:
+            raise Refused("unsupported", "this SHOW is not answered with such a condition")
+        return answer
+
+    def _seen(self, session: Session) -> Shown:
+        variables = session.variables.listed()
+        return Shown(self.database, session.current, session.analyst, session.connection, self.tables, variables)
+
+    def _question(self, session: Session, taken: Read, parameters: Sequence[Any]) -> Answer | None:
+        columns = _ODBC_COLUMNS.fullmatch(taken.text)
+        if columns is not None:
+            taken = read(f"SELECT {_ODBC_SELECTED} FROM {columns['from']}")  # noqa: S608 -- judged below
+        tree = parsed(taken)
+        tables = list(tree.find_all(exp.Table))
+        inside = session.current == "information_schema"
+        ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+        listed = [table for table in tables if _listed(table, ctes, inside=inside)]
+        if not listed and any(not _dual(table) for table in tables):
+            return None
+        names = headings(tree, taken)
+        tree = filled(tree, parameters, taken.places)
+        text = written(_bounded(_placed(tree, session, ctes, inside=inside)), names)
+        return self._run(text, of_tables=bool(listed))
+
+    def _run(self, text: str, *, of_tables: bool) -> Answer | None:
+        """Run a question over the catalogue; None: not one that is on the list, and no table of the catalogue is in it."""
+        with self._one, self._connection.cursor() as cursor:
+            clock = threading.Timer(self._seconds, cursor.interrupt)
+            clock.daemon = True
+            clock.start()
+            try:
+                if not allowed(cursor, text):
+                    if of_tables:
+                        raise Refused("unsupported", "this question about information_schema is not answered: use plain conditions")
+                    return None
+                cursor.execute(text)
+                columns = tuple(Column(name, str(kind)) for name, kind, *_ in cursor.description or ())
+                rows = cursor.fetchmany(MOST_ROWS + 1)
+            except duckdb.Error as error:
+                raise _told(error) from None
+            finally:
+                clock.cancel()
+        if len(rows) > MOST_ROWS:
+            raise Refused("refused", f"an answer from the catalogue has at most {MOST_ROWS} rows")
+        return Answer(columns, rows)
+
+
+def _told(error: duckdb.Error) -> Fault:
+    """Return what is said of an error of DuckDB's: nothing of its own words."""
+    if isinstance(error, duckdb.InterruptException):
+        return fault_of(Refused("stopped", "Query execution was interrupted: a question about the catalogue took too long"))
+    if isinstance(error, duckdb.CatalogException):
+        return Fault(1109, "42S02", "Unknown table in information_schema")
+    if isinstance(error, duckdb.BinderException):
+        return Fault(1054, "42S22", "Unknown column, or one that is not in the groups, in a question about the catalogue")
+    return fault_of(Refused("unsupported", "this question about the catalogue is not answered"))
+
+
+def _dual(table: exp.Table) -> bool:
+    return table.name.upper() == "DUAL" and not table.text("db")
+
+
+def _listed(table: exp.Table, ctes: set[str], *, inside: bool) -> bool:
+    place = table.text("db").lower()
+    return place in _CATALOGUES if place else inside and not _dual(table) and table.name.lower() not in ctes
+
+
+def _placed(tree: exp.Expression, session: Session, ctes: set[str], *, inside: bool) -> exp.Expression:
+    """Return a tree over the tables of the catalogue's database, with the session's values in it."""
+    for table in list(tree.find_all(exp.Table)):
+        if not _listed(table, ctes, inside=inside):
+            continue
+        if table.text("db").lower() not in ("", "information_schema"):
+            raise Fault(1142, "42000", f"SELECT command denied for table '{table.name[:64]}'")
+        if table.name.lower() not in COLUMNS:
+            raise Fault(1109, "42S02", f"Unknown table '{table.name[:64]}' in information_schema")
+        alias = table.alias
+        table.replace(exp.alias_(exp.table_(table.name.lower(), db=SCHEMA), alias or table.name, table=True))
+    for column in tree.find_all(exp.Column):
+        column.set("db", None)
+
+    def value(node: exp.Expression) -> exp.Expression:
+        known = _session_value(node, session)
+        return node if known is node else _constant(known)
+
+    return tree.transform(value)
+
+
+def _session_value(node: exp.Expression, session: Session) -> Any:
+    """Return the value of a function or variable of the session; the node itself where it is none."""
+    if isinstance(node, exp.SessionParameter):
+        return session.variables.get(node.name)
+    if isinstance(node, exp.CurrentSchema | exp.CurrentDatabase):
+        return session.current
+    if isinstance(node, exp.CurrentUser | exp.SessionUser):
+        return session.user
+    if isinstance(node, exp.CurrentVersion):
+        return VERSION
+    if isinstance(node, exp.Anonymous) and not node.expressions:
+        known: dict[str, Any] = {
+            "DATABASE": session.current, "SCHEMA": session.current, "USER": session.user, "SESSION_USER": session.user,
+            "SYSTEM_USER": session.user, "CURRENT_USER": session.user, "CURRENT_ROLE": "NONE", "VERSION": VERSION,
+            "CONNECTION_ID": session.connection, "LAST_INSERT_ID": 0, "ROW_COUNT": -1, "FOUND_ROWS": 0,
+        }  # fmt: skip
+        return known.get(node.name.upper(), node)
+    if isinstance(node, exp.Repeat) or (isinstance(node, exp.Anonymous) and node.name.upper() == "REPEAT"):
+        return _repeated(node)
+    return node
+
+
+def _repeated(node: exp.Expression) -> Any:
+    """Return a text that is repeated, where both are written out and it stays short."""
+    what, times = (node.this, node.args.get("times")) if isinstance(node, exp.Repeat) else (node.expressions + [None, None])[:2]
+    if not (isinstance(what, exp.Literal) and isinstance(times, exp.Literal) and times.name.isdigit()):
+        return node
+    if len(times.name) > 9 or len(what.name) * int(times.name) > LONGEST_VALUE:
+        raise Refused("refused", f"REPEAT makes at most {LONGEST_VALUE} characters")
+    return what.name * int(times.name)
+
+
+def _constant(value: Any) -> exp.Expression:
+    if value is None:
+        return exp.null()
+    if isinstance(value, int):
+        return exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value))
+    return exp.Literal.string(str(value))
+
+
+def _bounded(tree: exp.Expression) -> exp.Expression:
+    """Return a tree in which a text that is put together from others has an end, so that none doubles with every step."""
+    for node in list(tree.find_all(exp.Concat, exp.ConcatWs, exp.DPipe)):
+        if not isinstance(node.parent, exp.Left):
+            node.replace(exp.Left(this=node.copy(), expression=exp.Literal.number(LONGEST_VALUE)))
+    return tree

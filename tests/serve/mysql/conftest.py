@@ -1,0 +1,62 @@
+"""A door on loopback, with a room and keys of the tests' own (`mysql_room`)."""
+
+import contextlib
+import shutil
+import ssl
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+from mysql_room import FakeKeys, FakeRoom
+
+from dpsql.serve.mysql.door import Limits, MysqlDoor
+from dpsql.serve.mysql.login import Tls
+
+
+@contextlib.contextmanager
+def opened(tls=None, every=0.0, **limits):
+    room, keys = FakeRoom(), FakeKeys()
+    door = MysqlDoor(room, keys, "127.0.0.1", 0, tls=tls, every=every, limits=Limits(**limits))
+    door.start()
+    try:
+        yield SimpleNamespace(door=door, port=door.port, room=room, keys=keys)
+    finally:
+        room.hold.set()
+        door.stop()
+
+
+@pytest.fixture(scope="module")
+def house():
+    """A door that the tests of a file share."""
+    with opened() as made:
+        yield made
+
+
+@pytest.fixture
+def opening():
+    """Doors with other limits."""
+    return opened
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """The files of a certificate and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl, which makes the certificate of this test, is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem")]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names, *files], check=True, capture_output=True)
+    return folder / "certificate.pem", folder / "key.pem"
+
+
+@pytest.fixture
+def tls(certificate):
+    """Make TLS of a door."""
+
+    def made(*, required=False):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        return Tls(context, required)
+
+    return made
