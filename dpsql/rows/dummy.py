@@ -22,6 +22,7 @@ from dpsql.domains.decoder import Columns, Decoder, cast
 from dpsql.errors import ReleaseError
 from dpsql.rows.obeying import mender
 from dpsql.rules.effects import together
+from dpsql.rules.evaluating import fetched
 from dpsql.rules.grammar import Rule
 from dpsql.text.relation import identifier
 
@@ -29,7 +30,6 @@ _NULLS = 0.05
 _MOST_ROWS_OF_A_UNIT = 10
 _MOST_CHARACTERS, _NUMBER = 1 << 25, 24
 """How long an answer may be, which is a text; what a number or a date counts as."""
-_FRAME = "__dpsql_dummy"
 _ROW = "__dp_row"
 
 Codes = npt.NDArray[np.int32]
@@ -132,10 +132,8 @@ def _obeying(
 def _texts(
     cursor: duckdb.DuckDBPyConnection, decoders: Sequence[Decoder], arrays: Columns, rows: int
 ) -> list[tuple[str | None, ...]]:
-    listed = ", ".join(cast(decoder.expression(), "VARCHAR").sql(dialect="duckdb") for decoder in decoders)
-    cursor.register(_FRAME, pd.DataFrame({**arrays, _ROW: np.arange(rows)}, copy=False))
-    try:
-        query = f"SELECT {listed} FROM {identifier(_FRAME)} ORDER BY {identifier(_ROW)} ASC"  # noqa: S608 -- generated
-        return cursor.execute(query).fetchall()
-    finally:
-        cursor.unregister(_FRAME)
+    frame = pd.DataFrame({**arrays, _ROW: np.arange(rows)}, copy=False)
+    texts = [f'{cast(d.expression(), "VARCHAR").sql(dialect="duckdb")} AS "c{place}"' for place, d in enumerate(decoders)]
+    select = f"SELECT {', '.join(texts)} FROM "  # noqa: S608 -- expressions of ours
+    found = fetched(cursor, select, f" ORDER BY {identifier(_ROW)} ASC", frame)
+    return list(zip(*(found[f"c{place}"].tolist() for place in range(len(decoders))), strict=True))
