@@ -171,6 +171,32 @@ def domain(
     return answered(con, "domain", source=source)
 
 
+def dummy(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    *,
+    rows: int = 1000,
+    seed: int = 0,
+) -> duckdb.DuckDBPyRelation:
+    """Make up rows out of the declared domains alone, to try queries on before anything is bought (``dp_dummy``).
+
+    Names, order and types of the columns are the source's. Values lie in the declared domains and obey the rules, each column
+    drawn by itself and uniform. The privacy unit is made up, with one row or several; a column without a domain is NULL.
+
+    Privacy: free; no row is read. Gives the columns of the source, in its types.
+
+    Parameters
+    ----------
+    source
+        The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
+    rows
+        Number of rows, at most 100,000.
+    seed
+        Seed of the drawing: the same rows again.
+    """
+    return answered(con, "dummy", source=source, rows=rows, seed=seed)
+
+
 def plan(
     con: duckdb.DuckDBPyConnection,
     source: str,

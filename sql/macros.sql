@@ -55,6 +55,17 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source))::VARCHAR)));
 
+-- dp_dummy: Make up rows out of the declared domains alone, to try queries on before anything is bought. Names, order and types of
+-- the columns are the source's. Values lie in the declared domains and obey the rules, each column drawn by itself and uniform. The
+-- privacy unit is made up, with one row or several; a column without a domain is NULL. Privacy status: free; no row is read. Gives
+-- the columns of the source, in its types.
+CREATE OR REPLACE MACRO dp_dummy(source, rows := 1000, seed := 0) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('dummy',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        source := source, rows := rows, seed := seed))::VARCHAR)));
+
 -- dp_plan: Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost. A source
 -- with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options. One row (of a query: one for
 -- each release that it buys): measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected

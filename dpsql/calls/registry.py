@@ -12,6 +12,7 @@ WHERE = {
     "declare": "custody:DeclareCall",
     "rule": "custody:RuleCall",
     "domain": "custody:DomainCall",
+    "dummy": "rows:DummyCall",
     "plan": "planning:PlanCall",
     "marginals": "tables:MarginalsCall",
     "aggregates": "tables:AggregatesCall",

@@ -1,4 +1,4 @@
-"""The call that buys synthetic rows."""
+"""The calls that give rows: synthetic ones, which are bought, and made-up ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from dpsql.calls import arguments
 from dpsql.calls.buying import BuyingCall, with_method
 from dpsql.calls.declaration import (
     CHARGED,
+    FREE,
     REQUIRED,
+    Call,
     argument,
     optional,
     some_columns,
@@ -22,6 +24,8 @@ from dpsql.calls.declaration import (
 from dpsql.calls.stored import MAX_ROWS, MAX_SEED
 from dpsql.calls.words import COLUMNS, DELTA, EPSILON, OPTIONS, RELEASE, ROWS, SEED, SOURCE
 from dpsql.methods.base import Method
+
+MAX_DUMMY_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -66,3 +70,21 @@ class SynthesizeCall(BuyingCall):
     def guessed_rows(self) -> int | None:
         """The number of synthetic rows."""
         return self.rows
+
+
+@dataclass(frozen=True)
+class DummyCall(Call):
+    """Make up rows out of the declared domains alone, to try queries on before anything is bought.
+
+    Names, order and types of the columns are the source's. Values lie in the declared domains and obey the rules, each column drawn
+    by itself and uniform. The privacy unit is made up, with one row or several; a column without a domain is NULL.
+    """
+
+    name: ClassVar[str] = "dummy"
+    function: ClassVar[str] = "dummy"
+    privacy: ClassVar[str] = f"{FREE}; no row is read"
+    gives: ClassVar[str] = "the columns of the source, in its types"
+
+    source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
+    rows: int = argument(whole(0, MAX_DUMMY_ROWS), f"Number of rows, at most {MAX_DUMMY_ROWS:,}.", default=1000, python="int")
+    seed: int = argument(whole(0, MAX_SEED), SEED, default=0, python="int")

@@ -20,6 +20,7 @@ ANSWERS = {
     "declare": "custodian.declaring:declare",
     "rule": "custodian.ruling:rule",
     "domain": "custodian.declaring:domain",
+    "dummy": "answers.dummy:dummy",
     "plan": "answers.forecast:plan",
     "marginals": "answers.tables:marginals",
     "aggregates": "answers.tables:aggregates",

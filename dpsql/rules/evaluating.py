@@ -97,7 +97,7 @@ class Evaluator:
     def _run(self, arrays: Columns, rows: int, wanted: Sequence[str]) -> list[Verdicts]:
         frame = pd.DataFrame({**arrays, _ROW: np.arange(rows, dtype=np.int64)}, copy=False)
         row = identifier(_ROW)
-        found = _fetched(self._cursor, f"SELECT {', '.join([*wanted, row])} FROM ({self._inner}", "))", frame)  # noqa: S608 -- checked
+        found = fetched(self._cursor, f"SELECT {', '.join([*wanted, row])} FROM ({self._inner}", "))", frame)  # noqa: S608 -- checked
         order = np.asarray(found[_ROW])
         verdicts = []
         for i in range(len(wanted)):
@@ -107,7 +107,7 @@ class Evaluator:
         return verdicts
 
 
-def _fetched(cursor: duckdb.DuckDBPyConnection, before: str, after: str, frame: pd.DataFrame) -> Mapping[str, Any]:
+def fetched(cursor: duckdb.DuckDBPyConnection, before: str, after: str, frame: pd.DataFrame) -> Mapping[str, Any]:
     """Run a statement in which the name of a frame stands between two texts, and return its columns.
 
     A frame that is registered inside a transaction stays in memory until its end, so it is found as a variable where the session

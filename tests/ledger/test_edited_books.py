@@ -21,6 +21,7 @@ CALLS = (
     "FROM dp_releases()",
     "FROM dp_plan('people', columns := ['sex'], k := 1, epsilon := 0.1)",
     "FROM dp_domain('people')",
+    "FROM dp_dummy('people', rows := 9)",
     "FROM dp_sample('people-synthesize-s-0')",
     "CALL dp_protect('people', epsilon := 7)",
     "CALL dp_protect('people', resume := true)",

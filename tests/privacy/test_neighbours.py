@@ -29,6 +29,7 @@ CALLS = [
     "CALL dp_rule('people', 'age > 200')",
     "CALL dp_rule('people', 'region <> ''north'' AND age < 20')",
     "FROM dp_domain('people')",
+    "FROM dp_dummy('people', rows := 200)",
     "FROM dp_plan('people', epsilon := 1.0)",
     "EXPLAIN FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30})",
     "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30})",
