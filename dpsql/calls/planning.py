@@ -87,10 +87,21 @@ class PlanCall(Call):
                 raise ArgumentError(name, getattr(self, name), "dp_query has no such argument; leave it out")
         options = dict(self.options)
         own = {name: options.pop(name) for name in QUERY_OPTIONS if name in options}
+        mechanism = self._with_mechanism().get("mechanism", "gaussian")
+        options.pop("mechanism", None)
         return QueryCall(
-            sql=self.source, epsilon=self.epsilon, delta=self.delta, release=self.release, mechanism=self.mechanism or "gaussian",
-            options=options, **own,
+            sql=self.source, epsilon=self.epsilon, delta=self.delta, release=self.release,
+            mechanism=mechanism, options=options, **own,
         )
+
+    def _with_mechanism(self) -> dict[str, Any]:
+        """Return the options with the mechanism, which may be said in either place."""
+        if self.mechanism is None:
+            return dict(self.options)
+        other = self.options.get("mechanism", self.mechanism)
+        if other != self.mechanism:
+            raise ArgumentError("mechanism", self.mechanism, f"options say mechanism = {other!r}; leave one of them out")
+        return {**self.options, "mechanism": self.mechanism}
 
     def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall | DiscoverCall:
         """Return the call that is planned.
@@ -119,8 +130,4 @@ class PlanCall(Call):
             return ContributionsCall(**shared, mechanism=self.mechanism or "gaussian")
         if operation == "marginals":
             return MarginalsCall(**shared, columns=self.columns, k=self.k, mechanism=self.mechanism or "gaussian")
-        options = self.options if self.mechanism is None else {**self.options, "mechanism": self.mechanism}
-        if self.options.get("mechanism", self.mechanism) != options.get("mechanism"):
-            other = self.options["mechanism"]
-            raise ArgumentError("mechanism", self.mechanism, f"options say mechanism = {other!r}; leave one of them out")
-        return SynthesizeCall(**shared, columns=self.columns, method=self.method, options=options)
+        return SynthesizeCall(**shared, columns=self.columns, method=self.method, options=self._with_mechanism())

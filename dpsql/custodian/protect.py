@@ -22,7 +22,7 @@ from dpsql.text.relation import inline, literal
 
 _CHOOSE = (
     "a privacy_unit needs it: at most that many rows of each {unit} are kept, at random, and noise grows with it; 1 keeps one row "
-    "of each. Begin with what is usual for a {unit}, e.g. max_contributions := 5: FROM dp_plan({table}, epsilon := ...) then "
+    "of each. Begin with what is usual for one {unit}, e.g. max_contributions := 5: FROM dp_plan({table}, epsilon := ...) then "
     "compares 1, 2, 5, 10, 20 and 50, FROM dp_contributions({table}, epsilon := 0.05) sells a noisy histogram of rows per {unit}, "
     "and until anything else is bought dp_protect can change the number"
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from dpsql.queries.names import keeping_names
+from dpsql.queries.tool_grains import truncation
 from dpsql.source.intervals import interval_of, whole_of
 from dpsql.source.joins import chain
 
@@ -15,12 +16,14 @@ _TRUNCATED = {(1, unit): unit.lower() for unit in ("YEAR", "QUARTER", "MONTH", "
     (60, "SECOND"): "minute",
 }
 """Widths of buckets that begin where a unit of the calendar does."""
+_OF_UNITS = ("date_trunc", "datetrunc", "date_part", "datepart", "date_diff", "datediff", "date_sub", "datesub")
+"""Functions whose first argument is the name of a unit, in letters of any case."""
 
 
 def respelled(
     tree: exp.Expression, named: Callable[[exp.Expression], str], type_of: Callable[[exp.Table, str], str | None]
 ) -> exp.Expression:
-    """Return a query with powers as calls, buckets of one unit of the calendar as truncations, and joins without brackets.
+    """Return a query with powers as calls, buckets and tools' grains as truncations of the calendar, and joins without brackets.
 
     Parameters
     ----------
@@ -37,7 +40,9 @@ def respelled(
 
     def other(node: exp.Expression) -> exp.Expression | None:
         found = _other(node)
-        if found is None or isinstance(node, exp.Pow):
+        if found is None:
+            return truncation(node, kinds)
+        if isinstance(node, exp.Pow) or str(node.this).lower() in _OF_UNITS:
             return found
         kind = kinds(node.expressions[1])  # which versions of DuckDB truncate to which type differs
         return found if kind is None else exp.Cast(this=found, to=exp.DataType.build(kind, dialect="duckdb"))
@@ -86,6 +91,10 @@ def _other(node: exp.Expression) -> exp.Expression | None:
     """Return the other spelling of a node, where it has one."""
     if isinstance(node, exp.Pow):
         return exp.Anonymous(this="power", expressions=[node.this, node.expression])
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() in _OF_UNITS and node.expressions:
+        unit = node.expressions[0]
+        if isinstance(unit, exp.Literal) and unit.is_string and unit.name != unit.name.lower():
+            return exp.Anonymous(this=node.this, expressions=[exp.Literal.string(unit.name.lower()), *node.expressions[1:]])
     if isinstance(node, exp.Anonymous) and str(node.this).lower() == "time_bucket" and len(node.expressions) == 2:
         width = interval_of(node.expressions[0])
         size = None if width is None else whole_of(width)

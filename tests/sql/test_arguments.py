@@ -85,6 +85,15 @@ def test_a_plan_refuses_what_the_call_would_not_take(con, given, told):
         con.execute(f"FROM dp_plan('people', epsilon := 1, {given})")
 
 
+def test_a_plan_of_a_query_takes_its_mechanism_in_either_place(con):
+    asked = "SELECT noise_scale FROM dp_plan('SELECT sex, count(*) FROM people GROUP BY sex', epsilon := 1, {})"
+    either = [con.execute(asked.format(given)).fetchall() for given in ("mechanism := 'laplace'", "options := {'mechanism': 'laplace'}")]
+    assert either[0] == either[1] != con.execute(asked.format("mechanism := 'gaussian'")).fetchall()
+    for given in ("options := {'mechanism': 'lapl'}", "mechanism := 'gaussian', options := {'mechanism': 'laplace'}"):
+        with pytest.raises(duckdb.Error, match="mechanism = "):
+            con.execute(asked.format(given))
+
+
 DATA = pd.Series([f"SECRET{i}" for i in range(40)])
 LISTED = DATA.tolist()
 
