@@ -213,6 +213,23 @@ def test_nothing_is_written(tmp_path):
     assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+def test_macros_and_settings_of_the_session_change_nothing(visits):
+    rows = visits.execute("FROM dp_dummy('visits', rows := 50)").fetchall()
+    macros = ("from_json", "unnest", "concat", "make_timestamp", "chr")
+    settings = {"TimeZone": "Asia/Tokyo", "default_order": "DESC", "default_collation": "NOCASE", "integer_division": "true"}
+    for name in macros:
+        visits.execute(f"CREATE MACRO {name}(a) AS 7, (a, b) AS 7, (a, b, c) AS 7")
+    for name, value in settings.items():
+        visits.execute(f"SET {name} = '{value}'")
+    try:
+        assert visits.execute("FROM dp_dummy('visits', rows := 50)").fetchall() == rows
+    finally:
+        for name in macros:
+            visits.execute(f"DROP MACRO {name}")
+        for name in settings:
+            visits.execute(f"RESET {name}")
+
+
 def test_views_and_queries(visits):
     visits.execute("CREATE OR REPLACE VIEW young AS SELECT patient AS who, age AS years, upper(ward) AS ward, cost FROM visits WHERE age < 20")
     visits.execute("CALL dp_declare('young', 'cost', lower := 100, upper := 200)")

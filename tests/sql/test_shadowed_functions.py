@@ -23,6 +23,7 @@ ROADS: list[tuple[str, dict[str, Any]]] = [
     ("marginals", {"source": "v", "k": 3, "columns": ["s", "b", "x"], "epsilon": 0.5, "mechanism": "gaussian"}),
     ("aggregates", {"source": "p", "reporting_length": 2, "epsilon": 0.5, "release": "tuples"}),
     ("synthesize", {"source": "p", "epsilon": 0.5, "rows": 50, "seed": 3, "release": "rows"}),
+    ("dummy", {"source": "p", "rows": 20}),
 ]
 
 
