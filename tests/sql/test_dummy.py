@@ -215,7 +215,7 @@ def test_nothing_is_written(tmp_path):
 
 def test_macros_and_settings_of_the_session_change_nothing(visits):
     rows = visits.execute("FROM dp_dummy('visits', rows := 50)").fetchall()
-    macros = ("from_json", "unnest", "concat", "list_value", "make_timestamp")
+    macros = ("from_json", "unnest", "concat", "make_timestamp", "chr")
     settings = {"TimeZone": "Asia/Tokyo", "default_order": "DESC", "default_collation": "NOCASE", "integer_division": "true"}
     for name in macros:
         visits.execute(f"CREATE MACRO {name}(a) AS 7, (a, b) AS 7, (a, b, c) AS 7")
