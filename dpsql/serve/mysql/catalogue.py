@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from dpsql.serve.mysql.codes import Fault, fault_of, unknown_database
 from dpsql.serve.mysql.judging import allowed
-from dpsql.serve.mysql.lexing import Read, read, unquoted
+from dpsql.serve.mysql.lexing import LONGEST, Read, read, unquoted
 from dpsql.serve.mysql.listed import COLUMNS, SCHEMA, fill
 from dpsql.serve.mysql.login import VERSION
 from dpsql.serve.mysql.showing import Shown, shown
@@ -38,8 +38,11 @@ _PLAN = re.compile(
 )
 _SETS = re.compile(r"SET\s", re.IGNORECASE)
 _SHOWS = re.compile(r"(?:SHOW|DESCRIBE|DESC|EXPLAIN)\b", re.IGNORECASE)
-_VERSIONED = re.compile(r"\A(\s*SHOW\s+)/\*!\d{5,6}\s+(FULL|GLOBAL|SESSION)\s*\*/", re.IGNORECASE)
-"""The comments that are run of which a client's SHOW is made."""
+_VERSIONED = re.compile(
+    r"\A\s*(?:(?P<show>SHOW\s+)/\*!\d{5,6}\s+(?P<which>FULL|GLOBAL|SESSION)\s*\*/|/\*!\d{5,6}\s+(?P<set>SET\s(?:(?!\*/).)*)\*/\s*\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The comments that are run of which clients make a SHOW, and whole SETs."""
 _TRANSACTIONS = re.compile(
     r"(?P<open>START\s+TRANSACTION(?:[\s,]+(?:READ\s+(?:ONLY|WRITE)|WITH\s+CONSISTENT\s+SNAPSHOT))*|BEGIN(?:\s+WORK)?)"
     r"|(?:COMMIT|ROLLBACK)(?:\s+WORK)?(?:\s+AND\s+(?:NO\s+)?CHAIN)?(?:\s+(?:NO\s+)?RELEASE)?",
@@ -118,7 +121,7 @@ class Catalogue:
         ------
         Refused, Fault
         """
-        taken = read(_VERSIONED.sub(r"\1\2", text))
+        taken = _read(text)
         if len(taken.statements) > 1:
             if not all(map(_SETS.match, taken.statements)):
                 raise Refused("unsupported", "one statement at a time: a text with several is not answered")
@@ -132,7 +135,7 @@ class Catalogue:
 
     def described(self, session: Session, text: str, parameters: Sequence[Any]) -> tuple[Column, ...] | None:
         """Return the columns of an answer, and do nothing; None: the room knows them."""
-        taken = read(_VERSIONED.sub(r"\1\2", text))
+        taken = _read(text)
         if len(taken.statements) == 1 and any(form.match(taken.text) for form in (_SETS, _TRANSACTIONS, _KILL, _USE)):
             return ()
         answer = self._asked(session, taken, parameters)
@@ -209,7 +212,7 @@ class Catalogue:
         inside = session.current == "information_schema"
         ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
         listed = [table for table in tables if _listed(table, ctes, inside=inside)]
-        if not listed and any(not _dual(table) for table in tables):
+        if not listed and any(not (_dual(table) or (not table.text("db") and table.name.lower() in ctes)) for table in tables):
             return None
         names = headings(tree, taken)
         tree = filled(tree, parameters, taken.places)
@@ -237,6 +240,13 @@ class Catalogue:
         if len(rows) > MOST_ROWS:
             raise Refused("refused", f"an answer from the catalogue has at most {MOST_ROWS} rows")
         return Answer(columns, rows)
+
+
+def _read(text: str) -> Read:
+    """Return a text that was written again; the comments that are run which clients send are what is in them."""
+    if len(text) <= LONGEST:
+        text = _VERSIONED.sub(lambda found: found["set"] or f"{found['show']}{found['which']}", text)
+    return read(text)
 
 
 def _told(error: duckdb.Error) -> Fault:

@@ -33,6 +33,7 @@ _PIECE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_NO_MEANING = re.compile(r"/\*!\d{5,6}\s+SQL_NO_CACHE\s*\*/", re.IGNORECASE)
 _NO_END = frozenset("'\"`\\")
 _MEANT = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
@@ -76,7 +77,7 @@ def read(text: str) -> Read:
             case "string":
                 out.append(quoted(_meant(found)))
             case "comment":
-                if found.startswith(("/*!", "/*M!")):
+                if found.startswith(("/*!", "/*M!")) and not _NO_MEANING.fullmatch(found):
                     raise Refused("unsupported", "a comment that is run (/*! ... */) is not answered: write what is in it")
                 out.append(" ")
             case "minus":

@@ -68,6 +68,8 @@ def parsed(taken: Read) -> exp.Expression:
         raise Refused("syntax", _SYNTAX) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
         raise Refused("syntax", _SYNTAX)
+    if not all(select.expressions for select in trees[0].find_all(exp.Select)):
+        raise Refused("syntax", _SYNTAX)
     for node in trees[0].find_all(exp.Lock, exp.Into, exp.Command, exp.Hint):
         raise Refused("unsupported", f"{node.key.upper()} is not answered")
     return trees[0]
@@ -240,7 +242,7 @@ def _cast(node: exp.Cast) -> exp.Expression:
 
 def _function(node: exp.Expression) -> exp.Expression:
     """Return a function of a name that both have, and mean otherwise, as what MySQL means."""
-    if isinstance(node, exp.Length):
+    if isinstance(node, exp.Length) and node.args.get("binary"):
         return exp.Anonymous(this="strlen", expressions=[node.this])
     if isinstance(node, exp.DayOfWeek):
         day = exp.Anonymous(this="dayofweek", expressions=[_date(node.this)])
