@@ -43,7 +43,7 @@ def test_wrong_number(hospital: Served, text: str, values: tuple[object, ...]) -
     assert hospital.refused(text, values).kind == "syntax"
 
 
-@pytest.mark.parametrize("value", [b"x", [1], {"a": 1}, object(), "a\0b", dt.timedelta(1)], ids=repr)
+@pytest.mark.parametrize("value", [b"x", [1], {"a": 1}, object(), "a\0b", dt.timedelta(1)], ids=lambda value: type(value).__name__)
 def test_other_values(hospital: Served, value: object) -> None:
     """What has no literal is refused."""
     assert hospital.refused("SELECT ?", (value,)).kind in ("unsupported", "syntax")
