@@ -51,6 +51,8 @@ def rehearse(
     done: dict[str, None] = context.instance.remembered.setdefault("rehearsed", {})
     priced = all(call.epsilon is not None for calls in purchases for call in calls)
     mark = _mark(found, purchases, sources) if priced else ""  # without a price only what is bought can be given
+    if mark and context.analyst is not None:  # how long it takes does not say that another one has asked
+        mark = f"{context.analyst} {mark}"
     if mark in done:
         return
     pairs = [pair for each, calls in zip(sources, purchases, strict=True) for pair in zip(each, calls, strict=True)]

@@ -25,12 +25,10 @@ from dpsql.serve.gate.calls import BUYING
 from dpsql.serve.gate.decide import Accepted, decide
 from dpsql.serve.gate.seen import view_of
 from dpsql.serve.gate.view import GRANTED, View
-from dpsql.serve.gate.walk import ANSWER
 from dpsql.serve.limits import NOTHING, Limits, Statement, Turns, limited
 from dpsql.serve.passed import Answer, Column, Dialect, Grants, Refused, Table
 from dpsql.session.instance import Instance
 from dpsql.source.listed import Functions
-from dpsql.text.relation import identifier
 
 Given = TypeVar("Given")
 Work = Callable[[duckdb.DuckDBPyConnection, Statement, View], Given]
@@ -69,7 +67,7 @@ class Ask:
                 accepted = decide(*_duckdb(text, dialect, parameters, view))
             buys = not accepted.probe and any(call.name in BUYING for call in accepted.calls)
             with limited(statement, self._limits.buying if buys else self._limits.seconds):
-                return self._probed(view, accepted) if accepted.probe else self._run(cursor, statement, view, accepted)
+                return self._probed(statement, view, accepted) if accepted.probe else self._run(cursor, statement, view, accepted)
 
         return self._in_turn(analyst, text, work)
 
@@ -78,7 +76,7 @@ class Ask:
 
         def work(_: duckdb.DuckDBPyConnection, statement: Statement, view: View) -> tuple[Column, ...]:
             with limited(statement, self._limits.seconds):
-                return self._described(view, decide(*_duckdb(text, dialect, parameters, view)))
+                return self._described(statement, view, decide(*_duckdb(text, dialect, parameters, view)))
 
         return self._in_turn(analyst, text, work)
 
@@ -156,25 +154,16 @@ class Ask:
 
     def _run(self, cursor: duckdb.DuckDBPyConnection, statement: Statement, view: View, accepted: Accepted) -> Answer:
         if accepted.calls and not accepted.whole:
-            self._bound(view, accepted)
-        views: list[str] = []
-        sql = accepted.sql
+            self._bound(statement, view, accepted)
+        answers = []
+        for call in accepted.calls:
+            with statement.calling():
+                answers.append(called(self._instance, self._catalog, view, call))
         try:
-            for number, call in enumerate(accepted.calls):
-                with statement.calling():
-                    found = called(self._instance, self._catalog, view, call)
-                if accepted.whole:
-                    sql = f"FROM {found}"
-                    continue
-                views.append(identifier(f"{ANSWER}{number}"))
-                cursor.execute(f"CREATE OR REPLACE TEMP VIEW {views[-1]} AS FROM {found}")
-            return self._read(cursor, sql)
+            return self._read(cursor, accepted.over(answers))
         except (duckdb.BinderException, duckdb.CatalogException):
-            self._bound(view, accepted)
+            self._bound(statement, view, accepted)
             raise
-        finally:
-            for name in views:
-                cursor.execute(f"DROP VIEW IF EXISTS temp.main.{name}")
 
     def _read(self, cursor: duckdb.DuckDBPyConnection, sql: str) -> Answer:
         columns = columns_of(cursor, sql)
@@ -183,17 +172,20 @@ class Ask:
             raise Refused("refused", errors.TOO_LARGE.format(rows=self._limits.rows))
         return Answer(columns, rows)
 
-    def _described(self, view: View, accepted: Accepted) -> tuple[Column, ...]:
+    def _described(self, statement: Statement, view: View, accepted: Accepted) -> tuple[Column, ...]:
         """Return the columns of a statement, bound in the empty copy over answers without rows."""
-        return self._in_copy(view, accepted, accepted.sql, columns_of)
+        answers = [nothing(self._instance, self._catalog, view, call) for call in accepted.calls]
+        return self._in_copy(statement, view, accepted.over(answers), columns_of)
 
-    def _probed(self, view: View, accepted: Accepted) -> Answer:
+    def _probed(self, statement: Statement, view: View, accepted: Accepted) -> Answer:
         """Answer a statement that needs no row from the empty copy."""
-        columns = self._described(view, accepted)
-        rows = self._in_copy(view, accepted, accepted.own, lambda cursor, sql: rows_of(cursor, sql, columns))
-        return Answer(columns, rows)
+        columns = self._described(statement, view, accepted)
+        sql = accepted.own  # what dp_query would be asked, over tables without rows
+        if not accepted.whole:
+            sql = accepted.over([nothing(self._instance, self._catalog, view, call) for call in accepted.calls])
+        return Answer(columns, self._in_copy(statement, view, sql, lambda cursor, sql: rows_of(cursor, sql, columns)))
 
-    def _bound(self, view: View, accepted: Accepted) -> None:
+    def _bound(self, statement: Statement, view: View, accepted: Accepted) -> None:
         """Bind a statement before anything is bought for it.
 
         Raises
@@ -202,13 +194,12 @@ class Ask:
             A name in it is not known.
         """
         if all(call.name not in ("marginals", "synthesize") for call in accepted.calls):
-            self._described(view, accepted)
+            self._described(statement, view, accepted)
 
     def _in_copy(
-        self, view: View, accepted: Accepted, sql: str, work: Callable[[duckdb.DuckDBPyConnection, str], Given]
+        self, statement: Statement, view: View, sql: str, work: Callable[[duckdb.DuckDBPyConnection, str], Given]
     ) -> Given:
-        answers = {f"{ANSWER}{n}": nothing(self._instance, self._catalog, view, call) for n, call in enumerate(accepted.calls)}
-        with self._copy.cursor(view, answers) as cursor:
+        with self._copy.cursor(view) as cursor, statement.also(cursor):
             try:
                 return work(cursor, sql)
             except (duckdb.BinderException, duckdb.CatalogException) as error:

@@ -6,7 +6,7 @@ What only names and types answer (a description, LIMIT 0, WHERE 1 = 0) is bound 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -37,32 +37,28 @@ class EmptyCopy:
         self._guard = threading.Lock()
 
     @contextmanager
-    def cursor(self, view: View, answers: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
+    def cursor(self, view: View) -> Iterator[duckdb.DuckDBPyConnection]:
         """Lend a cursor of the copy.
 
         Parameters
         ----------
         view : View
             Its catalog is copied; what is hidden is there too, as names and types: the gate has looked at what is asked.
-        answers : mapping of str to str
-            Temporary views by name: relations of constants, without a row.
         """
-        cursor = self._connection(view).cursor()
+        cursor = self._lent(view)
         try:
             pin(cursor)
-            for name, text in answers.items():
-                cursor.execute(f"CREATE OR REPLACE TEMP VIEW {identifier(name)} AS FROM {text}")
             yield cursor
         finally:
             cursor.close()
 
-    def _connection(self, view: View) -> duckdb.DuckDBPyConnection:
+    def _lent(self, view: View) -> duckdb.DuckDBPyConnection:
         entries = [entry for entry in view.entries.values() if fold(entry.schema) != BOOKS]
         schema = tuple((entry.schema, entry.name, tuple(view.columns(entry))) for entry in entries)
         with self._guard:
             if self._con is None or self._schema != schema:
                 self._con, self._schema = self._made(schema), schema
-            return self._con
+            return self._con.cursor()
 
     def _made(self, schema: _Schema) -> duckdb.DuckDBPyConnection:
         con = duckdb.connect(":memory:")

@@ -66,6 +66,15 @@ class Statement(Running):
                     cursor.interrupt()
 
     @contextmanager
+    def also(self, cursor: Interruptible) -> Iterator[None]:
+        """Stop the queries of another cursor too while the block runs."""
+        self.cursors.append(cursor)
+        try:
+            yield
+        finally:
+            self.cursors.remove(cursor)
+
+    @contextmanager
     def calling(self) -> Iterator[None]:
         """Run a call: what it says of its books when it is stopped is what the statement says, then and later."""
         try:

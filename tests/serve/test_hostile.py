@@ -156,6 +156,14 @@ def test_without_grant_a_protected_table_is_not_there(hospital: Served) -> None:
     assert hospital.ask("SELECT max(beds) FROM wards", analyst="carol") == [(2,)]
 
 
+def test_one_protected_table_at_a_time(hospital: Served) -> None:
+    """Who has two is asked to ask about one after the other."""
+    for text in ("SELECT count(*) FROM visits, payroll", "SELECT count(*) FROM visits WHERE cost IN (SELECT x FROM payroll)"):
+        assert hospital.refused(text, analyst="dora").reason == "two"  # type: ignore[attr-defined]
+    assert hospital.ask("SELECT who FROM payroll LIMIT 0", analyst="dora") == []
+    assert hospital.refused("FROM dp_query('SELECT count(*) FROM payroll', epsilon := 1.1)", analyst="dora").text.count("at most 1 here")
+
+
 def test_schema(hospital: Served) -> None:
     """What an analyst may see, with types; rows of what is protected are not shown."""
     found = {table.name: table for table in hospital.room.schema("alice")}

@@ -12,12 +12,13 @@ from served_room import Served
 from struck import LONG
 
 from dpsql.purchase import buying
+from dpsql.running import interruption
 from dpsql.serve import ask
 from dpsql.serve.limits import Limits, Turns
 from dpsql.serve.passed import Refused
 
 ENDLESS = "SELECT count(*) FROM range(10000000000) a, range(10000000000) b WHERE hash(a.range, b.range) = 1"
-SHORT = Limits(seconds=0.5, buying=0.5)
+SHORT = Limits(seconds=0.5)
 
 
 def refused(work: Callable[[], object]) -> Refused:
@@ -27,8 +28,20 @@ def refused(work: Callable[[], object]) -> Refused:
 
 
 def endless(context: Any, *given: object) -> None:
-    """Work for ever on the cursor of a call."""
-    context.cursor.execute(ENDLESS).fetchall()
+    """Work for ever on the cursor of a call, until its statement is stopped, as the clock does it: again and again."""
+    statement, done = interruption._current.get().outer, threading.Event()
+
+    def stop() -> None:
+        while not done.wait(0.05):
+            statement.stop()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        context.cursor.execute(ENDLESS).fetchall()
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_a_statement_is_stopped(hospital: Served) -> None:
@@ -39,12 +52,24 @@ def test_a_statement_is_stopped(hospital: Served) -> None:
     assert list(hospital.room.ask("alice", "SELECT 1").rows) == [(1,)]
 
 
+def test_probes_are_stopped_too(hospital: Served) -> None:
+    """What runs in the empty copy has the same limit."""
+    room = hospital.with_limits(SHORT)
+    text = f"WITH c AS MATERIALIZED ({ENDLESS}) SELECT ward, (count(*) + (SELECT max(#1) FROM c)) FROM visits, c GROUP BY ward LIMIT 0"
+    for asked in (f"SELECT * FROM ({ENDLESS}) WHERE 1 = 0 LIMIT 5", f"WITH c AS MATERIALIZED ({ENDLESS}) SELECT * FROM c LIMIT 0", text):
+        try:
+            assert list(room.ask("alice", asked).rows) == []
+        except Refused as found:
+            assert found.kind in ("stopped", "refused")
+    assert list(hospital.room.ask("alice", "SELECT 1").rows) == [(1,)]
+
+
 def test_stopped_before_the_charge(hospital: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is charged, and the text says so."""
     before, text = hospital.charges(), "SELECT count(*) FROM visits WHERE cost > 41"
     with monkeypatch.context() as patch:
         patch.setattr(buying, "request", endless)
-        found = refused(lambda: hospital.with_limits(SHORT).ask("alice", text))
+        found = refused(lambda: hospital.room.ask("alice", text))
     assert found.kind == "stopped" and "before anything was charged" in found.text and hospital.charges() == before
     assert len(hospital.ask(text)) == 1 and hospital.charges() == before + 1
 
@@ -54,7 +79,7 @@ def test_stopped_after_the_charge(hospital: Served, monkeypatch: pytest.MonkeyPa
     before, text = hospital.charges(), "SELECT count(*) FROM visits WHERE cost > 42"
     with monkeypatch.context() as patch:
         patch.setattr(buying, "measure", endless)
-        found = refused(lambda: hospital.with_limits(SHORT).ask("alice", text))
+        found = refused(lambda: hospital.room.ask("alice", text))
     assert found.kind == "stopped" and "charged and not finished" in found.text and hospital.charges() == before + 1
     assert len(hospital.ask(text)) == 1 and hospital.charges() == before + 1
 
@@ -71,7 +96,7 @@ def test_stopped_between_two_calls(hospital: Served, monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patch:
         patch.setattr(buying, "measure", second)
-        found = refused(lambda: hospital.with_limits(Limits(buying=3.0)).ask("alice", f"SELECT q51.n, q52.n FROM {calls}"))
+        found = refused(lambda: hospital.room.ask("alice", f"SELECT q51.n, q52.n FROM {calls}"))
     assert found.kind == "stopped" and hospital.charges() == before + 2
     assert len(hospital.ask(f"SELECT q51.n, q52.n FROM {calls}")) == 1 and hospital.charges() == before + 2
 

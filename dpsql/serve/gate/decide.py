@@ -23,7 +23,7 @@ class Accepted:
     Parameters
     ----------
     sql : str
-        Over public tables by their full names, and over the answers of ``calls``: temporary views ``__dpsql_answer_<number>``.
+        Over public tables by their full names, and over the answers of ``calls``, called ``__dpsql_answer_<number>``.
     calls : tuple of Call
         For `dpsql.door.dispatch.run`, in the order of their numbers.
     own : str
@@ -45,8 +45,18 @@ class Accepted:
         """Whether one call's answer is all of it."""
         return self.sql == ANSWERED
 
+    def over(self, answers: Sequence[str]) -> str:
+        """Return the statement over the answers of its calls, which are relations."""
+        if self.whole:
+            return f"FROM {answers[0]}"
+        named = ", ".join(f'"{ANSWER}{number}" AS (FROM {text})' for number, text in enumerate(answers))
+        if not named:
+            return self.sql
+        start = next(word for word in ("WITH RECURSIVE ", "WITH ", "") if self.sql.startswith(word))  # DuckDB has written it
+        return f"{start or 'WITH '}{named}{', ' if start else ' '}{self.sql[len(start):]}"
 
-ANSWERED = f'FROM temp.main."{ANSWER}0"'
+
+ANSWERED = f'FROM "{ANSWER}0"'
 
 
 def decide(text: str, view: View, values: Sequence[Any] = ()) -> Accepted:

@@ -25,7 +25,7 @@ Node = dict[str, Any]
 Scope = dict[str, str]
 
 ANSWER = "__dpsql_answer_"
-"""What the answer of a call is called, with its number: a temporary view."""
+"""What the answer of a call is called, with its number: a common table expression around the statement."""
 CTE = "__dpsql_with_"
 LONGEST = 100_000
 _NAMES = ("catalog_name", "schema_name", "table_name")
@@ -329,7 +329,7 @@ class Walk:
         if self.call is None or self.inside:
             refuse("mixed")
         number = self.call(function)
-        tree = parsed(self.view.cursor, f'FROM temp.main."{ANSWER}{number}"')
+        tree = parsed(self.view.cursor, f'FROM "{ANSWER}{number}"')
         found: Node = tree["statements"][0]["node"]["from_table"]
         found["alias"] = node.get("alias") or name
         found["column_name_alias"] = node.get("column_name_alias") or []
