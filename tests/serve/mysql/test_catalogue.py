@@ -5,7 +5,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from mysql_room import FakeRoom
+from mysql_raw import Raw
+from mysql_room import TOKENS, FakeRoom
 
 from dpsql.serve.mysql import listed
 from dpsql.serve.mysql.catalogue import MOST_ROWS, Catalogue, Session
@@ -184,3 +185,22 @@ def test_the_database_behind_it_reads_nothing_of_the_machine(catalogue):
     for text in ("SELECT * FROM read_text('/etc/hostname')", "ATTACH 'x.duckdb'", "SET memory_limit = '9GB'", "COPY (SELECT 1) TO 'x.csv'"):
         with pytest.raises(duckdb.Error):
             catalogue._connection.execute(text)
+
+
+def test_while_the_room_is_busy_the_catalogue_is_as_it_was(opening, monkeypatch):
+    monkeypatch.setattr("dpsql.serve.mysql.door._FRESH", 0.0)
+    with opening() as house, Raw(house.port) as raw:
+        raw.login("alice", token=TOKENS["alice"])
+        assert len(raw.query("SHOW TABLES")) == 3
+        tables = house.room.schema("alice")
+        house.room.schema = lambda analyst: tables[:1]
+        assert len(raw.query("SHOW TABLES")) == 1
+
+        def busy(analyst):
+            raise Refused("busy", "ask again in a moment")
+
+        house.room.schema = busy
+        assert len(raw.query("SHOW TABLES")) == 1
+        with Raw(house.port) as other:
+            other.login("bob", token=TOKENS["bob"])
+            assert other.query("SHOW TABLES") == (1041, "ask again in a moment")
