@@ -27,9 +27,10 @@ class FakeRoom:
     database = DATABASE
 
     def __init__(self):
-        self._connection = duckdb.connect()
+        self._connection, self._empty = duckdb.connect(), duckdb.connect()
+        for connection in (self._connection, self._empty):
+            connection.execute(f"ATTACH ':memory:' AS {DATABASE}; USE {DATABASE}")
         self._connection.execute(_MADE)
-        self._empty = duckdb.connect()
         for table in ("visits", "wards", "visits_synth"):
             names = self._connection.execute(f"SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = '{table}' ORDER BY column_index").fetchall()
             self._empty.execute(f"CREATE TABLE {table} ({', '.join(f'{name} {kind}' for name, kind in names)})")
@@ -64,7 +65,7 @@ class FakeRoom:
         return tuple(map(table, ("visits", "visits_synth", "wards")))
 
     def _text(self, text, dialect, parameters):
-        sql = to_duckdb(text, parameters, database=self.database) if dialect == "mysql" else text
+        sql = to_duckdb(text, parameters) if dialect == "mysql" else text
         tree = sqlglot.parse_one(sql, read="duckdb")
         probe = tree.args.get("limit") and tree.args["limit"].expression.name == "0" or "1 = 0" in sql
         if any(table.name == "visits" for table in tree.find_all(exp.Table)) and not tree.find(exp.AggFunc) and not probe:
@@ -74,6 +75,7 @@ class FakeRoom:
     def _run(self, connection, sql):
         cursor = connection.cursor()
         try:
+            cursor.execute(f"USE {DATABASE}")
             cursor.execute(sql)
             return Answer(tuple(Column(name, str(kind)) for name, kind, *_ in cursor.description), cursor.fetchall())
         except duckdb.CatalogException:

@@ -27,8 +27,11 @@ from dpsql.serve.passed import Answer, Column, Refused, Table
 SECONDS: Final = 2.0
 """What a question about the catalogue may take."""
 MOST_ROWS: Final = 100_000
-LONGEST_VALUE: Final = 1 << 16
-"""Characters of a value that is put together, or repeated."""
+MOST_CHARACTERS: Final = 1 << 24
+"""Of an answer, in all."""
+MOST_REPEATED, LONGEST_REPEATED = 4, 1 << 16
+LONGEST_VALUE: Final = 512
+"""Characters of a text that is written, or put together, where there are rows: each of them has its own."""
 
 _CATALOGUES = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
 _PLAN = re.compile(
@@ -216,7 +219,10 @@ class Catalogue:
             return None
         names = headings(tree, taken)
         tree = filled(tree, parameters, taken.places)
-        text = written(_bounded(_placed(tree, session, ctes, inside=inside)), names)
+        if sum(1 for _ in tree.find_all(exp.Repeat)) > MOST_REPEATED:
+            raise Refused("refused", f"REPEAT stands at most {MOST_REPEATED} times in a question")
+        tree = _placed(tree, session, ctes, inside=inside)
+        text = written(tree if _is_one_row(tree) else _bounded(tree), names)
         return self._run(text, of_tables=bool(listed))
 
     def _run(self, text: str, *, of_tables: bool) -> Answer | None:
@@ -232,13 +238,11 @@ class Catalogue:
                     return None
                 cursor.execute(text)
                 columns = tuple(Column(name, str(kind)) for name, kind, *_ in cursor.description or ())
-                rows = cursor.fetchmany(MOST_ROWS + 1)
+                rows = _fetched(cursor)
             except duckdb.Error as error:
                 raise _told(error) from None
             finally:
                 clock.cancel()
-        if len(rows) > MOST_ROWS:
-            raise Refused("refused", f"an answer from the catalogue has at most {MOST_ROWS} rows")
         return Answer(columns, rows)
 
 
@@ -247,6 +251,18 @@ def _read(text: str) -> Read:
     if len(text) <= LONGEST:
         text = _VERSIONED.sub(lambda found: found["set"] or f"{found['show']}{found['which']}", text)
     return read(text)
+
+
+def _fetched(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """Return the rows of an answer, while they are few and short."""
+    rows: list[tuple[Any, ...]] = []
+    characters = 0
+    while (row := cursor.fetchone()) is not None:
+        rows.append(row)
+        characters += sum(len(value) for value in row if isinstance(value, str))
+        if len(rows) > MOST_ROWS or characters > MOST_CHARACTERS:
+            raise Refused("refused", f"an answer from the catalogue has at most {MOST_ROWS} rows, and {MOST_CHARACTERS} characters")
+    return rows
 
 
 def _told(error: duckdb.Error) -> Fault:
@@ -307,18 +323,16 @@ def _session_value(node: exp.Expression, session: Session) -> Any:
             "CONNECTION_ID": session.connection, "LAST_INSERT_ID": 0, "ROW_COUNT": -1, "FOUND_ROWS": 0,
         }  # fmt: skip
         return known.get(node.name.upper(), node)
-    if isinstance(node, exp.Repeat) or (isinstance(node, exp.Anonymous) and node.name.upper() == "REPEAT"):
-        return _repeated(node)
-    return node
+    return _repeated(node) if isinstance(node, exp.Repeat) else node
 
 
-def _repeated(node: exp.Expression) -> Any:
+def _repeated(node: exp.Repeat) -> Any:
     """Return a text that is repeated, where both are written out and it stays short."""
-    what, times = (node.this, node.args.get("times")) if isinstance(node, exp.Repeat) else (node.expressions + [None, None])[:2]
+    what, times = node.this, node.args.get("times")
     if not (isinstance(what, exp.Literal) and isinstance(times, exp.Literal) and times.name.isdigit()):
         return node
-    if len(times.name) > 9 or len(what.name) * int(times.name) > LONGEST_VALUE:
-        raise Refused("refused", f"REPEAT makes at most {LONGEST_VALUE} characters")
+    if len(times.name) > 9 or len(what.name) * int(times.name) > LONGEST_REPEATED:
+        raise Refused("refused", f"REPEAT makes at most {LONGEST_REPEATED} characters")
     return what.name * int(times.name)
 
 
@@ -330,8 +344,16 @@ def _constant(value: Any) -> exp.Expression:
     return exp.Literal.string(str(value))
 
 
+def _is_one_row(tree: exp.Expression) -> bool:
+    """Return whether it is a SELECT of nothing but its own words, no text of which can be taken more than once."""
+    return isinstance(tree, exp.Select) and sum(1 for _ in tree.find_all(exp.Select, exp.From, exp.Values)) == 1
+
+
 def _bounded(tree: exp.Expression) -> exp.Expression:
-    """Return a tree in which a text that is put together from others has an end, so that none doubles with every step."""
+    """Return a tree whose texts stay short, so that none doubles with every step, or is written into every row."""
+    for literal in tree.find_all(exp.Literal):
+        if literal.is_string and len(literal.name) > LONGEST_VALUE:
+            raise Refused("refused", f"a text in a question about the catalogue has at most {LONGEST_VALUE} characters")
     for node in list(tree.find_all(exp.Concat, exp.ConcatWs, exp.DPipe)):
         if not isinstance(node.parent, exp.Left):
             node.replace(exp.Left(this=node.copy(), expression=exp.Literal.number(LONGEST_VALUE)))

@@ -21,7 +21,7 @@ from dpsql.serve.mysql.codes import fault_of, too_many, unknown_database
 from dpsql.serve.mysql.login import AUTOCOMMIT, Tls, Visitor, admit
 from dpsql.serve.mysql.packets import Gone, Wire
 from dpsql.serve.mysql.talking import Talk
-from dpsql.serve.passed import Keys, Room, Table
+from dpsql.serve.passed import Keys, Refused, Room
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class MysqlDoor:
         self._listening: socket.socket | None = None
         self._ending, self._change = threading.Event(), threading.Lock()
         self._visits: dict[int, _Visit] = {}
-        self._catalogues: dict[str, tuple[tuple[Table, ...], Catalogue]] = {}
+        self._catalogues: dict[str, tuple[float, Catalogue]] = {}
         self._accepting: threading.Thread | None = None
 
     @property
@@ -189,15 +189,21 @@ class MysqlDoor:
         return Session(visitor.name, visit.number, database, current)
 
     def _catalogue(self, analyst: str) -> Catalogue:
-        """Return an analyst's catalogue of what she may see now."""
-        tables = self._room.schema(analyst)
+        """Return an analyst's catalogue of what she may see: as it was a moment ago, or before, while the room is busy."""
         with self._change:
             known = self._catalogues.get(analyst)
-        if known is not None and known[0] == tables:
+        if known is not None and time.monotonic() < known[0] + _FRESH:
             return known[1]
-        made = Catalogue(self._room.database, tables)
+        asked = time.monotonic()
+        try:
+            tables = self._room.schema(analyst)
+        except Refused as refused:
+            if known is None or refused.kind != "busy":
+                raise
+            return known[1]
+        made = known[1] if known is not None and known[1].tables == tables else Catalogue(self._room.database, tables)
         with self._change:
-            self._catalogues[analyst] = (tables, made)
+            self._catalogues[analyst] = (asked, made)
         return made
 
     def leave(self, number: int) -> None:
@@ -243,5 +249,7 @@ class _Visit:
             self._door.leave(self.number)
 
 
+_FRESH: Final = 1.0
+"""Seconds for which names and types are not asked for again."""
 _LOOK: Final = 0.1
 """Seconds between two looks at whether the door closes."""

@@ -19,6 +19,8 @@ FUNCTIONS: Final = frozenset({
 })  # fmt: skip
 """Functions of their arguments alone, none of whose values grows faster than the text of the question (`catalogue._bounded`)."""
 
+MOST_FUNCTIONS: Final = 200
+"""Functions of a question: each may need memory for a vector of rows, of texts as long as `catalogue._bounded` lets them be."""
 _REFERENCES: Final = frozenset({"BASE_TABLE", "SUBQUERY", "JOIN", "EMPTY"})
 _NODES: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE"})
 _CLASSES: Final = frozenset({
@@ -43,6 +45,8 @@ def allowed(connection: duckdb.DuckDBPyConnection, text: str) -> bool:
     if tree.get("error") or len(tree.get("statements", ())) != 1:
         return False
     nodes = list(_nodes(tree))
+    if sum("function_name" in node for node in nodes) > MOST_FUNCTIONS:
+        return False
     ctes = {str(entry["key"]).lower() for node in nodes if "cte_map" in node for entry in node["cte_map"]["map"]}
     return all(_allowed(node, ctes) for node in nodes)
 
@@ -62,7 +66,7 @@ def _allowed(node: dict[str, Any], ctes: set[str]) -> bool:
     kind = str(node.get("type", ""))
     if "class" in node:
         called = str(node.get("function_name", "")).lower()
-        plain = not node.get("schema") and not node.get("catalog")
+        plain = node.get("schema", "") in ("", "main") and not node.get("catalog")
         known = plain and ("function_name" not in node or called in FUNCTIONS)
         return node["class"] in _CLASSES and known and str(node.get("type_name", "TEXT")).upper() in _TYPES
     if "select_list" in node or "cte_map" in node or kind.endswith("_NODE"):

@@ -28,7 +28,7 @@ _NO_MEANING = frozenset({
 _SYNTAX = f"{SYNTAX}, or it is not understood here"
 
 
-def to_duckdb(text: str, parameters: Sequence[Any] = (), *, database: str | None = None) -> str:
+def to_duckdb(text: str, parameters: Sequence[Any] = ()) -> str:
     """Return a question of MySQL's as one of DuckDB's; raises `Refused`.
 
     Parameters
@@ -37,8 +37,6 @@ def to_duckdb(text: str, parameters: Sequence[Any] = (), *, database: str | None
         One statement; parameters stand as question marks.
     parameters : sequence
         Their values, which become literals of the syntax tree.
-    database : str, optional
-        The name that the database has for its clients: a table that is named by it is one of DuckDB's schema ``main``.
 
     Privacy
     -------
@@ -48,8 +46,7 @@ def to_duckdb(text: str, parameters: Sequence[Any] = (), *, database: str | None
     tree = parsed(taken)
     names = headings(tree, taken)
     try:
-        tree = filled(tree, parameters, taken.places)
-        return written(tree if database is None else moved(tree, database), names)
+        return written(filled(tree, parameters, taken.places), names)
     except RecursionError:
         raise Refused("refused", "the question is nested too deeply") from None
 
@@ -110,14 +107,6 @@ def literal(value: Any) -> exp.Expression:
     if isinstance(value, str):
         return exp.Literal.string(value)
     raise Refused("syntax", "a parameter has a type that is not taken")
-
-
-def moved(tree: exp.Expression, database: str) -> exp.Expression:
-    """Return a tree in which the database's name, before a table's, is DuckDB's schema ``main``."""
-    for node in tree.find_all(exp.Table, exp.Column):
-        if node.text("db").lower() == database.lower():
-            node.set("db", exp.to_identifier("main"))
-    return tree
 
 
 def headings(tree: exp.Expression, taken: Read) -> list[str | None]:

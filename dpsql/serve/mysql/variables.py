@@ -45,6 +45,8 @@ _UNREADABLE = frozenset({
     "ANSI", "ANSI_QUOTES", "DB2", "MAXDB", "MSSQL", "NO_BACKSLASH_ESCAPES", "ORACLE", "PIPES_AS_CONCAT", "POSTGRESQL",
 })  # fmt: skip
 """Modes in which a text would have to be read otherwise."""
+LONGEST_SET: Final = 512
+"""Characters that are kept of a value."""
 _LETTERS = frozenset({"utf8", "utf8mb3", "utf8mb4", "binary", "ascii", "us-ascii", "default"})
 _ITEM = re.compile(
     r"""(?P<names>NAMES|CHARACTER\s+SET|CHARSET)\s+(?P<letters>'[^']*'|[\w-]+)(?:\s+COLLATE\s+(?:'[^']*'|\w+))?
@@ -133,7 +135,7 @@ class Variables:
             raise Fault(1231, "42000", "Variable 'sql_mode' can't be set to a mode that reads quotes and signs otherwise")
         if name.startswith("character_set_") and value is not None and str(value).lower() not in _LETTERS:
             raise Fault(1115, "42000", "Unknown character set: texts are in utf8mb4 here")
-        self._now[name] = value[:1024] if isinstance(value, str) else value
+        self._now[name] = value[:LONGEST_SET] if isinstance(value, str) else value
 
 
 def _own(scope: str | None) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from mysql_room import FakeRoom
+from mysql_raw import Raw
+from mysql_room import TOKENS, FakeRoom
 
 from dpsql.serve.mysql import listed
 from dpsql.serve.mysql.catalogue import MOST_ROWS, Catalogue, Session
@@ -162,18 +163,44 @@ def test_an_answer_has_an_end(catalogue, session):
     crossed = ", ".join(f"information_schema.columns AS c{place}" for place in range(5))
     assert MOST_ROWS < 14**5
     assert refusal(catalogue, session, f"SELECT 1 FROM {crossed}") == "refused"
+    text = "x" * 500
+    assert refusal(catalogue, session, f"SELECT '{text}' AS a, '{text}' AS b FROM {crossed}") == "refused"
+    assert refusal(catalogue, session, f"SELECT '{text}{text}' AS a FROM information_schema.columns") == "refused"
+    assert refusal(catalogue, session, "SELECT REPEAT('x', 600) AS a FROM information_schema.columns") == "refused"
+    assert refusal(catalogue, session, "SELECT " + ", ".join(["REPEAT('x', 60)"] * 5)) == "refused"
+    many = ", ".join(f"upper(table_name) AS a{place}" for place in range(201))
+    assert refusal(catalogue, session, f"SELECT {many} FROM information_schema.tables") == "unsupported"
 
 
 def test_texts_that_double_have_an_end(catalogue, session):
-    """Each step puts the one before beside itself; sixteen of them reach the end of a text."""
+    """Each step puts the one before beside itself; nine of them reach the end of a text."""
     steps = ["a0 AS (SELECT 'x' AS x)", *(f"a{step} AS (SELECT concat(x, x) AS x FROM a{step - 1})" for step in range(1, 41))]
     (length,) = rows(catalogue, session, f"WITH {', '.join(steps)} SELECT CHAR_LENGTH(x) FROM a40")
-    assert length == (65536,)
+    assert length == (512,)
     steps = ["a0 AS (SELECT 'x' AS x)", *(f"a{step} AS (SELECT concat_ws(x, x, x) AS x FROM a{step - 1})" for step in range(1, 41))]
-    assert rows(catalogue, session, f"WITH {', '.join(steps)} SELECT CHAR_LENGTH(x) FROM a40") == [(65536,)]
+    assert rows(catalogue, session, f"WITH {', '.join(steps)} SELECT CHAR_LENGTH(x) FROM a40") == [(512,)]
 
 
 def test_the_database_behind_it_reads_nothing_of_the_machine(catalogue):
     for text in ("SELECT * FROM read_text('/etc/hostname')", "ATTACH 'x.duckdb'", "SET memory_limit = '9GB'", "COPY (SELECT 1) TO 'x.csv'"):
         with pytest.raises(duckdb.Error):
             catalogue._connection.execute(text)
+
+
+def test_while_the_room_is_busy_the_catalogue_is_as_it_was(opening, monkeypatch):
+    monkeypatch.setattr("dpsql.serve.mysql.door._FRESH", 0.0)
+    with opening() as house, Raw(house.port) as raw:
+        raw.login("alice", token=TOKENS["alice"])
+        assert len(raw.query("SHOW TABLES")) == 3
+        tables = house.room.schema("alice")
+        house.room.schema = lambda analyst: tables[:1]
+        assert len(raw.query("SHOW TABLES")) == 1
+
+        def busy(analyst):
+            raise Refused("busy", "ask again in a moment")
+
+        house.room.schema = busy
+        assert len(raw.query("SHOW TABLES")) == 1
+        with Raw(house.port) as other:
+            other.login("bob", token=TOKENS["bob"])
+            assert other.query("SHOW TABLES") == (1041, "ask again in a moment")

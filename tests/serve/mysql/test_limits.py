@@ -144,7 +144,7 @@ def test_who_does_not_take_the_answer_has_an_end(opening):
             raw.login("alice", token=TOKEN)
             for _ in range(40):
                 with contextlib.suppress(OSError):  # gone already
-                    raw.command(3, "SELECT " + ", ".join(f"REPEAT('x', 65536) AS a{i}" for i in range(50)))
+                    raw.command(3, "SELECT " + ", ".join(f"REPEAT('x', 65536) AS a{i}" for i in range(50)) + " FROM wards")
             visits = list(house.door._visits.values())
             for visit in visits:
                 visit.thread.join(60)

@@ -61,12 +61,6 @@ def test_columns_are_called_as_they_were_typed():
     assert [column[0] for column in cursor.description] == ["COUNT(*)", "month( d )", "d", "d", "two", "'x'"]
 
 
-def test_the_name_of_the_database_is_mains():
-    assert to_duckdb("SELECT `hospital`.`visits`.`age` FROM `HOSPITAL`.`visits`", database="hospital") == 'SELECT "main"."visits"."age" FROM main."visits"'.replace('"main"', "main")
-    assert to_duckdb("SELECT * FROM other.visits", database="hospital") == "SELECT * FROM other.visits"
-    assert to_duckdb("SELECT * FROM hospital.visits") == "SELECT * FROM hospital.visits"
-
-
 def test_calls_of_dpsql_go_through():
     assert to_duckdb("SELECT * FROM dp_query('SELECT 1', epsilon := 0.2, columns := ['a'])") == "SELECT * FROM DP_QUERY('SELECT 1', epsilon := 0.2, \"columns\" := ['a'])"
 
