@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import duckdb
 
 from dpsql.serve.analysts import Analysts
@@ -19,28 +17,24 @@ _BUYING = 10
 
 def room(opened: Opened, keys: Analysts, options: Options) -> Room:
     """Return the room of an opened database."""
-    from dpsql.serve.ask import Ask  # type: ignore[import-not-found,unused-ignore]
-    from dpsql.serve.limits import Limits  # type: ignore[import-not-found,unused-ignore]
+    from dpsql.serve.ask import Ask
+    from dpsql.serve.limits import Limits
 
     instance = instance_with(opened.con)
     assert instance is not None  # noqa: S101 -- it was loaded when it was opened
     limits = Limits(seconds=options.time_limit, buying=_BUYING * options.time_limit)
-    made: Any = Ask(instance, opened.database, keys, limits=limits)  # the doors keep to --answer-every
-    found: Room = made
-    return found
+    return Ask(instance, opened.database, keys, limits=limits)  # the doors keep to --answer-every
 
 
 def _mysql(behind: Room, keys: Keys, options: Options, _: Opened) -> Door:
     """Return the door of MySQL."""
-    from dpsql.serve.mysql.door import MysqlDoor  # type: ignore[import-not-found,unused-ignore]
-    from dpsql.serve.mysql.login import Tls  # type: ignore[import-not-found,unused-ignore]
+    from dpsql.serve.mysql.door import MysqlDoor
+    from dpsql.serve.mysql.login import Tls
 
     at, context = options.mysql, options.tls()
     assert at is not None  # noqa: S101 -- a door is made where one is named
     tls = None if context is None else Tls(context, required=not at.loopback)
-    made: Any = MysqlDoor(behind, keys, at.host, at.port, tls=tls, every=options.answer_every)
-    found: Door = made
-    return found
+    return MysqlDoor(behind, keys, at.host, at.port, tls=tls, every=options.answer_every)
 
 
 def _quack(behind: Room, keys: Keys, options: Options, opened: Opened) -> Door:

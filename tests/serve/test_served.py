@@ -15,8 +15,6 @@ from dpsql.serve.doors import DOORS, room
 from dpsql.serve.options import Address, Options
 from dpsql.serve.server import Server, Stopping
 
-for needed in ("dpsql.serve.ask", "dpsql.serve.mysql.door"):
-    pytest.importorskip(needed)
 pymysql = pytest.importorskip("pymysql")
 QUESTION = "SELECT ward, count(*) AS n FROM visits GROUP BY ward ORDER BY ward"
 

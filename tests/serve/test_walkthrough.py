@@ -21,8 +21,6 @@ from struck import LONG
 
 import dpsql
 
-for needed in ("dpsql.serve.ask", "dpsql.serve.mysql.door"):
-    pytest.importorskip(needed)
 PAGE = Path(__file__).parents[2] / "docs/serve.md"
 BLOCK = re.compile(r"^<!-- (?P<mark>[a-z ]+) -->\n```[a-z]+\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE)
 BESIDE = Path(sys.executable).parent
