@@ -104,7 +104,9 @@ def made_up(columns: Sequence[tuple[str, str]], alias: str, constants: Sequence[
     lists = [values_of(sql_type, constants) for _, sql_type in columns]
     rows = min(2 * max((len(found) for found in lists), default=1), most)
     shown = []
-    for place, ((name, _), found) in enumerate(zip(columns, lists, strict=True)):
+    for place, ((name, sql_type), found) in enumerate(zip(columns, lists, strict=True)):
+        if found == ["NULL"]:  # of which DuckDB 1.4 makes an INTEGER
+            found = [f"CAST(NULL AS {sql_type})"]
         turned = [found[(row * (1 + place % 3) + place) % len(found)] for row in range(rows)] if len(found) > 1 else found * rows
         missing = [value for value in found if value not in turned]
         shown.append(f"system.main.unnest([{', '.join([*missing, *turned][:rows])}]) AS {quoted(name)}")

@@ -170,3 +170,13 @@ def test_no_row_at_all_is_noise_alone(people: duckdb.DuckDBPyConnection, aggrega
     sql = f"SELECT {aggregates} FROM t WHERE x > 98 AND x < 3"
     for confidence in (None, 0.95):
         assert len(dpsql.query(people, sql, epsilon=0.1, confidence=confidence).fetchall()) == 1
+
+
+def test_groups_of_an_enum_with_a_privacy_unit() -> None:
+    """DuckDB 1.4 makes an INTEGER of a list of NULLs: made-up rows have the column's type."""
+    with duckdb.connect() as con:
+        dpsql.load(con)
+        con.execute("CREATE TABLE v AS SELECT i % 100 AS patient, CAST(['f', 'm'][1 + i % 2] AS ENUM('f', 'm')) AS sex FROM range(1000) AS numbers(i)")
+        con.execute("CALL dp_protect('v', epsilon := 50, delta := 1e-9, privacy_unit := 'patient', max_contributions := 10)")
+        rows = con.execute("FROM dp_query('SELECT sex, count(*) AS n FROM v GROUP BY sex ORDER BY sex', epsilon := 20)").fetchall()
+    assert [row[0] for row in rows] == ["f", "m", None]
