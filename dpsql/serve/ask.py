@@ -6,8 +6,6 @@ cursors of dpsql's own, whose settings nobody else changes.
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -93,16 +91,10 @@ class Ask:
         return self._in_turn(analyst, "", work)
 
     def _in_turn(self, analyst: str, text: str, work: Work[Given]) -> Given:
-        begun = time.monotonic()
-        try:
-            with self._turns.turn(analyst) as given:
-                if not given:
-                    raise Refused("busy", errors.BUSY)
-                return self._guarded(analyst, text, work)
-        finally:
-            if self._limits.every:
-                taken = time.monotonic() - begun
-                time.sleep(math.ceil(taken / self._limits.every) * self._limits.every - taken)
+        with self._turns.turn(analyst) as given:
+            if not given:
+                raise Refused("busy", errors.BUSY)
+            return self._guarded(analyst, text, work)
 
     def _guarded(self, analyst: str, text: str, work: Work[Given]) -> Given:
         """Do the work on a cursor of its own; whatever is raised becomes a refusal of the list."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
+
 from dpsql.answers import query, summary, tables
 from dpsql.door import dispatch
-from dpsql.serve.errors import UNDESCRIBED
+from dpsql.serve.errors import UNDESCRIBED, UNFORESEEN
 from dpsql.serve.gate.calls import BUYING, Call
 from dpsql.serve.gate.view import View
 from dpsql.serve.passed import Refused
@@ -27,7 +29,10 @@ def called(instance: Instance, database: str, view: View, call: Call) -> str:
 
     The books are hers alone: entries and releases of others are left out, and budgets of tables that are not granted to her.
     """
-    return _hers(view, call, _run(instance, database, view, call))
+    try:
+        return _hers(view, call, _run(instance, database, view, call))
+    except (duckdb.BinderException, duckdb.CatalogException):  # of SQL that is dpsql's own, not the analyst's
+        raise Refused("failed", UNFORESEEN) from None
 
 
 def nothing(instance: Instance, database: str, view: View, call: Call) -> str:

@@ -26,7 +26,7 @@ STOPPED = "stopped after {seconds:g} seconds, the server's limit of a statement;
 TOO_LARGE = "the answer is too large: at most {rows:,} rows are given at once; ask for less, or use LIMIT"
 UNDESCRIBED = "the columns of this call are known once it was asked: ask it without preparing it"
 UNTRANSLATED = "the text is not understood as MySQL's: write it more plainly"
-_UNFORESEEN = "the statement failed for a reason that only the custodian can find"
+UNFORESEEN = "the statement failed for a reason that only the custodian can find"
 _HIDDEN = "the call was refused or failed for a reason that only the custodian may see"
 _OF_VIEW = (
     "the view cannot be asked about like this: its text, which only the custodian sees, uses something that is not granted or not "
@@ -76,7 +76,7 @@ def told(error: BaseException, hidden: Sequence[str] = ()) -> Refused:
             return told(quoted())
         return Refused("no_column" if _MISSING in line else "refused", said(line, hidden))
     found = next(((kind, text) for kinds, kind, text in _CLASSES if isinstance(error, kinds)), None)
-    return Refused("failed", _UNFORESEEN) if found is None else Refused(*found)
+    return Refused("failed", UNFORESEEN) if found is None else Refused(*found)
 
 
 def unbound(error: duckdb.Error) -> Refused:

@@ -35,8 +35,6 @@ class Limits:
         Seconds that one waits for a turn.
     rows : int
         Of an answer.
-    every : float
-        Answers and refusals are given at multiples of so many seconds after the statement came; 0: at once.
     """
 
     seconds: float = 60.0
@@ -46,7 +44,6 @@ class Limits:
     waiting: int = 8
     patience: float = 60.0
     rows: int = 1_000_000
-    every: float = 0.0
 
 
 class Statement(Running):

@@ -13,7 +13,6 @@ from struck import LONG
 
 from dpsql.purchase import buying
 from dpsql.running import interruption
-from dpsql.serve import ask
 from dpsql.serve.limits import Limits, Turns
 from dpsql.serve.passed import Refused
 
@@ -160,14 +159,3 @@ def test_many_at_once(hospital: Served) -> None:
     counts = {(who, text, rows) for who, text, rows in answers if "visits" in text}
     assert len(counts) == 4 and len({rows for _, _, rows in counts}) == 4
     assert {rows for _, text, rows in answers if "wards" in text} == {"[(2,)]"}
-
-
-def test_answers_at_fixed_times(hospital: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `every`, what is given and what is refused comes at the end of a whole number of periods."""
-    clock, slept = [100.0, 102.5], []
-    monkeypatch.setattr(ask.time, "monotonic", lambda: clock.pop(0) if clock else 0.0)
-    monkeypatch.setattr(ask.time, "sleep", slept.append)
-    room = hospital.with_limits(Limits(every=1.0))
-    room._guarded = lambda *given: None  # type: ignore[method-assign]
-    room.ask("alice", "SELECT 1")
-    assert slept == [0.5]

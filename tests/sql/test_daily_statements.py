@@ -287,7 +287,7 @@ OTHER = [
     ("SELECT count(*) FROM visits WHERE age > 30 OR n = 1", "SELECT count(*) FROM visits WHERE age > 31 OR n = 1"),
     ("SELECT count(*) FROM visits WHERE NOT age BETWEEN 10 AND 20", "SELECT count(*) FROM visits WHERE age BETWEEN 10 AND 20"),
     ("SELECT count(*) FROM visits WHERE day > DATE '2024-02-01'", "SELECT count(*) FROM visits WHERE day >= DATE '2024-02-01'"),
-    ("SELECT count(*) FROM visits WHERE day > '2024-02-01'", "SELECT count(*) FROM visits WHERE day > '2024-02-02'"),
+    ("SELECT count(*) FROM visits WHERE day > '2024-02-03'", "SELECT count(*) FROM visits WHERE day > '2024-02-04'"),
 ]
 
 
