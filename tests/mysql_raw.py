@@ -54,7 +54,7 @@ class Raw:
 
     def command(self, code, payload=b""):
         self.sequence = 0
-        self.send(bytes([code]) + (payload.encode() if isinstance(payload, str) else payload))
+        self.send(bytes([code]) + (payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload))
 
     @property
     def nonce(self):
