@@ -49,8 +49,8 @@ REASONS: dict[str, tuple[Kind, str]] = {
     "rows": ("refused", "rows of {} are never shown: ask for aggregates, SELECT ..., count(*) FROM {} GROUP BY ..."),
     "scan": (
         "refused",
-        "rows of {} are never shown: ask for aggregates, SELECT ..., count(*) FROM {} GROUP BY ...; from an attached database, where "
-        "not every aggregate is sent as one: FROM mysql_query('{}', 'SELECT ... GROUP BY ...')",
+        "rows of {} are never shown: ask for aggregates, SELECT ..., count(*) FROM {} GROUP BY ...; from an attached database, "
+        "where not every aggregate is sent as one: FROM mysql_query('{}', 'SELECT ... GROUP BY ...')",
     ),
     "summarize": ("refused", "SUMMARIZE is not answered for a protected table: FROM dp_summarize('table', epsilon := ...)"),
     "describe": ("refused", "DESCRIBE of a query over a protected table is not answered: DESCRIBE the table itself"),
