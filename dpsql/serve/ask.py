@@ -62,7 +62,7 @@ class Ask:
 
         def work(cursor: duckdb.DuckDBPyConnection, statement: Statement, view: View) -> Answer:
             with limited(statement, self._limits.seconds):
-                accepted = decide(*_duckdb(text, dialect, parameters, view))
+                accepted = _decided(text, dialect, parameters, view)
             buys = not accepted.probe and any(call.name in BUYING for call in accepted.calls)
             with limited(statement, self._limits.buying if buys else self._limits.seconds):
                 return self._probed(statement, view, accepted) if accepted.probe else self._run(cursor, statement, view, accepted)
@@ -74,7 +74,7 @@ class Ask:
 
         def work(_: duckdb.DuckDBPyConnection, statement: Statement, view: View) -> tuple[Column, ...]:
             with limited(statement, self._limits.seconds):
-                return self._described(statement, view, decide(*_duckdb(text, dialect, parameters, view)))
+                return self._described(statement, view, _decided(text, dialect, parameters, view))
 
         return self._in_turn(analyst, text, work)
 
@@ -198,14 +198,15 @@ class Ask:
                 raise errors.unbound(error) from None
 
 
-def _duckdb(text: str, dialect: Dialect, parameters: Sequence[Any], view: View) -> tuple[str, View, Sequence[Any]]:
-    """Return DuckDB's text of a statement, which alone is judged and run, and the values that are still to be put in."""
+def _decided(text: str, dialect: Dialect, parameters: Sequence[Any], view: View) -> Accepted:
+    """Return what is run for a statement; only DuckDB's text of it is judged."""
     if dialect != "mysql":
-        return text, view, parameters
+        return decide(text, view, parameters)
     translate = import_module("dpsql.serve.mysql.translate")  # needs sqlglot's dialect of MySQL, which others do without
     try:
-        return str(translate.to_duckdb(text, parameters)), view, ()
+        translated = str(translate.to_duckdb(text, parameters))
     except Refused:
         raise
     except Exception:
         raise Refused("syntax", errors.UNTRANSLATED) from None
+    return decide(translated, view, attached=True)

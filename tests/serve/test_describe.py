@@ -120,12 +120,6 @@ def test_descriptions_are_refused_as_the_question_is(hospital: Served) -> None:
         assert refused.value.kind == kind, text
 
 
-def test_the_way_out_of_a_scan(hospital: Served) -> None:
-    """A client that could not send a query as a whole is told how to."""
-    for text in ("SELECT cost FROM visits", "SELECT NULL FROM visits"):
-        assert "mysql_query('census', 'SELECT ... GROUP BY ...')" in hospital.refused(text).text
-
-
 def test_nothing_is_bought_for_a_statement_that_does_not_bind(hospital: Served) -> None:
     """A misspelt name around a call is found before the call is made."""
     before = hospital.charges()

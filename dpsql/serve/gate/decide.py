@@ -59,7 +59,7 @@ class Accepted:
 ANSWERED = f'FROM "{ANSWER}0"'
 
 
-def decide(text: str, view: View, values: Sequence[Any] = ()) -> Accepted:
+def decide(text: str, view: View, values: Sequence[Any] = (), *, attached: bool = False) -> Accepted:
     """Return what is run for a statement of an analyst.
 
     Parameters
@@ -69,6 +69,8 @@ def decide(text: str, view: View, values: Sequence[Any] = ()) -> Accepted:
         What she may see.
     values : sequence
         Of its parameters.
+    attached : bool
+        Whether it may come from a client that scans tables of a database which it has attached: a refusal says what to do then.
 
     Raises
     ------
@@ -80,12 +82,12 @@ def decide(text: str, view: View, values: Sequence[Any] = ()) -> Accepted:
     refusals depend on what she may see, and on nothing else.
     """
     try:
-        return _decided(text, view, values)
+        return _decided(text, view, values, attached)
     except RecursionError:
         refuse("deep")
 
 
-def _decided(text: str, view: View, values: Sequence[Any]) -> Accepted:
+def _decided(text: str, view: View, values: Sequence[Any], attached: bool) -> Accepted:
     tree = parsed(view.cursor, text)
     parameters.fill(view.cursor, tree, values)
     calls = Calls(view)
@@ -110,5 +112,5 @@ def _decided(text: str, view: View, values: Sequence[Any]) -> Accepted:
         return Accepted(ANSWERED, (asked,), sql, probe, views)
     if not probe:
         table = next(entry.name for entry in walk.read if key in entry.reads)
-        refuse("rows", table, table, view.shown)
+        refuse(*(("scan", table, table, view.shown) if attached else ("rows", table, table)))
     return Accepted(sql, (), sql, probe, views)

@@ -46,10 +46,11 @@ REASONS: dict[str, tuple[Kind, str]] = {
         "dp_query('...')",
     ),
     "two": ("refused", "a statement can be about one protected table: ask about one at a time"),
-    "rows": (
+    "rows": ("refused", "rows of {} are never shown: ask for aggregates, SELECT ..., count(*) FROM {} GROUP BY ..."),
+    "scan": (
         "refused",
-        "rows of {} are never shown: ask for aggregates (SELECT ..., count(*) FROM {} GROUP BY ...). A client that could not send "
-        "the query as a whole sends it so: FROM mysql_query('{}', 'SELECT ... GROUP BY ...')",
+        "rows of {} are never shown: ask for aggregates, SELECT ..., count(*) FROM {} GROUP BY ...; from an attached database, "
+        "where not every aggregate is sent as one: FROM mysql_query('{}', 'SELECT ... GROUP BY ...')",
     ),
     "summarize": ("refused", "SUMMARIZE is not answered for a protected table: FROM dp_summarize('table', epsilon := ...)"),
     "describe": ("refused", "DESCRIBE of a query over a protected table is not answered: DESCRIBE the table itself"),
