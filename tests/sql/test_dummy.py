@@ -129,7 +129,7 @@ def test_units_of_every_type(kind):
 @pytest.mark.parametrize("number", [1, 2, 127, 128, 255, 10_000, 100_000])
 @pytest.mark.parametrize("kind", ["TINYINT", "USMALLINT", "DECIMAL(1,1)", "TIME", "TIMESTAMP_S", "ENUM('x', 'y')"])
 def test_any_number_is_a_unit_of_a_narrow_type(kind, number):
-    assert duckdb.execute(f"SELECT TRY_CAST(? AS {kind}) IS NOT NULL", [dummy.identity(kind, number)]).fetchone() == (True,)
+    assert duckdb.connect().execute(f"SELECT TRY_CAST(? AS {kind}) IS NOT NULL", [dummy.identity(kind, number)]).fetchone() == (True,)
 
 
 def test_the_seed_decides(visits):

@@ -46,18 +46,18 @@ VALUES = {
 
 @pytest.mark.parametrize("text", VALUES)
 def test_a_text_means_what_it_means_in_mysql(text):
-    (row,) = duckdb.execute(to_duckdb(text)).fetchall()
+    (row,) = duckdb.connect().execute(to_duckdb(text)).fetchall()
     assert row == VALUES[text]
 
 
 def test_groups_with_rollup():
     text = "SELECT a, b, COUNT(*) FROM (SELECT 1 AS a, 2 AS b) AS t GROUP BY a, b WITH ROLLUP"
-    assert sorted(duckdb.execute(to_duckdb(text)).fetchall(), key=str) == [(1, 2, 1), (1, None, 1), (None, None, 1)]
+    assert sorted(duckdb.connect().execute(to_duckdb(text)).fetchall(), key=str) == [(1, 2, 1), (1, None, 1), (None, None, 1)]
 
 
 def test_columns_are_called_as_they_were_typed():
     text = "SELECT COUNT(*), month( d ) , `d`, t.d, 1+1 AS two, 'x' FROM (SELECT DATE '2024-01-01' AS d) AS t GROUP BY d"
-    cursor = duckdb.execute(to_duckdb(text))
+    cursor = duckdb.connect().execute(to_duckdb(text))
     assert [column[0] for column in cursor.description] == ["COUNT(*)", "month( d )", "d", "d", "two", "'x'"]
 
 
@@ -109,7 +109,7 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 @given(st.lists(TEXT | st.integers(-(2**62), 2**62) | st.none() | st.booleans() | st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=4), min_size=1, max_size=4))
 def test_a_parameter_comes_back_as_it_was(values):
     text = to_duckdb("SELECT " + ", ".join("?" for _ in values), values)
-    assert duckdb.execute(text).fetchall() == [tuple(values)]
+    assert duckdb.connect().execute(text).fetchall() == [tuple(values)]
 
 
 @given(TEXT)
@@ -118,7 +118,7 @@ def test_a_string_written_by_mysqls_rules_comes_back_as_it_was(value):
         escaped = value.replace("\\", "\\\\").replace(quote, quote * 2)
         slashed = value.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"').replace("\n", "\\n")
         for inner in (escaped, slashed):
-            assert duckdb.execute(to_duckdb(f"SELECT {quote}{inner}{quote} AS s")).fetchall() == [(value,)]
+            assert duckdb.connect().execute(to_duckdb(f"SELECT {quote}{inner}{quote} AS s")).fetchall() == [(value,)]
 
 
 @given(st.text(st.sampled_from("'\"`\\/*-#;? a1!\n(),@:="), max_size=30))
