@@ -201,9 +201,10 @@ def _decided(text: str, dialect: Dialect, parameters: Sequence[Any], view: View)
     """Return what is run for a statement; only DuckDB's text of it is judged."""
     if dialect != "mysql":
         return decide(text, view, parameters)
-    translate = import_module("dpsql.serve.mysql.translate")  # needs sqlglot's dialect of MySQL, which others do without
+    from dpsql.serve.mysql.translate import to_duckdb
+
     try:
-        translated = str(translate.to_duckdb(text, parameters))
+        translated = to_duckdb(text, parameters)
     except Refused:
         raise
     except Exception:
