@@ -33,7 +33,7 @@ QUERIES = (
     "WITH t AS (SELECT * FROM visits WHERE cost > 5) SELECT ward, count(*) FROM t GROUP BY ward",
     "WITH t AS (SELECT ward, count(*) AS n FROM visits GROUP BY ward) SELECT avg(n), list(ward ORDER BY ward) FROM t",
     "SELECT avg(n), count(*) FROM (SELECT patient, count(*) AS n FROM visits GROUP BY patient)", "SELECT DISTINCT ward FROM visits",
-    "SELECT building, sum(n), CAST(max(n) AS DOUBLE) FROM wards JOIN (SELECT ward, count(*) AS n FROM visits GROUP BY ward) USING (ward) GROUP BY 1",
+    "SELECT building, sum(n), CAST(max(n) AS DOUBLE) AS most FROM wards JOIN (SELECT ward, count(*) AS n FROM visits GROUP BY ward) USING (ward) GROUP BY 1",
     "SELECT avg(cost - before) FROM (SELECT cost, lag(cost) OVER (PARTITION BY patient ORDER BY day) AS before FROM visits)",
     "SELECT ward, avg(cost) FROM over_visits GROUP BY ward",
 )  # fmt: skip
