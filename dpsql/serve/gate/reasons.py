@@ -17,6 +17,10 @@ REASONS: dict[str, tuple[Kind, str]] = {
     "several": ("refused", "the text holds several statements: send them one at a time"),
     "long": ("syntax", "the text is too long, or holds a letter that is not Unicode or is NUL: send a shorter, plain one"),
     "deep": ("syntax", "the text is nested too deeply: use fewer brackets or subqueries"),
+    "expansion": (
+        "refused",
+        "written out, the statement is too large: WITH, aliases, stars and CUBE that stand in each other double it. Use fewer of them",
+    ),
     "syntax": ("syntax", "DuckDB does not read the text as SQL: check its spelling"),
     "statement": (
         "refused",

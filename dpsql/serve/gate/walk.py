@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from dpsql.serve.gate import catalogue, shapes, sizes
+from dpsql.serve.gate.expansion import size_of
 from dpsql.serve.gate.functions import FUNCTIONS, OPERATORS, TABLE_FUNCTIONS, TYPES
 from dpsql.serve.gate.reasons import refuse
 from dpsql.serve.gate.view import BOOKS, Entry
@@ -59,6 +60,11 @@ def parsed(cursor: duckdb.DuckDBPyConnection, text: str) -> Node:
         refuse("several")
     if set(tree) != {"error", "statements"} or set(tree["statements"][0]) - {"node", "named_param_map"}:
         refuse("syntax_part", "this kind of statement")
+    try:
+        if not size_of(tree["statements"][0]["node"]).fits():
+            refuse("expansion")
+    except RecursionError:
+        refuse("deep")
     return tree
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import duckdb
 
+from dpsql.serve.gate.expansion import size_of
 from dpsql.serve.mysql.listed import COLUMNS, SCHEMA
 
 FUNCTIONS: Final = frozenset({
@@ -43,6 +44,8 @@ def allowed(connection: duckdb.DuckDBPyConnection, text: str) -> bool:
     (serialized,) = connection.execute(_SERIALIZE, [text]).fetchall()[0]
     tree = json.loads(serialized)
     if tree.get("error") or len(tree.get("statements", ())) != 1:
+        return False
+    if not size_of(tree["statements"][0]["node"]).fits():
         return False
     nodes = list(_nodes(tree))
     if sum("function_name" in node for node in nodes) > MOST_FUNCTIONS:
