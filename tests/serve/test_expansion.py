@@ -61,7 +61,7 @@ def test_it_is_what_duckdb_makes() -> None:
         con.execute("CREATE TABLE wards AS SELECT range AS ward FROM range(2)")
         for rounds in (1, 3, 5):
             text = doubled(rounds, "c0 AS NOT MATERIALIZED (FROM wards)", "c{j} AS NOT MATERIALIZED (SELECT a.ward FROM c{i} a, c{i} b)", " SELECT count(*) FROM c{i}")
-            plan = con.execute(f"EXPLAIN {text}").fetchall()[0][1]
+            plan = con.execute(f"EXPLAIN (FORMAT json) {text}").fetchall()[0][1].upper().replace(" ", "_")
             assert plan.count("SEQ_SCAN") == 2**rounds
             assert size(text).relations == 2**rounds + sum(2**i for i in range(rounds + 1))  # each definition is bound once, too
     assert Size(MOST_NODES, MOST_RELATIONS).fits() and not Size(MOST_NODES + 1).fits() and not Size(1, MOST_RELATIONS + 1).fits()

@@ -19,7 +19,7 @@ REASONS: dict[str, tuple[Kind, str]] = {
     "deep": ("syntax", "the text is nested too deeply: use fewer brackets or subqueries"),
     "expansion": (
         "refused",
-        "written out, the statement is too large: WITH, aliases, stars and CUBE that stand in each other double it. Use fewer of them",
+        "written out, the statement is too large: WITH, aliases, stars, CUBE that stand in each other double it. Use fewer of them",
     ),
     "syntax": ("syntax", "DuckDB does not read the text as SQL: check its spelling"),
     "statement": (
