@@ -22,6 +22,10 @@ _PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTI
 """Types whose text DuckDB casts back to the same value."""
 
 
+MOST_ROWS = 1_000_000
+"""Rows of an answer of an analyst of a served database: it is made up in that process's memory."""
+
+
 def finish(context: Context, text: str, sql: str) -> str:
     """Return the rows of a statement over released numbers as the text of a relation.
 
@@ -41,7 +45,8 @@ def finish(context: Context, text: str, sql: str) -> str:
     try:
         columns = [(str(row[0]), str(row[1])) for row in cursor.execute(f"DESCRIBE {text}").fetchall()]
         listed = ", ".join(_text_of(place, kind) for place, (_, kind) in enumerate(columns, 1))
-        rows = cursor.execute(f"SELECT {listed} FROM ({text})").fetchall()  # noqa: S608 -- checked and rendered
+        few = "" if context.analyst is None else f" LIMIT {MOST_ROWS + 1}"
+        rows = cursor.execute(f"SELECT {listed} FROM ({text}){few}").fetchall()  # noqa: S608 -- checked and rendered
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
@@ -50,6 +55,8 @@ def finish(context: Context, text: str, sql: str) -> str:
             "change that part, it costs nothing more"
         )
         raise ArgumentError("sql", sql[:80], said) from None
+    if few and len(rows) > MOST_ROWS:
+        raise ArgumentError("sql", sql[:80], f"the answer is too large: at most {MOST_ROWS:,} rows. What was bought is kept; ask for less")
     if not rows:
         nulls = ", ".join(f"CAST(NULL AS {kind}) AS {identifier(name)}" for name, kind in columns)
         return f"(SELECT {nulls} LIMIT 0)"

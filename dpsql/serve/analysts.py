@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dpsql.errors import ArgumentError
-from dpsql.serve.roster import FILE, Analyst, Roster, State, changing, is_epsilon, is_name, read, revoked, state_of
+from dpsql.serve.roster import FILE, MOST, Analyst, Roster, State, changing, is_epsilon, is_name, read, revoked, state_of
 from dpsql.text.names import fold
 
 PREFIX = "dpsql_"
@@ -236,7 +236,7 @@ def moment(text: str, now: dt.datetime) -> dt.datetime:
 
 def _check(table: str, epsilon: object) -> None:
     if not is_epsilon(epsilon):
-        raise ArgumentError(f"grant on {table}", epsilon, f"the epsilon of one question is required, above 0 ({EPSILON} is usual)")
+        raise ArgumentError(f"grant on {table}", epsilon, f"the epsilon of one question is required, above 0, at most {MOST:g} ({EPSILON} is usual)")
 
 
 def _known(held: Roster, name: str) -> Analyst:

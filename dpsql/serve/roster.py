@@ -224,16 +224,20 @@ def _analyst(name: str, said: Any) -> Analyst:
         if not isinstance(value, str) or not (form.fullmatch(value) or (value == "" and said.get("revoked"))):
             raise _Broken(f"{name}: {key} is not what dpsql wrote")
     if not isinstance(grants, dict) or not all(is_epsilon(value) for value in grants.values()):
-        raise _Broken(f"{name}: a grant is the epsilon of one question, above 0")
+        raise _Broken(f"{name}: a grant is the epsilon of one question, above 0 and at most {MOST:g}")
     kept: dict[str, Any] = {key: said.get(key) for key in _KEPT} | {"grants": dict(grants)}
     if said.get("revoked"):
         kept |= dict.fromkeys(_SECRET, "")
     return Analyst(name=name, **kept)
 
 
+MOST = 10.0
+"""The largest epsilon of one question: ten times that, which a call may have, is no protection any more."""
+
+
 def is_epsilon(value: object) -> bool:
-    """Return whether a value can be the epsilon of a question: a finite number above 0."""
-    return type(value) in (int, float) and math.isfinite(value) and value > 0  # type: ignore[arg-type,operator]
+    """Return whether a value can be the epsilon of a question: a number above 0, at most `MOST`."""
+    return type(value) in (int, float) and math.isfinite(value) and 0 < value <= MOST  # type: ignore[arg-type,operator]
 
 
 def _key(name: str) -> str:

@@ -5,6 +5,7 @@ Privacy: None: whatever is asked goes to the room (`dpsql.serve.ask`).
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -209,6 +210,8 @@ def serve(
     say, stopping = say or _stderr, Stopping()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
+        if stopping.hurried.is_set():  # something hears no interrupt: the books are true all the same, as after a crash
+            os._exit(1)
         stopping.ask()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}

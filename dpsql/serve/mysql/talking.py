@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 import threading
 import time
@@ -30,6 +31,7 @@ class Command(IntEnum):
     SET_OPTION, RESET_CONNECTION = 0x1B, 0x1F
 
 
+_FROM = re.compile(r"\s*FROM\b", re.IGNORECASE)
 _UNANSWERED: Final = frozenset({Command.LONG_DATA, Command.CLOSE})
 _IN_TRANSACTION = 1
 _AT_ONCE = 1 << 16
@@ -158,10 +160,10 @@ class Talk:
 
     def _ask(self, text: str, parameters: Sequence[Any] = ()) -> Answer:
         """Return the answer of the catalogue, or else the room's."""
-        known = self._catalogue().answer(self._session, text, parameters)
+        known = None if is_duckdb(text) else self._catalogue().answer(self._session, text, parameters)
         if known is not None:
             return known
-        answer = self._room.ask(self._session.analyst, text, "mysql", parameters)
+        answer = self._room.ask(self._session.analyst, text, "duckdb" if is_duckdb(text) else "mysql", parameters)
         most = self._session.variables.most_rows
         return answer if most is None or len(answer.rows) <= most else Answer(answer.columns, answer.rows[:most])
 
@@ -176,14 +178,17 @@ class Talk:
         yield packets.end(self._status)
 
     def _prepare(self, text: str) -> list[bytes]:
-        taken = read(text)
-        if len(taken.statements) > 1:
-            raise Refused("unsupported", "one statement at a time: a text with several is not answered")
-        columns = self._described(text, taken.places)
-        number = self._statements.keep(text, taken.places)
-        answer = [b"\0" + struct.pack("<IHHBH", number, len(columns), taken.places, 0, 0)]
-        if taken.places:
-            answer += [definition(Column("?", "VARCHAR"))] * taken.places + [packets.end(self._status)]
+        places = 0
+        if not is_duckdb(text):
+            taken = read(text)
+            places = taken.places
+            if len(taken.statements) > 1:
+                raise Refused("unsupported", "one statement at a time: a text with several is not answered")
+        columns = self._described(text, places)
+        number = self._statements.keep(text, places)
+        answer = [b"\0" + struct.pack("<IHHBH", number, len(columns), places, 0, 0)]
+        if places:
+            answer += [definition(Column("?", "VARCHAR"))] * places + [packets.end(self._status)]
         if columns:
             answer += [*map(definition, columns), packets.end(self._status)]
         return answer
@@ -193,6 +198,8 @@ class Talk:
 
         Nothing is bought or charged: the catalogue has no row, and the room looks at an empty copy of the schema.
         """
+        if is_duckdb(text):
+            return self._room.describe(self._session.analyst, text)
         nothing = [None] * places
         try:
             known = self._catalogue().described(self._session, text, nothing)
@@ -210,6 +217,11 @@ class Talk:
         finally:
             prepared.reset()
         return self._rows(self._ask(prepared.text, parameters), binary=True)
+
+
+def is_duckdb(text: str) -> bool:
+    """Return whether a statement is in DuckDB's own words: it begins with FROM, as no question of MySQL's does."""
+    return _FROM.match(text) is not None
 
 
 def _text(value: bytes) -> str:

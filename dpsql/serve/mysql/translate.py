@@ -58,7 +58,7 @@ def parsed(taken: Read) -> exp.Expression:
     if not taken.text:
         raise Refused("syntax", "Query was empty")
     if not _BEGINS.match(taken.text):
-        raise Refused("unsupported", "only questions are answered: SELECT, SHOW, DESCRIBE")
+        raise Refused("unsupported", "only questions are answered: SELECT, SHOW, DESCRIBE, and FROM ... in DuckDB's own words")
     try:
         trees = sqlglot.parse(taken.text, read="mysql", error_level=ErrorLevel.IMMEDIATE)
     except (SqlglotError, RecursionError, ValueError, IndexError, TypeError, AttributeError):
@@ -94,7 +94,7 @@ def literal(value: Any) -> exp.Expression:
     if isinstance(value, int | float | Decimal):
         if not math.isfinite(value):
             raise Refused("syntax", "a parameter is not a finite number")
-        text = format(abs(value), "f") if isinstance(value, Decimal) else repr(abs(value))
+        text = format(value.copy_abs(), "f") if isinstance(value, Decimal) else repr(abs(value))  # abs() would round
         number = exp.Literal.number(text)
         return exp.Neg(this=number) if value < 0 else number
     if isinstance(value, datetime.date | datetime.time):
