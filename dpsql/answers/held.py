@@ -25,6 +25,7 @@ from dpsql.release.queried import Numbers, QueryPlan, numbers
 from dpsql.release.store import Release
 from dpsql.rows import drawing
 from dpsql.session.instance import Context
+from dpsql.source.model import quoted
 from dpsql.text.bounded_json import load
 from dpsql.text.names import fold
 
@@ -149,7 +150,7 @@ def _epsilon(parameters: Mapping[str, Any]) -> float:
 def _from_tables(context: Context, source: ProtectedSource, asked: Asked, release: Release) -> Held | None:
     """Return numbers of rows by declared categories, summed from a released table of the whole protected table."""
     rows = all(w.function == "count" and not w.arguments and w.condition is None and w.there is None for w in asked.wanted)
-    if asked.source.args.get("where") is not None or not rows or not asked.wanted:
+    if asked.rows != _whole(source) or not rows or not asked.wanted:
         return None
     columns = _columns(context, asked)
     plan = release.plan
@@ -184,6 +185,13 @@ def _from_tables(context: Context, source: ProtectedSource, asked: Asked, releas
     made = Plan(Domain(()), (), (scale,), plan.mechanism, public_total=False, method=None, options={}, query=query)
     numbers_ = Numbers(groups, [np.asarray(counts, dtype=np.int64)])
     return Held(release.identifier, str(release.manifest["sha256"]), made, numbers_, {"arguments": [], "conditions": []})
+
+
+def _whole(source: ProtectedSource) -> str:
+    """Return how a question about all rows of a protected table, and about nothing else, is identified (`Asked.rows`)."""
+    table = source.source.table
+    name = fold(table.name)
+    return f"SELECT 1 FROM {quoted(fold(table.schema), name)} AS {quoted(name)}"  # noqa: S608 -- compared, not run
 
 
 def _columns(context: Context, asked: Asked) -> Sequence[str] | None:
