@@ -56,7 +56,8 @@ def finish(context: Context, text: str, sql: str) -> str:
         )
         raise ArgumentError("sql", sql[:80], said) from None
     if few and len(rows) > MOST_ROWS:
-        raise ArgumentError("sql", sql[:80], f"the answer is too large: at most {MOST_ROWS:,} rows. What was bought is kept; ask for less")
+        told = f"the answer is too large: at most {MOST_ROWS:,} rows. What was bought is kept; ask for less"
+        raise ArgumentError("sql", sql[:80], told)
     if not rows:
         nulls = ", ".join(f"CAST(NULL AS {kind}) AS {identifier(name)}" for name, kind in columns)
         return f"(SELECT {nulls} LIMIT 0)"

@@ -44,14 +44,15 @@ def estimate(context: Context, database: str, source: str, query: str, most: int
     most : int
         max_contributions.
     """
-    books = Books(context.cursor, database)
+    books, hers = Books(context.cursor, database), context.analyst or ""
     if not books.exist():
         return None
     rows = context.cursor.execute(
         f"SELECT release FROM ({books.releases()}) "  # noqa: S608
         "WHERE source = ? AND operation = 'contributions' AND status = 'stored' AND query IN (?, ?) "
+        f"AND (? = '' OR release IN (SELECT release FROM {books.table('ledger')} WHERE action = 'charge' AND who = ?)) "
         "ORDER BY (query = ?)::INTEGER DESC, charged_at DESC, release ASC",
-        [source, query, source, query],
+        [source, query, source, hers, hers, query],
     ).fetchall()
     for (name,) in rows:
         with suppress(ReleaseError, LedgerError):

@@ -36,6 +36,8 @@ _BUDGETS = ("protect", "raise", "lower")
 MOST_INTERRUPTIONS = 3
 """Readings of a table, through more than its columns, that may be interrupted before the custodian resumes: how long one lasts can
 depend on a row."""
+MOST_OF_ONE = 2
+"""Of these, those of one analyst of a served database."""
 _CONTRACT = ("epsilon", "delta", "accountant", "neighbors", "privacy_unit", "max_contributions")
 _PURCHASE = (
     "action", "contents", "entry", "operation", "query", "parameters", "plan", "rho_text", "epsilon_text", "delta_text", "events",
@@ -114,23 +116,29 @@ class Ledger(Chain):
     def stopped(self) -> int | None:
         """Return the entry after which only plain sources may be bought, until the custodian resumes.
 
-        That is the last failed reading, or the last of `MOST_INTERRUPTIONS` interrupted ones.
+        That is the last failed reading, or the last of `MOST_INTERRUPTIONS` interrupted ones; for an analyst of a served database
+        already that of `MOST_OF_ONE` of her own, so that nobody stops the sales of all others alone.
         """
         since = self._outcomes()
-        failed = [entry for action, entry in since if action == "fail"]
+        failed = [entry for action, entry, _ in since if action == "fail"]
         if failed:
             return failed[-1]
+        hers = [entry for _, entry, who in since if who == self.owner]
+        if len(hers) >= MOST_OF_ONE:
+            return hers[-1]
         return since[-1][1] if len(since) >= MOST_INTERRUPTIONS else None
 
-    def interruptions(self) -> int:
-        """Return how many readings were interrupted since the custodian resumed last."""
-        return sum(action == "interrupt" for action, _ in self._outcomes())
+    def interruptions(self) -> tuple[int, int]:
+        """Return how many readings were interrupted since the custodian resumed last, and how many more may be."""
+        since = [who for action, _, who in self._outcomes() if action == "interrupt"]
+        left = MOST_INTERRUPTIONS - len(since)
+        return len(since), max(0, min(left, MOST_OF_ONE - since.count(self.owner)) if self.owner else left)
 
-    def _outcomes(self) -> list[tuple[str, int]]:
-        """Return action and entry of readings that failed or were interrupted since the custodian resumed last."""
-        rows = self._rows(["action", "entry"], actions=("fail", "interrupt", "resume"))
-        resumed = max((i for i, (action, _) in enumerate(rows) if action == "resume"), default=-1)
-        return [(str(action), int(entry)) for action, entry in rows[resumed + 1 :]]
+    def _outcomes(self) -> list[tuple[str, int, str]]:
+        """Return action, entry and who of readings that failed or were interrupted since the custodian resumed last."""
+        rows = self._rows(["action", "entry", "who"], actions=("fail", "interrupt", "resume"))
+        resumed = max((i for i, (action, _, _) in enumerate(rows) if action == "resume"), default=-1)
+        return [(str(action), int(entry), str(who)) for action, entry, who in rows[resumed + 1 :]]
 
     def interrupted(self, release: str) -> None:
         """Write down that a reading for a release was interrupted; it stays charged, and is finished by the same call."""
@@ -300,7 +308,7 @@ class Ledger(Chain):
                 Anchor(anchor).check(self._head())
             self.protection()
             self.charges()
-            stopped, failed = self.stopped(), any(action == "fail" for action, _ in self._outcomes())
+            stopped, failed = self.stopped(), any(action == "fail" for action, _, _ in self._outcomes())
         except LedgerError as error:
             return str(error)
         if stopped is not None:

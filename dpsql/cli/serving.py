@@ -253,7 +253,7 @@ def _key(argument: str, name: str) -> str:
     from dpsql.text.relation import split_name
 
     parts = split_name(name) if name else []
-    if not 0 < len(parts) < 3 or not all(parts):
+    if not parts or not all(parts):
         raise ArgumentError(argument, name, 'the name of a table is required: visits, main.visits, main."odd name"')
     return _spelled(*(["main", *parts][-2:]))
 

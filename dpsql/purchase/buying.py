@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dpsql.books.entries import Purchase, failure
-from dpsql.books.ledger import MOST_INTERRUPTIONS
 from dpsql.calls.buying import BuyingCall
 from dpsql.errors import ReleaseError
 from dpsql.kinds import measures
@@ -89,7 +88,8 @@ def stopped_text(protected: ProtectedSource, entry: int) -> str:
     failed = protected.books.failed(protected.key, entry)
     happened = (
         f"failed for release {failed[0]!r} (entry {entry} of its ledger), and whether a call fails could show a row" if failed else
-        f"was interrupted {MOST_INTERRUPTIONS} times (last: entry {entry} of its ledger), and how long it takes could show a row"
+        f"was interrupted {protected.ledger.interruptions()[0]} times (last: entry {entry} of its ledger), and how long it takes "
+        "could show a row"
     )
     return (
         f"source: reading {protected.key} {happened}. Only the table itself, or some of its columns without WHERE, JOIN or "
@@ -140,7 +140,7 @@ def _bought(
 def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str:
     """Return what to know after an interruption, as the books say."""
     with own_ledger(context, protected) as ledger:
-        purchase, left = ledger.purchase(name), max(0, MOST_INTERRUPTIONS - ledger.interruptions())
+        purchase, left = ledger.purchase(name), ledger.interruptions()[1]
     if purchase is None:
         return "interrupted before anything was charged"
     if purchase.status == "failed":

@@ -236,7 +236,8 @@ def moment(text: str, now: dt.datetime) -> dt.datetime:
 
 def _check(table: str, epsilon: object) -> None:
     if not is_epsilon(epsilon):
-        raise ArgumentError(f"grant on {table}", epsilon, f"the epsilon of one question is required, above 0, at most {MOST:g} ({EPSILON} is usual)")
+        told = f"the epsilon of one question is required, above 0, at most {MOST:g} ({EPSILON} is usual)"
+        raise ArgumentError(f"grant on {table}", epsilon, told)
 
 
 def _known(held: Roster, name: str) -> Analyst:

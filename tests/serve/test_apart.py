@@ -65,3 +65,16 @@ def test_the_custodian_has_all(hospital: Served, of_bob: list[str]) -> None:
     hospital.con.execute(f"FROM dp_query('{ASKED}', epsilon := 0.5)").fetchall()
     assert hospital.charges() == before
     assert {"alice", "bob", "custodian"} <= {who for (who,) in hospital.con.execute("SELECT DISTINCT who FROM dp_ledger()").fetchall()}
+
+
+def test_what_another_has_bought_is_in_no_explanation(hospital: Served) -> None:
+    """A histogram of rows per unit says what share of rows is kept: to whom has bought it."""
+    text = "SELECT ward, count(*) AS n FROM visits WHERE cost > 7 GROUP BY ward"
+    hospital.ask(text)
+    (release,) = [row[0] for row in hospital.ask("SELECT release FROM dp_releases() ORDER BY charged_at DESC LIMIT 1")]
+    before = hospital.ask(f"FROM dp_explain('{release}')")
+    bought = "FROM dp_contributions('visits', epsilon := 0.4)"
+    hospital.ask(bought, (), "bob")
+    assert hospital.ask(f"FROM dp_explain('{release}')") == before
+    hospital.ask(bought)
+    assert hospital.ask(f"FROM dp_explain('{release}')") != before

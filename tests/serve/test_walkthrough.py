@@ -90,7 +90,7 @@ def test_the_custodian_sets_up(walk):
 
 @pytest.mark.skipif(shutil.which("mariadb") is None, reason="mariadb's shell is not there")
 def test_the_mariadb_shell(walk):
-    (code,) = walk.marked("mariadb")
+    code, own = walk.marked("mariadb")
     lines = walk.run(["bash", "-e", "-c", code]).splitlines()
     assert lines[0].startswith("Tables_in_census") and {"visits", "wards"} <= set(lines)
     wards = [line.split("\t") for line in lines[lines.index("ward\tn\tmean") + 1 :][:3]]
@@ -98,6 +98,8 @@ def test_the_mariadb_shell(walk):
     assert [float(n) for _, n, _ in wards] == sorted((float(n) for _, n, _ in wards), reverse=True)
     assert {line.split("\t")[0] for line in lines[lines.index("m\tn") + 1 :][:12]} == {str(month) for month in range(1, 13)}
     assert len(lines[lines.index("beds\tn") + 1 :]) == 3
+    answer = walk.run(["mariadb", "--protocol", "tcp", "--port", walk.port, "--user", "alice", "census", "-e", own]).splitlines()
+    assert answer[0] == "ward\ts" and len(answer) == 4
     (refused,) = walk.marked("mariadb fails")
     for statement in filter(str.strip, refused.split(";\n")):
         told = walk.run(["mariadb", "--protocol", "tcp", "--port", walk.port, "--user", "alice", "census", "-e", statement], code=1)
