@@ -57,7 +57,7 @@ def size_of(query: Node) -> Size:
     ...     tree = json.loads(duckdb.connect().execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0])
     ...     return size_of(tree["statements"][0]["node"])
     >>> size("WITH a AS (FROM t), b AS (FROM a x, a y), c AS (FROM b x, b y) FROM c x, c y").relations
-    14
+    15
     >>> size("SELECT *, * FROM (SELECT *, * FROM (SELECT *, * FROM t))").width
     8
     """
@@ -120,7 +120,8 @@ def _relation(node: Node, ctes: Known) -> Size:
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, dict):
                 continue
-            inner = part.get("node") if isinstance(part.get("node"), dict) else part
+            below = part.get("node")
+            inner: Node = below if isinstance(below, dict) else part
             if _is_query(inner):
                 found = _query(inner, ctes)
             else:
