@@ -53,11 +53,11 @@ EPSILON = 0.5
 
 
 class Listed:
-    """Who may ask about what: alice and bob about visits, dora about payroll too, carol about nothing."""
+    """Who may ask about what: alice, bob and one who is called as the custodian about visits, dora about payroll too, carol about nothing."""
 
     def granted(self, analyst: str) -> Mapping[str, float]:
         """Return her grants."""
-        granted = {"main.visits": EPSILON} if analyst in ("alice", "bob", "dora") else {}
+        granted = {"main.visits": EPSILON} if analyst in ("alice", "bob", "dora", "custodian") else {}
         return {**granted, "main.payroll": 0.1} if analyst == "dora" else granted
 
     def public(self) -> Collection[str]:
@@ -101,7 +101,7 @@ class Served:
 
     def charges(self, analyst: str | None = None) -> int:
         """Return how many charges there are in the books."""
-        query = "SELECT count(*) FROM dpsql.ledger WHERE action = 'charge' AND ($1 IS NULL OR who = $1)"
+        query = "SELECT count(*) FROM dpsql.ledger WHERE action = 'charge' AND ($1 IS NULL OR who = 'analyst ' || $1)"
         return int(self.con.cursor().execute(query, [analyst]).fetchall()[0][0])
 
     def state(self) -> list[Any]:

@@ -22,7 +22,7 @@ def of_bob(hospital: Served) -> list[str]:
 def test_books(hospital: Served, of_bob: list[str]) -> None:
     """Entries and releases of others are not there."""
     assert hospital.ask("FROM dp_releases()") == [] and hospital.ask("FROM dp_ledger()") == []
-    assert hospital.ask("SELECT DISTINCT who FROM dp_ledger()", analyst="bob") == [("bob",)]
+    assert hospital.ask("SELECT DISTINCT who FROM dp_ledger()", analyst="bob") == [("analyst bob",)]
 
 
 @pytest.mark.parametrize("call", ["dp_explain('{}')", "dp_sample('{}')", "dp_sample('{}', rows := 5)"])
@@ -64,7 +64,7 @@ def test_the_custodian_has_all(hospital: Served, of_bob: list[str]) -> None:
     before = hospital.charges()
     hospital.con.execute(f"FROM dp_query('{ASKED}', epsilon := 0.5)").fetchall()
     assert hospital.charges() == before
-    assert {"alice", "bob", "custodian"} <= {who for (who,) in hospital.con.execute("SELECT DISTINCT who FROM dp_ledger()").fetchall()}
+    assert {"analyst alice", "analyst bob", "custodian"} <= {who for (who,) in hospital.con.execute("SELECT DISTINCT who FROM dp_ledger()").fetchall()}
 
 
 def test_what_another_has_bought_is_in_no_explanation(hospital: Served) -> None:
@@ -78,3 +78,13 @@ def test_what_another_has_bought_is_in_no_explanation(hospital: Served) -> None:
     assert hospital.ask(f"FROM dp_explain('{release}')") == before
     hospital.ask(bought)
     assert hospital.ask(f"FROM dp_explain('{release}')") != before
+
+
+def test_a_name_of_the_file_is_no_analyst(hospital: Served) -> None:
+    """Whoever is called as a user in the books has nothing of what that user has bought."""
+    hospital.con.execute("FROM dp_query('SELECT count(*) AS n FROM visits WHERE cost > 91', epsilon := 0.1)").fetchall()
+    for call in ("dp_releases", "dp_ledger"):
+        assert hospital.ask(f"FROM {call}()", (), "custodian") == []
+    before = hospital.charges()
+    hospital.ask("SELECT count(*) AS n FROM visits WHERE cost > 91", (), "custodian")
+    assert hospital.charges() == before + 1 and hospital.charges("custodian") == 1

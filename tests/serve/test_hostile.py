@@ -37,7 +37,7 @@ HARMLESS = {
     "SELECT name FROM (SHOW TABLES) WHERE name LIKE '%l%'": [],
     "SELECT source FROM dp_budget() ORDER BY ALL": [("main.visits",)],
     "SELECT anchor FROM dp_budget()": [(None,)],
-    "FROM dp_ledger() WHERE who <> 'alice'": [],
+    "FROM dp_ledger() WHERE who <> 'analyst alice'": [],
     "FROM dp_ledger() WHERE action = 'protect'": [],
     "FROM dp_releases() WHERE source = 'main.payroll'": [],
     "SELECT count(*), sum(cost), max(file) FROM visits WHERE 1 = 0": [(0, None, None)],

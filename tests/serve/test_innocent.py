@@ -142,5 +142,5 @@ def test_a_plain_aggregate_is_charged_at_the_grant(hospital: Served) -> None:
     hospital.ask("SELECT sum(cost) FROM visits WHERE ward = 'C'")
     asked = "SELECT who, epsilon FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry DESC LIMIT 1"
     who, epsilon = hospital.con.cursor().execute(asked).fetchall()[0]
-    assert who == "alice" and 0.45 < float(epsilon) <= 0.5
+    assert who == "analyst alice" and 0.45 < float(epsilon) <= 0.5
     assert hospital.ask("SELECT count(*) > 0 FROM dp_releases()") == [(True,)]

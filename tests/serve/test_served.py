@@ -87,7 +87,7 @@ def test_the_file_of_analysts_is_what_counts_while_it_changes(census):
             con.close()
     with duckdb.connect(census) as con:
         dpsql.load(con)
-        assert {who for (who,) in con.execute("SELECT who FROM dp_ledger('visits') WHERE action IN ('charge', 'store')").fetchall()} <= {"alice", "bob"}
+        assert {who for (who,) in con.execute("SELECT who FROM dp_ledger('visits') WHERE action IN ('charge', 'store')").fetchall()} <= {"analyst alice", "analyst bob"}
         assert con.execute("SELECT max(epsilon_spent) FROM dp_budget('visits')").fetchone()[0] <= 1.0
 
 

@@ -97,6 +97,11 @@ class View:
     _protected: dict[str, bool] = field(default_factory=dict, repr=False)
 
     @property
+    def who(self) -> str:
+        """What the books call her: no user of the file's is called so, whose releases would else be hers."""
+        return f"analyst {self.analyst}"
+
+    @property
     def entries(self) -> dict[tuple[str, str], Entry]:
         """All tables and views of the database, hidden ones too, without their status."""
         if self._entries is None:
@@ -147,7 +152,7 @@ class View:
         if self._releases is None:
             asked = f"SELECT DISTINCT release FROM {self.books.table('ledger')} WHERE action = 'charge' AND who = ?"  # noqa: S608
             there = self.books.exist()
-            self._releases = [str(r) for (r,) in self.cursor.execute(asked, [self.analyst]).fetchall()] if there else []
+            self._releases = [str(r) for (r,) in self.cursor.execute(asked, [self.who]).fetchall()] if there else []
         return self._releases
 
     def _with_status(self, entry: Entry, stack: tuple[str, ...]) -> Entry:
