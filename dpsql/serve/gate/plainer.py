@@ -24,8 +24,12 @@ def plainer(cursor: duckdb.DuckDBPyConnection, text: str) -> str:
         found = [tree for tree in sqlglot.parse(text, dialect=StrictDuckDB) if tree is not None]
         if len(found) != 1:
             return text
-        tree: exp.Expression = found[0]
-        made = render(tree.transform(_changed, copy=False))
+        holder = exp.Tuple(expressions=found)
+        for node in reversed(list(holder.walk(bfs=False))):  # the parts of a node before itself
+            changed = node if isinstance(node.parent, exp.Dot) else _changed(node)  # with the schema before it, as one
+            if changed is not node:
+                node.replace(changed)
+        made = render(holder.expressions[0])
     except (sqlglot.errors.SqlglotError, UnsupportedQuery, RecursionError):
         return text
     same = _without_places(serialized(cursor, made)) == _without_places(serialized(cursor, text))

@@ -240,8 +240,16 @@ def _function(node: exp.Expression) -> exp.Expression:
         if node.args.get("mode") is not None:
             raise Refused("unsupported", "week() with a mode is not answered: weekofyear(day) is the week of ISO")
         return exp.cast(exp.Anonymous(this="strftime", expressions=[_date(node.this), exp.Literal.string("%U")]), "int")
-    if isinstance(node, exp.Anonymous | exp.Func) and _name(node) in ("WEEKDAY", "YEARWEEK", "MID"):
+    if isinstance(node, exp.DateDiff | exp.TimestampDiff):
+        for key in ("this", "expression"):
+            if isinstance(node.args.get(key), exp.Literal):
+                node.set(key, exp.cast(node.args[key], "timestamp"))
+        return node
+    if isinstance(node, exp.Anonymous | exp.Func) and _name(node) in ("WEEKDAY", "YEARWEEK", "MID", "MAKEDATE"):
         arguments = node.expressions or [node.this]
+        if _name(node) == "MAKEDATE" and len(arguments) == 2 and arguments[1] == exp.Literal.number(1):  # the first of January
+            one = exp.Literal.number(1)
+            return exp.Anonymous(this="make_date", expressions=[arguments[0], one, one.copy()])
         if _name(node) == "MID" and len(arguments) == 3:
             return exp.Substring(this=arguments[0], start=arguments[1], length=arguments[2])
         if _name(node) == "WEEKDAY" and len(arguments) == 1:
