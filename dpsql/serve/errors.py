@@ -71,7 +71,7 @@ def told(error: BaseException, hidden: Sequence[str] = ()) -> Refused:
     """
     if isinstance(error, DpsqlError):
         line = first_line(error)
-        quoted = next((kind for words, kind in _MACHINE.items() if words.casefold() in line.casefold()), None)
+        quoted = next((kind for words, kind in _MACHINE.items() if words.lower() in line.lower()), None)
         if quoted is not None:
             return told(quoted())
         return Refused("no_column" if _MISSING in line else "refused", said(line, hidden))

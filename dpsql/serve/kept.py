@@ -54,7 +54,7 @@ class Kept:
         duckdb.Error
             There is no memory for it.
         """
-        name = secrets.token_hex(16)
+        name = f"answer_{secrets.token_hex(16)}"
         types = ["INTEGER" if column.type.strip('"') == "NULL" else column.type for column in answer.columns]
         with self._con.cursor() as cursor:
             columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(types))

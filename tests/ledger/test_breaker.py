@@ -19,6 +19,8 @@ from dpsql.release import store as release
 from dpsql.running import interruption
 from dpsql.session.instance import open_context
 
+pytestmark = pytest.mark.any_duckdb
+
 PLAIN = "FROM dp_marginals('people', columns := ['sex'], epsilon := 0.1, release := '{}')"
 FILTERED = "FROM dp_marginals('SELECT sex FROM people WHERE age > 40', columns := ['sex'], epsilon := 0.1, release := '{}')"
 

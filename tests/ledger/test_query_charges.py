@@ -23,6 +23,8 @@ from dpsql.estimates.measures import sensitivity
 from dpsql.kinds.query import measure as measuring
 from dpsql.measure import query as reading
 
+pytestmark = pytest.mark.any_duckdb
+
 BOUGHT = "SELECT region, count(*) AS n, sum(amount) AS s, avg(quantity) AS q FROM sales GROUP BY region"
 CONTAINED = [
     BOUGHT,

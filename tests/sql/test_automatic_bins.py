@@ -13,6 +13,8 @@ from noisy import near, planned_noise
 import dpsql
 from dpsql.rows import models
 
+pytestmark = pytest.mark.any_duckdb
+
 SMALL = "options := {'classes': 4, 'steps': 10}"
 
 TYPES: dict[str, tuple[str, str, str]] = {

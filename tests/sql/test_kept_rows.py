@@ -5,6 +5,8 @@ import pytest
 
 import dpsql
 
+pytestmark = pytest.mark.any_duckdb
+
 UNITS = 300
 
 

@@ -12,6 +12,8 @@ from pairwise import tried
 
 import dpsql
 
+pytestmark = pytest.mark.any_duckdb
+
 
 def made(rows: str, unit: bool = True) -> duckdb.DuckDBPyConnection:
     """Return a database with a protected table ``t`` of the columns u, x (BIGINT), y (DOUBLE), d (DATE), p (DECIMAL)."""

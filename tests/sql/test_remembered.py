@@ -16,6 +16,8 @@ from dpsql.answers import remembered
 from dpsql.session.settings import PINNED
 from dpsql.source import listed as functions
 
+pytestmark = pytest.mark.any_duckdb
+
 QUERY = "FROM dp_query('SELECT g, count(*) AS n, avg(x) AS mean FROM {} GROUP BY g ORDER BY g', epsilon := 1)"
 
 

@@ -15,6 +15,8 @@ import dpsql
 from dpsql.rows import decoding
 from dpsql.running import blocks
 
+pytestmark = pytest.mark.any_duckdb
+
 VISITS = """
 CREATE TABLE visits AS
 WITH h AS (SELECT i, hash(i * 7) AS a, hash(i * 11) AS b, hash(i * 13) AS c, hash(i * 17) AS d, hash(i * 19) AS e FROM range({rows}) t(i))

@@ -8,6 +8,8 @@ import pytest
 
 import dpsql
 
+pytestmark = pytest.mark.any_duckdb
+
 
 @pytest.fixture(scope="module")
 def small():

@@ -10,6 +10,8 @@ import dpsql
 from dpsql.measure import query as reading
 from dpsql.measure.leaves import UnitRows
 
+pytestmark = pytest.mark.any_duckdb
+
 BOUNDS = {
     "number": ["[0, 140]", "[0, 1000]", "[0, 100000]", "[-1000000, 100000000]"],
     "whole": ["[0, 140]", "[0, 1000]", "[0, 100000]", "[-1000000, 100000000]"],

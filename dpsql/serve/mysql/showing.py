@@ -85,11 +85,11 @@ def _tables(found: re.Match[str], seen: Shown) -> Question:
     column = f"Tables_in_{place}"
     kind = ", table_type AS Table_type" if found["full"] else ""
     select = f"SELECT table_name AS {named(column)}{kind} FROM information_schema.tables WHERE table_schema = {quoted(place)}"  # noqa: S608
-    return _limited(f"{select} ORDER BY 1", found, column)
+    return _limited(f"{select} ORDER BY 1 ASC", found, column)
 
 
 def _databases(found: re.Match[str], seen: Shown) -> Question:
-    return _limited("SELECT schema_name AS `Database` FROM information_schema.schemata ORDER BY 1", found, "Database")
+    return _limited("SELECT schema_name AS `Database` FROM information_schema.schemata ORDER BY 1 ASC", found, "Database")
 
 
 def _columns(found: re.Match[str], seen: Shown) -> Question:
@@ -98,7 +98,7 @@ def _columns(found: re.Match[str], seen: Shown) -> Question:
     if found.groupdict().get("full"):
         columns = [*columns[:2], "Collation=collation_name", *columns[2:], "Privileges", "Comment=column_comment"]
     where = f"table_schema = {quoted(place_of(table, seen.database))} AND table_name = {quoted(table.name)}"
-    return _limited(f"{_titled('columns', *columns)} WHERE {where} ORDER BY ordinal_position", found, "Field")
+    return _limited(f"{_titled('columns', *columns)} WHERE {where} ORDER BY ordinal_position ASC", found, "Field")
 
 
 def _describe(found: re.Match[str], seen: Shown) -> Question:
@@ -135,7 +135,7 @@ def _table_status(found: re.Match[str], seen: Shown) -> Question:
         "Max_data_length", "Index_length", "Data_free", "Auto_increment", "Create_time", "Update_time", "Check_time",
         "Collation=table_collation", "Checksum", "Create_options", "Comment=table_comment",
     )  # fmt: skip
-    return _limited(f"{select} WHERE table_schema = {quoted(seen.place(found['db']))} ORDER BY 1", found, "Name")
+    return _limited(f"{select} WHERE table_schema = {quoted(seen.place(found['db']))} ORDER BY 1 ASC", found, "Name")
 
 
 def _titled(table: str, *columns: str) -> str:
