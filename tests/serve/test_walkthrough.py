@@ -114,7 +114,8 @@ def test_python(walk):
 
 def shell_and_extension() -> tuple[str, Path] | None:
     """DuckDB's own shell, and its extension for MySQL from the wheel of that version."""
-    shell = shutil.which("duckdb", path=os.pathsep.join([str(BESIDE), os.environ["PATH"]]))
+    package = importlib.util.find_spec("duckdb_cli")  # of several versions the one that this process would take
+    shell = None if package is None or package.origin is None else shutil.which(str(Path(package.origin).parent / "duckdb"))
     found = importlib.util.find_spec("duckdb_extension_mysql_scanner")
     if shell is None or found is None:
         return None
