@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import re
 from decimal import Decimal
 from fractions import Fraction
 
 _SHOWN, _ITEMS, _KEYS = 400, 12, 50
 """Letters of an argument that an error shows; items of a list (a longer one may be data, and is not shown), and of an object."""
+
+_HELD = re.compile(r"Conflicting lock is held in (.*?) ?\(PID (\d+)\)")
 
 
 class DpsqlError(Exception):
@@ -151,6 +154,18 @@ class CalibrationError(DpsqlError):
 
 class UntriedDuckDB(UserWarning):
     """The DuckDB that runs is newer than any version that dpsql was tried with: what dpsql relies on may have changed."""
+
+
+def holder(error: object) -> tuple[str, str] | None:
+    """Return program and process number of whom DuckDB says that it holds a file; None: the error is about something else.
+
+    Examples
+    --------
+    >>> holder("IO Error: Could not set lock on file x: Conflicting lock is held in /bin/duckdb (PID 7). See also")
+    ('/bin/duckdb', '7')
+    """
+    found = _HELD.search(str(error))
+    return None if found is None else (found[1], found[2])
 
 
 def first_line(error: object) -> str:

@@ -10,7 +10,6 @@ from dpsql import errors
 _FROM_UDF = re.compile(r"Invalid Input (?:Error|Exception): Python exception occurred while executing the UDF: (\w+)(?:: |$)")
 _PLACE = re.compile(r"\n+LINE (\d+): .*", re.DOTALL)
 _TRACE = re.compile(r"\n+At:\n.*", re.DOTALL)
-_LOCKED = re.compile(r"Conflicting lock is held in (.+?) \(PID (\d+)\)")
 _NAMES = tuple(name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.DpsqlError))
 
 
@@ -65,9 +64,9 @@ def _shown(character: str) -> str:
 
 def cannot_open(path: str, error: BaseException) -> str:
     """Say why a database file cannot be opened, and what to do."""
-    locked = _LOCKED.search(str(error))
-    if locked:
-        who = f"{Path(locked[1]).name}, process {locked[2]}"
+    held = errors.holder(error)
+    if held is not None:
+        who = f"{Path(held[0]).name}, process {held[1]}"
         return (
             f"{path} is open in another process ({who}). DuckDB lets one process write to a file, or several read it: "
             "close it there, or ask there"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from dpsql.errors import ArgumentError, DpsqlError, first_line
+from dpsql.errors import ArgumentError, DpsqlError, first_line, holder
 
 if TYPE_CHECKING:
     from dpsql.serve.roster import Analyst
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Parsers = argparse._SubParsersAction
 _WHO = "letters a to z, digits, '_', '-' and '.'"
 _GRANT = "TABLE=EPSILON"
-_LOCKED = "Conflicting lock"
 
 
 def add_commands(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -176,10 +175,13 @@ def _protected(database: Path) -> set[str] | None:
     if con is None:
         return None
     try:
-        found = con.execute("SELECT DISTINCT source FROM dp_budget()").fetchall()
-        return {str(source) for (source,) in found if not str(source).startswith("file:")}
+        return {source for source in _with_budgets(con) if not source.startswith("file:")}
     finally:
         con.close()
+
+
+def _with_budgets(con: duckdb.DuckDBPyConnection) -> set[str]:
+    return {str(source) for (source,) in con.execute("SELECT DISTINCT source FROM dp_budget()").fetchall()}
 
 
 def _check_public(database: Path, table: str) -> None:
@@ -197,7 +199,7 @@ def _check_public(database: Path, table: str) -> None:
         told = "is open in another process, so it is not known here whether the table is protected: stop that one first"
         raise ArgumentError("database", str(database), told)
     try:
-        protected = {str(source) for (source,) in con.execute("SELECT DISTINCT source FROM dp_budget()").fetchall()}
+        protected = _with_budgets(con)
         query = (
             "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = current_database() AND NOT internal "
             "UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = current_database() AND NOT internal"
@@ -220,7 +222,7 @@ def _opened(database: Path) -> duckdb.DuckDBPyConnection | None:
     try:
         con = duckdb.connect(database, read_only=True)
     except (duckdb.Error, OSError) as error:
-        if _LOCKED in str(error):
+        if holder(error) is not None:
             return None
         raise DpsqlError(f"{database} cannot be opened: {first_line(error)}") from None
     load(con)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -112,6 +113,17 @@ def limited(statement: Statement, seconds: float) -> Iterator[None]:
     finally:
         done.set()
         thread.join()  # the cursor is another statement's afterwards
+
+
+def until_due(every: float, taken: float) -> float:
+    """Return how many seconds an answer waits that leaves at a whole multiple of so many seconds; 0: it leaves at once.
+
+    Examples
+    --------
+    >>> until_due(1.0, 2.25), until_due(1.0, 0.0), until_due(0.0, 2.25)
+    (0.75, 1.0, 0.0)
+    """
+    return max(1, math.ceil(taken / every)) * every - taken if every > 0 else 0.0
 
 
 class Turns:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.errors import ArgumentError, DpsqlError, first_line
+from dpsql.errors import ArgumentError, DpsqlError, first_line, holder
 from dpsql.session.settings import PINNED
 from dpsql.text.relation import literal
 from dpsql.udfs import load
@@ -25,7 +25,6 @@ from dpsql.udfs import load
 MEMORY = "4GB"
 """What DuckDB may take, where nothing is said."""
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:[KMGT]i?B|%)", re.IGNORECASE)
-_HELD = re.compile(r"Conflicting lock is held in (.+?) \(PID (\d+)\)")
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "allow_unsigned_extensions": False,
     "allow_community_extensions": False,
@@ -105,10 +104,10 @@ def open_database(
 
 def cannot_open(path: Path, error: BaseException) -> str:
     """Return why a file cannot be opened, in one line."""
-    held = _HELD.search(str(error))
-    if held:
+    held = holder(error)
+    if held is not None:
         return (
-            f"{path} is open in another process ({Path(held[1]).name}, process {held[2]}): one process owns a database. Stop that "
+            f"{path} is open in another process ({Path(held[0]).name}, process {held[1]}): one process owns a database. Stop that "
             "one, or, where it serves the database, ask it"
         )
     return f"{path} cannot be opened: {first_line(error)}"

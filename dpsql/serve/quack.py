@@ -8,7 +8,6 @@ Privacy: None: it hands texts to the room, and writes what it is given.
 
 from __future__ import annotations
 
-import math
 import secrets
 import socket
 import threading
@@ -23,6 +22,7 @@ from dpsql.errors import ArgumentError, DpsqlError, first_line
 from dpsql.serve import kept
 from dpsql.serve.extensions import load_extensions
 from dpsql.serve.kept import Kept
+from dpsql.serve.limits import until_due
 from dpsql.serve.options import Address
 from dpsql.serve.passed import Keys, Refused, Room
 from dpsql.text.relation import literal
@@ -115,8 +115,7 @@ class Desk:
         try:
             found = self._decided(key, text)
             if self._every:
-                taken = time.monotonic() - begun
-                self._sleep(max(1, math.ceil(taken / self._every)) * self._every - taken)
+                self._sleep(until_due(self._every, time.monotonic() - begun))
             return found
         finally:
             with self._guard:

@@ -25,6 +25,8 @@ from dpsql.errors import ArgumentError
 from dpsql.text.names import fold
 
 FILE = "analysts.toml"
+MOST = 10.0
+"""The largest epsilon of one question: ten times that, which a call may have, is no protection any more."""
 HEAD = (
     "# Who may ask a served database, and what: `dpsql analyst add|grant|list|revoke`, `dpsql publish`. Hashes of tokens, never a\n"
     "# token. It may be changed by hand, too, while the database is served; comments go when dpsql writes it again.\n"
@@ -229,10 +231,6 @@ def _analyst(name: str, said: Any) -> Analyst:
     if said.get("revoked"):
         kept |= dict.fromkeys(_SECRET, "")
     return Analyst(name=name, **kept)
-
-
-MOST = 10.0
-"""The largest epsilon of one question: ten times that, which a call may have, is no protection any more."""
 
 
 def is_epsilon(value: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import struct
 import threading
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
+from dpsql.serve.limits import until_due
 from dpsql.serve.mysql import packets
 from dpsql.serve.mysql.catalogue import Catalogue, Session
 from dpsql.serve.mysql.codes import Fault, denied, fault_of, malformed, unknown_command
@@ -20,7 +20,7 @@ from dpsql.serve.mysql.packets import Fields, Gone, Wire
 from dpsql.serve.mysql.prepared import Statements
 from dpsql.serve.mysql.results import definition, rows
 from dpsql.serve.mysql.variables import Variables
-from dpsql.serve.passed import Answer, Column, Keys, Refused, Room
+from dpsql.serve.passed import Answer, Column, Dialect, Keys, Refused, Room
 
 
 class Command(IntEnum):
@@ -105,8 +105,7 @@ class Talk:
 
     def _wait(self, asked: float) -> None:
         if self._every > 0:
-            passed = time.monotonic() - asked
-            time.sleep(math.ceil(passed / self._every) * self._every - passed)
+            time.sleep(until_due(self._every, time.monotonic() - asked))
 
     def _send(self, answer: list[bytes]) -> None:
         waiting = bytearray()
@@ -160,10 +159,11 @@ class Talk:
 
     def _ask(self, text: str, parameters: Sequence[Any] = ()) -> Answer:
         """Return the answer of the catalogue, or else the room's."""
-        known = None if is_duckdb(text) else self._catalogue().answer(self._session, text, parameters)
+        dialect: Dialect = "duckdb" if is_duckdb(text) else "mysql"
+        known = self._catalogue().answer(self._session, text, parameters) if dialect == "mysql" else None
         if known is not None:
             return known
-        answer = self._room.ask(self._session.analyst, text, "duckdb" if is_duckdb(text) else "mysql", parameters)
+        answer = self._room.ask(self._session.analyst, text, dialect, parameters)
         most = self._session.variables.most_rows
         return answer if most is None or len(answer.rows) <= most else Answer(answer.columns, answer.rows[:most])
 
