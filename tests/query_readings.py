@@ -19,6 +19,8 @@ from dpsql.estimates.measures import sensitivity
 from dpsql.measure import query as reading
 from dpsql.measure.leaves import UnitRows
 from dpsql.measure.query import Before, Counted
+from dpsql.mechanisms.ranked import NO_ROWS, Ranked
+from dpsql.mechanisms.ranked import sensitivity as penalty_sensitivity
 from dpsql.noise import discrete
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
@@ -149,13 +151,15 @@ def replayed(
     def spy_before(cursor: duckdb.DuckDBPyConnection, protected: object, plan: QueryPlan) -> Iterator[Before]:
         with before(cursor, protected, plan) as found:  # type: ignore[arg-type]
             found.units = {place: Whole(*plan.cells(one), found.units[place]) for one in plan.cutting for place in [one.place]}
+            every = {(one.place, one.share): found.ranks(one, None) for one in plan.picking}
+            found.ranks = lambda one, reach: every[one.place, one.share]
             seen.before.append((plan, found))
             if earlier is None:
                 yield found
                 return
             other = earlier.before[len(seen.before) - 1][1]
             units = {place: Replayed(rows, other.units[place]) for place, rows in found.units.items()}
-            yield Before(found.made, other.magnitudes, units)  # type: ignore[arg-type]
+            yield Before(found.made, other.magnitudes, units, other.ranks)  # type: ignore[arg-type]
 
     def watch(plan: Plan, found: Counted) -> Counted:
         seen.plans.append(plan)
@@ -166,8 +170,13 @@ def replayed(
         seen.found.append((plan, found))
         return found if change is None else change(len(seen.found) - 1, found)
 
+    def middle(held: Ranked, share: Fraction, edges: Sequence[int], *_: object) -> int:
+        """Pick the quantile itself."""
+        return int(held.cells[np.searchsorted(held.upto, share * held.total)]) if held.total else edges[-1] // 2
+
     with patch.context() as inside:
         inside.setattr(reading, "fresh_salt", lambda: SALT)
+        inside.setattr(reading, "picked", middle)
         inside.setattr(reading, "counted", spy)
         inside.setattr(reading, "released", watch)
         inside.setattr(reading, "before", spy_before)
@@ -211,6 +220,36 @@ def excess_before(plan: QueryPlan, one: Before, other: Before) -> list[float]:
         a, b = (each.by_unit(units) for each in (first, second))  # type: ignore[attr-defined]
         found.append(float(np.abs(a - b).sum()))
     return [distance / most for distance in found]
+
+
+def excess_picks(plan: QueryPlan, one: Before, other: Before, neighbors: str = "add_remove") -> list[float]:
+    """Return, for each picked quantile, how the penalties of two readings differ, compared to what the plan claims.
+
+    Of a group the largest difference at any unit; of all groups together, their sum.
+    """
+    found = []
+    for pick in plan.picking:
+        first, second = one.ranks(pick, None), other.ranks(pick, None)
+        moved = 0
+        for group in {*first, *second}:
+            sides = [first.get(group, NO_ROWS), second.get(group, NO_ROWS)]
+            cells = np.unique(np.concatenate([[0, pick.units.count - 1], *(side.cells + step for side in sides for step in (-1, 0, 1))]))
+            cells = cells[(cells >= 0) & (cells < pick.units.count)].astype(np.int64)
+            a, b = (_penalties(side, cells, pick.share) for side in sides)
+            moved += max(abs(x - y) for x, y in zip(a, b, strict=True))
+        claimed, count = penalty_sensitivity(
+            pick.share, neighbors, plan.max_rows, plan.max_groups, plan.max_rows_per_group, grouped=bool(plan.keys)
+        )
+        found.append(float(moved / (claimed * count)))
+    return found
+
+
+def _penalties(held: Ranked, cells: np.ndarray, share: Fraction) -> list[Fraction]:
+    """Return the penalty of each of some units."""
+    upto = np.concatenate([[0], held.upto])
+    below = upto[np.searchsorted(held.cells, cells, side="left")].tolist()
+    there = upto[np.searchsorted(held.cells, cells, side="right")].tolist()
+    return [max(share * held.total - a, b - share * held.total, Fraction(0)) for a, b in zip(there, below, strict=True)]
 
 
 def price(one: Readings, other: Readings, con: duckdb.DuckDBPyConnection) -> list[tuple[float, float]]:

@@ -49,6 +49,8 @@ class Calibration:
         How the scales were found.
     notes : tuple of str
         What the buyer should know of them.
+    epsilons : tuple of Fraction
+        Of exponential mechanisms that are measured with them, one for each.
     """
 
     mechanism: str
@@ -56,6 +58,7 @@ class Calibration:
     charge: Charge
     method: str
     notes: tuple[str, ...] = ()
+    epsilons: tuple[Fraction, ...] = ()
 
 
 def calibrate(
@@ -155,6 +158,7 @@ def calibrate_blocks(
     delta: float | Decimal,
     accountant: str = "zcdp",
     beside: Sequence[ThresholdEvent] = (),
+    ranges: Sequence[tuple[int, float]] = (),
 ) -> Calibration:
     """Return the smallest noise for blocks of integers of different sensitivities, measured together, and its cost.
 
@@ -171,11 +175,13 @@ def calibrate_blocks(
         Of the ledger.
     beside : sequence of events
         Selections of groups, which cost delta alone.
+    ranges : sequence of (count, weight)
+        Exponential mechanisms, so many of the same epsilon each, with their weights among those of the blocks.
 
     Returns
     -------
     Calibration
-        One scale for each block, rounded up; the cost of all, rounded up.
+        One scale for each block, rounded up, and one epsilon for each of ``ranges``, rounded down; the cost of all, rounded up.
 
     Raises
     ------
@@ -186,7 +192,8 @@ def calibrate_blocks(
     -----
     Privacy: block i is an integer vector whose L1 and L2 distance between neighbours is at most its sensitivities; all blocks may
     reach theirs at once. Gaussian: rho_i = w_i / sum(w) of the limit buys sigma_i by l2_i, exactly as `calibrate` does for tables.
-    Laplace: epsilon_i = w_i / sum(w) epsilon, scale l1_i / epsilon_i: they add up to epsilon.
+    Laplace: epsilon_i = w_i / sum(w) epsilon, scale l1_i / epsilon_i: they add up to epsilon. An exponential mechanism has its
+    share of rho by what rule G adds for it (`gdp_of`), its share of epsilon beside Laplace noise.
 
     Examples
     --------
@@ -200,15 +207,20 @@ def calibrate_blocks(
     if len(weights) != len(sensitivities) or not sensitivities or not all(0 < weight < math.inf for weight in weights):
         raise ArgumentError("weights", list(weights), f"must be one number above 0 for each of {len(sensitivities)} blocks")
     shares = [Fraction(float(weight)) for weight in weights]
-    whole_of = sum(shares, Fraction(0))
+    picked = [Fraction(float(weight)) for _, weight in ranges]
+    whole_of = sum([*shares, *picked], Fraction(0))
     events: list[Event] = [*beside]
     scales: list[Fraction] = []
+    epsilons: list[Fraction] = []
     if mechanism == "gaussian":
         method = _methods(mechanism, accountant, None, held_delta)[0]
         limit = _gaussian_limit(held_epsilon, _without_thresholds(held_delta, beside, accountant), accountant, method)
         for share, (_, l2) in zip(shares, sensitivities, strict=True):
             scales.append(gaussian_scale(Fraction(limit) * share / whole_of, l2))
             events.append(GaussianEvent(scales[-1], l2))
+        epsilons = [
+            range_epsilon(Fraction(limit) * share / whole_of, count) for share, (count, _) in zip(picked, ranges, strict=True)
+        ]
     else:
         method = "basic"
         for share, (l1, _) in zip(shares, sensitivities, strict=True):
@@ -217,9 +229,33 @@ def calibrate_blocks(
                 raise _too_much_noise(float(needed), float(MAXIMUM_LAPLACE_SCALE))
             scales.append(scale_grid(needed))
             events.append(LaplaceEvent(scales[-1], l1))
+        epsilons = [
+            _on_grid_below(share / whole_of * Fraction(held_epsilon) / count)
+            for share, (count, _) in zip(picked, ranges, strict=True)
+        ]
+    events += [RangeEvent(each, count) for each, (count, _) in zip(epsilons, ranges, strict=True)]
     spent_delta = held_delta if accountant == "zcdp" or mechanism == "gaussian" or beside else Decimal(0)
     charge = charge_for(events, delta=spent_delta, accountant=accountant, epsilon=held_epsilon)
-    return Calibration(mechanism, tuple(scales), charge, method)
+    return Calibration(mechanism, tuple(scales), charge, method, epsilons=tuple(epsilons))
+
+
+def range_epsilon(rho: Fraction, count: int) -> Fraction:
+    """Return about the largest epsilon of which ``count`` mechanisms of bounded range cost at most ``rho`` under rule G.
+
+    Raises
+    ------
+    CalibrationError
+        There is none.
+    """
+    found = largest(lambda u: gdp_of(RangeEvent(_on_grid_below(Fraction(math.exp(u))), count)) <= rho, -40.0, 40.0)
+    if found is None:
+        raise CalibrationError("the guarantee is too small to be bought; ask for a larger epsilon or delta")
+    return _on_grid_below(Fraction(math.exp(found)))
+
+
+def _on_grid_below(number: Fraction) -> Fraction:
+    """Return the largest number of 20 significant bits that is at most ``number``: its powers are cheap to bound."""
+    return 1 / scale_grid(1 / number)
 
 
 def _without_thresholds(delta: Decimal, beside: Sequence[PureEvent | RangeEvent | ThresholdEvent], accountant: str) -> Decimal:

@@ -92,6 +92,11 @@ def noise(plan: Plan, texts: Texts | None = None) -> list[str]:
         cells = f"each cell of {_count(len(cutting.scales), 'histogram')} of all groups together"
         said = "which say where the rows are: there the others are finer"
         found.append(f"standard deviation {cutting.deviation:.4g} rows on {cells}, {said}")
+    found += [
+        f"the quantile at {float(one.share):g} is drawn by the exponential mechanism, of a rank that is off by about "
+        f"{one.deviation:.4g} rows (standard deviation); the histograms say within what interval"
+        for one in query.picking
+    ]
     return list(dict.fromkeys(found))
 
 

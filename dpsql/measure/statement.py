@@ -15,8 +15,10 @@ from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.domains.bounding import light_first_sql
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN
 from dpsql.errors import DpsqlError
+from dpsql.estimates.leaves import Units
 from dpsql.estimates.magnitudes import Learning
 from dpsql.estimates.measures import Measure, Variable
+from dpsql.estimates.picks import Picking
 from dpsql.measure.leaves import Regions
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.queried import Counting, QueryPlan
@@ -202,15 +204,37 @@ class Statement:
             f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
         )
 
+    def ranks(self, one: Picking, reach: int | None) -> str:
+        """Return the statement that gives the rows of each unit and up to it, of each group with rows.
+
+        ``reach``: of units whose penalty is at most so many rows alone; None: of all. See `dpsql.mechanisms.ranked.Ranked`.
+        """
+        measure = self.plan.measures[one.place]
+        counted = f"SELECT ord, unit AS cell, count(*) AS n FROM ({self._in_units(measure, one.units)}) GROUP BY ALL"  # noqa: S608
+        together = "sum(n) OVER (PARTITION BY ord ORDER BY cell ASC) AS upto, sum(n) OVER (PARTITION BY ord) AS total"
+        summed = f"SELECT ord, cell, n, {together} FROM ({counted})"  # noqa: S608 -- generated
+        wanted, parts = f"{one.share.numerator} * total", one.share.denominator
+        near = "" if reach is None else (
+            f" WHERE {parts} * upto >= {wanted} - {parts * reach} AND {parts} * (upto - n) <= {wanted} + {parts * reach}"
+        )
+        cast = ", ".join(f"CAST({name} AS BIGINT) AS {name}" for name in ("ord", "cell", "n", "upto", "total"))
+        return f"{self.reading()} SELECT {cast} FROM ({summed}){near}"  # noqa: S608 -- generated
+
+    def _in_units(self, measure: Measure, units: Units) -> str:
+        """Return the rows of a measure with the number of the unit that each is in."""
+        variable = measure.variables[0]
+        conditions = [f"x{variable.position} IS NOT NULL", *([] if measure.filter is None else [f"f{measure.filter}"])]
+        listed = ", ".join([*map(identifier, self.keys), f"{_unit(variable, units)} AS unit"])
+        return f"SELECT {listed} FROM __dp_rows WHERE {' AND '.join(conditions)}"  # noqa: S608 -- generated
+
     def units(self, measure: Measure, shift: int, regions: Regions = ()) -> str:
         """Return the statement that counts rows by group and cell of 2^shift units; of some larger cells alone, or of all."""
-        unit = _unit(measure)
-        conditions = [f"x{measure.variables[0].position} IS NOT NULL", *([] if measure.filter is None else [f"f{measure.filter}"])]
+        if measure.units is None:
+            raise DpsqlError("a tree of equal leaves has no units")
         inside = " OR ".join(f"unit >> {wide} IN ({', '.join(map(str, numbers))})" for wide, numbers in regions)
         keys = [identifier(key) for key in self.keys]
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
-        listed = ", ".join([*keys, f"{unit} AS unit"])
-        rows = f"SELECT {listed} FROM __dp_rows WHERE {' AND '.join(conditions)}"  # noqa: S608
+        rows = self._in_units(measure, measure.units)
         return (
             f"{self.reading()} SELECT {', '.join([*shown, f'unit >> {shift} AS cell', 'count(*) AS n'])} "  # noqa: S608
             f"FROM ({rows}){f' WHERE {inside}' if inside else ''} GROUP BY ALL"
@@ -281,11 +305,8 @@ def _leaf(measure: Measure) -> str:
     return f"CAST(least(floor(({x} - {_double(variable.lower)}) / {_double(measure.width)}), {last}) AS INTEGER)"
 
 
-def _unit(measure: Measure) -> str:
+def _unit(variable: Variable, units: Units) -> str:
     """Return the number of the unit that a row is in, from 0."""
-    variable, units = measure.variables[0], measure.units
-    if units is None:
-        raise DpsqlError("a tree of equal leaves has no units")
     x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
     number = f"{'round' if units.single else 'floor'}(({x} - {_double(units.lower)}) / {_double(units.width)})"
     return f"CAST(least(greatest({number}, 0), {units.count - 1}) AS BIGINT)"
@@ -313,5 +334,6 @@ def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, 
     first = [made.magnitudes(one) for one in plan.learning]
     cut = [plan.measures[one.place] for one in plan.cutting]
     units = [made.units(measure, 0, regions) for measure in cut for regions in ([], [(6, [0])])]
+    ranks = [made.ranks(one, reach) for one in plan.picking for reach in (one.reach, None)]
     cells = [made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values") and measure.units is None]
-    return [*first, *units, made.sums()[0], *cells]
+    return [*first, *units, *ranks, made.sums()[0], *cells]

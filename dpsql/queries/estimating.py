@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from dpsql.errors import ReleaseError
 from dpsql.estimates import certain
 from dpsql.estimates import moments as sums
 from dpsql.estimates.measures import Measure
+from dpsql.estimates.picks import trusted
 from dpsql.estimates.quantiles import Tree, confident, extreme, quantiles, tree
 from dpsql.noise.entropy import BoolArray
 from dpsql.numerics.arrays import FloatArray
@@ -76,12 +78,24 @@ class Estimates:
         if one.function not in _HELD:
             return found
         ends = self.interval(one, certain.USUAL)
-        return found if ends is None else np.clip(found, *ends)
+        return found if ends is None else np.clip(self._with_picks(one, found), *ends)
 
     def drawn(self, one: Wanted) -> FloatArray:
         """Return an aggregate, see `_value`; what is beyond the range of numbers is infinite, without a warning."""
         with np.errstate(all="ignore"):
             return self._value(one)
+
+    def _with_picks(self, one: Wanted, found: FloatArray) -> FloatArray:
+        """Return quantiles of a tree, shape (groups,) or (groups, quantiles), with those that were picked in their places."""
+        if not one.quantiles or not self.query.picking:
+            return found
+        place, columns = self.find(one)[0], found.reshape(-1, len(one.quantiles)).copy()
+        for i, share in enumerate(one.quantiles):
+            for pick in self.query.picking:
+                if pick.place == place and pick.share == Fraction(repr(share)) and pick.found:
+                    near = trusted(pick, self.tree(place).count) & ~np.isnan(columns[:, i])
+                    columns[near, i] = pick.values()[near]
+        return columns if one.listed else columns[:, 0]
 
     def hidden(self, one: Wanted) -> BoolArray:
         """Return whether noise may hide a variance of a pair, see `dpsql.estimates.moments.hidden`."""

@@ -114,8 +114,10 @@ def levels_of(plan: QueryPlan, one: Cutting, counts: IntArray) -> list[Level]:
     return found
 
 
-def resolved_query(plan: QueryPlan, bounds: Sequence[Learned], ends: Sequence[Sequence[int]] = ()) -> QueryPlan:
-    """Return the plan with the bounds and leaves that were chosen: its variables are plain ones.
+def resolved_query(
+    plan: QueryPlan, bounds: Sequence[Learned], ends: Sequence[Sequence[int]] = (), picks: Sequence[IntArray] = ()
+) -> QueryPlan:
+    """Return the plan with the bounds, leaves and quantiles that were chosen: its variables are plain ones.
 
     Notes
     -----
@@ -125,7 +127,8 @@ def resolved_query(plan: QueryPlan, bounds: Sequence[Learned], ends: Sequence[Se
     measures = [_resolved(measure, bounds) for measure in plan.measures]
     for one, edges in zip(plan.cutting, ends, strict=True):
         measures[one.place] = replace(measures[one.place], edges=tuple(edges))
-    return replace(plan, measures=tuple(measures))
+    picking = tuple(one.picked(found) for one, found in zip(plan.picking, picks, strict=True))
+    return replace(plan, measures=tuple(measures), picking=picking)
 
 
 def _resolved(measure: Measure, bounds: Sequence[Learned]) -> Measure:

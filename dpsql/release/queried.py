@@ -17,6 +17,7 @@ from dpsql.errors import ReleaseError
 from dpsql.estimates.leaves import Cutting, Units, depth
 from dpsql.estimates.magnitudes import Learning
 from dpsql.estimates.measures import Measure
+from dpsql.estimates.picks import Picking
 from dpsql.numerics.arrays import IntArray
 
 MOST_KEYS = 64
@@ -29,6 +30,8 @@ _FIELDS = {
     "keys", "measures", "public", "groups", "groups_sql", "unit", "max_rows", "max_groups", "max_rows_per_group", "min_units",
     "threshold", "delta", "selecting", "asked",
 }
+_LISTS = ("learning", "cutting", "counting", "picking")
+_OPTIONAL = (*_LISTS, "different", "other")
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,8 @@ class QueryPlan:
         Histograms that are released before the measures, from which bounds of variables are chosen (`dpsql.release.learned`).
     cutting : tuple of Cutting
         The same for leaves of trees, of the measures with units (`dpsql.estimates.leaves`).
+    picking : tuple of Picking
+        Quantiles that are drawn for each public group, beside the trees.
     other : tuple of int
         Keys of public groups of which one, `OTHER_LABEL`, has all rows whose value is not listed.
     """
@@ -116,6 +121,12 @@ class QueryPlan:
     different: bool = False
     counting: tuple[Counting, ...] = ()
     other: tuple[int, ...] = ()
+    picking: tuple[Picking, ...] = ()
+
+    @property
+    def early(self) -> bool:
+        """Whether something is released before the measures."""
+        return bool(self.learning or self.cutting or self.picking)
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -156,6 +167,7 @@ class QueryPlan:
             **({"different": True} if self.different else {}),
             **({"counting": [one.to_json() for one in self.counting]} if self.counting else {}),
             **({"other": list(self.other)} if self.other else {}),
+            **({"picking": [one.to_json() for one in self.picking]} if self.picking else {}),
         }
 
     @classmethod
@@ -167,11 +179,11 @@ class QueryPlan:
         ValueError, TypeError, KeyError, DpsqlError
             It is not a plan of a query.
         """
-        _require(isinstance(item, dict) and set(item) - {"learning", "cutting", "different", "counting", "other"} == _FIELDS)
-        learning, cutting, counting = item.get("learning", []), item.get("cutting", []), item.get("counting", [])
-        _require(item.get("different", True) is True and isinstance(counting, list) and len(counting) <= MOST_MEASURES)
-        _require(isinstance(cutting, list) and len(cutting) <= MOST_MEASURES)
-        _require(isinstance(learning, list) and len(learning) <= MOST_MEASURES)
+        _require(isinstance(item, dict) and set(item) - set(_OPTIONAL) == _FIELDS)
+        learning, cutting, counting, picking = (item.get(name, []) for name in _LISTS)
+        _require(item.get("different", True) is True)
+        _require(all(isinstance(found, list) and len(found) <= MOST_MEASURES for found in (learning, cutting, counting, picking)))
+        _require(not picking or item["public"] is True)
         keys, measures, asked = item["keys"], item["measures"], item["asked"]
         other = item.get("other", [])
         _require(isinstance(other, list) and (not other or item["public"] is True))
@@ -196,9 +208,11 @@ class QueryPlan:
                 "other": tuple(other),
                 "cutting": tuple(Cutting.from_json(one) for one in cutting),
                 "counting": tuple(Counting.from_json(one) for one in counting),
+                "picking": tuple(Picking.from_json(one) for one in picking),
             }
         )
         _require([one.place for one in found.cutting] == [i for i, m in enumerate(found.measures) if m.units is not None])
+        _require(all(one.place < len(measures) and found.measures[one.place].kind == "tree" for one in found.picking))
         _require(all(len(one.scales) == depth(*found.cells(one))[1] for one in found.cutting))
         _require(all((v.learned or 0) < max(1, len(learning)) for measure in found.measures for v in measure.variables))
         _require(bool(learning) or all(v.learned is None for measure in found.measures for v in measure.variables))

@@ -109,16 +109,19 @@ def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | No
     """
     learning = plan.query.learning if plan.query is not None else ()
     cutting = plan.query.cutting if plan.query is not None else ()
-    _require((item is None) == (not plan.fine and not learning and not cutting))
+    picking = plan.query.picking if plan.query is not None else ()
+    _require((item is None) == (not plan.fine and not (plan.query is not None and plan.query.early)))
     if item is None:
         return None
     found = Refinement.from_json(item)
     if plan.query is not None:
         check_learned(learning, found.counts[: len(learning)], found.bounds)
-        _require(len(found.counts) == len(learning) + len(cutting))
-        _require(all((edges is None) == (i < len(learning)) for i, edges in enumerate(found.edges)))
-        for one, counts in zip(cutting, found.counts[len(learning) :], strict=True):
+        known, cut = len(learning), len(learning) + len(cutting)
+        _require(len(found.counts) == cut + len(picking))
+        _require(all((edges is None) == (not known <= i < cut) for i, edges in enumerate(found.edges)))
+        for one, counts in zip(cutting, found.counts[known:cut], strict=True):
             levels_of(plan.query, one, counts)
+        _require(all(counts.size == plan.query.groups for counts in found.counts[cut:]))
         resolved(plan, found)  # refuses ends that leaves cannot have
         return found
     _require(not found.bounds and len(found.counts) == len(plan.fine))
@@ -145,7 +148,8 @@ def resolved(plan: Plan, found: Refinement | None) -> Plan:
     if found is None:
         return plan
     if plan.query is not None:
-        return replace(plan, query=resolved_query(plan.query, found.bounds, found.ends))
+        cut = len(plan.query.learning) + len(plan.query.cutting)
+        return replace(plan, query=resolved_query(plan.query, found.bounds, found.ends, found.counts[cut:]))
     attributes = [*plan.domain.attributes]
     for column, edges in zip(plan.fine, found.edges, strict=True):
         if edges is not None:

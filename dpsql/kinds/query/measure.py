@@ -47,7 +47,7 @@ class Query(Measurer):
         first, early = None, None
         with ExitStack() as reads:
             reads.enter_context(snapshot(context.cursor))
-            if query.learning or query.cutting:
+            if query.early:
                 with progress.stage("bounds"):
                     early = reads.enter_context(reading.before(context.cursor, protected, query))
                     first = reading.learned(plan, early)

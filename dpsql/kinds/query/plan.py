@@ -15,12 +15,15 @@ from dpsql.accounting.rules import selection_delta
 from dpsql.calls.buying import BuyingCall
 from dpsql.domains.attributes import OTHER_LABEL, Domain
 from dpsql.errors import ArgumentError
-from dpsql.estimates.leaves import SHARE, Cutting, depth, units_of
+from dpsql.estimates import picks
+from dpsql.estimates.leaves import SHARE, Cutting, Units, depth, units_of
 from dpsql.estimates.magnitudes import sensitivity_of
 from dpsql.estimates.measures import Measure, sensitivity
+from dpsql.estimates.picks import Picking
 from dpsql.estimates.thresholds import threshold
 from dpsql.kinds.planned import Planned, release_delta
 from dpsql.kinds.query.asking import Asking
+from dpsql.mechanisms.ranked import sensitivity as penalty_sensitivity
 from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
@@ -62,6 +65,22 @@ class Bounding:
     def most_rows(self) -> int:
         """Rows of one unit that count, at most, in all groups together."""
         return self.max_rows if self.max_rows is not None else (self.max_groups or 1) * (self.max_rows_per_group or 1)
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """A quantile that is to be picked: beside which measure, at what sensitivity, as how many mechanisms, for which weight."""
+
+    place: int
+    share: Fraction
+    units: Units
+    sensitivity: Fraction
+    count: int
+    weight: float
+
+    def picking(self, epsilon: Fraction) -> Picking:
+        """Return what it becomes at an epsilon."""
+        return Picking(self.place, self.share, self.units, epsilon / (2 * self.sensitivity))
 
 
 def plan(context: Context, protected: ProtectedSource, call: BuyingCall, parameters: Mapping[str, Any]) -> Planned:
@@ -165,20 +184,33 @@ class Planning(Asking):
         learning = len(self.learning)
         histogram = sensitivity_of(bounding.most_rows, held.neighbors)
         each = sum(weights) * call.bounds_share / (1 - call.bounds_share) / max(1, learning)
+        wishes = [] if count is None else self._wishes(measures, weights, cutting, bounding, grouped=grouped)
 
         def priced(found: Sequence[Measure]) -> Calibration:
             blocks = [pair for measure in found for pair in self._sensitivity(measure, bounding, grouped=grouped)]
+            places = [place for place, measure in enumerate(found) for _ in measure.lengths]
+            left = {wish.place: 1.0 - float(picks.SHARE) for wish in wishes}
             return calibrate_blocks(
                 mechanism=call.mechanism,
                 sensitivities=[*blocks, *[histogram] * (learning + sum(levels for _, levels, _ in cutting))],
-                weights=[*weights, *[each] * learning, *[weight for _, levels, weight in cutting for _ in range(levels)]],
+                weights=[
+                    *[weight * left.get(place, 1.0) for place, weight in zip(places, weights, strict=True)],
+                    *[each] * learning,
+                    *[weight * left.get(place, 1.0) for place, levels, weight in cutting for _ in range(levels)],
+                ],
                 epsilon=self.parameters["epsilon"],
                 delta=release_delta(self.protected, call.delta, call.mechanism),
                 accountant=held.budget.accountant,
                 beside=beside,
+                ranges=[(wish.count, wish.weight) for wish in wishes],
             )
 
-        measures = self._on_grids(measures, priced(tuple(choosing.with_grid(measure, 1) for measure in measures)))
+        coarse = priced(tuple(choosing.with_grid(measure, 1) for measure in measures))
+        picking = [wish.picking(each) for wish, each in zip(wishes, coarse.epsilons, strict=True)]
+        if not picks.worth(picking, count or 1):
+            wishes, picking = [], []
+            coarse = priced(tuple(choosing.with_grid(measure, 1) for measure in measures))
+        measures = self._on_grids(measures, coarse)
         calibration = priced(measures)
         tau = None
         if selecting and select is not None and delta_t is not None:
@@ -214,6 +246,7 @@ class Planning(Asking):
             cutting=tuple(
                 Cutting(place, tuple(itertools.islice(rest, levels)), call.mechanism) for place, levels, _ in cutting
             ),
+            picking=tuple(picking),
         )
         made = Plan(
             domain=Domain(()), cliques=(), scales=calibration.scales[: len(wanted.blocks)], mechanism=call.mechanism,
@@ -243,6 +276,33 @@ class Planning(Asking):
                     shares[first:behind] = [(1 - SHARE) * share for share in shares[first:behind]]
             first = behind
         return tuple(found), tuple(shares), cutting
+
+    def _wishes(
+        self, measures: Sequence[Measure], weights: Sequence[float], cutting: Sequence[tuple[int, int, float]],
+        bounding: Bounding, *, grouped: bool,
+    ) -> list[_Wish]:
+        """Return which quantiles are to be picked beside their trees, and for how much."""
+        found: list[_Wish] = []
+        first = 0
+        for place, measure in enumerate(measures):
+            behind = first + len(measure.lengths)
+            weight = sum(weights[first:behind]) + sum(each * levels for at, levels, each in cutting if at == place)
+            first = behind
+            if measure.kind != "tree" or measure.variables[0].learned is not None:
+                continue
+            one = measure.variables[0]
+            users = [w for w in self.asked.wanted if w.arguments == (one.position,) and w.condition == measure.filter]
+            shares = sorted({Fraction(repr(share)) for w in users for share in w.quantiles})
+            if not 0 < len(shares) <= picks.MOST_PICKS or not all(picks.pickable(share) for share in shares):
+                continue
+            units = units_of(self.types[f"a{one.position}"], one.lower, one.upper, whole=one.whole)
+            for share in shares:
+                moved, count = penalty_sensitivity(
+                    share, self.protected.protection.neighbors, bounding.max_rows, bounding.max_groups,
+                    bounding.max_rows_per_group, grouped=grouped,
+                )
+                found.append(_Wish(place, share, units, moved, count, weight * float(picks.SHARE) / len(shares)))
+        return found
 
     def _on_grids(self, measures: Sequence[Measure], coarse: Calibration) -> tuple[Measure, ...]:
         """Return the measures on the finest grids for which the sampler can draw the noise; ``coarse``: the noise in rows."""

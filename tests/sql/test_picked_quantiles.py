@@ -1,0 +1,165 @@
+"""Quantiles that are picked by the exponential mechanism beside their tree: values of every type, groups, books, files."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql.errors import ArgumentError
+from dpsql.estimates.leaves import Units
+from dpsql.estimates.picks import MOST_PICKS, Picking, pickable, trusted, worth
+from dpsql.release.queried import QueryPlan
+
+TYPES = [
+    ("INTEGER", "i % 997", "0", "10000"),
+    ("BIGINT", "1000000000000 + i * 7919 % 4001", "0", "4000000000000"),
+    ("DECIMAL(12, 2)", "(i * 7919 % 4001) / 100", "-1000", "1000"),
+    ("DOUBLE", "exp((i * 7919 % 4001) / 500)", "0", "1000000"),
+    ("FLOAT", "sqrt(i * 7919 % 4001)", "-1000000", "1000000"),
+    ("DATE", "DATE '2020-01-01' + (i % 700)::INTEGER", "'1900-01-01'", "'2100-01-01'"),
+    ("TIMESTAMP", "TIMESTAMP '2020-01-01' + to_seconds(i * 7919 % 400100)", "'2000-01-01'", "'2030-01-01'"),
+    ("TIME", "TIME '08:00' + to_seconds(i % 30000)", "'00:00:00'", "'23:59:59'"),
+]
+ROWS = 4001
+
+
+def table(sql_type: str, value: str, lower: str, upper: str, path: Path | None = None, **contract: Any) -> duckdb.DuckDBPyConnection:
+    """Return a database with a table of two large groups, one of three rows, one of none, and some NULL."""
+    con = duckdb.connect(":memory:" if path is None else str(path))
+    con.execute(
+        f"CREATE TABLE t AS SELECT i // 2 AS u, CASE WHEN i % 100 = 0 THEN NULL ELSE {value} END::{sql_type} AS x, "
+        f"CASE WHEN i < 3 THEN 'few' WHEN i % 2 = 0 THEN 'a' ELSE 'b' END AS g, i % 3 = 0 AS f FROM range({ROWS}) r(i)"
+    )
+    dpsql.load(con, progress=False)
+    terms = {"epsilon": 1000, "delta": 1e-9, "privacy_unit": "u", "max_contributions": 2} | contract
+    con.execute(f"CALL dp_protect('t', {', '.join(f'{name} := {value!r}' for name, value in terms.items())})")
+    con.execute(f"CALL dp_declare('t', 'x', lower := {lower}, upper := {upper})")
+    con.execute("CALL dp_declare('t', 'g', categories := ['a', 'b', 'few', 'none'], nullable := false)")
+    return con
+
+
+def ask(con: duckdb.DuckDBPyConnection, sql: str, more: str = "epsilon := 100") -> list[tuple[Any, ...]]:
+    return con.execute(f"FROM dp_query('{sql}', {more})").fetchall()
+
+
+def between(con: duckdb.DuckDBPyConnection, share: float, of: str, ranks: float, name: str = "quantile_cont") -> tuple[Any, Any]:
+    """Return the quantiles that are so many ranks below and above; of dates timestamps, as DuckDB's median is."""
+    low, high = max(share - ranks / ROWS, 0), min(share + ranks / ROWS, 1)
+    return con.execute(f"SELECT {name}(x, {low}), {name}(x, {high}) FROM t WHERE {of}").fetchall()[0]
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind[0])
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_values_of_every_type_are_near(kind: tuple[str, ...], mechanism: str) -> None:
+    """At epsilon 100 a rank is off by more than 40 rows in one draw of 10^40."""
+    con = table(*kind)
+    assert "exponential mechanism" in str(con.execute("FROM dp_plan('SELECT median(x) FROM t', epsilon := 1)").fetchall())
+    [(found,)] = ask(con, "SELECT median(x) FROM t", f"epsilon := 100, mechanism := '{mechanism}'")
+    low, high = between(con, 0.5, "true", 40)
+    assert low <= found <= high, (found, low, high)
+    rows = dict(ask(con, "SELECT g, quantile_disc(x, 0.9) FROM t GROUP BY g", f"epsilon := 100, mechanism := '{mechanism}'"))
+    for group in ("a", "b"):
+        low, high = between(con, 0.9, f"g = '{group}'", 40, "quantile_disc")
+        assert low <= rows[group] <= high, (group, rows[group], low, high)
+
+
+def test_several_quantiles_and_a_filter() -> None:
+    con = table(*TYPES[0])
+    [(found, one)] = ask(con, "SELECT quantile_cont(x, [0.1, 0.5, 0.9]), median(x) FILTER (WHERE f) FROM t")
+    for share, value in zip((0.1, 0.5, 0.9), found, strict=True):
+        low, high = between(con, share, "true", 60)
+        assert low <= value <= high
+    low, high = between(con, 0.5, "f", 60)
+    assert low <= one <= high
+
+
+def test_the_value_is_in_its_interval_also_of_few_rows_and_of_none() -> None:
+    con = table(*TYPES[3])
+    for epsilon in (0.01, 0.1, 1, 10):
+        for row in ask(con, "SELECT g, median(x), quantile_cont(x, 0.01) FROM t GROUP BY g", f"epsilon := {epsilon}, confidence := 0.95"):
+            for value, low, high in (row[1:4], row[4:7]):
+                assert (value is None) == (low is None) == (high is None)
+                assert value is None or 0 <= low <= value <= high <= 1_000_000
+
+
+def test_a_tie_is_answered_with_the_tied_value() -> None:
+    con = table("DOUBLE", "CASE WHEN i % 10 < 8 THEN 80.25 ELSE i END", "0", "1000000")
+    assert ask(con, "SELECT median(x) FROM t", "epsilon := 20") == [(80.25,)]
+    con = table("INTEGER", "CASE WHEN i % 10 < 8 THEN 80 ELSE i END", "0", "1000000")
+    assert ask(con, "SELECT median(x) FROM t", "epsilon := 20") == [(80,)]
+
+
+def test_it_is_bought_once_stored_and_read_again(tmp_path: Path) -> None:
+    con = table(*TYPES[3], path=tmp_path / "a.duckdb")
+    first = ask(con, "SELECT g, median(x) FROM t GROUP BY g", "epsilon := 1, confidence := 0.95")
+    assert ask(con, "SELECT g, median(x) AS m FROM t GROUP BY g", "epsilon := 1, confidence := 0.95") == first
+    assert len(con.execute("FROM dpsql.ledger WHERE action = 'charge'").fetchall()) == 1
+    [(charged,)] = con.execute("SELECT events::VARCHAR FROM dpsql.ledger WHERE action = 'charge'").fetchall()
+    assert {event["event"] for event in json.loads(charged)} == {"gaussian", "range"}
+    con.close()
+    con = duckdb.connect(str(tmp_path / "a.duckdb"))
+    dpsql.load(con, progress=False)
+    assert ask(con, "SELECT g, median(x) FROM t GROUP BY g", "epsilon := 1, confidence := 0.95") == first
+    assert len(con.execute("FROM dpsql.ledger WHERE action = 'charge'").fetchall()) == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "more", "drawn"),
+    [
+        ("SELECT median(x) FROM t", "epsilon := 1", True),
+        ("SELECT median(x), min(x), max(x) FROM t", "epsilon := 1", True),
+        ("SELECT min(x), max(x) FROM t", "epsilon := 1", False),
+        ("SELECT quantile_cont(x, 0), quantile_cont(x, 1) FROM t", "epsilon := 1", False),
+        ("SELECT quantile_cont(x, [0.1, 0.2, 0.3, 0.4, 0.5]) FROM t", "epsilon := 1", False),
+        ("SELECT median(x) FROM t", "epsilon := 0.00001", False),
+        ("SELECT x % 7 AS k, median(x) FROM t GROUP BY k", "groups := 'private'", False),
+        ("SELECT median(x + 0) FROM t", "bounds := {'x + 0': 'auto'}", False),
+    ],
+)
+def test_which_quantiles_are_picked(sql: str, more: str, drawn: bool) -> None:
+    con = table(*TYPES[0])
+    assert ask(con, sql, f"{more if 'epsilon' in more else f'epsilon := 1, {more}'}, release := 'r'")
+    assert drawn is any("exponential mechanism" in str(row) for row in con.execute("FROM dp_explain('r')").fetchall())
+    assert MOST_PICKS == 4
+
+
+@pytest.mark.parametrize("contract", [{"neighbors": "replace_one"}, {"accountant": "basic"}], ids=str)
+def test_under_other_contracts(contract: dict[str, Any]) -> None:
+    con = table(*TYPES[0], **contract)
+    for more in ("mechanism := 'laplace'", "max_groups := 1, max_rows_per_group := 1, mechanism := 'laplace'"):
+        rows = dict(ask(con, "SELECT g, median(x) FROM t GROUP BY g", f"epsilon := 100, {more}"))
+        low, high = between(con, 0.5, "g = 'a'", 900 if "max_groups" in more else 60)  # half of the rows, at random
+        assert low <= rows["a"] <= high
+
+
+def test_a_plan_with_picks_that_are_none_is_refused() -> None:
+    units = Units(0.0, 1.0, 101, True)
+    one = Picking(0, Fraction(1, 2), units, Fraction(1, 10))
+    assert Picking.from_json(one.to_json()) == one
+    for change in ({"share": "1"}, {"share": "0"}, {"gamma": "0"}, {"gamma": "x"}, {"place": -1}, {"place": True}, {"more": 1}):
+        with pytest.raises((ArgumentError, ValueError)):
+            Picking.from_json(one.to_json() | change)
+    with pytest.raises(ValueError, match="picked"):
+        one.picked(np.array([101]))
+    with pytest.raises(ValueError, match="picked"):
+        one.picked(np.array([[1]]))
+    assert one.picked(np.array([100, 0])).values().tolist() == [100.0, 0.0]
+    assert not pickable(Fraction(1, 10**7))
+    assert worth([one], 1) and not worth([], 1) and not worth([one], 1 << 40) and not worth([one] * 5, 1)
+    assert trusted(one, np.array([-5.0, 0.0, 20.0, 1000.0])).tolist() == [False, False, False, True]
+
+
+def test_a_stored_plan_without_picks_is_read_as_before() -> None:
+    """Releases of earlier versions have none."""
+    con = table(*TYPES[0])
+    ask(con, "SELECT count(*) FROM t", "epsilon := 1")
+    [(plan,)] = con.execute("SELECT plan::VARCHAR FROM dpsql.ledger WHERE action = 'charge'").fetchall()
+    held = json.loads(plan)["query"]
+    assert "picking" not in held and QueryPlan.from_json(held).picking == ()
