@@ -73,6 +73,7 @@ PINNED = {
 stays as it is: `dpsql.rows.writing` works with and without it, and names in a source are looked up in the catalog.
 """
 
+_MADE = "SELECT system.main.count_star() FROM system.main.duckdb_types()"
 _LATER = ("TimeZone", "Calendar")
 """Settings of an extension that may be loaded at any time."""
 _unknown: set[str] = set()
@@ -120,6 +121,14 @@ def repin(cursor: duckdb.DuckDBPyConnection) -> None:
     for name in _LATER:
         with suppress(duckdb.CatalogException):
             cursor.execute(f"SET SESSION {name} = '{PINNED[name].value}'")
+
+
+def settle(con: duckdb.DuckDBPyConnection) -> None:
+    """Let DuckDB make the entries of types that it would make when a statement of this session first names them.
+
+    Each takes a number of the counter by which `dpsql.source.listed` sees whether somebody created a function.
+    """
+    con.execute(_MADE).fetchall()
 
 
 def _check_locked(cursor: duckdb.DuckDBPyConnection, error: duckdb.Error) -> None:
