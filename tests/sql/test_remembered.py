@@ -11,6 +11,7 @@ import duckdb
 import pandas as pd
 import pytest
 from dpsql.udfs import instance_of
+from prepared import copied
 
 import dpsql
 from dpsql.answers import remembered
@@ -23,17 +24,23 @@ pytestmark = pytest.mark.any_duckdb
 QUERY = "FROM dp_query('SELECT g, count(*) AS n, avg(x) AS mean FROM {} GROUP BY g ORDER BY g', epsilon := 1)"
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("made") / "small.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        dpsql.load(connection, progress=False)
+        connection.execute("CREATE TABLE t AS SELECT i AS p, i % 3 AS g, (i % 100)::DOUBLE AS x FROM range(600) r(i)")
+        connection.execute("CREATE VIEW v AS SELECT g, x FROM t WHERE x < 50")
+        connection.execute("CALL dp_protect('t', epsilon := 50, delta := 1e-9, privacy_unit := 'p', max_contributions := 1)")
+        connection.execute("CALL dp_declare('t', 'x', lower := 0, upper := 100)")
+        connection.execute("CALL dp_declare('t', 'g', categories := [0, 1, 2], nullable := false)")
+    return path
+
+
 @pytest.fixture
-def con(tmp_path):
-    connection = duckdb.connect(str(tmp_path / "small.duckdb"))
-    dpsql.load(connection, progress=False)
-    connection.execute("CREATE TABLE t AS SELECT i AS p, i % 3 AS g, (i % 100)::DOUBLE AS x FROM range(600) r(i)")
-    connection.execute("CREATE VIEW v AS SELECT g, x FROM t WHERE x < 50")
-    connection.execute("CALL dp_protect('t', epsilon := 50, delta := 1e-9, privacy_unit := 'p', max_contributions := 1)")
-    connection.execute("CALL dp_declare('t', 'x', lower := 0, upper := 100)")
-    connection.execute("CALL dp_declare('t', 'g', categories := [0, 1, 2], nullable := false)")
-    yield connection
-    connection.close()
+def con(made, tmp_path):
+    with copied(made, tmp_path, progress=False) as connection:
+        yield connection
 
 
 @pytest.fixture
