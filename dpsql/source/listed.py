@@ -35,7 +35,6 @@ _EXTENSIONS = """
 SELECT extension_name FROM system.main.duckdb_extensions()
 WHERE loaded AND install_mode <> 'STATICALLY_LINKED' ORDER BY extension_name ASC
 """
-_MADE = "SELECT system.main.count_star() FROM system.main.duckdb_views()"
 _CREATE = "CREATE OR REPLACE TEMP SEQUENCE __dp_created"
 _NUMBER = "SELECT sequence_oid FROM system.main.duckdb_sequences() WHERE temporary AND sequence_name = '__dp_created'"
 Listing = dict[str, tuple[int, ...]]
@@ -85,8 +84,7 @@ class Functions:
         try:
             number = _created(cursor)
             if self._changed is None or self._newest is None or number != self._newest + step:
-                settle(cursor)
-                cursor.execute(_MADE).fetchall()
+                settle(cursor, views=True)
                 number = _created(cursor)
                 live = _listing(cursor)
                 self._changed = frozenset(name for name in live.keys() | shipped.keys() if live.get(name) != shipped.get(name))
