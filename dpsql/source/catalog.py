@@ -262,7 +262,8 @@ def _forbid_system(database: str, schema: str, name: str, *, internal: bool) -> 
         )
 
 
-def generated_columns(sql: str) -> set[str]:
+@functools.lru_cache(maxsize=64)
+def generated_columns(sql: str) -> frozenset[str]:
     """Return the folded names of the generated columns of a table, from the CREATE TABLE that the catalog shows.
 
     Examples
@@ -282,7 +283,7 @@ def generated_columns(sql: str) -> set[str]:
         elif depth == 1 and token.text.upper() == "ALWAYS" and previous.upper() == "GENERATED":
             found.add(fold(column))
         previous = token.text
-    return found
+    return frozenset(found)
 
 
 def file_table(path: str, construct: str) -> TableId:

@@ -14,7 +14,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from prepared import copied
+from prepared import beside, copied
 from query_readings import ask, database, make_sales, protect_sales, replayed
 
 import dpsql
@@ -51,7 +51,7 @@ def con(made: Path, tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def charges(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    return con.cursor().execute("SELECT rho, epsilon, delta FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry").fetchall()
+    return beside(con).execute("SELECT rho, epsilon, delta FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry").fetchall()
 
 
 @pytest.fixture

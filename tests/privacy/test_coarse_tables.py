@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
-from prepared import copied
+from prepared import beside, copied
 
 import dpsql
 from dpsql.accounting.gaussian import effective_variance
@@ -93,7 +93,7 @@ def con(made: Path, tmp_path: Path):
 
 
 def plan_of(con):
-    text = con.cursor().execute("SELECT plan FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry DESC LIMIT 1").fetchone()[0]
+    text = beside(con).execute("SELECT plan FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry DESC LIMIT 1").fetchone()[0]
     return Plan.from_json(json.loads(text))
 
 

@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pytest
 from noisy import near
-from prepared import copied
+from prepared import beside, copied
 
 import dpsql
 from dpsql.noise import discrete
@@ -55,7 +55,7 @@ def victims(made: Path, tmp_path: Path):
 
 
 def charges(con: duckdb.DuckDBPyConnection) -> int:
-    return con.cursor().execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
+    return beside(con).execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
 
 
 def brute_force(con: duckdb.DuckDBPyConnection) -> list[dict[str, object]]:

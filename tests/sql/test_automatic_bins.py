@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 from noisy import near, planned_noise
-from prepared import copied
+from prepared import beside, copied
 
 import dpsql
 from dpsql.rows import models
@@ -70,7 +70,7 @@ def con(made, tmp_path):
 
 
 def charges(con: duckdb.DuckDBPyConnection) -> int:
-    return con.cursor().execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
+    return beside(con).execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
 
 
 def edges_of(con: duckdb.DuckDBPyConnection, name: str, column: str = "x") -> list[Any]:
@@ -87,7 +87,7 @@ def files(con: duckdb.DuckDBPyConnection, folder: Path) -> list[dict[str, Any]]:
     found = []
     for path in sorted(folder.glob("*.parquet")):
         query = f"SELECT decode(value) FROM parquet_kv_metadata('{path}') WHERE decode(key) = 'dpsql'"
-        found.append(json.loads(con.cursor().execute(query).fetchone()[0]))
+        found.append(json.loads(beside(con).execute(query).fetchone()[0]))
     return found
 
 
