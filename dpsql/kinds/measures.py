@@ -20,18 +20,29 @@ def _measurer(kind: Kind) -> Measurer:
     """Return what measures a kind; loaded when it is needed: some of them take .3 s, for pandas."""
     match kind:
         case "tables":
-            from dpsql.kinds.tables.measure import Tables as Found
+            from dpsql.kinds.tables.measure import Tables
+
+            return Tables()
         case "units":
-            from dpsql.kinds.units.measure import Units as Found  # type: ignore[assignment]
+            from dpsql.kinds.units.measure import Units
+
+            return Units()
         case "tuples":
-            from dpsql.kinds.tuples.measure import Tuples as Found  # type: ignore[assignment]
+            from dpsql.kinds.tuples.measure import Tuples
+
+            return Tuples()
         case "drawn":
-            from dpsql.kinds.drawn.measure import Drawn as Found  # type: ignore[assignment]
+            from dpsql.kinds.drawn.measure import Drawn
+
+            return Drawn()
         case "open":
-            from dpsql.kinds.open.measure import Open as Found  # type: ignore[assignment]
+            from dpsql.kinds.open.measure import Open
+
+            return Open()
         case "query":
-            from dpsql.kinds.query.measure import Query as Found  # type: ignore[assignment]
-    return Found()
+            from dpsql.kinds.query.measure import Query
+
+            return Query()
 
 
 def measurer_of(plan: Plan) -> Measurer:
