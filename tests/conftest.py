@@ -11,6 +11,7 @@ import duckdb
 import hypothesis
 import pytest
 from case_counts import cases
+from prepared import beside
 from sample_tables import make_people, protect_people
 
 import dpsql
@@ -75,7 +76,7 @@ def charges(con: duckdb.DuckDBPyConnection) -> Callable[[], int]:
     """Number of charges in the books, counted by another cursor."""
 
     def count() -> int:
-        row = con.cursor().execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()
+        row = beside(con).execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()
         return row[0] if row else 0
 
     return count

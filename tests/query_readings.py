@@ -85,9 +85,9 @@ def protect_sales(con: duckdb.DuckDBPyConnection, **contract: object) -> None:
     con.execute("CALL dp_declare('sales', 'region', categories := ['north', 'south', 'east'])")
 
 
-def database(left_out: str | None = None, **contract: object) -> duckdb.DuckDBPyConnection:
+def database(left_out: str | None = None, path: str = ":memory:", **contract: object) -> duckdb.DuckDBPyConnection:
     """Return a database with the table, without the rows of one unit of ``NEIGHBOURS``."""
-    con = duckdb.connect()
+    con = duckdb.connect(path)
     make_sales(con)
     if left_out is not None:
         remove(con, left_out)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from prepared import beside
 
 import dpsql
 from dpsql import udfs
@@ -102,11 +103,11 @@ class Served:
     def charges(self, analyst: str | None = None) -> int:
         """Return how many charges there are in the books."""
         query = "SELECT count(*) FROM dpsql.ledger WHERE action = 'charge' AND ($1 IS NULL OR who = 'analyst ' || $1)"
-        return int(self.con.cursor().execute(query, [analyst]).fetchall()[0][0])
+        return int(beside(self.con).execute(query, [analyst]).fetchall()[0][0])
 
     def state(self) -> list[Any]:
         """Return all that a statement could change: catalog, settings, attached databases, books, rows of small tables."""
-        cursor = self.con.cursor()
+        cursor = beside(self.con)
         queries = (
             "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() WHERE NOT temporary ORDER BY ALL",
             "SELECT database_name, schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal AND NOT temporary ORDER BY ALL",

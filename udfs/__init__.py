@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from dpsql.door import dispatch
 from dpsql.door.clients import connection_of, is_engine, load_engine
 from dpsql.errors import ArgumentError, DpsqlError, first_line
 from dpsql.session.instance import Instance, current_user, find_instance, instance_with, new_instance
+from dpsql.session.settings import settle
 from dpsql.session.versions import warn_once
 
 CALLS = ("__dp_call_needs_dpsql_load", "__dp_call")
@@ -176,16 +178,34 @@ def _create_macros(con: duckdb.DuckDBPyConnection, *, stored: bool) -> None:
     """
     try:
         con.execute(_created("TEMP MACRO "))
+        settle(con)
         if not stored:
             return
         with con.cursor() as cursor:
+            cursor.execute("BEGIN")  # a file waits for its disk once, not for each of them
+            if _first_is_new(cursor):
+                cursor.execute(f"{_created('MACRO main.')}; COMMIT")
+                with suppress(duckdb.CatalogException):  # a name that is not found lets DuckDB make its own macros, see `settle`
+                    cursor.execute(f"FROM system.main.{INSTANCE}_table()")
+                return
+            cursor.execute("ROLLBACK")
             row = cursor.execute("SELECT system.main.current_database()").fetchone()
             there, temporary = _macros(con, str(row and row[0]))
             if not there.items() >= temporary.items():
-                cursor.execute(f"BEGIN; {_created('MACRO main.')}; COMMIT")  # a file waits for its disk once, not for each of them
+                cursor.execute(f"BEGIN; {_created('MACRO main.')}; COMMIT")
     except duckdb.Error as error:
         if "read-only" not in str(error) and "conflict" not in str(error):
             raise DpsqlError(f"con: the macros cannot be created in the database: {first_line(error)}") from None
+
+
+def _first_is_new(cursor: duckdb.DuckDBPyConnection) -> bool:
+    """Create the first of the macros if there is none of its name; return whether it was. Asking the catalog takes far longer."""
+    first = sql.statements("macros")[0].replace("CREATE OR REPLACE MACRO ", "CREATE MACRO main.", 1)
+    try:
+        cursor.execute(first)
+    except duckdb.CatalogException:
+        return False
+    return True
 
 
 def _created(what: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 from dpsql.accounting.rules import rho_limit
 from dpsql.answers import answered, auto, held, rehearsing, remembered, telling
@@ -144,7 +145,13 @@ def share_of(epsilon: float, count: int, source: ProtectedSource, mechanism: str
         return epsilon
     if mechanism != "gaussian" or budget.accountant != "zcdp":
         return epsilon / count
-    delta, low, high = float(budget.delta), epsilon / count, epsilon
+    return _share_of(epsilon, count, float(budget.delta))
+
+
+@lru_cache(maxsize=64)
+def _share_of(epsilon: float, count: int, delta: float) -> float:
+    """Return what `share_of` does of Gaussian noise under 'zcdp'."""
+    low, high = epsilon / count, epsilon
     limit = Fraction(rho_limit(epsilon, delta, gaussian=True))
     for _ in range(40):
         middle = (low + high) / 2

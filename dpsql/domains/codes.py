@@ -8,6 +8,7 @@ nanoseconds, a tree of comparisons up to 200, a text looked up 50.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -118,6 +119,7 @@ def _boolean_code(attribute: Attribute, column: exp.Expression) -> exp.Expressio
     return exp.Coalesce(this=code, expressions=[exp.cast(exp.Literal.number(null), small.copy())])
 
 
+@lru_cache(maxsize=16)
 def nanoseconds(domain: Domain) -> float:
     """Return what encoding a row takes of one core, about: for forecasts.
 

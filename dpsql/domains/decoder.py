@@ -6,10 +6,11 @@ Privacy: post-processing throughout.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from sqlglot import exp
 
 from dpsql.domains import sqltypes
@@ -19,10 +20,27 @@ from dpsql.domains.sqltypes import SqlType
 from dpsql.domains.within import Within
 from dpsql.numerics.arrays import IntArray
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _EXACT = 2**62  # bounds below this leave room for int64 arithmetic
 # Parquet has no such types; the rows are written as text and cast when they are read.
 _AS_TEXT = ("HUGEINT", "UHUGEINT")
 Columns = dict[str, "npt.NDArray[np.generic] | pd.Categorical"]
+
+
+def _kind(labels: Sequence[str]) -> pd.CategoricalDtype:
+    """Return the type of an array of these texts."""
+    import pandas as pd  # loaded when needed: pandas takes .3 s
+
+    return pd.CategoricalDtype(pd.Index(labels, dtype=object))
+
+
+def _labelled(codes: npt.NDArray[np.integer], kind: pd.CategoricalDtype) -> pd.Categorical:
+    """Return an array of texts; -1 is NULL."""
+    import pandas as pd
+
+    return pd.Categorical.from_codes(codes, dtype=kind)
 
 
 class Decoder:
@@ -53,7 +71,7 @@ class Decoder:
             labels = [*attribute.categories]
             if attribute.outside == "other" and self.parsed.family == "text":
                 labels.append(OTHER_LABEL)
-            self._labels = pd.CategoricalDtype(pd.Index(labels, dtype=object))
+            self._labels = _kind(labels)
             return
         bounds = sqltypes.grid(self.parsed, attribute.edges)
         if bounds is None:
@@ -68,7 +86,7 @@ class Decoder:
             self._starts = np.asarray(bounds[:-1], dtype=np.int64)
             self._widths = np.asarray(widths, dtype=np.int64)
         else:
-            self._labels = pd.CategoricalDtype(pd.Index([str(bound) for bound in bounds[:values]], dtype=object))
+            self._labels = _kind([str(bound) for bound in bounds[:values]])
             self._spans = np.asarray(widths, dtype=np.float64)
             # The largest double that is no larger than width - 1.
             tops = [(float(w - 1), w - 1) for w in widths]
@@ -82,7 +100,7 @@ class Decoder:
         codes = codes.astype(np.int32, copy=False)
         if attribute.kind == "categorical":
             known = len(self._labels.categories)
-            return {self.name: pd.Categorical.from_codes(np.where(codes < known, codes, -1), dtype=self._labels)}
+            return {self.name: _labelled(np.where(codes < known, codes, -1), self._labels)}
         found: Columns = {}
         inside = codes
         if attribute.size > values:
@@ -94,7 +112,7 @@ class Decoder:
             found[self.name] = self._integers(inside, rng)
         else:
             offset = np.minimum(np.floor(rng.random(len(inside)) * self._spans[inside]), self._tops[inside])
-            found[self.name] = pd.Categorical.from_codes(inside, dtype=self._labels)
+            found[self.name] = _labelled(inside, self._labels)
             # Two halves: the width of a bin may exceed what the integer type can hold.
             found[f"{self.name}_half"] = half = np.floor(offset / 2)
             found[f"{self.name}_rest"] = offset - half

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from dpsql import methods
-from dpsql.kinds.drawn.measure import Drawn
 from dpsql.kinds.measured import Measurer
-from dpsql.kinds.open.measure import Open
-from dpsql.kinds.query.measure import Query
-from dpsql.kinds.tables.measure import Tables
-from dpsql.kinds.tuples.measure import Tuples
-from dpsql.kinds.units.measure import Units
 from dpsql.kinds.which import Kind, kind_of
 from dpsql.measure.reading import Measured
 from dpsql.protected.source import ProtectedSource
@@ -18,14 +14,40 @@ from dpsql.release.plan import Plan
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 
-_MEASURERS: dict[Kind, Measurer] = {
-    "tables": Tables(), "units": Units(), "tuples": Tuples(), "drawn": Drawn(), "open": Open(), "query": Query(),
-}
+
+@cache
+def _measurer(kind: Kind) -> Measurer:
+    """Return what measures a kind; loaded when it is needed: some of them take .3 s, for pandas."""
+    match kind:
+        case "tables":
+            from dpsql.kinds.tables.measure import Tables
+
+            return Tables()
+        case "units":
+            from dpsql.kinds.units.measure import Units
+
+            return Units()
+        case "tuples":
+            from dpsql.kinds.tuples.measure import Tuples
+
+            return Tuples()
+        case "drawn":
+            from dpsql.kinds.drawn.measure import Drawn
+
+            return Drawn()
+        case "open":
+            from dpsql.kinds.open.measure import Open
+
+            return Open()
+        case "query":
+            from dpsql.kinds.query.measure import Query
+
+            return Query()
 
 
 def measurer_of(plan: Plan) -> Measurer:
     """Return the kind of statistics that a plan measures."""
-    return _MEASURERS[kind_of(methods.of(plan.method), units=plan.units, query=plan.query is not None)]
+    return _measurer(kind_of(methods.of(plan.method), units=plan.units, query=plan.query is not None))
 
 
 def bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:

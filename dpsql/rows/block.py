@@ -6,13 +6,15 @@ Privacy: post-processing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dpsql.domains.decoder import Columns
+
+if TYPE_CHECKING:
+    pass
 
 Codes = npt.NDArray[np.integer]
 Places = npt.NDArray[np.intp]
@@ -25,6 +27,8 @@ class Block:
     """
 
     def __init__(self, codes: Codes, arrays: Columns) -> None:
+        import pandas as pd  # loaded when needed: pandas takes .3 s
+
         self._codes = codes
         self._changed: dict[int, Codes] = {}
         self._kinds: dict[str, Any] = {name: array.dtype for name, array in arrays.items() if isinstance(array, pd.Categorical)}
@@ -55,6 +59,8 @@ class Block:
 
     def put(self, position: int, rows: Places, codes: Codes, arrays: Columns) -> None:
         """Set codes and values of an attribute in some rows."""
+        import pandas as pd
+
         if position not in self._changed:
             self._changed[position] = np.array(self._codes[:, position])
         self._changed[position][rows] = codes
@@ -69,6 +75,8 @@ class Block:
         return {name: self._typed(name, raw) for name, raw in self._raw.items()}
 
     def _typed(self, name: str, raw: Any) -> Any:
+        import pandas as pd
+
         kind = self._kinds.get(name)
         return raw if kind is None else pd.Categorical.from_codes(raw, dtype=kind)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
-import pandas as pd
 
 from dpsql.calls.tables import MarginalsCall
 from dpsql.domains import sqltypes
@@ -23,6 +23,9 @@ from dpsql.release.plan import Plan
 from dpsql.rows.writing import FileSink, parquet_files, select_of, write
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COUNTS = ("n", "n_low", "n_high")
 _PART_ROWS = 1_000_000
@@ -104,6 +107,8 @@ def write_wide(cursor: duckdb.DuckDBPyConnection, table: IntArray, domain: Domai
 
 
 def _frames(table: IntArray, domain: Domain, band: int) -> Iterator[pd.DataFrame]:
+    import pandas as pd  # loaded when needed: pandas takes .3 s
+
     flat = np.ascontiguousarray(table).ravel()
     values = [column for attribute in domain.attributes for column in _columns(attribute).values()]
     of = [i for i, attribute in enumerate(domain.attributes) for _ in _columns(attribute)]

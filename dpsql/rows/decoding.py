@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from sqlglot import exp
 
 from dpsql.domains.attributes import Domain
@@ -18,6 +17,9 @@ from dpsql.domains.grid import Histogram
 from dpsql.rows.writing import FileSink, Sink, parquet_files, select_of, write
 from dpsql.running.blocks import Stop, drawn, generators, threads
 from dpsql.text.relation import identifier
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ROW_GROUP = 122_880
 """Rows that DuckDB stores together."""
@@ -115,6 +117,7 @@ def _decoded(
     blocks: Iterable[Codes], decoders: Sequence[Decoder], rng: np.random.Generator, mend: Mend | None
 ) -> Iterator[list[pd.DataFrame]]:
     """Yield frames of decoded values, those of a statement together."""
+    import pandas as pd  # loaded when needed: pandas takes .3 s
 
     def arrays(block: Codes, own: np.random.Generator, stop: Stop) -> Columns:
         found: Columns = {}
@@ -278,6 +281,8 @@ def put_one_hot(
     total: int | None = None,
 ) -> None:
     """Write one-hot rows elsewhere; parameters and values as in `write_one_hot`."""
+    import pandas as pd  # loaded when needed: pandas takes .3 s
+
     names = one_hot_names(domain)
     columns = [f"{identifier(f'v{i}')} AS {identifier(name)}" for i, name in enumerate(names)]
 

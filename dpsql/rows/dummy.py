@@ -10,11 +10,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Domain
@@ -25,6 +25,9 @@ from dpsql.rules.effects import together
 from dpsql.rules.evaluating import fetched
 from dpsql.rules.grammar import Rule
 from dpsql.text.relation import identifier
+
+if TYPE_CHECKING:
+    pass
 
 _NULLS = 0.05
 _MOST_ROWS_OF_A_UNIT = 10
@@ -132,6 +135,8 @@ def _obeying(
 def _texts(
     cursor: duckdb.DuckDBPyConnection, decoders: Sequence[Decoder], arrays: Columns, rows: int
 ) -> list[tuple[str | None, ...]]:
+    import pandas as pd  # loaded when needed: pandas takes .3 s
+
     frame = pd.DataFrame({**arrays, _ROW: np.arange(rows)}, copy=False)
     texts = [f'{cast(d.expression(), "VARCHAR").sql(dialect="duckdb")} AS "c{place}"' for place, d in enumerate(decoders)]
     select = f"SELECT {', '.join(texts)} FROM "  # noqa: S608 -- expressions of ours

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from sqlglot import exp
 
 from dpsql.domains.attributes import Domain
@@ -17,6 +17,9 @@ from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.rows.writing import FileSink, select_of, write
 from dpsql.tables.flat import FlatTables, by_order
 from dpsql.tables.tuple_index import TupleIndex
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _PART_ROWS = 1_000_000
 
@@ -82,6 +85,8 @@ def _labelled(
     blocks: Iterable[IntArray], domain: Domain, order: int, shown_names: Sequence[str] | None = None
 ) -> Iterator[pd.DataFrame]:
     """Yield frames of k, n and names a0, ... and labels v0, ..., from blocks (k, n, attribute 0 ..., code 0 ...)."""
+    import pandas as pd  # loaded when needed: pandas takes .3 s
+
     called = domain.names if shown_names is None else shown_names
     names = pd.CategoricalDtype(pd.Index(list(dict.fromkeys(called)), dtype=object))
     place_of = np.asarray([*(names.categories.get_loc(name) for name in called), -1], dtype=np.int64)

@@ -17,14 +17,16 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import duckdb
-import pandas as pd
 
 from dpsql.running import progress
 from dpsql.running.background import Background
 from dpsql.text.relation import identifier, literal
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Sink(Protocol):
@@ -35,7 +37,7 @@ class Sink(Protocol):
         ...
 
 
-Frames = Sequence[pd.DataFrame]
+Frames = Sequence["pd.DataFrame"]
 FRAMES = tuple(f"__dpsql_frame_{i}" for i in range(8))
 """What statements call the frames that they read: the parameters of `_execute`."""
 

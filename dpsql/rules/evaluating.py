@@ -11,18 +11,20 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from sqlglot import exp
 
 from dpsql.domains.attributes import Attribute
 from dpsql.domains.decoder import Columns, Decoder
 from dpsql.rules.grammar import CONNECTIVES, Rule, render
 from dpsql.text.relation import identifier
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Verdicts = npt.NDArray[np.int8]
 TRUE, FALSE, NULL = 1, 0, -1
@@ -95,6 +97,8 @@ class Evaluator:
         return self._run(arrays, rows, [f"coalesce(({text})::TINYINT, {NULL}) AS t{i}" for i, text in enumerate(self._texts)])
 
     def _run(self, arrays: Columns, rows: int, wanted: Sequence[str]) -> list[Verdicts]:
+        import pandas as pd  # loaded when needed: pandas takes .3 s
+
         frame = pd.DataFrame({**arrays, _ROW: np.arange(rows, dtype=np.int64)}, copy=False)
         row = identifier(_ROW)
         found = fetched(self._cursor, f"SELECT {', '.join([*wanted, row])} FROM ({self._inner}", "))", frame)  # noqa: S608 -- checked

@@ -22,13 +22,20 @@ from typing import Any
 
 import duckdb
 
-from dpsql.errors import DpsqlError
+from dpsql.errors import ArgumentError, BudgetExceeded, DpsqlError, NotProtected, UnsupportedQuery
 from dpsql.running.interruption import Running, check
 from dpsql.session.settings import pin, repin
 
 _instances: dict[str, Instance] = {}
 _loaded: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, Instance] = weakref.WeakKeyDictionary()
 _MOST_IDLE = 2
+_REFUSALS = (ArgumentError, BudgetExceeded, NotProtected, UnsupportedQuery)
+"""Errors of calls that have read no protected row."""
+_LEFT = (
+    "SELECT database_name FROM system.main.duckdb_tables() WHERE temporary "
+    "UNION ALL SELECT database_name FROM system.main.duckdb_views() WHERE temporary AND NOT internal LIMIT 1"
+)
+"""What a call may have left on its cursor: temporary tables, and frames, which are temporary views."""
 
 
 @dataclass
@@ -105,6 +112,22 @@ class Instance:
             self._idle.append(cursor)
         else:
             _close(cursor)
+
+    def give_refused(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Keep the cursor of a call that was refused, if nothing of the call is left on it: else the next one makes a cursor.
+
+        A cursor is a new entry of the catalog, after which all functions are listed anew, which takes longer than a refusal.
+        """
+        try:
+            with suppress(duckdb.TransactionException):  # none is open
+                cursor.execute("ROLLBACK")
+            left = cursor.execute(_LEFT).fetchall()
+        except duckdb.Error:
+            left = [()]
+        if left:
+            _close(cursor)
+        else:
+            self.give(cursor)
 
     def forget(self, _: object = None) -> None:
         """Close the cursors that no call uses."""
@@ -235,11 +258,17 @@ class Context:
 def open_context(
     instance: Instance, database: str, schema: str, progress: bool | None = None, analyst: str | None = None
 ) -> Iterator[Context]:
-    """Open a cursor for one call; ``progress`` is what the session asks for, over ``load``'s. After an error it is closed."""
+    """Open a cursor for one call; ``progress`` is what the session asks for, over ``load``'s.
+
+    After an error that is no refusal it is closed.
+    """
     cursor = instance.take()
     try:
         shown = instance.progress if progress is None else progress
         yield Context(instance, cursor, database, schema, shown, analyst=analyst)
+    except _REFUSALS:
+        instance.give_refused(cursor)
+        raise
     except BaseException:
         cursor.close()
         raise

@@ -73,6 +73,8 @@ PINNED = {
 stays as it is: `dpsql.rows.writing` works with and without it, and names in a source are looked up in the catalog.
 """
 
+_TYPES = "SELECT system.main.count_star() FROM system.main.duckdb_types()"
+_VIEWS = "SELECT system.main.count_star() FROM system.main.duckdb_views()"
 _LATER = ("TimeZone", "Calendar")
 """Settings of an extension that may be loaded at any time."""
 _unknown: set[str] = set()
@@ -120,6 +122,20 @@ def repin(cursor: duckdb.DuckDBPyConnection) -> None:
     for name in _LATER:
         with suppress(duckdb.CatalogException):
             cursor.execute(f"SET SESSION {name} = '{PINNED[name].value}'")
+
+
+def settle(con: duckdb.DuckDBPyConnection, *, views: bool = False) -> None:
+    """Let DuckDB make the entries of its own types, and views, that it would make when a statement first names them.
+
+    Each takes a number of the counter by which `dpsql.source.listed` sees whether somebody created a function. Those of types are
+    the session's, those of views the database's.
+    """
+    try:
+        con.execute(f"{_TYPES} UNION ALL {_VIEWS}" if views else _TYPES).fetchall()
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error:  # overloaded functions can break DuckDB's own views; then functions are listed more often
+        return
 
 
 def _check_locked(cursor: duckdb.DuckDBPyConnection, error: duckdb.Error) -> None:

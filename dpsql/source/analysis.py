@@ -270,7 +270,7 @@ def relation_columns(
     """
     catalog = catalog or Catalog(cursor)
     entry = None if table.is_file else catalog.find(table.database, table.schema, table.name)
-    skip = generated_columns(entry.sql) if entry is not None else set()
+    skip = generated_columns(entry.sql) if entry is not None else frozenset()
     skip |= unsafe_columns(cursor, table).keys() if table.is_file else set()
     return [
         OutputColumn(c.name, c.sql_type, c.name, c.nullable) for c in catalog.columns(table) if fold(c.name) not in skip

@@ -87,6 +87,7 @@ class Catalog:
         self._named: dict[str, list[Row]] = {}
         self.asked_types = False
         self._collated: dict[TableId, set[str]] = {}
+        self._constrained: dict[TableId, list[Row]] = {}
 
     def find(self, database: str, schema: str, name: str) -> Entry | None:
         """Return the table or view of this name, compared as DuckDB does."""
@@ -193,8 +194,12 @@ class Catalog:
         }
 
     def _constraints(self, table: TableId) -> list[Row]:
-        where = {"database": table.database, "schema": table.schema, "name": table.name}
-        return [] if table.is_file else _rows(self.cursor, _CONSTRAINTS, where)
+        if table.is_file:
+            return []
+        if table not in self._constrained:
+            where = {"database": table.database, "schema": table.schema, "name": table.name}
+            self._constrained[table] = _rows(self.cursor, _CONSTRAINTS, where)
+        return self._constrained[table]
 
     def enum_labels(self, parts: list[str], homes: list[tuple[str, str]]) -> list[str] | None:
         """Return the labels of a user's ENUM type, or None if there is no such type."""
@@ -257,7 +262,8 @@ def _forbid_system(database: str, schema: str, name: str, *, internal: bool) -> 
         )
 
 
-def generated_columns(sql: str) -> set[str]:
+@functools.lru_cache(maxsize=64)
+def generated_columns(sql: str) -> frozenset[str]:
     """Return the folded names of the generated columns of a table, from the CREATE TABLE that the catalog shows.
 
     Examples
@@ -277,7 +283,7 @@ def generated_columns(sql: str) -> set[str]:
         elif depth == 1 and token.text.upper() == "ALWAYS" and previous.upper() == "GENERATED":
             found.add(fold(column))
         previous = token.text
-    return found
+    return frozenset(found)
 
 
 def file_table(path: str, construct: str) -> TableId:

@@ -93,7 +93,7 @@ class Leaves:
         """Return a base table or a file; note it as the protected one if it has a budget."""
         self.named.append((node, table))
         described = self.catalog.columns(table)
-        skip = generated_columns(entry.sql) if entry is not None else set()
+        skip = generated_columns(entry.sql) if entry is not None else frozenset()
         unsafe = unsafe_columns(self.catalog.cursor, table) if table.is_file else {}
         collated = set() if table.is_file else self.catalog.collated(table)
         columns = [

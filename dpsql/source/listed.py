@@ -2,7 +2,9 @@
 
 Listing all functions takes longer than anything else that is asked of the catalog. Every entry of any catalog of an open database
 (table, view, macro, function, also of an extension, also a temporary one) gets the next number of one counter; so as long as
-nobody has created one, the list is as it was. The counter is read by creating something: a temporary sequence of our own.
+nobody has created one, the list is as it was. The counter is read by creating something: a temporary sequence of our own. DuckDB
+makes entries of its own types and views when a statement of a session first names one, so all of them are made before the counter
+is read (`settle`): else the first statements of a session would look like somebody who creates functions.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from contextlib import suppress
 import duckdb
 
 from dpsql.errors import UnsupportedQuery, first_line
+from dpsql.session.settings import settle
 from dpsql.source.model import quoted
 
 # Every function of these queries is named in full: a macro of the database must not answer in its place.
@@ -81,6 +84,8 @@ class Functions:
         try:
             number = _created(cursor)
             if self._changed is None or self._newest is None or number != self._newest + step:
+                settle(cursor, views=True)
+                number = _created(cursor)
                 live = _listing(cursor)
                 self._changed = frozenset(name for name in live.keys() | shipped.keys() if live.get(name) != shipped.get(name))
                 self._overloaded = _overloaded(cursor, live, self._changed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
+from prepared import copied
 from sample_tables import make_people, protect_people
 
 import dpsql
@@ -35,20 +36,29 @@ EDITS = (
 )
 
 
+WHO = 'Zoë "the" custodian'
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("made") / "book.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        make_people(connection, 100)
+        dpsql.load(connection, user=WHO)
+        protect_people(connection)
+        for release in ("a", "ß"):
+            connection.execute(f"FROM dp_marginals('people', columns := ['sex'], epsilon := 0.1, release := '{release}')")
+    return path
+
+
 @pytest.fixture
-def con():
-    connection = duckdb.connect()
-    make_people(connection, 100)
-    dpsql.load(connection, user='Zoë "the" custodian')
-    protect_people(connection)
-    for release in ("a", "ß"):
-        connection.execute(f"FROM dp_marginals('people', columns := ['sex'], epsilon := 0.1, release := '{release}')")
-    yield connection
-    connection.close()
+def con(made, tmp_path):
+    with copied(made, tmp_path, user=WHO) as connection:
+        yield connection
 
 
 def ledger(con: duckdb.DuckDBPyConnection) -> Ledger:
-    return Ledger(Books(con.cursor(), "memory"), "main.people", "tester")
+    return Ledger(Books(con.cursor(), "book"), "main.people", "tester")
 
 
 def test_every_hash_is_that_of_the_shipped_sql(con):

@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from prepared import beside
 
 import dpsql
 from dpsql.books.ledger import MOST_INTERRUPTIONS
@@ -32,7 +33,7 @@ def interrupted(con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch,
 
 
 def actions(con: duckdb.DuckDBPyConnection) -> list[str]:
-    return [str(row[0]) for row in con.cursor().execute("SELECT action FROM dpsql.ledger WHERE entry > 1 ORDER BY entry").fetchall()]
+    return [str(row[0]) for row in beside(con).execute("SELECT action FROM dpsql.ledger WHERE entry > 1 ORDER BY entry").fetchall()]
 
 
 def test_three_interruptions_and_no_more(con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +53,7 @@ def test_three_interruptions_and_no_more(con: duckdb.DuckDBPyConnection, monkeyp
     assert "interrupted" in str(con.execute("SELECT books FROM dp_budget('people')").fetchall())
     con.execute("FROM dp_query('SELECT count(*) FROM people', epsilon := 0.01)").fetchall()  # plain, as is
     con.execute("FROM dp_marginals('people', columns := ['age'], epsilon := 0.01)").fetchall()
-    entry = con.cursor().execute("SELECT max(entry) FROM dpsql.ledger WHERE action = 'interrupt'").fetchall()[0][0]
+    entry = beside(con).execute("SELECT max(entry) FROM dpsql.ledger WHERE action = 'interrupt'").fetchall()[0][0]
     (note,) = con.execute("SELECT note FROM dp_protect('people', resume := true)").fetchone()  # type: ignore[misc]
     assert f"entry {entry}" in note and "interrupted" in note
     assert len(con.execute(ASK.format(0)).fetchall()) == 1

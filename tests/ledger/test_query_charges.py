@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from prepared import beside, copied
 from query_readings import ask, database, make_sales, protect_sales, replayed
 
 import dpsql
@@ -36,15 +37,21 @@ CONTAINED = [
 ]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "sales_there.duckdb"
+    database(path=str(path)).close()
+    return path
+
+
 @pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = database()
-    yield connection
-    connection.close()
+def con(made: Path, tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with copied(made, tmp_path, progress=False) as connection:
+        yield connection
 
 
 def charges(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    return con.cursor().execute("SELECT rho, epsilon, delta FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry").fetchall()
+    return beside(con).execute("SELECT rho, epsilon, delta FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry").fetchall()
 
 
 @pytest.fixture

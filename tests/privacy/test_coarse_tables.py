@@ -11,6 +11,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
+from prepared import beside, copied
 
 import dpsql
 from dpsql.accounting.gaussian import effective_variance
@@ -72,21 +73,27 @@ def test_every_coarse_cell_has_its_noise(monkeypatch):
     assert np.abs(drawn.mean(0)).max() < 5 * 40 / 20
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "t.duckdb"
+    with duckdb.connect(str(path)) as con:
+        con.execute("CREATE TABLE t AS SELECT (i * 7919 % 1000)::DOUBLE AS a, (i * 104729 % 977)::INTEGER AS b, i % 3 = 0 AS c FROM range(800) r(i)")
+        dpsql.load(con)
+        con.execute("CALL dp_protect('t', epsilon := 20, delta := 1e-9)")
+        con.execute("CALL dp_declare('t', 'a', lower := 0, upper := 1000, bins := 20)")
+        con.execute("CALL dp_declare('t', 'b', lower := 0, upper := 1000, bins := 16, nullable := false)")
+        con.execute("CALL dp_declare('t', 'c', categories := [true, false], nullable := false)")
+    return path
+
+
 @pytest.fixture
-def con(tmp_path: Path):
-    con = duckdb.connect(str(tmp_path / "t.duckdb"))
-    con.execute("CREATE TABLE t AS SELECT (i * 7919 % 1000)::DOUBLE AS a, (i * 104729 % 977)::INTEGER AS b, i % 3 = 0 AS c FROM range(800) r(i)")
-    dpsql.load(con)
-    con.execute("CALL dp_protect('t', epsilon := 20, delta := 1e-9)")
-    con.execute("CALL dp_declare('t', 'a', lower := 0, upper := 1000, bins := 20)")
-    con.execute("CALL dp_declare('t', 'b', lower := 0, upper := 1000, bins := 16, nullable := false)")
-    con.execute("CALL dp_declare('t', 'c', categories := [true, false], nullable := false)")
-    yield con
-    con.close()
+def con(made: Path, tmp_path: Path):
+    with copied(made, tmp_path) as connection:
+        yield connection
 
 
 def plan_of(con):
-    text = con.cursor().execute("SELECT plan FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry DESC LIMIT 1").fetchone()[0]
+    text = beside(con).execute("SELECT plan FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry DESC LIMIT 1").fetchone()[0]
     return Plan.from_json(json.loads(text))
 
 

@@ -11,6 +11,7 @@ import duckdb
 import numpy as np
 import pytest
 from noisy import near
+from prepared import beside, copied
 
 import dpsql
 from dpsql.noise import discrete
@@ -25,30 +26,36 @@ def no_noise(flat, mechanism, scale):
     return flat.copy()
 
 
-@pytest.fixture
-def victims(tmp_path: Path):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table with NULLs, an ENUM, a number and a value that is not in the domain; its budget covers several releases."""
-    con = duckdb.connect(str(tmp_path / "victims.duckdb"))
-    con.execute(
-        f"""
-        CREATE TABLE victims AS SELECT i % 150 AS person, CASE WHEN i % 11 = 0 THEN NULL WHEN i = 5 THEN '{SECRET}'
-            ELSE ['north','south','west'][1 + (i * i % 7) % 3] END AS region,
-            (18 + i * 7 % 60)::SMALLINT AS age, (CASE WHEN (i + i * i % 5) % 3 = 0 THEN 'f' ELSE 'm' END)::ENUM('f','m') AS sex,
-            i % 5 = 0 AS minor FROM range(700) t(i)
-        """
-    )
-    dpsql.load(con)
-    con.execute("CALL dp_protect('victims', epsilon := 30, delta := 1e-9)")
-    con.execute("CALL dp_declare('victims', 'region', categories := ['north', 'south', 'west', 'nowhere'])")
-    con.execute("CALL dp_declare('victims', 'age', lower := 18, upper := 78, bins := 3, nullable := false)")
-    con.execute("CALL dp_declare('victims', 'minor', categories := [true, false], nullable := false)")
-    con.execute("CALL dp_declare('victims', 'sex', categories := ['f', 'm'], nullable := false)")
-    yield con
-    con.close()
+    path = tmp_path_factory.mktemp("made") / "victims.duckdb"
+    with duckdb.connect(str(path)) as con:
+        con.execute(
+            f"""
+            CREATE TABLE victims AS SELECT i % 150 AS person, CASE WHEN i % 11 = 0 THEN NULL WHEN i = 5 THEN '{SECRET}'
+                ELSE ['north','south','west'][1 + (i * i % 7) % 3] END AS region,
+                (18 + i * 7 % 60)::SMALLINT AS age, (CASE WHEN (i + i * i % 5) % 3 = 0 THEN 'f' ELSE 'm' END)::ENUM('f','m') AS sex,
+                i % 5 = 0 AS minor FROM range(700) t(i)
+            """
+        )
+        dpsql.load(con)
+        con.execute("CALL dp_protect('victims', epsilon := 30, delta := 1e-9)")
+        con.execute("CALL dp_declare('victims', 'region', categories := ['north', 'south', 'west', 'nowhere'])")
+        con.execute("CALL dp_declare('victims', 'age', lower := 18, upper := 78, bins := 3, nullable := false)")
+        con.execute("CALL dp_declare('victims', 'minor', categories := [true, false], nullable := false)")
+        con.execute("CALL dp_declare('victims', 'sex', categories := ['f', 'm'], nullable := false)")
+    return path
+
+
+@pytest.fixture
+def victims(made: Path, tmp_path: Path):
+    with copied(made, tmp_path) as connection:
+        yield connection
 
 
 def charges(con: duckdb.DuckDBPyConnection) -> int:
-    return con.cursor().execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
+    return beside(con).execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
 
 
 def brute_force(con: duckdb.DuckDBPyConnection) -> list[dict[str, object]]:

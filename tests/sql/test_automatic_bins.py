@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 from noisy import near, planned_noise
+from prepared import beside, copied
 
 import dpsql
 from dpsql.rows import models
@@ -52,18 +53,24 @@ def protected(select: str, declare: str = "'x', lower := 0, upper := 100000", pa
     return con
 
 
-@pytest.fixture
-def con(tmp_path):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
     """A table with a column of automatic bins, one of declared bins and one of categories."""
+    path = tmp_path_factory.mktemp("made") / "t.duckdb"
     select = "SELECT CASE WHEN i % 3 = 0 THEN NULL WHEN i % 3 = 1 THEN 0 ELSE exp(i % 10) END::DOUBLE AS x, (i % 90)::INTEGER AS age, i % 2 = 0 AS c, i % 40 AS who FROM range(600) r(i)"
-    connection = protected(select, path=tmp_path / "t.duckdb")
-    connection.execute("CALL dp_declare('t', 'age', lower := 0, upper := 99, bins := 10, nullable := false)")
-    yield connection
-    connection.close()
+    with protected(select, path=path) as connection:
+        connection.execute("CALL dp_declare('t', 'age', lower := 0, upper := 99, bins := 10, nullable := false)")
+    return path
+
+
+@pytest.fixture
+def con(made, tmp_path):
+    with copied(made, tmp_path, progress=False) as connection:
+        yield connection
 
 
 def charges(con: duckdb.DuckDBPyConnection) -> int:
-    return con.cursor().execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
+    return beside(con).execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
 
 
 def edges_of(con: duckdb.DuckDBPyConnection, name: str, column: str = "x") -> list[Any]:
@@ -80,7 +87,7 @@ def files(con: duckdb.DuckDBPyConnection, folder: Path) -> list[dict[str, Any]]:
     found = []
     for path in sorted(folder.glob("*.parquet")):
         query = f"SELECT decode(value) FROM parquet_kv_metadata('{path}') WHERE decode(key) = 'dpsql'"
-        found.append(json.loads(con.cursor().execute(query).fetchone()[0]))
+        found.append(json.loads(beside(con).execute(query).fetchone()[0]))
     return found
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import pytest
 from noisy import near_plan
+from prepared import copied
 
 import dpsql
 
@@ -17,29 +19,35 @@ pytestmark = pytest.mark.any_duckdb
 ASKED = "FROM dp_marginals('visits', columns := ['month', 'ward'], epsilon := 1)"
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "visits_there.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            """
+            CREATE TABLE visits AS
+            SELECT (CASE WHEN i % 7 > 0 THEN ['A', 'B', 'C'][1 + i % 3] END)::VARCHAR AS ward, i % 3 = 0 AS urgent,
+                (1 + i % 12)::TINYINT AS month, DATE '2024-01-01' + (i % 300)::INTEGER AS day, (i % 50 * 2.5)::DECIMAL(8, 2) AS price,
+                (i % 90)::SMALLINT AS age, i % 4 AS n
+            FROM range(6000) t(i)
+            """
+        )
+        dpsql.load(connection)
+        connection.execute("CALL dp_protect('visits', epsilon := 900, delta := 1e-9)")
+        for declared in (
+            "'ward', categories := ['A', 'B', 'C']", "'month', categories := range(1, 13), nullable := false",
+            "'day', lower := '2024-01-01', upper := '2024-12-31', bins := 3, nullable := false",
+            "'price', edges := [0, 10, 100], outside := 'other'", "'age', edges := [0, 17.5, 64.5, 120], nullable := false",
+            "'n', categories := [0, 1, 2, 3], nullable := false",
+        ):
+            connection.execute(f"CALL dp_declare('visits', {declared})")
+    return path
+
+
 @pytest.fixture
-def visits() -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = duckdb.connect()
-    connection.execute(
-        """
-        CREATE TABLE visits AS
-        SELECT (CASE WHEN i % 7 > 0 THEN ['A', 'B', 'C'][1 + i % 3] END)::VARCHAR AS ward, i % 3 = 0 AS urgent,
-            (1 + i % 12)::TINYINT AS month, DATE '2024-01-01' + (i % 300)::INTEGER AS day, (i % 50 * 2.5)::DECIMAL(8, 2) AS price,
-            (i % 90)::SMALLINT AS age, i % 4 AS n
-        FROM range(6000) t(i)
-        """
-    )
-    dpsql.load(connection)
-    connection.execute("CALL dp_protect('visits', epsilon := 900, delta := 1e-9)")
-    for declared in (
-        "'ward', categories := ['A', 'B', 'C']", "'month', categories := range(1, 13), nullable := false",
-        "'day', lower := '2024-01-01', upper := '2024-12-31', bins := 3, nullable := false",
-        "'price', edges := [0, 10, 100], outside := 'other'", "'age', edges := [0, 17.5, 64.5, 120], nullable := false",
-        "'n', categories := [0, 1, 2, 3], nullable := false",
-    ):
-        connection.execute(f"CALL dp_declare('visits', {declared})")
-    yield connection
-    connection.close()
+def visits(made: Path, tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with copied(made, tmp_path) as connection:
+        yield connection
 
 
 def charges(con: duckdb.DuckDBPyConnection) -> int:

@@ -5,6 +5,7 @@ import re
 
 import duckdb
 import pytest
+from prepared import beside
 
 import dpsql
 from dpsql.errors import ArgumentError, UnsupportedQuery
@@ -51,7 +52,7 @@ def asked(con, sql, epsilon=LARGE, **more):
 
 
 def charges(con):
-    return con.cursor().execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
+    return beside(con).execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
 
 
 ANSWERED = [

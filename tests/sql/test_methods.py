@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from noisy import near, planned_noise
+from prepared import beside
 
 import dpsql
 
@@ -62,7 +63,7 @@ def ce(tmp_path: Path, protected_ce: Path) -> Iterator[duckdb.DuckDBPyConnection
 
 
 def charges(con: duckdb.DuckDBPyConnection) -> int:
-    return con.cursor().execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
+    return beside(con).execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
 
 
 @pytest.mark.parametrize("method", DRAWN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 from noisy import near, near_plan
+from prepared import beside
 
 import dpsql
 
@@ -26,7 +27,7 @@ def con(tmp_path):
 
 
 def charges(con) -> int:
-    return con.cursor().execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
+    return beside(con).execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
 
 
 @pytest.mark.parametrize("globally", [False, True])

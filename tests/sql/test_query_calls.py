@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import NormalDist
 
 import duckdb
 import pytest
 from noisy import near
+from prepared import copied
 
 import dpsql
 
@@ -20,18 +22,24 @@ CREATE TABLE visits AS SELECT i % 500 AS patient, ['er', 'icu', 'lab'][1 + i % 3
 """
 
 
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table of visits, four of each patient, with more budget than noise: so answers are near the truth."""
-    made = duckdb.connect()
-    dpsql.load(made, progress=False)
-    made.execute(VISITS)
-    made.execute("CALL dp_protect('visits', epsilon := 1000, delta := 1e-6, privacy_unit := 'patient', max_contributions := 4)")
-    made.execute("CALL dp_declare('visits', 'ward', categories := ['er', 'icu', 'lab'], nullable := false)")
-    for column, bounds in (("cost", "0, upper := 100"), ("age", "0, upper := 90"), ("day", "'2025-01-01', upper := '2025-12-31'")):
-        made.execute(f"CALL dp_declare('visits', '{column}', lower := {bounds}, nullable := false)")
-    yield made
-    made.close()
+    path = tmp_path_factory.mktemp("made") / "visits_there.duckdb"
+    with duckdb.connect(str(path)) as made:
+        dpsql.load(made, progress=False)
+        made.execute(VISITS)
+        made.execute("CALL dp_protect('visits', epsilon := 1000, delta := 1e-6, privacy_unit := 'patient', max_contributions := 4)")
+        made.execute("CALL dp_declare('visits', 'ward', categories := ['er', 'icu', 'lab'], nullable := false)")
+        for column, bounds in (("cost", "0, upper := 100"), ("age", "0, upper := 90"), ("day", "'2025-01-01', upper := '2025-12-31'")):
+            made.execute(f"CALL dp_declare('visits', '{column}', lower := {bounds}, nullable := false)")
+    return path
+
+
+@pytest.fixture
+def con(visits: Path, tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with copied(visits, tmp_path, progress=False) as connection:
+        yield connection
 
 
 def releases(con: duckdb.DuckDBPyConnection) -> list[tuple[str, float]]:
@@ -247,7 +255,7 @@ def test_a_scalar_subquery_beside_aggregates_is_an_answer_of_its_own(con: duckdb
 
 def test_other_spellings_are_the_same_question(con: duckdb.DuckDBPyConnection) -> None:
     first = ask(con, "SELECT ward, count(*) FROM visits WHERE age > 40 GROUP BY ward")
-    for source in ("VISITS", "main.visits", '"visits"', "memory.main.visits"):
+    for source in ("VISITS", "main.visits", '"visits"', "visits_there.main.visits"):
         for where in ("age > 40", "(AGE > 40)", '"age">40'):
             assert ask(con, f"SELECT ward, count(*) FROM {source} WHERE {where} GROUP BY ward") == first
     assert len(releases(con)) == 1

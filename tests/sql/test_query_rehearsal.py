@@ -9,6 +9,7 @@ from decimal import Decimal
 import duckdb
 import pytest
 from pairwise import WHOLE
+from prepared import beside
 
 import dpsql
 
@@ -52,7 +53,7 @@ def every() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def charged(con: duckdb.DuckDBPyConnection) -> int:
-    return int(con.cursor().execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchall()[0][0])
+    return int(beside(con).execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchall()[0][0])
 
 
 FEWER = ("BOOLEAN", "TINYINT", "HUGEINT", "FLOAT", "DECIMAL(38, 10)", "DATE", "TIME", "TIMESTAMP WITH TIME ZONE", "VARCHAR", "UUID", "INTEGER[]")

@@ -8,11 +8,14 @@ import weakref
 from pathlib import Path
 
 import duckdb
+import pandas as pd
 import pytest
 from dpsql.udfs import instance_of
+from prepared import copied
 
 import dpsql
 from dpsql.answers import remembered
+from dpsql.session.instance import open_context
 from dpsql.session.settings import PINNED
 from dpsql.source import listed as functions
 
@@ -21,17 +24,23 @@ pytestmark = pytest.mark.any_duckdb
 QUERY = "FROM dp_query('SELECT g, count(*) AS n, avg(x) AS mean FROM {} GROUP BY g ORDER BY g', epsilon := 1)"
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("made") / "small.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        dpsql.load(connection, progress=False)
+        connection.execute("CREATE TABLE t AS SELECT i AS p, i % 3 AS g, (i % 100)::DOUBLE AS x FROM range(600) r(i)")
+        connection.execute("CREATE VIEW v AS SELECT g, x FROM t WHERE x < 50")
+        connection.execute("CALL dp_protect('t', epsilon := 50, delta := 1e-9, privacy_unit := 'p', max_contributions := 1)")
+        connection.execute("CALL dp_declare('t', 'x', lower := 0, upper := 100)")
+        connection.execute("CALL dp_declare('t', 'g', categories := [0, 1, 2], nullable := false)")
+    return path
+
+
 @pytest.fixture
-def con(tmp_path):
-    connection = duckdb.connect(str(tmp_path / "small.duckdb"))
-    dpsql.load(connection, progress=False)
-    connection.execute("CREATE TABLE t AS SELECT i AS p, i % 3 AS g, (i % 100)::DOUBLE AS x FROM range(600) r(i)")
-    connection.execute("CREATE VIEW v AS SELECT g, x FROM t WHERE x < 50")
-    connection.execute("CALL dp_protect('t', epsilon := 50, delta := 1e-9, privacy_unit := 'p', max_contributions := 1)")
-    connection.execute("CALL dp_declare('t', 'x', lower := 0, upper := 100)")
-    connection.execute("CALL dp_declare('t', 'g', categories := [0, 1, 2], nullable := false)")
-    yield connection
-    connection.close()
+def con(made, tmp_path):
+    with copied(made, tmp_path, progress=False) as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -212,6 +221,30 @@ def test_calls_from_python_list_the_functions_once(con, monkeypatch):
     assert len(listed) == 1
 
 
+def test_one_session_lists_the_functions_once(tmp_path, monkeypatch):
+    """What DuckDB creates by itself, and a refusal, are no reason to list them anew."""
+    listed = []
+    plain = functions._listing
+    functions._shipped(())
+    monkeypatch.setattr(functions, "_listing", lambda cursor: listed.append(cursor) or plain(cursor))
+    with duckdb.connect(str(tmp_path / "fresh.duckdb")) as con:
+        con.execute("CREATE TABLE t AS SELECT i AS p, i % 3 AS g, i % 100 AS x, DATE '2020-01-01' AS d FROM range(600) r(i)")
+        dpsql.load(con, progress=False)
+        con.execute("CALL dp_protect('t', epsilon := 50, delta := 1e-9, privacy_unit := 'p', max_contributions := 1)")
+        con.execute("CALL dp_declare('t', 'x', lower := 0, upper := 100)")
+        con.execute("CALL dp_declare('t', 'g', categories := [0, 1, 2], nullable := false)")
+        con.execute("CALL dp_declare('t', 'd', lower := DATE '2020-01-01', upper := DATE '2021-01-01')")
+        for _ in range(2):
+            with pytest.raises(duckdb.Error):
+                con.execute("FROM dp_query('SELECT x FROM t', epsilon := 1)")
+            con.execute(QUERY.format("t")).fetchall()
+            con.execute("FROM dp_query('SELECT g, count(*)::SMALLINT, median(x) FROM t WHERE x > 3 GROUP BY g', epsilon := 1)").fetchall()
+        assert len(listed) == 1
+        con.execute("CREATE MACRO something(x) AS x")
+        con.execute("FROM dp_query('SELECT count(*) FROM t WHERE x > 5', epsilon := 1)").fetchall()
+        assert len(listed) == 2
+
+
 def test_a_closed_connection_is_said_to_be(con):
     con.close()
     for call in (lambda: dpsql.load(con), lambda: dpsql.budget(con), lambda: dpsql.query(con, "SELECT 1", epsilon=1)):
@@ -269,12 +302,46 @@ def test_nothing_is_open_on_a_cursor_that_is_given_back(con):
     instance.give(cursor)
 
 
-def test_a_call_that_failed_gives_nothing_back(con):
+def test_a_call_that_was_refused_gives_its_cursor_back_with_nothing_open(con):
     instance = instance_of(con)
     instance.forget()
     with pytest.raises(duckdb.Error):
         con.execute("FROM dp_query('SELECT nothing', epsilon := 1)")
+    (cursor,) = instance._idle
+    with pytest.raises(dpsql.ArgumentError), open_context(instance, "small", "main") as context:
+        assert context.cursor is cursor
+        cursor.execute("BEGIN")
+        cursor.execute('INSERT INTO "small".main.t VALUES (1, 1, 1)')
+        raise dpsql.ArgumentError("sql", "SELECT nothing", "refused")
+    assert instance.take() is cursor
+    cursor.execute("BEGIN")  # no other one is open
+    cursor.execute("ROLLBACK")
+    assert con.execute("SELECT count(*) FROM t").fetchone() == (600,)
+    cursor.close()
+
+
+@pytest.mark.parametrize("error", [dpsql.DpsqlError, dpsql.LedgerError, dpsql.ReleaseError, RuntimeError, KeyboardInterrupt, duckdb.IOException])
+def test_a_call_that_failed_gives_nothing_back(con, error):
+    instance = instance_of(con)
+    instance.forget()
+    with pytest.raises(error), open_context(instance, "small", "main"):
+        raise error("something")
     assert not instance._idle
+
+
+@pytest.mark.parametrize("left", ["CREATE TEMP TABLE left_there AS SELECT 1 AS one", "CREATE TEMP VIEW left_there AS SELECT 1 AS one", None])
+def test_a_cursor_with_something_on_it_is_not_given_back(con, left):
+    instance = instance_of(con)
+    instance.forget()
+    with pytest.raises(dpsql.UnsupportedQuery), open_context(instance, "small", "main") as context:
+        if left is None:
+            context.cursor.register("left_there", pd.DataFrame({"one": [1]}))
+        else:
+            context.cursor.execute(left)
+        raise dpsql.UnsupportedQuery("something", "refused")
+    assert not instance._idle
+    with pytest.raises(duckdb.Error, match="closed"):
+        context.cursor.execute("SELECT 1")
 
 
 @pytest.mark.any_duckdb

@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
+from prepared import copied
 
 import dpsql
 from dpsql.rows import decoding
@@ -55,11 +56,17 @@ def table(folder: Path, rows: int = 20_000, more: str = "") -> duckdb.DuckDBPyCo
     return con
 
 
+@pytest.fixture(scope="module")
+def five_thousand(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    table(folder, 5000).close()
+    return folder / "v.duckdb"
+
+
 @pytest.fixture
-def visits(tmp_path):
-    con = table(tmp_path, 5000)
-    yield con
-    con.close()
+def visits(five_thousand, tmp_path):
+    with copied(five_thousand, tmp_path, progress=False) as con:
+        yield con
 
 
 def broken(con: duckdb.DuckDBPyConnection, name: str, rules: list[str]) -> list[int]:
@@ -355,15 +362,21 @@ INSERT INTO stays SELECT CASE WHEN i % 2 = 0 THEN 'F' ELSE 'M' END, CASE WHEN i 
 """
 
 
+@pytest.fixture(scope="module")
+def stays_there(tmp_path_factory):
+    path = tmp_path_factory.mktemp("made") / "stays.duckdb"
+    with duckdb.connect(str(path)) as con:
+        dpsql.load(con, progress=False)
+        con.execute(SCHEMA)
+        con.execute("CALL dp_protect('staff', epsilon := 1, delta := 1e-9)")
+        con.execute("CALL dp_protect('stays', epsilon := 20, delta := 1e-9)")
+    return path
+
+
 @pytest.fixture
-def stays(tmp_path):
-    con = duckdb.connect(str(tmp_path / "stays.duckdb"))
-    dpsql.load(con, progress=False)
-    con.execute(SCHEMA)
-    con.execute("CALL dp_protect('staff', epsilon := 1, delta := 1e-9)")
-    con.execute("CALL dp_protect('stays', epsilon := 20, delta := 1e-9)")
-    yield con
-    con.close()
+def stays(stays_there, tmp_path):
+    with copied(stays_there, tmp_path, progress=False) as con:
+        yield con
 
 
 PUBLIC_WARDS = """CALL dp_declare('stays', 'ward', categories_from := '"wards"."code"')"""

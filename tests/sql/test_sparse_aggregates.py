@@ -9,6 +9,7 @@ from collections import Counter
 import duckdb
 import numpy as np
 import pytest
+from prepared import copied
 from scipy.stats import chisquare
 
 import dpsql
@@ -23,21 +24,27 @@ COLUMNS = 5
 OPTIONS = "'empty': true, 'thresholds': [0, 0]"
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("made") / "numbers.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        dpsql.load(connection)
+        rng = np.random.default_rng(3)
+        filled = rng.random((600, COLUMNS)) < np.linspace(0.9, 0.2, COLUMNS)
+        values = rng.integers(0, 3, (600, COLUMNS)) % rng.integers(1, 4, (600, 1))
+        connection.execute("CREATE TABLE t (" + ", ".join(f"c{i} INTEGER" for i in range(COLUMNS)) + ")")
+        rows = [[int(v) if f else None for v, f in zip(*pair, strict=True)] for pair in zip(values, filled, strict=True)]
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
+        connection.execute("CALL dp_protect('t', epsilon := 200, delta := 1e-6)")
+        for i in range(COLUMNS):
+            connection.execute(f"CALL dp_declare('t', 'c{i}', categories := [0, 1, 2])")
+    return path
+
+
 @pytest.fixture
-def con():
-    connection = duckdb.connect()
-    dpsql.load(connection)
-    rng = np.random.default_rng(3)
-    filled = rng.random((600, COLUMNS)) < np.linspace(0.9, 0.2, COLUMNS)
-    values = rng.integers(0, 3, (600, COLUMNS)) % rng.integers(1, 4, (600, 1))
-    connection.execute("CREATE TABLE t (" + ", ".join(f"c{i} INTEGER" for i in range(COLUMNS)) + ")")
-    rows = [[int(v) if f else None for v, f in zip(*pair, strict=True)] for pair in zip(values, filled, strict=True)]
-    connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
-    connection.execute("CALL dp_protect('t', epsilon := 200, delta := 1e-6)")
-    for i in range(COLUMNS):
-        connection.execute(f"CALL dp_declare('t', 'c{i}', categories := [0, 1, 2])")
-    yield connection
-    connection.close()
+def con(made, tmp_path):
+    with copied(made, tmp_path) as connection:
+        yield connection
 
 
 def expected(con: duckdb.DuckDBPyConnection) -> dict:
@@ -171,20 +178,26 @@ def test_what_is_refused(con):
             con.execute(f"FROM dp_aggregates('t', reporting_length := 2, epsilon := 1, options := {{{options}}})")
 
 
-@pytest.fixture
-def offences():
+@pytest.fixture(scope="module")
+def made_offences(tmp_path_factory):
     """Rows with none, one or several values in a text, some not declared; 'fraud' never comes with 'arson'."""
-    connection = duckdb.connect()
-    dpsql.load(connection)
-    connection.execute(
-        """CREATE TABLE offences AS SELECT ['x', 'y'][1 + i % 2] AS region, CASE WHEN i % 7 > 0 THEN concat_ws(';', CASE WHEN i % 3 = 0 THEN 'theft' END,
-        CASE WHEN i % 4 = 0 THEN 'fraud' END, CASE WHEN i % 4 = 1 THEN 'arson' END, CASE WHEN i = 9 THEN 'Zaphod 77' END) END AS kinds FROM range(4000) t(i)"""
-    )
-    connection.execute("CALL dp_protect('offences', epsilon := 100, delta := 1e-6)")
-    connection.execute("CALL dp_declare('offences', 'region', categories := ['x', 'y'], nullable := false)")
-    connection.execute("CALL dp_declare('offences', 'kinds', categories := ['theft', 'fraud', 'arson', 'none yet'])")
-    yield connection
-    connection.close()
+    path = tmp_path_factory.mktemp("made") / "crimes.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        dpsql.load(connection)
+        connection.execute(
+            """CREATE TABLE offences AS SELECT ['x', 'y'][1 + i % 2] AS region, CASE WHEN i % 7 > 0 THEN concat_ws(';', CASE WHEN i % 3 = 0 THEN 'theft' END,
+            CASE WHEN i % 4 = 0 THEN 'fraud' END, CASE WHEN i % 4 = 1 THEN 'arson' END, CASE WHEN i = 9 THEN 'Zaphod 77' END) END AS kinds FROM range(4000) t(i)"""
+        )
+        connection.execute("CALL dp_protect('offences', epsilon := 100, delta := 1e-6)")
+        connection.execute("CALL dp_declare('offences', 'region', categories := ['x', 'y'], nullable := false)")
+        connection.execute("CALL dp_declare('offences', 'kinds', categories := ['theft', 'fraud', 'arson', 'none yet'])")
+    return path
+
+
+@pytest.fixture
+def offences(made_offences, tmp_path):
+    with copied(made_offences, tmp_path) as connection:
+        yield connection
 
 
 def test_values_of_a_text_are_attributes_of_their_own(offences, monkeypatch):

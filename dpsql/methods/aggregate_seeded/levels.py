@@ -20,8 +20,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from scipy.special import ndtr, ndtri
-
 from dpsql.accounting.gaussian import MINIMUM_VARIANCE
 from dpsql.errors import ArgumentError
 from dpsql.noise.discrete import scale_grid
@@ -244,6 +242,8 @@ def adaptive_threshold(scale: Fraction, rate: float) -> int:
     (0, 24, 103)
     """
     if scale > _SUMMED_UP_TO:
+        from scipy.special import ndtri  # loaded when needed: scipy takes .2 s
+
         return max(0, math.ceil(-float(scale) * float(ndtri(rate / 2)) - 0.5))
     lows, highs, beyond = Weights(1 / (2 * scale**2), square=True).bounds(_TAIL_BITS)
     total = 2 * sum(lows) - highs[0]  # at most the whole mass
@@ -265,6 +265,8 @@ def tail(scale: Fraction, threshold: int) -> float:
     '0.2701'
     """
     if scale > _SUMMED_UP_TO:
+        from scipy.special import ndtr
+
         return float(ndtr(-(threshold + 0.5) / float(scale)))
     _, highs, beyond = Weights(1 / (2 * scale**2), square=True).bounds(_TAIL_BITS)
     whole = 2 * (sum(highs) + beyond) - highs[0]

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ from dpsql.tables.flat import cell_counts
 
 MAX_CELLS = 2**28
 NOMINAL_ROWS = 1_000_000
+_MOST_KNOWN = 10_000
+"""Cliques of a question whose answer is kept for the next one."""
 
 _JOINT_CELLS = 2**16  # of a joint table that is counted for the sake of smaller ones
 _BUDGETS = (1, 16, 40, 256, 4096)  # cells of a group of attributes; 1: no groups
@@ -277,6 +280,13 @@ def choose(sizes: Sequence[int], asked: Sequence[Clique]) -> Work:
     -----
     Privacy: a function of public numbers alone.
     """
+    if len(asked) > _MOST_KNOWN:
+        return _cheapest(sizes, asked)
+    return _known(tuple(sizes), tuple(asked))
+
+
+def _cheapest(sizes: Sequence[int], asked: Sequence[Clique]) -> Work:
+    """Return what `choose` does."""
     cliques = Cliques.of(asked)
     candidates = [_sql(sizes, cliques), *_streams(sizes, cliques, ())]
     for limit in sorted({max((s for s in sizes if s <= limit), default=0) for limit in _THRESHOLDS} - {0}):
@@ -284,6 +294,10 @@ def choose(sizes: Sequence[int], asked: Sequence[Clique]) -> Work:
         if len(attributes) > 8:
             candidates += _streams(sizes, cliques, attributes)
     return min(candidates, key=lambda work: work.seconds(NOMINAL_ROWS))
+
+
+_known = lru_cache(maxsize=16)(_cheapest)
+"""A purchase asks for its road some four times: before the charge, for the bar, before the reading, when it counts."""
 
 
 def _sql(sizes: Sequence[int], cliques: Cliques) -> Work:
