@@ -29,7 +29,6 @@ import numpy.typing as npt
 
 from dpsql.domains.grid import Grid, Histogram
 from dpsql.numerics.arrays import FloatArray, IntArray
-from dpsql.numerics.monotone import Monotone
 from dpsql.tables import extent
 from dpsql.tables.margins import simplex_projection
 from dpsql.tables.variance import noise_variance
@@ -260,12 +259,14 @@ def _smooth(ends: FloatArray, masses: FloatArray, low: FloatArray, high: FloatAr
 
     Bins of no width, such as zero alone, are left out of it; a cell there holds what its bin does.
     """
+    from scipy.interpolate import PchipInterpolator  # loaded when needed: scipy takes .3 s
+
     owner = np.clip(np.searchsorted(ends, low, side="right") - 1, 0, masses.size - 1)
     largest = _largest(ends[0], ends[-1])
     scaled = ends / largest
     wide = np.diff(scaled) > _NARROWEST
     knots = np.append(scaled[:-1][wide], scaled[-1])
-    distribution = Monotone(knots, np.concatenate([[0.0], np.cumsum(masses[wide])]))
+    distribution = PchipInterpolator(knots, np.concatenate([[0.0], np.cumsum(masses[wide])]))
     found: FloatArray = np.maximum(distribution(high / largest) - distribution(np.maximum(low / largest, knots[0])), 0.0)
     return np.where(wide[owner], found, masses[owner])
 

@@ -21,12 +21,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special
+from scipy import interpolate, special
 
 from dpsql.numerics.arrays import FloatArray
 from dpsql.numerics.bivariate_normal import normal_cdf2
 from dpsql.numerics.concordance import concordance
-from dpsql.numerics.monotone import Monotone
 from dpsql.numerics.nearest_correlation import lift_spectrum, nearest_correlation
 from dpsql.numerics.products import multiplies
 from dpsql.running import progress
@@ -128,7 +127,7 @@ def tau_curve(first: FloatArray, second: FloatArray) -> FloatArray:
         return untied * _ANGLES / (0.5 * math.pi)
     nodes = np.linspace(_ANGLES[0], _ANGLES[-1], _NODES)
     curve = _cut_tau(one, two, np.sin(nodes))
-    found: FloatArray = Monotone(nodes, np.maximum.accumulate(curve))(_ANGLES)
+    found: FloatArray = interpolate.PchipInterpolator(nodes, np.maximum.accumulate(curve))(_ANGLES)
     return found
 
 
