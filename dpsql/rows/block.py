@@ -6,15 +6,12 @@ Privacy: post-processing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsql.domains.decoder import Columns
-
-if TYPE_CHECKING:
-    pass
 
 Codes = npt.NDArray[np.integer]
 Places = npt.NDArray[np.intp]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
@@ -25,9 +24,6 @@ from dpsql.rules.effects import together
 from dpsql.rules.evaluating import fetched
 from dpsql.rules.grammar import Rule
 from dpsql.text.relation import identifier
-
-if TYPE_CHECKING:
-    pass
 
 _NULLS = 0.05
 _MOST_ROWS_OF_A_UNIT = 10
