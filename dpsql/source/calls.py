@@ -118,7 +118,9 @@ class Calls:
             return self._constant(name, kind, node)
         value = self.rewrite(node)
         sql_type = self.scope.type_of(value)
-        if kind in "tv" or (kind == "b" and sql_type in TEMPORAL):
+        if kind == "z" and sql_type == "DATE":  # midnight, on every version
+            value, sql_type = try_cast(guard_temporal(value, sql_type), "TIMESTAMP"), "TIMESTAMP"
+        if kind in "tvz" or (kind == "b" and sql_type in TEMPORAL):
             return self._moment(name, kind, value, sql_type, part, node)
         if kind in "xw":
             if sql_type != TEXT and not isinstance(value, exp.Null):
