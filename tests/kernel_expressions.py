@@ -150,7 +150,9 @@ class Generator:
             return f"CAST({self.column((source,)) if rng.random() < 0.6 else self.expression(depth - 1)} AS {target.get(wanted, wanted)})"
         if kind < 0.91:
             return f"(CASE WHEN {self.expression(depth - 1)} THEN {self.expression(depth - 1)} ELSE {self.expression(depth - 1)} END)"
-        if kind < 0.915:
+        if kind < 0.912:
+            return f"__dp_together({', '.join(self.argument(rng.choice('wactv'), depth) for _ in range(rng.randint(1, 4)))})"
+        if kind < 0.92:
             return f"({self.argument('z', depth)} AT TIME ZONE {rng.choice(ZONES)})"
         if kind < 0.94:
             moment = self.column(KINDS["t"])

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dpsql.errors import ArgumentError
 from dpsql.source.model import fold, refuse
+from dpsql.source.tuples import as_one
 
 MOST_QUANTILES = 1000
 
@@ -182,7 +183,9 @@ def _checked(
         both = given[0] if condition is None else exp.and_(condition.copy(), given[0].copy())
         return Aggregate("count", (), both)
     if function == "count_distinct" and len(given) != 1:
-        refuse("count(DISTINCT a, b)", "count distinct values of one expression, e.g. concat_ws('|', a, b)", node)
+        refuse("count(DISTINCT a, b)", "write count(DISTINCT (a, b)) for combinations, as DuckDB does", node)
+    if function in ("count", "count_distinct") and given and (one := as_one(given[0])) is not None:
+        given = [one] if function == "count_distinct" else []  # a tuple is never NULL
     wanted = 2 if function in PAIRS else 0 if function == "count" and not given else 1
     if len(given) != wanted:
         raise ArgumentError("sql", name, f"takes {wanted} argument{'' if wanted == 1 else 's'} here, not {len(given)}")

@@ -24,6 +24,7 @@ from dpsql.queries.respelled import respelled
 from dpsql.queries.split import split
 from dpsql.queries.taken import Core, FirstAsked, Query
 from dpsql.session.instance import Context
+from dpsql.source.model import refuse
 from dpsql.source.parse import agree, render
 from dpsql.text.spelled import plainly
 from dpsql.text.strict import StrictDuckDB
@@ -201,6 +202,9 @@ def _tree(text: str) -> exp.Expression:
     while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Select | exp.SetOperation | exp.Subquery):
         tree = tree.this
         tree.parent = None
+    for distinct in tree.find_all(exp.Distinct):
+        if isinstance(distinct.parent, exp.Anonymous) and len(distinct.expressions) > 1:
+            refuse("DISTINCT a, b", "write count(DISTINCT (a, b)) for combinations, as DuckDB does", distinct.parent)
     if not isinstance(tree, exp.Select | exp.SetOperation):
         raise UnsupportedQuery(tree.key.upper(), "only SELECT can be answered")
     return tree

@@ -23,7 +23,7 @@ _OF_UNITS = ("date_trunc", "datetrunc", "date_part", "datepart", "date_diff", "d
 def respelled(
     tree: exp.Expression, named: Callable[[exp.Expression], str], type_of: Callable[[exp.Table, str], str | None]
 ) -> exp.Expression:
-    """Return a query with powers and time zones as calls, buckets and tools' grains as truncations of the calendar, and joins without brackets.
+    """Return a query with powers and zones as calls, buckets and tools' grains as truncations, and joins without brackets.
 
     Parameters
     ----------

@@ -29,6 +29,7 @@ from dpsql.source.kernel import (
 from dpsql.source.model import refuse
 from dpsql.source.parse import render, used
 from dpsql.source.scope import Scope
+from dpsql.source.tuples import TOGETHER, together
 
 _UNITS = {
     "year", "month", "day", "hour", "minute", "second", "quarter", "week", "decade", "century", "millennium", "microsecond",
@@ -79,6 +80,8 @@ class Calls:
         name = (node.this if isinstance(node.this, str) else node.this.name).lower()
         if name == "try" and len(node.expressions) == 1:
             return self.rewrite(node.expressions[0])  # every expression of a source stands in a TRY already
+        if name == TOGETHER:
+            return together([self.rewrite(argument) for argument in node.expressions], self.scope, at)
         spec = FUNCTIONS.get(name)
         if spec is None:
             kind = shipped_kinds().get(name, "unknown")
