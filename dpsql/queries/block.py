@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dpsql.errors import ArgumentError
 from dpsql.queries import public_rows
-from dpsql.queries.aggregates import Aggregate, aggregate_of, counts_if, is_aggregate
+from dpsql.queries.aggregates import Aggregate, aggregate_of, composed, counts_if, is_aggregate
 from dpsql.queries.names import canonical
 from dpsql.queries.taken import SHOWN, Core, FirstAsked, Known, Reader, Relation
 from dpsql.queries.trees import has_aggregate, inner_of, subqueries
@@ -201,6 +201,8 @@ class Block:
             return self._post_window(node, aliases=aliases)
         if isinstance(node, exp.Anonymous) and fold(str(node.this)) in ("grouping", "grouping_id"):
             return self._grouping(node)
+        if (made := composed(node)) is not None:
+            return exp.Paren(this=self._post(made, aliases=aliases))
         if is_aggregate(node):
             column = exp.Column(this=identifier(f"a{self._aggregate(node)}"))
             return exp.cast(column, "HUGEINT", dialect="duckdb") if counts_if(node) else column

@@ -1,7 +1,8 @@
 """Several values as one text: what ``count(DISTINCT (a, b))`` counts.
 
-Tuples and structs are no values that a source compares (`dpsql.source.kernel`). Two texts are the same where DuckDB says that the two
-tuples are: NULL is the same as NULL in it, a tuple of NULLs is a value, -0.0 is 0.0, and there is one NaN. Texts of any length stand in it by their MD5.
+Tuples and structs are no values that a source compares (`dpsql.source.kernel`). Two texts are the same where DuckDB says that
+the two tuples are: NULL is the same as NULL in it, a tuple of NULLs is a value, -0.0 is 0.0, and there is one NaN. Texts of any
+length stand in it by their MD5.
 """
 
 from __future__ import annotations

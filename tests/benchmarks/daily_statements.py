@@ -257,6 +257,8 @@ PIVOT (SELECT region, education FROM survey) ON education USING count(*) GROUP B
 SELECT avg(income) FROM survey TABLESAMPLE 10%
 SELECT string_agg(region, ',') FROM survey
 SELECT max(region) FROM survey
+SELECT region, geomean(age) FROM survey GROUP BY region
+SELECT avg(income) AS mean, sem(income) AS error FROM survey
 SELECT count(DISTINCT (ward, code)) AS pairs FROM visits
 SELECT month(day) AS m, count(DISTINCT (patient_id, ward)) AS seen FROM visits GROUP BY m
 SELECT count(DISTINCT ward || '-' || code) FROM visits

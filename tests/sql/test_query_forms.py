@@ -1,0 +1,95 @@
+"""Forms of SQL that analysts write daily, as dp_query answers them: DuckDB's names, types and, without noise, values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.errors import ArgumentError, DpsqlError, UnsupportedQuery
+
+
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Rows of 3,000 people, names that need quotes, and an empty copy."""
+    made = duckdb.connect()
+    dpsql.load(made, progress=False)
+    made.execute(
+        "CREATE TABLE t AS SELECT i AS id, i % 4 AS g, CASE WHEN i % 50 > 0 THEN 1 + (i * 7919) % 97 + 0.5::DOUBLE END AS x, "
+        "CASE WHEN i % 9 > 0 THEN ['é', 'a', 'B', 'it''s'][1 + (i * i) % 4] END AS \"größe\", i % 3 AS \"select\", "
+        "['x', 'y', 'zz'][1 + i % 3] AS other FROM range(3000) r(i)"
+    )
+    made.execute("CREATE TABLE none AS FROM t WHERE false")
+    for name in ("t", "none"):
+        made.execute(f"CALL dp_protect('{name}', epsilon := 1000, delta := 1e-6)")
+        made.execute(f"CALL dp_declare('{name}', 'g', lower := 0, upper := 3, nullable := false)")
+        made.execute(f"CALL dp_declare('{name}', 'x', lower := 1, upper := 100)")
+        made.execute(f"CALL dp_declare('{name}', 'select', lower := 0, upper := 2, nullable := false)")
+        made.execute(f"CALL dp_declare('{name}', 'größe', categories := ['B', 'a', 'it''s', 'é', 'ü'])")
+    yield made
+    made.close()
+
+
+def charges(con: duckdb.DuckDBPyConnection) -> object:
+    return con.execute("SELECT count(*) FROM dp_ledger('t')").fetchone()
+
+
+def same(found: list[tuple[object, ...]], wanted: list[tuple[object, ...]], **tolerance: float) -> None:
+    assert len(found) == len(wanted)
+    for one, other in zip(sorted(found, key=str), sorted(wanted, key=str), strict=True):
+        assert one == tuple(pytest.approx(v, **tolerance) if isinstance(v, float) else v for v in other)
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT geomean(x) FROM t",
+    "SELECT geometric_mean(x) AS g, sem(x), avg(x) FROM t",
+    'SELECT "select", geomean(x + 1), sem(x) AS s FROM t GROUP BY "select" HAVING geomean(x + 1) > 2 ORDER BY geomean(x + 1)',
+    "SELECT g, round(geomean(x) * 2, 1) AS r, rank() OVER (ORDER BY sem(x)) AS n FROM t WHERE x > 3 GROUP BY ALL",
+    "SELECT geomean(m) FROM (SELECT g, avg(x) AS m FROM t GROUP BY g)",
+])
+def test_means_that_are_made_of_others(con: duckdb.DuckDBPyConnection, sql: str) -> None:
+    wanted, exact = con.sql(sql), dpsql.query_exact(con, sql)
+    assert exact.columns == wanted.columns and exact.types == wanted.types
+    same(exact.fetchall(), wanted.fetchall())
+    same(dpsql.query(con, sql, epsilon=50).fetchall(), wanted.fetchall(), rel=0.05)
+
+
+def test_a_filter_goes_into_what_they_are_made_of(con: duckdb.DuckDBPyConnection) -> None:
+    found = dpsql.query_exact(con, "SELECT geomean(x) FILTER (WHERE g = 1), sem(x) FILTER (WHERE g > 1) FROM t").fetchall()[0]
+    assert found[0] == pytest.approx(con.sql("SELECT geomean(x) FROM t WHERE g = 1").fetchall()[0][0])
+    assert found[1] == pytest.approx(con.sql("SELECT sem(x) FROM t WHERE g > 1").fetchall()[0][0])
+
+
+def test_of_no_row_they_are_null_or_noise(con: duckdb.DuckDBPyConnection) -> None:
+    assert dpsql.query_exact(con, "SELECT geomean(x), sem(x) FROM none").fetchall() == [(None, None)]
+    for epsilon in (0.1, 1.0, 10.0):
+        assert len(dpsql.query(con, "SELECT geomean(x), sem(x) FROM none", epsilon=epsilon, confidence=0.9).fetchall()[0]) == 6
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT geomean(g) FROM t", r"'ln\(g\)': has no bounds.*greatest"),
+        ("SELECT geomean(DISTINCT x) FROM t", r"write geomean\(x\)"),
+        ("SELECT sem(x, g) FROM t", "takes 1 argument here, not 2"),
+        ("SELECT skewness(x) FROM t", r"quantile_cont\(x, \[0.1, 0.5, 0.9\]\)"),
+        ("SELECT kurtosis(x) FROM t", r"quantile_cont\(x, \[0.01"),
+        ("SELECT mad(x) FROM t", r"ask for median\(x\), and write the released number m into median\(abs\(x - m\)\)"),
+        ("SELECT product(x) FROM t", r"sum\(ln\(x\)\) is its logarithm"),
+        ("SELECT entropy(other) FROM t", "histogram"),
+    ],
+)
+def test_those_that_noise_hides_are_refused_with_the_way(con: duckdb.DuckDBPyConnection, sql: str, said: str) -> None:
+    before = charges(con)
+    with pytest.raises((UnsupportedQuery, ArgumentError), match=said):
+        dpsql.query(con, sql, epsilon=1)
+    assert charges(con) == before
+
+
+def test_the_ways_that_refusals_name_are_answered(con: duckdb.DuckDBPyConnection) -> None:
+    middle = dpsql.query(con, "SELECT median(x) FROM t", epsilon=20).fetchall()[0][0]
+    for sql in (f"SELECT median(abs(x - {middle})) FROM t", "SELECT sum(ln(x)) FROM t", "SELECT quantile_cont(x, [0.1, 0.5, 0.9]) FROM t"):
+        answer, exact = dpsql.query(con, sql, epsilon=20).fetchall()[0][0], con.sql(sql).fetchall()[0][0]
+        assert answer == pytest.approx(exact, rel=0.1)
