@@ -205,6 +205,9 @@ def _tree(text: str) -> exp.Expression:
     for distinct in tree.find_all(exp.Distinct):
         if isinstance(distinct.parent, exp.Anonymous) and len(distinct.expressions) > 1:
             refuse("DISTINCT a, b", "write count(DISTINCT (a, b)) for combinations, as DuckDB does", distinct.parent)
+    if isinstance(tree, exp.Summarize | exp.Describe):
+        way = "dp_query and dp_summarize answer it" if isinstance(tree, exp.Summarize) else "dp_query answers it, free"
+        raise UnsupportedQuery(tree.key.upper(), f"{way}; here only SELECT can be")
     if not isinstance(tree, exp.Select | exp.SetOperation):
         raise UnsupportedQuery(tree.key.upper(), "only SELECT can be answered")
     return tree

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.errors import ArgumentError, DpsqlError, UnsupportedQuery
+from dpsql.errors import ArgumentError, UnsupportedQuery
 
 
 @pytest.fixture(scope="module")
