@@ -19,7 +19,7 @@ _QUERY = ("SELECT", "WITH", "FROM", "(", "PIVOT", "VALUES")
 
 
 def told(text: str) -> tuple[str, str]:
-    """Return the word before a query, in capitals, and the rest; an empty word where a text has none.
+    r"""Return the word before a query, in capitals, and the rest; an empty word where a text has none.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def told(text: str) -> tuple[str, str]:
 
     Examples
     --------
-    >>> told("desc SELECT count(*) FROM t;"), told("-- all\\nSUMMARIZE t"), told("SELECT 1")
+    >>> told("desc SELECT count(*) FROM t;"), told("-- all\nSUMMARIZE t"), told("SELECT 1")
     (('DESCRIBE', 'SELECT count(*) FROM t'), ('SUMMARIZE', 't'), ('', 'SELECT 1'))
     """
     read = tokens(text)

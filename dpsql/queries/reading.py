@@ -66,6 +66,7 @@ def read(context: Context, call: QueryCall) -> Read:
     call = _with(call, said)
     tree = _tree(text)
     agree(context.cursor, text, tree)
+    tree = _selected(tree)
     named = duckdb_names(context.cursor)
     facts = Facts(context)
     tree = with_values(respelled(tree, named, facts.type_of), context, facts)
@@ -114,6 +115,7 @@ def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
     text = plainly(cut(sql)[0])
     tree = _tree(text)
     agree(context.cursor, text, tree)
+    tree = _selected(tree)
     facts = Facts(context)
     found: list[str] = []
     while True:
@@ -184,6 +186,13 @@ def _with(call: QueryCall, said: dict[str, Any]) -> QueryCall:
     return call.changed(**changes) if changes else call
 
 
+def _selected(tree: exp.Expression) -> exp.Expression:
+    """Return a statement as a SELECT: ``PIVOT ...`` as ``SELECT * FROM (PIVOT ...)``."""
+    if not isinstance(tree, exp.Pivot):
+        return tree
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=tree)))
+
+
 def _tree(text: str) -> exp.Expression:
     """Return the tree of the one SELECT or set operation of a text."""
     if len(text) > LONGEST:
@@ -208,6 +217,11 @@ def _tree(text: str) -> exp.Expression:
     if isinstance(tree, exp.Summarize | exp.Describe):
         way = "dp_query and dp_summarize answer it" if isinstance(tree, exp.Summarize) else "dp_query answers it, free"
         raise UnsupportedQuery(tree.key.upper(), f"{way}; here only SELECT can be")
+    if isinstance(tree, exp.Pivot):
+        if any(not isinstance(one, exp.In) for one in tree.expressions) and not tree.unpivot:
+            way = "name the values that become columns: PIVOT (SELECT ...) ON b IN ('x', 'y') USING sum(n)"
+            raise UnsupportedQuery("PIVOT", way)
+        return tree
     if not isinstance(tree, exp.Select | exp.SetOperation):
         raise UnsupportedQuery(tree.key.upper(), "only SELECT can be answered")
     return tree

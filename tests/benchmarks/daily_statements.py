@@ -257,6 +257,8 @@ PIVOT (SELECT region, education FROM survey) ON education USING count(*) GROUP B
 SELECT avg(income) FROM survey TABLESAMPLE 10%
 SELECT string_agg(region, ',') FROM survey
 SELECT max(region) FROM survey
+PIVOT (SELECT region, education, count(*) AS n FROM survey GROUP BY ALL) ON education IN ('none', 'school', 'college') USING sum(n)
+SELECT region, COLUMNS(* EXCLUDE (region)) / 100 FROM (SELECT region, count(*) AS n, sum(hours) AS h FROM survey GROUP BY region)
 SELECT region, geomean(age) FROM survey GROUP BY region
 SELECT avg(income) AS mean, sem(income) AS error FROM survey
 SELECT count(DISTINCT (ward, code)) AS pairs FROM visits

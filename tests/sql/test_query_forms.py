@@ -93,3 +93,69 @@ def test_the_ways_that_refusals_name_are_answered(con: duckdb.DuckDBPyConnection
     for sql in (f"SELECT median(abs(x - {middle})) FROM t", "SELECT sum(ln(x)) FROM t", "SELECT quantile_cont(x, [0.1, 0.5, 0.9]) FROM t"):
         answer, exact = dpsql.query(con, sql, epsilon=20).fetchall()[0][0], con.sql(sql).fetchall()[0][0]
         assert answer == pytest.approx(exact, rel=0.1)
+
+
+COUNTED = "SELECT g, \"select\" AS s, count(*) AS n, sum(x) AS \"größe\" FROM t GROUP BY ALL"
+AROUND = [
+    f"SELECT COLUMNS('n.*') FROM ({COUNTED})",
+    f"SELECT g, s, COLUMNS(* EXCLUDE (g, s)) / 2 FROM ({COUNTED})",
+    f"SELECT g, sum(COLUMNS(* EXCLUDE (g, s))) FROM ({COUNTED}) GROUP BY g",
+    f"SELECT COLUMNS(lambda c: c LIKE 'g%') FROM ({COUNTED})",
+    f"SELECT COLUMNS('^(g|n)$') AS 'the_\\1' FROM ({COUNTED})",
+    f"SELECT * LIKE 'g%' FROM ({COUNTED})",
+    f"WITH c AS ({COUNTED}) SELECT c.* EXCLUDE (\"größe\") REPLACE (n + 1 AS n) FROM c WHERE COLUMNS(*) IS NOT NULL",
+    f"PIVOT ({COUNTED}) ON s IN (0, 1, 2) USING sum(n)",
+    f"PIVOT ({COUNTED}) ON s IN (0, 2) USING sum(n) AS n, max(\"größe\") AS \"Größte\" GROUP BY g",
+    f"WITH c AS ({COUNTED}) SELECT g, \"0\" + \"1\" AS two FROM (PIVOT c ON s IN (0, 1) USING first(n) GROUP BY g) ORDER BY g",
+    f"SELECT * FROM ({COUNTED}) PIVOT (sum(n) FOR s IN (0, 1, 2) GROUP BY g)",
+    "UNPIVOT (SELECT count(*) AS n, count(x) AS m FROM t) ON n, m INTO NAME k VALUE v",
+    f"SELECT count(*) FROM (SELECT * FROM ({COUNTED}) USING SAMPLE 5 ROWS)",
+    f"SELECT count(*) FROM ({COUNTED}) TABLESAMPLE reservoir(7 ROWS)",
+    f"SELECT count(*) FROM (SELECT * FROM ({COUNTED}) USING SAMPLE 100%)",
+]
+
+
+@pytest.mark.parametrize("sql", AROUND)
+def test_what_stands_around_an_answer_is_duckdbs(con: duckdb.DuckDBPyConnection, sql: str) -> None:
+    wanted, exact, answer = con.sql(sql), dpsql.query_exact(con, sql), dpsql.query(con, sql, epsilon=20)
+    assert exact.columns == answer.columns == wanted.columns and exact.types == answer.types == wanted.types
+    same(exact.fetchall(), wanted.fetchall())
+    assert len(answer.fetchall()) == len(wanted.fetchall())
+
+
+def test_what_stands_around_an_answer_is_free(con: duckdb.DuckDBPyConnection) -> None:
+    dpsql.query(con, COUNTED, epsilon=20).fetchall()
+    before = charges(con)
+    for sql in (one for one in AROUND if COUNTED in one):
+        assert dpsql.query(con, sql).fetchall()
+    assert charges(con) == before
+
+
+def test_intervals_go_through_columns(con: duckdb.DuckDBPyConnection) -> None:
+    found = dpsql.query(con, "SELECT COLUMNS(*) FROM (SELECT g, count(*) AS n FROM t GROUP BY g)", epsilon=20, confidence=0.9)
+    assert found.columns == ["g", "n", "n_low", "n_high"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ('SELECT g, count(*) FROM t GROUP BY g USING SAMPLE 2', r"it picks rows of people before they are counted; put it around the answer"),
+        ("SELECT count(*) FROM t TABLESAMPLE 50%", "SAMPLE"),
+        ("PIVOT t ON g IN (0, 1) USING count(*) GROUP BY other", r"over rows of people; pivot an answer: \(SELECT a, b, count"),
+        ("UNPIVOT t ON g, id INTO NAME k VALUE v", "over rows of people"),
+        ("SELECT count(*) FROM (PIVOT t ON g IN (0, 1) USING count(*) GROUP BY other)", "over rows of people"),
+        ("SELECT count(*) FROM t PIVOT (count(*) FOR g IN (0, 1))", "PIVOT"),
+        ("SELECT count(*) FROM (SELECT g, other, id FROM t) PIVOT (count(*) FOR g IN (0, 1))", "PIVOT"),
+        (f"PIVOT ({COUNTED}) ON s USING sum(n)", "name the values that become columns"),
+        (f"PIVOT ({COUNTED}) ON s IN (0, 1) USING getenv('HOME')", r"getenv\(\)"),
+        (f"SELECT COLUMNS(getenv('HOME')) FROM ({COUNTED})", r"getenv\(\)"),
+        ("SELECT count(*), COLUMNS('x') FROM t", "name the columns"),
+        ("SELECT COLUMNS('x') FROM t", "raw rows"),
+        (f"SELECT *, (SELECT COLUMNS('x') FROM t) FROM ({COUNTED})", "gives out rows"),
+    ],
+)
+def test_what_stands_around_rows_is_refused_free(con: duckdb.DuckDBPyConnection, sql: str, said: str) -> None:
+    before = charges(con)
+    with pytest.raises((UnsupportedQuery, ArgumentError), match=said):
+        dpsql.query(con, sql, epsilon=1)
+    assert charges(con) == before
