@@ -329,8 +329,8 @@ class Block:
         if where is not None:
             rows.set("where", exp.Where(this=self._unaliased(where.this)))
         if node.args.get("sample") is not None:
-            way = "it picks rows of people before they are counted; put it around the answer: "
-            refuse("USING SAMPLE", f"{way}SELECT * FROM (SELECT ...) USING SAMPLE 5", node)
+            around = "SELECT * FROM (SELECT ...) USING SAMPLE 5"
+            refuse("USING SAMPLE", f"it picks rows of people before they are counted; put it around the answer: {around}", node)
         for part in used(node):
             if part not in ("expressions", "from", "from_", "joins", "where", "group", "having", "qualify", "order", "limit",
                             "offset",

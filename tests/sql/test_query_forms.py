@@ -159,3 +159,22 @@ def test_what_stands_around_rows_is_refused_free(con: duckdb.DuckDBPyConnection,
     with pytest.raises((UnsupportedQuery, ArgumentError), match=said):
         dpsql.query(con, sql, epsilon=1)
     assert charges(con) == before
+
+
+def test_a_wrong_name_of_a_release_is_answered_with_the_nearest_first() -> None:
+    with duckdb.connect() as own:
+        dpsql.load(own, progress=False)
+        own.execute("CREATE TABLE t AS SELECT i AS id FROM range(50) r(i)")
+        own.execute("CALL dp_protect('t', epsilon := 1000, delta := 1e-6)")
+        with pytest.raises(duckdb.Error, match="no such release; there are: none yet"):
+            own.execute("FROM dp_explain('wards')")
+        for name in ("ages", "months by ward", "größen", *(f"n{i}" for i in range(10))):
+            dpsql.query(own, "SELECT count(*) FROM t", epsilon=1, release=name)
+        for call in ("dp_explain('agse')", "dp_sample('AGES')", "dp_report('ages2')", "dp_export('age', 'x.parquet')"):
+            with pytest.raises(duckdb.Error, match=r"there are: 't-query-ages-\w+' \(did you mean this\?\), .* and 1 more\. FROM dp_releases"):
+                own.execute(f"FROM {call}")
+        with pytest.raises(duckdb.Error, match=r"there are: 't-query-months_by_ward-\w+' \(did you mean this\?\)"):
+            own.execute("FROM dp_explain('months by wrd')")
+        with pytest.raises(duckdb.Error) as refused:
+            own.execute("FROM dp_explain('qqqqqqqq')")
+        assert "did you mean" not in str(refused.value) and " and 1 more" in str(refused.value)
