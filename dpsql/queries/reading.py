@@ -81,12 +81,15 @@ def read(context: Context, call: QueryCall) -> Read:
 
     try:
         as_written = tree.copy()
+        former = one_form(tree.copy(), named, facts.type_of, False)
         tree = one_form(tree, named, facts.type_of)
-        changed = tree != as_written
+        forms = [form for form in (as_written, former) if form != tree]
+        if as_written == former:
+            forms = forms[:1]
         query = split(tree, facts, named)
         for table in query.public:
             facts.qualify(table)
-        older = asks(split(as_written, facts, named)) if changed else []
+        older = [asks(split(form, facts, named)) for form in forms]
     except FirstAsked as first:
         first.refuse()
     except RecursionError:
@@ -97,10 +100,13 @@ def read(context: Context, call: QueryCall) -> Read:
         if unit is not None and unit not in core.units:
             known = ", ".join(sorted(core.units)) or "the row"
             raise ArgumentError("sql", f"privacy_unit_column = {unit}", f"the privacy unit is {known}: say that, or leave it out")
-    found = asks(query)
-    if [[len(one.wanted) for one in sets] for sets in older] == [[len(one.wanted) for one in sets] for sets in found]:
-        pairs = zip(found, older, strict=True)
-        found = [[replace(one, written=other) for one, other in zip(*pair, strict=True)] for pair in pairs]
+    found: list[list[Asked]] = []
+    for made in [*older, asks(query)]:  # each form knows the one before it
+        if [[len(one.wanted) for one in sets] for sets in found] == [[len(one.wanted) for one in sets] for sets in made]:
+            pairs = zip(made, found, strict=True)
+            found = [[replace(one, written=other) for one, other in zip(*pair, strict=True)] for pair in pairs]
+        else:
+            found = made
     return Read(call, query, list(zip(query.cores, found, strict=True)))
 
 
