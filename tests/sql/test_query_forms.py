@@ -178,3 +178,14 @@ def test_a_wrong_name_of_a_release_is_answered_with_the_nearest_first() -> None:
         with pytest.raises(duckdb.Error) as refused:
             own.execute("FROM dp_explain('qqqqqqqq')")
         assert "did you mean" not in str(refused.value) and " and 1 more" in str(refused.value)
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("min", "a"), ("max", "é")])
+def test_an_extreme_of_a_text_names_what_is_answered(con: duckdb.DuckDBPyConnection, name: str, wanted: str) -> None:
+    before = charges(con)
+    with pytest.raises(ArgumentError, match="is a text of one row") as refused:
+        dpsql.query(con, f'SELECT {name}("größe") FROM t', epsilon=1)
+    assert charges(con) == before
+    way = str(refused.value).split("categories: ")[1].split(" is that of")[0]
+    assert dpsql.query(con, f"SELECT {way} FROM t", epsilon=20).fetchall() == con.sql(f'SELECT {name}("größe") FROM t').fetchall() == [(wanted,)]
+    assert dpsql.query(con, 'SELECT mode("größe"), max(m) FROM (SELECT g AS m, "größe" FROM t)', epsilon=20).fetchall()[0][0] in ("é", "a")
