@@ -18,7 +18,7 @@ from dpsql.queries import public_rows
 from dpsql.queries.block import Block
 from dpsql.queries.names import shown_name, spreads
 from dpsql.queries.taken import BESIDE, CORE, Core, Cte, Known, Leaf, Query, Relation
-from dpsql.queries.trees import joined, names_are_free, no_parameters, output, renamed, subqueries
+from dpsql.queries.trees import flat, joined, names_are_free, no_parameters, output, renamed, subqueries
 from dpsql.source.model import fold, identifier, refuse
 
 
@@ -97,8 +97,9 @@ class _Splitter:
         if inner.kind == "rows":
             way = "pivot an answer: (SELECT a, b, count(*) AS n FROM t GROUP BY a, b) ON b IN ('x', 'y') USING sum(n)"
             refuse("UNPIVOT" if node.unpivot else "PIVOT", f"it is over rows of people; {way}", node.this)
-        if any(True for _ in subqueries(exp.Tuple(expressions=[one.copy() for one in node.expressions]))):
-            refuse("PIVOT ... IN (SELECT ...)", "write the values: ON b IN ('x', 'y')", node.this)
+        parts = [part for name, value in node.args.items() if name != "this" for part in flat([value])]
+        if any(part.find(exp.Query) for part in parts):
+            refuse("a subquery in PIVOT", "write values and columns: ON b IN ('x', 'y') USING sum(n)", node.this)
         return Relation(inner.kind)
 
     def _table(self, node: exp.Table, known: Known) -> Relation:
