@@ -37,6 +37,7 @@ PARTS = (
     "'year'", "'day'", "'hour'", "'microsecond'", "'century'", "'week'", "'epoch'", "'yearweek'", "'era'", "'isoyear'", "'dow'", "'doy'", "'julian'",
     "'timezone'", "'millennium'", "'quarter'", "'milliseconds'",
 )
+ZONES = ("'UTC'", "'Europe/Berlin'", "'America/St_Johns'", "'Pacific/Apia'", "'Asia/Manila'", "'America/Juneau'", "'Etc/GMT+12'", "'EST'", "'Nowhere'")
 WHOLE = ("0", "1", "2", "3", "100", "1000000", "308", "38")
 SETTINGS = (
     "ieee_floating_point_ops = false", "integer_division = true", "default_order = 'DESC'", "default_null_order = 'NULLS_FIRST'",
@@ -113,6 +114,8 @@ class Generator:
         given = [self.argument(kinds[i], depth) for i in range(count)]
         if name in ("date_part", "datepart", "date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub"):
             given[0] = rng.choice(PARTS)
+        if name == "timezone":
+            given[0] = rng.choice(ZONES)
         if name == "list_contains" and rng.random() < 0.7:
             given = rng.choice((["li", "i"], ["lv", "s"], ["ld", "da"], ["li2", "i2"], ["lv", "'a'"], ["li", "3"]))
         if name == "struct_extract":
@@ -147,6 +150,10 @@ class Generator:
             return f"CAST({self.column((source,)) if rng.random() < 0.6 else self.expression(depth - 1)} AS {target.get(wanted, wanted)})"
         if kind < 0.91:
             return f"(CASE WHEN {self.expression(depth - 1)} THEN {self.expression(depth - 1)} ELSE {self.expression(depth - 1)} END)"
+        if kind < 0.912:
+            return f"__dp_together({', '.join(self.argument(rng.choice('wactv'), depth) for _ in range(rng.randint(1, 4)))})"
+        if kind < 0.92:
+            return f"({self.argument('z', depth)} AT TIME ZONE {rng.choice(ZONES)})"
         if kind < 0.94:
             moment = self.column(KINDS["t"])
             step = f"INTERVAL {rng.choice(('1', '100000', '3660000'))} {rng.choice(('DAY', 'MONTH', 'YEAR', 'HOUR', 'SECOND'))}"

@@ -347,7 +347,7 @@ def _own() -> frozenset[str]:
         ).fetchall()
         windows = {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value",
                    "last_value",
-                   "nth_value", "fill", "unnest", "range", "generate_series", "coalesce", "grouping", "array",
+                   "nth_value", "fill", "columns", "unnest", "range", "generate_series", "coalesce", "grouping", "array",
                    "random", "now", "today", "current_date", "get_current_timestamp", "get_current_time",
                    "transaction_timestamp"}
     return frozenset(fold(str(name)) for (name,) in rows) | windows

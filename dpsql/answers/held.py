@@ -82,11 +82,12 @@ def of_release(context: Context, release: Release) -> Held:
 
 def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> tuple[Held, Asked] | None:
     """Return released numbers that already answer what is asked, at no smaller epsilon, and as what; None where there are none."""
-    for asked in (call.asked, call.asked.written):
-        if asked is not None:
-            there = _known(context, source, replace(call, asked=asked))
-            if there is not None:
-                return there, asked
+    asked: Asked | None = call.asked
+    while asked is not None:
+        there = _known(context, source, replace(call, asked=asked))
+        if there is not None:
+            return there, asked
+        asked = asked.written
     return None
 
 

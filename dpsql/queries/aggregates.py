@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dpsql.errors import ArgumentError
 from dpsql.source.model import fold, refuse
+from dpsql.source.tuples import as_one
 
 MOST_QUANTILES = 1000
 
@@ -37,6 +38,7 @@ QUANTILES = frozenset({"quantile_cont", "quantile_disc"})
 
 _VALUE_OF_A_ROW = "it gives out the value of one row. min and max answer with extreme quantiles; median with the middle"
 _LIST_OF_ROWS = "it lists rows. histogram(x) counts the declared values of a column"
+_POWERS = "noise hides third and fourth powers of all but huge tables"
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("first", "last", "any_value", "arbitrary", "first_value"), _VALUE_OF_A_ROW),
     **dict.fromkeys(("arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by"), _VALUE_OF_A_ROW),
@@ -44,11 +46,12 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("list", "array_agg", "string_agg", "group_concat", "listagg", "json_group_array", "map_agg"), _LIST_OF_ROWS),
     **dict.fromkeys(("json_group_object", "json_group_structure", "histogram_exact", "approx_top_k"), _LIST_OF_ROWS),
     **dict.fromkeys(("bit_and", "bit_or", "bit_xor", "bitstring_agg"), "it depends on single bits of every row"),
-    **dict.fromkeys(
-        ("product", "geomean", "geometric_mean", "skewness", "kurtosis", "kurtosis_pop", "entropy", "mad", "sem",
-         "reservoir_quantile"),
-        "it cannot be had from bounded sums; count, sum, avg, var_*, covar_*, corr, regr_*, median and quantile_* can",
-    ),
+    "product": "a product of many rows has no bounds; of numbers above 0 sum(ln(x)) is its logarithm, geomean(x) the mean factor",
+    "skewness": f"{_POWERS}; quantile_cont(x, [0.1, 0.5, 0.9]) shows on which side the long tail is",
+    **dict.fromkeys(("kurtosis", "kurtosis_pop"), f"{_POWERS}; quantile_cont(x, [0.01, 0.25, 0.75, 0.99]) shows the tails"),
+    "mad": "it needs the median first: ask for median(x), and write the released number m into median(abs(x - m))",
+    "entropy": "it is biased by noise on every value; histogram(x) gives the counts of declared values",
+    "reservoir_quantile": "it depends on which rows a sample picks; quantile_cont(x, 0.5) does not",
 }
 
 
@@ -90,6 +93,46 @@ class Aggregate:
         return " ".join(parts)
 
 
+_COMPOSED: Mapping[str, Callable[[Callable[[str], exp.Expression]], exp.Expression]] = {
+    **dict.fromkeys(("geomean", "geometric_mean"), lambda of: _call("exp", of("avg"))),
+    # NULL of no row, as DuckDB's; a number of rows that noise has made negative has no root
+    "sem": lambda of: exp.Div(
+        this=of("stddev_pop"), expression=_call("sqrt", _call("greatest", of("count"), exp.Literal.number(1)))
+    ),
+}
+"""Aggregates that are made of others: name -> the expression, of what gives one of the others of the same argument and rows."""
+
+
+def composed(node: exp.Expression) -> exp.Expression | None:
+    """Return what an aggregate is made of that is computed of others, ``exp(avg(ln(x)))`` of geomean; None of all others.
+
+    Raises
+    ------
+    UnsupportedQuery, ArgumentError
+        It has other arguments than the function takes.
+    """
+    called = node.this if isinstance(node, exp.Filter) else node
+    name = fold(str(called.this)) if isinstance(called, exp.Anonymous) and isinstance(called.this, str) else ""
+    if name not in _COMPOSED:
+        return None
+    given = called.expressions
+    if len(given) != 1:
+        raise ArgumentError("sql", name, f"takes 1 argument here, not {len(given)}")
+    if isinstance(given[0], exp.Distinct | exp.Order | exp.Star | exp.Kwarg):
+        refuse(f"{name}(DISTINCT ...)", f"write {name}(x) of one column or expression", node)
+    argument = _call("ln", given[0]) if name.startswith("geo") else given[0]
+
+    def of(other: str) -> exp.Expression:
+        made: exp.Expression = _call(other, argument)
+        return exp.Filter(this=made, expression=node.expression.copy()) if isinstance(node, exp.Filter) else made
+
+    return _COMPOSED[name](of)
+
+
+def _call(name: str, *given: exp.Expression) -> exp.Anonymous:
+    return exp.Anonymous(this=name, expressions=[one.copy() for one in given])
+
+
 def is_aggregate(node: exp.Expression) -> bool:
     """Return whether a node is a call of an aggregate function, whether it can be answered or not."""
     if isinstance(node, exp.Filter | exp.WithinGroup):
@@ -98,7 +141,7 @@ def is_aggregate(node: exp.Expression) -> bool:
 
 
 def _known(name: str) -> bool:
-    return name in SPELLINGS or name in _REFUSED
+    return name in SPELLINGS or name in _REFUSED or name in _COMPOSED
 
 
 def aggregate_of(node: exp.Expression) -> Aggregate:
@@ -182,7 +225,9 @@ def _checked(
         both = given[0] if condition is None else exp.and_(condition.copy(), given[0].copy())
         return Aggregate("count", (), both)
     if function == "count_distinct" and len(given) != 1:
-        refuse("count(DISTINCT a, b)", "count distinct values of one expression, e.g. concat_ws('|', a, b)", node)
+        refuse("count(DISTINCT a, b)", "write count(DISTINCT (a, b)) for combinations, as DuckDB does", node)
+    if function in ("count", "count_distinct") and given and (one := as_one(given[0])) is not None:
+        given = [one] if function == "count_distinct" else []  # a tuple is never NULL
     wanted = 2 if function in PAIRS else 0 if function == "count" and not given else 1
     if len(given) != wanted:
         raise ArgumentError("sql", name, f"takes {wanted} argument{'' if wanted == 1 else 's'} here, not {len(given)}")

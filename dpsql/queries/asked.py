@@ -64,7 +64,7 @@ class Asked:
     stated : mapping
         Text of an argument -> (lower, upper) that its call states.
     written : Asked or None
-        The same question as the text has it, where that is not its one form: releases of before there was one are found by it.
+        The same question in an earlier form, as the text has it at last: releases of before there was one form are found by it.
     """
 
     sql: str

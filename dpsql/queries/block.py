@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from dpsql.errors import ArgumentError
 from dpsql.queries import public_rows
-from dpsql.queries.aggregates import Aggregate, aggregate_of, counts_if, is_aggregate
-from dpsql.queries.names import canonical
+from dpsql.queries.aggregates import Aggregate, aggregate_of, composed, counts_if, is_aggregate
+from dpsql.queries.names import canonical, spreads
 from dpsql.queries.taken import SHOWN, Core, FirstAsked, Known, Reader, Relation
 from dpsql.queries.trees import has_aggregate, inner_of, subqueries
 from dpsql.source.model import fold, identifier, refuse
@@ -156,6 +156,9 @@ class Block:
             inner = inner_of(item)
             if isinstance(inner, exp.Star) or isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
                 refuse("*", "only group keys and aggregates can be given out; name them", item)
+            if spreads(inner):
+                way = "name the columns; around an answer it may stand: SELECT COLUMNS('n.*') FROM (SELECT ...)"
+                refuse("COLUMNS(...)", way, item)
             shown = item.alias if isinstance(item, exp.Alias) else inner.name
             listed.append((shown, inner))
         items = [exp.Alias(this=self._post(inner), alias=identifier(shown)) for shown, inner in listed]
@@ -201,6 +204,8 @@ class Block:
             return self._post_window(node, aliases=aliases)
         if isinstance(node, exp.Anonymous) and fold(str(node.this)) in ("grouping", "grouping_id"):
             return self._grouping(node)
+        if (made := composed(node)) is not None:
+            return exp.Paren(this=self._post(made, aliases=aliases))
         if is_aggregate(node):
             column = exp.Column(this=identifier(f"a{self._aggregate(node)}"))
             return exp.cast(column, "HUGEINT", dialect="duckdb") if counts_if(node) else column
@@ -323,6 +328,9 @@ class Block:
         where = node.args.get("where")
         if where is not None:
             rows.set("where", exp.Where(this=self._unaliased(where.this)))
+        if node.args.get("sample") is not None:
+            around = "SELECT * FROM (SELECT ...) USING SAMPLE 5"
+            refuse("USING SAMPLE", f"it picks rows of people before they are counted; put it around the answer: {around}", node)
         for part in used(node):
             if part not in ("expressions", "from", "from_", "joins", "where", "group", "having", "qualify", "order", "limit",
                             "offset",

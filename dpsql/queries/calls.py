@@ -16,6 +16,7 @@ from dpsql.queries.ranges import (
     INF,
     NUMBER,
     TRUTH,
+    UNKNOWN,
     Range,
     absolute,
     hull,
@@ -173,6 +174,7 @@ CALLS: dict[str, Rule] = {
     "strlen": _letters(4.0),  # bytes of UTF-8
     "bit_length": _letters(32.0),
     **dict.fromkeys(("ascii", "ord", "unicode"), _fixed(-1.0, _LAST_LETTER, whole=True, sort="integer")),
+    "timezone": lambda extent, given: moments.in_zone(given[0].name, extent(given[1])) if len(given) > 1 else UNKNOWN,
     **dict.fromkeys(("strptime", "try_strptime"), _fixed(-INF, INF, sort="timestamp")),
 }
 """Function -> range of a call from the ranges of its arguments."""

@@ -46,17 +46,17 @@ def grain_of(column: exp.Column) -> str | None:
         node = node.parent or node
     outer = node.parent
     if isinstance(outer, exp.Extract):
-        return _of_part(outer.this.name.lower())
+        return grain_of_part(outer.this.name.lower())
     if isinstance(outer, exp.Cast):
         return "day" if outer.args["to"].this.value == "DATE" else None
     if not isinstance(outer, exp.Anonymous):
         return None
     name, given = str(outer.this).lower(), outer.expressions
     if name in ("date_part", "datepart", "date_trunc", "datetrunc") and len(given) == 2 and isinstance(given[0], exp.Literal):
-        return _of_part(given[0].name.lower())
+        return grain_of_part(given[0].name.lower())
     if name == "strftime" and len(given) == 2 and isinstance(given[1], exp.Literal):
         return _of_format(given[1].name)
-    return "day" if name in _OF_DAYS and len(given) == 1 else _of_part(name)
+    return "day" if name in _OF_DAYS and len(given) == 1 else grain_of_part(name)
 
 
 def _moves_days(node: exp.Expression) -> bool:
@@ -69,7 +69,8 @@ def _moves_days(node: exp.Expression) -> bool:
     return unit is not None and str(unit.name).upper().removesuffix("S") in ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 
 
-def _of_part(part: str) -> str | None:
+def grain_of_part(part: str) -> str | None:
+    """Return the unit whose beginnings stand for all moments of which a field, or a truncation, is asked; None for finer ones."""
     part = SAME.get(part, part)
     return "day" if part in _DAYS else _GRAINS.get(part)
 

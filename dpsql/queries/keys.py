@@ -16,7 +16,7 @@ from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.errors import DpsqlError
 from dpsql.queries.bounds import Known, extent, narrowed
 from dpsql.queries.declared import range_of_type
-from dpsql.queries.grains import grain_of, may_be_null, searched
+from dpsql.queries.grains import grain_of, grain_of_part, may_be_null, searched
 from dpsql.queries.naming import canonical
 from dpsql.queries.ranges import UNKNOWN, Range
 from dpsql.queries.universes import GRAINS, Universe, listing, step_universe
@@ -233,7 +233,21 @@ class KeyValues:
                 listed = None
             if listed is not None:
                 return _reference(self._add(key, sql_type, *listed))
+        if name in ("date_trunc", "datetrunc") and found.finite and found.sort == "timestamp":
+            sql_type = self.type_of(node)
+            listed = self._truncations(node.expressions[0].name, sql_type, Universe("TIMESTAMP", None, found, nullable))
+            if listed is not None:
+                return _reference(self._add(key, sql_type, *listed))
         raise NotListed(f"the values of {render(node)} are not known without the data")
+
+    def _truncations(self, unit: str, sql_type: str, moments: Universe) -> tuple[str, int] | None:
+        """Return a SELECT of what truncation makes of moments between two bounds, and how many there are."""
+        grain = grain_of_part(unit)
+        steps = None if grain is None else listing(moments, "v", grain=grain)
+        if steps is None or sql_type not in ("DATE", "TIMESTAMP"):
+            return None
+        text = f"SELECT DISTINCT CAST(system.main.date_trunc({literal(unit)}, v) AS {sql_type}) AS v FROM ({steps[0]})"  # noqa: S608 -- quoted
+        return text, self._count(text)
 
     def type_of(self, node: exp.Expression) -> str:
         """Return the type of a part over the columns of the rows; what a source may not compute is refused."""

@@ -31,6 +31,7 @@ _CYCLES = {
 """Field -> its smallest and largest value."""
 _WITHIN = {"quarter": "year", "month": "year", "doy": "year", "day": "month", "hour": "day", "minute": "hour", "second": "minute"}
 """Field -> the unit in which it grows from beginning to end."""
+_UTC = frozenset(["UTC", "ETC/UTC", "ZULU", "ETC/ZULU", "UCT", "ETC/UCT", "GMT", "ETC/GMT"])
 _YEARS = {"year": 1, "decade": 10, "century": 100, "millennium": 1000}
 _GROWING = ("year", "decade", "century", "millennium", "isoyear", "yearweek")
 SAME = {
@@ -217,6 +218,24 @@ def truncated(unit: str, value: Range) -> Range:
     if high and high.year < 0 and unit in _YEARS:  # before year 1 units of years are cut towards 0
         upper += _YEARS[unit] * 366 * DAY
     return Range(lower, upper, True, sort)
+
+
+def in_zone(zone: str, value: Range) -> Range:
+    """Return the range of ``value AT TIME ZONE zone``, in seconds: the local time of an instant, or the instant of a local time.
+
+    No zone has ever been a day away from UTC, and UTC has always been UTC.
+
+    Examples
+    --------
+    >>> in_zone("UTC", Range(0.0, 5.0, True, "instant")), in_zone("Asia/Tokyo", Range(0.0, 5.0, True, "timestamp")).upper
+    (Range(lower=0.0, upper=5.0, whole=True, sort='timestamp'), 86405.0)
+    """
+    if value.sort not in ("date", "timestamp", "instant"):
+        return UNKNOWN
+    local = value.sort != "instant"
+    seconds = as_sort(value, "timestamp") if value.sort == "date" else value
+    spread = 0.0 if zone.upper() in _UTC else DAY
+    return Range(seconds.lower - spread, seconds.upper + spread, seconds.whole and not spread, "instant" if local else "timestamp")
 
 
 def last_day(value: Range) -> Range:

@@ -63,7 +63,7 @@ def keeping_names(
     tree = change(tree)
     for select, place, text in before:
         item = select.expressions[place]
-        if not isinstance(item, exp.Alias | exp.Column | exp.Star) and render(item) != text:
+        if not isinstance(item, exp.Alias | exp.Column | exp.Star) and render(item) != text and not spreads(item):
             item.replace(exp.alias_(item.copy(), named(exp.Var(this=text)), quoted=True))
     return tree
 
@@ -94,6 +94,20 @@ def _as_written(node: exp.Expression) -> exp.Expression:
             found.replace(exp.Is(this=found.this.this.copy(), expression=exp.Var(this="NOT NULL")))
     out: exp.Expression = holder.this
     return out
+
+
+def spreads(item: exp.Expression) -> bool:
+    """Return whether an item stands for several columns, which have names of their own: ``COLUMNS(...)``, ``* LIKE 'n%'``.
+
+    Examples
+    --------
+    >>> from dpsql.source.parse import parse
+    >>> [spreads(item) for item in parse("SELECT COLUMNS('n.*') + 1, * LIKE 'n%', count(*), a").expressions]
+    [True, True, False, False]
+    """
+    bare = item.this if isinstance(item, exp.Not) else item
+    matched = isinstance(bare, exp.Like | exp.ILike | exp.SimilarTo | exp.Glob) and isinstance(bare.this, exp.Star)
+    return matched or any(str(call.this).lower() == "columns" for call in item.find_all(exp.Anonymous))
 
 
 def shown_name(node: exp.Expression) -> str:

@@ -1,7 +1,8 @@
 """One form of questions that are the same: a chart that another tool writes otherwise is not bought again.
 
-Conditions in one order, whole numbers compared in one way, dates and moments written in one way, ``count(1)`` as ``count(*)``,
-a table for the subquery that selects all of it. Each change keeps the rows, their values and the names of what comes out.
+Conditions in one order, listed values too (``a = 1 OR a = 2`` is ``a IN (1, 2)``), whole numbers compared in one way, dates and
+moments written in one way, ``count(1)`` as ``count(*)``, a table for the subquery that selects all of it. Each change keeps the
+rows, their values and the names of what comes out.
 
 Privacy: none; the text of a call, and types.
 """
@@ -14,9 +15,10 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from dpsql.queries.moments import FIELDS
 from dpsql.queries.names import canonical, keeping_names
 from dpsql.source.joins import conjuncts
-from dpsql.source.kernel import INTEGERS
+from dpsql.source.kernel import FUNCTIONS, INTEGERS, NUMBERS, TEXT, family
 from dpsql.source.model import fold
 from dpsql.source.parse import used
 
@@ -29,7 +31,9 @@ Kinds = Callable[[exp.Expression], frozenset[str]]
 """An operand -> its types, in all tables that it may be a column of."""
 
 
-def one_form(tree: exp.Expression, named: Callable[[exp.Expression], str], type_of: TypeOf) -> exp.Expression:
+def one_form(
+    tree: exp.Expression, named: Callable[[exp.Expression], str], type_of: TypeOf, alternatives: bool = True
+) -> exp.Expression:
     """Return a query in the form that all spellings of it have.
 
     Parameters
@@ -40,11 +44,13 @@ def one_form(tree: exp.Expression, named: Callable[[exp.Expression], str], type_
         The name of an item that has none: it is kept where the item changes.
     type_of : callable
         `TypeOf`.
+    alternatives : bool
+        Whether OR and IN are put into one form too. Releases of before they were are found without.
     """
-    return keeping_names(tree, named, lambda tree: _in_one_form(tree, type_of))
+    return keeping_names(tree, named, lambda tree: _in_one_form(tree, type_of, alternatives))
 
 
-def _in_one_form(tree: exp.Expression, type_of: TypeOf) -> exp.Expression:
+def _in_one_form(tree: exp.Expression, type_of: TypeOf, alternatives: bool) -> exp.Expression:
     selects = list(tree.find_all(exp.Select))
     kinds = _kinds(tree, type_of)
     # of what is asked the text stays: bounds and weights are given by it
@@ -52,9 +58,15 @@ def _in_one_form(tree: exp.Expression, type_of: TypeOf) -> exp.Expression:
     inside = {id(node) for where in conditions for node in where.walk()}
     for node in reversed(list(tree.walk(bfs=False))):  # the parts of a node before itself
         made = _condition(node, kinds) if id(node) in inside else node
+        if alternatives and id(node) in inside:
+            made = _alternatives(made, kinds)
         made = _changed(made)
         if made is not node:
             node.replace(made)
+        above = made.parent
+        listed = type(node) is exp.Or and type(made) in (exp.In, exp.EQ)
+        if listed and isinstance(above, exp.Paren) and isinstance(above.parent, exp.Not):
+            above.replace(made)
     for select in selects:
         _without_alias(select)
     for where in conditions:
@@ -105,6 +117,97 @@ def _condition(node: exp.Expression, kinds: Kinds) -> exp.Expression:
     if type(node) in _FLIPPED:
         return _compared(node, kinds)
     return node
+
+
+def _alternatives(node: exp.Expression, kinds: Kinds) -> exp.Expression:
+    """Return alternatives in one order, each once; those of one expression that equals constants as one IN."""
+    if type(node) is exp.In:
+        return _listed(node, kinds)
+    if type(node) is exp.EQ and _is_constant(node.this) and not _is_constant(node.expression):
+        return exp.EQ(this=node.expression, expression=node.this)
+    above = node.parent
+    while isinstance(above, exp.Paren):
+        above = above.parent
+    if type(node) is not exp.Or or isinstance(above, exp.Or):  # the outermost one has them all
+        return node
+    others: list[exp.Expression] = []
+    found: dict[tuple[str, str], tuple[exp.Expression, list[exp.Expression]]] = {}
+    for part in _disjuncts(node):
+        subject, constants = _equalities(part)
+        kind = None if subject is None else _kind(subject, constants, kinds)
+        if subject is None or kind is None or not _compares_alike(subject, kind, kinds):
+            others.append(_joined(_in_order(part)) if isinstance(part, exp.And) else part)
+            continue
+        found.setdefault((canonical(subject), kind), (subject, []))[1].extend(constants)
+    parts = [*others, *(_equal(subject, constants) for subject, constants in found.values())]
+    return _joined([parts[i] for i in _order(parts)], exp.Or)
+
+
+def _disjuncts(node: exp.Expression) -> list[exp.Expression]:
+    """Return the conditions that OR connects."""
+    found, left = [], [node]
+    while left:
+        part = left.pop()
+        while isinstance(part, exp.Paren):
+            part = part.this
+        if type(part) is exp.Or:
+            left += [part.expression, part.this]
+        else:
+            found.append(part)
+    return found
+
+
+def _listed(node: exp.In, kinds: Kinds) -> exp.Expression:
+    """Return a list of constants in one order, each once."""
+    subject, constants = _equalities(node)
+    kind = None if subject is None else _kind(subject, constants, kinds)
+    if subject is None or kind is None:
+        return node
+    made = _equal(subject, constants)
+    return made if isinstance(made, exp.In) or _compares_alike(subject, kind, kinds) else node
+
+
+def _equalities(node: exp.Expression) -> tuple[exp.Expression | None, list[exp.Expression]]:
+    """Return what a condition says to be equal to one of these; nothing, if it says something else."""
+    if type(node) is exp.EQ:
+        sides = (node.this, node.expression) if not _is_constant(node.this) else (node.expression, node.this)
+        return sides[0], [sides[1]]
+    if type(node) is exp.In and not set(used(node)) - {"this", "expressions"}:
+        return node.this, list(node.expressions)
+    return None, []
+
+
+def _kind(subject: exp.Expression, constants: Sequence[exp.Expression], kinds: Kinds) -> str | None:
+    """Return what constants are alike in, such that their order in a list does not matter; None if they are not."""
+    if not constants or _is_constant(subject):
+        return None
+    if all(_integer(one) is not None for one in constants):
+        return "number"
+    if all(isinstance(one, exp.Literal) and one.is_string for one in constants):
+        return "text"
+    casts = [one for one in constants if type(one) is exp.Cast and isinstance(one.this, exp.Literal)]
+    found = {one.to.sql(dialect="duckdb") for one in casts} if len(casts) == len(constants) else set()
+    return next((kind for kind in _WRITTEN_AS if found == {kind} == kinds(subject)), None)
+
+
+def _compares_alike(subject: exp.Expression, kind: str, kinds: Kinds) -> bool:
+    """Whether something compares with one constant of a kind as with a list of them: its type is known to be that of the kind."""
+    types = kinds(subject)
+    if kind == "number":
+        field = isinstance(subject, exp.Extract) or (isinstance(subject, exp.Anonymous) and str(subject.this).lower() in FIELDS)
+        return field or (bool(types) and all(family(one) in NUMBERS for one in types))
+    if kind == "text":
+        made = FUNCTIONS.get(str(subject.this).lower()) if isinstance(subject, exp.Anonymous) else None
+        return types == {TEXT} or (made is not None and made.text)
+    return True
+
+
+def _equal(subject: exp.Expression, constants: Sequence[exp.Expression]) -> exp.Expression:
+    """Return that something is one of these constants: an equality where there is one."""
+    kept = [constants[i].copy() for i in _order(constants)]
+    if len(kept) == 1:
+        return exp.EQ(this=subject.copy(), expression=kept[0])
+    return exp.In(this=subject.copy(), expressions=kept)
 
 
 def _typed(node: exp.Literal, above: exp.Expression, kinds: Kinds) -> exp.Expression:
@@ -222,25 +325,32 @@ def _without_alias(select: exp.Select) -> None:
 
 def _ordered(where: exp.Where) -> None:
     """Put the conditions that AND connects into one order, each once; ranges as their two ends."""
+    parts = _in_order(where.this)
+    if len(parts) > 1 or len(conjuncts(where.this)) > 1:
+        where.set("this", _joined(parts))
+
+
+def _in_order(condition: exp.Expression) -> list[exp.Expression]:
+    """Return the conditions that AND connects in one order, each once; ranges as their two ends."""
     parts: list[exp.Expression] = []
-    for part in conjuncts(where.this):
+    for part in conjuncts(condition):
         between = part.unnest()
         if type(between) is exp.Between and not set(used(between)) - {"this", "low", "high"}:
             parts.append(exp.GTE(this=between.this, expression=between.args["low"]))
             parts.append(exp.LTE(this=between.this.copy(), expression=between.args["high"]))
         else:
             parts.append(part)
-    if len(parts) > 1:
-        where.set("this", _joined([parts[i] for i in _order(parts)]))
+    return [parts[i] for i in _order(parts)]
 
 
 def _order(parts: Sequence[exp.Expression]) -> list[int]:
     texts = [canonical(part) for part in parts]
-    return sorted((i for i, text in enumerate(texts) if text not in texts[:i]), key=lambda i: texts[i])
+    first = {text: i for i, text in reversed(list(enumerate(texts)))}
+    return [first[text] for text in sorted(first)]
 
 
-def _joined(parts: Sequence[exp.Expression]) -> exp.Expression:
+def _joined(parts: Sequence[exp.Expression], by: type[exp.Connector] = exp.And) -> exp.Expression:
     out, *rest = [exp.Paren(this=part) if isinstance(part, exp.Connector) else part for part in parts]
     for part in rest:
-        out = exp.And(this=out, expression=part)
+        out = by(this=out, expression=part)
     return out

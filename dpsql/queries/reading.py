@@ -24,6 +24,7 @@ from dpsql.queries.respelled import respelled
 from dpsql.queries.split import split
 from dpsql.queries.taken import Core, FirstAsked, Query
 from dpsql.session.instance import Context
+from dpsql.source.model import refuse
 from dpsql.source.parse import agree, render
 from dpsql.text.spelled import plainly
 from dpsql.text.strict import StrictDuckDB
@@ -65,6 +66,7 @@ def read(context: Context, call: QueryCall) -> Read:
     call = _with(call, said)
     tree = _tree(text)
     agree(context.cursor, text, tree)
+    tree = _selected(tree)
     named = duckdb_names(context.cursor)
     facts = Facts(context)
     tree = with_values(respelled(tree, named, facts.type_of), context, facts)
@@ -79,12 +81,15 @@ def read(context: Context, call: QueryCall) -> Read:
 
     try:
         as_written = tree.copy()
+        former = one_form(tree.copy(), named, facts.type_of, False)
         tree = one_form(tree, named, facts.type_of)
-        changed = tree != as_written
+        forms = [form for form in (as_written, former) if form != tree]
+        if as_written == former:
+            forms = forms[:1]
         query = split(tree, facts, named)
         for table in query.public:
             facts.qualify(table)
-        older = asks(split(as_written, facts, named)) if changed else []
+        older = [asks(split(form, facts, named)) for form in forms]
     except FirstAsked as first:
         first.refuse()
     except RecursionError:
@@ -95,10 +100,13 @@ def read(context: Context, call: QueryCall) -> Read:
         if unit is not None and unit not in core.units:
             known = ", ".join(sorted(core.units)) or "the row"
             raise ArgumentError("sql", f"privacy_unit_column = {unit}", f"the privacy unit is {known}: say that, or leave it out")
-    found = asks(query)
-    if [[len(one.wanted) for one in sets] for sets in older] == [[len(one.wanted) for one in sets] for sets in found]:
-        pairs = zip(found, older, strict=True)
-        found = [[replace(one, written=other) for one, other in zip(*pair, strict=True)] for pair in pairs]
+    found: list[list[Asked]] = []
+    for made in [*older, asks(query)]:  # each form knows the one before it
+        if [[len(one.wanted) for one in sets] for sets in found] == [[len(one.wanted) for one in sets] for sets in made]:
+            pairs = zip(made, found, strict=True)
+            found = [[replace(one, written=other) for one, other in zip(*pair, strict=True)] for pair in pairs]
+        else:
+            found = made
     return Read(call, query, list(zip(query.cores, found, strict=True)))
 
 
@@ -113,6 +121,7 @@ def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
     text = plainly(cut(sql)[0])
     tree = _tree(text)
     agree(context.cursor, text, tree)
+    tree = _selected(tree)
     facts = Facts(context)
     found: list[str] = []
     while True:
@@ -183,6 +192,13 @@ def _with(call: QueryCall, said: dict[str, Any]) -> QueryCall:
     return call.changed(**changes) if changes else call
 
 
+def _selected(tree: exp.Expression) -> exp.Expression:
+    """Return a statement as a SELECT: ``PIVOT ...`` as ``SELECT * FROM (PIVOT ...)``."""
+    if not isinstance(tree, exp.Pivot):
+        return tree
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=tree)))
+
+
 def _tree(text: str) -> exp.Expression:
     """Return the tree of the one SELECT or set operation of a text."""
     if len(text) > LONGEST:
@@ -201,6 +217,17 @@ def _tree(text: str) -> exp.Expression:
     while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Select | exp.SetOperation | exp.Subquery):
         tree = tree.this
         tree.parent = None
+    for distinct in tree.find_all(exp.Distinct):
+        if isinstance(distinct.parent, exp.Anonymous) and len(distinct.expressions) > 1:
+            refuse("DISTINCT a, b", "write count(DISTINCT (a, b)) for combinations, as DuckDB does", distinct.parent)
+    if isinstance(tree, exp.Summarize | exp.Describe):
+        way = "dp_query and dp_summarize answer it" if isinstance(tree, exp.Summarize) else "dp_query answers it, free"
+        raise UnsupportedQuery(tree.key.upper(), f"{way}; here only SELECT can be")
+    if isinstance(tree, exp.Pivot):
+        if any(not isinstance(one, exp.In) for one in tree.expressions) and not tree.unpivot:
+            way = "name the values that become columns: PIVOT (SELECT ...) ON b IN ('x', 'y') USING sum(n)"
+            raise UnsupportedQuery("PIVOT", way)
+        return tree
     if not isinstance(tree, exp.Select | exp.SetOperation):
         raise UnsupportedQuery(tree.key.upper(), "only SELECT can be answered")
     return tree

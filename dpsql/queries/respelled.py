@@ -23,7 +23,7 @@ _OF_UNITS = ("date_trunc", "datetrunc", "date_part", "datepart", "date_diff", "d
 def respelled(
     tree: exp.Expression, named: Callable[[exp.Expression], str], type_of: Callable[[exp.Table, str], str | None]
 ) -> exp.Expression:
-    """Return a query with powers as calls, buckets and tools' grains as truncations of the calendar, and joins without brackets.
+    """Return a query with powers and zones as calls, buckets and tools' grains as truncations, and joins without brackets.
 
     Parameters
     ----------
@@ -47,7 +47,14 @@ def respelled(
         kind = kinds(node.expressions[1])  # which versions of DuckDB truncate to which type differs
         return found if kind is None else exp.Cast(this=found, to=exp.DataType.build(kind, dialect="duckdb"))
 
-    return keeping_names(tree, named, lambda tree: tree.transform(lambda node: other(node) or node, copy=False))
+    return keeping_names(tree, named, lambda tree: _zoned(tree).transform(lambda node: other(node) or node, copy=False))
+
+
+def _zoned(tree: exp.Expression) -> exp.Expression:
+    """Return a query with ``x AT TIME ZONE z`` as ``timezone(z, x)``, as DuckDB reads it."""
+    for node in reversed(list(tree.find_all(exp.AtTimeZone, bfs=False))):  # the inner ones first
+        node.replace(exp.Anonymous(this="timezone", expressions=[node.args["zone"], node.this]))
+    return tree
 
 
 def _unbracketed(select: exp.Select) -> None:

@@ -16,9 +16,9 @@ from sqlglot import exp
 from dpsql.errors import UnsupportedQuery
 from dpsql.queries import public_rows
 from dpsql.queries.block import Block
-from dpsql.queries.names import shown_name
+from dpsql.queries.names import shown_name, spreads
 from dpsql.queries.taken import BESIDE, CORE, Core, Cte, Known, Leaf, Query, Relation
-from dpsql.queries.trees import joined, names_are_free, no_parameters, output, renamed, subqueries
+from dpsql.queries.trees import flat, joined, names_are_free, no_parameters, output, renamed, subqueries
 from dpsql.source.model import fold, identifier, refuse
 
 
@@ -87,7 +87,20 @@ class _Splitter:
             return self._table(node, known)
         if isinstance(node, exp.Values | exp.Unnest):
             return renamed(node, Relation(self._inside(node, known)))
+        if isinstance(node, exp.Pivot):
+            return self._pivot(node, known)
         return refuse(node.key.upper(), "not a relation that a query may read", node)
+
+    def _pivot(self, node: exp.Pivot, known: Known) -> Relation:
+        """Return what a PIVOT or UNPIVOT of a relation is: of an answer, an answer."""
+        inner = self.relation(node.this, known)
+        if inner.kind == "rows":
+            way = "pivot an answer: (SELECT a, b, count(*) AS n FROM t GROUP BY a, b) ON b IN ('x', 'y') USING sum(n)"
+            refuse("UNPIVOT" if node.unpivot else "PIVOT", f"it is over rows of people; {way}", node.this)
+        parts = [part for name, value in node.args.items() if name != "this" for part in flat([value])]
+        if any(part.find(exp.Query) for part in parts):
+            refuse("a subquery in PIVOT", "write values and columns: ON b IN ('x', 'y') USING sum(n)", node.this)
+        return Relation(inner.kind)
 
     def _table(self, node: exp.Table, known: Known) -> Relation:
         if isinstance(node.this, exp.Identifier) and len(node.parts) == 1 and (cte := known.get(fold(node.name))):
@@ -170,7 +183,7 @@ class _Splitter:
 
     def _named(self, item: exp.Expression) -> exp.Expression:
         """Return an item under the name that DuckDB gives it, which is lost where its text changes."""
-        if isinstance(item, exp.Alias | exp.Column | exp.Star) or not isinstance(item, exp.Expression):
+        if isinstance(item, exp.Alias | exp.Column | exp.Star) or not isinstance(item, exp.Expression) or spreads(item):
             return item
         return exp.Alias(this=item, alias=identifier(self.named(item)))
 

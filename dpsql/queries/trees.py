@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.queries.aggregates import is_aggregate
-from dpsql.queries.names import shown_name
+from dpsql.queries.names import shown_name, spreads
 from dpsql.queries.taken import CORE, Relation
 from dpsql.source.model import RESERVED, fold, refuse
 
@@ -103,6 +103,9 @@ def output(node: exp.Select, items: Sequence[tuple[str, Relation]]) -> tuple[tup
     known = True
     for item in node.expressions:
         inner = inner_of(item)
+        if spreads(inner):
+            known = False
+            continue
         star = inner if isinstance(inner, exp.Star) else inner.this if isinstance(inner, exp.Column) else None
         if isinstance(star, exp.Star):
             table = fold(inner.table) if isinstance(inner, exp.Column) else ""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from dpsql.errors import ReleaseError
 
 SUFFIX = ".release.parquet"
+MOST_LISTED = 12
+"""Identifiers that a message shows."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -70,3 +74,24 @@ def stored_files(store: Path) -> list[tuple[str, Path]]:
 def draft_of(path: Path, contents: str) -> Path:
     """Return the hidden name of a finished file that the ledger does not know yet."""
     return path.with_name(f".{path.name}.{contents}")
+
+
+def listed(known: Sequence[str], wrong: str | None = None) -> str:
+    """Return identifiers for a message, those first that are nearly what was written, or whose name is.
+
+    Examples
+    --------
+    >>> listed([f"p-query-{name}-0{i}" for i, name in enumerate(["wards", "ages", "stays"])], "agse")
+    "'p-query-ages-01' (did you mean this?), 'p-query-wards-00', 'p-query-stays-02'"
+    >>> listed([]), listed(["a-query-b-1"] * (MOST_LISTED + 1))[-21:]
+    ('none yet', "query-b-1' and 1 more")
+    """
+    near: list[str] = []
+    if wrong is not None:
+        forms = {item: {item.lower(), item.rsplit("-", 1)[0].split("-", 2)[-1].lower()} for item in known}
+        same = {form: item for item in reversed(known) for form in forms[item]}
+        spellings = [form for one in (wrong, slug(wrong)) for form in difflib.get_close_matches(one.lower(), list(same), 3, 0.6)]
+        near = list(dict.fromkeys(same[form] for form in spellings))
+    shown = [*near, *(item for item in known if item not in near)]
+    texts = [f"{item!r}{' (did you mean this?)' if item in near[:1] else ''}" for item in shown[:MOST_LISTED]]
+    return (", ".join(texts) + (f" and {len(shown) - MOST_LISTED} more" if len(shown) > MOST_LISTED else "")) or "none yet"

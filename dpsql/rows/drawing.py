@@ -329,5 +329,5 @@ def find(context: Context, identifier_: str) -> Release:
     if len(own or named) == 1:
         return find(context, (own or named)[0])
     kind = "several releases have that name" if named else "no such release"
-    listed = ", ".join(repr(item) for item in (own or named or known)[:20]) or "none yet"
+    listed = identity.listed(own or named or known, None if named else identifier_)
     raise ReleaseError(f"release = {identifier_!r}: {kind}; there are: {listed}. FROM dp_releases() lists what was bought")

@@ -28,6 +28,7 @@ from dpsql.source.kernel import COMPARABLE, INTEGERS, LARGEST_LITERAL, decimal_w
 from dpsql.source.layers import Layer, canonical, comparable
 from dpsql.source.model import Column, refuse
 from dpsql.source.parse import used
+from dpsql.source.tuples import as_one
 
 LARGEST = "1e140"
 """Numbers beyond it are NULL in sums, means, variances and quantiles."""
@@ -140,6 +141,10 @@ def combined(node: exp.Expression, layer: Layer, *, repeated: bool = False) -> C
         if distinct:
             refuse(f"{name}(DISTINCT)", "leave DISTINCT out", at, scope.where)
         return _pair(kind, given, condition, layer, at, repeated=repeated)
+    if kind == "count" and (one := as_one(given[0])) is not None:
+        if not distinct:  # a tuple is never NULL
+            return Combined("count", condition=condition)
+        given = [one]
     value = Rewriter(scope)(given[0])
     if repeated and kind != "count":
         value = limits.repeated(value, scope.type_of(value), at, scope.where)

@@ -29,6 +29,7 @@ from dpsql.source.kernel import (
 from dpsql.source.model import refuse
 from dpsql.source.parse import render, used
 from dpsql.source.scope import Scope
+from dpsql.source.tuples import TOGETHER, together
 
 _UNITS = {
     "year", "month", "day", "hour", "minute", "second", "quarter", "week", "decade", "century", "millennium", "microsecond",
@@ -79,6 +80,8 @@ class Calls:
         name = (node.this if isinstance(node.this, str) else node.this.name).lower()
         if name == "try" and len(node.expressions) == 1:
             return self.rewrite(node.expressions[0])  # every expression of a source stands in a TRY already
+        if name == TOGETHER:
+            return together([self.rewrite(argument) for argument in node.expressions], self.scope, at)
         spec = FUNCTIONS.get(name)
         if spec is None:
             kind = shipped_kinds().get(name, "unknown")
@@ -118,7 +121,9 @@ class Calls:
             return self._constant(name, kind, node)
         value = self.rewrite(node)
         sql_type = self.scope.type_of(value)
-        if kind in "tv" or (kind == "b" and sql_type in TEMPORAL):
+        if kind == "z" and sql_type == "DATE":  # midnight, on every version
+            value, sql_type = try_cast(guard_temporal(value, sql_type), "TIMESTAMP"), "TIMESTAMP"
+        if kind in "tvz" or (kind == "b" and sql_type in TEMPORAL):
             return self._moment(name, kind, value, sql_type, part, node)
         if kind in "xw":
             if sql_type != TEXT and not isinstance(value, exp.Null):

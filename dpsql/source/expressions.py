@@ -74,6 +74,7 @@ class Rewriter:
             (exp.Case, self._case),
             ((exp.Cast, exp.TryCast), self._cast),
             (exp.Extract, self._extract),
+            (exp.AtTimeZone, lambda node: self._call(call("timezone", node.args["zone"].copy(), node.this.copy()), at=node)),
             (exp.Bracket, self._bracket),
             (exp.Anonymous, self._call),
             (exp.Pow, lambda node: self._call(exp.Anonymous(this="power", expressions=[node.this, node.expression]))),

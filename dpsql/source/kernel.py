@@ -61,6 +61,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "c": COMPARABLE,  # all of them of one type
     "t": TEMPORAL,  # within 100,000 years, or infinite
     "v": (*TEMPORAL, "TIME"),  # a moment as above, or a time of day
+    "z": ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE"),  # a moment as above
     "b": (*FLOATS, *TEMPORAL),
     "l": ("LIST",),  # a list of a comparable type
     "k": COMPARABLE,  # of the list's own type
@@ -138,6 +139,7 @@ FUNCTIONS: dict[str, Spec] = {
     **_specs("st", "date_trunc datetrunc"),
     **_specs("stt", "date_diff datediff date_sub datesub"),
     **_specs("ts", "strftime"),
+    **_specs("sz", "timezone"),  # AT TIME ZONE; the calendar of a session, by which it reckons, is pinned
     **_specs("ws", "strptime try_strptime"),
     # nested values
     **_specs("lk", "list_contains"),

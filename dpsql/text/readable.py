@@ -11,6 +11,9 @@ from sqlglot.tokens import Token, TokenType
 
 from dpsql.text.strict import StrictDuckDB
 
+_CALLED = {"__dp_together": ""}
+"""Calls of dpsql's own in the one form of an expression -> what people write: ``(a, b)``."""
+
 
 def expression(text: str) -> str:
     """Return an expression without the quotes that its names do not need, functions in small letters.
@@ -27,7 +30,7 @@ def expression(text: str) -> str:
         quoted = text[token.start] == '"'
         called = after is not None and after.token_type == TokenType.L_PAREN and token.token_type == TokenType.VAR
         if (quoted and _plain(token.text)) or (called and not quoted):
-            out += [text[end : token.start], token.text if quoted else token.text.lower()]
+            out += [text[end : token.start], token.text if quoted else _CALLED.get(token.text.lower(), token.text.lower())]
             end = token.end + 1
     return "".join(out) + text[end:]
 
@@ -48,6 +51,8 @@ def aggregate(text: str, unit: str | None = None) -> str:
     ('count(*)', 'median(stay)', 'sum(a) FILTER (WHERE b > 1)')
     >>> aggregate("count_units()", "patient"), aggregate('quantile_disc("a") list 0.1, 0.9'), aggregate('count_distinct("a")')
     ('count(DISTINCT patient)', 'quantile_disc(a, [0.1, 0.9])', 'count(DISTINCT a)')
+    >>> aggregate('count_distinct(__DP_TOGETHER("a", "b"))')
+    'count(DISTINCT (a, b))'
     """
     found = parts(text)
     if found is None:

@@ -257,6 +257,16 @@ PIVOT (SELECT region, education FROM survey) ON education USING count(*) GROUP B
 SELECT avg(income) FROM survey TABLESAMPLE 10%
 SELECT string_agg(region, ',') FROM survey
 SELECT max(region) FROM survey
+PIVOT (SELECT region, education, count(*) AS n FROM survey GROUP BY ALL) ON education IN ('none', 'school', 'college') USING sum(n)
+SELECT region, COLUMNS(* EXCLUDE (region)) / 100 FROM (SELECT region, count(*) AS n, sum(hours) AS h FROM survey GROUP BY region)
+SELECT region, geomean(age) FROM survey GROUP BY region
+SELECT avg(income) AS mean, sem(income) AS error FROM survey
+SELECT count(DISTINCT (ward, code)) AS pairs FROM visits
+SELECT month(day) AS m, count(DISTINCT (patient_id, ward)) AS seen FROM visits GROUP BY m
+SELECT count(DISTINCT ward || '-' || code) FROM visits
+SELECT date_trunc('month', created_at AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin') AS m, count(*) FROM orders GROUP BY m
+SELECT CAST(happened_at AT TIME ZONE 'UTC' AT TIME ZONE 'America/New_York' AS DATE) AS d, count(*) FROM events GROUP BY d
+SELECT hour(happened_at AT TIME ZONE 'UTC' AT TIME ZONE 'Asia/Tokyo') AS h, count(*) FROM events GROUP BY h
 SELECT kurtosis(hours) FROM survey
 """.strip().splitlines()
 

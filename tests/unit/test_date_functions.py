@@ -7,12 +7,13 @@ from dpsql.queries import moments as moments_
 from dpsql.queries.ranges import Range
 from dpsql.source.calls import _PARTS, _UNITS
 from dpsql.source.functions import guard_temporal
-from dpsql.source.kernel import FUNCTIONS, TEMPORAL
+from dpsql.source.kernel import FUNCTIONS, KINDS, TEMPORAL
 
 ENDS = ("100000-01-01 (BC)", "99999-12-31")
 COMMON = ("0001-01-01", "9999-12-31", "0001-01-01 (BC)", "0044-03-15 (BC)", "0001-01-02", "10000-01-01", "2024-02-29", "1969-12-31")
 BEYOND = {"DATE": ("5877642-06-25 (BC)", "5881580-07-10"), "TIMESTAMP": ("290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806")}
 INFINITE = ("infinity", "-infinity")
+ZONES = ("UTC", "Europe/Berlin", "Asia/Manila", "America/Juneau", "Pacific/Apia", "Etc/GMT+12", "Etc/GMT-14")
 FORMATS = "aAwudbBmyYGHIpMSfgzZjUVWcxX"
 
 
@@ -32,6 +33,8 @@ def calls(kind):
             yield from (f"{name}('{part}', {{0}})" for part in sorted(_PARTS if spec.kinds == "sv" else _UNITS))
         elif spec.kinds == "stt":
             yield from (f"{name}('{part}', {{0}}, {{1}})" for part in sorted(_UNITS))
+        elif spec.kinds == "sz" and kind in KINDS["z"]:
+            yield from (f"{name}('{zone}', {{0}})" for zone in ZONES)
         elif spec.kinds == "ts":
             yield from (f"{name}({{0}}, '%{letter}')" for letter in FORMATS)
     steps = ["1 DAY", "10000 YEAR", "3660000 DAY", "30000 QUARTER", "3660000 SECOND", "118000 MONTH"]

@@ -189,6 +189,11 @@ class Asking:
         if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= choosing.RANKED):
             return
         function = sorted(functions & _BOUNDED)[0]
+        if family == "text" and function in ("min", "max"):
+            way = f"mode({text}) and histogram({text}) are answered of declared categories"
+            some = f"list_filter(map_entries(histogram({text})), lambda e: e.value > 20)"
+            one = f"list_{function}(map_keys(map_from_entries({some}))) is that of those with over 20 rows"
+            raise ArgumentError("sql", f"{function}({text})", f"is a text of one row; {way}: {one}")
         raise ArgumentError("sql", f"{function}({text})", f"is of {self.types[f'a{place}']}: a number is needed; CAST it")
 
     def _values(self, node: exp.Expression, family: str) -> tuple[str, ...] | None:
