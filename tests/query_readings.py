@@ -16,6 +16,7 @@ import pytest
 import dpsql
 from dpsql.estimates.leaves import Units
 from dpsql.estimates.measures import sensitivity
+from dpsql.estimates.picks import Picking
 from dpsql.measure import query as reading
 from dpsql.measure.leaves import UnitRows
 from dpsql.measure.query import Before, Counted
@@ -136,6 +137,12 @@ class Replayed:
         self.leaves, self.inside = own.leaves, other.inside
 
 
+def keep_ranks(plan: QueryPlan, found: Before) -> None:
+    """Read all rows by rank now: the database is closed when they are compared."""
+    every = {(one.place, one.share): found.ranks(one, None) for one in plan.picking}
+    found.ranks = lambda one, reach: every[one.place, one.share]
+
+
 @contextmanager
 def replayed(
     patch: pytest.MonkeyPatch, change: Callable[[int, Counted], Counted] | None = None, earlier: Readings | None = None
@@ -151,8 +158,7 @@ def replayed(
     def spy_before(cursor: duckdb.DuckDBPyConnection, protected: object, plan: QueryPlan) -> Iterator[Before]:
         with before(cursor, protected, plan) as found:  # type: ignore[arg-type]
             found.units = {place: Whole(*plan.cells(one), found.units[place]) for one in plan.cutting for place in [one.place]}
-            every = {(one.place, one.share): found.ranks(one, None) for one in plan.picking}
-            found.ranks = lambda one, reach: every[one.place, one.share]
+            keep_ranks(plan, found)
             seen.before.append((plan, found))
             if earlier is None:
                 yield found
@@ -229,18 +235,24 @@ def excess_picks(plan: QueryPlan, one: Before, other: Before, neighbors: str = "
     """
     found = []
     for pick in plan.picking:
-        first, second = one.ranks(pick, None), other.ranks(pick, None)
-        moved = 0
-        for group in {*first, *second}:
-            sides = [first.get(group, NO_ROWS), second.get(group, NO_ROWS)]
-            cells = np.unique(np.concatenate([[0, pick.units.count - 1], *(side.cells + step for side in sides for step in (-1, 0, 1))]))
-            cells = cells[(cells >= 0) & (cells < pick.units.count)].astype(np.int64)
-            a, b = (_penalties(side, cells, pick.share) for side in sides)
-            moved += max(abs(x - y) for x, y in zip(a, b, strict=True))
+        moved = sum(_moved(pick, one, other))
         claimed, count = penalty_sensitivity(
             pick.share, neighbors, plan.max_rows, plan.max_groups, plan.max_rows_per_group, grouped=bool(plan.keys)
         )
         found.append(float(moved / (claimed * count)))
+    return found
+
+
+def _moved(pick: Picking, one: Before, other: Before) -> list[Fraction]:
+    """Return how far the penalties of each group differ, at most."""
+    first, second = one.ranks(pick, None), other.ranks(pick, None)
+    found = []
+    for group in {*first, *second}:
+        sides = [first.get(group, NO_ROWS), second.get(group, NO_ROWS)]
+        cells = np.unique(np.concatenate([[0, pick.units.count - 1], *(side.cells + step for side in sides for step in (-1, 0, 1))]))
+        cells = cells[(cells >= 0) & (cells < pick.units.count)].astype(np.int64)
+        a, b = (_penalties(side, cells, pick.share) for side in sides)
+        found.append(max(abs(x - y) for x, y in zip(a, b, strict=True)))
     return found
 
 
@@ -259,6 +271,7 @@ def price(one: Readings, other: Readings, con: duckdb.DuckDBPyConnection) -> lis
     """
     rows = con.execute("SELECT rho, epsilon FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry").fetchall()[-len(one.plans) :]
     found = []
+    early = [iter(readings.before) for readings in (one, other)]
     for plan, (_, first), (_, second), (rho, epsilon) in zip(one.plans, one.found, other.found, rows, strict=True):
         groups = sorted({*first.groups, *second.groups}, key=repr)
         loss = 0.0
@@ -266,8 +279,20 @@ def price(one: Readings, other: Readings, con: duckdb.DuckDBPyConnection) -> lis
             difference = np.abs(_placed(groups, first.groups, a) - _placed(groups, second.groups, b)).astype(float)
             gaussian = plan.mechanism == "gaussian"
             loss += float((difference**2).sum() / (2 * scale**2) if gaussian else difference.sum() / float(scale))
+        if plan.query is not None and plan.query.early:
+            loss += _loss_of_picks(plan, *(next(each)[1] for each in early))
         found.append((loss, float(rho if plan.mechanism == "gaussian" else epsilon)))
     return found
+
+
+def _loss_of_picks(plan: Plan, one: Before, other: Before) -> float:
+    """Return what the draws of quantiles add to the privacy loss: by the length of the interval that it lies in."""
+    assert plan.query is not None
+    loss = 0.0
+    for pick in plan.query.picking:
+        ranges = [float(2 * pick.gamma * moved) for moved in _moved(pick, one, other)]
+        loss += sum(each**2 / 8 if plan.mechanism == "gaussian" else each for each in ranges)
+    return loss
 
 
 def _placed(groups: Sequence[tuple[str | None, ...]], there: Sequence[tuple[str | None, ...]], values: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpsql.accounting.rules import rho_limit
-from dpsql.answers import answered, auto, held, rehearsing, remembered, statements, telling
+from dpsql.answers import answered, auto, held, rehearsing, remembered, telling
 from dpsql.answers.held import Part
 from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError
@@ -27,13 +27,6 @@ def query(context: Context, call: QueryCall) -> str:
     -------
     Each core of the query is a release of its own, charged before a row is read. Everything else is post-processing.
     """
-    word, text = statements.told(call.sql)
-    if word == "DESCRIBE":
-        return statements.described(context, call, text, without_rows)
-    if word == "SUMMARIZE":
-        from dpsql.answers.summary import summarize
-
-        return summarize(context, statements.summarized(call, text))
     there = remembered.recall(context, call)
     if there is not None:
         return there

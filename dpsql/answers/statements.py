@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields
 
+from dpsql.answers import query as queries
+from dpsql.answers import summary
 from dpsql.calls.query import QueryCall, SummarizeCall
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.session.instance import Context
@@ -16,6 +17,16 @@ COLUMNS = dict.fromkeys(("column_name", "column_type", "null", "key", "default",
 _TAKEN = ("sql", "epsilon", "delta", "release")
 """Arguments of dp_query that dp_summarize has too."""
 _QUERY = ("SELECT", "WITH", "FROM", "(", "PIVOT", "VALUES")
+
+
+def query(context: Context, call: QueryCall) -> str:
+    """Return the answer of a text: of a query, or of DESCRIBE or SUMMARIZE."""
+    word, text = told(call.sql)
+    if word == "DESCRIBE":
+        return described(context, call, text)
+    if word == "SUMMARIZE":
+        return summary.summarize(context, summarized(call, text))
+    return queries.query(context, call)
 
 
 def told(text: str) -> tuple[str, str]:
@@ -43,7 +54,7 @@ def told(text: str) -> tuple[str, str]:
     return word, text[read[1].start : last.end + 1]
 
 
-def described(context: Context, call: QueryCall, text: str, without_rows: Callable[[Context, QueryCall], str]) -> str:
+def described(context: Context, call: QueryCall, text: str) -> str:
     """Return the names and types of the answer of a query, as DESCRIBE gives them.
 
     Privacy
@@ -53,7 +64,7 @@ def described(context: Context, call: QueryCall, text: str, without_rows: Callab
     if (tokens(text) or [None])[0].text.upper() not in _QUERY:
         way = f"describe a query, DESCRIBE SELECT ...; the columns of a table DuckDB itself shows: DESCRIBE {text}"
         raise UnsupportedQuery(f"DESCRIBE {text}", way, "sql")
-    found = context.cursor.execute(f"DESCRIBE FROM {without_rows(context, call.changed(sql=text))}").fetchall()
+    found = context.cursor.execute(f"DESCRIBE FROM {queries.without_rows(context, call.changed(sql=text))}").fetchall()
     return inline(COLUMNS, [tuple(row[: len(COLUMNS)]) for row in found])
 
 

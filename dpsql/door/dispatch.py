@@ -26,7 +26,7 @@ ANSWERS = {
     "aggregates": "answers.tables:aggregates",
     "histogram": "answers.tables:histogram",
     "contributions": "answers.tables:contributions",
-    "query": "answers.query:query",
+    "query": "answers.statements:query",
     "query_exact": "custodian.exact_query:query_exact",
     "summarize": "answers.summary:summarize",
     "explain": "answers.explaining:explain",

@@ -23,6 +23,7 @@ from dpsql.estimates.magnitudes import sensitivity_of
 from dpsql.estimates.measures import sensitivity
 from dpsql.kinds.query import measure as measuring
 from dpsql.measure import query as reading
+from dpsql.mechanisms.ranked import sensitivity as penalty_sensitivity
 
 pytestmark = pytest.mark.any_duckdb
 
@@ -116,7 +117,14 @@ def test_the_price_of_the_plan_is_the_charge(accountant: str, mechanism: str, ne
         ]
         claims += [sensitivity_of(3, neighbors) for one in held.cutting for _ in one.scales]
         scales = [*made.scales, *(scale for one in held.cutting for scale in one.scales)]
+        picks = [
+            (2 * one.gamma * moved, count)
+            for one in held.picking
+            for moved, count in [penalty_sensitivity(one.share, neighbors, held.max_rows, held.max_groups, held.max_rows_per_group, grouped=bool(held.keys))]
+        ]
         loss = sum((l2 / float(b)) ** 2 / 2 if mechanism == "gaussian" else l1 / float(b) for (l1, l2), b in zip(claims, scales, strict=True))
+        loss += sum(float(count * (each**2 / 8 if mechanism == "gaussian" else each)) for each, count in picks)
+        assert bool(picks) is ("median" in sql)
         if mechanism == "gaussian" and accountant == "basic":
             assert float(epsilon) <= 1.0 and 0 < float(delta) <= 1e-8
         else:
