@@ -27,6 +27,7 @@ from dpsql.text.relation import identifier, literal
 
 LARGEST_SUM = 1 << 60
 """Sums are cut to this absolute value before the noise, which changes no sensitivity: they fit into 64 bits."""
+_COARSE_BITS = 14
 _EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME": "system.main.epoch({})"}
 
 
@@ -208,17 +209,31 @@ class Statement:
         """Return the statement that gives the rows of each unit and up to it, of each group with rows.
 
         ``reach``: of units whose penalty is at most so many rows alone; None: of all. See `dpsql.mechanisms.ranked.Ranked`.
+        Most rows are far from the rank: they are counted in coarse cells, and only where those are near it by unit.
         """
-        measure = self.plan.measures[one.place]
-        counted = f"SELECT ord, unit AS cell, count(*) AS n FROM ({self._in_units(measure, one.units)}) GROUP BY ALL"  # noqa: S608
-        together = "sum(n) OVER (PARTITION BY ord ORDER BY cell ASC) AS upto, sum(n) OVER (PARTITION BY ord) AS total"
-        summed = f"SELECT ord, cell, n, {together} FROM ({counted})"  # noqa: S608 -- generated
-        wanted, parts = f"{one.share.numerator} * total", one.share.denominator
-        near = "" if reach is None else (
-            f" WHERE {parts} * upto >= {wanted} - {parts * reach} AND {parts} * (upto - n) <= {wanted} + {parts * reach}"
-        )
+        units = f"SELECT *, unit >> {_coarse(one.units)} AS big FROM ({self._in_units(self.plan.measures[one.place], one.units)})"  # noqa: S608
         cast = ", ".join(f"CAST({name} AS BIGINT) AS {name}" for name in ("ord", "cell", "n", "upto", "total"))
-        return f"{self.reading()} SELECT {cast} FROM ({summed}){near}"  # noqa: S608 -- generated
+        fine = "SELECT ord, big, unit AS cell, count(*) AS n FROM __dp_units GROUP BY ALL"
+        if reach is None:
+            together = "sum(n) OVER (PARTITION BY ord ORDER BY cell ASC) AS upto, sum(n) OVER (PARTITION BY ord) AS total"
+            return f"{self.reading()}, __dp_units AS ({units}) SELECT {cast} FROM (SELECT *, {together} FROM ({fine}))"  # noqa: S608
+        wanted, parts = f"{one.share.numerator} * total", one.share.denominator
+        near = f"{parts} * upto >= {wanted} - {parts * reach} AND {parts} * (upto - n) <= {wanted} + {parts * reach}"
+        coarse = "SELECT ord, big, count(*) AS n FROM __dp_units GROUP BY ALL"
+        summed = (
+            "SELECT ord, big, n, sum(n) OVER (PARTITION BY ord ORDER BY big ASC) AS upto, sum(n) OVER (PARTITION BY ord) AS total "  # noqa: S608
+            f"FROM ({coarse})"
+        )
+        found = (
+            "SELECT ord, cell, fine.n AS n, before + sum(fine.n) OVER (PARTITION BY ord, big ORDER BY cell ASC) AS upto, total "  # noqa: S608
+            f"FROM ({fine.replace('FROM __dp_units', 'FROM __dp_units SEMI JOIN __dp_near USING (ord, big)')}) AS fine "
+            "JOIN __dp_near USING (ord, big)"
+        )
+        return (
+            f"{self.reading()}, __dp_units AS ({units}), "  # noqa: S608 -- generated
+            f"__dp_near AS (SELECT ord, big, upto - n AS before, total FROM ({summed}) WHERE {near}) "
+            f"SELECT {cast} FROM ({found}) WHERE {near}"
+        )
 
     def _in_units(self, measure: Measure, units: Units) -> str:
         """Return the rows of a measure with the number of the unit that each is in."""
@@ -303,6 +318,11 @@ def _leaf(measure: Measure) -> str:
     variable, last = measure.variables[0], measure.lengths[-1] - 1
     x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
     return f"CAST(least(floor(({x} - {_double(variable.lower)}) / {_double(measure.width)}), {last}) AS INTEGER)"
+
+
+def _coarse(units: Units) -> int:
+    """Return the power of two that is the number of units of a coarse cell: there are some thousands of cells."""
+    return max(0, (units.count - 1).bit_length() - _COARSE_BITS)
 
 
 def _unit(variable: Variable, units: Units) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ import dpsql
 from dpsql.errors import ArgumentError
 from dpsql.estimates.leaves import Units
 from dpsql.estimates.picks import MOST_PICKS, Picking, pickable, trusted, worth
+from dpsql.measure import query as reading
+from dpsql.mechanisms.ranked import Ranked
 from dpsql.release.queried import QueryPlan
 
 TYPES = [
@@ -163,3 +167,31 @@ def test_a_stored_plan_without_picks_is_read_as_before() -> None:
     [(plan,)] = con.execute("SELECT plan::VARCHAR FROM dpsql.ledger WHERE action = 'charge'").fetchall()
     held = json.loads(plan)["query"]
     assert "picking" not in held and QueryPlan.from_json(held).picking == ()
+
+
+@pytest.mark.parametrize("kind", TYPES[:4], ids=lambda kind: kind[0])
+def test_some_rows_by_rank_are_those_of_all(kind: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read near a rank is what all rows say of it: the same units, rows and numbers of rows before, and no others."""
+    seen: list[tuple[Picking, dict[int, Ranked], dict[int, Ranked], int]] = []
+    before = reading.before
+
+    @contextmanager
+    def spy(*given: Any) -> Iterator[Any]:
+        with before(*given) as found:
+            for one in given[2].picking:
+                seen.extend((one, found.ranks(one, None), found.ranks(one, reach), reach) for reach in (0, 1, 7, 300, 10**6))
+            yield found
+
+    monkeypatch.setattr(reading, "before", spy)
+    con = table(*kind)
+    ask(con, "SELECT g, median(x), quantile_cont(x, 0.99) FILTER (WHERE f) FROM t GROUP BY g")
+    assert len(seen) >= 10 and any(every for _, every, _, _ in seen)
+    for one, every, some, reach in seen:
+        assert every.keys() == some.keys()
+        for group, held in every.items():
+            parts, wanted = one.share.denominator, one.share.numerator * held.total
+            kept = (parts * held.upto >= wanted - parts * reach) & (parts * (held.upto - held.rows) <= wanted + parts * reach)
+            near = some[group]
+            assert near.total == held.total == held.rows.sum() and near.reach == reach
+            for name in ("cells", "rows", "upto"):
+                assert getattr(near, name).tolist() == getattr(held, name)[kept].tolist()
