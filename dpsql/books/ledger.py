@@ -11,7 +11,8 @@ a ledger whose end was cut off: for that an anchor is kept outside the database 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from dpsql.books.entries import (
     same_contract,
 )
 from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.text.relation import identifier
 
 _BUDGETS = ("protect", "raise", "lower")
 MOST_INTERRUPTIONS = 3
@@ -43,6 +45,15 @@ _PURCHASE = (
     "action", "contents", "entry", "operation", "query", "parameters", "plan", "rho_text", "epsilon_text", "delta_text", "events",
     "hash",
 )
+
+
+def _texts(item: Any) -> Iterator[str]:
+    """Give the texts in what was JSON, without the names of its fields."""
+    if isinstance(item, str):
+        yield item
+    elif isinstance(item, list | dict):
+        for inner in item.values() if isinstance(item, dict) else item:
+            yield from _texts(inner)
 
 
 class Ledger(Chain):
@@ -63,6 +74,19 @@ class Ledger(Chain):
             return None
         with reading(self.source):
             return protection_of(self.source, rows[-1])  # no budget, and entries: it was edited
+
+    def naming(self, column: str) -> list[str]:
+        """Return the releases, not refunded, that are about a column: the latest first."""
+        rows = self._rows(["action", "release", "parameters", "plan"], actions=("charge", "refund"))
+        found: dict[str, bool] = {}
+        name = column.lower()
+        with reading(self.source):
+            for action, release, *about in rows:
+                found.pop(release, None)
+                if action == "charge":
+                    values = [text.lower() for item in about for text in _texts(json.loads(item or "null"))]
+                    found[release] = any(value == name or identifier(name) in value for value in values)
+        return [release for release, named in reversed(found.items()) if named]
 
     def charges(self) -> list[Charge]:
         """Return every charge that counts: all but the refunded ones."""

@@ -25,7 +25,7 @@ from dpsql.session.instance import Context
 from dpsql.source.analysis import OutputColumn
 from dpsql.text.relation import identifier, inline, literal
 
-_MOST_SHOWN, _WIDEST = 12, 60
+_MOST_SHOWN, _WIDEST, _MOST_NAMED = 12, 60, 5
 _UNSURE = "declared, but nothing rose above the noise: these bounds are a guess; name them, or buy with a larger epsilon"
 ATTRIBUTE_COLUMNS = {
     "column_name": "VARCHAR",
@@ -124,8 +124,21 @@ def _declared(context: Context, call: DeclareCall, status: str = "declared") -> 
         outside=outside,
         calendar=call.calendar,
     )
+    before = protected.declarations().get(column.name)
     protected.books.declare(protected.query, attribute, context.user)
+    if before is not None and before != attribute:
+        status += _kept(protected, column.name)
     return inline(ATTRIBUTE_COLUMNS, [_shown(attribute, status)])
+
+
+def _kept(protected: ProtectedSource, column: str) -> str:
+    """Return which releases stay as they were bought, and how the same is bought by what is declared now."""
+    found = protected.ledger.naming(column)
+    if not found:
+        return ""
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    named = ", ".join(map(repr, found[:_MOST_NAMED])) + more
+    return f"; what was bought before keeps the earlier domain ({named}): release := 'another name' buys it anew"
 
 
 def declarable(context: Context, call: DeclareCall) -> tuple[ProtectedSource, OutputColumn, bool, str]:

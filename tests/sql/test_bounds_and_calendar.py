@@ -195,3 +195,28 @@ def test_bounds_at_the_ends_of_the_calendar_bound_what_is_computed(open_dates, c
     assert exact == (1, 9999, -3)
     [found] = open_dates.execute(f"FROM dp_query('{select}', epsilon := 20, {bounds})").fetchall()
     assert found == (1, 9999, -3)
+
+
+def test_a_new_declaration_says_what_keeps_the_earlier_one() -> None:
+    """Bought answers stay as they are: the declaration names them, and how to buy anew."""
+    con = duckdb.connect()
+    con.execute("CREATE TABLE visits AS SELECT i AS patient, i % 90 AS \"Age\", i % 7 AS plan, i % 3 AS other FROM range(300) r(i)")
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('visits', epsilon := 100, delta := 1e-9, privacy_unit := 'patient', max_contributions := 1)")
+
+    def declared(column: str, upper: int) -> str:
+        return str(con.execute(f"CALL dp_declare('visits', '{column}', lower := 0, upper := {upper})").fetchall()[0][-1])
+
+    assert [declared(column, 200) for column in ("age", "plan", "other")] == ["declared"] * 3
+    assert declared("age", 190) == "declared"  # nothing was bought
+    for text, name in (("avg(age)", "mean"), ("count(*)", "all"), ("count(*) FILTER (WHERE plan > 2)", "some")):
+        con.execute(f"FROM dp_query('SELECT {text} FROM visits', epsilon := 1, release := '{name}')").fetchall()
+    con.execute("FROM dp_marginals('visits', columns := ['age', 'other'], epsilon := 1, release := 'table')").fetchall()
+    assert declared("age", 190) == "declared"  # nothing has changed
+    said = declared("age", 100)
+    assert "'another name'" in said and "query-mean" in said and "marginals-table" in said and "all" not in said.replace("all by", "")
+    assert said.index("marginals-table") < said.index("query-mean"), "the latest first"
+    assert "query-some" in declared("plan", 100) and "table" not in declared("plan", 101)
+    assert "marginals-table" in declared("other", 100) and "query" not in declared("other", 101)
+    before = con.execute("FROM dp_query('SELECT avg(age) FROM visits', epsilon := 1)").fetchall()
+    assert con.execute("FROM dp_query('SELECT avg(age) FROM visits', epsilon := 1, release := 'mean')").fetchall() == before
