@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from dpsql.answers.cells import cell_text
 from dpsql.answers.held import Held, Part
-from dpsql.answers.quotients import DENOMINATOR, parted
+from dpsql.answers.quotients import DENOMINATOR, HANDED, parted
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
 from dpsql.noise.entropy import BoolArray
@@ -102,7 +102,7 @@ def _inner(select: exp.Select, derived: dict[str, exp.Expression]) -> set[str]:
         items.append(item)
         inner, shown = item.this, item.alias
         names = {column.name for column in inner.find_all(exp.Column) if column.name[:1] in ("a", DENOMINATOR)}
-        if not names or any(inner.find_all(exp.Window, exp.Subquery, exp.Select)):
+        if not names or shown.startswith(HANDED) or any(inner.find_all(exp.Window, exp.Subquery, exp.Select)):
             continue
         base = inner.name if isinstance(inner, exp.Column) else f"d{len(derived) // 2}"
         known.add(fold(shown))
