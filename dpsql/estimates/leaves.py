@@ -36,6 +36,7 @@ import numpy as np
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
 from dpsql.estimates.trees import simplex
+from dpsql.noise.entropy import BoolArray
 from dpsql.numerics.arrays import FloatArray, IntArray
 
 SHARE = 0.1
@@ -394,6 +395,14 @@ def points(units: Units, edges: IntArray) -> FloatArray:
         behind = float(high[place]) if place + 1 < found.size else math.nextafter(float(high[place]), math.inf)  # the upper bound
         found[place] = low[place] if units.sort == "temporal" else _roundest(float(low[place]), behind)
     return found
+
+
+def wide(units: Units, edges: IntArray) -> BoolArray:
+    """Return which leaves hold numbers that differ, by more than a millionth of their size; `points` gives one all the same."""
+    if units.single or units.sort == "temporal":
+        return np.zeros(edges.size - 1, bool)
+    low, high = units.values(edges[:-1].astype(np.float64)), units.values(edges[1:].astype(np.float64))
+    return np.asarray(high - low > _NARROW * np.maximum(np.abs(low), np.abs(high)))
 
 
 def _roundest(low: float, high: float) -> float:

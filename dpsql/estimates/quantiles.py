@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from dpsql.errors import ArgumentError
 from dpsql.estimates import certain
-from dpsql.estimates.leaves import points
+from dpsql.estimates.leaves import points, wide
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.estimates.moments import SURE, at_least
 from dpsql.estimates.trees import least_squares, nonnegative, split_levels
@@ -185,12 +185,15 @@ class _Leaves:
         A value, or NaN.
     single : bool
         Whether low, low + 1, ..., high - 1 are all that a leaf may hold.
+    wide : bool array
+        Whether a leaf with such a value holds others that differ from it: a unit of far too wide bounds.
     """
 
     low: FloatArray
     high: FloatArray
     point: FloatArray
     single: bool
+    wide: BoolArray
 
 
 @lru_cache(maxsize=64)
@@ -199,19 +202,19 @@ def _leaves(measure: Measure) -> _Leaves:
     if units is not None:
         cut = np.asarray(measure.edges, dtype=np.int64)
         low, high = cut[:-1].astype(np.float64), cut[1:].astype(np.float64)
-        return _Leaves(low, high, points(units, cut), units.single)
+        return _Leaves(low, high, points(units, cut), units.single, wide(units, cut))
     edges = variable.lower + measure.width * np.arange(measure.lengths[-1] + 1)
     if not variable.whole:
         edges[-1] = variable.upper
     edges = np.minimum(edges, variable.upper + variable.whole)
-    return _Leaves(edges[:-1], edges[1:], np.full(measure.lengths[-1], np.nan), variable.whole)
+    return _Leaves(edges[:-1], edges[1:], np.full(measure.lengths[-1], np.nan), variable.whole, np.zeros(measure.lengths[-1], bool))
 
 
-def _values(measure: Measure, leaf: IntArray, places: FloatArray) -> FloatArray:
-    """Return values from places in leaves, cut at the bounds."""
-    variable = measure.variables[0]
+def _values(measure: Measure, leaf: IntArray, places: FloatArray, *, end: bool = False) -> FloatArray:
+    """Return values from places in leaves, cut at the bounds; ``end``: of an interval, which holds all that a leaf holds."""
+    variable, known = measure.variables[0], _leaves(measure)
     found = places if measure.units is None else measure.units.values(places)
-    point = _leaves(measure).point[leaf]
+    point = np.where(known.wide, np.nan, known.point)[leaf] if end else known.point[leaf]
     return np.asarray(np.clip(np.where(np.isnan(point), found, point), variable.lower, variable.upper))
 
 
@@ -263,7 +266,7 @@ def quantiles(found: Tree, shares: Sequence[float], end: str = "value") -> Float
             place = low + within * (high - low)
             if known.single:
                 place = np.maximum(np.minimum(np.floor(place), high - 1), low)
-            result[start : start + step, k] = _values(measure, leaf, place)
+            result[start : start + step, k] = _values(measure, leaf, place, end=end != "value")
     return np.where(found.some[..., None], result.reshape(*found.masses.shape[:-1], len(shares)), np.nan)
 
 
@@ -293,5 +296,5 @@ def confident(found: Tree, share: float, times: float) -> tuple[FloatArray, Floa
     known = _leaves(found.measure)
     spread = certain.deviations(found.measure.levels, found.deviations, share)
     first, last = certain.leaves(found.levels[-1], share, spread, times)
-    low, high = _values(found.measure, first, known.low[first]), _values(found.measure, last, known.high[last] - known.single)
-    return low, high
+    low = _values(found.measure, first, known.low[first], end=True)
+    return low, _values(found.measure, last, known.high[last] - known.single, end=True)

@@ -179,7 +179,9 @@ def aggregate_of(node: exp.Expression) -> Aggregate:
             ordered = _within_group(argument, node)
             given.append(argument.this)
         elif isinstance(argument, exp.Order):
-            given.append(argument.this)  # the order of rows does not matter to any of these
+            if name in QUANTILES and any(_descends(item) for item in argument.expressions):
+                refuse(f"{name}(... ORDER BY ... DESC)", "order ascending, and ask for 1 - q", node)
+            given.append(argument.this)  # the order of rows does not matter to any of these, but for that
         else:
             given.append(argument)
     if ordered is not None:
@@ -249,9 +251,13 @@ def _within_group(order: exp.Expression, node: exp.Expression) -> exp.Expression
     if not isinstance(order, exp.Order) or len(order.expressions) != 1:
         return refuse("WITHIN GROUP", "order by one expression", node)
     first = order.expressions[0]
-    if isinstance(first, exp.Ordered) and first.args.get("desc"):
+    if _descends(first):
         return refuse("WITHIN GROUP (ORDER BY ... DESC)", "order ascending, and ask for 1 - q", node)
     return first.this if isinstance(first, exp.Ordered) else first
+
+
+def _descends(item: exp.Expression) -> bool:
+    return isinstance(item, exp.Ordered) and bool(item.args.get("desc"))
 
 
 def _quantiles(node: exp.Expression) -> tuple[tuple[float, ...], bool]:

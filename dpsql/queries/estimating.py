@@ -23,7 +23,7 @@ from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
 
 CROWDED = 10.0
-"""Deviations of its noisy number of rows from which on a group's quantiles are as exact as draws say."""
+"""Deviations of its noisy number of rows from which on a group's median is as exact as draws say; of others: twice those beyond."""
 _MEANS = {"avg": 0, "regr_avgy": 0, "regr_avgx": 1}
 _HELD = {*_MEANS, "quantile_cont", "quantile_disc"}
 """Estimates that may lean on other groups, as far as the group's own counters allow."""
@@ -158,6 +158,11 @@ class Estimates:
             null = np.isnan(sums.estimate(one.function, held))
             low, high = (np.where(null, np.nan, variable.lower + variable.span * end) for end in ends)
             return np.clip(low, variable.lower, variable.upper), np.clip(high, variable.lower, variable.upper)
+        if one.function in ("min", "max"):
+            tree, bounds = self.tree(place), measure.variables[0]
+            least, most = confident(tree, 0.0 if one.function == "min" else 1.0, times)
+            low, high = (bounds.lower, most) if one.function == "min" else (least, bounds.upper)
+            return np.where(tree.some, low, np.nan), np.where(tree.some, high, np.nan)
         if one.quantiles:
             tree = self.tree(place)
             found = [confident(tree, share, times) for share in one.quantiles]
@@ -223,11 +228,12 @@ class Estimates:
         return np.maximum(value, max(least, 1.0) if whole else least) if least else value
 
     def crowded(self, one: Wanted) -> BoolArray | None:
-        """Return which groups have so many rows that draws tell how exact a quantile is; None of other aggregates."""
+        """Return which groups have so many rows beyond a quantile that draws tell how exact it is; None of other aggregates."""
         if not one.quantiles or one.function in LISTED:
             return None
         tree = self.tree(self.find(one)[0])
-        return np.asarray(tree.count >= CROWDED * tree.deviation)
+        nearer = min(min(share, 1.0 - share) for share in one.quantiles)
+        return np.asarray(2.0 * nearer * tree.count >= CROWDED * max(tree.deviation, 1e-9))
 
     def count(self, one: Wanted) -> FloatArray:
         """Return a number of rows, from all measures that hold it, by inverse variance."""

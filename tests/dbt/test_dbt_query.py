@@ -63,7 +63,7 @@ def test_a_query_is_charged_once(tmp_path):
     assert shown["success"] and "secret" not in shown["printed"] and str(rows[0][1]) in shown["printed"]
     # another SELECT under the same name is refused; under another name it is bought
     assert not refused["success"], refused
-    before = "was bought for other SQL: avg(length(note)), count(*) by ward FROM visits WHERE ward IN ('it''s', 'b')"
+    before = "was bought for other SQL: avg(length(note)), count(*) by ward FROM visits WHERE ward IN ('b', 'it''s')"
     told = refused["nodes"]["answer"][1]
     assert before in told and "Now it is: avg(length(note)), count(*) by ward FROM visits WHERE age > 3" in told.replace(">= 4", "> 3"), told
     assert "Now it is: count(*), median(length(note)) by ward FROM visits" in another["nodes"]["answer"][1].replace("quantile_cont(length(note), 0.5)", "median(length(note))"), another

@@ -76,7 +76,9 @@ def test_every_group_has_its_own(wide, groups):
 def test_a_tie_is_answered_with_the_tied_value(wide, upper):
     select = "SELECT median(tied), median(tied_real), quantile_disc(tied, 0.6) FROM people"
     [found] = asked(wide, select, f"{{'tied': [0, {upper}], 'tied_real': [0, {upper}]}}", more=", confidence := 0.95")
-    assert found == (65_000.0,) * 3 + (649.37,) * 3 + (65_000,) * 3
+    value, low, high = found[3:6]
+    assert found[:3] + found[6:] == (65_000.0,) * 3 + (65_000,) * 3 and value == 649.37
+    assert low <= value <= high and high - low <= (0 if upper < 10**9 else upper * 2**-48), "where a cell is wide, its ends are shown"
 
 
 def test_summaries_hold_too(wide):
