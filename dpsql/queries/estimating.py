@@ -160,8 +160,11 @@ class Estimates:
             return np.clip(low, variable.lower, variable.upper), np.clip(high, variable.lower, variable.upper)
         if one.function in ("min", "max"):
             tree, bounds = self.tree(place), measure.variables[0]
-            least, most = confident(tree, 0.0 if one.function == "min" else 1.0, times)
-            low, high = (bounds.lower, most) if one.function == "min" else (least, bounds.upper)
+            low, high = confident(tree, 0.0 if one.function == "min" else 1.0, times)
+            if one.function == "min":
+                low = np.full_like(low, bounds.lower)
+            else:
+                high = np.full_like(high, bounds.upper)
             return np.where(tree.some, low, np.nan), np.where(tree.some, high, np.nan)
         if one.quantiles:
             tree = self.tree(place)
