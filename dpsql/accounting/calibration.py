@@ -211,7 +211,6 @@ def calibrate_blocks(
     whole_of = sum([*shares, *picked], Fraction(0))
     events: list[Event] = [*beside]
     scales: list[Fraction] = []
-    epsilons: list[Fraction] = []
     if mechanism == "gaussian":
         method = _methods(mechanism, accountant, None, held_delta)[0]
         limit = _gaussian_limit(held_epsilon, _without_thresholds(held_delta, beside, accountant), accountant, method)

@@ -27,7 +27,7 @@ from dpsql.noise.entropy import BoolArray
 from dpsql.queries.asked import Wanted
 from dpsql.queries.choosing import LINEAR, LISTED
 from dpsql.queries.estimating import Estimates
-from dpsql.queries.names import spreads
+from dpsql.queries.names import is_star, spreads
 from dpsql.queries.reading import Read
 from dpsql.queries.taken import CORE
 from dpsql.session.instance import Context
@@ -120,7 +120,7 @@ def _handed_on(select: exp.Select, known: set[str]) -> set[str]:
     found: set[str] = set()
     for item in select.expressions:
         items.append(item)
-        if spreads(item) or isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+        if is_star(item) or spreads(item):
             found |= known
             continue
         inner = item.this if isinstance(item, exp.Alias) else item

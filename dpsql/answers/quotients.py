@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.queries.aggregates import Aggregate, is_aggregate
 from dpsql.queries.choosing import LINEAR
-from dpsql.queries.names import spreads
+from dpsql.queries.names import is_star, spreads
 from dpsql.queries.taken import CORE, Core
 from dpsql.source.model import RESERVED, fold
 from dpsql.source.model import identifier as name_of
@@ -83,10 +83,7 @@ def _read(select: exp.Select, tree: exp.Expression) -> exp.Select | None:
 def _takes_all(select: exp.Expression) -> bool:
     """Whether a SELECT gives all columns of what it reads, by a star or COLUMNS(...)."""
     items = [item.this if isinstance(item, exp.Alias) else item for item in select.expressions]
-    return not items or any(
-        isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)) or spreads(item)
-        for item in items
-    )
+    return not items or any(is_star(item) or spreads(item) for item in items)
 
 
 def _aggregate(item: exp.Expression) -> int | None:

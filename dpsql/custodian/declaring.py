@@ -20,6 +20,7 @@ from dpsql.protected import public
 from dpsql.protected.ruled import rules_of
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import buying
+from dpsql.release import identity
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.source.analysis import OutputColumn
@@ -136,8 +137,7 @@ def _kept(protected: ProtectedSource, column: str) -> str:
     found = protected.ledger.naming(column)
     if not found:
         return ""
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    named = ", ".join(map(repr, found[:_MOST_NAMED])) + more
+    named = identity.listed(found, most=_MOST_NAMED)
     return f"; what was bought before keeps the earlier domain ({named}): release := 'another name' buys it anew"
 
 

@@ -213,10 +213,14 @@ class Statement:
         """
         units = f"SELECT *, unit >> {_coarse(one.units)} AS big FROM ({self._in_units(self.plan.measures[one.place], one.units)})"  # noqa: S608
         cast = ", ".join(f"CAST({name} AS BIGINT) AS {name}" for name in ("ord", "cell", "n", "upto", "total"))
-        fine = "SELECT ord, big, unit AS cell, count(*) AS n FROM __dp_units GROUP BY ALL"
+
+        def by_unit(rows: str) -> str:
+            return f"SELECT ord, big, unit AS cell, count(*) AS n FROM {rows} GROUP BY ALL"  # noqa: S608 -- generated
+
         if reach is None:
             together = "sum(n) OVER (PARTITION BY ord ORDER BY cell ASC) AS upto, sum(n) OVER (PARTITION BY ord) AS total"
-            return f"{self.reading()}, __dp_units AS ({units}) SELECT {cast} FROM (SELECT *, {together} FROM ({fine}))"  # noqa: S608
+            every = f"SELECT *, {together} FROM ({by_unit('__dp_units')})"  # noqa: S608 -- generated
+            return f"{self.reading()}, __dp_units AS ({units}) SELECT {cast} FROM ({every})"  # noqa: S608 -- generated
         wanted, parts = f"{one.share.numerator} * total", one.share.denominator
         near = f"{parts} * upto >= {wanted} - {parts * reach} AND {parts} * (upto - n) <= {wanted} + {parts * reach}"
         coarse = "SELECT ord, big, count(*) AS n FROM __dp_units GROUP BY ALL"
@@ -226,7 +230,7 @@ class Statement:
         )
         found = (
             "SELECT ord, cell, fine.n AS n, before + sum(fine.n) OVER (PARTITION BY ord, big ORDER BY cell ASC) AS upto, total "  # noqa: S608
-            f"FROM ({fine.replace('FROM __dp_units', 'FROM __dp_units SEMI JOIN __dp_near USING (ord, big)')}) AS fine "
+            f"FROM ({by_unit('__dp_units SEMI JOIN __dp_near USING (ord, big)')}) AS fine "
             "JOIN __dp_near USING (ord, big)"
         )
         return (

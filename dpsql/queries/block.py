@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.errors import ArgumentError
 from dpsql.queries import public_rows
 from dpsql.queries.aggregates import Aggregate, aggregate_of, composed, counts_if, is_aggregate
-from dpsql.queries.names import canonical, spreads
+from dpsql.queries.names import canonical, is_star, spreads
 from dpsql.queries.taken import SHOWN, Core, FirstAsked, Known, Reader, Relation
 from dpsql.queries.trees import has_aggregate, inner_of, subqueries
 from dpsql.source.model import fold, identifier, refuse
@@ -48,7 +48,7 @@ class Block:
             if node.args["distinct"].args.get("on") is not None:
                 advice = "it gives out one row of several people; DISTINCT ON the privacy unit keeps one of each"
                 refuse("DISTINCT ON", advice, node)
-            if any(isinstance(e, exp.Star) or isinstance(e, exp.Column) and isinstance(e.this, exp.Star) for e in node.expressions):
+            if any(map(is_star, node.expressions)):
                 refuse("SELECT DISTINCT *", "name the columns whose values are asked for", node)
             self.keys = [self._unaliased(inner_of(e)) for e in node.expressions]
             self.sets = [tuple(range(len(self.keys)))]
@@ -154,7 +154,7 @@ class Block:
         listed = []
         for item in node.expressions:
             inner = inner_of(item)
-            if isinstance(inner, exp.Star) or isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
+            if is_star(inner):
                 refuse("*", "only group keys and aggregates can be given out; name them", item)
             if spreads(inner):
                 way = "name the columns; around an answer it may stand: SELECT COLUMNS('n.*') FROM (SELECT ...)"

@@ -96,6 +96,11 @@ def _as_written(node: exp.Expression) -> exp.Expression:
     return out
 
 
+def is_star(item: exp.Expression) -> bool:
+    """Return whether an item stands for all columns, or all of one relation: ``*``, ``t.*``."""
+    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+
+
 def spreads(item: exp.Expression) -> bool:
     """Return whether an item stands for several columns, which have names of their own: ``COLUMNS(...)``, ``* LIKE 'n%'``.
 

@@ -76,7 +76,7 @@ def draft_of(path: Path, contents: str) -> Path:
     return path.with_name(f".{path.name}.{contents}")
 
 
-def listed(known: Sequence[str], wrong: str | None = None) -> str:
+def listed(known: Sequence[str], wrong: str | None = None, most: int = MOST_LISTED) -> str:
     """Return identifiers for a message, those first that are nearly what was written, or whose name is.
 
     Examples
@@ -93,5 +93,5 @@ def listed(known: Sequence[str], wrong: str | None = None) -> str:
         spellings = [form for one in (wrong, slug(wrong)) for form in difflib.get_close_matches(one.lower(), list(same), 3, 0.6)]
         near = list(dict.fromkeys(same[form] for form in spellings))
     shown = [*near, *(item for item in known if item not in near)]
-    texts = [f"{item!r}{' (did you mean this?)' if item in near[:1] else ''}" for item in shown[:MOST_LISTED]]
-    return (", ".join(texts) + (f" and {len(shown) - MOST_LISTED} more" if len(shown) > MOST_LISTED else "")) or "none yet"
+    texts = [f"{item!r}{' (did you mean this?)' if item in near[:1] else ''}" for item in shown[:most]]
+    return (", ".join(texts) + (f" and {len(shown) - most} more" if len(shown) > most else "")) or "none yet"

@@ -129,6 +129,11 @@ class QueryPlan:
         return bool(self.learning or self.cutting or self.picking)
 
     @property
+    def histograms(self) -> int:
+        """Number of histograms that are released before the measures; picked quantiles come after them."""
+        return len(self.learning) + len(self.cutting)
+
+    @property
     def blocks(self) -> tuple[int, ...]:
         """Number of counters of each block of equal noise in one group."""
         return tuple(length for measure in self.measures for length in measure.lengths)

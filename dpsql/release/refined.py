@@ -116,7 +116,7 @@ def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | No
     found = Refinement.from_json(item)
     if plan.query is not None:
         check_learned(learning, found.counts[: len(learning)], found.bounds)
-        known, cut = len(learning), len(learning) + len(cutting)
+        known, cut = len(learning), plan.query.histograms
         _require(len(found.counts) == cut + len(picking))
         _require(all((edges is None) == (not known <= i < cut) for i, edges in enumerate(found.edges)))
         for one, counts in zip(cutting, found.counts[known:cut], strict=True):
@@ -148,8 +148,8 @@ def resolved(plan: Plan, found: Refinement | None) -> Plan:
     if found is None:
         return plan
     if plan.query is not None:
-        cut = len(plan.query.learning) + len(plan.query.cutting)
-        return replace(plan, query=resolved_query(plan.query, found.bounds, found.ends, found.counts[cut:]))
+        picks = found.counts[plan.query.histograms :]
+        return replace(plan, query=resolved_query(plan.query, found.bounds, found.ends, picks))
     attributes = [*plan.domain.attributes]
     for column, edges in zip(plan.fine, found.edges, strict=True):
         if edges is not None:

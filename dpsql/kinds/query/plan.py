@@ -78,9 +78,13 @@ class _Wish:
     count: int
     weight: float
 
-    def picking(self, epsilon: Fraction) -> Picking:
-        """Return what it becomes at an epsilon."""
-        return Picking(self.place, self.share, self.units, epsilon / (2 * self.sensitivity))
+
+def _picking(wishes: Sequence[_Wish], priced: Calibration) -> list[Picking]:
+    """Return what quantiles become at the epsilons that are charged for them."""
+    return [
+        Picking(wish.place, wish.share, wish.units, epsilon / (2 * wish.sensitivity))
+        for wish, epsilon in zip(wishes, priced.epsilons, strict=True)
+    ]
 
 
 def plan(context: Context, protected: ProtectedSource, call: BuyingCall, parameters: Mapping[str, Any]) -> Planned:
@@ -205,11 +209,11 @@ class Planning(Asking):
                 ranges=[(wish.count, wish.weight) for wish in wishes],
             )
 
-        coarse = priced(tuple(choosing.with_grid(measure, 1) for measure in measures))
-        picking = [wish.picking(each) for wish, each in zip(wishes, coarse.epsilons, strict=True)]
-        if not picks.worth(picking, count or 1):
-            wishes, picking = [], []
-            coarse = priced(tuple(choosing.with_grid(measure, 1) for measure in measures))
+        in_rows = tuple(choosing.with_grid(measure, 1) for measure in measures)
+        coarse = priced(in_rows)
+        if wishes and not picks.worth(_picking(wishes, coarse), count or 1):
+            wishes = []
+            coarse = priced(in_rows)
         measures = self._on_grids(measures, coarse)
         calibration = priced(measures)
         tau = None
@@ -246,7 +250,7 @@ class Planning(Asking):
             cutting=tuple(
                 Cutting(place, tuple(itertools.islice(rest, levels)), call.mechanism) for place, levels, _ in cutting
             ),
-            picking=tuple(picking),
+            picking=tuple(_picking(wishes, calibration)),
         )
         made = Plan(
             domain=Domain(()), cliques=(), scales=calibration.scales[: len(wanted.blocks)], mechanism=call.mechanism,
