@@ -57,11 +57,43 @@ def number_sql(value: str, sql_type: str) -> str:
     return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if found.family == "float" else number
 
 
-class Statement:
-    """The SQL of one reading: the bounded rows of a source, over which counters are added up."""
+def above_bounds(protected: ProtectedSource, plan: QueryPlan) -> str | None:
+    """Return the statement that has a row if any unit may have more rows than the plan lets it have; None where it can't be asked.
 
-    def __init__(self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> None:
-        self.protected, self.plan, self.groups = protected, plan, groups
+    Privacy: secret. Where it has no row, no row of any unit has to be left out, and the statements of the same snapshot may read
+    the rows as they are: their counters are those that bounded rows have. What makes a row of it out of a row of the source must
+    be the same in both readings, so it is asked of sources that are row by row alone (nothing among rows of a unit that are tied),
+    over tables of DuckDB's own, of which a transaction sees one state. It counts more rows than are kept, not fewer: those
+    that are in no public group, or in no counter, too.
+    """
+    source = protected.source
+    if not plan.unit or source.local or source.row is not None or plan.other or source.table.is_file:
+        return None
+    unit, rows = identifier(UNIT_COLUMN), identifier(SOURCE_NAME)
+    if plan.max_groups is None:
+        found = f"SELECT {unit} FROM {rows} GROUP BY {unit} HAVING count(*) > {plan.max_rows}"  # noqa: S608 -- generated
+    else:
+        types = {column.name: column.sql_type for column in source.columns}
+        keys = [_one_form(identifier(SOURCE_NAME, f"k{i}"), types[f"k{i}"]) for i in range(len(plan.keys))]
+        by = ", ".join([unit, *keys])
+        most = "" if plan.max_rows_per_group is None else f" OR max(n) > {plan.max_rows_per_group}"
+        each = f"SELECT {unit}, count(*) AS n FROM {rows} GROUP BY {by}"  # noqa: S608 -- generated
+        found = f"SELECT {unit} FROM ({each}) GROUP BY {unit} HAVING count(*) > {plan.max_groups}{most}"  # noqa: S608
+    databases = ", ".join(sorted({literal(table.database) for table in (source.table, *source.public_tables)}))
+    elsewhere = f"SELECT 1 FROM system.main.duckdb_databases() WHERE database_name IN ({databases}) AND type <> 'duckdb'"  # noqa: S608
+    return f"WITH {rows} AS (\n{source.sql}\n) (SELECT 1 FROM ({found}) LIMIT 1) UNION ALL ({elsewhere})"  # noqa: S608
+
+
+class Statement:
+    """The SQL of one reading: the bounded rows of a source, over which counters are added up.
+
+    ``within``: whether no unit has more rows than the plan allows, so that all of them are read; see `above_bounds`.
+    """
+
+    def __init__(
+        self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str, *, within: bool = False
+    ) -> None:
+        self.protected, self.plan, self.groups, self.within = protected, plan, groups, within
         self.types = {column.name: column.sql_type for column in protected.source.columns}
         self.salt = salt
         self.keys = ["ord"] if groups is not None else [f"k{i}" for i in range(len(plan.keys))]
@@ -121,6 +153,8 @@ class Statement:
         if plan.different:
             by = ", ".join(identifier(name) for name in names)
             found = f"SELECT {by} FROM ({found}) GROUP BY {by}"  # noqa: S608
+        if self.within:
+            return found
         if plan.max_groups is None:
             return light_first_sql(found, unit, names, plan.max_rows, salt)
         return light_first_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
@@ -355,9 +389,10 @@ def _whole(first: str, count: int) -> tuple[str, ...]:
 def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> list[str]:
     """Return all statements that read the rows, to be bound before anything is charged."""
     made = Statement(protected, plan, groups, salt)
+    above = above_bounds(protected, plan)
     first = [made.magnitudes(one) for one in plan.learning]
     cut = [plan.measures[one.place] for one in plan.cutting]
     units = [made.units(measure, 0, regions) for measure in cut for regions in ([], [(6, [0])])]
     ranks = [made.ranks(one, reach) for one in plan.picking for reach in (one.reach, None)]
     cells = [made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values") and measure.units is None]
-    return [*first, *units, *ranks, made.sums()[0], *cells]
+    return [*([] if above is None else [above]), *first, *units, *ranks, made.sums()[0], *cells]
