@@ -238,8 +238,12 @@ def counted(
                 blocks += [_level(leaves_, length) for length in measure.lengths]
                 continue
             sums = np.zeros((len(texts), len(found)), np.int64)
-            for i, name in enumerate(found):
+            steps = made.steps.get(place)
+            for i, name in enumerate(found if steps is None else found[1:], steps is not None):
                 sums[places, i] = np.ma.filled(np.ma.asarray(frame[name]), 0)
+            if steps is not None:
+                rows = sums[places, 1] if measure.kind == "moments" else np.zeros(len(frame[found[0]]), np.int64)
+                sums[places, 0] = steps.cumulated([str(total) for total in frame[found[0]]], rows, measure)
             blocks.append(_counters(measure, sums))
     return Counted(texts, blocks)
 

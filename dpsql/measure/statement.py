@@ -20,13 +20,12 @@ from dpsql.estimates.magnitudes import Learning
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.estimates.picks import Picking
 from dpsql.measure.leaves import Regions
+from dpsql.measure.steps import LARGEST_SUM, Steps, steps_of
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.queried import Counting, QueryPlan
 from dpsql.source.functions import caught
 from dpsql.text.relation import identifier, literal
 
-LARGEST_SUM = 1 << 60
-"""Sums are cut to this absolute value before the noise, which changes no sensitivity: they fit into 64 bits."""
 _COARSE_BITS = 14
 _EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME": "system.main.epoch({})"}
 
@@ -97,16 +96,27 @@ class Statement:
         self.types = {column.name: column.sql_type for column in protected.source.columns}
         self.salt = salt
         self.keys = ["ord"] if groups is not None else [f"k{i}" for i in range(len(plan.keys))]
+        self.steps = self._steps()
         self.columns = self._columns()
         self.rows = self._bounded(salt)
+
+    def _steps(self) -> dict[int, Steps]:
+        """Return the bounds of arguments that are added up exactly, by the places of their measures."""
+        found = {}
+        for place, measure in enumerate(self.plan.measures):
+            if measure.variables:
+                steps = steps_of(measure, self.types[f"a{measure.variables[0].position}"])
+                if steps is not None:
+                    found[place] = steps
+        return found
 
     def _columns(self) -> dict[str, str]:
         """Return what is needed of a row: a name, and its SQL over the source."""
         found: dict[str, str] = {}
-        for measure in self.plan.measures:
+        for place, measure in enumerate(self.plan.measures):
             for variable in measure.variables:
                 name = f"a{variable.position}"
-                if measure.kind in ("moments", "scaled", "tree"):
+                if measure.kind in ("moments", "scaled", "tree") and place not in self.steps:
                     found[f"x{variable.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
                 else:
                     found[name] = identifier(SOURCE_NAME, name)
@@ -182,7 +192,7 @@ class Statement:
         listed: list[str] = []
         names: list[list[str]] = []
         for place, measure in enumerate(self.plan.measures):
-            found = [] if measure.kind in ("tree", "values") else self._sums_of(measure)
+            found = [] if measure.kind in ("tree", "values") else self._sums_of(place, measure)
             names.append([f"m{place}_{i}" for i in range(len(found))])
             listed += [f"{sql} AS {name}" for sql, name in zip(found, names[-1], strict=True)]
         keys = [identifier(key) for key in self.keys]
@@ -190,7 +200,7 @@ class Statement:
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
         return f"{self.reading()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names  # noqa: S608
 
-    def _sums_of(self, measure: Measure) -> list[str]:
+    def _sums_of(self, place: int, measure: Measure) -> list[str]:
         condition = None if measure.filter is None else identifier(f"f{measure.filter}")
         if measure.kind == "count":
             return [_sum("count(*)", condition)]
@@ -200,15 +210,21 @@ class Statement:
         if measure.kind == "distinct":
             return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
         # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
-        known = [f"x{variable.position} IS NOT NULL" for variable in measure.variables]
+        steps = self.steps.get(place)
+        known = [f"{'x' if steps is None else 'a'}{variable.position} IS NOT NULL" for variable in measure.variables]
         there = " AND ".join([*([] if condition is None else [condition]), *known])
+        if steps is not None:
+            parts = [steps.total(identifier(f"a{measure.variables[0].position}"), there)]
+        elif measure.kind == "scaled":
+            parts = [_sum(f"sum({_scaled(measure)})", there)]
+        else:
+            parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
         if measure.kind == "scaled":
-            return [_sum(f"sum({_scaled(measure)})", there)]
-        parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
+            return parts
         parts.append(_sum("count(*)", there))
         if measure.nans:
-            place = measure.variables[0].position  # a row is in one counter, whatever else is made of it
-            nan = f"n{place} AND x{place} IS NULL"
+            of = measure.variables[0].position  # a row is in one counter, whatever else is made of it
+            nan = f"n{of} AND x{of} IS NULL"
             parts.append(_sum("count(*)", nan if condition is None else f"{condition} AND {nan}"))
         if measure.nulls:
             parts.append(_sum("count(*)", condition))
