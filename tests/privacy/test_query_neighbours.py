@@ -304,8 +304,8 @@ def test_a_measure_of_nan_that_counts_a_row_twice_would_be_seen(monkeypatch: pyt
     """The twin: a row with NaN that counts twice moves more than is charged."""
     made = Statement._sums_of
 
-    def twice(statement: Statement, measure: Measure) -> list[str]:
-        found = made(statement, measure)
+    def twice(statement: Statement, place: int, measure: Measure) -> list[str]:
+        found = made(statement, place, measure)
         return [*found[:-1], f"2 * {found[-1]}"] if measure.nans else found
 
     found = {}
