@@ -97,7 +97,7 @@ class QueryPlan:
     cutting : tuple of Cutting
         The same for leaves of trees, of the measures with units (`dpsql.estimates.leaves`).
     picking : tuple of Picking
-        Quantiles that are drawn for each public group, beside the trees.
+        Quantiles that are drawn for each group that is released, beside the trees.
     other : tuple of int
         Keys of public groups of which one, `OTHER_LABEL`, has all rows whose value is not listed.
     """
@@ -188,7 +188,6 @@ class QueryPlan:
         learning, cutting, counting, picking = (item.get(name, []) for name in _LISTS)
         _require(item.get("different", True) is True)
         _require(all(isinstance(found, list) and len(found) <= MOST_MEASURES for found in (learning, cutting, counting, picking)))
-        _require(not picking or item["public"] is True)
         keys, measures, asked = item["keys"], item["measures"], item["asked"]
         other = item.get("other", [])
         _require(isinstance(other, list) and (not other or item["public"] is True))
@@ -218,6 +217,8 @@ class QueryPlan:
         )
         _require([one.place for one in found.cutting] == [i for i, m in enumerate(found.measures) if m.units is not None])
         _require(all(one.place < len(measures) and found.measures[one.place].kind == "tree" for one in found.picking))
+        learns = [found.measures[one.place].variables[0].learned is not None for one in found.picking]
+        _require([one.units is None for one in found.picking] == learns)
         _require(all(len(one.scales) == depth(*found.cells(one))[1] for one in found.cutting))
         _require(all((v.learned or 0) < max(1, len(learning)) for measure in found.measures for v in measure.variables))
         _require(bool(learning) or all(v.learned is None for measure in found.measures for v in measure.variables))
@@ -275,6 +276,8 @@ def numbers(plan: QueryPlan, integers: IntArray, values: tuple[str, ...]) -> Num
         raise ReleaseError("a release of a query names groups that are none; restore it from a backup") from None
     if any(len(keys) != len(plan.keys) or not all(k is None or isinstance(k, str) for k in keys) for keys in groups):
         raise ReleaseError("a release of a query names groups that are none; restore it from a backup")
+    if any(len(one.found) not in (0, count) for one in plan.picking):
+        raise ReleaseError("a release of a query has quantiles of other groups than it names; restore it from a backup")
     return Numbers(groups, blocks)
 
 

@@ -73,7 +73,8 @@ class _Wish:
 
     place: int
     share: Fraction
-    units: Units
+    units: Units | None
+    sql_type: str
     sensitivity: Fraction
     count: int
     weight: float
@@ -82,7 +83,7 @@ class _Wish:
 def _picking(wishes: Sequence[_Wish], priced: Calibration) -> list[Picking]:
     """Return what quantiles become at the epsilons that are charged for them."""
     return [
-        Picking(wish.place, wish.share, wish.units, epsilon / (2 * wish.sensitivity))
+        Picking(wish.place, wish.share, wish.units, epsilon / (2 * wish.sensitivity), sql_type=wish.sql_type)
         for wish, epsilon in zip(wishes, priced.epsilons, strict=True)
     ]
 
@@ -188,7 +189,7 @@ class Planning(Asking):
         learning = len(self.learning)
         histogram = sensitivity_of(bounding.most_rows, held.neighbors)
         each = sum(weights) * call.bounds_share / (1 - call.bounds_share) / max(1, learning)
-        wishes = [] if count is None else self._wishes(measures, weights, cutting, bounding, grouped=grouped)
+        wishes = self._wishes(measures, weights, cutting, bounding, grouped=grouped)
 
         def priced(found: Sequence[Measure]) -> Calibration:
             blocks = [pair for measure in found for pair in self._sensitivity(measure, bounding, grouped=grouped)]
@@ -211,7 +212,7 @@ class Planning(Asking):
 
         in_rows = tuple(choosing.with_grid(measure, 1) for measure in measures)
         coarse = priced(in_rows)
-        if wishes and not picks.worth(_picking(wishes, coarse), count or 1):
+        if wishes and not picks.worth(_picking(wishes, coarse), count or picks.LIKELY_GROUPS):
             wishes = []
             coarse = priced(in_rows)
         measures = self._on_grids(measures, coarse)
@@ -292,20 +293,22 @@ class Planning(Asking):
             behind = first + len(measure.lengths)
             weight = sum(weights[first:behind]) + sum(each * levels for at, levels, each in cutting if at == place)
             first = behind
-            if measure.kind != "tree" or measure.variables[0].learned is not None:
+            if measure.kind != "tree":
                 continue
             one = measure.variables[0]
             users = [w for w in self.asked.wanted if w.arguments == (one.position,) and w.condition == measure.filter]
             shares = sorted({Fraction(repr(share)) for w in users for share in w.quantiles})
             if not 0 < len(shares) <= picks.MOST_PICKS or not all(picks.pickable(share) for share in shares):
                 continue
-            units = units_of(self.types[f"a{one.position}"], one.lower, one.upper, whole=one.whole)
+            units, sql_type = None, self.types[f"a{one.position}"]
+            if one.learned is None:
+                units, sql_type = units_of(sql_type, one.lower, one.upper, whole=one.whole), ""
             for share in shares:
                 moved, count = penalty_sensitivity(
                     share, self.protected.protection.neighbors, bounding.max_rows, bounding.max_groups,
                     bounding.max_rows_per_group, grouped=grouped,
                 )
-                found.append(_Wish(place, share, units, moved, count, weight * float(picks.SHARE) / len(shares)))
+                found.append(_Wish(place, share, units, sql_type, moved, count, weight * float(picks.SHARE) / len(shares)))
         return found
 
     def _on_grids(self, measures: Sequence[Measure], coarse: Calibration) -> tuple[Measure, ...]:
