@@ -42,6 +42,7 @@ MOST_PIECES = 1 << 20
 LIKELY_GROUPS = 100
 """Private groups that are reckoned with where it is planned whether quantiles are picked."""
 _LARGEST_DENOMINATOR = 1_000_000
+_TIMES = 8
 _FIELDS = ("place", "share", "gamma")
 _NUMBERS = ("integer", "float", "decimal", "boolean", "temporal")
 _SURE = 7.0
@@ -155,6 +156,14 @@ def worth(pickings: Sequence[Picking], groups: int) -> bool:
         return False
     pieces = groups * sum(min(2 * one.reach, MOST_UNITS if one.units is None else one.units.count) for one in pickings)
     return pieces <= MOST_PIECES and all(one.reach <= LARGEST_REACH for one in pickings)
+
+
+def used(one: Picking, threshold: int) -> bool:
+    """Return whether a pick is near the data in private groups of a few times as many rows as units that a group has to have.
+
+    Small groups are more than large ones, most often: a pick that only the largest can use costs all of them a third of their tree.
+    """
+    return bool(trusted(one, np.array([_TIMES * float(threshold)]))[0])
 
 
 def trusted(one: Picking, rows: FloatArray) -> BoolArray:

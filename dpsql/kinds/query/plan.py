@@ -212,16 +212,23 @@ class Planning(Asking):
 
         in_rows = tuple(choosing.with_grid(measure, 1) for measure in measures)
         coarse = priced(in_rows)
-        if wishes and not picks.worth(_picking(wishes, coarse), count or picks.LIKELY_GROUPS):
-            wishes = []
+
+        def passing(price: Calibration) -> int | None:
+            if not selecting or select is None or delta_t is None:
+                return None
+            first = sum(len(measure.lengths) for measure in measures[:select])
+            most = bounding.max_groups or bounding.max_rows or 1
+            return threshold(call.mechanism, price.scales[first], most, delta_t)
+
+        least, found = passing(coarse), _picking(wishes, coarse)
+        few = picks.worth(found, picks.LIKELY_GROUPS if count is None else count)
+        kept = [w for w, one in zip(wishes, found, strict=True) if few and (least is None or picks.used(one, least))]
+        if len(kept) < len(wishes):
+            wishes = kept
             coarse = priced(in_rows)
         measures = self._on_grids(measures, coarse)
         calibration = priced(measures)
-        tau = None
-        if selecting and select is not None and delta_t is not None:
-            first = sum(len(measure.lengths) for measure in measures[:select])
-            most = bounding.max_groups or bounding.max_rows or 1
-            tau = threshold(call.mechanism, calibration.scales[first], most, delta_t)
+        tau = passing(calibration)
         rows = self.protected.source.most_rows
         if rows is not None and bounding.max_rows == rows > held.max_contributions:
             self.notes.append(
