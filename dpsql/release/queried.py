@@ -31,7 +31,7 @@ _FIELDS = {
     "threshold", "delta", "selecting", "asked",
 }
 _LISTS = ("learning", "cutting", "counting", "picking")
-_OPTIONAL = (*_LISTS, "different", "other")
+_OPTIONAL = (*_LISTS, "different", "other", "lost")
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,8 @@ class QueryPlan:
         Quantiles that are drawn for each group that is released, beside the trees.
     other : tuple of int
         Keys of public groups of which one, `OTHER_LABEL`, has all rows whose value is not listed.
+    lost : tuple of str
+        Columns with values that are not listed, whose rows may be in no public group.
     """
 
     keys: tuple[str, ...]
@@ -122,6 +124,7 @@ class QueryPlan:
     counting: tuple[Counting, ...] = ()
     other: tuple[int, ...] = ()
     picking: tuple[Picking, ...] = ()
+    lost: tuple[str, ...] = ()
 
     @property
     def early(self) -> bool:
@@ -172,6 +175,7 @@ class QueryPlan:
             **({"different": True} if self.different else {}),
             **({"counting": [one.to_json() for one in self.counting]} if self.counting else {}),
             **({"other": list(self.other)} if self.other else {}),
+            **({"lost": list(self.lost)} if self.lost else {}),
             **({"picking": [one.to_json() for one in self.picking]} if self.picking else {}),
         }
 
@@ -190,6 +194,8 @@ class QueryPlan:
         _require(all(isinstance(found, list) and len(found) <= MOST_MEASURES for found in (learning, cutting, counting, picking)))
         keys, measures, asked = item["keys"], item["measures"], item["asked"]
         other = item.get("other", [])
+        lost = item.get("lost", [])
+        _require(isinstance(lost, list) and len(lost) <= MOST_MEASURES and all(isinstance(name, str) for name in lost))
         _require(isinstance(other, list) and (not other or item["public"] is True))
         _require(all(type(place) is int and 0 <= place < len(keys) for place in other))
         _require(all(isinstance(found, list) for found in (keys, measures, asked)))
@@ -210,6 +216,7 @@ class QueryPlan:
                 "asked": tuple(asked),
                 "learning": tuple(Learning.from_json(one) for one in learning),
                 "other": tuple(other),
+                "lost": tuple(lost),
                 "cutting": tuple(Cutting.from_json(one) for one in cutting),
                 "counting": tuple(Counting.from_json(one) for one in counting),
                 "picking": tuple(Picking.from_json(one) for one in picking),

@@ -28,7 +28,7 @@ from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
 from dpsql.queries.asked import Wanted
-from dpsql.queries.groups import Groups, public_groups
+from dpsql.queries.groups import Groups, left_out, public_groups
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.together import Together
 from dpsql.release.plan import Plan
@@ -117,11 +117,7 @@ class Planning(Asking):
         if found and found.types != tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))):
             found = Groups("", reason="the types of its keys differ between the rows and the declarations")
         if found:
-            for name in found.lost:
-                self.notes.append(
-                    f"rows whose value of {name} is not in its declared list may be in no group; groups := 'private' finds "
-                    "other values that enough units have"
-                )
+            self.notes += map(left_out, found.lost)
             for place in found.other:
                 name = readable.expression(self.asked.key_texts[place])
                 self.notes.append(
@@ -243,6 +239,7 @@ class Planning(Asking):
             groups=count,
             groups_sql="" if groups is None else groups.sql,
             other=() if groups is None else groups.other,
+            lost=() if groups is None else groups.lost,
             unit=held.privacy_unit is not None,
             max_rows=bounding.max_rows,
             max_groups=bounding.max_groups,
