@@ -117,7 +117,7 @@ class Picking:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that ``from_json`` reads back, exactly; without what was picked."""
-        of = {"units": self.units.to_json()} if self.units is not None else {"sql_type": self.sql_type}
+        of: dict[str, Any] = {"sql_type": self.sql_type} if self.units is None else {"units": self.units.to_json()}
         return {"place": self.place, "share": str(self.share), **of, "gamma": str(self.gamma)}
 
     @classmethod
