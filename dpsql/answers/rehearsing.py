@@ -20,7 +20,7 @@ from dpsql.answers import answered, auto, held
 from dpsql.answers.held import Held, Part
 from dpsql.errors import UnsupportedQuery, first_line
 from dpsql.kinds.plans import request
-from dpsql.measure.query import before, counted, learned, released
+from dpsql.measure.query import before, counted, learned, quantiles, released
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read
@@ -107,9 +107,11 @@ def _part(context: Context, protected: ProtectedSource, call: QueryPurchase, pla
     made = replace(protected, source=replace(source, sql=sql))
     plan = _smaller(plan)
     with before(context.cursor, made, _of(plan)) as early:
-        plan = resolved(plan, learned(plan, early))
+        charged, first = plan, learned(plan, early)
+        plan = resolved(charged, first)
         exact = counted(context.cursor, made, _of(plan), early)
-    released(plan, exact)
+        released(plan, exact)
+        plan = resolved(charged, quantiles(context.cursor, charged, early, first, exact.groups))
     numbers = Numbers(exact.groups, exact.blocks)
     return Part(call.asked, Held("", "0" * 64, plan, numbers, call.canonical()["query"]), protected)
 

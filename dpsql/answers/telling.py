@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpsql.answers import kept, query_words
 from dpsql.domains import unit_rows
 from dpsql.protected.source import ProtectedSource
+from dpsql.queries.groups import left_out
 from dpsql.release.queried import QueryPlan
 from dpsql.running import saying
 from dpsql.session.instance import Context
@@ -12,7 +13,7 @@ from dpsql.text.relation import literal
 
 
 def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPlan | None) -> None:
-    """Say beside an answer what is counted of a unit's rows, where not all are, and about what share of all rows that is.
+    """Say beside an answer which rows are in no group, and what is counted of a unit's rows, and about what share of all that is.
 
     Parameters
     ----------
@@ -25,6 +26,10 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     -----
     Privacy: what is declared, and what was released.
     """
+    instance = context.instance
+    for column in query.lost if query is not None else ():
+        line = f"{name} of {protected.source.table.name}: {left_out(column)}"
+        saying.say(line, instance.remembered, wanted=context.progress, through=instance.say)
     held = protected.protection
     unit, most, source = held.privacy_unit, held.max_contributions, protected.source
     if unit is None or source.one_per_unit or not saying.heard(context.progress):
@@ -43,5 +48,5 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
             share = f", {known.said}"
         else:
             share = f"; about what share of all rows that is, dp_contributions({literal(source.table.name)}, epsilon := ...) buys"
-    line, instance = f"{name} of {source.table.name}: {said}{share}", context.instance
+    line = f"{name} of {source.table.name}: {said}{share}"
     saying.say(line, instance.remembered, wanted=context.progress, through=instance.say)
