@@ -54,7 +54,12 @@ def protected(table: str, most: int = 1) -> duckdb.DuckDBPyConnection:
 def asked(con: duckdb.DuckDBPyConnection, sql: str, epsilon: float, more: str, draw: int) -> list[tuple[Any, ...]]:
     """Buy an answer of its own."""
     quoted = sql.replace("'", "''")
-    return con.execute(f"FROM dp_query('{quoted}', epsilon := {epsilon}, release := 'r{draw}-{abs(hash((sql, more))):x}'{more})").fetchall()
+    return con.execute(f"FROM dp_query('{quoted}', epsilon := {epsilon}, release := '{named(sql, more, draw)}'{more})").fetchall()
+
+
+def named(sql: str, more: str, draw: int) -> str:
+    """Return the name of the release that `asked` buys."""
+    return f"r{draw}-{abs(hash((sql, more))):x}"
 
 
 def quantiles(draws: int) -> None:
@@ -209,9 +214,10 @@ def means(draws: int) -> None:
             errors, inside, all_ = [], [], []
             for draw in range(draws):
                 more = f", confidence := 0.95, mechanism := '{mechanism}'{bounds}"
-                rows = np.asarray(asked(con, "SELECT g, avg(x) AS m FROM t GROUP BY g ORDER BY g", EPSILON, more, draw), float)[:, -3:]
-                [(release,)] = con.execute("SELECT release FROM dp_releases() ORDER BY charged_at DESC LIMIT 1").fetchall()
-                said = " ".join(text for about, text in con.execute(f"FROM dp_explain('{release}')").fetchall() if about == "bounds")
+                sql = "SELECT g, avg(x) AS m FROM t GROUP BY g ORDER BY g"
+                rows = np.asarray(asked(con, sql, EPSILON, more, draw), float)[:, -3:]
+                explained = con.execute(f"FROM dp_explain('{named(sql, more, draw)}')").fetchall()
+                said = " ".join(text for about, text in explained if about == "bounds")
                 bound = float(said.split("values above ")[1].split(" ")[0])
                 if bound not in clipped:
                     clipped[bound] = np.asarray(con.execute(f"SELECT avg(least(x, {bound})) FROM t GROUP BY g ORDER BY g").fetchall())[:, 0]
