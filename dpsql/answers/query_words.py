@@ -86,7 +86,7 @@ def noise(plan: Plan, texts: Texts | None = None) -> list[str]:
         first += len(measure.lengths)
     found += [
         f"standard deviation {one.deviation:.4g} rows on each of {one.cells:,} cells of a histogram of magnitudes, which bounds "
-        "are learned from"
+        f"are learned from: fewer than about {one.sure:,.0f} rows far from all others do not show in it, and are moved to them"
         for one in query.learning
         if any(variable.learned is not None for measure in query.measures for variable in measure.variables)
     ]

@@ -11,7 +11,7 @@ bound is the one of least \sqrt{bias^2 + noise^2}. The noise of the measures to 
 it is known for every bound before it is chosen. The bias is that of one group: the groups' shares of it are taken to be equal.
 Where bounds are declared, and wide (`wide`), the bound is the least one with a bias of at most `CUT` of the noise, so that
 intervals, which know of noise alone, nearly hold what lies between the declared ones, too, as far as the histogram sees it; where
-it sees nothing, the declared bounds stay.
+it sees nothing but zeros, the declared bounds stay.
 
 Privacy. *The histogram*: let one unit have at most C kept rows, in whatever groups. Each adds 1 to one cell, so the unit adds a
 vector of non-negative integers with L1 norm at most C, and L2 norm at most C: `sensitivity` (of a list of values, without groups).
@@ -278,8 +278,10 @@ def chosen(
     A bound may be inside of a cell: its rows are taken to be spread over the logarithm of x, sloping as the cells beside it do.
     """
     held = likely(learning, counts)
+    if learning.declared and not _sees_magnitudes(learning, counts):
+        return learning.edges[0], learning.edges[-1]
     if not held.any():
-        return (learning.edges[0], learning.edges[-1]) if learning.declared else covering(learning, counts)
+        return covering(learning, counts)
     points, values, masses = _spread(learning, held)
     most = CUT if learning.declared else None
     if not span:
@@ -324,6 +326,12 @@ def _end(learning: Learning, cell: int) -> float:
     """Return the largest value of a cell."""
     end = learning.edges[cell + 1]
     return end - 1.0 if learning.whole and cell < learning.cells - 1 else end
+
+
+def _sees_magnitudes(learning: Learning, counts: IntArray) -> bool:
+    """Return whether a cell surely holds rows besides the one that zero is in: that most are zero says nothing of others."""
+    edges = np.asarray(learning.edges)
+    return bool((np.asarray(counts)[(edges[:-1] > 0) | (edges[1:] <= 0)] > learning.sure).any())
 
 
 def _within(learning: Learning, lower: float, upper: float) -> Bounds:

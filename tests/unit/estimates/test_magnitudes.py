@@ -204,6 +204,19 @@ def test_declared_bounds_stay_where_nothing_is_seen_or_all_is_full() -> None:
         assert high - low > 0.95 * (upper - lower)
 
 
+@pytest.mark.parametrize(("kind", "whole"), [("DOUBLE", False), ("BIGINT", True), ("DECIMAL(12,2)", False)])
+@pytest.mark.parametrize("lower", [0, -10_000_000])
+def test_zeros_alone_do_not_narrow_declared_bounds(kind: str, whole: bool, lower: float) -> None:
+    """Claims are zero but for a few that do not show: bounds next to zero would answer zero, and be sure of it."""
+    one = Learning(0, edges_of(kind, lower, 10_000_000, whole=whole), Fraction(50), "gaussian", whole=whole, declared=True)
+    counts = histogram(one, np.append(np.zeros(20_000), np.full(100, 3_000_000.0)))
+    for span in (True, False):
+        assert chosen(one, counts, 10.0, span=span) == (lower, 10_000_000)
+        assert max(map(abs, chosen(replace(one, declared=False), counts, 10.0, span=span))) <= 1
+    seen = histogram(one, np.append(np.zeros(20_000), np.full(2_000, 3_000.0)))
+    assert 3_000 <= chosen(one, seen, 10.0)[1] < 5_000
+
+
 def test_a_declared_one_is_read_back_and_older_ones_are() -> None:
     one = declared(2.0)
     assert Learning.from_json(one.to_json()) == one and one.to_json()["declared"] is True
