@@ -40,6 +40,7 @@ def query(context: Context, call: QueryCall) -> str:
         text = answered.relation(context, found, parts)
     for part in (part for row in parts for part in row):
         telling.tell(context, "dp_query", part.protected, part.held.plan.query)
+        telling.tell_narrowed(context, "dp_query", part.protected, part.held.plan.query, list(part.held.question["arguments"]))
     if completed is call:  # else it is made of the releases of its subqueries too
         remembered.remember(context, call, call.sql, text, [(part.protected, part.held.release) for row in parts for part in row])
     return text

@@ -79,6 +79,8 @@ def learned(plan: QueryPlan, scales: Sequence[Fraction], mechanism: str, counts:
             measure, noise = max(users, key=lambda user: (user[0].degree, -user[1]))
             noise *= math.sqrt(2) if mechanism == "laplace" else 1.0
             groups = _groups(plan, float(likely(one, noisy).sum()))
+            if one.declared and any(text.startswith("sum(") for text in plan.asked):
+                groups = math.sqrt(groups)  # the bias of a total over them, against its noise
             best = chosen(one, noisy, noise, degree=measure.degree, span=measure.kind == "moments", groups=groups)
         found.append(Learned(best, reach))
     return tuple(found)

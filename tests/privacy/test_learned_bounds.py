@@ -56,6 +56,8 @@ QUERIES = [
     ("SELECT median(amount), max(quantity), min(day), sum(quantity) FROM sales", "bounds := {'amount': 'auto', 'quantity': 'auto', 'day': 'auto'}"),
     ("SELECT region, sum(amount), avg(quantity) FROM sales GROUP BY region", "bounds := {'amount': 'auto', 'quantity': 'auto'}, max_groups := 2, max_rows_per_group := 2"),
     ("SELECT sum(amount) FILTER (WHERE gift), count(*) FROM sales", "bounds := {'amount': 'auto'}"),
+    ("SELECT region, avg(greatest(least(amount, 1e7), -1e7)), median(greatest(least(amount, 1e7), -1e7)), stddev_pop(least(greatest(price, 0), 99999)) "
+     "FROM sales GROUP BY region", "max_groups := 2, max_rows_per_group := 2"),
     ("WITH t AS (SELECT customer, exp(sum(quantity)) AS n FROM sales GROUP BY customer) SELECT sum(n), avg(n) FROM t", "bounds := 'auto'"),
 ]
 CONTRACTS: list[dict[str, object]] = [
