@@ -225,10 +225,13 @@ def test_a_copula_of_rank_correlations(ce, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "columns", "more"),
-    [("dpcopula_kendall", ["answer", "income", "day"], ""), ("multinomial_dirichlet", ["answer", "day"], ""), ("modips", ["answer", "income"], ", nullable := false")],
+    ("method", "columns", "more", "unit"),
+    [
+        ("dpcopula_kendall", ["answer", "income", "day"], "", ""),
+        ("multinomial_dirichlet", ["answer", "day"], "", ", privacy_unit := 'person', max_contributions := 3"),
+        ("modips", ["answer", "income"], ", nullable := false", ""),
+    ],
 )
-@pytest.mark.parametrize("unit", ["", ", privacy_unit := 'person', max_contributions := 3"])
 def test_all_that_is_in_the_way_is_said_at_once(method, columns, more, unit):
     """A newcomer declares nothing: the calls of the first refusal, with his own words in them, are all that the second try needs."""
     con = duckdb.connect()
