@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dpsql.errors import ArgumentError
 
-if TYPE_CHECKING:
-    from dpsql.methods.base import Contract
+
+class Protected(Protocol):
+    """What is asked of a `dpsql.methods.base.Contract`."""
+
+    @property
+    def neighbors(self) -> str:
+        """'add_remove' or 'replace_one'."""
+
+    @property
+    def max_contributions(self) -> int:
+        """Rows of a unit that count."""
+
+    @property
+    def public_total(self) -> bool:
+        """Whether the number of rows is public."""
+
+    @property
+    def left_out(self) -> bool:
+        """Whether rows of the table may be left out."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +43,7 @@ class PublicRows:
     reason: str
     instead: str
 
-    def require(self, method: str, contract: Contract) -> None:
+    def require(self, method: str, contract: Protected) -> None:
         """Refuse a method where n is private: says all that is wanted, and what of it is not so here.
 
         Raises
