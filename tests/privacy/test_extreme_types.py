@@ -95,7 +95,8 @@ def moved(whole: Readings, other: Readings, neighbors: str = "add_remove") -> fl
     found = [max(pair) for (plan, a), (_, b) in zip(whole.found, other.found, strict=True) for pair in excess(plan, a, b, neighbors)]
     for (plan, first), (_, second) in zip(whole.before, other.before, strict=True):
         found += [one / (1 if neighbors == "add_remove" else 2) for one in excess_before(plan, first, second)]
-        found += excess_picks(plan, first, second, neighbors)
+    for (plan, _), one_ranks, other_ranks in zip(whole.before, whole.ranks, other.ranks, strict=True):
+        found += excess_picks(plan, one_ranks, other_ranks, neighbors)
     return max(found)
 
 
@@ -126,10 +127,10 @@ def test_rows_that_count_ten_times_are_noticed(con: duckdb.DuckDBPyConnection, m
     """The twin: what moves more than is claimed is seen."""
     made = Statement._sums_of
 
-    def tenfold(statement: Statement, measure: Measure) -> list[str]:
-        return [f"10 * ({text})" for text in made(statement, measure)]
+    def tenfold(statement: Statement, place: int, measure: Measure) -> list[str]:
+        return [f"10 * ({text})" for text in made(statement, place, measure)]
 
     monkeypatch.setattr(Statement, "_sums_of", tenfold)
-    sql = "SELECT sum(hi), avg(db) FROM q WHERE n < 5"
+    sql = "SELECT count(*), avg(db) FROM q WHERE n < 5"
     whole = read(monkeypatch, con, "whole", sql)
     assert moved(whole, read(monkeypatch, con, "a", sql, whole)) > 1

@@ -297,7 +297,7 @@ def test_rules_that_no_row_is_found_for_are_left_out():
         ("'visits', seed := -1", "seed = -1"),
         ("'visits', seed := 1.5", "seed = 1.5"),
         ("'plain'", "dp_protect"),
-        ("'SELECT note FROM visits'", r"no column of the source has a declared domain; CALL dp_declare\('SELECT note FROM visits', 'note'"),
+        ("'SELECT note FROM visits'", r"no column of the source has a declared domain: CALL dp_declare\('SELECT note FROM visits', 'note'"),
         ("'SELECT count(*) FROM visits'", "count"),
         ("'nothing'", "nothing"),
         ("NULL", "source"),
