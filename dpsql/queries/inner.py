@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 import duckdb
 from sqlglot import exp
 
+from dpsql.algebra.ranges import UNKNOWN, Range, hull
 from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.queries.bounds import extent
 from dpsql.queries.columns import Relations
 from dpsql.queries.groups import Universes, public_groups, type_over
 from dpsql.queries.lineage import Leaf, Lineage, Made
 from dpsql.queries.naming import canonical
-from dpsql.queries.ranges import UNKNOWN, Range, hull
 from dpsql.queries.universes import Universe
 
 LeafUniverse = Callable[[exp.Table, str], Universe | None]

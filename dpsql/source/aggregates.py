@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from dpsql.algebra.pieces import call, only_if, paren, try_cast
 from dpsql.errors import UnsupportedQuery
 from dpsql.source import limits
 from dpsql.source.catalog import shipped_kinds
 from dpsql.source.expressions import Rewriter
-from dpsql.source.functions import call, only_if, paren, try_cast
 from dpsql.source.kernel import COMPARABLE, INTEGERS, LARGEST_LITERAL, decimal_width, family, is_number
 from dpsql.source.layers import Layer, canonical, comparable
 from dpsql.source.model import Column, refuse

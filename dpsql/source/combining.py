@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from dpsql.algebra.pieces import try_cast
 from dpsql.source.aggregates import AGGREGATES, OF_PEERS, WINDOWS, Combined, combined, is_aggregate, whole
 from dpsql.source.expressions import Rewriter
-from dpsql.source.functions import try_cast
 from dpsql.source.layers import (
     COMBINING,
     Layer,

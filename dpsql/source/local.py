@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from dpsql.algebra.pieces import call
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source.aggregates import is_aggregate
 from dpsql.source.catalog import Entry
 from dpsql.source.combining import grouped, is_unit, is_window, windowed
 from dpsql.source.expressions import Rewriter
-from dpsql.source.functions import call
 from dpsql.source.joins import chain
 from dpsql.source.layers import Rows, finish, outermost
 from dpsql.source.leaves import View

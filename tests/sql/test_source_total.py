@@ -12,9 +12,9 @@ import duckdb
 import pytest
 from case_counts import cases
 
+from dpsql.algebra.functions import FUNCTIONS
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source.analysis import analyse
-from dpsql.source.kernel import FUNCTIONS
 
 NASTY = """
 CREATE TABLE n AS SELECT * FROM (VALUES

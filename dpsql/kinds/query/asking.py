@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.algebra.ranges import Range, alike
 from dpsql.calls.query import ALL
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
@@ -27,7 +28,6 @@ from dpsql.queries.lineage import Lineage, Made
 from dpsql.queries.listed import check_listed
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
-from dpsql.queries.ranges import Range, alike
 from dpsql.queries.universes import Universe
 from dpsql.session.instance import Context
 from dpsql.text import readable

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.queries.ranges import INF, NUMBER, TEMPORAL, UNKNOWN, Range, hull, made
+from dpsql.algebra.ranges import INF, NUMBER, TEMPORAL, UNKNOWN, Range, hull, made
 
 Extent = Callable[[exp.Expression], Range]
 Rule = Callable[[Extent, Sequence[exp.Expression]], Range]
