@@ -13,6 +13,7 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import DISTINCT
 from dpsql.answers import cells, intervals
 from dpsql.answers.cells import cell_text
 from dpsql.answers.finishing import finish
@@ -22,7 +23,6 @@ from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.estimates import listed
 from dpsql.protected.source import ProtectedSource, catalog_of
 from dpsql.queries import distinct, stored
-from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Asked, Wanted
 from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates

@@ -18,6 +18,7 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import LINEAR
 from dpsql.answers.cells import cell_text
 from dpsql.answers.held import Held, Part
 from dpsql.answers.quotients import DENOMINATOR, HANDED, parted
@@ -25,7 +26,7 @@ from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
 from dpsql.noise.entropy import BoolArray
 from dpsql.queries.asked import Wanted
-from dpsql.queries.choosing import LINEAR, LISTED
+from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
 from dpsql.queries.names import is_star, spreads
 from dpsql.queries.reading import Read

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpsql.algebra import moments, ranges
-from dpsql.algebra.aggregate_rules import NO_ARGUMENT, SUMMARIES
+from dpsql.algebra.aggregate_rules import WITHOUT_ARGUMENT
+from dpsql.algebra.aggregates import AGGREGATES, WINDOWS
 from dpsql.algebra.functions import range_of
 from dpsql.algebra.moments import moment, time_of_day
 from dpsql.algebra.parts import INTERVALS
@@ -280,8 +281,9 @@ class _Extents:
         found = range_of(name, self, given)
         if found is not None:
             return found
-        rule = SUMMARIES.get(name)
-        return rule(self, given) if rule is not None and (given or name in NO_ARGUMENT) else UNKNOWN
+        combined = AGGREGATES.get(name) or WINDOWS.get(name)
+        rule = None if combined is None else combined.range
+        return rule(self, given) if rule is not None and (given or rule in WITHOUT_ARGUMENT) else UNKNOWN
 
 
 def _dates(node: exp.Expression, left: Range, right: Range) -> Range:

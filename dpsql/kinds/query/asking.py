@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import DISTINCT, FIRST, INSIDE, PAIRS, RANKED, SECOND
 from dpsql.algebra.ranges import Range, alike
 from dpsql.calls.query import ALL
 from dpsql.domains import sqltypes
@@ -17,7 +18,6 @@ from dpsql.errors import ArgumentError
 from dpsql.estimates.magnitudes import Learning, edges_of
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
-from dpsql.queries.aggregates import DISTINCT, PAIRS
 from dpsql.queries.bounds import extent
 from dpsql.queries.choosing import Argument
 from dpsql.queries.columns import Relations, given_bounds
@@ -32,7 +32,7 @@ from dpsql.queries.universes import Universe
 from dpsql.session.instance import Context
 from dpsql.text import readable
 
-_BOUNDED = choosing.FIRST | choosing.SECOND | PAIRS | choosing.RANKED
+_BOUNDED = FIRST | SECOND | PAIRS | RANKED
 MOST_LISTED = 10_000
 """Whole numbers that are listed one by one."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
@@ -186,7 +186,7 @@ class Asking:
         return Argument(edges[0], edges[-1], whole, learned=len(self.learning) - 1)
 
     def _check_type(self, functions: set[str], text: str, family: str, place: int) -> None:
-        if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= choosing.RANKED):
+        if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= RANKED):
             return
         function = sorted(functions & _BOUNDED)[0]
         if family == "text" and function in ("min", "max"):
@@ -210,7 +210,7 @@ class Asking:
 
 
 def _is_count(node: exp.Expression) -> bool:
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in ("count", "count_star", "count_if", "countif")
+    return isinstance(node, exp.Anonymous) and INSIDE.get(str(node.this).lower()) in ("count", "count_if")
 
 
 def whole_values(limits: Range) -> tuple[str, ...] | None:
