@@ -50,6 +50,10 @@ class AggregateFunction:
         Whether it gives one of the values, or NULL.
     counts : bool
         Whether it is a number of rows or values, never NULL.
+    idempotent : bool
+        Whether it is the same of distinct values.
+    sql_type : str
+        Of what answers it, where no source is there to tell; a DOUBLE, or a list of them, where left out.
     bound : tuple of str, optional
         Families of the first argument with which generated SQL calls an aggregate of this name: '' is any, 'comparable' stands for
         the comparable ones (`dpsql.source.kernel`); None: it does not. An aggregate without arguments has none.
@@ -71,6 +75,8 @@ class AggregateFunction:
     range: Rule | None = None
     picks: bool = False
     counts: bool = False
+    idempotent: bool = False
+    sql_type: str = ""
     bound: tuple[str, ...] | None = None
     listing: bool = False
     composed: Callable[[Others], exp.Expression] | None = None
@@ -111,7 +117,6 @@ _POWERS = "noise hides third and fourth powers of all but huge tables"
 _NO_LIST = "a list of many rows is no value of a source; use count, min, max or mode"
 _NO_TEXT = "a text of many rows has no bound; use count, min or max"
 _SAMPLE = "it depends on which rows a sample picks; quantile_cont(x, 0.5) does not"
-_COMPARABLE = ("comparable", "STRUCT")
 
 
 def _of(names: str, **known: object) -> dict[str, AggregateFunction]:
@@ -127,8 +132,12 @@ def _spread(names: str, rule: Rule) -> dict[str, AggregateFunction]:
     return _of(names, answers=name, inside=name, measured="second", range=rule, listing=True)
 
 
-_COUNT = {"answers": "count", "inside": "count", "measured": "count", "linear": True, "range": rules.count, "counts": True}
+_COUNT = {"answers": "count", "inside": "count", "measured": "count", "linear": True, "range": rules.count, "counts": True,
+          "sql_type": "BIGINT"}
 _QUANTILE = {"arguments": 2, "fraction": True, "measured": "ranked"}
+_EXTREME = {"measured": "ranked", "range": rules.same, "picks": True, "idempotent": True,
+            "bound": ("comparable", "STRUCT")}
+_TRUTH = {"measured": "listed", "range": rules.TRUTH, "idempotent": True, "sql_type": "BOOLEAN", "bound": ("BOOLEAN",)}
 _PICKED = {"refused": _VALUE_OF_A_ROW, "range": rules.same, "picks": True}
 
 AGGREGATES: dict[str, AggregateFunction] = {
@@ -136,7 +145,7 @@ AGGREGATES: dict[str, AggregateFunction] = {
     **_of("count_star", **_COUNT, bound=()),
     **_of("count_if countif", answers="count_if", inside="count_if", measured="count", range=rules.NUMBER_OF, counts=True),
     **_of("approx_count_distinct", answers="count_distinct", inside="count_distinct", measured="count", linear=True,
-          range=rules.NUMBER_OF, counts=True),
+          range=rules.NUMBER_OF, counts=True, sql_type="BIGINT"),
     **_of("sum fsum sumkahan kahan_sum", answers="sum", inside="sum", measured="first", linear=True, range=rules.total,
           bound=("BIGINT", "DECIMAL"), listing=True),
     **_of("avg mean favg", answers="avg", inside="avg", measured="first", mean=0, range=rules.middle, bound=("BIGINT",),
@@ -155,12 +164,12 @@ AGGREGATES: dict[str, AggregateFunction] = {
           picks=True, bound=("comparable",)),
     **_of("percentile_cont", **_QUANTILE, answers="quantile_cont"),
     **_of("percentile_disc", **_QUANTILE, answers="quantile_disc"),
-    **_of("min", answers="min", inside="min", measured="ranked", range=rules.same, picks=True, bound=_COMPARABLE),
-    **_of("max", answers="max", inside="max", measured="ranked", range=rules.same, picks=True, bound=_COMPARABLE),
-    **_of("bool_and", answers="bool_and", inside="bool_and", measured="listed", range=rules.TRUTH, bound=("BOOLEAN",)),
-    **_of("bool_or", answers="bool_or", inside="bool_or", measured="listed", range=rules.TRUTH, bound=("BOOLEAN",)),
-    **_of("mode", answers="mode", inside="mode", measured="listed", range=rules.same, picks=True, listing=True),
-    **_of("histogram", answers="histogram", measured="listed", instead=_NO_LIST),
+    **_of("min", **_EXTREME, answers="min", inside="min"),
+    **_of("max", **_EXTREME, answers="max", inside="max"),
+    **_of("bool_and", **_TRUTH, answers="bool_and", inside="bool_and"),
+    **_of("bool_or", **_TRUTH, answers="bool_or", inside="bool_or"),
+    **_of("mode", answers="mode", inside="mode", measured="listed", range=rules.same, picks=True, sql_type="VARCHAR", listing=True),
+    **_of("histogram", answers="histogram", measured="listed", sql_type="MAP(VARCHAR, BIGINT)", instead=_NO_LIST),
     # composed of others; NULL of no row, as DuckDB's, and a number of rows that noise has made negative has no root
     **_of("geomean geometric_mean", composed=lambda other: call("exp", other("avg")), of="ln"),
     **_of("sem", composed=lambda other: exp.Div(
@@ -219,6 +228,7 @@ SQUARED = SECOND | frozenset(name for name in PAIRS if not AGGREGATES[name].line
 """What needs sums of squares."""
 QUANTILES = frozenset(one.answers for one in AGGREGATES.values() if one.fraction)
 """Aggregates whose second argument says which quantile."""
+EXTREMES = RANKED - QUANTILES
 DISTINCT = {f"{name}_distinct": name for name in dict.fromkeys(SPELLINGS.values()) if name in FIRST | SECOND}
 """Aggregates of distinct values, which have to be listed, but for their number -> the aggregate."""
 PICKS = frozenset(name for table in (AGGREGATES, WINDOWS) for name, one in table.items() if one.picks)

@@ -18,7 +18,7 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from dpsql.algebra.aggregates import LINEAR
+from dpsql.algebra.aggregates import EXTREMES, LINEAR
 from dpsql.answers.cells import cell_text
 from dpsql.answers.held import Held, Part
 from dpsql.answers.quotients import DENOMINATOR, HANDED, parted
@@ -203,7 +203,7 @@ def between(shown: Shown) -> list[Ends]:
                 low[crowded], high[crowded] = middle(some[0], some[1], shown.probabilities)
         value = estimates.value(one).reshape(low.shape)
         null = np.isnan(value)
-        if one.function in ("min", "max"):
+        if one.function in EXTREMES:
             lowest, highest = estimates.beyond(one)
             low = low if lowest is None else np.full_like(low, lowest)
             high = high if highest is None else np.full_like(high, highest)

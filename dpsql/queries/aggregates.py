@@ -135,9 +135,9 @@ def aggregate_of(node: exp.Expression) -> Aggregate:
 
 
 def _distinct(function: str, node: exp.Expression) -> str:
-    if function == "count":
+    if function in ("count", "count_distinct"):
         return "count_distinct"
-    if function in ("min", "max", "bool_and", "bool_or"):
+    if AGGREGATES[function].idempotent:
         return function
     if f"{function}_distinct" in DISTINCT:
         return f"{function}_distinct"

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.algebra.aggregates import AGGREGATES, QUANTILES, RANKED, SQUARED
+from dpsql.algebra.aggregates import AGGREGATES, EXTREMES, QUANTILES, RANKED, SQUARED
 from dpsql.errors import ReleaseError
 from dpsql.estimates import certain
 from dpsql.estimates import moments as sums
@@ -159,7 +159,7 @@ class Estimates:
             null = np.isnan(sums.estimate(one.function, held))
             low, high = (np.where(null, np.nan, variable.lower + variable.span * end) for end in ends)
             return np.clip(low, variable.lower, variable.upper), np.clip(high, variable.lower, variable.upper)
-        if one.function in ("min", "max"):
+        if one.function in EXTREMES:
             tree, bounds = self.tree(place), measure.variables[0]
             low, high = confident(tree, 0.0 if one.function == "min" else 1.0, times)
             if one.function == "min":
@@ -266,7 +266,7 @@ class Estimates:
     def quantiles(self, place: int, one: Wanted, end: str = "value") -> FloatArray:
         """Return quantiles of a tree of counts, shape (..., groups) or (..., groups, quantiles)."""
         found = self.tree(place)
-        if one.function in ("min", "max"):
+        if one.function in EXTREMES:
             return extreme(found, largest=one.function == "max")
         values = quantiles(found, one.quantiles, end)
         return values if one.listed else values[..., 0]

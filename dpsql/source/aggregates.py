@@ -144,14 +144,14 @@ def _single(
         if distinct and not comparable(sql_type):
             refuse("count(DISTINCT)", f"values of {sql_type} may be equal without being the same; CAST it", at, scope.where)
         return Combined("count", (layer.add(canonical(value, sql_type)),), distinct=distinct, condition=condition)
-    if kind in ("min", "max", "mode", "quantile_disc"):
+    if AGGREGATES[kind].picks:
         if not comparable(sql_type):
             refuse(f"{name}()", f"not defined here for {sql_type}; CAST it", at, scope.where)
         column = layer.add(canonical(value, sql_type))
         if kind == "mode":
             return Combined("list", (column,), distinct=distinct, condition=condition, after=_of_list("mode"))
         constants = (_fraction(name, given[1], at, scope.where),) if kind == "quantile_disc" else ()
-        return Combined(kind, (column,), constants, distinct and kind == "quantile_disc", condition)
+        return Combined(kind, (column,), constants, distinct and not AGGREGATES[kind].idempotent, condition)
     if sql_type == "BOOLEAN" and kind in ("sum", "avg"):
         value, sql_type = try_cast(value, "INTEGER"), "INTEGER"
     if not is_number(sql_type):

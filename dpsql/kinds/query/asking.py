@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpsql.algebra.aggregates import DISTINCT, FIRST, INSIDE, PAIRS, RANKED, SECOND
+from dpsql.algebra.aggregates import DISTINCT, EXTREMES, FIRST, INSIDE, PAIRS, RANKED, SECOND
 from dpsql.algebra.ranges import Range, alike
 from dpsql.calls.query import ALL
 from dpsql.domains import sqltypes
@@ -189,7 +189,7 @@ class Asking:
         if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= RANKED):
             return
         function = sorted(functions & _BOUNDED)[0]
-        if family == "text" and function in ("min", "max"):
+        if family == "text" and function in EXTREMES:
             way = f"mode({text}) and histogram({text}) are answered of declared categories"
             some = f"list_filter(map_entries(histogram({text})), lambda e: e.value > 20)"
             one = f"list_{function}(map_keys(map_from_entries({some}))) is that of those with over 20 rows"
