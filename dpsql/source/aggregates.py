@@ -74,7 +74,7 @@ def is_aggregate(node: exp.Expression) -> bool:
     if isinstance(holder.parent, exp.Window) and holder.arg_key == "this":
         return False
     name = node.this.lower()
-    return name in INSIDE or (shipped_kinds().get(name) == "aggregate" and name not in WINDOWS)
+    return (name in AGGREGATES or shipped_kinds().get(name) == "aggregate") and name not in WINDOWS
 
 
 def combined(node: exp.Expression, layer: Layer, *, repeated: bool = False) -> Combined:
