@@ -45,7 +45,7 @@ class AggregateFunction:
     mean : int, optional
         Of a mean: the number of the variable.
     range : callable, optional
-        Range of its values from those of its argument, of one that a source may call.
+        Range of its values from those of its argument, where a source may call it.
     picks : bool
         Whether it gives one of the values, or NULL.
     counts : bool
@@ -171,7 +171,7 @@ AGGREGATES: dict[str, AggregateFunction] = {
     **_of("mode", answers="mode", inside="mode", measured="listed", range=rules.same, picks=True, sql_type="VARCHAR", listing=True),
     **_of("histogram", answers="histogram", measured="listed", sql_type="MAP(VARCHAR, BIGINT)", instead=_NO_LIST),
     # composed of others; NULL of no row, as DuckDB's, and a number of rows that noise has made negative has no root
-    **_of("geomean geometric_mean", composed=lambda other: call("exp", other("avg")), of="ln"),
+    **_of("geomean geometric_mean", composed=lambda other: call("exp", other("avg")), of="ln", range=rules.middle),
     **_of("sem", composed=lambda other: exp.Div(
         this=other("stddev_pop"), expression=call("sqrt", call("greatest", other("count"), exp.Literal.number(1))))),
     # of one unit's rows alone

@@ -10,6 +10,7 @@ of the listed types makes it fail once the arguments are guarded as their kind s
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +19,11 @@ from typing import Literal
 from sqlglot import exp
 
 from dpsql.algebra import function_rules as rules
-from dpsql.algebra.function_rules import Extent, Length, Rule, Syntax
+from dpsql.algebra import moments
+from dpsql.algebra.function_rules import Extent, Length, Rule, Syntax, on_first
 from dpsql.algebra.parts import PARTS, UNITS
-from dpsql.algebra.ranges import INF, Range
+from dpsql.algebra.pieces import call
+from dpsql.algebra.ranges import INF, Range, absolute
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,25 @@ def _of(kinds: str, names: str, least: int | None = None, **known: object) -> di
 
 def _fields(kinds: str, names: str) -> dict[str, Function]:
     """Return the functions that are called as parts of a moment are."""
-    return {n: Function(p.name, kinds, 1, range=rules.field(n), grain=p.grain) for n in names.split() for p in (PARTS[n],)}
+    of = {name: on_first(functools.partial(moments.field, name)) for name in names.split()}
+    return {name: Function(PARTS[name].name, kinds, 1, range=rule, grain=PARTS[name].grain) for name, rule in of.items()}
+
+
+def _named(given: Sequence[exp.Expression]) -> str:
+    """Return the part or unit that the first argument names."""
+    return given[0].name.lower() if isinstance(given[0], exp.Literal) else ""
+
+
+def _largest(most: rules.Most, given: Sequence[exp.Expression]) -> float:
+    return max(map(most, given))
+
+
+def _separated(most: rules.Most, given: Sequence[exp.Expression]) -> float:
+    return most(given[0]) * len(given) + sum(map(most, given[1:]))
+
+
+def _difference(*, complete: bool) -> Rule:
+    return lambda of, given: moments.difference(_named(given), of(given[1]), of(given[2]), complete=complete)
 
 
 def _letters(factor: float) -> Rule:
@@ -111,10 +132,10 @@ _MOMENT = rules.fixed(-INF, INF, sort="timestamp")
 LISTED: dict[str, Function] = {
     # texts
     **_of("x", "lower=lcase upper=ucase strip_accents nfc_normalize", text=True),
-    **_of("x", "reverse", text=True, length=rules.shorter),
-    **_of("w", "sha1", length=rules.characters(40)),
-    **_of("w", "md5", length=rules.characters(32)),
-    **_of("w", "sha256", length=rules.characters(64)),
+    **_of("x", "reverse", text=True, length=lambda most, given: most(given[0])),
+    **_of("w", "sha1", length=lambda most, given: 40),
+    **_of("w", "md5", length=lambda most, given: 32),
+    **_of("w", "sha256", length=lambda most, given: 64),
     **_of("w", "length=len", range=_letters(1.0), null="first"),
     **_of("w", "char_length=character_length", range=_letters(1.0)),
     **_of("w", "strlen", range=_letters(4.0), null="first"),  # bytes of UTF-8
@@ -122,24 +143,24 @@ LISTED: dict[str, Function] = {
     **_of("w", "ascii ord=unicode", range=_LETTER),
     **_of("ww", "contains starts_with=prefix ends_with=suffix", range=TRUTH),
     **_of("ww", "strpos=instr", range=_letters(1.0)),
-    **_of("xs", "trim ltrim rtrim", 1, text=True, length=rules.shorter),
+    **_of("xs", "trim ltrim rtrim", 1, text=True, length=lambda most, given: most(given[0])),
     **_of("xss", "replace translate", text=True),
-    **_of("x", "concat", many=True, text=True, length=rules.joined),
-    **_of("sx", "concat_ws", 2, many=True, text=True, length=rules.separated),
+    **_of("x", "concat", many=True, text=True, length=lambda most, given: sum(map(most, given))),
+    **_of("sx", "concat_ws", 2, many=True, text=True, length=_separated),
     **_of("wnn", "substring=substr", 2, text=True, length=rules.piece(2)),
     **_of("wi", "left", text=True, length=rules.piece(1), always=True),
     **_of("wi", "right", text=True, length=rules.piece(1)),
     **_of("wss", "regexp_matches regexp_full_match", 2, range=TRUTH),
     **_of("xsss", "regexp_replace", 3, text=True),  # the replacement without a backslash
-    **_of("xsn", "regexp_extract", 2, text=True, length=rules.shorter),
-    **_of("xsn", "split_part", text=True, length=rules.shorter, syntax=rules.split),
+    **_of("xsn", "regexp_extract", 2, text=True, length=lambda most, given: most(given[0])),
+    **_of("xsn", "split_part", text=True, length=lambda most, given: most(given[0]), syntax=rules.split),
     # numbers
-    **_of("h", "abs", range=rules.unsigned),
-    **_of("a", "sign", range=rules.sign, null="first"),
+    **_of("h", "abs", range=on_first(absolute)),
+    **_of("a", "sign", range=on_first(rules.sign), null="first"),
     **_of("m", "floor", range=rules.rounding(down=True, up=False), null="first", grid=True),
     **_of("m", "ceil=ceiling", range=rules.rounding(down=False, up=True), null="first", grid=True),
     **_of("mn", "round", 1, range=rules.rounding(down=True, up=True), null="first", grid=True),
-    **_of("mn", "trunc", 1, range=rules.truncating, null="first", grid=True),
+    **_of("mn", "trunc", 1, range=rules.rounding(down=True, up=True, cut=True), null="first", grid=True),
     **_of("d", "exp", range=rules.increasing(math.exp, limits=(0.0, INF))),
     **_of("d", "cbrt", range=rules.increasing(rules.cube_root)),
     **_of("d", "atan", range=rules.increasing(math.atan, limits=(-math.pi / 2, math.pi / 2))),
@@ -158,33 +179,34 @@ LISTED: dict[str, Function] = {
     **_of("p", "log2", range=rules.increasing(math.log2, 0.0)),
     **_of("f", "sin cos", range=rules.fixed(-1.0, 1.0)),
     **_of("f", "tan"),
-    **_of("u", "asin", range=rules.within(-math.pi / 2, math.pi / 2)),
+    **_of("u", "asin", range=rules.fixed(-math.pi / 2, math.pi / 2)),
     **_of("u", "atanh", range=rules.increasing(math.atanh, -1.0)),
-    **_of("u", "acos", range=rules.within(0.0, math.pi)),
-    **_of("dd", "atan2", range=rules.within(-math.pi, math.pi)),
-    **_of("dd", "power=pow", range=rules.raised),
-    **_of("aa", "mod", range=rules.remainder, syntax=rules.modulo),
+    **_of("u", "acos", range=rules.fixed(0.0, math.pi)),
+    **_of("dd", "atan2", range=rules.fixed(-math.pi, math.pi)),
+    **_of("dd", "power=pow", range=lambda of, given: of(exp.Pow(this=given[0].copy(), expression=given[1].copy()))),
+    **_of("aa", "mod", range=lambda of, given: of(rules.modulo(given)), syntax=rules.modulo),
     **_of("", "pi", range=rules.fixed(math.pi, math.pi)),
     # any comparable value
-    **_of("c", "greatest", many=True, range=rules.greatest, null="all"),
-    **_of("c", "least", many=True, range=rules.least, null="all"),
-    **_of("c", "coalesce", many=True, range=rules.hulled, null="all", length=rules.largest, syntax=rules.coalesce),
-    **_of("cc", "ifnull", range=rules.hulled, null="all", length=rules.largest, syntax=rules.coalesce),
-    **_of("cc", "nullif", range=rules.same, syntax=rules.nothing_if),
-    **_of("ccc", "if", range=rules.chosen, syntax=rules.choice),
+    **_of("c", "greatest", many=True, range=rules.extreme(most=True), null="all"),
+    **_of("c", "least", many=True, range=rules.extreme(most=False), null="all"),
+    **_of("c", "coalesce", many=True, range=rules.hulled, null="all", length=_largest, syntax=rules.coalesce),
+    **_of("cc", "ifnull", range=rules.hulled, null="all", length=_largest, syntax=rules.coalesce),
+    **_of("cc", "nullif", range=on_first(lambda value: value), syntax=rules.nothing_if),
+    **_of("ccc", "if", range=lambda of, given: of(rules.choice([node.copy() for node in given])), syntax=rules.choice),
     # dates and times
     **_fields("v", "hour minute second millisecond microsecond"),
     **_fields("t", "year month day quarter week weekofyear weekday dayofweek isodow dayofmonth dayofyear isoyear yearweek decade"),
     **_fields("t", "century millennium epoch era"),
-    **_of("t", "dayname monthname", grain="day", length=rules.characters(9)),
-    **_of("t", "last_day", grain="day", range=rules.last_day),
-    **_of("sv", "date_part=datepart", range=rules.part, unit="part"),
-    **_of("st", "date_trunc=datetrunc", range=rules.truncation, unit="unit"),
-    **_of("stt", "date_diff=datediff", range=rules.difference(complete=False), unit="unit"),
-    **_of("stt", "date_sub=datesub", range=rules.difference(complete=True), unit="unit"),
+    **_of("t", "dayname monthname", grain="day", length=lambda most, given: 9),
+    **_of("t", "last_day", grain="day", range=on_first(moments.last_day)),
+    **_of("sv", "date_part=datepart", range=lambda of, given: moments.field(_named(given), of(given[1])), unit="part"),
+    **_of("st", "date_trunc=datetrunc", range=lambda of, given: moments.truncated(_named(given), of(given[1])), unit="unit"),
+    **_of("stt", "date_diff=datediff", range=_difference(complete=False), unit="unit"),
+    **_of("stt", "date_sub=datesub", range=_difference(complete=True), unit="unit"),
     **_of("ts", "strftime"),
-    **_of("sz", "timezone", range=rules.in_zone),  # AT TIME ZONE; the calendar of a session, by which it reckons, is pinned
-    **_of("ws", "strptime", range=_MOMENT, syntax=rules.read),
+    # AT TIME ZONE; the calendar of a session, by which it reckons, is pinned
+    **_of("sz", "timezone", range=lambda of, given: moments.in_zone(given[0].name, of(given[1]))),
+    **_of("ws", "strptime", range=_MOMENT, syntax=lambda given: call("try_strptime", *given)),
     **_of("ws", "try_strptime", range=_MOMENT),
     # nested values
     **_of("lk", "list_contains", range=TRUTH),
@@ -195,7 +217,7 @@ LISTED: dict[str, Function] = {
     **_of("xs", "string_split", text=True, by="plan", always=True),
     **_of("t", "doy", by="plan"),
     **_of("ww", "~~ !~~ ~~* !~~*", by="plan"),
-    **_of("xx", "||", text=True, length=rules.joined, by="plan"),
+    **_of("xx", "||", text=True, length=lambda most, given: sum(map(most, given)), by="plan"),
     **_of("w", "encode", by="plan", always=True),
     # where rows of a privacy unit are combined
     **_of("ys", "list_aggregate", by="unit"),

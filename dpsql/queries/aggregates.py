@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpsql.algebra.aggregates import AGGREGATES, DISTINCT, PAIRS, QUANTILES, SPELLINGS
-from dpsql.algebra.pieces import call
 from dpsql.errors import ArgumentError
 from dpsql.source.model import fold, refuse
 from dpsql.source.tuples import as_one
@@ -51,33 +50,6 @@ class Aggregate:
         if self.condition is not None:
             parts.append(f"filter {canonical(self.condition)}")
         return " ".join(parts)
-
-
-def composed(node: exp.Expression) -> exp.Expression | None:
-    """Return what an aggregate is made of that is computed of others, ``exp(avg(ln(x)))`` of geomean; None of all others.
-
-    Raises
-    ------
-    UnsupportedQuery, ArgumentError
-        It has other arguments than the function takes.
-    """
-    called = node.this if isinstance(node, exp.Filter) else node
-    name = fold(str(called.this)) if isinstance(called, exp.Anonymous) and isinstance(called.this, str) else ""
-    made_of = AGGREGATES[name].composed if name in AGGREGATES else None
-    if made_of is None:
-        return None
-    given = called.expressions
-    if len(given) != 1:
-        raise ArgumentError("sql", name, f"takes 1 argument here, not {len(given)}")
-    if isinstance(given[0], exp.Distinct | exp.Order | exp.Star | exp.Kwarg):
-        refuse(f"{name}(DISTINCT ...)", f"write {name}(x) of one column or expression", node)
-    argument = call(AGGREGATES[name].of, given[0].copy()) if AGGREGATES[name].of else given[0]
-
-    def of(other: str) -> exp.Expression:
-        made: exp.Expression = call(other, argument.copy())
-        return exp.Filter(this=made, expression=node.expression.copy()) if isinstance(node, exp.Filter) else made
-
-    return made_of(of)
 
 
 def is_aggregate(node: exp.Expression) -> bool:

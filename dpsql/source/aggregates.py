@@ -21,13 +21,13 @@ from sqlglot import exp
 
 from dpsql.algebra.aggregates import AGGREGATES, INSIDE, WINDOWS, AggregateFunction
 from dpsql.algebra.pieces import call, only_if, paren, try_cast
-from dpsql.errors import UnsupportedQuery
+from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source import limits
 from dpsql.source.catalog import shipped_kinds
 from dpsql.source.expressions import Rewriter
 from dpsql.source.kernel import COMPARABLE, INTEGERS, LARGEST_LITERAL, decimal_width, family, is_number
 from dpsql.source.layers import Layer, canonical, comparable
-from dpsql.source.model import Column, refuse
+from dpsql.source.model import Column, fold, refuse
 from dpsql.source.parse import used
 from dpsql.source.tuples import as_one
 
@@ -75,6 +75,33 @@ def is_aggregate(node: exp.Expression) -> bool:
         return False
     name = node.this.lower()
     return (name in AGGREGATES or shipped_kinds().get(name) == "aggregate") and name not in WINDOWS
+
+
+def composed(node: exp.Expression) -> exp.Expression | None:
+    """Return what an aggregate is made of that is computed of others, ``exp(avg(ln(x)))`` of geomean; None of all others.
+
+    Raises
+    ------
+    UnsupportedQuery, ArgumentError
+        It has other arguments than the function takes.
+    """
+    called = node.this if isinstance(node, exp.Filter) else node
+    name = fold(str(called.this)) if isinstance(called, exp.Anonymous) and isinstance(called.this, str) else ""
+    made_of = AGGREGATES[name].composed if name in AGGREGATES else None
+    if made_of is None:
+        return None
+    given = called.expressions
+    if len(given) != 1:
+        raise ArgumentError("sql", name, f"takes 1 argument here, not {len(given)}")
+    if isinstance(given[0], exp.Distinct | exp.Order | exp.Star | exp.Kwarg):
+        refuse(f"{name}(DISTINCT ...)", f"write {name}(x) of one column or expression", node)
+    argument = call(AGGREGATES[name].of, given[0].copy()) if AGGREGATES[name].of else given[0]
+
+    def of(other: str) -> exp.Expression:
+        made: exp.Expression = call(other, argument.copy())
+        return exp.Filter(this=made, expression=node.expression.copy()) if isinstance(node, exp.Filter) else made
+
+    return made_of(of)
 
 
 def combined(node: exp.Expression, layer: Layer, *, repeated: bool = False) -> Combined:

@@ -14,7 +14,7 @@ import pytest
 from case_counts import cases
 from kernel_expressions import SETTINGS, TYPES, make_table
 
-from dpsql.algebra.aggregates import INSIDE, WINDOWS
+from dpsql.algebra.aggregates import AGGREGATES, INSIDE, WINDOWS
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.session.settings import pin
 from dpsql.source import leaves
@@ -27,6 +27,7 @@ from dpsql.source.parse import parse_query, render
 
 TABLE = TableId("memory", "main", "p")
 HOME = ("memory", "main")
+COMPOSED = {name: name for name, one in AGGREGATES.items() if one.composed}
 FRAMES = ("", " ORDER BY {0}", " ORDER BY {0} DESC ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING", " ORDER BY {0} NULLS FIRST")
 
 
@@ -36,7 +37,7 @@ def calls(columns: dict[str, str], rng: random.Random) -> list[str]:
     for column in columns:
         if column.endswith("2"):
             continue
-        for name, kind in INSIDE.items():
+        for name, kind in {**INSIDE, **COMPOSED}.items():
             more = ", 0.5" if kind.startswith("quantile") else f", {rng.choice(list(columns))}" if kind.startswith("arg_") else ""
             distinct = "DISTINCT " if rng.random() < 0.2 and not kind.startswith(("arg_", "quantile")) else ""
             condition = " FILTER (WHERE bo)" if rng.random() < 0.2 else ""
