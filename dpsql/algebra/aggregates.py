@@ -28,39 +28,32 @@ class AggregateFunction:
 
     Parameters
     ----------
-    answers : str
-        What a query that is answered privately calls it; '' where it is refused, for the reason that ``refused`` says.
-    inside : str
-        What it is calculated as among the rows of one unit (`dpsql.source.aggregates`); '' where no source may call it, ``instead``
-        says what to write.
-    arguments : int
-        How many it takes.
-    fraction : bool
-        Whether the second one says which quantile.
+    answers, refused : str
+        What a query that is answered privately calls it; else why it is refused.
+    inside, instead : str
+        What it is calculated as among the rows of one unit (`dpsql.source.aggregates`); else what to write.
+    arguments, fraction
+        How many it takes, and whether the second one says which quantile.
     measured : {'', 'count', 'first', 'second', 'pair', 'ranked', 'listed'}
-        What gives it: counts; sums of values, or of their squares; sums of two variables and of their products; a tree of counts;
-        counts of listed values.
+        What gives it: counts; sums of values, or of their squares; of two variables and their products; a tree of counts; counts
+        of listed values.
     linear : bool
         Whether it is linear in the counters, and so shown without a bias; of pairs, whether no squares are needed.
     mean : int, optional
         Of a mean: the number of the variable.
     range : callable, optional
         Range of its values from those of its argument, where a source may call it.
-    picks : bool
-        Whether it gives one of the values, or NULL.
-    counts : bool
-        Whether it is a number of rows or values, never NULL.
-    idempotent : bool
-        Whether it is the same of distinct values.
+    picks, counts, idempotent : bool
+        Whether it gives one of the values, or NULL; is a number of rows or values, never NULL; is the same of distinct values.
     sql_type : str
         Of what answers it, where no source is there to tell; a DOUBLE, or a list of them, where left out.
     bound : tuple of str, optional
         Families of the first argument with which generated SQL calls an aggregate of this name: '' is any, 'comparable' stands for
-        the comparable ones (`dpsql.source.kernel`); None: it does not. An aggregate without arguments has none.
+        the comparable ones (`dpsql.source.kernel`); None: it does not.
     listing : bool
         Whether it is calculated of a sorted list.
     composed : callable, optional
-        What it is, made of other aggregates; ``of`` is the function that its argument stands in.
+        What it is, made of other aggregates; ``of``: the function that its argument stands in.
     """
 
     answers: str = ""
@@ -87,18 +80,8 @@ class AggregateFunction:
 class WindowFunction:
     """What is known of a window function that is no aggregate.
 
-    Parameters
-    ----------
-    name : str
-        The one of its spellings by which it is known here.
-    least, most : int
-        Numbers of arguments.
-    peers : bool
-        Whether it gives rows which tie the same: for all others ties are broken.
-    range, picks, counts
-        As for an aggregate.
-    frame : bool
-        Whether it may have a frame.
+    It takes from ``least`` to ``most`` arguments; rows which tie are given the same by those of ``peers``, for all others ties are
+    broken; with ``frame`` it may have one. The rest is as for an aggregate.
     """
 
     name: str

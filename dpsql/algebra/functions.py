@@ -34,22 +34,17 @@ class Function:
     ----------
     name : str
         The one of its spellings by which it is known here.
-    kinds : str
-        A letter of `dpsql.source.kernel.KINDS` for each argument. The last may be repeated if ``many``; arguments from ``least`` on
-        may be left out.
-    least : int
-        Smallest number of arguments.
-    many : bool
+    kinds, least, many
+        A letter of `dpsql.source.kernel.KINDS` for each argument: those from ``least`` on may be left out, the last repeated if
+        ``many``.
     text : bool
-        Whether it gives a new text, whose length counts.
+        Whether it gives a new text, whose length counts; ``length``: how many characters that has, where less than any text may.
     range : callable, optional
         Range of its values from those of its arguments; without it nothing is known.
     null : {'', 'first', 'all'}
-        Where it is NULL, for values that it is defined for: where its first argument is; where all are. '': not known.
+        Where it is NULL: where its first argument is, where all are, or ('') not known.
     grain : {'', 'day', 'hour', 'minute', 'second'}
         The unit whose beginnings stand for all moments that it is called with.
-    length : callable, optional
-        How many characters its text has at most, where that is fewer than any text has.
     grid : bool
         Whether its values are multiples of a power of ten, which the second argument says.
     unit : {'', 'part', 'unit'}
@@ -57,8 +52,7 @@ class Function:
     syntax : callable, optional
         What a call is written out as, where some version of DuckDB has a macro of that name, or it is total only in another form.
     by : {'text', 'plan', 'unit', 'frame'}
-        Who may call it: a text; only DuckDB's binder; layers that combine the rows of a unit (`dpsql.source.aggregates`); what
-        every source may stand in, whose calls are checked in the parse tree.
+        Who may call it: a text; only DuckDB's binder; layers that combine the rows of a unit; what any source may stand in.
     always : bool
         Whether syntax calls it without naming it: never to be overloaded or shadowed by a user's, named or not.
     """

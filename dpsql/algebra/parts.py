@@ -18,18 +18,12 @@ class Part:
         The one of its spellings by which it is known here.
     grain : {'day', 'hour', 'minute', 'second', ''}
         The unit whose beginnings stand for all moments where nothing but this field is looked at; '' where it sees more.
-    ends : tuple of int, optional
-        Smallest and largest value, of a field that comes round.
-    within : str
-        The unit in which it grows from beginning to end.
-    years : int
-        Of units of years: how many.
-    days : int
-        Days that an interval of it has at most; 0: there are no such intervals.
-    unit : bool
-        Whether moments may be truncated to it, and be so many of it apart.
-    clock : bool
-        Whether a time of day has it too.
+    ends, within
+        Smallest and largest value of a field that comes round, and the unit in which it grows from beginning to end.
+    years, days : int
+        Of units of years, how many; and the days that an interval of it has at most, 0 where there are no such intervals.
+    unit, clock : bool
+        Whether moments may be truncated to it, and be so many of it apart; whether a time of day has it too.
     """
 
     name: str

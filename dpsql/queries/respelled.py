@@ -42,7 +42,7 @@ def respelled(
         found = _other(node)
         if found is None:
             return truncation(node, kinds)
-        if isinstance(node, exp.Pow) or _names_a_unit(node):
+        if isinstance(node, exp.Pow) or called(node) is not None:
             return found
         kind = kinds(node.expressions[1])  # which versions of DuckDB truncate to which type differs
         return found if kind is None else exp.Cast(this=found, to=exp.DataType.build(kind, dialect="duckdb"))
@@ -94,17 +94,12 @@ def _kinds(tree: exp.Expression, type_of: Callable[[exp.Table, str], str | None]
     return kind_of
 
 
-def _names_a_unit(node: exp.Expression) -> bool:
-    """Whether the first argument of a call is the name of a unit, in letters of any case."""
-    found = called(node)
-    return found is not None and bool(found.unit)
-
-
 def _other(node: exp.Expression) -> exp.Expression | None:
     """Return the other spelling of a node, where it has one."""
     if isinstance(node, exp.Pow):
         return exp.Anonymous(this="power", expressions=[node.this, node.expression])
-    if _names_a_unit(node) and node.expressions:
+    function = called(node)
+    if function is not None and function.unit and node.expressions:  # named in letters of any case
         unit = node.expressions[0]
         if isinstance(unit, exp.Literal) and unit.is_string and unit.name != unit.name.lower():
             return exp.Anonymous(this=node.this, expressions=[exp.Literal.string(unit.name.lower()), *node.expressions[1:]])
