@@ -28,7 +28,7 @@ from dpsql.estimates.picks import Picking
 from dpsql.estimates.thresholds import passing, present
 from dpsql.measure.leaves import Parts, Regions, UnitRows
 from dpsql.measure.noising import add_noise
-from dpsql.measure.statement import Statement
+from dpsql.measure.statement import Statement, above_bounds
 from dpsql.mechanisms.ranked import NO_ROWS, Ranked, Uniform, picked
 from dpsql.noise.entropy import BoolArray, fresh_salt
 from dpsql.numerics.arrays import IntArray
@@ -109,7 +109,7 @@ class Before:
 def before(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> Iterator[Before]:
     """Give the exact histograms from which bounds are learned and leaves are cut, as long as rows are read. Privacy: secret."""
     with public_groups(cursor, plan) as table:
-        made = Statement(protected, plan, table, fresh_salt())
+        made = Statement(protected, plan, table, fresh_salt(), within=_within(cursor, protected, plan))
         found = []
         for one in plan.learning:
             frame = guarded(cursor, made.magnitudes(one)).fetchnumpy()
@@ -124,6 +124,12 @@ def before(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: 
             one.place: UnitRows(*plan.cells(one), partial(read, plan.measures[one.place])) for one in plan.cutting
         }
         yield Before(made, found, units, partial(_ranked, cursor, made))
+
+
+def _within(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> bool:
+    """Return whether no unit has more rows than the plan lets it have. Privacy: secret; in the snapshot of the other readings."""
+    asked = above_bounds(protected, plan)
+    return asked is not None and not guarded(cursor, asked).fetchall()
 
 
 def _ranked(
@@ -199,7 +205,10 @@ def counted(
     ``early``: what was counted before; the same rows of every unit are kept then.
     """
     with public_groups(cursor, plan) as table:
-        made = Statement(protected, plan, table, fresh_salt() if early is None else early.made.salt)
+        if early is None:
+            made = Statement(protected, plan, table, fresh_salt(), within=_within(cursor, protected, plan))
+        else:
+            made = Statement(protected, plan, table, early.made.salt, within=early.made.within)
         sql, names = made.sums()
         needed = table is None or any(names)
         frame: Mapping[str, Any] = {"ord": []}
@@ -229,8 +238,12 @@ def counted(
                 blocks += [_level(leaves_, length) for length in measure.lengths]
                 continue
             sums = np.zeros((len(texts), len(found)), np.int64)
-            for i, name in enumerate(found):
+            steps = made.steps.get(place)
+            for i, name in enumerate(found if steps is None else found[1:], steps is not None):
                 sums[places, i] = np.ma.filled(np.ma.asarray(frame[name]), 0)
+            if steps is not None:
+                rows = sums[places, 1] if measure.kind == "moments" else np.zeros(len(frame[found[0]]), np.int64)
+                sums[places, 0] = steps.cumulated([str(total) for total in frame[found[0]]], rows, measure)
             blocks.append(_counters(measure, sums))
     return Counted(texts, blocks)
 

@@ -20,13 +20,12 @@ from dpsql.estimates.magnitudes import Learning
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.estimates.picks import Picking
 from dpsql.measure.leaves import Regions
+from dpsql.measure.steps import LARGEST_SUM, Steps, steps_of
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.queried import Counting, QueryPlan
 from dpsql.source.functions import caught
 from dpsql.text.relation import identifier, literal
 
-LARGEST_SUM = 1 << 60
-"""Sums are cut to this absolute value before the noise, which changes no sensitivity: they fit into 64 bits."""
 _COARSE_BITS = 14
 _EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME": "system.main.epoch({})"}
 
@@ -57,24 +56,67 @@ def number_sql(value: str, sql_type: str) -> str:
     return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if found.family == "float" else number
 
 
-class Statement:
-    """The SQL of one reading: the bounded rows of a source, over which counters are added up."""
+def above_bounds(protected: ProtectedSource, plan: QueryPlan) -> str | None:
+    """Return the statement that has a row if any unit may have more rows than the plan lets it have; None where it can't be asked.
 
-    def __init__(self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> None:
-        self.protected, self.plan, self.groups = protected, plan, groups
+    Privacy: secret. Where it has no row, no row of any unit has to be left out, and the statements of the same snapshot may read
+    the rows as they are: their counters are those that bounded rows have. What makes a row of it out of a row of the source must
+    be the same in both readings, so it is asked of sources that are row by row alone (nothing among rows of a unit that are tied),
+    over tables of DuckDB's own, of which a transaction sees one state. It counts more rows than are kept, not fewer: those
+    that are in no public group, or in no counter, too.
+    """
+    source = protected.source
+    if not plan.unit or source.local or source.row is not None or plan.other or source.table.is_file:
+        return None
+    unit, rows = identifier(UNIT_COLUMN), identifier(SOURCE_NAME)
+    if plan.max_groups is None:
+        found = f"SELECT {unit} FROM {rows} GROUP BY {unit} HAVING count(*) > {plan.max_rows}"  # noqa: S608 -- generated
+    else:
+        types = {column.name: column.sql_type for column in source.columns}
+        keys = [_one_form(identifier(SOURCE_NAME, f"k{i}"), types[f"k{i}"]) for i in range(len(plan.keys))]
+        by = ", ".join([unit, *keys])
+        most = "" if plan.max_rows_per_group is None else f" OR max(n) > {plan.max_rows_per_group}"
+        each = f"SELECT {unit}, count(*) AS n FROM {rows} GROUP BY {by}"  # noqa: S608 -- generated
+        found = f"SELECT {unit} FROM ({each}) GROUP BY {unit} HAVING count(*) > {plan.max_groups}{most}"  # noqa: S608
+    databases = ", ".join(sorted({literal(table.database) for table in (source.table, *source.public_tables)}))
+    elsewhere = f"SELECT 1 FROM system.main.duckdb_databases() WHERE database_name IN ({databases}) AND type <> 'duckdb'"  # noqa: S608
+    return f"WITH {rows} AS (\n{source.sql}\n) (SELECT 1 FROM ({found}) LIMIT 1) UNION ALL ({elsewhere})"  # noqa: S608
+
+
+class Statement:
+    """The SQL of one reading: the bounded rows of a source, over which counters are added up.
+
+    ``within``: whether no unit has more rows than the plan allows, so that all of them are read; see `above_bounds`.
+    """
+
+    def __init__(
+        self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str, *, within: bool = False
+    ) -> None:
+        self.protected, self.plan, self.groups, self.within = protected, plan, groups, within
         self.types = {column.name: column.sql_type for column in protected.source.columns}
         self.salt = salt
         self.keys = ["ord"] if groups is not None else [f"k{i}" for i in range(len(plan.keys))]
+        self.steps = self._steps()
         self.columns = self._columns()
         self.rows = self._bounded(salt)
+
+    def _steps(self) -> dict[int, Steps]:
+        """Return the bounds of arguments that are added up exactly, by the places of their measures."""
+        found = {}
+        for place, measure in enumerate(self.plan.measures):
+            if measure.variables:
+                steps = steps_of(measure, self.types[f"a{measure.variables[0].position}"])
+                if steps is not None:
+                    found[place] = steps
+        return found
 
     def _columns(self) -> dict[str, str]:
         """Return what is needed of a row: a name, and its SQL over the source."""
         found: dict[str, str] = {}
-        for measure in self.plan.measures:
+        for place, measure in enumerate(self.plan.measures):
             for variable in measure.variables:
                 name = f"a{variable.position}"
-                if measure.kind in ("moments", "scaled", "tree"):
+                if measure.kind in ("moments", "scaled", "tree") and place not in self.steps:
                     found[f"x{variable.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
                 else:
                     found[name] = identifier(SOURCE_NAME, name)
@@ -121,6 +163,8 @@ class Statement:
         if plan.different:
             by = ", ".join(identifier(name) for name in names)
             found = f"SELECT {by} FROM ({found}) GROUP BY {by}"  # noqa: S608
+        if self.within:
+            return found
         if plan.max_groups is None:
             return light_first_sql(found, unit, names, plan.max_rows, salt)
         return light_first_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
@@ -148,7 +192,7 @@ class Statement:
         listed: list[str] = []
         names: list[list[str]] = []
         for place, measure in enumerate(self.plan.measures):
-            found = [] if measure.kind in ("tree", "values") else self._sums_of(measure)
+            found = [] if measure.kind in ("tree", "values") else self._sums_of(place, measure)
             names.append([f"m{place}_{i}" for i in range(len(found))])
             listed += [f"{sql} AS {name}" for sql, name in zip(found, names[-1], strict=True)]
         keys = [identifier(key) for key in self.keys]
@@ -156,7 +200,7 @@ class Statement:
         shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
         return f"{self.reading()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names  # noqa: S608
 
-    def _sums_of(self, measure: Measure) -> list[str]:
+    def _sums_of(self, place: int, measure: Measure) -> list[str]:
         condition = None if measure.filter is None else identifier(f"f{measure.filter}")
         if measure.kind == "count":
             return [_sum("count(*)", condition)]
@@ -166,15 +210,21 @@ class Statement:
         if measure.kind == "distinct":
             return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
         # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
-        known = [f"x{variable.position} IS NOT NULL" for variable in measure.variables]
+        steps = self.steps.get(place)
+        known = [f"{'x' if steps is None else 'a'}{variable.position} IS NOT NULL" for variable in measure.variables]
         there = " AND ".join([*([] if condition is None else [condition]), *known])
+        if steps is not None:
+            parts = [steps.total(identifier(f"a{measure.variables[0].position}"), there)]
+        elif measure.kind == "scaled":
+            parts = [_sum(f"sum({_scaled(measure)})", there)]
+        else:
+            parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
         if measure.kind == "scaled":
-            return [_sum(f"sum({_scaled(measure)})", there)]
-        parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
+            return parts
         parts.append(_sum("count(*)", there))
         if measure.nans:
-            place = measure.variables[0].position  # a row is in one counter, whatever else is made of it
-            nan = f"n{place} AND x{place} IS NULL"
+            of = measure.variables[0].position  # a row is in one counter, whatever else is made of it
+            nan = f"n{of} AND x{of} IS NULL"
             parts.append(_sum("count(*)", nan if condition is None else f"{condition} AND {nan}"))
         if measure.nulls:
             parts.append(_sum("count(*)", condition))
@@ -355,9 +405,10 @@ def _whole(first: str, count: int) -> tuple[str, ...]:
 def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> list[str]:
     """Return all statements that read the rows, to be bound before anything is charged."""
     made = Statement(protected, plan, groups, salt)
+    above = above_bounds(protected, plan)
     first = [made.magnitudes(one) for one in plan.learning]
     cut = [plan.measures[one.place] for one in plan.cutting]
     units = [made.units(measure, 0, regions) for measure in cut for regions in ([], [(6, [0])])]
     ranks = [made.ranks(one, reach) for one in plan.picking for reach in (one.reach, None)]
     cells = [made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values") and measure.units is None]
-    return [*first, *units, *ranks, made.sums()[0], *cells]
+    return [*([] if above is None else [above]), *first, *units, *ranks, made.sums()[0], *cells]

@@ -28,6 +28,7 @@ from dpsql.source.kernel import is_number
 from dpsql.source.model import Column, identifier, literal, quoted
 from dpsql.source.parse import render
 from dpsql.source.scope import Item, Scope
+from dpsql.source.total import is_total
 from dpsql.text.names import fold
 
 Universes = Callable[[exp.Column], Universe | None]
@@ -264,7 +265,7 @@ class KeyValues:
         """Return an expression over atoms as the SQL that runs: total, like that of a source."""
         scope = self._scope([(atom.name, atom.sql_type) for atom in self.atoms.values()])
         total = Rewriter(scope)(node)
-        return render(total) if isinstance(total, exp.Column) else caught(render(total))
+        return render(total) if is_total(total) else caught(render(total))
 
     def _filters(self) -> list[tuple[frozenset[str], str]]:
         """Return the parts of WHERE that listed columns alone decide, with the atoms in them."""

@@ -27,6 +27,7 @@ from dpsql.source.kernel import (
 from dpsql.source.model import identifier, refuse
 from dpsql.source.parse import render, used
 from dpsql.source.scope import Scope
+from dpsql.source.total import declare, literal_digits, mark
 
 REASONS: dict[type[exp.Expression], tuple[str, str]] = {
     exp.Window: ("a window function", "its value depends on other rows"),
@@ -92,7 +93,9 @@ class Rewriter:
         for kind, handler in self._handlers:
             # exact classes: a subclass may mean something else (TRY_CAST is a subclass of CAST and listed)
             if type(node) in (kind if isinstance(kind, tuple) else (kind,)):
-                return handler(node)
+                out = handler(node)
+                mark(out, self.scope.column_type)
+                return out
         return self._refuse(node)
 
     def _refuse(self, node: exp.Expression) -> exp.Expression:
@@ -209,7 +212,9 @@ class Rewriter:
         if symbol in DECIMAL_ARITHMETIC and decimal_width(kind):
             wider = _widened(symbol, (left, right), (left_type, right_type), (self._digits(left), self._digits(right)), kind)
             if wider is not None:
-                return type(node)(this=paren(wider[0]), expression=paren(wider[1]))
+                out = type(node)(this=paren(wider[0]), expression=paren(wider[1]))
+                declare(out, self.scope.column_type, self.scope.type_of)
+                return out
         decimals = decimal_width(left_type) or decimal_width(right_type)
         if symbol in DECIMAL_ARITHMETIC and decimals:  # no DECIMAL holds every result: a number of 53 bits does
             return type(node)(this=paren(try_cast(left, "DOUBLE")), expression=paren(try_cast(right, "DOUBLE")))
@@ -219,7 +224,7 @@ class Rewriter:
         """Return how many digits before and after the point a rewritten number has at most: a product those of its factors."""
         if isinstance(node, exp.Paren):
             return self._digits(node.this)
-        typed = _literal_digits(node) or digits(self.scope.type_of(node))
+        typed = literal_digits(node) or digits(self.scope.type_of(node))
         if typed is None:
             return None
         known: tuple[int, int] | None = None
@@ -330,7 +335,7 @@ def _widened(
     that each side has at most, which may be fewer than those of its type.
     """
     room = digits(kind)
-    typed = [_literal_digits(side) or digits(sql_type) for side, sql_type in zip(sides, types, strict=True)]
+    typed = [literal_digits(side) or digits(sql_type) for side, sql_type in zip(sides, types, strict=True)]
     if found[0] is None or found[1] is None or typed[0] is None or typed[1] is None or room is None:
         return None
     before, after = decimal_result(symbol, typed[0], typed[1])
@@ -349,11 +354,3 @@ def _widened(
 
 _Digits = tuple[int, int] | None
 """Digits before and after the point."""
-
-
-def _literal_digits(node: exp.Expression) -> tuple[int, int] | None:
-    """Return the digits of a number that is written out, None for anything else."""
-    if not isinstance(node, exp.Literal) or node.is_string or not node.name.replace(".", "", 1).isdigit():
-        return None
-    before, _, after = node.name.partition(".")
-    return max(len(before), 1), len(after)

@@ -21,6 +21,7 @@ from dpsql.source.layers import COMBINING
 from dpsql.source.model import literal, quoted
 from dpsql.source.parse import render
 from dpsql.source.scope import with_relations
+from dpsql.source.total import is_total
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 MOST_LITERALS = 40
@@ -165,10 +166,10 @@ def computes(select: exp.Select) -> bool:
 
 
 def guarded(select: exp.Select) -> exp.Select:
-    """Return a generated source in which every computed expression is NULL where it would raise."""
+    """Return a generated source in which every computed expression is NULL where it would raise; total ones stay as they are."""
     out = select.copy()
     for node in _expressions(out):
-        if _computed(node):
+        if _computed(node) and not is_total(node):
             node.replace(exp.Var(this=caught(render(node))))
     return out
 
@@ -181,13 +182,18 @@ def _expressions(select: exp.Select) -> list[exp.Expression]:
             continue
         found += [listed.this if isinstance(listed, exp.Alias) else listed for listed in part.expressions]
         if part.args.get("where") is not None:
-            found.append(part.args["where"].this)
+            found += _conjuncts(part.args["where"].this)
     for join in list(select.find_all(exp.Join)):
         on = join.args.get("on")
-        for condition in [] if on is None else on.flatten() if isinstance(on, exp.And) else [on]:
-            bare = condition.unnest()
+        for bare in [] if on is None else _conjuncts(on):
             found += [bare.this, bare.expression] if isinstance(bare, _COMPARISONS) else [bare]
     return found
+
+
+def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:
+    """Return what a condition connects by AND: a row is kept where each is true, so that each can have a guard of its own."""
+    bare = condition.unnest()
+    return [part for side in (bare.this, bare.expression) for part in _conjuncts(side)] if isinstance(bare, exp.And) else [bare]
 
 
 def _computed(node: exp.Expression) -> bool:

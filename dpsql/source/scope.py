@@ -35,11 +35,19 @@ class Item:
     def __post_init__(self) -> None:
         """Index the columns by name; the first of a name wins."""
         self._positions = {fold(c.name): i for i, c in reversed(list(enumerate(self.columns)))}
+        self._generated: dict[str, Column] = {}
 
     def column(self, name: str) -> Column | None:
         """Return the column of this name."""
         position = self._positions.get(fold(name))
         return None if position is None else self.columns[position]
+
+
+    def generated(self, ref: str) -> Column | None:
+        """Return the column that the generated SQL calls so."""
+        if len(self._generated) < len(self.columns):
+            self._generated = {c.ref: c for c in self.columns}
+        return self._generated.get(ref)
 
 
 @dataclass
@@ -93,13 +101,18 @@ class Scope:
             )
         return (*found[0], parts[1:])
 
+    def column_type(self, column: exp.Column) -> str | None:
+        """Return the type of a column in generated names, None of one that is not there."""
+        if column.name == UNIT:
+            return "BLOB"
+        found = (item.generated(column.name) for item in self.items if item.alias == column.table)
+        return next((c.sql_type for c in found if c is not None), None)
+
     def type_of(self, node: exp.Expression) -> str:
         """Return the type that DuckDB gives an expression in generated names. Binds over a relation without rows."""
         needed: dict[str, dict[str, str]] = {}
         for column in node.find_all(exp.Column):
-            found = (c for item in self.items if item.alias == column.table for c in item.columns)
-            kind = "BLOB" if column.name == UNIT else next(c.sql_type for c in found if c.ref == column.name)
-            needed.setdefault(column.table, {})[column.name] = kind
+            needed.setdefault(column.table, {})[column.name] = self.column_type(column) or ""
         relations = ", ".join(empty_relation(list(columns.items()), alias) for alias, columns in needed.items())
         written = render(node)
         if len(written) > LONGEST_EXPRESSION:  # a guard repeats its argument, so nested calls grow fast
