@@ -17,8 +17,10 @@ import dpsql
 from dpsql.estimates.leaves import Units
 from dpsql.estimates.measures import sensitivity
 from dpsql.estimates.picks import Picking
+from dpsql.measure import picking
 from dpsql.measure import query as reading
 from dpsql.measure.leaves import UnitRows
+from dpsql.measure.picking import Held
 from dpsql.measure.query import Before, Counted
 from dpsql.mechanisms.ranked import NO_ROWS, Ranked
 from dpsql.mechanisms.ranked import sensitivity as penalty_sensitivity
@@ -109,6 +111,7 @@ class Readings:
     found: list[tuple[QueryPlan, Counted]]
     plans: list[Plan] = field(default_factory=list)
     before: list[tuple[QueryPlan, Before]] = field(default_factory=list)
+    ranks: list[Kept] = field(default_factory=list)
 
     def last(self) -> tuple[QueryPlan, Counted]:
         return self.found[-1]
@@ -137,10 +140,22 @@ class Replayed:
         self.leaves, self.inside = own.leaves, other.inside
 
 
-def keep_ranks(plan: QueryPlan, found: Before) -> None:
-    """Read all rows by rank now: the database is closed when they are compared."""
-    every = {(one.place, one.share): found.ranks(one, None) for one in plan.picking}
-    found.ranks = lambda one, reach: every[one.place, one.share]
+Kept = dict[tuple[int, Fraction], tuple[Picking, Held]]
+"""All rows by the place and the share of a quantile, with the quantile, whose units are known then."""
+
+
+def keep_ranks(found: Before, other: Kept | None = None) -> Kept:
+    """Keep all rows by rank when quantiles are drawn: the database is closed when they are compared. ``other``: what is drawn from."""
+    kept: Kept = {}
+    ranks = found.ranks
+
+    def spy(ones: Sequence[Picking], every: bool, listed: str | None) -> list[Held]:
+        held = ranks(ones, True, listed)
+        kept.update({(one.place, one.share): (one, rows) for one, rows in zip(ones, held, strict=True)})
+        return held if other is None else [other[one.place, one.share][1] for one in ones]
+
+    found.ranks = spy
+    return kept
 
 
 @contextmanager
@@ -158,14 +173,14 @@ def replayed(
     def spy_before(cursor: duckdb.DuckDBPyConnection, protected: object, plan: QueryPlan) -> Iterator[Before]:
         with before(cursor, protected, plan) as found:  # type: ignore[arg-type]
             found.units = {place: Whole(*plan.cells(one), found.units[place]) for one in plan.cutting for place in [one.place]}
-            keep_ranks(plan, found)
+            seen.ranks.append(keep_ranks(found, None if earlier is None else earlier.ranks[len(seen.before)]))
             seen.before.append((plan, found))
             if earlier is None:
                 yield found
                 return
             other = earlier.before[len(seen.before) - 1][1]
             units = {place: Replayed(rows, other.units[place]) for place, rows in found.units.items()}
-            yield Before(found.made, other.magnitudes, units, other.ranks)  # type: ignore[arg-type]
+            yield Before(found.made, other.magnitudes, units, found.ranks)  # type: ignore[arg-type]
 
     def watch(plan: Plan, found: Counted) -> Counted:
         seen.plans.append(plan)
@@ -182,7 +197,7 @@ def replayed(
 
     with patch.context() as inside:
         inside.setattr(reading, "fresh_salt", lambda: SALT)
-        inside.setattr(reading, "picked", middle)
+        inside.setattr(picking, "picked", middle)
         inside.setattr(reading, "counted", spy)
         inside.setattr(reading, "released", watch)
         inside.setattr(reading, "before", spy_before)
@@ -228,13 +243,14 @@ def excess_before(plan: QueryPlan, one: Before, other: Before) -> list[float]:
     return [distance / most for distance in found]
 
 
-def excess_picks(plan: QueryPlan, one: Before, other: Before, neighbors: str = "add_remove") -> list[float]:
+def excess_picks(plan: QueryPlan, one: Kept, other: Kept, neighbors: str = "add_remove") -> list[float]:
     """Return, for each picked quantile, how the penalties of two readings differ, compared to what the plan claims.
 
     Of a group the largest difference at any unit; of all groups together, their sum.
     """
     found = []
-    for pick in plan.picking:
+    assert one.keys() == other.keys()
+    for pick in plan.picking if one else ():
         moved = sum(_moved(pick, one, other))
         claimed, count = penalty_sensitivity(
             pick.share, neighbors, plan.max_rows, plan.max_groups, plan.max_rows_per_group, grouped=bool(plan.keys)
@@ -243,9 +259,10 @@ def excess_picks(plan: QueryPlan, one: Before, other: Before, neighbors: str = "
     return found
 
 
-def _moved(pick: Picking, one: Before, other: Before) -> list[Fraction]:
+def _moved(pick: Picking, one: Kept, other: Kept) -> list[Fraction]:
     """Return how far the penalties of each group differ, at most."""
-    first, second = one.ranks(pick, None), other.ranks(pick, None)
+    (pick, first), (same, second) = one[pick.place, pick.share], other[pick.place, pick.share]
+    assert pick == same and pick.units is not None
     found = []
     for group in {*first, *second}:
         sides = [first.get(group, NO_ROWS), second.get(group, NO_ROWS)]
@@ -271,7 +288,7 @@ def price(one: Readings, other: Readings, con: duckdb.DuckDBPyConnection) -> lis
     """
     rows = con.execute("SELECT rho, epsilon FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry").fetchall()[-len(one.plans) :]
     found = []
-    early = [iter(readings.before) for readings in (one, other)]
+    early = [iter(readings.ranks) for readings in (one, other)]
     for plan, (_, first), (_, second), (rho, epsilon) in zip(one.plans, one.found, other.found, rows, strict=True):
         groups = sorted({*first.groups, *second.groups}, key=repr)
         loss = 0.0
@@ -280,16 +297,16 @@ def price(one: Readings, other: Readings, con: duckdb.DuckDBPyConnection) -> lis
             gaussian = plan.mechanism == "gaussian"
             loss += float((difference**2).sum() / (2 * scale**2) if gaussian else difference.sum() / float(scale))
         if plan.query is not None and plan.query.early:
-            loss += _loss_of_picks(plan, *(next(each)[1] for each in early))
+            loss += _loss_of_picks(plan, *(next(each) for each in early))
         found.append((loss, float(rho if plan.mechanism == "gaussian" else epsilon)))
     return found
 
 
-def _loss_of_picks(plan: Plan, one: Before, other: Before) -> float:
+def _loss_of_picks(plan: Plan, one: Kept, other: Kept) -> float:
     """Return what the draws of quantiles add to the privacy loss: by the length of the interval that it lies in."""
     assert plan.query is not None
     loss = 0.0
-    for pick in plan.query.picking:
+    for pick in plan.query.picking if one else ():
         ranges = [float(2 * pick.gamma * moved) for moved in _moved(pick, one, other)]
         loss += sum(each**2 / 8 if plan.mechanism == "gaussian" else each for each in ranges)
     return loss

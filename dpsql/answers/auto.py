@@ -109,7 +109,10 @@ def said(release: Release, arguments: list[str]) -> list[str]:
         rows, cut = beyond(one, counts, chosen.sums)
         text = readable.expression(arguments[one.position])
         users = {m.kind for m in query.measures for v in m.variables if v.position == one.position and v.learned is not None}
-        about = f": about {rows:,.0f} rows beyond the bounds, about {cut:,.4g} of the sum" if users - {"tree"} else ""
+        about = "" if users == {"tree"} else (
+            f": about {rows:,.0f} rows beyond the bounds, about {cut:,.4g} of the sum, which are in no interval; a cell with fewer "
+            f"than {one.sure:,.0f} rows may not have been seen"
+        )
         out.append(
             f"{text}: the bounds were learned from a noisy histogram of magnitudes of this release ({one.cells} cells, standard "
             f"deviation {one.deviation:.4g} rows){about}"

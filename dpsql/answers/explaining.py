@@ -17,6 +17,7 @@ from dpsql.calls.query import ExplainCall
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.queries.groups import left_out
 from dpsql.release.queried import QueryPlan
 from dpsql.release.store import Release
 from dpsql.rows import drawing
@@ -98,7 +99,7 @@ def _groups(query: QueryPlan) -> list[tuple[str, str]]:
     if not query.keys:
         return []
     if query.public:
-        return [("groups", _PUBLIC.format(query.groups))]
+        return [("groups", _PUBLIC.format(query.groups)), *(("groups", left_out(name)) for name in query.lost)]
     return [("groups", _PRIVATE)]
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from dpsql.accounting.rules import rho_limit
 from dpsql.answers import answered, auto, held, rehearsing, remembered, telling
 from dpsql.answers.held import Part
+from dpsql.answers.looking import Looking
 from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError
 from dpsql.protected.source import ProtectedSource, resolve
@@ -40,6 +41,7 @@ def query(context: Context, call: QueryCall) -> str:
         text = answered.relation(context, found, parts)
     for part in (part for row in parts for part in row):
         telling.tell(context, "dp_query", part.protected, part.held.plan.query)
+        telling.tell_narrowed(context, "dp_query", part.protected, part.held.plan.query, list(part.held.question["arguments"]))
     if completed is call:  # else it is made of the releases of its subqueries too
         remembered.remember(context, call, call.sql, text, [(part.protected, part.held.release) for row in parts for part in row])
     return text
@@ -163,15 +165,16 @@ def _share_of(epsilon: float, count: int, delta: float) -> float:
 
 
 def _bought(context: Context, found: Read, sources: list[list[ProtectedSource]], progress: Progress) -> list[list[Part]]:
-    wanted = purchases(found, sources)
-    rehearsing.rehearse(context, found, wanted, sources)
+    wanted, looking = purchases(found, sources), Looking(context)
+    rehearsing.rehearse(context, found, wanted, sources, looking)
     out = []
     for calls, protected in zip(wanted, sources, strict=True):
         parts = []
         for call, source in zip(calls, protected, strict=True):
-            there = None if call.call.release is not None else held.known(context, source, call)
+            there = looking.there(source, call)
             if there is None:
-                there = held.of_release(context, buying.buy(context, auto.reused(context, source, call), progress)), call.asked
+                there = held.of_release(context, buying.buy(context, looking.completed(source, call), progress)), call.asked
+                looking.bought()
             numbers, asked = there
             parts.append(Part(asked, numbers, source))
         out.append(parts)

@@ -12,6 +12,8 @@ from dpsql.release.queried import QueryPlan
 from dpsql.text import readable
 
 _SHOWN = 6  # aggregates
+_MEAN_OF = 1_000
+"""Rows over which a mean is taken as an example: how many there are is not public."""
 Texts = Mapping[int, Callable[[float], str | None]]
 """By position of an argument: how its values are shown, where it is no number."""
 
@@ -84,7 +86,7 @@ def noise(plan: Plan, texts: Texts | None = None) -> list[str]:
         first += len(measure.lengths)
     found += [
         f"standard deviation {one.deviation:.4g} rows on each of {one.cells:,} cells of a histogram of magnitudes, which bounds "
-        "are learned from"
+        f"are learned from: fewer than about {one.sure:,.0f} rows far from all others do not show in it, and are moved to them"
         for one in query.learning
         if any(variable.learned is not None for measure in query.measures for variable in measure.variables)
     ]
@@ -112,8 +114,10 @@ def _of(measure: Measure, sigma: float, texts: Texts) -> str:
         if measure.kind == "tree":
             trees = _count(len(measure.levels), "histogram")
             return f"standard deviation {rows:.4g} rows on each cell of {trees} between learned bounds"
-        what = "larger learned bound" if measure.kind == "scaled" else "distance of the learned bounds"
-        return f"standard deviation {rows:.4g} times the {what} on a sum"
+        if measure.kind == "scaled":
+            return f"standard deviation {rows:.4g} times the larger learned bound on a sum"
+        mean = f", and at most {rows / _MEAN_OF:.4g} times on a mean over {_MEAN_OF:,} rows" if len(measure.variables) == 1 else ""
+        return f"standard deviation {rows:.4g} times the distance of the learned bounds on a sum{mean}"
     if measure.kind in ("count", "units", "distinct"):
         words = {"count": "a number of rows", "units": "a number of units", "distinct": "a number of distinct values"}
         return f"standard deviation {rows:.4g} on {words[measure.kind]}"
@@ -123,10 +127,10 @@ def _of(measure: Measure, sigma: float, texts: Texts) -> str:
         one = measure.variables[0]
         count = rows * math.sqrt(measure.lengths[0])
         total = rows * math.hypot(one.lower, one.upper)
-        mean = f"a mean of values from {one.lower:g} to {one.upper:g}"
         return (
-            f"standard deviation {count:.4g} on a number of rows, about {total:.4g} on their sum, and about "
-            f"{rows * one.span:.4g} / (number of rows) on {mean}"
+            f"standard deviation {count:.4g} on a number of rows, about {total:.4g} on their sum, and at most "
+            f"{rows * one.span / _MEAN_OF:.4g} on a mean over {_MEAN_OF:,} rows of values from {one.lower:g} to {one.upper:g}, "
+            "less over more rows"
         )
     if measure.kind == "moments":
         return f"standard deviation {rows:.4g} rows on each of the {measure.lengths[0]} sums that two columns are described by"

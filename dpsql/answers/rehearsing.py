@@ -16,11 +16,12 @@ from dataclasses import replace
 import duckdb
 import numpy as np
 
-from dpsql.answers import answered, auto, held
+from dpsql.answers import answered
 from dpsql.answers.held import Held, Part
+from dpsql.answers.looking import Looking
 from dpsql.errors import UnsupportedQuery, first_line
 from dpsql.kinds.plans import request
-from dpsql.measure.query import before, counted, learned, released
+from dpsql.measure.query import before, counted, learned, quantiles, released
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read
@@ -39,7 +40,8 @@ MOST_KNOWN = 10_000
 
 
 def rehearse(
-    context: Context, found: Read, purchases: Sequence[Sequence[QueryPurchase]], sources: Sequence[Sequence[ProtectedSource]]
+    context: Context, found: Read, purchases: Sequence[Sequence[QueryPurchase]], sources: Sequence[Sequence[ProtectedSource]],
+    looking: Looking,
 ) -> None:
     """Answer a query from made-up rows, unless that was done before or nothing of it is to be charged.
 
@@ -56,10 +58,10 @@ def rehearse(
     if mark in done:
         return
     pairs = [pair for each, calls in zip(sources, purchases, strict=True) for pair in zip(each, calls, strict=True)]
-    if not any(_unpaid(context, source, call) for source, call in pairs):
+    if not any(_unpaid(looking, source, call) for source, call in pairs):
         return
     plans = [
-        [request(context, source, auto.reused(context, source, call)).plan for call, source in zip(calls, each, strict=True)]
+        [request(context, source, looking.completed(source, call)).plan for call, source in zip(calls, each, strict=True)]
         for calls, each in zip(purchases, sources, strict=True)
     ]
     try:
@@ -83,8 +85,8 @@ def rehearse(
     done[mark] = None
 
 
-def _unpaid(context: Context, source: ProtectedSource, call: QueryPurchase) -> bool:
-    if call.call.release is None and held.known(context, source, call) is not None:
+def _unpaid(looking: Looking, source: ProtectedSource, call: QueryPurchase) -> bool:
+    if looking.there(source, call) is not None:
         return False
     name = identity.release_id(source.key, call.operation, source.query, call.release_name, source.ledger.owner)
     return source.ledger.purchase(name) is None
@@ -107,9 +109,11 @@ def _part(context: Context, protected: ProtectedSource, call: QueryPurchase, pla
     made = replace(protected, source=replace(source, sql=sql))
     plan = _smaller(plan)
     with before(context.cursor, made, _of(plan)) as early:
-        plan = resolved(plan, learned(plan, early))
+        charged, first = plan, learned(plan, early)
+        plan = resolved(charged, first)
         exact = counted(context.cursor, made, _of(plan), early)
-    released(plan, exact)
+        released(plan, exact)
+        plan = resolved(charged, quantiles(context.cursor, charged, early, first, exact.groups))
     numbers = Numbers(exact.groups, exact.blocks)
     return Part(call.asked, Held("", "0" * 64, plan, numbers, call.canonical()["query"]), protected)
 

@@ -44,7 +44,10 @@ def _items(place: int, attribute: Attribute) -> list[str]:
     name, family = identifier(attribute.name), sqltypes.parse(attribute.sql_type).family
     if attribute.kind == "categorical":
         found = [f"histogram({name}) AS h{place}"]
-        return [*found, f"count(DISTINCT {name}) AS d{place}"] if _open(attribute) else found
+        if _open(attribute):
+            found.append(f"count(DISTINCT {name}) AS d{place}")
+            found += [] if _has_other(attribute) else [f"count({name}) AS c{place}"]
+        return found
     quantiles = "quantile_cont" if family in ("decimal", "float") else "quantile_disc"
     found = [f"min({name}) AS low{place}", f"max({name}) AS high{place}", f"{quantiles}({name}, [0.25, 0.5, 0.75]) AS q{place}"]
     found.append(f"count({name}) AS c{place}")
@@ -58,13 +61,19 @@ def _open(attribute: Attribute) -> bool:
     return attribute.kind == "categorical" and attribute.outside == "other"
 
 
+def _has_other(attribute: Attribute) -> bool:
+    """Whether other values stand in a histogram: of texts, as `OTHER_LABEL`."""
+    return sqltypes.parse(attribute.sql_type).family == "text"
+
+
 def _row(place: int, attribute: Attribute) -> str:
     """Return the items of a column's row."""
     family = sqltypes.parse(attribute.sql_type).family
     values = dict.fromkeys(COLUMNS, "NULL")
     values["column_name"], values["column_type"] = literal(attribute.name), literal(attribute.sql_type)
     if attribute.kind == "categorical":
-        counted = f"system.main.list_sum(system.main.map_values(h{place}))"
+        apart = _open(attribute) and not _has_other(attribute)
+        counted = f"c{place}" if apart else f"system.main.list_sum(system.main.map_values(h{place}))"
         listed = f"system.main.map_keys(h{place})"
         values["approx_unique"] = f"d{place}" if _open(attribute) else f"system.main.len({listed})"
         if _open(attribute):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dpsql.answers import kept, query_words
 from dpsql.domains import unit_rows
 from dpsql.protected.source import ProtectedSource
+from dpsql.queries.groups import left_out
 from dpsql.release.queried import QueryPlan
 from dpsql.running import saying
 from dpsql.session.instance import Context
+from dpsql.text import readable
 from dpsql.text.relation import literal
 
 
 def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPlan | None) -> None:
-    """Say beside an answer what is counted of a unit's rows, where not all are, and about what share of all rows that is.
+    """Say beside an answer which rows are in no group, and what is counted of a unit's rows, and about what share of all that is.
 
     Parameters
     ----------
@@ -25,6 +29,8 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     -----
     Privacy: what is declared, and what was released.
     """
+    for column in query.lost if query is not None else ():
+        _say(context, f"{name} of {protected.source.table.name}: {left_out(column)}")
     held = protected.protection
     unit, most, source = held.privacy_unit, held.max_contributions, protected.source
     if unit is None or source.one_per_unit or not saying.heard(context.progress):
@@ -43,5 +49,38 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
             share = f", {known.said}"
         else:
             share = f"; about what share of all rows that is, dp_contributions({literal(source.table.name)}, epsilon := ...) buys"
-    line, instance = f"{name} of {source.table.name}: {said}{share}", context.instance
+    _say(context, f"{name} of {source.table.name}: {said}{share}")
+
+
+def tell_narrowed(
+    context: Context, name: str, protected: ProtectedSource, query: QueryPlan | None, arguments: Sequence[str]
+) -> None:
+    """Say beside an answer between which bounds values are counted whose declared ones are wide.
+
+    Parameters
+    ----------
+    name : str
+        Of the call.
+    query : QueryPlan or None
+        What was bought.
+    arguments : sequence of str
+        Texts, by position.
+
+    Notes
+    -----
+    Privacy: bounds that were released.
+    """
+    if query is None or not saying.heard(context.progress):
+        return
+    narrowed = {one.position for one in query.learning if one.declared}
+    summed = [measure for measure in query.measures if measure.kind in ("moments", "scaled")]
+    for one in dict.fromkeys(v for measure in summed for v in measure.variables if v.position in narrowed):
+        text = readable.expression(arguments[one.position])
+        low, high = f"{one.lower:,.6g}", f"{one.upper:,.6g}"
+        line = f"values below {low} count as {low}, values above {high} as {high}, since declared bounds are far wider"
+        _say(context, f"{name} of {protected.source.table.name}: {text}: {line}")
+
+
+def _say(context: Context, line: str) -> None:
+    instance = context.instance
     saying.say(line, instance.remembered, wanted=context.progress, through=instance.say)

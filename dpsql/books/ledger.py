@@ -143,7 +143,9 @@ class Ledger(Chain):
         That is the last failed reading, or the last of `MOST_INTERRUPTIONS` interrupted ones; for an analyst of a served database
         already that of `MOST_OF_ONE` of her own, so that nobody stops the sales of all others alone.
         """
-        since = self._outcomes()
+        return self._stopped(self._outcomes())
+
+    def _stopped(self, since: list[tuple[str, int, str]]) -> int | None:
         failed = [entry for action, entry, _ in since if action == "fail"]
         if failed:
             return failed[-1]
@@ -332,12 +334,13 @@ class Ledger(Chain):
                 Anchor(anchor).check(self._head())
             self.protection()
             self.charges()
-            stopped, failed = self.stopped(), any(action == "fail" for action, _, _ in self._outcomes())
+            since = self._outcomes()
         except LedgerError as error:
             return str(error)
+        stopped = self._stopped(since)
         if stopped is not None:
-            since = "a reading failed" if failed else "readings were interrupted"
-            return f"intact; only tables and their columns can be bought since {since}: entry {stopped}"
+            why = "a reading failed" if any(action == "fail" for action, _, _ in since) else "readings were interrupted"
+            return f"intact; only tables and their columns can be bought since {why}: entry {stopped}"
         return "intact"
 
 

@@ -30,7 +30,9 @@ from dpsql.errors import ArgumentError
 
 GROUPS = ("public", "private")
 BOUNDS_SHARE = 0.15
-"""Share of rho (of epsilon, for Laplace noise) that histograms of magnitudes have where bounds are learned."""
+"""Share of rho (of epsilon, for Laplace noise) that histograms of magnitudes have where bounds are to be learned."""
+NARROWING_SHARE = {"gaussian": 0.08, "laplace": 0.04}
+"""The same where declared bounds are wide: noise between bounds that fit is 1.04 times as large, whatever the mechanism is."""
 MOST_BOUND = 1_000_000_000
 _BOUNDS = (
     "Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the "
@@ -173,7 +175,7 @@ class QueryCall(Call):
         """Share of the loss that learned bounds have."""
         found = self.options.get("bounds_share")
         if found is None:
-            return BOUNDS_SHARE
+            return BOUNDS_SHARE if self.auto else NARROWING_SHARE[self.mechanism]
         number = isinstance(found, int | float | Decimal) and not isinstance(found, bool)
         if not number or not 0.01 <= float(found) <= 0.9:
             raise ArgumentError("options", {"bounds_share": found}, "a share of the loss is a number from 0.01 to 0.9")

@@ -63,9 +63,11 @@ def declare(context: Context, call: DeclareCall) -> str:
             f"column {call.column!r}: the bought list of values (release {bought.identifier!r}) is empty, so there is nothing "
             "to declare; the charge stands. Buy another one with a larger epsilon and release := 'another name', or list the values"
         )
-    outside = declarable(context, call)[3]
+    _, column, _, outside = declarable(context, call)
+    text = sqltypes.parse(column.sql_type).family == "text"
+    others = f"are '{OTHER_LABEL}'" if text else "have a code of their own in tables and no group in dp_query"
     status = "declared" if outside != "other" else (
-        f"declared; other values are '{OTHER_LABEL}', dp_query(..., groups := 'private') finds those that enough units have"
+        f"declared; other values {others}, dp_query(..., groups := 'private') finds those that enough units have"
     )
     return _declared(context, replace(call, categories=values), status)
 
@@ -185,7 +187,8 @@ def domain(context: Context, call: DomainCall) -> str:
     own = protected.declarations().keys()
     others = [column for column in protected.source.columns if column.name not in own]
     by_constraint = {c.name for c in others if protected.by_constraint(c) is not None}
-    by_name = {a.name: _shown(a, _status(a, own, by_constraint)) for a in declared.attributes}
+    widened = protected.constraints.widened
+    by_name = {a.name: _shown(a, _status(a, own, by_constraint, widened)) for a in declared.attributes}
     for column in left_out:
         status = "the privacy unit" if protected.is_unit(column) else f"left out: no domain declared{_referring(protected, column)}"
         by_name[column.name] = (column.name, column.sql_type, None, None, None, None, None, status)
@@ -209,13 +212,15 @@ def _rules(protected: ProtectedSource) -> list[tuple[Any, ...]]:
     return [(columns, None, "rule", None, text, None, None, status) for columns, text, status in known]
 
 
-def _status(attribute: Attribute, own: Set[str], by_constraint: Set[str]) -> str:
+def _status(attribute: Attribute, own: Set[str], by_constraint: Set[str], widened: Set[str]) -> str:
     if attribute.name in own:
         return "declared"
     by_type = self_declared(attribute.name, attribute.sql_type, attribute.nullable)
     if by_type is not None:
         return "by its type"
-    return "by a CHECK constraint" if attribute.name in by_constraint else "declared"
+    if attribute.name not in by_constraint:
+        return "declared"
+    return "by a CHECK constraint" + (", wider: as double precision holds bounds" if attribute.name in widened else "")
 
 
 def _shown(attribute: Attribute, status: str) -> tuple[Any, ...]:

@@ -9,6 +9,9 @@ timestamps between the first days of years. They follow from the type, and from 
 (`likely`). A sum with values cut at a bound has a bias, which the histogram estimates, and noise in proportion to the bound: the
 bound is the one of least \sqrt{bias^2 + noise^2}. The noise of the measures to come is fixed in the plan as a share of the span, so
 it is known for every bound before it is chosen. The bias is that of one group: the groups' shares of it are taken to be equal.
+Where bounds are declared, and wide (`wide`), the bound is the least one with a bias of at most `CUT` of the noise, so that
+intervals, which know of noise alone, nearly hold what lies between the declared ones, too, as far as the histogram sees it; where
+it sees nothing but zeros, the declared bounds stay.
 
 Privacy. *The histogram*: let one unit have at most C kept rows, in whatever groups. Each adds 1 to one cell, so the unit adds a
 vector of non-negative integers with L1 norm at most C, and L2 norm at most C: `sensitivity` (of a list of values, without groups).
@@ -55,6 +58,10 @@ _TAIL, _ROW = 8, 0.5
 _PARTS = 8
 """Candidates for a bound inside of each cell."""
 _STEEP = 16.0
+WIDE = 2.0**16
+"""How many times a smaller bound (or 1, where that is less) the larger one is from which on declared bounds are narrowed."""
+CUT = 0.05
+"""Largest bias by bounds that were declared and are narrowed, as a share of the standard deviation of the noise."""
 _FIELDS = ("position", "edges", "scale", "mechanism", "filter", "whole")
 
 
@@ -75,6 +82,8 @@ class Learning:
         Position of the row source's column ``f<position>``: rows where it is not true are not counted.
     whole : bool
         Whether all values are integers.
+    declared : bool
+        Whether the outermost edges are declared bounds, which are to be narrowed.
     """
 
     position: int
@@ -83,6 +92,7 @@ class Learning:
     mechanism: str
     filter: int | None = None
     whole: bool = False
+    declared: bool = False
 
     @property
     def cells(self) -> int:
@@ -94,9 +104,18 @@ class Learning:
         """Standard deviation of the noise of a cell."""
         return float(self.scale) * (math.sqrt(2) if self.mechanism == "laplace" else 1.0)
 
+    @property
+    def sure(self) -> float:
+        """Number of rows from which on a cell surely holds some: noise alone passes it in one of 5,000 histograms."""
+        share = _FALSE / self.cells
+        if self.mechanism == "laplace":
+            return float(self.scale) * math.log(1 / (2 * share))
+        return self.deviation * math.sqrt(2 * math.log(1 / share))
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values that ``from_json`` reads back, exactly."""
-        return {**{name: getattr(self, name) for name in _FIELDS}, "edges": list(self.edges), "scale": str(self.scale)}
+        found = {**{name: getattr(self, name) for name in _FIELDS}, "edges": list(self.edges), "scale": str(self.scale)}
+        return {**found, "declared": True} if self.declared else found
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> Learning:
@@ -107,7 +126,7 @@ class Learning:
         ArgumentError, ValueError, TypeError
             It is something else.
         """
-        if not isinstance(item, Mapping) or set(item) != set(_FIELDS):
+        if not isinstance(item, Mapping) or set(item) - {"declared"} != set(_FIELDS):
             raise ArgumentError("learning", sorted(item), f"must have the fields {', '.join(_FIELDS)}")
         edges, scale = item["edges"], item["scale"]
         sound = (
@@ -116,6 +135,7 @@ class Learning:
             and isinstance(scale, str) and len(scale) < 100 and 0 < Fraction(scale) < 1 << 64
             and item["mechanism"] in ("gaussian", "laplace") and type(item["whole"]) is bool
             and all(type(item[n]) is int and item[n] >= 0 for n in ("position", "filter") if n != "filter" or item[n] is not None)
+            and item.get("declared", True) is True
         )
         if not sound:
             raise ArgumentError("learning", "(a histogram)", "is out of range")
@@ -157,6 +177,18 @@ def edges_of(sql_type: str, lower: float = -math.inf, upper: float = math.inf, *
     return (low, *(edge for edge in edges if low < edge < high), high)
 
 
+def wide(lower: float, upper: float) -> bool:
+    """Return whether bounds are so far apart, by powers of two, that next to all values may be far from the larger one.
+
+    Examples
+    --------
+    >>> wide(0, 120), wide(0, 10_000_000), wide(1.6e9, 1.7e9), wide(-100_000, 5)
+    (False, True, False, True)
+    """
+    least = 0.0 if lower <= 0 <= upper else min(abs(lower), abs(upper))
+    return math.isfinite(upper - lower) and max(abs(lower), abs(upper)) >= WIDE * max(1.0, least)
+
+
 def sensitivity_of(most_rows: int, neighbors: str) -> Bounds:
     """Return the L1 and L2 sensitivity of a histogram of magnitudes: every kept row of a unit is in one cell of it.
 
@@ -176,12 +208,7 @@ def likely(learning: Learning, counts: IntArray) -> FloatArray:
     are beside such a cell and have a count above noise, or between two. A falling tail is continued, within what the noise allows.
     """
     numbers, noise = np.asarray(counts, np.float64), learning.deviation
-    share = _FALSE / learning.cells
-    if learning.mechanism == "laplace":
-        sure = numbers > float(learning.scale) * math.log(1 / (2 * share))
-    else:
-        sure = numbers > noise * math.sqrt(2 * math.log(1 / share))
-    kept = _grown(sure, numbers > _BESIDE * noise)
+    kept = _grown(numbers > learning.sure, numbers > _BESIDE * noise)
     found = np.flatnonzero(kept)
     if not found.size:
         return np.zeros(numbers.size)
@@ -230,7 +257,7 @@ def _falls(counts: FloatArray, place: int, step: int) -> bool:
 def chosen(
     learning: Learning, counts: IntArray, noise: float, *, degree: int = 1, span: bool = True, groups: float = 1.0
 ) -> Bounds:
-    """Return bounds between which sums have the least error. Privacy: post-processing.
+    """Return bounds between which sums have the least error; of declared ones: hardly a bias. Privacy: post-processing.
 
     Parameters
     ----------
@@ -251,25 +278,28 @@ def chosen(
     A bound may be inside of a cell: its rows are taken to be spread over the logarithm of x, sloping as the cells beside it do.
     """
     held = likely(learning, counts)
+    if learning.declared and not _sees_magnitudes(learning, counts):
+        return learning.edges[0], learning.edges[-1]
     if not held.any():
         return covering(learning, counts)
     points, values, masses = _spread(learning, held)
+    most = CUT if learning.declared else None
     if not span:
         reach = np.unique(np.abs(points))
         reach = reach[reach > 0]
         if not reach.size:  # all of them are zero
             return _within(learning, 0.0, 0.0)
         bias = _beyond(reach, np.abs(values), masses, degree)
-        best = float(reach[int(np.argmin(np.hypot(bias / groups, noise * reach**degree)))])
+        best = float(reach[int(np.argmin(_error(bias / groups, reach**degree, noise, most)))])
         low, high = covering(learning, counts)
         return _within(learning, max(-best, min(low, 0.0)), min(best, max(high, 0.0)))
     positive, negative = points[points >= 0], points[points <= 0]
     if not positive.size or not negative.size:  # all of one sign
-        return _one_sided(learning, points, values, masses, noise, degree, groups)
+        return _one_sided(learning, points, values, masses, noise, degree, groups, most)
     above = _beyond(positive, np.maximum(values, 0), masses, degree)
     below = _beyond(-negative, np.maximum(-values, 0), masses, degree)
-    error = np.hypot((above[None, :] + below[:, None]) / groups, noise * (positive[None, :] - negative[:, None]) ** degree)
-    error[positive[None, :] - negative[:, None] <= 0] = math.inf
+    spans = (positive[None, :] - negative[:, None]) ** degree
+    error = _error((above[None, :] + below[:, None]) / groups, spans, noise, most)
     low, high = divmod(int(np.argmin(error)), positive.size)
     return _within(learning, float(negative[low]), float(positive[high]))
 
@@ -296,6 +326,12 @@ def _end(learning: Learning, cell: int) -> float:
     """Return the largest value of a cell."""
     end = learning.edges[cell + 1]
     return end - 1.0 if learning.whole and cell < learning.cells - 1 else end
+
+
+def _sees_magnitudes(learning: Learning, counts: IntArray) -> bool:
+    """Return whether a cell surely holds rows besides the one that zero is in: that most are zero says nothing of others."""
+    edges = np.asarray(learning.edges)
+    return bool((np.asarray(counts)[(edges[:-1] > 0) | (edges[1:] <= 0)] > learning.sure).any())
 
 
 def _within(learning: Learning, lower: float, upper: float) -> Bounds:
@@ -370,12 +406,21 @@ def _beyond(reach: FloatArray, sizes: FloatArray, masses: FloatArray, degree: in
     return np.maximum(total - rows * reach**degree, 0.0)
 
 
+def _error(bias: FloatArray, spans: FloatArray, noise: float, most: float | None) -> FloatArray:
+    """Return what is to be least: the error of a sum; where a bias is bounded, the noise alone of bounds within; infinite of none.
+
+    ``spans``: powers of the distance of the bounds, by which noise grows; ``most``: largest bias, as a share of the noise.
+    """
+    found = np.hypot(bias, noise * spans) if most is None else np.where(bias <= most * noise * spans, noise * spans, math.inf)
+    return np.asarray(np.where(spans > 0, found, math.inf))
+
+
 def _one_sided(
-    learning: Learning, points: FloatArray, values: FloatArray, masses: FloatArray, noise: float, degree: int, groups: float
+    learning: Learning, points: FloatArray, values: FloatArray, masses: FloatArray, noise: float, degree: int, groups: float,
+    most: float | None,
 ) -> Bounds:
     """Return bounds of values that are known to be of one sign, and away from zero."""
     base = float(points[0])
     above = _beyond(points - base, np.maximum(values - base, 0), masses, degree)
-    error = np.hypot(above / groups, noise * (points - base) ** degree)
-    error[0] = math.inf
+    error = _error(above / groups, (points - base) ** degree, noise, most)
     return _within(learning, base, float(points[int(np.argmin(error))]))

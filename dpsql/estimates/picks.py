@@ -6,8 +6,10 @@ leaves), the pick's .63 / sqrt(rho); under Laplace noise they are 12 / epsilon a
 buys the pick, which is the value: its error is 1.1 / sqrt(rho) and 4.2 / epsilon. The rest buys the tree, which has the interval:
 1.2 times (1.5 times) as wide as all of the share would make it.
 
-Units are weighed by the leaves of the tree, which were cut where the rows of all groups are. A pick is used where the tree's number
-of rows says that it is near the data (`trusted`): in a group of few rows, leaves without rows outweigh those with some.
+Units are weighed by the leaves of the tree, which were cut where the rows of all groups are; under learned bounds by leaves that
+are cut from the histogram of magnitudes. A pick is used where the tree's number of rows says that it is near the data (`trusted`):
+in a group of few rows, leaves without rows outweigh those with some. Of private groups, quantiles are picked once the groups were
+released, if these are not too many (`worth`).
 
 Privacy: choices that depend on public numbers, and post-processing of released ones.
 """
@@ -15,15 +17,17 @@ Privacy: choices that depend on public numbers, and post-processing of released 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
-from dpsql.estimates.leaves import Units, points
+from dpsql.estimates.leaves import MOST_UNITS, Units, points, units_of
+from dpsql.estimates.measures import Variable
 from dpsql.mechanisms.ranked import reach
 from dpsql.noise.entropy import BoolArray
 from dpsql.numerics.arrays import FloatArray, IntArray
@@ -35,7 +39,12 @@ MOST_PICKS = 4
 LARGEST_REACH = 1 << 17
 MOST_PIECES = 1 << 20
 """Rows near the wanted rank, of all groups, that draws may have to look at."""
+LIKELY_GROUPS = 100
+"""Private groups that are reckoned with where it is planned whether quantiles are picked."""
 _LARGEST_DENOMINATOR = 1_000_000
+_TIMES = 8
+_FIELDS = ("place", "share", "gamma")
+_NUMBERS = ("integer", "float", "decimal", "boolean", "temporal")
 _SURE = 7.0
 """Logarithm of the leaves (1,024, or fewer): all rows may be in one of them."""
 
@@ -50,19 +59,22 @@ class Picking:
         The measure, a tree, beside which it is.
     share : Fraction, in (0, 1)
         Which quantile.
-    units : Units
-        Of which it is one.
+    units : Units or None
+        Of which it is one; None as long as bounds are not learned.
     gamma : Fraction, > 0
         epsilon / (2 sensitivity of the penalty), see `dpsql.mechanisms.ranked`.
     found : tuple of int
-        The unit that was picked for each group, once it was released.
+        The unit that was picked for each group, once it was released; none, if there were too many groups.
+    sql_type : str
+        Of the argument, where bounds are learned.
     """
 
     place: int
     share: Fraction
-    units: Units
+    units: Units | None
     gamma: Fraction
     found: tuple[int, ...] = ()
+    sql_type: str = ""
 
     @property
     def deviation(self) -> float:
@@ -72,7 +84,13 @@ class Picking:
     @property
     def reach(self) -> int:
         """Rows from the wanted rank that are read."""
-        return reach(self.units.count, self.gamma)
+        return reach(MOST_UNITS if self.units is None else self.units.count, self.gamma)
+
+    def over(self, variable: Variable) -> Picking:
+        """Return it with the units between the bounds of a variable, where they were not known."""
+        if self.units is not None:
+            return self
+        return replace(self, units=units_of(self.sql_type, variable.lower, variable.upper, whole=variable.whole))
 
     def picked(self, found: IntArray) -> Picking:
         """Return it with the units that were picked.
@@ -82,22 +100,25 @@ class Picking:
         ValueError
             They are none.
         """
-        if found.ndim != 1 or not all(0 <= unit < self.units.count for unit in found.tolist()):
+        if self.units is None or found.ndim != 1 or not all(0 <= unit < self.units.count for unit in found.tolist()):
             raise ValueError("not what a release holds of picked quantiles")
         return replace(self, found=tuple(found.tolist()))
 
     def values(self) -> FloatArray:
         """Return the values that were picked, one for each group."""
-        cells = np.asarray(self.found, np.float64)
-        if self.units.single:
-            return self.units.values(cells)
-        each = [points(self.units, np.array([unit, unit + 1], np.int64))[0] for unit in self.found]
-        middle = self.units.values(cells + 0.5)
+        cells, units = np.asarray(self.found, np.float64), self.units
+        if units is None:
+            raise ValueError("what units are is not known before the bounds are learned")
+        if units.single:
+            return units.values(cells)
+        each = [points(units, np.array([unit, unit + 1], np.int64))[0] for unit in self.found]
+        middle = units.values(cells + 0.5)
         return np.where(np.isnan(each), middle, each)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that ``from_json`` reads back, exactly; without what was picked."""
-        return {"place": self.place, "share": str(self.share), "units": self.units.to_json(), "gamma": str(self.gamma)}
+        of: dict[str, Any] = {"sql_type": self.sql_type} if self.units is None else {"units": self.units.to_json()}
+        return {"place": self.place, "share": str(self.share), **of, "gamma": str(self.gamma)}
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> Picking:
@@ -108,8 +129,8 @@ class Picking:
         ArgumentError, ValueError
             It is something else.
         """
-        if not isinstance(item, Mapping) or set(item) != {"place", "share", "units", "gamma"}:
-            raise ArgumentError("picking", "(an object)", "must have the fields place, share, units and gamma")
+        if not isinstance(item, Mapping) or {*item} not in ({*_FIELDS, "units"}, {*_FIELDS, "sql_type"}):
+            raise ArgumentError("picking", "(an object)", "must have the fields place, share, gamma, and units or sql_type")
         if type(item["place"]) is not int or item["place"] < 0:
             raise ArgumentError("place", item["place"], "must be a whole number of at least 0")
         if not all(isinstance(item[name], str) and len(item[name]) < 100 for name in ("share", "gamma")):
@@ -117,7 +138,11 @@ class Picking:
         share, gamma = Fraction(item["share"]), Fraction(item["gamma"])
         if not pickable(share) or not 0 < gamma < 1 << 64:
             raise ArgumentError("picking", "(numbers)", "are out of range")
-        return cls(item["place"], share, Units.from_json(item["units"]), gamma)
+        if "units" in item:
+            return cls(item["place"], share, Units.from_json(item["units"]), gamma)
+        if not isinstance(item["sql_type"], str) or sqltypes.parse(item["sql_type"]).family not in _NUMBERS:
+            raise ArgumentError("sql_type", "(a type)", "must be a type of numbers, dates or times")
+        return cls(item["place"], share, None, gamma, sql_type=item["sql_type"])
 
 
 def pickable(share: Fraction) -> bool:
@@ -125,12 +150,20 @@ def pickable(share: Fraction) -> bool:
     return 0 < share < 1 and share.denominator <= _LARGEST_DENOMINATOR
 
 
-def worth(pickings: list[Picking], groups: int) -> bool:
+def worth(pickings: Sequence[Picking], groups: int) -> bool:
     """Return whether draws of so many groups are near the data, and soon done; from public numbers."""
     if not pickings or len(pickings) > MOST_PICKS:
         return False
-    pieces = groups * sum(min(2 * one.reach, one.units.count) for one in pickings)
+    pieces = groups * sum(min(2 * one.reach, MOST_UNITS if one.units is None else one.units.count) for one in pickings)
     return pieces <= MOST_PIECES and all(one.reach <= LARGEST_REACH for one in pickings)
+
+
+def used(one: Picking, threshold: int) -> bool:
+    """Return whether a pick is near the data in private groups of a few times as many rows as units that a group has to have.
+
+    Small groups are more than large ones, most often: a pick that only the largest can use costs all of them a third of their tree.
+    """
+    return bool(trusted(one, np.array([_TIMES * float(threshold)]))[0])
 
 
 def trusted(one: Picking, rows: FloatArray) -> BoolArray:
@@ -143,3 +176,11 @@ def trusted(one: Picking, rows: FloatArray) -> BoolArray:
     """
     mass = float(one.gamma) * np.maximum(rows, 0.0)
     return np.asarray(mass * float(min(one.share, 1 - one.share)) >= np.log1p(mass) + _SURE)
+
+
+def of_one_measure(pickings: Sequence[Picking]) -> list[list[Picking]]:
+    """Return quantiles in lists, of one measure each, in order: these are read together."""
+    found: dict[int, list[Picking]] = {}
+    for one in pickings:
+        found.setdefault(one.place, []).append(one)
+    return [*found.values()]

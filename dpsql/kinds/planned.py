@@ -106,9 +106,11 @@ def measurable(
 def check_meant(protected: ProtectedSource, call: BuyingCall, found: Measurable) -> None:
     """Refuse a call that names no columns over a table of which none was declared: it would release those of public types."""
     if call.columns is None and found.left_out and not protected.declared():
+        _, left_out = protected.attributes()
+        way = columns.declarations(call.source, [column for column in left_out if column.name in found.left_out])
         raise DomainError(
             f"no column was declared; by type and constraint alone {list(found.domain.names)!r} would be released, others not. "
-            "CALL dp_declare(source, 'column', ...) first, or say columns := [...] if that is meant"
+            f"Declare them first: {way}; or say columns := [...] if that is meant"
         )
 
 
@@ -196,7 +198,8 @@ def exact_epsilon(parameters: Mapping[str, Any]) -> Fraction:
 def contract_of(protected: ProtectedSource, domain: Domain) -> Contract:
     """Return what a method has to know of the source's contract."""
     held = protected.protection
-    return Contract(held.neighbors, held.max_contributions, total_is_public(protected, domain))
+    left_out = protected.source.filtered or any(a.outside == "drop" for a in domain.attributes)
+    return Contract(held.neighbors, held.max_contributions, total_is_public(protected, domain), left_out)
 
 
 def no_delta(method: Method, parameters: Mapping[str, Any]) -> Fraction:

@@ -7,9 +7,8 @@ the vectors that a row adds is in `dpsql.estimates.measures`; that a unit has no
 
 from __future__ import annotations
 
-import itertools
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,17 +23,17 @@ from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.estimates.leaves import Cells, Cutting
 from dpsql.estimates.leaves import released as released_cells
 from dpsql.estimates.measures import Measure
-from dpsql.estimates.picks import Picking
+from dpsql.estimates.picks import worth
 from dpsql.estimates.thresholds import passing, present
 from dpsql.measure.leaves import Parts, Regions, UnitRows
 from dpsql.measure.noising import add_noise
+from dpsql.measure.picking import Keys, Ranks, draw, listed_groups, read_ranks
 from dpsql.measure.statement import Statement, above_bounds
-from dpsql.mechanisms.ranked import NO_ROWS, Ranked, Uniform, picked
 from dpsql.noise.entropy import BoolArray, fresh_salt
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.learned import learned as bounds_from
-from dpsql.release.learned import leaves
+from dpsql.release.learned import leaves, resolved_query, weighed
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
 from dpsql.release.refined import Refinement
@@ -42,9 +41,6 @@ from dpsql.text.relation import identifier
 
 MOST_INLINE, MOST_INLINE_TEXT = 1_000, 20_000
 """Groups, and characters of the SELECT that lists them, that are written into each statement."""
-
-
-Ranks = Callable[[Picking, int | None], Mapping[int, Ranked]]
 
 
 @dataclass(frozen=True)
@@ -97,8 +93,8 @@ class Before:
         Of each of ``plan.learning`` the rows in every cell.
     units : dict from int to UnitRows
         Of each of ``plan.cutting``, by the place of its measure.
-    ranks : function of (picking, reach)
-        Gives the rows of each group near a quantile's rank, by the group's place; all of them, where ``reach`` is None.
+    ranks : function
+        Gives the rows of each group near the ranks of quantiles, see `dpsql.measure.picking.Ranks`.
     """
 
     def __init__(self, made: Statement, magnitudes: list[IntArray], units: dict[int, UnitRows], ranks: Ranks) -> None:
@@ -123,26 +119,13 @@ def before(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: 
         units = {
             one.place: UnitRows(*plan.cells(one), partial(read, plan.measures[one.place])) for one in plan.cutting
         }
-        yield Before(made, found, units, partial(_ranked, cursor, made))
+        yield Before(made, found, units, partial(read_ranks, cursor, made))
 
 
 def _within(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> bool:
     """Return whether no unit has more rows than the plan lets it have. Privacy: secret; in the snapshot of the other readings."""
     asked = above_bounds(protected, plan)
     return asked is not None and not guarded(cursor, asked).fetchall()
-
-
-def _ranked(
-    cursor: duckdb.DuckDBPyConnection, made: Statement, one: Picking, reach: int | None
-) -> dict[int, Ranked]:
-    frame = guarded(cursor, made.ranks(one, reach)).fetchnumpy()
-    groups, cells, rows, upto, total = (np.asarray(frame[name], np.int64) for name in ("ord", "cell", "n", "upto", "total"))
-    order = np.lexsort((cells, groups))
-    ends = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1))
-    return {
-        int(groups[part[0]]): Ranked(cells[part], rows[part], upto[part], int(total[part[0]]), reach)
-        for part in (order[a:b] for a, b in itertools.pairwise(ends.tolist()))
-    }
 
 
 def learned(plan: Plan, exact: Before) -> Refinement | None:
@@ -164,32 +147,36 @@ def learned(plan: Plan, exact: Before) -> Refinement | None:
         noisy.append(np.concatenate([level.counts for level in levels]))
     known = len(query.learning)
     bounds = bounds_from(query, plan.scales, plan.mechanism, noisy[:known])
-    ends = leaves(query, noisy[known:])
-    cut = {one.place: edges for one, edges in zip(query.cutting, ends, strict=True)}
-    drawn = [
-        _picked(one, exact.ranks, cut.get(one.place, (0, one.units.count)), query.groups or 0) for one in query.picking
-    ]
-    return Refinement((*noisy, *drawn), (*[None] * known, *ends, *[None] * len(drawn)), bounds)
+    return Refinement(tuple(noisy), (*[None] * known, *leaves(query, noisy[known:])), bounds)
 
 
-def _picked(one: Picking, ranks: Ranks, edges: Sequence[int], groups: int) -> IntArray:
-    """Draw a quantile of every group, by the exponential mechanism; all rows are read where those near its rank do not tell.
+def quantiles(
+    cursor: duckdb.DuckDBPyConnection, plan: Plan, exact: Before, first: Refinement | None, groups: Sequence[Keys]
+) -> Refinement | None:
+    """Return what was released before the measures with the quantiles that the plan picks, of every group.
 
-    ``edges``: of leaves that were cut from released counts, which weigh the same.
+    Parameters
+    ----------
+    plan : Plan
+        As it was charged for.
+    groups : sequence of tuples
+        Texts of the keys of the groups that were released.
+
+    Notes
+    -----
+    Privacy: see `dpsql.measure.picking`.
     """
-    near = ranks(one, one.reach)
-    every: Mapping[int, Ranked] | None = None
-    found = np.zeros(groups, np.int64)
-    for group in range(groups):
-        number = Uniform()
-        unit = picked(near.get(group, NO_ROWS), one.share, edges, one.gamma, number)
-        if unit is None:
-            every = ranks(one, None) if every is None else every
-            unit = picked(every.get(group, NO_ROWS), one.share, edges, one.gamma, number)
-        if unit is None:
-            raise DpsqlError("all rows of a group tell where a quantile is")
-        found[group] = unit
-    return found
+    query = plan.query
+    if query is None or first is None or not query.picking:
+        return first
+    made = resolved_query(query, first.bounds, first.ends)
+    edges = weighed(query, made, first.counts)
+    if query.public:
+        return first.with_picks(draw(made.picking, edges, exact.ranks, len(groups), None))
+    if not groups or not worth(made.picking, len(groups)):
+        return first.with_picks([np.zeros(0, np.int64)] * len(made.picking))
+    with listed_groups(cursor, groups) as listed:
+        return first.with_picks(draw(made.picking, edges, exact.ranks, len(groups), listed))
 
 
 def _drawn(cutting: Cutting, rows: UnitRows, level: int, cells: Cells) -> IntArray:

@@ -18,7 +18,7 @@ from dpsql.errors import DpsqlError
 from dpsql.estimates.leaves import Units
 from dpsql.estimates.magnitudes import Learning
 from dpsql.estimates.measures import Measure, Variable
-from dpsql.estimates.picks import Picking
+from dpsql.estimates.picks import Picking, of_one_measure
 from dpsql.measure.leaves import Regions
 from dpsql.measure.steps import LARGEST_SUM, Steps, steps_of
 from dpsql.protected.source import ProtectedSource
@@ -255,24 +255,36 @@ class Statement:
             f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
         )
 
-    def ranks(self, one: Picking, reach: int | None) -> str:
-        """Return the statement that gives the rows of each unit and up to it, of each group with rows.
+    def ranks(self, ones: Sequence[Picking], *, every: bool = False, listed: str | None = None) -> str:
+        """Return the statement that gives the rows of each unit and up to it, of each group with rows, for one measure's quantiles.
 
-        ``reach``: of units whose penalty is at most so many rows alone; None: of all. See `dpsql.mechanisms.ranked.Ranked`.
-        Most rows are far from the rank: they are counted in coarse cells, and only where those are near it by unit.
+        ``near0``, ``near1``, ... say of which quantiles a unit is near enough: its penalty may be as small as their `reach`. Units
+        that are near none are left out, unless ``every`` is to be known. See `dpsql.mechanisms.ranked.Ranked`. Most rows are far
+        from the ranks: they are counted in coarse cells, and only where those are near by unit.
+
+        ``listed``: private groups that were released, with the texts of their keys; rows of others are left out.
         """
-        units = f"SELECT *, unit >> {_coarse(one.units)} AS big FROM ({self._in_units(self.plan.measures[one.place], one.units)})"  # noqa: S608
-        cast = ", ".join(f"CAST({name} AS BIGINT) AS {name}" for name in ("ord", "cell", "n", "upto", "total"))
+        units = ones[0].units
+        if units is None:
+            raise DpsqlError("what units are is known once the bounds are learned")
+        rows = self._in_units(self.plan.measures[ones[0].place], units)
+        if listed is not None:
+            pairs = [(f"CAST(held.{key} AS VARCHAR)", f"listed.{key}") for key in self.keys]
+            same = " AND ".join(f"{own} IS NOT DISTINCT FROM {other}" for own, other in pairs)
+            rows = f"SELECT listed.ord, held.unit FROM ({rows}) AS held JOIN {listed} AS listed ON {same}"  # noqa: S608 -- generated
+        cells = f"SELECT *, unit >> {_coarse(units)} AS big FROM ({rows})"  # noqa: S608 -- generated
+        near = ["true" if every else _near(one) for one in ones]
+        some = " OR ".join(near)
+        shown = [f"CAST({name} AS BIGINT) AS {name}" for name in ("ord", "cell", "n", "upto", "total")]
+        cast = ", ".join([*shown, *(f"{condition} AS near{i}" for i, condition in enumerate(near))])
 
         def by_unit(rows: str) -> str:
             return f"SELECT ord, big, unit AS cell, count(*) AS n FROM {rows} GROUP BY ALL"  # noqa: S608 -- generated
 
-        if reach is None:
+        if every:
             together = "sum(n) OVER (PARTITION BY ord ORDER BY cell ASC) AS upto, sum(n) OVER (PARTITION BY ord) AS total"
-            every = f"SELECT *, {together} FROM ({by_unit('__dp_units')})"  # noqa: S608 -- generated
-            return f"{self.reading()}, __dp_units AS ({units}) SELECT {cast} FROM ({every})"  # noqa: S608 -- generated
-        wanted, parts = f"{one.share.numerator} * total", one.share.denominator
-        near = f"{parts} * upto >= {wanted} - {parts * reach} AND {parts} * (upto - n) <= {wanted} + {parts * reach}"
+            found = f"SELECT *, {together} FROM ({by_unit('__dp_units')})"  # noqa: S608 -- generated
+            return f"{self.reading()}, __dp_units AS ({cells}) SELECT {cast} FROM ({found})"  # noqa: S608 -- generated
         coarse = "SELECT ord, big, count(*) AS n FROM __dp_units GROUP BY ALL"
         summed = (
             "SELECT ord, big, n, sum(n) OVER (PARTITION BY ord ORDER BY big ASC) AS upto, sum(n) OVER (PARTITION BY ord) AS total "  # noqa: S608
@@ -284,9 +296,9 @@ class Statement:
             "JOIN __dp_near USING (ord, big)"
         )
         return (
-            f"{self.reading()}, __dp_units AS ({units}), "  # noqa: S608 -- generated
-            f"__dp_near AS (SELECT ord, big, upto - n AS before, total FROM ({summed}) WHERE {near}) "
-            f"SELECT {cast} FROM ({found}) WHERE {near}"
+            f"{self.reading()}, __dp_units AS ({cells}), "  # noqa: S608 -- generated
+            f"__dp_near AS (SELECT ord, big, upto - n AS before, total FROM ({summed}) WHERE {some}) "
+            f"SELECT {cast} FROM ({found}) WHERE {some}"
         )
 
     def _in_units(self, measure: Measure, units: Units) -> str:
@@ -346,8 +358,14 @@ def _cumulated(measure: Measure) -> list[str]:
     """Return the cumulated counters of a row, as integers, all but the last, which is the grid.
 
     Sums of numbers that are not negative do not fall, nor does rounding; so the differences are not negative, and add up to the
-    grid.
+    grid. Of one variable of degree 1 there is one: between the bounds upper - x is from 0 to the span (subtraction does not fall
+    either), and times grid / span, both rounded to 53 bits, less than half above the grid, which has 30.
     """
+    if measure.degree == 1 and len(measure.variables) == 1:
+        [variable] = measure.variables
+        x, lower, upper = f"x{variable.position}", _double(variable.lower), _double(variable.upper)
+        inside = f"round(({upper} - {x}) * {_double(measure.grid / variable.span)})"
+        return [f"CAST(CASE WHEN {x} <= {lower} THEN {measure.grid} WHEN {x} >= {upper} THEN 0 ELSE {inside} END AS BIGINT)"]
     each = []
     for variable in measure.variables:
         y = _unit_interval(variable)
@@ -372,6 +390,13 @@ def _leaf(measure: Measure) -> str:
     variable, last = measure.variables[0], measure.lengths[-1] - 1
     x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
     return f"CAST(least(floor(({x} - {_double(variable.lower)}) / {_double(measure.width)}), {last}) AS INTEGER)"
+
+
+def _near(one: Picking) -> str:
+    """Return whether a cell, of n rows, upto with those before, may have a penalty of at most as many rows as are read."""
+    wanted, parts = f"{one.share.numerator} * total", one.share.denominator
+    far = parts * one.reach
+    return f"({parts} * upto >= {wanted} - {far} AND {parts} * (upto - n) <= {wanted} + {far})"
 
 
 def _coarse(units: Units) -> int:
@@ -402,6 +427,12 @@ def _whole(first: str, count: int) -> tuple[str, ...]:
     return tuple(str(int(first) + i) for i in range(count)) if digits.isdecimal() and len(digits) < 18 else ()
 
 
+def no_groups(plan: QueryPlan) -> str:
+    """Return a SELECT of no group, with the columns of a list of groups that were released."""
+    keys = ", ".join(f"CAST(NULL AS VARCHAR) AS k{i}" for i in range(len(plan.keys)))
+    return f"SELECT CAST(0 AS BIGINT) AS ord, {keys} LIMIT 0"
+
+
 def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> list[str]:
     """Return all statements that read the rows, to be bound before anything is charged."""
     made = Statement(protected, plan, groups, salt)
@@ -409,6 +440,10 @@ def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, 
     first = [made.magnitudes(one) for one in plan.learning]
     cut = [plan.measures[one.place] for one in plan.cutting]
     units = [made.units(measure, 0, regions) for measure in cut for regions in ([], [(6, [0])])]
-    ranks = [made.ranks(one, reach) for one in plan.picking for reach in (one.reach, None)]
+    listed = None if plan.public else f"({no_groups(plan)})"
+    picks = [one.over(plan.measures[one.place].variables[0]) for one in plan.picking]
+    ranks = [
+        made.ranks(ones, every=every, listed=listed) for ones in of_one_measure(picks) for every in (False, True)
+    ]
     cells = [made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values") and measure.units is None]
     return [*([] if above is None else [above]), *first, *units, *ranks, made.sums()[0], *cells]

@@ -51,7 +51,7 @@ class Steps:
     upper: int
 
     def total(self, value: str, condition: str) -> str:
-        """Return the sum of a column's values within the bounds, as a text of DuckDB: of rows where a condition holds; '0' of none."""
+        """Return the sum of a column's values, moved to the bounds, where a condition holds: a text of DuckDB, '0' of no row."""
         low, high = self.sql_type.low, self.sql_type.high
         cases = [(f"{value} <= {self._constant(self.lower)}", self.lower)] if low < self.lower <= high else []
         cases += [(f"{value} >= {self._constant(self.upper)}", self.upper)] if low <= self.upper < high else []
@@ -92,8 +92,9 @@ def steps_of(measure: Measure, sql_type: str) -> Steps | None:
     Examples
     --------
     >>> from dpsql.estimates.measures import Variable
-    >>> cents = steps_of(Measure("moments", (Variable(0, 0, 0.1),)), "DECIMAL(15,2)")
-    >>> cents.upper, cents.cumulated(["0.05", "0.30"], np.array([1, 3]), Measure("moments", (Variable(0, 0, 0.1),), grid=100)).tolist()
+    >>> measure = Measure("moments", (Variable(0, 0, 0.1),), grid=100)
+    >>> cents = steps_of(measure, "DECIMAL(15,2)")
+    >>> cents.upper, cents.cumulated(["0.05", "0.30"], np.array([1, 3]), measure).tolist()
     (10, [50, 0])
     """
     parsed = sqltypes.parse(sql_type)

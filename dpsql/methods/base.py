@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from dpsql.accounting.events import Event
 from dpsql.domains.attributes import Attribute, Domain
+from dpsql.methods.public_rows import PublicRows
 from dpsql.numerics.arrays import Clique, CodeArray, IntArray
 from dpsql.tables.statistics import Statistics
 from dpsql.text.names import fold
@@ -58,11 +59,14 @@ class Contract:
         Rows of one privacy unit among the measured rows, at most.
     public_total : bool
         Whether the number n of measured rows is public and every unit has exactly one of them (replace_one, no row left out).
+    left_out : bool
+        Whether a row of the table can be left out: by a filter, a join, or outside := 'drop'.
     """
 
     neighbors: str
     max_contributions: int
     public_total: bool
+    left_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,6 +187,9 @@ class OneHotMethod(Method, Protocol):
 
 class DrawnMethod(Method, Protocol):
     """A synthesizer that draws its private output itself; its ``plan`` names the tables that are counted for that."""
+
+    public_rows: PublicRows | None
+    """Why the number of rows has to be public, where it has to."""
 
     def price(self, domain: Domain, contract: Contract, epsilon: Fraction, options: Mapping[str, Any]) -> Price:
         """Return events and parameters of a release of this pure epsilon in total.

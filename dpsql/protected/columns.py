@@ -13,7 +13,8 @@ from dpsql.source.analysis import OutputColumn
 from dpsql.text.names import fold
 from dpsql.text.relation import literal
 
-_MOST_NAMED = 3
+_MOST_DECLARED = 8
+"""Calls that a refusal says, at most."""
 
 
 def spelled(protected: ProtectedSource, columns: Sequence[str]) -> tuple[str, ...]:
@@ -78,7 +79,7 @@ def chosen(protected: ProtectedSource, source: str, columns: list[str] | None) -
             raise DomainError(f"columns = {columns!r}: {without_domain(source, missing)}")
         return declared.select(columns), left_out
     if not declared.attributes:
-        way = f"; {declaration(source, left_out[0])} declares one" if left_out else ""
+        way = f": {declarations(source, left_out)}" if left_out else ""
         raise DomainError(f"no column of the source has a declared domain{way}")
     return declared, left_out
 
@@ -115,12 +116,17 @@ def check_k(source: str, columns: list[str] | None, k: int, domain: Domain, left
 
 def without_domain(source: str, missing: Sequence[OutputColumn]) -> str:
     """Return what to do about columns without a domain."""
-    named = ", ".join(repr(c.name) for c in missing[:_MOST_NAMED]) + (", ..." if len(missing) > _MOST_NAMED else "")
-    first = missing[0]
-    way = declaration(source, first)
-    if first.origin is None and not first.views:
+    named = ", ".join(repr(c.name) for c in missing[:_MOST_DECLARED]) + (", ..." if len(missing) > _MOST_DECLARED else "")
+    way = declarations(source, missing)
+    if any(c.origin is None and not c.views for c in missing):
         way += " (it is computed here: this declares it for this very text; on a view it is declared once)"
     return f"{named} {'has' if len(missing) == 1 else 'have'} no declared domain: {way}"
+
+
+def declarations(source: str, missing: Sequence[OutputColumn]) -> str:
+    """Return the calls that declare columns of the source of a call, all of them unless there are very many."""
+    calls = [declaration(source, column) for column in missing[:_MOST_DECLARED]]
+    return "; ".join([*calls, *(["..."] if len(missing) > _MOST_DECLARED else [])])
 
 
 def declaration(source: str, column: OutputColumn) -> str:

@@ -41,6 +41,8 @@ class Constraints:
         """CHECK constraints that are rules, with names of columns as they are written there."""
         self.others: list[str] = []
         """CHECK constraints that say what no rule may say."""
+        self.widened: set[str] = set()
+        """Columns whose bounds are no doubles, and so the next ones that are, outside of them."""
         catalog = Catalog(cursor)
         for text in catalog.checks(table):
             try:
@@ -56,7 +58,8 @@ class Constraints:
             origin = fold(column.origin or "")
             own = [rule for rule in self.rules if {fold(name) for name in rule.columns} == {origin}]
             parts = [part for rule in own for part in _conjuncts(rule.tree)]
-            self._known[column] = _attribute(self._cursor, column, parts)
+            self._known[column], widened = _attribute(self._cursor, column, parts)
+            self.widened |= {column.name} if widened else set()
         return self._known[column]
 
     def reference(self, column: OutputColumn) -> tuple[TableId, str] | None:
@@ -87,8 +90,10 @@ def _is_null(node: exp.Expression) -> bool:
     return type(node) is exp.Is and type(node.expression) is exp.Null
 
 
-def _attribute(cursor: duckdb.DuckDBPyConnection, column: OutputColumn, parts: Sequence[exp.Expression]) -> Attribute | None:
-    """Return the domain of a column whose values are listed, or lie between two bounds."""
+def _attribute(
+    cursor: duckdb.DuckDBPyConnection, column: OutputColumn, parts: Sequence[exp.Expression]
+) -> tuple[Attribute | None, bool]:
+    """Return the domain of a column whose values are listed, or lie between two bounds; whether these had to be widened."""
     lists: list[list[str]] = []
     lower: list[object] = []
     upper: list[object] = []
@@ -102,10 +107,23 @@ def _attribute(cursor: duckdb.DuckDBPyConnection, column: OutputColumn, parts: S
             (lower if bound[0] == ">" else upper).append(bound[1])
     if lists:
         kept = [value for value in dict.fromkeys(lists[0]) if all(value in other for other in lists[1:])]
-        return _declared(cursor, column, categories=kept)
+        return _declared(cursor, column, categories=kept), False
     if lower and upper:
-        return _declared(cursor, column, lower=max(lower), upper=min(upper))  # type: ignore[type-var]
-    return None
+        ends = [max(lower), min(upper)]  # type: ignore[type-var]
+        held = [_held(column.sql_type, end, side) for end, side in zip(ends, (-math.inf, math.inf), strict=True)]
+        return _declared(cursor, column, lower=held[0], upper=held[1]), held != ends
+    return None, False
+
+
+def _held(sql_type: str, end: object, side: float) -> object:
+    """Return a whole number that double precision holds, the next on one side, if this one is none and no end of the type."""
+    parsed = sqltypes.parse(sql_type)
+    if type(end) is not int or parsed.family != "integer" or end in (parsed.low, parsed.high) or abs(end) >= 1 << 64:
+        return end
+    near = float(end)
+    if (int(near) > end) if side < 0 else (int(near) < end):
+        near = math.nextafter(near, side)
+    return min(max(int(near), parsed.low), parsed.high)
 
 
 def _declared(

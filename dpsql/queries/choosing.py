@@ -43,6 +43,8 @@ class Argument:
         Whether it has values besides the listed ones; whether it is a text, so that one text can stand for all of these.
     learned : int, optional
         Which histogram its bounds will be chosen from; ``lower`` and ``upper`` are the widest then.
+    declared : bool
+        Whether these widest ones are declared, so that quantiles need no others.
     """
 
     lower: float | None = None
@@ -54,6 +56,7 @@ class Argument:
     open: bool = False
     text: bool = False
     learned: int | None = None
+    declared: bool = False
 
 
 def with_grid(measure: Measure, most: int) -> Measure:
@@ -176,7 +179,8 @@ def variable(place: int, known: Argument) -> Variable:
 
 def _other(one: Wanted, arguments: Mapping[int, Argument], groups: int) -> Measure | None:
     if one.function in RANKED:
-        over = variable(one.arguments[0], arguments[one.arguments[0]])
+        known = arguments[one.arguments[0]]
+        over = variable(one.arguments[0], replace(known, learned=None) if known.declared else known)
         return Measure("tree", (over,), filter=one.condition, levels=choose_levels(over, groups))
     if one.function in LISTED:
         known = arguments[one.arguments[0]]

@@ -93,7 +93,7 @@ class Estimates:
         place, columns = self.find(one)[0], found.reshape(-1, len(one.quantiles)).copy()
         for i, share in enumerate(one.quantiles):
             for pick in self.query.picking:
-                if pick.place == place and pick.share == Fraction(repr(share)) and pick.found:
+                if pick.place == place and pick.share == Fraction(repr(share)) and len(pick.found) == len(columns):
                     near = trusted(pick, self.tree(place).count) & ~np.isnan(columns[:, i])
                     columns[near, i] = pick.values()[near]
         return columns if one.listed else columns[:, 0]

@@ -22,7 +22,15 @@ from dpsql.queries.keys import Combinations, Groups, KeyValues, NotListed, Unive
 from dpsql.queries.naming import plain
 from dpsql.queries.universes import MOST_VALUES
 
-__all__ = ["Groups", "Universes", "public_groups", "type_over"]
+__all__ = ["Groups", "Universes", "left_out", "public_groups", "type_over"]
+
+
+def left_out(name: str) -> str:
+    """Return what to know of groups over a column with values that are not listed: `Groups.lost`."""
+    return (
+        f"rows whose value of {name} is not in its declared list may be in no group; groups := 'private' finds other values that "
+        "enough units have"
+    )
 
 
 def public_groups(

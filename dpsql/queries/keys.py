@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.algebra.functions import TRUTH, called
 from dpsql.algebra.ranges import UNKNOWN, Range
+from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.errors import DpsqlError
 from dpsql.queries.bounds import Known, extent, narrowed
@@ -55,7 +56,7 @@ class Groups:
     reason : str
         Where there are no public groups: why not; then ``sql`` is empty.
     other : tuple of int
-        Which keys are columns whose rows with values that are not listed are in the group `OTHER_LABEL`.
+        Which keys are texts whose rows with values that are not listed are in the group `OTHER_LABEL`.
     lost : tuple of str
         Columns with values that are not listed, whose rows may be in no group.
     """
@@ -120,6 +121,11 @@ class KeyValues:
         self._columns(keys)
         replaced = [self._replaced(key) for key in keys]
         listed = [self._total(key) for key in replaced]
+        other = tuple(i for i, key in enumerate(keys) if self._has_other(key))
+        listed = [
+            text if isinstance(key, exp.Column) else self._without_label(key, text, shown=i in other)
+            for i, (key, text) in enumerate(zip(keys, listed, strict=True))
+        ]
         sets = [frozenset(c.name for c in key.find_all(exp.Column)) for key in replaced]
         combined = self._combined()
         filters = [*self._filters(), *combined]
@@ -138,10 +144,11 @@ class KeyValues:
         order = ", ".join(f"k{i}" for i in range(len(keys)))
         sql = f"SELECT {order} FROM {tables}"  # noqa: S608 -- generated
         types = [d.sql_type for d in self.catalog.describe(sql)]
-        other = tuple(i for i, key in enumerate(keys) if isinstance(key, exp.Column) and self.universe(key).other)
+        shared = [canonical(column) for key in keys for column in {canonical(c): c for c in self._unlisted(key)}.values()]
         lost = {
-            column.name: None for i, key in enumerate(keys) if i not in other for column in key.find_all(exp.Column)
-            if self.universe(column).open
+            column.name: None for i, key in enumerate(keys) for column in key.find_all(exp.Column)
+            if self.universe(column).open and not self._tested(column)
+            and (i not in other or (key is not column and shared.count(canonical(column)) > 1))
         }
         return Groups(sql, tuple(types), total, other=other, lost=tuple(lost))
 
@@ -305,6 +312,28 @@ class KeyValues:
             text = f"EXISTS (SELECT 1 FROM (VALUES {rows}) AS {quoted(_PUBLIC)}({named}) WHERE {same}{none})"  # noqa: S608 -- quoted
             out.append((frozenset(atom.name for atom in there), text))
         return out
+
+    def _has_other(self, key: exp.Expression) -> bool:
+        """Whether rows of a key whose value is not listed are the group `OTHER_LABEL`: a text of a column that has other values."""
+        if isinstance(key, exp.Column):
+            return self.universe(key).other
+        return bool(self._unlisted(key)) and sqltypes.parse(self.type_of(key)).family == "text"
+
+    def _unlisted(self, key: exp.Expression) -> list[exp.Column]:
+        """Return the columns whose other values make a key something that `OTHER_LABEL` in their place does not."""
+        return [column for column in key.find_all(exp.Column) if self.universe(column).other and not self._tested(column)]
+
+    def _tested(self, column: exp.Column) -> bool:
+        """Whether a column is compared with listed values alone where it stands: all other values are alike there."""
+        return isinstance(column.parent, exp.EQ | exp.In) and column.parent.this is column and self._decides(column.parent)
+
+    def _without_label(self, key: exp.Expression, text: str, *, shown: bool) -> str:
+        """Return a key over atoms that is not computed of `OTHER_LABEL`, which is no value of the rows."""
+        names = dict.fromkeys(canonical(column) for column in self._unlisted(key))
+        labelled = " OR ".join(f"{quoted(_ALIAS, self.atoms[n].name)} = {literal(OTHER_LABEL)}" for n in names if n in self.atoms)
+        if not labelled:
+            return text
+        return f"CASE WHEN {labelled} THEN {literal(OTHER_LABEL) if shown else 'NULL'} ELSE {text} END"
 
     def _decides(self, part: exp.Expression) -> bool:
         """Whether a condition is true of listed values alone: it compares a column with some of them."""

@@ -16,7 +16,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpsql.estimates.leaves import Cells, Cutting, Level, cut, released
+import numpy as np
+
+from dpsql.errors import ReleaseError
+from dpsql.estimates.leaves import Cells, Cutting, Level, Units, cut, released
 from dpsql.estimates.magnitudes import Bounds, Learning, chosen, covering, likely
 from dpsql.estimates.measures import Measure
 from dpsql.numerics.arrays import IntArray
@@ -76,6 +79,8 @@ def learned(plan: QueryPlan, scales: Sequence[Fraction], mechanism: str, counts:
             measure, noise = max(users, key=lambda user: (user[0].degree, -user[1]))
             noise *= math.sqrt(2) if mechanism == "laplace" else 1.0
             groups = _groups(plan, float(likely(one, noisy).sum()))
+            if one.declared and any(text.startswith("sum(") for text in plan.asked):
+                groups = math.sqrt(groups)  # the bias of a total over them, against its noise
             best = chosen(one, noisy, noise, degree=measure.degree, span=measure.kind == "moments", groups=groups)
         found.append(Learned(best, reach))
     return tuple(found)
@@ -127,8 +132,48 @@ def resolved_query(
     measures = [_resolved(measure, bounds) for measure in plan.measures]
     for one, edges in zip(plan.cutting, ends, strict=True):
         measures[one.place] = replace(measures[one.place], edges=tuple(edges))
-    picking = tuple(one.picked(found) for one, found in zip(plan.picking, picks, strict=True))
+    picking = tuple(one.over(measures[one.place].variables[0]) for one in plan.picking)
+    if picks:
+        picking = tuple(one.picked(found) for one, found in zip(picking, picks, strict=True))
     return replace(plan, measures=tuple(measures), picking=picking)
+
+
+def weighed(plan: QueryPlan, resolved: QueryPlan, counts: Sequence[IntArray]) -> list[Sequence[int]]:
+    """Return for each of ``plan.picking`` the ends of leaves that weigh the same, in units.
+
+    Those of its tree, where they were cut. Under learned bounds they are cut from the histogram of magnitudes, whose cells follow
+    the rows better than equal leaves. Else all units are one leaf.
+
+    Parameters
+    ----------
+    resolved : QueryPlan
+        The plan with what was learned and cut.
+    counts : sequence of int64 arrays
+        As released, one for each of ``plan.learning``.
+    """
+    found: list[Sequence[int]] = []
+    for one, made in zip(plan.picking, resolved.picking, strict=True):
+        measure, units = resolved.measures[one.place], made.units
+        place = plan.measures[one.place].variables[0].learned
+        if units is None:
+            raise ReleaseError("the plan picks a quantile between bounds that it has not")
+        if place is not None:
+            learning, most = plan.learning[place], min(measure.lengths[-1], units.count)
+            found.append(cut(units, [_magnitudes(units, learning, counts[place])], most) if most > 1 else (0, units.count))
+        else:
+            found.append(measure.edges if measure.units is not None else (0, units.count))
+    return found
+
+
+def _magnitudes(units: Units, learning: Learning, counts: IntArray) -> Level:
+    """Return a released histogram of magnitudes as cells of units; of cells beyond them all is in the outermost."""
+    starts = np.ceil((np.asarray(learning.edges[:-1]) - units.lower) / units.width)
+    first = np.clip(starts, 0, units.count - 1).astype(np.int64)
+    first[0] = 0
+    cells, held = np.unique(first, return_inverse=True)
+    masses = np.zeros(cells.size)
+    np.add.at(masses, held, likely(learning, counts))
+    return Level(cells, np.append(cells[1:], units.count), np.rint(masses).astype(np.int64), np.zeros(cells.size, np.int64))
 
 
 def _resolved(measure: Measure, bounds: Sequence[Learned]) -> Measure:

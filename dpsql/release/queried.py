@@ -31,7 +31,7 @@ _FIELDS = {
     "threshold", "delta", "selecting", "asked",
 }
 _LISTS = ("learning", "cutting", "counting", "picking")
-_OPTIONAL = (*_LISTS, "different", "other")
+_OPTIONAL = (*_LISTS, "different", "other", "lost")
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,11 @@ class QueryPlan:
     cutting : tuple of Cutting
         The same for leaves of trees, of the measures with units (`dpsql.estimates.leaves`).
     picking : tuple of Picking
-        Quantiles that are drawn for each public group, beside the trees.
+        Quantiles that are drawn for each group that is released, beside the trees.
     other : tuple of int
         Keys of public groups of which one, `OTHER_LABEL`, has all rows whose value is not listed.
+    lost : tuple of str
+        Columns with values that are not listed, whose rows may be in no public group.
     """
 
     keys: tuple[str, ...]
@@ -122,6 +124,7 @@ class QueryPlan:
     counting: tuple[Counting, ...] = ()
     other: tuple[int, ...] = ()
     picking: tuple[Picking, ...] = ()
+    lost: tuple[str, ...] = ()
 
     @property
     def early(self) -> bool:
@@ -172,6 +175,7 @@ class QueryPlan:
             **({"different": True} if self.different else {}),
             **({"counting": [one.to_json() for one in self.counting]} if self.counting else {}),
             **({"other": list(self.other)} if self.other else {}),
+            **({"lost": list(self.lost)} if self.lost else {}),
             **({"picking": [one.to_json() for one in self.picking]} if self.picking else {}),
         }
 
@@ -188,9 +192,10 @@ class QueryPlan:
         learning, cutting, counting, picking = (item.get(name, []) for name in _LISTS)
         _require(item.get("different", True) is True)
         _require(all(isinstance(found, list) and len(found) <= MOST_MEASURES for found in (learning, cutting, counting, picking)))
-        _require(not picking or item["public"] is True)
         keys, measures, asked = item["keys"], item["measures"], item["asked"]
         other = item.get("other", [])
+        lost = item.get("lost", [])
+        _require(isinstance(lost, list) and len(lost) <= MOST_MEASURES and all(isinstance(name, str) for name in lost))
         _require(isinstance(other, list) and (not other or item["public"] is True))
         _require(all(type(place) is int and 0 <= place < len(keys) for place in other))
         _require(all(isinstance(found, list) for found in (keys, measures, asked)))
@@ -211,6 +216,7 @@ class QueryPlan:
                 "asked": tuple(asked),
                 "learning": tuple(Learning.from_json(one) for one in learning),
                 "other": tuple(other),
+                "lost": tuple(lost),
                 "cutting": tuple(Cutting.from_json(one) for one in cutting),
                 "counting": tuple(Counting.from_json(one) for one in counting),
                 "picking": tuple(Picking.from_json(one) for one in picking),
@@ -218,6 +224,8 @@ class QueryPlan:
         )
         _require([one.place for one in found.cutting] == [i for i, m in enumerate(found.measures) if m.units is not None])
         _require(all(one.place < len(measures) and found.measures[one.place].kind == "tree" for one in found.picking))
+        learns = [found.measures[one.place].variables[0].learned is not None for one in found.picking]
+        _require([one.units is None for one in found.picking] == learns)
         _require(all(len(one.scales) == depth(*found.cells(one))[1] for one in found.cutting))
         _require(all((v.learned or 0) < max(1, len(learning)) for measure in found.measures for v in measure.variables))
         _require(bool(learning) or all(v.learned is None for measure in found.measures for v in measure.variables))
@@ -275,6 +283,8 @@ def numbers(plan: QueryPlan, integers: IntArray, values: tuple[str, ...]) -> Num
         raise ReleaseError("a release of a query names groups that are none; restore it from a backup") from None
     if any(len(keys) != len(plan.keys) or not all(k is None or isinstance(k, str) for k in keys) for keys in groups):
         raise ReleaseError("a release of a query names groups that are none; restore it from a backup")
+    if any(len(one.found) not in (0, count) for one in plan.picking):
+        raise ReleaseError("a release of a query has quantiles of other groups than it names; restore it from a backup")
     return Numbers(groups, blocks)
 
 

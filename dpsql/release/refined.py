@@ -44,12 +44,16 @@ class Refinement:
         For each of them the edges of the bins that were cut; None where the bins were declared.
     bounds : tuple of Learned
         Of a query: what was chosen from each histogram of magnitudes; ``counts`` are theirs and then those of the histograms that
-        leaves were cut from, ``edges`` None and then the ends of the leaves.
+        leaves were cut from, at last the quantiles that were picked; ``edges`` None, then the ends of the leaves, None.
     """
 
     counts: tuple[IntArray, ...]
     edges: tuple[tuple[float, ...] | tuple[str, ...] | tuple[int, ...] | None, ...]
     bounds: tuple[Learned, ...] = ()
+
+    def with_picks(self, found: Sequence[IntArray]) -> Refinement:
+        """Return it with quantiles that were picked, one array for each."""
+        return replace(self, counts=(*self.counts, *found), edges=(*self.edges, *[None] * len(found)))
 
     @property
     def ends(self) -> list[tuple[int, ...]]:
@@ -121,7 +125,7 @@ def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | No
         _require(all((edges is None) == (not known <= i < cut) for i, edges in enumerate(found.edges)))
         for one, counts in zip(cutting, found.counts[known:cut], strict=True):
             levels_of(plan.query, one, counts)
-        _require(all(counts.size == plan.query.groups for counts in found.counts[cut:]))
+        _require(not plan.query.public or all(counts.size == plan.query.groups for counts in found.counts[cut:]))
         resolved(plan, found)  # refuses ends that leaves cannot have
         return found
     _require(not found.bounds and len(found.counts) == len(plan.fine))

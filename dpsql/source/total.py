@@ -15,9 +15,10 @@ NULL, whatever its columns hold, by induction over its nodes:
 - AND, OR, NOT of booleans, IS NULL, and CASE over such have one;
 - so has TRY_CAST from one exact type of numbers to another, or to DOUBLE;
 - whole numbers of up to 64 bits are added and multiplied as HUGEINTs, and of two such numbers every result is one;
+- FLOATs and DOUBLEs are added and multiplied as IEEE 754 has it, with infinities, as `dpsql.session.settings` pins it;
 - DECIMALs are added and multiplied in a type that holds every digit (`dpsql.source.expressions` sees to it and says so, `declare`).
 
-Nothing else is: no function, no division, no floating point. The generator of `tests/privacy/test_kernel_generator.py` tries them.
+Nothing else is: no function, no division. The generator of `tests/privacy/test_kernel_generator.py` tries them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from dpsql.source.kernel import COMPARABLE, ENUM, FLOATS, INTEGERS, TEXT, decima
 _TOTAL = "dpsql_total"
 """Key of a node's meta: the type of a total expression."""
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
-_SUMS = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+_SUMS = (exp.Add, exp.Sub, exp.Mul)
 _WHOLE = (*INTEGERS, "HUGEINT")
 _BOOLEAN = "BOOLEAN"
 _NULL, _CONSTANT = "NULL", "'"
@@ -120,6 +121,9 @@ def _type(node: exp.Expression, types: Types) -> str | None:
     if type(node) is exp.TryCast:
         return _cast(inner(node.this), node)
     if type(node) in _SUMS:
+        kinds = {inner(node.this), inner(node.expression)}
+        if kinds in ({"DOUBLE"}, {"FLOAT"}):
+            return kinds.pop()
         return "HUGEINT" if all(_wide(side.unnest(), inner) for side in (node.this, node.expression)) else None
     return None
 

@@ -1,11 +1,14 @@
 """Values of synthetic tables: distributions, group means and quartiles of numeric columns of which only bounds were declared.
 
-    python tests/benchmarks/values.py [--data adult ce acs visits] [--roads automatic equal hand peer] [--seeds 5] [--epsilon 1]
+    python tests/benchmarks/values.py [--data adult ce acs visits] [--roads automatic equal hand peer floor] [--seeds 5] [--epsilon 1]
 
 Everything goes through SQL: dp_declare with ``lower := 0, upper := 1.25 max`` (rounded, as someone would who knows the order of
 magnitude), one dp_synthesize over all columns with the default method. Roads: ``automatic`` bins; ``equal``: 20 bins of equal width
 and no fine histogram, what dpsql did before; ``hand``: edges made by hand where there are some, with fine histograms; ``peer``: dpmm,
-MST over PrivTree bins with the same bounds, run by the Python that DPSQL_PEER names (an environment of its own).
+MST over PrivTree bins with the same bounds, run by the Python that DPSQL_PEER names (an environment of its own). ``floor``: no table is
+made; of columns that are mostly one value, what the noise of the pair tables alone leaves of a mean by group if of all other values the
+mean is known, and only their number in the group comes from the table: as it is released, and drawn to the mean of all groups by what
+would be best if one knew how far groups are from it (the spread of the true means).
 
 Printed, medians over the seeds: KS distance of each numeric column; median and largest relative error of its mean by group, over the
 groups of the named columns with at least 1 % (visits: 2 %) of the rows; the largest error of its quartiles by group, median over the
@@ -166,6 +169,32 @@ def peer(study: Study, epsilon: float) -> tuple[pd.DataFrame, float]:
         return found, seconds
 
 
+def floor(study: Study, column: str, epsilon: float) -> tuple[float, float] | None:
+    """Return the median relative error of group means that noise on one cell alone makes, as released and shrunk; None of other columns."""
+    raw = numbers(study.frame[column])
+    usual = pd.Series(raw).mode()[0]
+    rest = raw[raw != usual]
+    if rest.size > raw.size / 2 or np.isnan(raw).any():
+        return None
+    con = duckdb.connect()
+    dpsql.load(con)
+    held = study.frame  # noqa: F841 -- DuckDB reads it by name
+    con.execute("CREATE TABLE t AS SELECT * FROM held")
+    con.execute("CALL dp_protect('t', epsilon := ?, delta := ?)", [max(2 * epsilon, 1.0), DELTA])
+    declare(con, study, "automatic")
+    [(scale,)] = con.execute(f"SELECT noise_scale FROM dp_plan('t', epsilon := {epsilon})").fetchall()
+    con.close()
+    groups = [(study.frame[group] == value).to_numpy() for group in study.groups for value in sorted(study.frame[group].unique())]
+    groups = [mine for mine in groups if mine.sum() >= study.least * raw.size]
+    means, sizes = np.asarray([raw[mine].mean() for mine in groups]), np.asarray([mine.sum() for mine in groups])
+    deviation = scale * abs(rest.mean() - usual) / sizes
+    noise = np.random.default_rng(5).standard_normal((4_000, sizes.size)) * deviation
+    spread = ((means - raw.mean()) ** 2).mean()
+    drawn = raw.mean() + spread / (spread + deviation**2) * (means + noise - raw.mean())
+    direct, shrunk = (float(np.median(np.median(np.abs(off) / np.abs(means), axis=1))) for off in (noise, drawn - means))
+    return direct, shrunk
+
+
 def numbers(values: pd.Series) -> np.ndarray:
     if str(values.dtype).startswith("datetime"):
         return (values - pd.Timestamp("1970-01-01")).dt.total_seconds().to_numpy(float) / 86_400
@@ -238,7 +267,7 @@ def distances(study: Study, found: pd.DataFrame) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", choices=STUDIES, default=list(STUDIES))
-    parser.add_argument("--roads", nargs="+", choices=("automatic", "equal", "hand", "peer"), default=("automatic", "equal", "hand"))
+    parser.add_argument("--roads", nargs="+", choices=("automatic", "equal", "hand", "peer", "floor"), default=("automatic", "equal", "hand"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilon", type=float, default=1.0)
     given = parser.parse_args()
@@ -249,6 +278,12 @@ def main() -> None:
         for road in given.roads:
             if road == "peer" and "DPSQL_PEER" not in os.environ:
                 print("peer: DPSQL_PEER names no Python", file=sys.stderr)
+                continue
+            if road == "floor":
+                for column in study.bounds:
+                    limit = floor(study, column, given.epsilon)
+                    if limit is not None:
+                        print(f"{road:10} {column:16} mean {limit[0]:.3f} as released, {limit[1]:.3f} shrunk", flush=True)
                 continue
             runs, seconds, tables = [], [], []
             for _ in range(given.seeds):

@@ -10,7 +10,8 @@ import pytest
 from prepared import beside
 
 import dpsql
-from dpsql.books.ledger import MOST_INTERRUPTIONS
+from dpsql.books.ledger import MOST_INTERRUPTIONS, Ledger
+from dpsql.books.schema import Books
 from dpsql.kinds import measures
 
 pytestmark = pytest.mark.any_duckdb
@@ -85,3 +86,15 @@ def test_releases_are_as_they_were(con: duckdb.DuckDBPyConnection, monkeypatch: 
     con.execute(ASK.format(0)).fetchall()
     assert con.execute("SELECT status FROM dp_releases()").fetchall() == [("stored",)]
     assert dpsql.budget(con, "people").fetchall()
+
+
+def test_the_state_of_the_books_is_read_once(con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, reads = Ledger._outcomes, []
+    monkeypatch.setattr(Ledger, "_outcomes", lambda ledger: reads.append(1) or plain(ledger))
+    ledger = Ledger(Books(beside(con), "people"), "main.people", "tester")
+    assert ledger.condition() == "intact" and reads == [1]
+    interrupted(con, monkeypatch, lambda: con.execute(ASK.format(1)))
+    assert ledger.condition() == "intact"
+    (release,) = beside(con).execute("SELECT release FROM dpsql.ledger WHERE action = 'charge'").fetchone()  # type: ignore[misc]
+    ledger.mark(release, "fail")
+    assert ledger.condition().startswith("intact; only tables and their columns can be bought since a reading failed")

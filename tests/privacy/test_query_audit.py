@@ -89,6 +89,10 @@ def _no_clamp(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(statement, "_scaled", lambda m: f"CAST(round(greatest(least(x{m.variables[0].position}, 1e6), -1e6) / {m.variables[0].magnitude!r} * {m.grid}) AS BIGINT)")
 
 
+def _no_clamp_of_steps(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(statement.Steps, "total", lambda self, value, condition: f"coalesce(CAST(sum({value}) FILTER (WHERE {condition}) AS VARCHAR), '0')")
+
+
 def _null_counts(patch: pytest.MonkeyPatch) -> None:
     """As it once was: least() and greatest() of DuckDB leave NULL out."""
     plain = statement._sum
@@ -104,8 +108,9 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, str]] = {
     "a forgotten group bound": (lambda patch: _changed(patch, max_groups=10**6), "SELECT note, count(*) FROM sales GROUP BY note", "max_groups := 1, max_rows_per_group := 1"),
     "a forgotten row bound": (_one_row_of_five, "SELECT count(*) FROM sales", ""),
     "a forgotten row bound in groups": (lambda patch: _changed(patch, max_rows=5), SUMS, "max_groups := 3, max_rows_per_group := 1"),
-    "a forgotten clamp": (_no_clamp, "SELECT sum(quantity) FROM sales", ""),
-    "NULL as a number": (_null_counts, "SELECT count(*), avg(amount) FROM sales", ""),
+    "a forgotten clamp": (_no_clamp, "SELECT sum(CAST(quantity AS DOUBLE)) FROM sales", ""),
+    "a forgotten clamp of exact sums": (_no_clamp_of_steps, "SELECT sum(quantity) FROM sales", ""),
+    "NULL as a number": (_null_counts, "SELECT count(*), var_pop(amount) FROM sales", ""),
 }
 
 

@@ -117,8 +117,8 @@ def test_what_is_built_of_them(rows: Rows) -> None:
     [
         ("i = 5", True), ("i = 5.5", True), ("h = 5", False), ("h = 5.5", False), ("s = 5", False), ("s = 'a'", True), ("i = '5'", False), ("d = '2020-02-29'", True), ("d = '2020-02-30'", False),
         ("d = CAST('x' AS DATE)", False), ("i < CAST(300 AS TINYINT)", False), ("t >= TIMESTAMP '2020-01-01 00:00:00'", True), ("s = i", False), ("d = DATE '2020-01-01'", True),
-        ("d = t", False), ("i + l", True), ("l * l", True), ("i / l", False), ("i // l", False), ("x * x", False), ("x < 5", True),
-        ("m * m", True), ("m * (1 - m)", True), ("w * w", False), ("upper(s) = 'A'", False), ("NOT (i = 5 AND s = 'a')", True),
+        ("d = t", False), ("i + l", True), ("l * l", True), ("i / l", False), ("i // l", False), ("x * x", True), ("x / x", False), ("x * l", False), ("x < 5", True),
+        ("m * m", True), ("m * (1 - m)", True), ("w * w", True), ("upper(s) = 'A'", False), ("NOT (i = 5 AND s = 'a')", True),
         ("CASE WHEN i = 5 THEN 'a' ELSE 'b' END", True), ("CASE WHEN i = 5 THEN i END", True), ("CASE WHEN i = 5 THEN s ELSE upper(s) END", False),
         ("i IN (1, 2)", True), ("s IN ('a', 5)", False), ("x IS NULL", True), ("CAST(i AS BIGINT)", True), ("CAST(x AS BIGINT)", False), ("s LIKE 'a%'", False),
     ],

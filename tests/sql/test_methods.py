@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import duckdb
 import pytest
 from noisy import near, planned_noise
 from prepared import beside
+from sample_tables import DELTA
 
 import dpsql
 
@@ -220,6 +222,42 @@ def test_a_copula_of_rank_correlations(ce, tmp_path):
     other.execute(f"FROM dp_import('{tmp_path / 'r.parquet'}')")
     assert other.execute(f"FROM dp_sample('{plan[6]}', rows := 50, seed := 3)").fetchall() == rows
     other.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "columns", "more", "unit"),
+    [
+        ("dpcopula_kendall", ["answer", "income", "day"], "", ""),
+        ("multinomial_dirichlet", ["answer", "day"], "", ", privacy_unit := 'person', max_contributions := 3"),
+        ("modips", ["answer", "income"], ", nullable := false", ""),
+    ],
+)
+def test_all_that_is_in_the_way_is_said_at_once(method, columns, more, unit):
+    """A newcomer declares nothing: the calls of the first refusal, with his own words in them, are all that the second try needs."""
+    con = duckdb.connect()
+    dpsql.load(con, progress=False)
+    con.execute("CREATE TABLE survey AS SELECT i AS person, 'abc'[1 + i % 3] AS answer, i / 7 AS income, DATE '2021-01-01' + i::INTEGER AS day FROM range(99) t(i)")
+    con.execute(f"CALL dp_protect('survey', epsilon := 20, delta := {DELTA}{unit})")
+    ask = f"FROM dp_synthesize('survey', columns := {columns}, method := '{method}', epsilon := 1)"
+    with pytest.raises(duckdb.Error, match=r"things are in the way, and nothing was charged\. \(1\) columns = ") as caught:
+        con.execute(ask.replace("epsilon := 1", "epsilon := 1, delta := 1e-9"))
+    said = str(caught.value).split("\n\nLINE 1")[0]
+    assert "which must be public" in said and f"delta = 1e-09: {method} spends none" in said
+    assert ("'income' may be NULL" in said) == bool(more)
+    calls = re.findall(r"CALL .*?\)(?=[;.] |\.$)", said)
+    assert len(calls) == len(columns) + 1
+    for call in calls:
+        call = call.replace("lower := ..., upper := ..., bins := ...", f"lower := 0, upper := 20, bins := 4{more}")
+        con.execute(call.replace("['...', '...']", "['a', 'b', 'c']"))
+    assert len(con.execute(ask).fetchall()) == 99
+    con.close()
+
+
+def test_what_is_filtered_is_said_beside_the_contract(con):
+    """Two reasons why the number of rows is private are said together."""
+    source = "SELECT region, sex FROM people WHERE age > 40"
+    with pytest.raises(duckdb.Error, match="Here neighbors is 'add_remove' and the source is not the whole table.*CALL dp_protect"):
+        con.execute(f"FROM dp_synthesize('{source}', method := 'dpcopula_kendall', epsilon := 1)")
 
 
 def test_a_copula_of_rank_correlations_needs_a_public_n(con, charges):

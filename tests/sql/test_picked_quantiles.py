@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,10 @@ import pytest
 import dpsql
 from dpsql.errors import ArgumentError
 from dpsql.estimates.leaves import Units
+from dpsql.estimates.measures import Variable
 from dpsql.estimates.picks import MOST_PICKS, Picking, pickable, trusted, worth
 from dpsql.measure import query as reading
-from dpsql.mechanisms.ranked import Ranked
+from dpsql.measure.picking import Held, read_ranks
 from dpsql.release.queried import QueryPlan
 
 TYPES = [
@@ -123,8 +122,8 @@ def test_it_is_bought_once_stored_and_read_again(tmp_path: Path) -> None:
         ("SELECT quantile_cont(x, 0), quantile_cont(x, 1) FROM t", "epsilon := 1", False),
         ("SELECT quantile_cont(x, [0.1, 0.2, 0.3, 0.4, 0.5]) FROM t", "epsilon := 1", False),
         ("SELECT median(x) FROM t", "epsilon := 0.00001", False),
-        ("SELECT x % 7 AS k, median(x) FROM t GROUP BY k", "groups := 'private'", False),
-        ("SELECT median(x + 0) FROM t", "bounds := {'x + 0': 'auto'}", False),
+        ("SELECT x % 7 AS k, median(x) FROM t GROUP BY k", "groups := 'private'", True),
+        ("SELECT median(x + 0) FROM t", "bounds := {'x + 0': 'auto'}", True),
     ],
 )
 def test_which_quantiles_are_picked(sql: str, more: str, drawn: bool) -> None:
@@ -132,6 +131,38 @@ def test_which_quantiles_are_picked(sql: str, more: str, drawn: bool) -> None:
     assert ask(con, sql, f"{more if 'epsilon' in more else f'epsilon := 1, {more}'}, release := 'r'")
     assert drawn is any("exponential mechanism" in str(row) for row in con.execute("FROM dp_explain('r')").fetchall())
     assert MOST_PICKS == 4
+
+
+def test_private_groups_and_learned_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws are made for the groups that are shown, and for no other; where these are too many, for none."""
+    con = table(*TYPES[0], path=tmp_path / "a.duckdb")
+    sizes: list[int] = []
+    draw = reading.draw
+    monkeypatch.setattr(reading, "draw", lambda *given: sizes.append(given[3]) or draw(*given))
+    sql = "SELECT g, u % 3 AS k, median(x), quantile_disc(x, 0.6) FROM t GROUP BY ALL ORDER BY g, k"
+    more = "epsilon := 100, groups := 'private', bounds := {'x': 'auto'}, confidence := 0.95"
+    first = ask(con, sql, more)
+    assert sizes[-1:] == [len(first)] == [6] and {row[0] for row in first} == {"a", "b"}
+    for g, k, *found in first:
+        for share, (value, low, high) in zip((0.5, 0.6), (found[:3], found[3:]), strict=True):
+            least, most = between(con, share, f"g = '{g}' AND u % 3 = {k}", 200, "quantile_disc")
+            assert low <= value <= high and least <= value <= most
+    con.close()
+    con = duckdb.connect(str(tmp_path / "a.duckdb"))
+    dpsql.load(con, progress=False)
+    assert ask(con, sql, more) == first
+    monkeypatch.setattr(reading, "worth", lambda *given: False)
+    sizes.clear()
+    assert len(ask(con, sql, f"{more}, release := 'r'")) == 6 and not sizes
+    assert "exponential mechanism" in str(con.execute("FROM dp_explain('r')").fetchall())
+
+
+def test_several_quantiles_read_the_rows_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    con = table(*TYPES[0])
+    seen: list[int] = []
+    monkeypatch.setattr(reading, "read_ranks", lambda cursor, made, ones, *given: seen.append(len(ones)) or read_ranks(cursor, made, ones, *given))
+    ask(con, "SELECT g, quantile_cont(x, [0.1, 0.5, 0.9]), median(x) FILTER (WHERE f) FROM t GROUP BY g")
+    assert sorted(seen)[-1] == 3 and sum(size == 3 for size in seen) <= 2, "again where those near the ranks do not tell"
 
 
 @pytest.mark.parametrize("contract", [{"neighbors": "replace_one"}, {"accountant": "basic"}], ids=str)
@@ -146,7 +177,15 @@ def test_under_other_contracts(contract: dict[str, Any]) -> None:
 def test_a_plan_with_picks_that_are_none_is_refused() -> None:
     units = Units(0.0, 1.0, 101, True)
     one = Picking(0, Fraction(1, 2), units, Fraction(1, 10))
-    assert Picking.from_json(one.to_json()) == one
+    learned = Picking(0, Fraction(1, 2), None, Fraction(1, 10), sql_type="DATE")
+    assert Picking.from_json(one.to_json()) == one and Picking.from_json(learned.to_json()) == learned
+    for wrong in ({"sql_type": "VARCHAR"}, {"sql_type": 1}, {"units": units.to_json()}):
+        with pytest.raises((ArgumentError, ValueError)):
+            Picking.from_json(learned.to_json() | wrong)
+    assert learned.over(Variable(0, 0.0, 9.0, whole=True)).units == Units(0.0, 1.0, 10, True, "temporal") and one.over(Variable(0, 0.0, 9.0)) == one
+    for held in (learned.picked, lambda _: learned.values()):
+        with pytest.raises(ValueError, match="picked|learned"):
+            held(np.array([1]))
     for change in ({"share": "1"}, {"share": "0"}, {"gamma": "0"}, {"gamma": "x"}, {"place": -1}, {"place": True}, {"more": 1}):
         with pytest.raises((ArgumentError, ValueError)):
             Picking.from_json(one.to_json() | change)
@@ -169,30 +208,34 @@ def test_a_stored_plan_without_picks_is_read_as_before() -> None:
     assert "picking" not in held and QueryPlan.from_json(held).picking == ()
 
 
+@pytest.mark.parametrize("more", ["epsilon := 100", "epsilon := 100, groups := 'private', bounds := {'x': 'auto'}"])
 @pytest.mark.parametrize("kind", TYPES[:4], ids=lambda kind: kind[0])
-def test_some_rows_by_rank_are_those_of_all(kind: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_rows_by_rank_are_those_of_all(kind: tuple[str, ...], more: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read near a rank is what all rows say of it: the same units, rows and numbers of rows before, and no others."""
-    seen: list[tuple[Picking, dict[int, Ranked], dict[int, Ranked], int]] = []
-    before = reading.before
+    seen: list[tuple[Picking, Held, Held, int]] = []
+    monkeypatch.setattr(Picking, "reach", property(lambda one: reaches.get(one.share, 300)))
+    reaches: dict[Fraction, int] = {}
 
-    @contextmanager
-    def spy(*given: Any) -> Iterator[Any]:
-        with before(*given) as found:
-            for one in given[2].picking:
-                seen.extend((one, found.ranks(one, None), found.ranks(one, reach), reach) for reach in (0, 1, 7, 300, 10**6))
-            yield found
+    def spy(cursor: Any, made: Any, ones: Any, every: bool, listed: str | None) -> list[Held]:
+        whole = read_ranks(cursor, made, ones, True, listed)
+        for given in ((0, 1, 7), (7, 0, 300), (300, 10**6, 1), (10**6, 7, 0)):
+            reaches.update(zip((Fraction(1, 2), Fraction(99, 100), Fraction(1, 10)), given, strict=True))
+            some = read_ranks(cursor, made, ones, False, listed)
+            seen.extend((one, rows, near, one.reach) for one, rows, near in zip(ones, whole, some, strict=True))
+        reaches.clear()
+        return read_ranks(cursor, made, ones, every, listed)
 
-    monkeypatch.setattr(reading, "before", spy)
+    monkeypatch.setattr(reading, "read_ranks", spy)
     con = table(*kind)
-    ask(con, "SELECT g, median(x), quantile_cont(x, 0.99) FILTER (WHERE f) FROM t GROUP BY g")
-    assert len(seen) >= 10 and any(every for _, every, _, _ in seen)
+    ask(con, "SELECT g, quantile_cont(x, [0.5, 0.1]), quantile_cont(x, 0.99), median(x) FILTER (WHERE f) FROM t GROUP BY g", more)
+    assert len(seen) >= (8 if "private" in more else 16) and any(every for _, every, _, _ in seen)
     for one, every, some, reach in seen:
         assert every.keys() == some.keys()
         for group, held in every.items():
             parts, wanted = one.share.denominator, one.share.numerator * held.total
             kept = (parts * held.upto >= wanted - parts * reach) & (parts * (held.upto - held.rows) <= wanted + parts * reach)
             near = some[group]
-            assert near.total == held.total == held.rows.sum() and near.reach == reach
+            assert type(group) is int and near.total == held.total == held.rows.sum() and near.reach == reach
             for name in ("cells", "rows", "upto"):
                 assert getattr(near, name).tolist() == getattr(held, name)[kept].tolist()
 

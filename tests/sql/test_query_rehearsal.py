@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
 
 import duckdb
 import pytest
@@ -12,6 +13,8 @@ from pairwise import WHOLE
 from prepared import beside
 
 import dpsql
+from dpsql.answers import auto, held
+from dpsql.kinds import plans
 
 TYPES = (
     "BOOLEAN", "TINYINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL(9, 2)", "DECIMAL(38, 10)", "DATE", "TIME",
@@ -97,3 +100,35 @@ def test_noise_beyond_the_type_of_an_answer(every: duckdb.DuckDBPyConnection, ki
     assert all(abs(Decimal(total)) <= end for total, _ in found)
     if width == scale:  # the noise is some 100 wide, so each of six draws lies below 1 with a chance of less than 0.01
         assert any(abs(total) == end for total, _ in found), found
+
+
+def test_what_is_rehearsed_is_planned_and_looked_up_once(every: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The purchase takes the plan of its rehearsal; stored releases are asked again once something was bought."""
+    done: list[str] = []
+
+    def counted(where: Any, name: str, said: str) -> None:
+        plain = where[name] if isinstance(where, dict) else getattr(where, name)
+
+        def spy(*given: Any, **named: Any) -> Any:
+            done.append(said)
+            return plain(*given, **named)
+
+        (monkeypatch.setitem if isinstance(where, dict) else monkeypatch.setattr)(where, name, spy)
+
+    counted(plans._PLANNERS, "query", "planned")
+    counted(held, "known", "looked up")
+    counted(auto, "reused", "completed")
+    every.execute("FROM dp_query('SELECT sum(x2) FROM every', epsilon := 0.01, bounds := 'auto')").fetchall()
+    assert sorted(done) == ["completed", "looked up", "planned"]
+    done.clear()
+    both = "SELECT sum(n) FROM every WHERE n > 6 UNION ALL SELECT count(*) FROM every WHERE n > 7"
+    every.execute(f"FROM dp_query('{both}', epsilon := 0.01)").fetchall()
+    assert done.count("planned") == 2 and done.count("looked up") == 2, done
+
+
+def test_what_the_first_part_buys_answers_the_second(every: duckdb.DuckDBPyConnection) -> None:
+    """Stored releases that were looked up before the purchase are not all: the second part is free once the first one is bought."""
+    twice = "SELECT sum(n), count(*) FROM every WHERE n < 8 UNION ALL SELECT count(*), 0 FROM every WHERE n < 8"
+    before = charged(every)
+    first, second = every.execute(f"FROM dp_query('{twice}', epsilon := 0.01)").fetchall()
+    assert charged(every) == before + 1 and {int(first[1])} & {int(x) for x in second}

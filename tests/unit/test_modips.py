@@ -181,7 +181,7 @@ class TestPrice:
         ((FLAG, SIZE), {"shares": "equal"}, "'auto' or three numbers"),
         ((FLAG, SIZE), {"shares": [1, math.nan, 1]}, "three numbers"),
         ((), {}, "at least one column"),
-        ((Attribute("x", "DOUBLE", "numeric", edges=(0.0, 1.0)),), {}, r"columns = 'x'.*nullable := false"),
+        ((Attribute("x", "DOUBLE", "numeric", edges=(0.0, 1.0)),), {}, r"columns = \['x'\].*nullable := false"),
         ((Attribute("x", "DOUBLE", "numeric", edges=(0.0, 1.0), nullable=False, outside="other"),), {}, r"outside := 'clamp'"),
     ],
 )

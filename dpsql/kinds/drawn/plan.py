@@ -10,16 +10,14 @@ from dpsql import methods
 from dpsql.calls.buying import BuyingCall
 from dpsql.errors import ArgumentError
 from dpsql.kinds import fine
+from dpsql.kinds.drawn.wants import wanted
 from dpsql.kinds.planned import (
     Planned,
     calibration_of,
-    check_meant,
     contract_of,
     exact_epsilon,
-    measurable,
     method_options,
     naming_epsilon,
-    no_delta,
 )
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
@@ -31,10 +29,9 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     method, options = call.release_method, method_options(parameters)
     if not methods.is_drawn(method):
         raise ArgumentError("method", parameters["method"], "draws nothing itself")
-    found = measurable(protected, call, parameters)
+    found = wanted(protected, call, parameters, method, options)
     unbinned = method.values(found.domain, options)
     domain, measured = fine.without_automatic(found.domain, unbinned), found.tables
-    no_delta(method, parameters)
     contract = contract_of(protected, domain)
     histograms = fine.fine_wanted(domain, "auto", rows=False, unbinned=unbinned)
     histograms = fine.shallow(histograms, 8)
@@ -42,7 +39,7 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     with naming_epsilon(parameters):
         price = method.price(domain, contract, epsilon, options)
     price = replace(price, events=(*price.events, *(event for event in (levels,) if event is not None)))
-    wanted = Plan(
+    made = Plan(
         domain=domain,
         cliques=measured.cliques,
         scales=() if price.scale is None else (price.scale,),
@@ -54,6 +51,5 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
         parameters=price.parameters,
         fine=() if levels is None else histograms.columns((levels.scale,) * levels.count, "laplace"),
     )
-    check_meant(protected, call, found)
     notes = (*measured.notes, *fine.notes(domain, histograms, float(fine.PURE_SHARE)), *price.notes)
-    return Planned(wanted, calibration_of(protected, price, 0.0), found.left_out, notes)
+    return Planned(made, calibration_of(protected, price, 0.0), found.left_out, notes)

@@ -15,7 +15,7 @@ from dpsql.algebra.ranges import Range, alike
 from dpsql.calls.query import ALL
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
-from dpsql.estimates.magnitudes import Learning, edges_of
+from dpsql.estimates.magnitudes import Learning, edges_of, wide
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
 from dpsql.queries.bounds import extent
@@ -32,7 +32,8 @@ from dpsql.queries.universes import Universe
 from dpsql.session.instance import Context
 from dpsql.text import readable
 
-_BOUNDED = FIRST | SECOND | PAIRS | RANKED
+_SUMMED = FIRST | SECOND | PAIRS
+_BOUNDED = _SUMMED | RANKED
 MOST_LISTED = 10_000
 """Whole numbers that are listed one by one."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
@@ -125,6 +126,9 @@ class Asking:
                     f"bound it in the text (least, greatest, CASE, BETWEEN in WHERE) or by bounds := {{{text!r}: [lower, upper]}}, "
                     f"or have them learned for a share of the loss: bounds := 'auto'{self._of_units()}",
                 )
+            if functions & _SUMMED and self._is_narrowed(node, limits):
+                found[place] = replace(self._narrowed(place, text, limits, whole=whole), values=values, **traits)
+                continue
             lower, upper = (limits.lower, limits.upper) if bounded else (None, None)
             found[place] = Argument(lower, upper, whole, values, **traits)
         return found
@@ -179,11 +183,38 @@ class Asking:
         if held is not None:
             return Argument(*held, whole)
         known = (limits.lower, limits.upper) if limits.sort not in ("unknown", "nothing") else (-math.inf, math.inf)
-        conditions = {one.condition for one in self.asked.wanted if place in one.arguments and one.function in _BOUNDED}
-        edges = edges_of(self.types[f"a{place}"], *known, whole=whole)
+        return self._histogram(place, edges_of(self.types[f"a{place}"], *known, whole=whole), _BOUNDED, whole=whole)
+
+    def _histogram(
+        self, place: int, edges: tuple[float, ...], functions: frozenset[str], *, whole: bool, declared: bool = False
+    ) -> Argument:
+        """Return an argument with bounds that a histogram of magnitudes will say; ``functions``: what is asked of its rows."""
+        conditions = {one.condition for one in self.asked.wanted if place in one.arguments and one.function in functions}
         condition = conditions.pop() if len(conditions) == 1 else None
-        self.learning.append(Learning(place, edges, Fraction(1), self.call.call.mechanism, condition, whole))
-        return Argument(edges[0], edges[-1], whole, learned=len(self.learning) - 1)
+        self.learning.append(Learning(place, edges, Fraction(1), self.call.call.mechanism, condition, whole, declared))
+        return Argument(edges[0], edges[-1], whole, learned=len(self.learning) - 1, declared=declared)
+
+    def _is_narrowed(self, node: exp.Expression, limits: Range) -> bool:
+        """Return whether bounds are wide, and not those that the call gives for this very argument."""
+        return wide(limits.lower, limits.upper) and canonical(node, qualified=False) not in self.given
+
+    def _narrowed(self, place: int, text: str, limits: Range, *, whole: bool) -> Argument:
+        """Return an argument with wide bounds, of which narrower ones will be learned; those of an earlier release, where it may.
+
+        Privacy: public. That bounds are wide follows from declarations and the text; what it costs stands in the plan.
+        """
+        held = self.call.learned.get(self.asked.argument_texts[place])
+        if held is not None:
+            return Argument(*held, whole)
+        kind = self.types[f"a{place}"]
+        edges = edges_of(kind, limits.lower, limits.upper, whole=whole)
+        shown = f"[{limits.lower:.15g}, {limits.upper:.15g}]"
+        self.notes.append(
+            f"{text} may be anything from {limits.lower:,.15g} to {limits.upper:,.15g}, far more than values usually are: "
+            f"{self.call.call.bounds_share:.0%} of the loss buys a histogram of magnitudes first, and sums and means are of values "
+            f"moved to the bounds that it suggests; bounds := {{{text!r}: {shown}}} takes these as they are"
+        )
+        return self._histogram(place, edges, _SUMMED, whole=whole, declared=True)
 
     def _check_type(self, functions: set[str], text: str, family: str, place: int) -> None:
         if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= RANKED):

@@ -41,10 +41,11 @@ class Query(Measurer):
         """Add up the counters of every group, choose private groups, and add noise of ``plan.scales``.
 
         Where bounds are learned or leaves cut, histograms come first, with noise of their own; bounds and leaves follow from them.
+        Quantiles that are picked come last, of the groups that were released.
         """
         query = _of(plan)
         self.check_types(context, protected, plan)
-        first, early = None, None
+        charged, first, early = plan, None, None
         with ExitStack() as reads:
             reads.enter_context(snapshot(context.cursor))
             if query.early:
@@ -55,9 +56,11 @@ class Query(Measurer):
                 query = _of(plan)
             with progress.stage("count"):
                 counted = reading.counted(context.cursor, protected, query, early)
-        with progress.stage("noise"):
-            found = reading.released(plan, counted)
-            integers, values = flat(query, found.groups, found.blocks)
+            with progress.stage("noise"):
+                found = reading.released(plan, counted)
+            if early is not None:
+                first = reading.quantiles(context.cursor, charged, early, first, found.groups)
+        integers, values = flat(query, found.groups, found.blocks)
         return Measured(integers, values, None, refinement=first)
 
 

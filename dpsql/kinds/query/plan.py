@@ -28,7 +28,7 @@ from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
 from dpsql.queries.asked import Wanted
-from dpsql.queries.groups import Groups, public_groups
+from dpsql.queries.groups import Groups, left_out, public_groups
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.together import Together
 from dpsql.release.plan import Plan
@@ -73,7 +73,8 @@ class _Wish:
 
     place: int
     share: Fraction
-    units: Units
+    units: Units | None
+    sql_type: str
     sensitivity: Fraction
     count: int
     weight: float
@@ -82,7 +83,7 @@ class _Wish:
 def _picking(wishes: Sequence[_Wish], priced: Calibration) -> list[Picking]:
     """Return what quantiles become at the epsilons that are charged for them."""
     return [
-        Picking(wish.place, wish.share, wish.units, epsilon / (2 * wish.sensitivity))
+        Picking(wish.place, wish.share, wish.units, epsilon / (2 * wish.sensitivity), sql_type=wish.sql_type)
         for wish, epsilon in zip(wishes, priced.epsilons, strict=True)
     ]
 
@@ -116,11 +117,7 @@ class Planning(Asking):
         if found and found.types != tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))):
             found = Groups("", reason="the types of its keys differ between the rows and the declarations")
         if found:
-            for name in found.lost:
-                self.notes.append(
-                    f"rows whose value of {name} is not in its declared list may be in no group; groups := 'private' finds "
-                    "other values that enough units have"
-                )
+            self.notes += map(left_out, found.lost)
             for place in found.other:
                 name = readable.expression(self.asked.key_texts[place])
                 self.notes.append(
@@ -188,7 +185,7 @@ class Planning(Asking):
         learning = len(self.learning)
         histogram = sensitivity_of(bounding.most_rows, held.neighbors)
         each = sum(weights) * call.bounds_share / (1 - call.bounds_share) / max(1, learning)
-        wishes = [] if count is None else self._wishes(measures, weights, cutting, bounding, grouped=grouped)
+        wishes = self._wishes(measures, weights, cutting, bounding, grouped=grouped)
 
         def priced(found: Sequence[Measure]) -> Calibration:
             blocks = [pair for measure in found for pair in self._sensitivity(measure, bounding, grouped=grouped)]
@@ -211,16 +208,23 @@ class Planning(Asking):
 
         in_rows = tuple(choosing.with_grid(measure, 1) for measure in measures)
         coarse = priced(in_rows)
-        if wishes and not picks.worth(_picking(wishes, coarse), count or 1):
-            wishes = []
+
+        def passing(price: Calibration) -> int | None:
+            if not selecting or select is None or delta_t is None:
+                return None
+            first = sum(len(measure.lengths) for measure in measures[:select])
+            most = bounding.max_groups or bounding.max_rows or 1
+            return threshold(call.mechanism, price.scales[first], most, delta_t)
+
+        least, found = passing(coarse), _picking(wishes, coarse)
+        few = picks.worth(found, picks.LIKELY_GROUPS if count is None else count)
+        kept = [w for w, one in zip(wishes, found, strict=True) if few and (least is None or picks.used(one, least))]
+        if len(kept) < len(wishes):
+            wishes = kept
             coarse = priced(in_rows)
         measures = self._on_grids(measures, coarse)
         calibration = priced(measures)
-        tau = None
-        if selecting and select is not None and delta_t is not None:
-            first = sum(len(measure.lengths) for measure in measures[:select])
-            most = bounding.max_groups or bounding.max_rows or 1
-            tau = threshold(call.mechanism, calibration.scales[first], most, delta_t)
+        tau = passing(calibration)
         rows = self.protected.source.most_rows
         if rows is not None and bounding.max_rows == rows > held.max_contributions:
             self.notes.append(
@@ -235,6 +239,7 @@ class Planning(Asking):
             groups=count,
             groups_sql="" if groups is None else groups.sql,
             other=() if groups is None else groups.other,
+            lost=() if groups is None else groups.lost,
             unit=held.privacy_unit is not None,
             max_rows=bounding.max_rows,
             max_groups=bounding.max_groups,
@@ -292,20 +297,22 @@ class Planning(Asking):
             behind = first + len(measure.lengths)
             weight = sum(weights[first:behind]) + sum(each * levels for at, levels, each in cutting if at == place)
             first = behind
-            if measure.kind != "tree" or measure.variables[0].learned is not None:
+            if measure.kind != "tree":
                 continue
             one = measure.variables[0]
             users = [w for w in self.asked.wanted if w.arguments == (one.position,) and w.condition == measure.filter]
             shares = sorted({Fraction(repr(share)) for w in users for share in w.quantiles})
             if not 0 < len(shares) <= picks.MOST_PICKS or not all(picks.pickable(share) for share in shares):
                 continue
-            units = units_of(self.types[f"a{one.position}"], one.lower, one.upper, whole=one.whole)
+            units, sql_type = None, self.types[f"a{one.position}"]
+            if one.learned is None:
+                units, sql_type = units_of(sql_type, one.lower, one.upper, whole=one.whole), ""
             for share in shares:
                 moved, count = penalty_sensitivity(
                     share, self.protected.protection.neighbors, bounding.max_rows, bounding.max_groups,
                     bounding.max_rows_per_group, grouped=grouped,
                 )
-                found.append(_Wish(place, share, units, moved, count, weight * float(picks.SHARE) / len(shares)))
+                found.append(_Wish(place, share, units, sql_type, moved, count, weight * float(picks.SHARE) / len(shares)))
         return found
 
     def _on_grids(self, measures: Sequence[Measure], coarse: Calibration) -> tuple[Measure, ...]:

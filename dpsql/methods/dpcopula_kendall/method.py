@@ -35,6 +35,7 @@ from dpsql.mechanisms import kendall
 from dpsql.methods.base import Contract, Counted, MeasurementPlan, Price
 from dpsql.methods.dpcopula_kendall.latent import latent_correlations
 from dpsql.methods.options import check_choices, chosen_options, is_number, row_count
+from dpsql.methods.public_rows import PublicRows
 from dpsql.noise import discrete
 from dpsql.numerics.arrays import CodeArray, FloatArray, IntArray
 from dpsql.numerics.products import multiplies
@@ -90,6 +91,9 @@ class DpcopulaKendall:
 
     name = "dpcopula_kendall"
     options: Mapping[str, Any] = MappingProxyType({"ratio": 8, "correlation": "posterior"})
+    public_rows = PublicRows(
+        "one row changes Kendall's sums by up to twice the number of rows", "method := 'latent_class' or 'gaussian_copula'"
+    )
 
     def plan(self, domain: Domain, options: Mapping[str, Any]) -> MeasurementPlan:
         """Return all one-way and two-way tables: the latter are only looked at to compute Kendall's sums.
@@ -134,7 +138,7 @@ class DpcopulaKendall:
         Privacy: one row changes a one-way table by 2 (L1), and the sums as `dpsql.mechanisms.kendall` says.
         Scales are rounded up, and the charge follows from what they are rounded to.
         """
-        require_public_rows(self.name, contract)
+        self.public_rows.require(self.name, contract)
         if epsilon <= 0:
             raise ArgumentError("epsilon", float(epsilon), "must be above 0")
         m, ratio = len(domain.attributes), Fraction(repr(self._checked(options)["ratio"]))
@@ -248,25 +252,6 @@ class DpcopulaKendall:
             raise ArgumentError("ratio", ratio, "a number from 0.01 to 100: epsilon of the margins over that of the correlations")
         check_choices(chosen, {"correlation": RULES})
         return chosen
-
-
-def require_public_rows(name: str, contract: Contract) -> None:
-    """Refuse the method where n is private: what one row changes in Kendall's sum depends on it."""
-    if contract.public_total and contract.neighbors == "replace_one" and contract.max_contributions == 1:
-        return
-    here = [
-        *([f"neighbors is {contract.neighbors!r}"] if contract.neighbors != "replace_one" else []),
-        *([f"max_contributions is {contract.max_contributions}"] if contract.max_contributions != 1 else []),
-    ]
-    if not here:
-        here = ["the source is not the whole table: it filters, joins or computes, or a declaration drops rows (outside := 'drop')"]
-    raise ArgumentError(
-        "method", name,
-        "one row changes Kendall's sums by up to twice the number of rows, which must be public. It wants all of: "
-        "dp_protect(..., neighbors := 'replace_one') from the first purchase on; no privacy_unit, or max_contributions := 1; the "
-        f"table itself as the source, no row filtered or dropped. Here {' and '.join(here)}. Without all that: "
-        "method := 'latent_class' or 'gaussian_copula'",
-    )
 
 
 def _scale(wanted: Fraction, epsilon: Fraction) -> Fraction:

@@ -21,7 +21,7 @@ from typing import Any
 from dpsql.accounting import PureEvent
 from dpsql.mechanisms.multinomial import fixed_prior, multinomial
 from dpsql.methods.base import Contract, Price
-from dpsql.methods.histograms.histogram import HistogramMethod, require_public_total
+from dpsql.methods.histograms.histogram import HistogramMethod
 from dpsql.numerics.arrays import IntArray
 
 
@@ -40,7 +40,6 @@ class DpPrior(HistogramMethod):
     name = "dp_prior"
 
     def _price(self, cells: int, contract: Contract, epsilon: Fraction, sets: int) -> Price:
-        require_public_total(self.name, contract)
         uniform = cells / (cells + float(epsilon)) if cells > 1 else 0.0
         notes = (
             f"released shares are about {uniform:.3g} uniform and {1 - uniform:.3g} the source's, on average, however large n is "

@@ -18,7 +18,7 @@ from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms.distribution_function import LIMIT, cost, draw_histograms
 from dpsql.methods.base import Contract, Price
-from dpsql.methods.histograms.histogram import HistogramMethod, require_public_total
+from dpsql.methods.histograms.histogram import HistogramMethod
 from dpsql.numerics.arrays import IntArray
 
 
@@ -51,7 +51,6 @@ class EmpiricalCdf(HistogramMethod):
         return cells
 
     def _price(self, cells: int, contract: Contract, epsilon: Fraction, sets: int) -> Price:
-        require_public_total(self.name, contract)
         work = cost(cells, None, epsilon, sets)
         if work > LIMIT:
             least = _least_epsilon(cells, epsilon, sets)

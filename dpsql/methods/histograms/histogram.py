@@ -23,6 +23,7 @@ from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.methods.base import Contract, Counted, MeasurementPlan, Price, with_sets
 from dpsql.methods.options import chosen_options, is_whole, row_count
+from dpsql.methods.public_rows import HISTOGRAMS, PublicRows
 from dpsql.numerics.arrays import CodeArray, FloatArray, IntArray
 from dpsql.tables.statistics import Statistics
 
@@ -69,11 +70,14 @@ class HistogramMethod(ABC):
         sets : number of synthetic tables, 1 to 1000; each has epsilon / sets.
     draws_rows : bool
         Whether what is drawn are the synthetic rows themselves, as counts; else noisy counts.
+    public_rows : PublicRows or None
+        What to say where n is private; None where the method holds under both relations.
     """
 
     name: str = ""
     options: Mapping[str, Any] = MappingProxyType({"sets": 1})
     draws_rows: ClassVar[bool] = True
+    public_rows: PublicRows | None = PublicRows("its privacy argument fixes the number n of rows", HISTOGRAMS)
     summary: ClassVar[str] = ""
 
     def plan(self, domain: Domain, options: Mapping[str, Any]) -> MeasurementPlan:
@@ -135,6 +139,8 @@ class HistogramMethod(ABC):
         cells = self._cells(domain, sets)
         if epsilon <= 0:
             raise ArgumentError("epsilon", float(epsilon), "must be above 0")
+        if self.public_rows is not None:
+            self.public_rows.require(self.name, contract)
         price = self._price(cells, contract, epsilon / sets, sets)
         if sets == 1:
             return price
@@ -287,32 +293,6 @@ class HistogramMethod(ABC):
                 f"{MAXIMUM_LENGTH} with all sets: choose fewer columns, coarser bins or fewer sets, or method := 'gaussian_copula'",
             )
         return cells
-
-
-def require_public_total(name: str, contract: Contract) -> None:
-    """Refuse a method whose argument fixes n, where n is private.
-
-    Raises
-    ------
-    ArgumentError
-    """
-    if contract.public_total:
-        return
-    if contract.neighbors == "replace_one":
-        where = (
-            "here rows can be left out (a filter, outside := 'drop') or a unit may have several rows, so that n is private. "
-            "Take the whole table, with one row a unit and outside := 'clamp' or 'other'"
-        )
-    else:
-        where = (
-            f"under neighbors = {contract.neighbors!r} n is private. Where n is public, "
-            "dp_protect(source, ..., neighbors := 'replace_one') says so"
-        )
-    raise ArgumentError(
-        "method", name,
-        f"its privacy argument fixes the number n of rows, which must be public; {where}; "
-        "or use method := 'laplace_sanitizer' or 'perturbed_histogram', which hold either way",
-    )
 
 
 def shuffled_rows(counts: IntArray, rng: np.random.Generator) -> Iterator[IntArray]:

@@ -38,6 +38,7 @@ class LaplaceSanitizer(HistogramMethod):
     """
 
     name = "laplace_sanitizer"
+    public_rows = None
     draws_rows: ClassVar[bool] = False
 
     def _price(self, cells: int, contract: Contract, epsilon: Fraction, sets: int) -> Price:

@@ -21,7 +21,7 @@ from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms.multinomial import dirichlet_multinomial, dirichlet_prior
 from dpsql.methods.base import Contract, Price
-from dpsql.methods.histograms.histogram import HistogramMethod, require_public_total
+from dpsql.methods.histograms.histogram import HistogramMethod
 from dpsql.numerics.arrays import IntArray
 
 
@@ -40,7 +40,6 @@ class MultinomialDirichlet(HistogramMethod):
     name = "multinomial_dirichlet"
 
     def _price(self, cells: int, contract: Contract, epsilon: Fraction, sets: int) -> Price:
-        require_public_total(self.name, contract)
         # K / (K + e^epsilon - 1) without overflow
         q = math.exp(-float(epsilon))
         uniform = cells * q / (cells * q - math.expm1(-float(epsilon))) if cells > 1 else 0.0

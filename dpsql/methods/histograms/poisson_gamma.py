@@ -26,7 +26,7 @@ from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms.poisson_gamma import LARGEST_RATIO, keeping, poisson_gamma, poisson_gamma_prior, relative_strength
 from dpsql.methods.base import Contract, MeasurementPlan, Price
-from dpsql.methods.histograms.histogram import HistogramMethod, require_public_total
+from dpsql.methods.histograms.histogram import HistogramMethod
 from dpsql.numerics.arrays import FloatArray, IntArray
 
 EQUAL = "equal"
@@ -91,7 +91,6 @@ class PoissonGamma(HistogramMethod):
         return seconds + self._sets(options) * 1.5e-7 * rows * float(kept.max() / kept.mean()), megabytes
 
     def _price(self, cells: int, contract: Contract, epsilon: Fraction, sets: int) -> Price:
-        require_public_total(self.name, contract)
         return Price((PureEvent(epsilon, sets),), "poisson_gamma", None, {"epsilon": str(epsilon), "sets": sets})
 
     def _draw(self, counts: IntArray, epsilon: Fraction, parameters: Mapping[str, Any], sets: int) -> list[IntArray]:

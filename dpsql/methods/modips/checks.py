@@ -32,18 +32,21 @@ def check_values(chosen: Mapping[str, Any]) -> None:
         raise ArgumentError("shares", list(shares), expected)
 
 
-def check_column(attribute: Attribute) -> None:
-    """Refuse a numeric column that may hold something that is no number between the bounds."""
-    if attribute.kind != "numeric":
-        return
-    if attribute.nullable:
-        raise ArgumentError(
-            "columns",
-            attribute.name,
-            "modips sums the values of a numeric column, which may not be NULL: dp_declare(..., nullable := false), which counts "
-            "NULL as the lower bound; or fill it in a view",
+def check_columns(attributes: Sequence[Attribute]) -> None:
+    """Refuse numeric columns that may hold something that is no number between the bounds: all of them at once."""
+    numeric = [attribute for attribute in attributes if attribute.kind == "numeric"]
+    empty = [attribute.name for attribute in numeric if attribute.nullable]
+    beyond = [attribute.name for attribute in numeric if attribute.outside != "clamp"]
+    said = []
+    if empty:
+        said.append(
+            f"modips sums the values of numeric columns, and {', '.join(map(repr, empty))} may be NULL: dp_declare(..., "
+            "nullable := false), which counts NULL as the lower bound; or fill it in a view"
         )
-    if attribute.outside != "clamp":
-        raise ArgumentError(
-            "columns", attribute.name, "modips needs numeric columns with outside := 'clamp': dp_declare(..., outside := 'clamp')"
+    if beyond:
+        said.append(
+            f"modips needs numeric columns with outside := 'clamp', not so {', '.join(map(repr, beyond))}: "
+            "dp_declare(..., outside := 'clamp')"
         )
+    if said:
+        raise ArgumentError("columns", list(dict.fromkeys([*empty, *beyond])), "; ".join(said))

@@ -37,7 +37,7 @@ from dpsql.errors import ArgumentError
 from dpsql.mechanisms import moments
 from dpsql.methods.base import Contract, Counted, MeasurementPlan, Price, with_sets
 from dpsql.methods.modips.cells import Cells, cell_rows, fit_cells
-from dpsql.methods.modips.checks import check_column, check_values
+from dpsql.methods.modips.checks import check_columns, check_values
 from dpsql.methods.modips.fine_values import FineValues, fine_attribute, fine_values
 from dpsql.methods.modips.posterior import RowSource, binary_rows, normal_rows, redrawn
 from dpsql.methods.modips.statistics import (
@@ -52,6 +52,7 @@ from dpsql.methods.modips.statistics import (
     shares_of,
 )
 from dpsql.methods.options import chosen_options, row_count
+from dpsql.methods.public_rows import HISTOGRAMS, PublicRows
 from dpsql.numerics.arrays import CodeArray, IntArray
 from dpsql.tables.statistics import Statistics
 
@@ -111,6 +112,7 @@ class Modips:
     """
 
     name = "modips"
+    public_rows = PublicRows("what one row changes depends on the number of rows", HISTOGRAMS)
     options: Mapping[str, Any] = MappingProxyType({"sets": 1, "budget": "split", "threshold": "clamp", "shares": "auto"})
 
     def plan(self, domain: Domain, options: Mapping[str, Any]) -> MeasurementPlan:
@@ -150,13 +152,7 @@ class Modips:
         -----
         Privacy: the sensitivities (`dpsql.mechanisms.moments`) are those of one changed row with n public.
         """
-        if not contract.public_total or contract.neighbors != "replace_one" or contract.max_contributions != 1:
-            raise ArgumentError(
-                "method",
-                self.name,
-                "needs a public number of rows: dp_protect(..., neighbors := 'replace_one') on a whole table with one row a unit, "
-                "no row filtered or dropped; or method := 'laplace_sanitizer' or 'perturbed_histogram', which do without",
-            )
+        self.public_rows.require(self.name, contract)
         chosen = self._checked(domain, options)
         sets, released = int(chosen["sets"]), parts_of(domain)
         shares = shares_of(domain, released, chosen)
@@ -279,8 +275,7 @@ class Modips:
         check_values(chosen)
         if not domain.attributes:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
-        for attribute in domain.attributes:
-            check_column(attribute)
+        check_columns(domain.attributes)
         kind = kind_of(domain)
         if chosen["budget"] != "split" and kind != "normal":
             raise ArgumentError("budget", chosen["budget"], "is for one numeric column; leave it out (several columns: shares)")

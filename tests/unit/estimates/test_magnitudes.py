@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import duckdb
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.errors import ArgumentError
-from dpsql.estimates.magnitudes import Learning, beyond, chosen, covering, edges_of, likely, sensitivity_of
+from dpsql.estimates.magnitudes import Learning, beyond, chosen, covering, edges_of, likely, sensitivity_of, wide
 from dpsql.measure.statement import _cell
 
 TYPES = ["BIGINT", "UTINYINT", "TINYINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL(10,2)", "DECIMAL(38,0)", "DATE", "TIMESTAMP", "UBIGINT"]
@@ -160,6 +161,69 @@ def test_both_signs_and_one_sign() -> None:
     assert lower == 18 and 80 <= upper <= 127
     lower, upper = chosen(one, histogram(one, -rng.random(9_000)), 2.0, span=False)
     assert upper == 0 and -2 <= lower <= -0.9
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "wanted"),
+    [(0, 65_535, False), (0, 65_536, True), (-65_536, 0, True), (1, 65_536, True), (2, 65_536, False), (1e9, 2e9, False), (-1e12, 1e12, True), (0, 1, False),
+     (0, math.inf, False), (1e-9, 1, False), (1e-9, 1e5, True)],
+)
+def test_bounds_are_wide_by_what_is_public(lower: float, upper: float, wanted: bool) -> None:
+    assert wide(lower, upper) is wanted
+
+
+def declared(scale: float, lower: float = 0, upper: float = 10_000_000, kind: str = "DOUBLE") -> Learning:
+    return Learning(0, edges_of(kind, lower, upper), Fraction(scale), "gaussian", declared=True)
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+@pytest.mark.parametrize("span", [True, False])
+def test_declared_bounds_are_narrowed_so_far_that_hardly_anything_is_cut(span: bool, degree: int) -> None:
+    """The bias that the histogram lets one expect is at most a twentieth of the noise on each of eight groups; with what it does not see, a half of the degree."""
+    rng = np.random.default_rng(9)
+    for sign in (1, -1):
+        values = sign * np.exp(6 + rng.standard_normal(200_000))
+        one = declared(20.0) if sign > 0 else declared(20.0, -10_000_000, 0)
+        counts = histogram(one, values) + np.rint(rng.normal(0, 20, one.cells)).astype(np.int64)
+        low, high = chosen(one, counts, 10.0, span=span, degree=degree, groups=8)
+        assert one.edges[0] <= low < high <= one.edges[-1] and high - low < 1_000_000
+        reach = max(abs(low), abs(high))
+        off = np.abs(values) ** degree - np.minimum(np.abs(values), reach) ** degree
+        assert off.sum() / 8 < 0.5 * degree * 10 * reach**degree
+        assert chosen(replace(one, declared=False), counts, 10.0, span=span, degree=degree, groups=8)[int(sign > 0)] * sign < reach
+
+
+def test_declared_bounds_stay_where_nothing_is_seen_or_all_is_full() -> None:
+    rng = np.random.default_rng(10)
+    for lower, upper in ((0, 10_000_000), (-10_000_000, 10_000_000), (5, 1_000_000)):
+        one = declared(50.0, lower, upper)
+        nothing = np.rint(rng.normal(0, 50, one.cells)).astype(np.int64)
+        assert chosen(one, nothing, 3.0) == chosen(one, nothing, 3.0, span=False) == (lower, upper)
+        full = histogram(one, rng.uniform(lower, upper, 100_000))
+        low, high = chosen(one, full, 3.0)
+        assert high - low > 0.95 * (upper - lower)
+
+
+@pytest.mark.parametrize(("kind", "whole"), [("DOUBLE", False), ("BIGINT", True), ("DECIMAL(12,2)", False)])
+@pytest.mark.parametrize("lower", [0, -10_000_000])
+def test_zeros_alone_do_not_narrow_declared_bounds(kind: str, whole: bool, lower: float) -> None:
+    """Claims are zero but for a few that do not show: bounds next to zero would answer zero, and be sure of it."""
+    one = Learning(0, edges_of(kind, lower, 10_000_000, whole=whole), Fraction(50), "gaussian", whole=whole, declared=True)
+    counts = histogram(one, np.append(np.zeros(20_000), np.full(100, 3_000_000.0)))
+    for span in (True, False):
+        assert chosen(one, counts, 10.0, span=span) == (lower, 10_000_000)
+        assert max(map(abs, chosen(replace(one, declared=False), counts, 10.0, span=span))) <= 1
+    seen = histogram(one, np.append(np.zeros(20_000), np.full(2_000, 3_000.0)))
+    assert 3_000 <= chosen(one, seen, 10.0)[1] < 5_000
+
+
+def test_a_declared_one_is_read_back_and_older_ones_are() -> None:
+    one = declared(2.0)
+    assert Learning.from_json(one.to_json()) == one and one.to_json()["declared"] is True
+    assert "declared" not in replace(one, declared=False).to_json()
+    for wrong in (False, 1, None):
+        with pytest.raises((ArgumentError, ValueError)):
+            Learning.from_json({**one.to_json(), "declared": wrong})
 
 
 def test_what_is_cut_is_estimated() -> None:

@@ -1,0 +1,152 @@
+"""Declared bounds that are far too wide: sums and means are narrowed for a small share of the loss; those that fit lose next to nothing."""
+
+from __future__ import annotations
+
+import re
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.kinds.query import asking
+
+pytestmark = pytest.mark.any_duckdb
+
+COST = "round(exp(6 + 0.1 * (i % 4) + 0.9 * (((i * 7919) % 1000 + (i * 104729) % 997 + (i * 1299709) % 991) / 500.0 - 3)), 2)"
+"""Like a logarithm of costs: nearly normal, some hundreds of thousands of them between 30 and 6,000."""
+
+
+def table(rows: int = 60_000, upper: int = 10_000_000) -> duckdb.DuckDBPyConnection:
+    """Return a database with a protected table ``visits``, one row a patient."""
+    con = duckdb.connect()
+    con.execute(f"CREATE TABLE visits AS SELECT i AS patient, (i % 4)::INTEGER AS ward, {COST}::DECIMAL(12, 2) AS cost, (i % 90)::INTEGER AS age FROM range({rows}) t(i)")
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('visits', epsilon := 1000, delta := 1e-9, privacy_unit := 'patient', max_contributions := 1)")
+    con.execute("CALL dp_declare('visits', 'ward', lower := 0, upper := 3, nullable := false)")
+    con.execute("CALL dp_declare('visits', 'age', lower := 0, upper := 120, nullable := false)")
+    con.execute(f"CALL dp_declare('visits', 'cost', lower := 0, upper := {upper}, nullable := false)")
+    return con
+
+
+@pytest.fixture(scope="module")
+def visits() -> duckdb.DuckDBPyConnection:
+    return table()
+
+
+def notes(con: duckdb.DuckDBPyConnection, sql: str, more: str = "") -> str:
+    row = con.execute(f"SELECT notes FROM dp_plan('{sql}', epsilon := 0.5{more})").fetchone()
+    assert row is not None
+    return " | ".join(row[0])
+
+
+def scale(con: duckdb.DuckDBPyConnection, sql: str, more: str = "") -> float:
+    row = con.execute(f"SELECT noise_scale FROM dp_plan('{sql}', epsilon := 0.5{more})").fetchone()
+    assert row is not None
+    return float(row[0])
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize("function", ["avg", "sum", "stddev_pop"])
+def test_wide_bounds_are_narrowed(visits: duckdb.DuckDBPyConnection, function: str, mechanism: str) -> None:
+    """With the declared bounds, noise alone is 1,400 on a mean of 500; by narrowed ones about 2."""
+    truth = visits.execute(f"SELECT {function}(cost) FROM visits GROUP BY ward ORDER BY ward").fetchall()
+    found = visits.execute(
+        f"SELECT * FROM dp_query('SELECT ward, {function}(cost) FROM visits GROUP BY ward ORDER BY ward', epsilon := 2, mechanism := '{mechanism}')"
+    ).fetchall()
+    for (_, value), (exact,) in zip(found, truth, strict=True):
+        assert float(value) == pytest.approx(float(exact), rel=0.35 if function == "stddev_pop" else 0.1)
+
+
+def test_plan_and_answer_say_so(visits: duckdb.DuckDBPyConnection, capsys: pytest.CaptureFixture[str]) -> None:
+    said = notes(visits, "SELECT avg(cost) FROM visits")
+    assert "cost may be anything from 0 to 10,000,000" in said and "8% of the loss" in said and "bounds := {'cost': [0, 10000000]}" in said
+    assert "on a mean over 1,000 rows" in said
+    visits.execute("FROM dp_query('SELECT avg(cost) FROM visits WHERE age < 70', epsilon := 0.5, release := 'said')").fetchall()
+    explained = " ".join(text for _, text in visits.execute("FROM dp_explain('said')").fetchall())
+    assert "noisy histogram of magnitudes" in explained and "rows beyond the bounds" in explained and "which are in no interval" in explained
+    assert re.search(r"may not have been seen", explained)
+    assert capsys.readouterr().err == "", "nothing is said where progress is off"
+
+
+def test_the_bounds_are_said_beside_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    con = table(20_000)
+    dpsql.load(con, progress=True)
+    con.execute("FROM dp_query('SELECT avg(cost) FROM visits', epsilon := 2)").fetchall()
+    assert re.search(r"dp_query of visits: cost: values below 0 count as 0, values above [\d,.]+ as [\d,.]+, since declared bounds", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("items", "more"),
+    [("avg(age)", ""), ("avg(cost)", ", options := {'bounds': {'cost': [0, 10000000]}}"), ("median(cost)", ""), ("count(cost)", ""), ("avg(1000000000 + age)", "")],
+)
+def test_others_are_as_they_were(visits: duckdb.DuckDBPyConnection, items: str, more: str) -> None:
+    """Tight bounds, bounds that the call gives, quantiles (which find their own way), and bounds that are near each other."""
+    assert "histogram of magnitudes" not in notes(visits, f"SELECT {items} FROM visits", more)
+
+
+def test_a_given_bound_is_taken_as_it_is(visits: duckdb.DuckDBPyConnection) -> None:
+    said = notes(visits, "SELECT avg(cost) FROM visits", ", options := {'bounds': {'cost': [0, 10000000]}}")
+    assert "of values from 0 to 1e+07" in said
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_it_costs_less_than_a_twentieth(visits: duckdb.DuckDBPyConnection, mechanism: str) -> None:
+    """Of one column, of several, and beside others: noise is at most 1.05 times as large as without."""
+    for items in ("avg(cost)", "avg(cost), var_pop(cost * 2), count(*)", "sum(cost), avg(age), median(cost)"):
+        more = f", mechanism := '{mechanism}'"
+        narrowed = scale(visits, f"SELECT {items} FROM visits", more)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asking, "wide", lambda *given: False)
+            plain = scale(visits, f"SELECT {items} FROM visits", more)
+        assert 1.0 < narrowed / plain <= 1.05
+
+
+def test_quantiles_beside_means_are_cut_where_the_rows_are(visits: duckdb.DuckDBPyConnection) -> None:
+    said = notes(visits, "SELECT avg(cost), median(cost) FROM visits")
+    assert "histogram of magnitudes" in said and "drawn by the exponential mechanism" in said and "say where the rows are" in said
+    found = visits.execute("FROM dp_query('SELECT avg(cost), median(cost) FROM visits', epsilon := 1)").fetchone()
+    truth = visits.execute("SELECT avg(cost), median(cost) FROM visits").fetchone()
+    assert found is not None and truth is not None
+    assert [float(v) for v in found] == pytest.approx([float(v) for v in truth], rel=0.1)
+
+
+def test_too_few_rows_to_see_keep_the_declared_bounds() -> None:
+    """An interval of bounds that were guessed of noise would be narrow and wrong; of the declared ones it is wide, and holds."""
+    con = table(60)
+    [(_, low, high)] = con.execute("FROM dp_query('SELECT avg(cost) FROM visits', epsilon := 0.5, confidence := 0.95, release := 'few')").fetchall()
+    said = " ".join(text for _, text in con.execute("FROM dp_explain('few')").fetchall())
+    assert "values above 1e+07 as 1e+07" in said
+    assert low <= 500 <= high
+
+
+def test_values_over_all_of_the_bounds_keep_them() -> None:
+    con = table(20_000)
+    con.execute("UPDATE visits SET cost = patient * 500")
+    con.execute("FROM dp_query('SELECT avg(cost) FROM visits', epsilon := 2, release := 'over')")
+    said = " ".join(text for _, text in con.execute("FROM dp_explain('over')").fetchall())
+    found = re.search(r"values above (\S+) as", said)
+    assert found is not None and float(found[1]) > 0.9e7
+
+
+def test_exact_answers_are_between_the_declared_bounds(visits: duckdb.DuckDBPyConnection) -> None:
+    [(exact,)] = visits.execute("FROM dp_query_exact('SELECT sum(cost) FROM visits')").fetchall()
+    [(truth,)] = visits.execute("SELECT sum(cost) FROM visits").fetchall()
+    assert float(exact) == pytest.approx(float(truth))
+
+
+def test_what_was_bought_before_is_not_bought_anew() -> None:
+    """A release of an earlier version, whose plan took the bounds as they are, still answers its question."""
+    con = table(5_000)
+    asked = "FROM dp_query('SELECT ward, avg(cost) FROM visits GROUP BY ward', epsilon := 0.5, confidence := 0.9)"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asking, "wide", lambda *given: False)
+        first = con.execute(asked).fetchall()
+    dpsql.load(con, progress=False)
+    assert con.execute(asked).fetchall() == first
+    assert con.execute("SELECT count(*) FROM dp_ledger() WHERE action = 'charge'").fetchone() == (1,)
+
+
+def test_summaries_are_narrowed_too(visits: duckdb.DuckDBPyConnection) -> None:
+    [(mean,)] = visits.execute("SELECT avg FROM dp_summarize('visits', epsilon := 4.0, columns := ['cost'])").fetchall()
+    [(truth,)] = visits.execute("SELECT avg(cost) FROM visits").fetchall()
+    assert float(mean) == pytest.approx(float(truth), rel=0.1)
