@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 import duckdb
 
-from dpsql.source.kernel import DECIMAL, ENUM, FUNCTIONS, KINDS, TRY_CASTS, WRITTEN_OUT
+from dpsql.algebra import parts
+from dpsql.algebra.functions import FUNCTIONS
+from dpsql.source.kernel import DECIMAL, ENUM, KINDS, TRY_CASTS, WRITTEN_OUT
 from dpsql.source.rehearsal import values_of
 
 TYPES = {
@@ -33,10 +35,7 @@ TEXTS = (
     "'('", "'%Q'", "'['", "'zz'", "'*'", "'%Z'", "'%z'", "'%n'", "'(a)'", "''", "'a'", "'%Y-%m-%d'", "'(a|b)*'", "'.'", "'g'", "'x'", "'%'", "'a\\'",
     "'b'", "'i'", "'l'", "'s'", "'%H:%M %A %j %U %f %g %p'", "'(?i)é'", "'\\p{L}'", "'(?P<n>a)'", "'a{1000}'", "'%-d'", "'%'", "'%e%k%l'", "' '",
 )
-PARTS = (
-    "'year'", "'day'", "'hour'", "'microsecond'", "'century'", "'week'", "'epoch'", "'yearweek'", "'era'", "'isoyear'", "'dow'", "'doy'", "'julian'",
-    "'timezone'", "'millennium'", "'quarter'", "'milliseconds'",
-)
+PARTS = (*(f"'{name}'" for name in parts.PARTS), "'julian'", "'timezone'")
 ZONES = ("'UTC'", "'Europe/Berlin'", "'America/St_Johns'", "'Pacific/Apia'", "'Asia/Manila'", "'America/Juneau'", "'Etc/GMT+12'", "'EST'", "'Nowhere'")
 WHOLE = ("0", "1", "2", "3", "100", "1000000", "308", "38")
 SETTINGS = (
@@ -112,7 +111,7 @@ class Generator:
         count = rng.randint(spec.least, len(spec.kinds) + (2 if spec.many else 0))
         kinds = spec.kinds + spec.kinds[-1:] * 3
         given = [self.argument(kinds[i], depth) for i in range(count)]
-        if name in ("date_part", "datepart", "date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub"):
+        if spec.unit:
             given[0] = rng.choice(PARTS)
         if name == "timezone":
             given[0] = rng.choice(ZONES)

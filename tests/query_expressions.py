@@ -10,7 +10,7 @@ import random
 import duckdb
 from sqlglot import exp
 
-from dpsql.queries.ranges import INF, Range
+from dpsql.algebra.ranges import INF, Range
 from dpsql.queries.universes import Universe, universe_of_type
 from dpsql.source.catalog import Catalog
 from dpsql.source.expressions import Rewriter

@@ -13,6 +13,7 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import DISTINCT, WINDOWS
 from dpsql.answers import cells, intervals
 from dpsql.answers.cells import cell_text
 from dpsql.answers.finishing import finish
@@ -22,7 +23,6 @@ from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.estimates import listed
 from dpsql.protected.source import ProtectedSource, catalog_of
 from dpsql.queries import distinct, stored
-from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Asked, Wanted
 from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
@@ -345,10 +345,7 @@ def _own() -> frozenset[str]:
             "AND function_type IN ('scalar', 'aggregate', 'macro', 'window_aggregate') "
             "AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT'"
         ).fetchall()
-        windows = {"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value",
-                   "last_value",
-                   "nth_value", "fill", "columns", "unnest", "range", "generate_series", "coalesce", "grouping", "array",
-                   "random", "now", "today", "current_date", "get_current_timestamp", "get_current_time",
-                   "transaction_timestamp"}
-    return frozenset(fold(str(name)) for (name,) in rows) | windows
+        others = {"fill", "columns", "unnest", "range", "generate_series", "coalesce", "grouping", "array", "random", "now",
+                  "today", "current_date", "get_current_timestamp", "get_current_time", "transaction_timestamp"}
+    return frozenset(fold(str(name)) for (name,) in rows) | WINDOWS.keys() | others
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import RANKED
 from dpsql.answers import held
 from dpsql.books.entries import canonical_json
 from dpsql.calls.query import ALL
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.estimates.magnitudes import Bounds, beyond
 from dpsql.protected.source import ProtectedSource
-from dpsql.queries.choosing import RANKED
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read

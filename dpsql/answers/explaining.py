@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from dpsql.algebra.aggregates import EXTREMES, QUANTILES, SECOND, measured
 from dpsql.answers import auto, kept, query_words
 from dpsql.answers.cells import cell_text
 from dpsql.books.schema import Books
@@ -106,11 +107,11 @@ def _estimates(query: QueryPlan) -> list[str]:
     """Return what to know of aggregates that are not what their name says without privacy."""
     asked = {text.partition("(")[0] for text in query.asked}
     found = []
-    if asked & {"min", "max"}:
+    if asked & EXTREMES:
         found.append(_RANKED)
-    if asked & {"mode", "histogram", "bool_and", "bool_or"}:
+    if asked & measured("listed"):
         found.append(_LISTED)
-    if query.keys and asked & {"avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "corr", "quantile_cont", "quantile_disc"}:
+    if query.keys and asked & (SECOND | QUANTILES | {"avg", "corr"}):
         found.append(_LEANING)
     return found
 

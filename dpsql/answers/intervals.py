@@ -18,6 +18,7 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import EXTREMES, LINEAR
 from dpsql.answers.cells import cell_text
 from dpsql.answers.held import Held, Part
 from dpsql.answers.quotients import DENOMINATOR, HANDED, parted
@@ -25,7 +26,7 @@ from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
 from dpsql.noise.entropy import BoolArray
 from dpsql.queries.asked import Wanted
-from dpsql.queries.choosing import LINEAR, LISTED
+from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
 from dpsql.queries.names import is_star, spreads
 from dpsql.queries.reading import Read
@@ -202,7 +203,7 @@ def between(shown: Shown) -> list[Ends]:
                 low[crowded], high[crowded] = middle(some[0], some[1], shown.probabilities)
         value = estimates.value(one).reshape(low.shape)
         null = np.isnan(value)
-        if one.function in ("min", "max"):
+        if one.function in EXTREMES:
             lowest, highest = estimates.beyond(one)
             low = low if lowest is None else np.full_like(low, lowest)
             high = high if highest is None else np.full_like(high, highest)

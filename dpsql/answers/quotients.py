@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import LINEAR
 from dpsql.queries.aggregates import Aggregate, is_aggregate
-from dpsql.queries.choosing import LINEAR
 from dpsql.queries.names import is_star, spreads
 from dpsql.queries.taken import CORE, Core
 from dpsql.source.model import RESERVED, fold

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from dpsql.algebra.aggregates import AGGREGATES, LINEAR
 from dpsql.answers import answered, cells, explaining, intervals, query_words
 from dpsql.answers.held import of_release
 from dpsql.domains import sqltypes
@@ -31,9 +32,7 @@ MOST_SHOWN = 1_000
 _NUMBERS = ("integer", "decimal", "float")
 _NOTE = "Noise is discrete {}, integer and independent, on every counter of every group, on those of empty ones too."
 _MIDNIGHT = r"\d{4,6}-\d\d-\d\d 00:00:00"
-_AMOUNTS = ("count", "sum", "count_units", "count_distinct")
-_WHOLE = {"count": "BIGINT", "count_units": "BIGINT", "count_distinct": "BIGINT", "mode": "VARCHAR", "bool_and": "BOOLEAN",
-          "bool_or": "BOOLEAN", "histogram": "MAP(VARCHAR, BIGINT)"}
+_TYPES = {"count_units": "BIGINT", **{one.answers: one.sql_type for one in AGGREGATES.values()}}
 
 
 def answer(context: Context, bought: Release) -> Answer:
@@ -59,7 +58,7 @@ def answer(context: Context, bought: Release) -> Answer:
         value = None if one.function in LISTED else np.asarray(estimates.value(one), dtype=np.float64)
         if value is not None and value.ndim == 1 and len(labels) > 1 and sqltypes.parse(kind).family in _NUMBERS:
             first, last = (np.asarray(end, dtype=np.float64) for end in ends)
-            charts.append(Chart(name, labels, value * factor, first, last, from_zero=one.function in _AMOUNTS))
+            charts.append(Chart(name, labels, value * factor, first, last, from_zero=one.function in LINEAR))
     asked = [readable.expression(str(text)) for text in held.question.get("keys", ())]
     question = ", ".join(names) + (f" by {', '.join(asked)}" if asked else "")
     listing = _listing(asked, names, groups, columns)
@@ -105,7 +104,7 @@ def _types(context: Context, wanted: Sequence[Wanted], protected: ProtectedSourc
     if protected is not None:
         with suppress(DpsqlError):
             return types_of(context.cursor, wanted, {c.name: c.sql_type for c in protected.source.columns})
-    return [_WHOLE.get(one.function, "DOUBLE[]" if one.listed else "DOUBLE") for one in wanted]
+    return [_TYPES.get(one.function) or ("DOUBLE[]" if one.listed else "DOUBLE") for one in wanted]
 
 
 def measurements(context: Context, bought: Release) -> Listing:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import duckdb
 
+from dpsql.algebra.aggregates import DISTINCT
 from dpsql.calls.query import QueryExactCall
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL
@@ -18,7 +19,6 @@ from dpsql.measure.query import public_groups
 from dpsql.measure.statement import Statement
 from dpsql.noise.entropy import fresh_salt
 from dpsql.protected.source import ProtectedSource, resolve
-from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Asked, Wanted
 from dpsql.queries.choosing import LISTED, Argument
 from dpsql.queries.purchase import QueryPurchase

@@ -40,6 +40,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.algebra.aggregates import AGGREGATES, FIRST, PAIRS, SECOND, SQUARED
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import Measure, Variable
 from dpsql.noise.entropy import BoolArray
@@ -51,15 +52,10 @@ _SURELY = 1.96
 SURE = 3.0
 """Noise deviations from which on the number of rows is divided by as it is."""
 
-SINGLE = ("count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
+SINGLE = tuple(dict.fromkeys(one.answers for one in AGGREGATES.values() if one.answers in FIRST | SECOND | {"count"}))
 """Estimates of one variable."""
-
-PAIRED = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_count", "regr_avgx", "regr_avgy",
-          "regr_sxx", "regr_syy", "regr_sxy")
+PAIRED = tuple(name for name in AGGREGATES if name in PAIRS)
 """Estimates of two variables; ``f(y, x)``, as in SQL: y is the measure's first variable."""
-
-_NEEDS_SQUARES = {"var_pop", "var_samp", "stddev_pop", "stddev_samp", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_sxx",
-                  "regr_syy"}
 
 
 @dataclass(frozen=True)
@@ -233,7 +229,7 @@ def estimate(name: str, found: Moments) -> FloatArray:
         raise ArgumentError("name", name, f"must be one of {', '.join(map(repr, SINGLE + PAIRED))}")
     if name in PAIRED and len(measure.variables) != 2:
         raise ArgumentError("name", name, f"needs more variables than the measure has: {len(measure.variables)}")
-    if name in _NEEDS_SQUARES and found.variances is None:
+    if name in SQUARED and found.variances is None:
         raise ArgumentError("name", name, "needs a measure of degree 2")
     if name in ("count", "regr_count"):
         return counts(found.count)

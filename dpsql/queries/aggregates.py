@@ -2,58 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import AGGREGATES, DISTINCT, PAIRS, QUANTILES, SPELLINGS
 from dpsql.errors import ArgumentError
 from dpsql.source.model import fold, refuse
 from dpsql.source.tuples import as_one
 
 MOST_QUANTILES = 1000
-
-SPELLINGS: Mapping[str, str] = {
-    "count": "count", "count_star": "count", "count_if": "count_if", "countif": "count_if", "sum": "sum", "fsum": "sum",
-    "sumkahan": "sum", "kahan_sum": "sum", "avg": "avg", "mean": "avg", "favg": "avg", "var_pop": "var_pop",
-    "var_samp": "var_samp", "variance": "var_samp", "stddev_pop": "stddev_pop", "stddev_samp": "stddev_samp",
-    "stddev": "stddev_samp", "covar_pop": "covar_pop", "covar_samp": "covar_samp", "corr": "corr",
-    "regr_avgx": "regr_avgx", "regr_avgy": "regr_avgy", "regr_count": "regr_count", "regr_intercept": "regr_intercept",
-    "regr_r2": "regr_r2", "regr_slope": "regr_slope", "regr_sxx": "regr_sxx", "regr_sxy": "regr_sxy", "regr_syy": "regr_syy",
-    "median": "median", "quantile_cont": "quantile_cont", "quantile_disc": "quantile_disc", "quantile": "quantile_disc",
-    "percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc", "approx_quantile": "quantile_disc",
-    "min": "min", "max": "max", "bool_and": "bool_and", "bool_or": "bool_or", "mode": "mode", "histogram": "histogram",
-    "approx_count_distinct": "count_distinct",
-}
-"""What DuckDB calls an aggregate -> what it is called here."""
-
-PAIRS = frozenset(name for name in SPELLINGS.values() if name.startswith(("covar_", "regr_")) or name == "corr")
-"""Aggregates of two arguments."""
-DISTINCT: Mapping[str, str] = {
-    f"{name}_distinct": name for name in ("sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
-}
-"""Aggregates of distinct values, which have to be listed, but for their number -> the aggregate."""
-QUANTILES = frozenset({"quantile_cont", "quantile_disc"})
-"""Aggregates whose second argument says which quantile."""
-
-_VALUE_OF_A_ROW = "it gives out the value of one row. min and max answer with extreme quantiles; median with the middle"
-_LIST_OF_ROWS = "it lists rows. histogram(x) counts the declared values of a column"
-_POWERS = "noise hides third and fourth powers of all but huge tables"
-_REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(("first", "last", "any_value", "arbitrary", "first_value"), _VALUE_OF_A_ROW),
-    **dict.fromkeys(("arg_min", "arg_max", "argmin", "argmax", "min_by", "max_by"), _VALUE_OF_A_ROW),
-    **dict.fromkeys(("arg_min_null", "arg_max_null"), _VALUE_OF_A_ROW),
-    **dict.fromkeys(("list", "array_agg", "string_agg", "group_concat", "listagg", "json_group_array", "map_agg"), _LIST_OF_ROWS),
-    **dict.fromkeys(("json_group_object", "json_group_structure", "histogram_exact", "approx_top_k"), _LIST_OF_ROWS),
-    **dict.fromkeys(("bit_and", "bit_or", "bit_xor", "bitstring_agg"), "it depends on single bits of every row"),
-    "product": "a product of many rows has no bounds; of numbers above 0 sum(ln(x)) is its logarithm, geomean(x) the mean factor",
-    "skewness": f"{_POWERS}; quantile_cont(x, [0.1, 0.5, 0.9]) shows on which side the long tail is",
-    **dict.fromkeys(("kurtosis", "kurtosis_pop"), f"{_POWERS}; quantile_cont(x, [0.01, 0.25, 0.75, 0.99]) shows the tails"),
-    "mad": "it needs the median first: ask for median(x), and write the released number m into median(abs(x - m))",
-    "entropy": "it is biased by noise on every value; histogram(x) gives the counts of declared values",
-    "reservoir_quantile": "it depends on which rows a sample picks; quantile_cont(x, 0.5) does not",
-}
-
 
 @dataclass(frozen=True)
 class Aggregate:
@@ -62,7 +21,7 @@ class Aggregate:
     Parameters
     ----------
     function : str
-        One of the values of `SPELLINGS`, or 'count_distinct'; 'count' without arguments counts rows.
+        One of the values of `dpsql.algebra.aggregates.SPELLINGS`, or 'count_distinct'; 'count' without arguments counts rows.
     arguments : tuple of expressions
         Over the columns of the row source.
     condition : expression or None
@@ -93,55 +52,11 @@ class Aggregate:
         return " ".join(parts)
 
 
-_COMPOSED: Mapping[str, Callable[[Callable[[str], exp.Expression]], exp.Expression]] = {
-    **dict.fromkeys(("geomean", "geometric_mean"), lambda of: _call("exp", of("avg"))),
-    # NULL of no row, as DuckDB's; a number of rows that noise has made negative has no root
-    "sem": lambda of: exp.Div(
-        this=of("stddev_pop"), expression=_call("sqrt", _call("greatest", of("count"), exp.Literal.number(1)))
-    ),
-}
-"""Aggregates that are made of others: name -> the expression, of what gives one of the others of the same argument and rows."""
-
-
-def composed(node: exp.Expression) -> exp.Expression | None:
-    """Return what an aggregate is made of that is computed of others, ``exp(avg(ln(x)))`` of geomean; None of all others.
-
-    Raises
-    ------
-    UnsupportedQuery, ArgumentError
-        It has other arguments than the function takes.
-    """
-    called = node.this if isinstance(node, exp.Filter) else node
-    name = fold(str(called.this)) if isinstance(called, exp.Anonymous) and isinstance(called.this, str) else ""
-    if name not in _COMPOSED:
-        return None
-    given = called.expressions
-    if len(given) != 1:
-        raise ArgumentError("sql", name, f"takes 1 argument here, not {len(given)}")
-    if isinstance(given[0], exp.Distinct | exp.Order | exp.Star | exp.Kwarg):
-        refuse(f"{name}(DISTINCT ...)", f"write {name}(x) of one column or expression", node)
-    argument = _call("ln", given[0]) if name.startswith("geo") else given[0]
-
-    def of(other: str) -> exp.Expression:
-        made: exp.Expression = _call(other, argument)
-        return exp.Filter(this=made, expression=node.expression.copy()) if isinstance(node, exp.Filter) else made
-
-    return _COMPOSED[name](of)
-
-
-def _call(name: str, *given: exp.Expression) -> exp.Anonymous:
-    return exp.Anonymous(this=name, expressions=[one.copy() for one in given])
-
-
 def is_aggregate(node: exp.Expression) -> bool:
     """Return whether a node is a call of an aggregate function, whether it can be answered or not."""
     if isinstance(node, exp.Filter | exp.WithinGroup):
         return True
-    return isinstance(node, exp.Anonymous) and isinstance(node.this, str) and _known(fold(node.this))
-
-
-def _known(name: str) -> bool:
-    return name in SPELLINGS or name in _REFUSED or name in _COMPOSED
+    return isinstance(node, exp.Anonymous) and isinstance(node.this, str) and fold(node.this) in AGGREGATES
 
 
 def aggregate_of(node: exp.Expression) -> Aggregate:
@@ -163,8 +78,8 @@ def aggregate_of(node: exp.Expression) -> Aggregate:
             ordered = _within_group(node.expression, node)
         node = node.this
     name = fold(str(node.this))
-    if name in _REFUSED:
-        refuse(name, _REFUSED[name], node)
+    if name in AGGREGATES and AGGREGATES[name].refused:
+        refuse(name, AGGREGATES[name].refused, node)
     if name not in SPELLINGS:
         refuse(f"{name} with FILTER or WITHIN GROUP", "not an aggregate that can be answered privately", node)
     function, distinct, bounds = SPELLINGS[name], False, ()
@@ -192,9 +107,9 @@ def aggregate_of(node: exp.Expression) -> Aggregate:
 
 
 def _distinct(function: str, node: exp.Expression) -> str:
-    if function == "count":
+    if function in ("count", "count_distinct"):
         return "count_distinct"
-    if function in ("min", "max", "bool_and", "bool_or"):
+    if AGGREGATES[function].idempotent:
         return function
     if f"{function}_distinct" in DISTINCT:
         return f"{function}_distinct"
@@ -244,7 +159,7 @@ def counts_if(node: exp.Expression) -> bool:
     """Return whether an aggregate is count_if, which DuckDB adds up as a HUGEINT, on every version."""
     while isinstance(node, exp.Filter | exp.Paren):
         node = node.this
-    return isinstance(node, exp.Anonymous) and fold(str(node.this)) in ("count_if", "countif")
+    return isinstance(node, exp.Anonymous) and SPELLINGS.get(fold(str(node.this))) == "count_if"
 
 
 def _within_group(order: exp.Expression, node: exp.Expression) -> exp.Expression:

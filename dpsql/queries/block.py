@@ -10,10 +10,11 @@ from sqlglot import exp
 
 from dpsql.errors import ArgumentError
 from dpsql.queries import public_rows
-from dpsql.queries.aggregates import Aggregate, aggregate_of, composed, counts_if, is_aggregate
+from dpsql.queries.aggregates import Aggregate, aggregate_of, counts_if, is_aggregate
 from dpsql.queries.names import canonical, is_star, spreads
 from dpsql.queries.taken import SHOWN, Core, FirstAsked, Known, Reader, Relation
 from dpsql.queries.trees import has_aggregate, inner_of, subqueries
+from dpsql.source.aggregates import composed
 from dpsql.source.model import fold, identifier, refuse
 from dpsql.source.parse import used
 

@@ -11,20 +11,22 @@ Privacy: none; public bounds and the text of the query alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from dpsql.algebra import moments, ranges
+from dpsql.algebra.aggregate_rules import WITHOUT_ARGUMENT
+from dpsql.algebra.aggregates import AGGREGATES, WINDOWS
+from dpsql.algebra.functions import range_of
+from dpsql.algebra.moments import moment, time_of_day
+from dpsql.algebra.parts import INTERVALS
+from dpsql.algebra.ranges import NOTHING, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, alike, as_sort, hull, meet
 from dpsql.domains import sqltypes
-from dpsql.queries import moments, ranges
-from dpsql.queries.calls import CALLS
 from dpsql.queries.declared import literal_range, range_of_attribute, range_of_type, type_name, typed_range
-from dpsql.queries.moments import moment, time_of_day
 from dpsql.queries.naming import canonical, plain
 from dpsql.queries.narrowing import limits_of
-from dpsql.queries.ranges import NOTHING, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, alike, as_sort, hull, meet
-from dpsql.queries.summaries import NO_ARGUMENT, SUMMARIES
 from dpsql.source.intervals import interval_of, whole_of
 
 __all__ = ["Known", "Range", "as_known", "extent", "narrowed", "range_of_attribute", "range_of_type"]
@@ -225,7 +227,7 @@ class _Extents:
         unit = step.args.get("unit")
         name = unit.name.lower().removesuffix("s") if isinstance(unit, exp.Var) else ""
         amount = whole_of(step)
-        if name not in ("second", "minute", "hour", "day", "week", "month", "quarter", "year") or amount is None:
+        if name not in INTERVALS or amount is None:
             return UNKNOWN
         return moments.shifted(value, amount * (-1 if isinstance(node, exp.Sub) else 1), name)
 
@@ -274,37 +276,14 @@ class _Extents:
         else:
             name = (node.this if isinstance(node.this, str) else node.this.name).lower()
             given = node.expressions
-        name = moments.SAME.get(name, name) if name.startswith("date") else name
-        if name in ("if", "nullif", "mod", "try", "ifnull", "pow", "power"):
-            return self._syntax(name, given)
-        if name in ("date_part", "date_trunc", "date_diff", "date_sub"):
-            part = given[0].name.lower() if given and isinstance(given[0], exp.Literal) else ""
-            values = [self(g) for g in given[1:]]
-            if name == "date_part" and len(values) == 1:
-                return moments.field(part, values[0])
-            if name == "date_trunc" and len(values) == 1:
-                return moments.truncated(part, values[0])
-            return moments.difference(part, *values, complete=name == "date_sub") if len(values) == 2 else UNKNOWN
-        if name in moments.FIELDS and len(given) == 1:
-            return moments.field(name, self(given[0]))
-        rule = CALLS.get(name) or SUMMARIES.get(name)
-        if name == "pi":
-            return Range(math.pi, math.pi)
-        return rule(self, given) if rule is not None and (given or name in NO_ARGUMENT) else UNKNOWN
-
-    def _syntax(self, name: str, given: Sequence[exp.Expression]) -> Range:
-        """Return the range of a call that is written out as an operator or CASE (`dpsql.source.calls`)."""
         if name == "try":
             return self(given[0])
-        if len(given) < 2 or (name == "if" and len(given) != 3):
-            return UNKNOWN
-        if name == "if":
-            return self._case(exp.Case(ifs=[exp.If(this=given[0].copy(), true=given[1].copy())], default=given[2].copy()))
-        if name == "nullif":
-            return self(given[0])
-        if name == "ifnull":
-            return hull(self(given[0]), self(given[1]))
-        return self._arithmetic((exp.Mod if name == "mod" else exp.Pow)(this=given[0].copy(), expression=given[1].copy()))
+        found = range_of(name, self, given)
+        if found is not None:
+            return found
+        combined = AGGREGATES.get(name) or WINDOWS.get(name)
+        rule = None if combined is None else combined.range
+        return rule(self, given) if rule is not None and (given or rule in WITHOUT_ARGUMENT) else UNKNOWN
 
 
 def _dates(node: exp.Expression, left: Range, right: Range) -> Range:

@@ -10,20 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dpsql.algebra.aggregates import DISTINCT, FIRST, PAIRS, RANKED, SECOND, SQUARED, measured
 from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import GRID, Measure, Variable
 from dpsql.estimates.quantiles import choose_levels
-from dpsql.queries.aggregates import DISTINCT, PAIRS
 from dpsql.queries.asked import Wanted
 
-FIRST = frozenset({"avg", "sum"})
-SECOND = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
-LINEAR = frozenset({"count", "count_units", "count_distinct", "sum"})
-"""What is linear in the counters, and shown without a bias."""
-RANKED = frozenset({"quantile_cont", "quantile_disc", "min", "max"})
-LISTED = frozenset({"mode", "histogram", "bool_and", "bool_or", *DISTINCT})
-_LINEAR_PAIRS = frozenset({"covar_pop", "covar_samp", "regr_count", "regr_avgx", "regr_avgy", "regr_sxy"})
+LISTED = measured("listed") | DISTINCT.keys()
 UNKNOWN_VALUES = 1e18
 """Upper bound of a number of distinct values that nobody has listed."""
 SELECTING_WEIGHT = 0.5
@@ -158,7 +152,7 @@ def _moments(wanted: Sequence[Wanted], arguments: Mapping[int, Argument]) -> lis
     for (places, condition), those in users.items():
         variables = tuple(variable(place, arguments[place]) for place in places)
         functions = {one.function for one in those}
-        degree = 1 if functions <= FIRST | _LINEAR_PAIRS else 2
+        degree = 1 if functions.isdisjoint(SQUARED) else 2
         with_rows = condition in rows
         with_values = any(one.there is not None and one.arguments == places and one.condition == condition for one in wanted)
         lone = functions == {"sum"} and not with_rows and not with_values

@@ -13,13 +13,13 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.algebra.moments import moment, time_of_day
+from dpsql.algebra.ranges import INF, UNKNOWN, Range, alike, hull
 from dpsql.domains.edges import HUGE, neighbours
 from dpsql.errors import ArgumentError
 from dpsql.queries.bounds import Known, extent, narrowed
 from dpsql.queries.lineage import Leaf, Lineage
-from dpsql.queries.moments import moment, time_of_day
 from dpsql.queries.naming import canonical, read_expression
-from dpsql.queries.ranges import INF, UNKNOWN, Range, alike, hull
 
 LeafRange = Callable[[exp.Table, str], Range | None]
 """A table and the name of a column -> its declared range, or the one of its type (`dpsql.queries.bounds.range_of_type`)."""

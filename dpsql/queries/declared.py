@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from dpsql.algebra.moments import moment, time_of_day
+from dpsql.algebra.ranges import INF, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, as_sort, hull, meet
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
-from dpsql.queries.moments import moment, time_of_day
-from dpsql.queries.ranges import INF, NUMBER, TEMPORAL, TRUTH, UNKNOWN, Range, as_sort, hull, meet
 
 _NARROW = 200_000
 """Width of a type whose bounds are worth something: up to 16 bits or 5 digits."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpsql.algebra.aggregates import DISTINCT
 from dpsql.numerics.arrays import FloatArray
-from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.estimating import Estimates
 
 _NUMBERS = {"false": 0.0, "true": 1.0}

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpsql.algebra.aggregates import AGGREGATES, EXTREMES, QUANTILES, RANKED, SQUARED
 from dpsql.errors import ReleaseError
 from dpsql.estimates import certain
 from dpsql.estimates import moments as sums
@@ -18,14 +19,14 @@ from dpsql.noise.entropy import BoolArray
 from dpsql.numerics.arrays import FloatArray
 from dpsql.numerics.products import multiplies
 from dpsql.queries.asked import Wanted
-from dpsql.queries.choosing import LISTED, RANKED, counts
+from dpsql.queries.choosing import LISTED, counts
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
 
 CROWDED = 10.0
 """Deviations of its noisy number of rows from which on a group's median is as exact as draws say; of others: twice those beyond."""
-_MEANS = {"avg": 0, "regr_avgy": 0, "regr_avgx": 1}
-_HELD = {*_MEANS, "quantile_cont", "quantile_disc"}
+_MEANS = {name: one.mean for name, one in AGGREGATES.items() if one.mean is not None and name == one.answers}
+_HELD = _MEANS.keys() | QUANTILES
 """Estimates that may lean on other groups, as far as the group's own counters allow."""
 
 Blocks = Sequence[FloatArray]
@@ -158,7 +159,7 @@ class Estimates:
             null = np.isnan(sums.estimate(one.function, held))
             low, high = (np.where(null, np.nan, variable.lower + variable.span * end) for end in ends)
             return np.clip(low, variable.lower, variable.upper), np.clip(high, variable.lower, variable.upper)
-        if one.function in ("min", "max"):
+        if one.function in EXTREMES:
             tree, bounds = self.tree(place), measure.variables[0]
             low, high = confident(tree, 0.0 if one.function == "min" else 1.0, times)
             if one.function == "min":
@@ -265,7 +266,7 @@ class Estimates:
     def quantiles(self, place: int, one: Wanted, end: str = "value") -> FloatArray:
         """Return quantiles of a tree of counts, shape (..., groups) or (..., groups, quantiles)."""
         found = self.tree(place)
-        if one.function in ("min", "max"):
+        if one.function in EXTREMES:
             return extreme(found, largest=one.function == "max")
         values = quantiles(found, one.quantiles, end)
         return values if one.listed else values[..., 0]
@@ -301,4 +302,4 @@ def _gives(one: Wanted, measure: Measure) -> bool:
         return measure.kind == "values"
     if measure.kind == "scaled":
         return one.function == "sum"
-    return measure.kind == "moments" and (measure.degree == 2 or one.function not in sums._NEEDS_SQUARES)
+    return measure.kind == "moments" and (measure.degree == 2 or one.function not in SQUARED)

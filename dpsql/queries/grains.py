@@ -9,20 +9,12 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from dpsql.queries.moments import SAME
+from dpsql.algebra.functions import called
+from dpsql.algebra.parts import INTERVALS, PARTS
 from dpsql.source.intervals import interval_of
 
-_GRAINS = {"hour": "hour", "minute": "minute", "second": "second"}
-_DAYS = frozenset([
-    "year", "month", "day", "quarter", "week", "decade", "century", "millennium", "dow", "isodow", "doy", "isoyear", "yearweek",
-    "era",
-])
-_OF_DAYS = _DAYS | {"dayname", "monthname", "last_day"}
 _FORMATS = {**dict.fromkeys("aAdbBmyYwujUWVG%", "day"), **dict.fromkeys("HIp", "hour"), "M": "minute", "S": "second"}
 _ORDER = ("day", "hour", "minute", "second")
-_KEEPS_NULL_OUT = frozenset(
-    ["floor", "ceil", "ceiling", "round", "trunc", "sign", "isnan", "isinf", "isfinite", "length", "len", "strlen"]
-)
 
 
 def grain_of(column: exp.Column) -> str | None:
@@ -51,12 +43,14 @@ def grain_of(column: exp.Column) -> str | None:
         return "day" if outer.args["to"].this.value == "DATE" else None
     if not isinstance(outer, exp.Anonymous):
         return None
-    name, given = str(outer.this).lower(), outer.expressions
-    if name in ("date_part", "datepart", "date_trunc", "datetrunc") and len(given) == 2 and isinstance(given[0], exp.Literal):
+    found, given = called(outer), outer.expressions
+    if found is None:
+        return None
+    if found.unit and len(given) == 2 and isinstance(given[0], exp.Literal):
         return grain_of_part(given[0].name.lower())
-    if name == "strftime" and len(given) == 2 and isinstance(given[1], exp.Literal):
+    if found.name == "strftime" and len(given) == 2 and isinstance(given[1], exp.Literal):
         return _of_format(given[1].name)
-    return "day" if name in _OF_DAYS and len(given) == 1 else grain_of_part(name)
+    return found.grain or None
 
 
 def _moves_days(node: exp.Expression) -> bool:
@@ -66,13 +60,13 @@ def _moves_days(node: exp.Expression) -> bool:
         return False
     step = interval_of(outer.expression)
     unit = None if step is None else step.args.get("unit")
-    return unit is not None and str(unit.name).upper().removesuffix("S") in ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+    name = "" if unit is None else str(unit.name).lower().removesuffix("s")
+    return name in INTERVALS and PARTS[name].grain == "day"
 
 
 def grain_of_part(part: str) -> str | None:
     """Return the unit whose beginnings stand for all moments of which a field, or a truncation, is asked; None for finer ones."""
-    part = SAME.get(part, part)
-    return "day" if part in _DAYS else _GRAINS.get(part)
+    return (PARTS[part].grain or None) if part in PARTS else None
 
 
 def _of_format(text: str) -> str | None:
@@ -113,8 +107,7 @@ def may_be_null(node: exp.Expression, nullable: Callable[[exp.Column], bool]) ->
     divisor = node.expression if isinstance(node, exp.Div | exp.IntDiv | exp.Mod) else None
     if isinstance(divisor, exp.Literal) and divisor.name.strip("0."):
         return may_be_null(node.this, nullable)
-    if isinstance(node, exp.Anonymous) and str(node.this).lower() in ("least", "greatest", "coalesce", "ifnull"):
-        return all(may_be_null(n, nullable) for n in node.expressions)
-    if isinstance(node, exp.Anonymous) and str(node.this).lower() in _KEEPS_NULL_OUT and node.expressions:
-        return may_be_null(node.expressions[0], nullable)
-    return True
+    found = called(node)
+    if found is None or not found.null or not node.expressions:
+        return True
+    return all(may_be_null(n, nullable) for n in (node.expressions if found.null == "all" else node.expressions[:1]))

@@ -11,24 +11,19 @@ from dataclasses import dataclass, field, replace
 import duckdb
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import COUNTS, PICKS, WINDOWS
+from dpsql.algebra.ranges import UNKNOWN, Range, hull
 from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.queries.bounds import extent
 from dpsql.queries.columns import Relations
 from dpsql.queries.groups import Universes, public_groups, type_over
 from dpsql.queries.lineage import Leaf, Lineage, Made
 from dpsql.queries.naming import canonical
-from dpsql.queries.ranges import UNKNOWN, Range, hull
 from dpsql.queries.universes import Universe
 
 LeafUniverse = Callable[[exp.Table, str], Universe | None]
 """A table and the name of a column -> what is known of its values; of a public table they may all be listed."""
 
-_ONE_OF = frozenset([
-    "min", "max", "first", "last", "any_value", "arbitrary", "mode", "quantile_disc", "arg_max", "arg_min", "max_by", "min_by",
-    "argmax", "argmin", "first_value", "last_value", "nth_value", "lag", "lead",
-])
-"""Aggregates and window functions that give one of the values, or NULL."""
-_COUNTS = frozenset(["count", "count_star", "row_number", "rank", "dense_rank", "rank_dense", "ntile"])
 _AROUND = exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls
 MOST_LISTED = 10_000
 """Values of a column of a subquery that are listed one by one."""
@@ -103,9 +98,9 @@ class InnerValues:
         while isinstance(node, exp.Paren | _AROUND):
             node = node.this
         name = str(node.this).lower() if isinstance(node, exp.Anonymous) else node.key
-        if name in _ONE_OF:
+        if name in PICKS:
             return self._one_of(part, node, name, bounds)
-        if name in _COUNTS:
+        if name in COUNTS:
             return Universe("BIGINT", None, bounds, nullable=False)
         if isinstance(node, exp.Column):
             found = known(node)
@@ -129,7 +124,7 @@ class InnerValues:
         """Return an expression with a column in the place of each aggregate, and what is known of these columns."""
         holder, stand_ins = exp.Paren(this=node.copy()), dict[str, Universe | None]()
         for call in list(holder.find_all(exp.Anonymous)):
-            if str(call.this).lower() not in _ONE_OF | _COUNTS:
+            if str(call.this).lower() not in PICKS | COUNTS:
                 continue
             outer: exp.Expression = call
             while isinstance(outer.parent, _AROUND) and outer.arg_key == "this":
@@ -143,7 +138,7 @@ class InnerValues:
 
     def _one_of(self, part: Made, node: exp.Expression, name: str, bounds: Range) -> Universe | None:
         given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
-        if not given or (name in ("lag", "lead") and len(given) > 2):
+        if not given or (name in WINDOWS and len(given) > 2):
             return None
         first = given[0].expressions[0] if isinstance(given[0], exp.Distinct) else given[0]
         found = self._made(Made(part.inside, first))

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 import duckdb
 from sqlglot import exp
 
+from dpsql.algebra.functions import TRUTH, called
+from dpsql.algebra.ranges import UNKNOWN, Range
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.errors import DpsqlError
@@ -19,7 +21,6 @@ from dpsql.queries.bounds import Known, extent, narrowed
 from dpsql.queries.declared import range_of_type
 from dpsql.queries.grains import grain_of, grain_of_part, may_be_null, searched
 from dpsql.queries.naming import canonical
-from dpsql.queries.ranges import UNKNOWN, Range
 from dpsql.queries.universes import GRAINS, Universe, listing, step_universe
 from dpsql.source.catalog import Catalog
 from dpsql.source.expressions import Rewriter
@@ -37,11 +38,6 @@ _BOOLEAN = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.Between, exp.In, exp.Like,
     exp.ILike,
 )
-_TESTS = frozenset([
-    "isnan", "isinf", "isfinite", "contains", "starts_with", "ends_with", "prefix", "suffix", "regexp_matches", "regexp_full_match",
-    "list_contains",
-])
-_GRIDS = ("floor", "ceil", "ceiling", "round", "trunc")
 
 
 @dataclass(frozen=True)
@@ -224,13 +220,13 @@ class KeyValues:
         if key in self.atoms:
             return _reference(self.atoms[key])
         nullable = may_be_null(node, lambda column: self.universe(column).nullable)
-        name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
-        if isinstance(node, _BOOLEAN) or name in _TESTS:
+        function = called(node)
+        if isinstance(node, _BOOLEAN) or (function is not None and function.range is TRUTH):
             self.type_of(node)  # checked like every part
             values = "[true, false, NULL]" if nullable and not _of_null(node) else "[true, false]"
             return _reference(self._add(key, "BOOLEAN", f"SELECT system.main.unnest({values}) AS v", values.count(",") + 1))
         found = extent(node, self.known)
-        digits = _digits(node) if name in _GRIDS else 0
+        digits = _digits(node) if function is not None and function.grid else 0
         if found.finite and (found.whole or digits > 0) and found.sort in ("number", "integer", "date"):
             sql_type = self.type_of(node)
             if sql_type == "DATE":
@@ -241,7 +237,7 @@ class KeyValues:
                 listed = None
             if listed is not None:
                 return _reference(self._add(key, sql_type, *listed))
-        if name in ("date_trunc", "datetrunc") and found.finite and found.sort == "timestamp":
+        if function is not None and function.name == "date_trunc" and found.finite and found.sort == "timestamp":
             sql_type = self.type_of(node)
             listed = self._truncations(node.expressions[0].name, sql_type, Universe("TIMESTAMP", None, found, nullable))
             if listed is not None:
@@ -424,6 +420,6 @@ def _of_null(node: exp.Expression) -> bool:
     return isinstance(node, exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ)
 
 
-def _digits(node: exp.Anonymous) -> int:
+def _digits(node: exp.Expression) -> int:
     given = node.expressions
     return int(given[1].name) if len(given) > 1 and isinstance(given[1], exp.Literal) and given[1].name.isdigit() else 0

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.queries.moments import moment, time_of_day
+from dpsql.algebra.moments import moment, time_of_day
+from dpsql.algebra.ranges import INF, TEMPORAL, Range, hull, meet
 from dpsql.queries.naming import canonical
-from dpsql.queries.ranges import INF, TEMPORAL, Range, hull, meet
 
 Limits = dict[str, Range]
 Extent = Callable[[exp.Expression], Range]

@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from dpsql.queries.moments import FIELDS
+from dpsql.algebra.functions import called
+from dpsql.algebra.parts import PARTS
 from dpsql.queries.names import canonical, keeping_names
 from dpsql.source.joins import conjuncts
-from dpsql.source.kernel import FUNCTIONS, INTEGERS, NUMBERS, TEXT, family
+from dpsql.source.kernel import INTEGERS, NUMBERS, TEXT, family
 from dpsql.source.model import fold
 from dpsql.source.parse import used
 
@@ -194,10 +195,10 @@ def _compares_alike(subject: exp.Expression, kind: str, kinds: Kinds) -> bool:
     """Whether something compares with one constant of a kind as with a list of them: its type is known to be that of the kind."""
     types = kinds(subject)
     if kind == "number":
-        field = isinstance(subject, exp.Extract) or (isinstance(subject, exp.Anonymous) and str(subject.this).lower() in FIELDS)
+        field = isinstance(subject, exp.Extract) or (isinstance(subject, exp.Anonymous) and str(subject.this).lower() in PARTS)
         return field or (bool(types) and all(family(one) in NUMBERS for one in types))
     if kind == "text":
-        made = FUNCTIONS.get(str(subject.this).lower()) if isinstance(subject, exp.Anonymous) else None
+        made = called(subject)
         return types == {TEXT} or (made is not None and made.text)
     return True
 

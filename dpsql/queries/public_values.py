@@ -8,17 +8,15 @@ from __future__ import annotations
 import duckdb
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import INSIDE
+from dpsql.algebra.functions import FUNCTIONS
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.queries.leaves import Facts
 from dpsql.session.instance import Context
 from dpsql.source.model import fold
 from dpsql.source.parse import render
 
-_FUNCTIONS = frozenset({
-    "min", "max", "avg", "mean", "sum", "count", "count_star", "median", "mode", "quantile_cont", "quantile_disc", "first",
-    "any_value", "arg_max", "arg_min", "max_by", "min_by", "lower", "upper", "trim", "coalesce", "abs", "round", "floor", "ceil",
-    "date_trunc", "year", "month", "day", "least", "greatest",
-})
+_FUNCTIONS = FUNCTIONS.keys() | INSIDE.keys()
 
 
 def with_values(tree: exp.Expression, context: Context, facts: Facts) -> exp.Expression:

@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from dpsql.algebra.functions import called
+from dpsql.algebra.parts import INTERVALS
 from dpsql.queries.names import keeping_names
 from dpsql.queries.tool_grains import truncation
 from dpsql.source.intervals import interval_of, whole_of
 from dpsql.source.joins import chain
 
-_TRUNCATED = {(1, unit): unit.lower() for unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")} | {
-    (7, "DAY"): "week", (3, "MONTH"): "quarter", (12, "MONTH"): "year", (24, "HOUR"): "day", (60, "MINUTE"): "hour",
-    (60, "SECOND"): "minute",
+_TRUNCATED = {(1, unit): unit for unit in INTERVALS} | {
+    (7, "day"): "week", (3, "month"): "quarter", (12, "month"): "year", (24, "hour"): "day", (60, "minute"): "hour",
+    (60, "second"): "minute",
 }
 """Widths of buckets that begin where a unit of the calendar does."""
-_OF_UNITS = ("date_trunc", "datetrunc", "date_part", "datepart", "date_diff", "datediff", "date_sub", "datesub")
-"""Functions whose first argument is the name of a unit, in letters of any case."""
 
 
 def respelled(
@@ -42,7 +42,7 @@ def respelled(
         found = _other(node)
         if found is None:
             return truncation(node, kinds)
-        if isinstance(node, exp.Pow) or str(node.this).lower() in _OF_UNITS:
+        if isinstance(node, exp.Pow) or called(node) is not None:
             return found
         kind = kinds(node.expressions[1])  # which versions of DuckDB truncate to which type differs
         return found if kind is None else exp.Cast(this=found, to=exp.DataType.build(kind, dialect="duckdb"))
@@ -98,7 +98,8 @@ def _other(node: exp.Expression) -> exp.Expression | None:
     """Return the other spelling of a node, where it has one."""
     if isinstance(node, exp.Pow):
         return exp.Anonymous(this="power", expressions=[node.this, node.expression])
-    if isinstance(node, exp.Anonymous) and str(node.this).lower() in _OF_UNITS and node.expressions:
+    function = called(node)
+    if function is not None and function.unit and node.expressions:  # named in letters of any case
         unit = node.expressions[0]
         if isinstance(unit, exp.Literal) and unit.is_string and unit.name != unit.name.lower():
             return exp.Anonymous(this=node.this, expressions=[exp.Literal.string(unit.name.lower()), *node.expressions[1:]])
@@ -106,7 +107,7 @@ def _other(node: exp.Expression) -> exp.Expression | None:
         width = interval_of(node.expressions[0])
         size = None if width is None else whole_of(width)
         if width is not None and size is not None:
-            unit = _TRUNCATED.get((size, str(width.args["unit"].name).upper().removesuffix("S")))
+            unit = _TRUNCATED.get((size, str(width.args["unit"].name).lower().removesuffix("s")))
             if unit is not None:
                 return exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), node.expressions[1]])
     return None

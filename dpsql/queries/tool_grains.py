@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 import sqlglot
 from sqlglot import exp
 
-from dpsql.queries.moments import SAME
+from dpsql.algebra.functions import called
+from dpsql.algebra.parts import PARTS, part_of
 from dpsql.queries.naming import plain
 from dpsql.source.intervals import interval_of
 
@@ -46,7 +47,6 @@ FORMS: Mapping[str, str] = {
 }
 """How tools write a grain of a finite date or timestamp ``x`` -> what it is."""
 _ROOTS = (exp.Cast, exp.Add, exp.Sub, exp.Anonymous)
-_OF_DAYS = frozenset(["year", "quarter", "month", "day", "doy", "dow", "isodow"])
 _SIGNS = {exp.Add: "+", exp.Sub: "-", exp.DPipe: "||"}
 _INTEGERS = frozenset([exp.DataType.Type.INT, exp.DataType.Type.BIGINT])
 _DATES = frozenset([exp.DataType.Type.DATE])
@@ -132,7 +132,8 @@ def _shape(node: exp.Expression, column: exp.Column) -> Shape | None:
 
 def _call(node: exp.Anonymous, column: exp.Column) -> Shape | None:
     name, given = str(node.this).lower(), list(node.expressions)
-    if name in ("date_part", "datepart") and len(given) == 2 and isinstance(given[0], exp.Literal):
+    found = called(node)
+    if found is not None and found.unit == "part" and len(given) == 2 and isinstance(given[0], exp.Literal):
         return _field(given[0].name.lower(), given[1], column)
     if len(given) == 1:
         return _field(name, given[0], column)
@@ -143,8 +144,8 @@ def _call(node: exp.Anonymous, column: exp.Column) -> Shape | None:
 
 def _field(name: str, of: exp.Expression, column: exp.Column) -> Shape | None:
     """Return a field of a moment; one of its day is the same of the date."""
-    name = SAME.get(name, name)
-    return _of("field", name, [_without_cast(of, _DATES) if name in _OF_DAYS else of], column)
+    of_day = name in PARTS and PARTS[name].grain == "day"
+    return _of("field", part_of(name), [_without_cast(of, _DATES) if of_day else of], column)
 
 
 def _without_cast(node: exp.Expression, to: frozenset[exp.DataType.Type]) -> exp.Expression:

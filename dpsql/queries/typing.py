@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
+from dpsql.algebra.aggregates import DISTINCT
 from dpsql.errors import ArgumentError, first_line
-from dpsql.queries.aggregates import DISTINCT
 from dpsql.queries.asked import Wanted
 from dpsql.text import readable
 from dpsql.text.relation import identifier, literal

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpsql.algebra.ranges import DAY, UNKNOWN, Range
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL, Attribute
 from dpsql.domains.declare import self_declared
 from dpsql.queries.declared import range_of_attribute, range_of_type
-from dpsql.queries.ranges import DAY, UNKNOWN, Range
 from dpsql.source.model import literal, quoted
 
 MOST_VALUES = 1_000_000

@@ -18,6 +18,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 
+from dpsql.algebra.functions import called
 from dpsql.errors import ArgumentError
 from dpsql.text.names import fold
 from dpsql.text.strict import StrictDuckDB
@@ -60,16 +61,6 @@ _TYPES = frozenset({
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "INT128", "FLOAT", "DOUBLE",
     "DECIMAL", "VARCHAR", "TEXT", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPNTZ", "TIMESTAMPTZ", "UUID",
 })
-FUNCTIONS = frozenset({
-    "lower", "upper", "lcase", "ucase", "length", "len", "strlen", "char_length", "character_length", "contains",
-    "starts_with", "ends_with", "prefix", "suffix", "strpos", "instr", "trim", "ltrim", "rtrim", "replace", "concat",
-    "substring", "substr", "left", "right", "regexp_matches", "regexp_full_match", "regexp_extract", "abs", "sign", "floor",
-    "ceil", "ceiling", "round", "trunc", "sqrt", "ln", "log", "log2", "log10", "exp", "pow", "power", "greatest", "least",
-    "coalesce", "isnan", "isinf", "isfinite", "year", "month", "day", "quarter", "week", "weekofyear", "weekday", "dayofweek",
-    "isodow", "dayofmonth", "dayofyear", "isoyear", "hour", "minute", "second", "last_day", "date_part", "datepart",
-    "date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub",
-})
-"""Functions of one row, all of them in the kernel of sources: deterministic, and without a view of anything but their arguments."""
 _SUBQUERY = "its value depends on other rows or tables; a rule looks at the columns of one row"
 _REASONS: dict[type[exp.Expression], tuple[str, str]] = {
     exp.Window: ("a window function", _SUBQUERY),
@@ -166,11 +157,6 @@ def render(tree: exp.Expression) -> str:
     return str(tree.sql(dialect=StrictDuckDB, comments=False, unsupported_level=ErrorLevel.RAISE))
 
 
-def function_of(node: exp.Anonymous) -> str:
-    """Return the name of a called function in lower case."""
-    return str(node.this).lower()
-
-
 @lru_cache(maxsize=4096)
 def _tree(text: str) -> exp.Expression:
     return _parsed(text)
@@ -230,7 +216,7 @@ def _check(text: str, node: exp.Expression) -> None:
         _refuse(text, f"{node.key.upper()} with {min(extra).upper()}: not on the list of what a rule may say")
     if kind is exp.Column and type(node.this) is not exp.Identifier:
         _refuse(text, "a rule names its columns one by one")
-    if kind is exp.Anonymous and (not isinstance(node.this, str) or function_of(node) not in FUNCTIONS):
+    if kind is exp.Anonymous and (not isinstance(node.this, str) or called(node) is None):
         _refuse(text, f"function {str(node.this)[:60]!r}: not on the list of functions of one row that a rule may call")
     if kind is exp.Is and type(node.expression) not in (exp.Null, exp.Boolean):
         _refuse(text, "IS: only NULL, TRUE and FALSE may follow")

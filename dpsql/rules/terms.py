@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from sqlglot import exp
 
+from dpsql.algebra.functions import called
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
 from dpsql.domains.sqltypes import SqlType
 from dpsql.numerics.arrays import FloatArray
-from dpsql.rules.grammar import function_of
 
 _DAY = 86_400_000_000
 _UNITS = {
@@ -166,7 +166,8 @@ def term(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) ->
         return _cast(node, columns, axes)
     if type(node) in (exp.Add, exp.Sub):
         return _sum(node, columns, axes)
-    if type(node) is exp.Anonymous and function_of(node) in ("date_diff", "datediff") and len(node.expressions) == 3:
+    function = called(node)
+    if function is not None and function.name == "date_diff" and len(node.expressions) == 3:
         unit, start, end = node.expressions
         if type(unit) is exp.Literal and unit.name.lower() == "day":
             left, right = term(end, columns, axes), term(start, columns, axes)

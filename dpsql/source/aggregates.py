@@ -1,8 +1,8 @@
 """The kernel of aggregates and windows: each with the types for which no value makes it fail and no order of rows changes it.
 
-Data first: `AGGREGATES` says how a user's aggregate is calculated, `WINDOWS` which window functions there are; `BOUND_AGGREGATES`
-and `BOUND_WINDOWS` are what the plan of DuckDB's binder may hold. No TRY can hold an aggregate, so arguments are brought into range
-before it:
+The tables (`dpsql.algebra.aggregates`) say how a user's aggregate is calculated, and which window functions there are;
+`BOUND_AGGREGATES` and `BOUND_WINDOWS` are what the plan of DuckDB's binder may hold. No TRY can hold an aggregate, so arguments
+are brought into range before it:
 
 - Whole numbers of at most 64 bits and DECIMALs of at most 26 digits are added exactly, in 128 bits: no number of rows that a table
   can have overflows them.
@@ -19,14 +19,15 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpsql.errors import UnsupportedQuery
+from dpsql.algebra.aggregates import AGGREGATES, INSIDE, WINDOWS, AggregateFunction
+from dpsql.algebra.pieces import call, only_if, paren, try_cast
+from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source import limits
 from dpsql.source.catalog import shipped_kinds
 from dpsql.source.expressions import Rewriter
-from dpsql.source.functions import call, only_if, paren, try_cast
 from dpsql.source.kernel import COMPARABLE, INTEGERS, LARGEST_LITERAL, decimal_width, family, is_number
 from dpsql.source.layers import Layer, canonical, comparable
-from dpsql.source.model import Column, refuse
+from dpsql.source.model import Column, fold, refuse
 from dpsql.source.parse import used
 from dpsql.source.tuples import as_one
 
@@ -35,47 +36,12 @@ LARGEST = "1e140"
 WIDEST_SUM = 26
 """Digits of a DECIMAL that is added as such: 10^12 of them stay within 38 digits."""
 
-AGGREGATES: dict[str, str] = {
-    **dict.fromkeys(("count", "count_star"), "count"),
-    "sum": "sum",
-    **dict.fromkeys(("avg", "mean"), "avg"),
-    **dict.fromkeys(("min", "any_value", "arbitrary", "first"), "min"),
-    **dict.fromkeys(("max", "last"), "max"),
-    **dict.fromkeys(("count_if", "countif"), "count_if"),
-    **{name: name for name in ("bool_and", "bool_or", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "quantile_cont", "mode")},
-    **{"variance": "var_samp", "stddev": "stddev_samp", "median": "median"},
-    **dict.fromkeys(("quantile", "quantile_disc"), "quantile_disc"),
-    **dict.fromkeys(("arg_min", "argmin", "min_by"), "arg_min"),
-    **dict.fromkeys(("arg_max", "argmax", "max_by"), "arg_max"),
-}
-"""Name -> what it is calculated as."""
-OVER_LISTS = ("sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "mode")
-"""Aggregates of a sorted list."""
-INSTEAD = {
-    **dict.fromkeys(("string_agg", "group_concat", "listagg"), "a text of many rows has no bound; use count, min or max"),
-    **dict.fromkeys(("list", "array_agg", "histogram"), "a list of many rows is no value of a source; use count, min, max or mode"),
-    **dict.fromkeys(("approx_count_distinct",), "write count(DISTINCT x)"),
-    **dict.fromkeys(("approx_quantile", "reservoir_quantile"), "write quantile_cont(x, 0.5)"),
-}
-
-WINDOWS: dict[str, tuple[int, int]] = {
-    "row_number": (0, 0), "rank": (0, 0), "dense_rank": (0, 0), "percent_rank": (0, 0), "cume_dist": (0, 0), "ntile": (1, 1),
-    "lag": (1, 3), "lead": (1, 3), "first_value": (1, 1), "last_value": (1, 1), "nth_value": (2, 2),
-}
-"""Window function -> smallest and largest number of arguments."""
-OF_PEERS = ("rank", "dense_rank", "percent_rank", "cume_dist")
-"""Window functions that give rows which tie the same: for all others ties are broken."""
-
-BOUND_AGGREGATES: dict[str, tuple[str, ...]] = {
-    "count_star": (), "count": ("",), "sum": ("BIGINT", "DECIMAL"), "avg": ("BIGINT",), "min": (*COMPARABLE, "STRUCT"),
-    "max": (*COMPARABLE, "STRUCT"), "bool_and": ("BOOLEAN",), "bool_or": ("BOOLEAN",), "list": COMPARABLE,
-    "quantile_cont": ("DOUBLE",), "quantile_disc": COMPARABLE,
+BOUND_AGGREGATES = {
+    name: tuple(family for one in aggregate.bound for family in (COMPARABLE if one == "comparable" else (one,)))
+    for name, aggregate in AGGREGATES.items() if aggregate.bound is not None
 }
 """Aggregate -> families of its first argument; '' is any."""
-BOUND_WINDOWS = frozenset(
-    f"WINDOW_{name.upper()}"
-    for name in (*(w for w in WINDOWS if not w.startswith("dense")), "rank_dense", "aggregate", "dense_rank")
-)
+BOUND_WINDOWS = frozenset(f"WINDOW_{name.upper()}" for name in (*WINDOWS, "aggregate"))
 
 
 @dataclass(frozen=True)
@@ -108,7 +74,34 @@ def is_aggregate(node: exp.Expression) -> bool:
     if isinstance(holder.parent, exp.Window) and holder.arg_key == "this":
         return False
     name = node.this.lower()
-    return name in AGGREGATES or (shipped_kinds().get(name) == "aggregate" and name not in WINDOWS)
+    return (name in AGGREGATES or shipped_kinds().get(name) == "aggregate") and name not in WINDOWS
+
+
+def composed(node: exp.Expression) -> exp.Expression | None:
+    """Return what an aggregate is made of that is computed of others, ``exp(avg(ln(x)))`` of geomean; None of all others.
+
+    Raises
+    ------
+    UnsupportedQuery, ArgumentError
+        It has other arguments than the function takes.
+    """
+    called = node.this if isinstance(node, exp.Filter) else node
+    name = fold(str(called.this)) if isinstance(called, exp.Anonymous) and isinstance(called.this, str) else ""
+    made_of = AGGREGATES[name].composed if name in AGGREGATES else None
+    if made_of is None:
+        return None
+    given = called.expressions
+    if len(given) != 1:
+        raise ArgumentError("sql", name, f"takes 1 argument here, not {len(given)}")
+    if isinstance(given[0], exp.Distinct | exp.Order | exp.Star | exp.Kwarg):
+        refuse(f"{name}(DISTINCT ...)", f"write {name}(x) of one column or expression", node)
+    argument = call(AGGREGATES[name].of, given[0].copy()) if AGGREGATES[name].of else given[0]
+
+    def of(other: str) -> exp.Expression:
+        made: exp.Expression = call(other, argument.copy())
+        return exp.Filter(this=made, expression=node.expression.copy()) if isinstance(node, exp.Filter) else made
+
+    return made_of(of)
 
 
 def combined(node: exp.Expression, layer: Layer, *, repeated: bool = False) -> Combined:
@@ -124,9 +117,9 @@ def combined(node: exp.Expression, layer: Layer, *, repeated: bool = False) -> C
         condition = layer.add(Rewriter(scope)(node.expression.this))
         node = node.this
     name = str(node.this).lower() if isinstance(node, exp.Anonymous) else node.key
-    if not isinstance(node, exp.Anonymous) or set(used(node)) - {"this", "expressions"} or name not in AGGREGATES:
-        refuse(f"{name}()", INSTEAD.get(name, "not on the list of aggregates inside of a privacy unit"), at, scope.where)
-    given, kind = list(node.expressions), AGGREGATES[name]
+    if not isinstance(node, exp.Anonymous) or set(used(node)) - {"this", "expressions"} or name not in INSIDE:
+        refuse(f"{name}()", AGGREGATES.get(name, AggregateFunction()).instead, at, scope.where)
+    given, kind = list(node.expressions), INSIDE[name]
     distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
     if distinct:
         given = list(given[0].expressions)
@@ -134,7 +127,9 @@ def combined(node: exp.Expression, layer: Layer, *, repeated: bool = False) -> C
         refuse(f"{name}(... ORDER BY)", "write arg_min(x, y) or a window", at, scope.where)
     if kind == "count" and not distinct and (not given or (len(given) == 1 and isinstance(given[0], exp.Star))):
         return Combined("count", condition=condition)
-    wanted = 2 if kind.startswith(("arg_", "quantile")) else 1
+    if kind == "count_distinct":
+        kind, distinct = "count", True
+    wanted = AGGREGATES[name].arguments
     if len(given) != wanted or isinstance(given[0], exp.Star):
         refuse(f"{name}()", f"takes {wanted} argument{'s' * (wanted > 1)} here", at, scope.where)
     if kind.startswith("arg_"):
@@ -176,14 +171,14 @@ def _single(
         if distinct and not comparable(sql_type):
             refuse("count(DISTINCT)", f"values of {sql_type} may be equal without being the same; CAST it", at, scope.where)
         return Combined("count", (layer.add(canonical(value, sql_type)),), distinct=distinct, condition=condition)
-    if kind in ("min", "max", "mode", "quantile_disc"):
+    if AGGREGATES[kind].picks:
         if not comparable(sql_type):
             refuse(f"{name}()", f"not defined here for {sql_type}; CAST it", at, scope.where)
         column = layer.add(canonical(value, sql_type))
         if kind == "mode":
             return Combined("list", (column,), distinct=distinct, condition=condition, after=_of_list("mode"))
         constants = (_fraction(name, given[1], at, scope.where),) if kind == "quantile_disc" else ()
-        return Combined(kind, (column,), constants, distinct and kind == "quantile_disc", condition)
+        return Combined(kind, (column,), constants, distinct and not AGGREGATES[kind].idempotent, condition)
     if sql_type == "BOOLEAN" and kind in ("sum", "avg"):
         value, sql_type = try_cast(value, "INTEGER"), "INTEGER"
     if not is_number(sql_type):

@@ -14,8 +14,8 @@ from typing import Any
 
 import duckdb
 
+from dpsql.algebra.aggregates import AGGREGATES
 from dpsql.errors import UnsupportedQuery, first_line
-from dpsql.source.aggregates import OVER_LISTS
 from dpsql.source.bound import check_bound, check_comparisons, check_join, name_of
 from dpsql.source.catalog import Catalog
 from dpsql.source.kernel import ALWAYS_CHECKED, LOCAL_CHECKED
@@ -121,7 +121,7 @@ def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId
 def _check_list_aggregate(node: Node) -> None:
     """Refuse an aggregate of a list whose name is not a constant of the list."""
     texts = [json.dumps(part) for part in node.get("children") or node.get("arguments") or []]
-    if len(texts) != 2 or not any(f'"{name}"' in texts[1] for name in OVER_LISTS):
+    if len(texts) != 2 or not any(f'"{name}"' in texts[1] for name, one in AGGREGATES.items() if one.listing):
         raise UnsupportedQuery("list_aggregate", "not on the list of what a source may compute")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from dpsql.algebra.functions import Function
 from dpsql.errors import UnsupportedQuery
 from dpsql.source.aggregates import check_combining
 from dpsql.source.catalog import Catalog
@@ -24,7 +25,6 @@ from dpsql.source.kernel import (
     TEMPORAL,
     WIDE,
     WIDE_ARITHMETIC,
-    Spec,
     cast_is_safe,
     decimal_result,
     decimal_width,
@@ -160,8 +160,8 @@ def _check_function(node: Node) -> set[str]:
     return {name}
 
 
-def _matches(spec: Spec, given: Sequence[Node], types: Sequence[str]) -> bool:
-    kinds = spec.kinds + spec.kinds[-1:] * (len(types) - len(spec.kinds) if spec.many else 0)
+def _matches(spec: Function, given: Sequence[Node], types: Sequence[str]) -> bool:
+    kinds = spec.kinds_of(len(types))
     if len(types) > len(kinds) or len(types) < min(spec.least, len(kinds)):
         return False
     for kind, child, sql_type in zip(kinds, given, types, strict=False):

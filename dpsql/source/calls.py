@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 import duckdb
 from sqlglot import exp
 
+from dpsql.algebra.functions import FUNCTIONS, LISTED, NAMED_FIRST
+from dpsql.algebra.parts import CLOCK
+from dpsql.algebra.pieces import call, paren, try_cast
 from dpsql.errors import first_line
 from dpsql.source.catalog import shipped_kinds
-from dpsql.source.functions import call, cut, guard_number, guard_temporal, only_if, paren, try_cast
+from dpsql.source.functions import cut, guard_number, guard_temporal
 from dpsql.source.kernel import (
     CONSTANTS,
     FLOATS,
-    FUNCTIONS,
     INTEGERS,
     KINDS,
     LARGEST_LITERAL,
@@ -31,17 +33,6 @@ from dpsql.source.parse import render, used
 from dpsql.source.scope import Scope
 from dpsql.source.tuples import TOGETHER, together
 
-_UNITS = {
-    "year", "month", "day", "hour", "minute", "second", "quarter", "week", "decade", "century", "millennium", "microsecond",
-    "millisecond",
-}
-_PARTS = _UNITS | {
-    "dow", "dayofweek", "isodow", "doy", "dayofyear", "isoyear", "yearweek", "epoch", "era", "microseconds", "milliseconds",
-}
-_TIME_PARTS = ("hour", "minute", "second", "millisecond", "microsecond")
-_PART_FIRST = {"date_part": _PARTS, "datepart": _PARTS} | dict.fromkeys(
-    ("date_trunc", "datetrunc", "date_diff", "datediff", "date_sub", "datesub"), _UNITS
-)
 _NOT_LISTED = "not on the list of what a source may compute; prepare the column in the table itself"
 _SAMPLES = {
     TEXT: ("'a'", "''", "'é1'", "'2020-01-01'"),
@@ -95,21 +86,21 @@ class Calls:
             if key not in ("this", "expressions"):
                 refuse(f"{name}() with {key.upper().replace('_', ' ')}", _NOT_LISTED, node, self.scope.where)
         given = node.expressions
-        kinds = spec.kinds + spec.kinds[-1:] * (len(given) - len(spec.kinds) if spec.many else 0)
-        if not spec.least <= len(given) <= len(kinds):
+        kinds = spec.kinds_of(len(given))
+        if not spec.takes(len(given)):
             refuse(f"{name}()", f"takes {spec.least} to {len(spec.kinds)} arguments here", at, self.scope.where)
-        if name in _PART_FIRST and given[0].is_string and given[0].name.lower() not in _PART_FIRST[name]:
-            refuse(f"{name}('{given[0].name}')", f"the parts are {sorted(_PART_FIRST[name])!r}", at, self.scope.where)
+        if spec.unit and given[0].is_string and given[0].name.lower() not in NAMED_FIRST[spec.unit]:
+            refuse(f"{name}('{given[0].name}')", f"the parts are {sorted(NAMED_FIRST[spec.unit])!r}", at, self.scope.where)
         if name == "mod":
             return self.arithmetic(exp.Mod(this=given[0].copy(), expression=given[1].copy()))
-        part = given[0].name.lower() if name in ("date_part", "datepart") else ""
+        part = given[0].name.lower() if spec.unit == "part" else ""
         values = [self._argument(name, k, a, part) for k, a in zip(kinds, given, strict=False)]
         if spec.kinds == "stt":  # a date next to a timestamp: within the guarded years the conversion can't fail
             types = [self.scope.type_of(v) for v in values[1:]]
             if sorted(types) == ["DATE", "TIMESTAMP"]:
                 values[1:] = [try_cast(v, "TIMESTAMP") if t == "DATE" else v for v, t in zip(values[1:], types, strict=True)]
         out = self._written(name, values, at)
-        if "s" in spec.kinds and "r" not in spec.kinds and name not in _PART_FIRST:
+        if "s" in spec.kinds and "r" not in spec.kinds and not spec.unit:
             self._try_constants(name, values, kinds, at)
         return self._kept_short(name, out, values, at) if spec.text else out
 
@@ -145,7 +136,7 @@ class Calls:
         """Return a date, timestamp or time of day, NULL where functions of it may overflow."""
         if sql_type in TEMPORAL:
             return guard_temporal(value, sql_type) if kind != "b" else value
-        if sql_type == "TIME" and kind == "v" and (not part or part in _TIME_PARTS):
+        if sql_type == "TIME" and kind == "v" and (not part or part in CLOCK):
             return value
         return refuse(f"{name}()", f"needs a DATE or TIMESTAMP, not {sql_type}; CAST it", node, self.scope.where)
 
@@ -190,8 +181,7 @@ class Calls:
     @staticmethod
     def _short(value: exp.Expression) -> exp.Expression:
         """Return a text cut to the longest that a source computes with, unless it is that short by what it is."""
-        made = isinstance(value, exp.Anonymous) and value.this in FUNCTIONS and FUNCTIONS[value.this].text
-        return value if made or isinstance(value, exp.Null) else cut(value)
+        return value if _is_made(value) or isinstance(value, exp.Null) else cut(value)
 
     def _kept_short(self, name: str, out: exp.Expression, values: Sequence[exp.Expression], at: exp.Expression) -> exp.Expression:
         """Count the text that a call makes, and cut it where it may be longer than others."""
@@ -205,14 +195,8 @@ class Calls:
             return LONGEST_TEXT * self._growth(name, len(values[1].name), len(values[2].name), at)
         if name == "regexp_replace":
             return (LONGEST_TEXT + 1) * (1 + self._growth(name, 1, len(values[2].name), at))
-        if name in ("concat", "concat_ws", "||"):
-            separators = len(values[0].name) * len(values) if name == "concat_ws" else 0
-            return separators + sum(len(v.name) if isinstance(v, exp.Literal) else LONGEST_TEXT for v in values)
-        if name in ("left", "right", "substring", "substr"):
-            last = values[-1]
-            known = isinstance(last, exp.Literal) and (len(values) == 3 or name in ("left", "right"))
-            return int(last.name) if known and int(last.name) <= LONGEST_TEXT else LONGEST_TEXT + 1
-        return LONGEST_TEXT
+        rule = LISTED[name].length
+        return LONGEST_TEXT if rule is None else int(rule(_most, values))
 
     def _growth(self, name: str, old: int, new: int, at: exp.Expression) -> int:
         """Return how many times longer a text becomes at most; refuse what makes long texts of short ones."""
@@ -232,17 +216,18 @@ class Calls:
             refuse(f"{name}()", "no \\C in a pattern: it cuts letters into bytes, which are no text any more", at, self.scope.where)
         if name == "regexp_replace" and "\\" in given[2].name:
             refuse("regexp_replace()", "no backslash in the replacement: it may raise at a match", at, self.scope.where)
-        if name == "strptime":
-            return call("try_strptime", *given)
-        if name in ("coalesce", "ifnull"):
-            return exp.Coalesce(this=given[0], expressions=given[1:])
-        if name == "if":
-            return exp.Case(ifs=[exp.If(this=given[0], true=given[1])], default=given[2])
-        if name == "nullif":
-            same = exp.EQ(this=paren(given[0].copy()), expression=paren(given[1]))
-            return exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=given[0])
-        if name == "split_part":
-            part = call("list_extract", call("string_split", given[0], given[1]), given[2])
-            known = exp.Not(this=exp.Is(this=paren(given[0].copy()), expression=exp.Null()))
-            return only_if(known, exp.Coalesce(this=part, expressions=[exp.Literal.string("")]))
-        return call(name, *given)
+        syntax = FUNCTIONS[name].syntax
+        return call(name, *given) if syntax is None else syntax(given)
+
+
+def _most(value: exp.Expression) -> float:
+    """Return how many characters a rewritten text has at most; one that is only looked at may have more than are computed with."""
+    if isinstance(value, exp.Literal):
+        return len(value.name)
+    return LONGEST_TEXT if _is_made(value) or isinstance(value, exp.Null) else LONGEST_TEXT + 1
+
+
+def _is_made(value: exp.Expression) -> bool:
+    """Whether a value is a text that a function made, and so short."""
+    found = FUNCTIONS.get(value.this) if isinstance(value, exp.Anonymous) else None
+    return found is not None and found.text

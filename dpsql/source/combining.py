@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.source.aggregates import AGGREGATES, OF_PEERS, WINDOWS, Combined, combined, is_aggregate, whole
+from dpsql.algebra.aggregates import INSIDE, WINDOWS
+from dpsql.algebra.pieces import try_cast
+from dpsql.source.aggregates import Combined, combined, is_aggregate, whole
 from dpsql.source.expressions import Rewriter
-from dpsql.source.functions import try_cast
 from dpsql.source.layers import (
     COMBINING,
     Layer,
@@ -206,7 +207,7 @@ def _over(window: Window, over: Rows, names: dict[str, exp.Column], tied: Sequen
     if window.ties:
         given = {c.ref for c, _ in window.order}
         order += [exp.Ordered(this=names[c.ref].copy(), desc=False, nulls_first=False) for c in tied if c.ref not in given]
-    if window.function in AGGREGATES:
+    if window.function in INSIDE:
         function = window.call.written(lambda column: names[column.ref].copy())
     else:
         given_ = [names[c.ref].copy() for c in window.call.columns]
@@ -237,18 +238,19 @@ def _window(node: exp.Window, layer: Layer, named: dict[str, exp.Window], where:
     columns = [layer.key(part, "PARTITION BY") for part in partition]
     orders = [(layer.key(o.this, "ORDER BY"), o) for o in (order.expressions if order is not None else [])]
     frame = _frame(spec, where)
-    if function in AGGREGATES:
+    if function in INSIDE:
         ties = frame == "ROWS"
         call = combined(_detached(node.this), layer, repeated=layer.rows.unit is not None)
         return Window(function, call, columns, orders, spec, ties)
     if function not in WINDOWS or isinstance(node.this, exp.Filter):
         refuse(f"{function}() OVER", "not on the list of windows inside of a privacy unit", node, where)
+    known = WINDOWS[function]
     call, offset = _arguments(function, inner, layer, where)
-    if function in OF_PEERS and not orders:
+    if known.peers and not orders:
         refuse(f"{function}() OVER", "say in which order: OVER (PARTITION BY ... ORDER BY x ASC)", node, where)
-    if frame and (function not in ("first_value", "last_value", "nth_value") or frame == "GROUPS"):
+    if frame and (not known.frame or frame == "GROUPS"):
         refuse(f"{frame} in {function}() OVER", "leave the frame out", node, where)
-    return Window(function, call, columns, orders, spec, function not in OF_PEERS, offset)
+    return Window(known.name, call, columns, orders, spec, not known.peers, offset)
 
 
 def _detached(node: exp.Expression) -> exp.Expression:
@@ -293,7 +295,7 @@ def _repeated(node: exp.Expression, layer: Layer) -> Column:
 def _arguments(function: str, node: exp.Anonymous, layer: Layer, where: str) -> tuple[Combined, list[exp.Expression]]:
     """Return the arguments of a window function that is no aggregate: columns, and constants that stand after the first."""
     given = node.expressions
-    least, most = WINDOWS[function]
+    least, most = WINDOWS[function].least, WINDOWS[function].most
     if set(used(node)) - {"this", "expressions"} or not least <= len(given) <= most:
         refuse(f"{function}()", f"takes {least} to {most} arguments here", node, where)
     if any(isinstance(g, exp.Distinct | exp.Order | exp.Star | exp.IgnoreNulls | exp.RespectNulls) for g in given):

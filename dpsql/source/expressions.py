@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from dpsql.algebra.parts import INTERVALS
+from dpsql.algebra.pieces import call, paren, try_cast
 from dpsql.source.calls import Calls
-from dpsql.source.functions import call, guard_temporal, not_zero, paren, try_cast
+from dpsql.source.functions import guard_temporal, not_zero
 from dpsql.source.intervals import interval_of, whole_of
 from dpsql.source.kernel import (
     DECIMAL_ARITHMETIC,
@@ -48,7 +50,6 @@ _CONNECTIVES = (exp.And, exp.Or, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.L
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between)
 _MATCHING = (exp.Like, exp.ILike)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
-_DAYS = {"DAY": 1, "WEEK": 7, "MONTH": 31, "QUARTER": 92, "YEAR": 366, "HOUR": 1, "MINUTE": 1, "SECOND": 1}
 _ROOM = 3_660_000  # days that may be added to a date within the guarded years: far inside the range of TIMESTAMP
 
 
@@ -239,14 +240,14 @@ class Rewriter:
     def _shift(self, node: exp.Binary, value: exp.Expression, kind: str, interval: exp.Interval) -> exp.Expression:
         """Date or timestamp plus or minus a constant interval."""
         amount, unit = whole_of(interval), interval.args.get("unit")
-        name = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
+        name = unit.name.lower().removesuffix("s") if isinstance(unit, exp.Var) else ""
         size = None if amount is None else abs(amount)
-        if size is None or name not in _DAYS or size * _DAYS[name] > _ROOM or type(node) not in (exp.Add, exp.Sub):
-            advice = f"write d + INTERVAL n UNIT with a whole number n and one of {sorted(_DAYS)!r}"
+        if size is None or name not in INTERVALS or size * INTERVALS[name] > _ROOM or type(node) not in (exp.Add, exp.Sub):
+            advice = f"write d + INTERVAL n UNIT with a whole number n and one of {sorted(INTERVALS)!r}"
             refuse("INTERVAL", advice, node, self.scope.where)
         if kind not in TEMPORAL:
             refuse("INTERVAL", f"it can't be added to {kind}; CAST it to TIMESTAMP", node, self.scope.where)
-        step = exp.Literal.string(f"{amount} {name.lower()}")
+        step = exp.Literal.string(f"{amount} {name}")
         interval_type = exp.DataType.build("INTERVAL", dialect="duckdb")
         return type(node)(this=paren(guard_temporal(value, kind)), expression=exp.Cast(this=step, to=interval_type))
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from dpsql.algebra.parts import INTERVALS
 from dpsql.text.spelled import interval_parts
 
-_STORED = {
-    "to_years": "YEAR", "to_quarters": "QUARTER", "to_months": "MONTH", "to_weeks": "WEEK", "to_days": "DAY", "to_hours": "HOUR",
-    "to_minutes": "MINUTE", "to_seconds": "SECOND",
-}
+_STORED = {f"to_{name}s": name.upper() for name in INTERVALS}
 
 
 def whole_of(interval: exp.Interval) -> int | None:

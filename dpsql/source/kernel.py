@@ -1,4 +1,4 @@
-"""The kernel: every function, operator and conversion that a source may compute, with the exact types for which it is total.
+"""The kernel: types, operators and conversions that a source may compute with; its functions are :mod:`dpsql.algebra.functions`.
 
 Data, and nothing else decides: the rewriting (:mod:`dpsql.source.expressions`) brings arguments into these forms or refuses them,
 the check of the bound plan (:mod:`dpsql.source.binder`) accepts nothing that is not listed here, and the generator of the tests
@@ -12,7 +12,8 @@ VARCHAR are two types, and so are a VARCHAR with a collation and one without.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from dpsql.algebra.functions import FUNCTIONS, LISTED
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 WIDE = ("UBIGINT", "HUGEINT", "UHUGEINT")
@@ -73,94 +74,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 CONSTANTS = "sni"
 
 
-@dataclass(frozen=True)
-class Spec:
-    """How a function may be called.
-
-    Parameters
-    ----------
-    kinds : str
-        A letter of `KINDS` for each argument. The last may be repeated if ``many``; arguments from ``least`` on may be left out.
-    least : int
-        Smallest number of arguments.
-    many : bool
-    text : bool
-        Whether it gives a new text, whose length counts.
-    """
-
-    kinds: str
-    least: int
-    many: bool = False
-    text: bool = False
-
-
-def _specs(kinds: str, names: str, least: int | None = None, *, many: bool = False, text: bool = False) -> dict[str, Spec]:
-    return {name: Spec(kinds, len(kinds) if least is None else least, many, text) for name in names.split()}
-
-
-FUNCTIONS: dict[str, Spec] = {
-    # texts
-    **_specs("x", "lower upper lcase ucase reverse strip_accents nfc_normalize", text=True),
-    **_specs("w", "md5 sha256 length len strlen char_length character_length bit_length ascii ord unicode"),
-    **_specs("ww", "contains starts_with ends_with prefix suffix strpos instr"),
-    **_specs("xs", "trim ltrim rtrim", 1, text=True),
-    **_specs("xss", "replace translate", text=True),
-    **_specs("x", "concat", many=True, text=True),
-    **_specs("sx", "concat_ws", 2, many=True, text=True),
-    **_specs("wnn", "substring substr", 2, text=True),
-    **_specs("wi", "left right", text=True),
-    **_specs("wss", "regexp_matches regexp_full_match", 2),
-    **_specs("xsss", "regexp_replace", 3, text=True),  # the replacement without a backslash
-    **_specs("xsn", "regexp_extract", 2, text=True),
-    **_specs("xsn", "split_part", text=True),
-    # numbers
-    **_specs("h", "abs"),
-    **_specs("a", "sign"),
-    **_specs("m", "floor ceil ceiling"),
-    **_specs("mn", "round trunc", 1),
-    **_specs("d", "exp cbrt atan degrees radians isnan"),
-    **_specs("b", "isinf isfinite"),
-    **_specs("q", "sqrt"),
-    **_specs("p", "ln log log2 log10"),
-    **_specs("f", "sin cos tan"),
-    **_specs("u", "asin acos"),
-    **_specs("dd", "pow power atan2"),
-    **_specs("aa", "mod"),
-    **_specs("", "pi"),
-    # any comparable value
-    **_specs("c", "greatest least coalesce", many=True),
-    **_specs("cc", "ifnull nullif"),
-    **_specs("ccc", "if"),
-    # dates and times
-    **_specs("v", "hour minute second"),
-    **_specs("t", "year month day quarter week weekofyear weekday dayofweek isodow dayofmonth dayofyear isoyear yearweek decade"),
-    **_specs("t", "century millennium dayname monthname last_day epoch"),
-    **_specs("sv", "date_part datepart"),
-    **_specs("st", "date_trunc datetrunc"),
-    **_specs("stt", "date_diff datediff date_sub datesub"),
-    **_specs("ts", "strftime"),
-    **_specs("sz", "timezone"),  # AT TIME ZONE; the calendar of a session, by which it reckons, is pinned
-    **_specs("ws", "strptime try_strptime"),
-    # nested values
-    **_specs("lk", "list_contains"),
-    **_specs("yn", "list_extract"),
-    **_specs("rs", "struct_extract"),
-}
-"""Name -> how it may be called. ``strptime`` becomes ``try_strptime``; mod, nullif, if, ifnull, coalesce and split_part, which some
-versions of DuckDB define as macros, are written out."""
-
-WRITTEN_OUT = frozenset({"strptime", "if", "ifnull", "nullif", "mod", "split_part", "coalesce"})
-
-_OF_THE_PLAN: dict[str, Spec] = {
-    **_specs("yn", "array_extract"),
-    **_specs("xs", "string_split", text=True),
-    **_specs("v", "microsecond millisecond"),  # what DuckDB 2 makes of date_part
-    **_specs("t", "era doy dayofyear"),
-    **_specs("ww", "~~ !~~ ~~* !~~*"),
-    **_specs("xx", "||", text=True),
-    **_specs("w", "encode"),  # bytes of a text whose column has a collation: see `decode`
-}
-BOUND: dict[str, Spec] = {name: spec for name, spec in FUNCTIONS.items() if name not in WRITTEN_OUT} | _OF_THE_PLAN
+WRITTEN_OUT = frozenset(name for name, one in FUNCTIONS.items() if one.syntax is not None)
+BOUND = {name: one for name, one in LISTED.items() if one.by in ("text", "plan") and name not in WRITTEN_OUT}
 """Functions that may occur in the plan which DuckDB's binder makes of the generated SQL; arithmetic is in `ARITHMETIC`, and
 ``decode`` is there for a text that was just encoded."""
 
@@ -170,13 +85,9 @@ FLOAT_ARITHMETIC = ("+", "-", "*", "/", "%", "//")
 DECIMAL_ARITHMETIC = ("+", "-", "*")
 """Where the type of the result holds every result, see `decimal_result`."""
 
-ALWAYS_CHECKED = frozenset(
-    ["array_extract", "struct_extract", "read_parquet", "string_split", "left", "list_value", "list_transform", "encode", "decode"]
-)
+ALWAYS_CHECKED = frozenset(name for name, one in LISTED.items() if one.always)
 """Functions that syntax calls without naming them, or that every source may get: never to be overloaded or shadowed by a user's."""
-LOCAL_FUNCTIONS: dict[str, Spec] = {
-    **_specs("ys", "list_aggregate"), **_specs("y", "list_sort octet_length"), **_specs("c", "struct_pack hash", many=True)
-}
+LOCAL_FUNCTIONS = {name: one for name, one in LISTED.items() if one.by == "unit"}
 """Functions that generated SQL calls where rows of a privacy unit are combined (:mod:`dpsql.source.aggregates`); no user may."""
 LOCAL_CHECKED = frozenset(LOCAL_FUNCTIONS)
 

@@ -26,7 +26,7 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from dpsql.source.functions import call, only_if
+from dpsql.algebra.pieces import call, only_if
 from dpsql.source.layers import COMBINING, Layer, Rows, canonical, comparable
 from dpsql.source.model import Column, fold, identifier, refuse
 from dpsql.source.scope import Item, Scope

@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from dpsql.algebra.pieces import call
 from dpsql.errors import ArgumentError, UnsupportedQuery
-from dpsql.source.aggregates import is_aggregate
+from dpsql.source.aggregates import composed, is_aggregate
 from dpsql.source.catalog import Entry
 from dpsql.source.combining import grouped, is_unit, is_window, windowed
 from dpsql.source.expressions import Rewriter
-from dpsql.source.functions import call
 from dpsql.source.joins import chain
-from dpsql.source.layers import Rows, finish, outermost
+from dpsql.source.layers import Rows, finish, outermost, substituted
 from dpsql.source.leaves import View
 from dpsql.source.listing import Listing
 from dpsql.source.members import Members
@@ -128,6 +128,7 @@ class LocalAnalysis(Listing):
         on = distinct.args.get("on") if distinct is not None else None
         if on is not None:
             trees.append(self._first(node, on, trees[:count], aliases, rows.scope, qualify, where))
+        trees = [substituted(tree, _composed) for tree in trees]
         group = node.args.get("group")
         if group is not None or having is not None or any(outermost(tree, is_aggregate) for tree in trees):
             keys = self._keys(group, trees[:count], aliases, rows.scope, where) if group is not None else []
@@ -285,3 +286,9 @@ class LocalAnalysis(Listing):
         if node.args.get("by_name"):
             refuse("BY NAME", "write the columns in one order", node, view.where)
         return set_operation(self, sides, type(node), bool(node.args.get("distinct")), node, view)
+
+
+def _composed(node: exp.Expression) -> exp.Expression | None:
+    """Return what an aggregate is made of, of one that is made of others; in a window there is none."""
+    made = None if isinstance(node.parent, exp.Window) else composed(node)
+    return None if made is None else exp.Paren(this=made)

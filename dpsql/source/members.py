@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from dpsql.algebra.pieces import paren
 from dpsql.errors import ArgumentError
 from dpsql.source.aggregates import is_aggregate
 from dpsql.source.combining import is_unit, is_window
 from dpsql.source.expressions import Rewriter
-from dpsql.source.functions import paren
 from dpsql.source.layers import Layer, Rows, outermost, plain
 from dpsql.source.leaves import View
 from dpsql.source.limits import limit, looked_up

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.source.functions import try_cast
+from dpsql.algebra.pieces import try_cast
 from dpsql.source.kernel import cast_is_safe, try_cast_is_listed
 from dpsql.source.layers import canonical, combine_inside, comparable, finish
 from dpsql.source.leaves import View

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpsql.source.functions import call, guard_temporal, try_cast
+from dpsql.algebra.pieces import call, try_cast
+from dpsql.source.functions import guard_temporal
 from dpsql.source.kernel import FLOATS, TEMPORAL, TEXT, TO_TEXT, family
 from dpsql.source.model import RESERVED, refuse
 from dpsql.source.scope import Scope

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import duckdb
 from sqlglot import exp
 
+from dpsql.algebra.pieces import call, paren
 from dpsql.errors import ArgumentError
 from dpsql.source.combining import windowed
 from dpsql.source.expressions import Rewriter
-from dpsql.source.functions import call, paren
 from dpsql.source.keys import exact
 from dpsql.source.layers import Layer, Rows, comparable, plain
 from dpsql.source.leaves import View

@@ -8,7 +8,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpsql.source import analysis, bound, calls, kernel
+from dpsql.algebra import functions
+from dpsql.source import analysis, bound, calls
 from dpsql.source.analysis import analyse
 from dpsql.source.functions import caught
 
@@ -71,9 +72,9 @@ def test_what_is_caught_may_share_a_subexpression(con):
 @pytest.fixture
 def hole(monkeypatch):
     """``chr`` listed as total, and neither the check of the plan nor the rehearsal in its way."""
-    holed = {**kernel.FUNCTIONS, "chr": kernel.Spec("c", 1)}
+    holed = {**functions.FUNCTIONS, "chr": functions.Function("chr", "c", 1)}
     monkeypatch.setattr(calls, "FUNCTIONS", holed)
-    monkeypatch.setattr(bound, "BOUND", {**bound.BOUND, "chr": kernel.Spec("c", 1)})
+    monkeypatch.setattr(bound, "BOUND", {**bound.BOUND, "chr": functions.Function("chr", "c", 1)})
     monkeypatch.setattr(analysis, "rehearse", lambda *given: None)
 
 
@@ -93,7 +94,7 @@ def test_a_hole_in_the_kernel_shows_nothing(con, hole, monkeypatch):
 
 def test_the_rehearsal_finds_the_hole(con, hole, monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(calls, "FUNCTIONS", {**kernel.FUNCTIONS, "chr": kernel.Spec("c", 1)})
-    monkeypatch.setattr(bound, "BOUND", {**bound.BOUND, "chr": kernel.Spec("c", 1)})
+    monkeypatch.setattr(calls, "FUNCTIONS", {**functions.FUNCTIONS, "chr": functions.Function("chr", "c", 1)})
+    monkeypatch.setattr(bound, "BOUND", {**bound.BOUND, "chr": functions.Function("chr", "c", 1)})
     with pytest.raises(analysis.UnsupportedQuery, match="rehearsal"):
         rewritten(con, "SELECT chr(CASE WHEN n = 7 THEN -1 ELSE 65 END) AS c FROM t")

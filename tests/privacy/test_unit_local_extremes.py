@@ -14,10 +14,10 @@ import pytest
 from case_counts import cases
 from kernel_expressions import SETTINGS, TYPES, make_table
 
+from dpsql.algebra.aggregates import AGGREGATES, INSIDE, WINDOWS
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.session.settings import pin
 from dpsql.source import leaves
-from dpsql.source.aggregates import AGGREGATES, WINDOWS
 from dpsql.source.binder import check_local
 from dpsql.source.catalog import Catalog
 from dpsql.source.leaves import View
@@ -27,6 +27,7 @@ from dpsql.source.parse import parse_query, render
 
 TABLE = TableId("memory", "main", "p")
 HOME = ("memory", "main")
+COMPOSED = {name: name for name, one in AGGREGATES.items() if one.composed}
 FRAMES = ("", " ORDER BY {0}", " ORDER BY {0} DESC ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING", " ORDER BY {0} NULLS FIRST")
 
 
@@ -36,7 +37,7 @@ def calls(columns: dict[str, str], rng: random.Random) -> list[str]:
     for column in columns:
         if column.endswith("2"):
             continue
-        for name, kind in AGGREGATES.items():
+        for name, kind in {**INSIDE, **COMPOSED}.items():
             more = ", 0.5" if kind.startswith("quantile") else f", {rng.choice(list(columns))}" if kind.startswith("arg_") else ""
             distinct = "DISTINCT " if rng.random() < 0.2 and not kind.startswith(("arg_", "quantile")) else ""
             condition = " FILTER (WHERE bo)" if rng.random() < 0.2 else ""
@@ -47,10 +48,10 @@ def calls(columns: dict[str, str], rng: random.Random) -> list[str]:
 def windows(columns: dict[str, str], rng: random.Random) -> list[str]:
     found = []
     for column in columns:
-        for name in rng.sample([*WINDOWS], 3) + rng.sample([*AGGREGATES], 3):
-            kind = AGGREGATES.get(name, name)
+        for name in rng.sample([*WINDOWS], 3) + rng.sample([*INSIDE], 3):
+            kind = INSIDE.get(name, name)
             other = rng.choice(list(columns))
-            given = {"row_number": "", "rank": "", "dense_rank": "", "percent_rank": "", "cume_dist": "", "ntile": "3", "nth_value": f"{column}, 2"}
+            given = {"row_number": "", "rank": "", "dense_rank": "", "rank_dense": "", "percent_rank": "", "cume_dist": "", "ntile": "3", "nth_value": f"{column}, 2"}
             more = ", 0.25" if kind.startswith("quantile") else f", {other}" if kind.startswith("arg_") else ""
             frame = FRAMES[3] if name in WINDOWS and name not in ("first_value", "last_value", "nth_value") else rng.choice(FRAMES)
             found.append(f"{name}({given.get(name, column + more)}) OVER (PARTITION BY g{frame.format(other)})")

@@ -8,9 +8,9 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.algebra.aggregates import SPELLINGS
 from dpsql.estimates.measures import Measure
 from dpsql.queries import stored
-from dpsql.queries.aggregates import SPELLINGS
 from dpsql.text import readable
 from tests.sql.test_report import Page
 

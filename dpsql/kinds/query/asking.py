@@ -10,13 +10,14 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import DISTINCT, EXTREMES, FIRST, INSIDE, PAIRS, RANKED, SECOND
+from dpsql.algebra.ranges import Range, alike
 from dpsql.calls.query import ALL
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError
 from dpsql.estimates.magnitudes import Learning, edges_of, wide
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
-from dpsql.queries.aggregates import DISTINCT, PAIRS
 from dpsql.queries.bounds import extent
 from dpsql.queries.choosing import Argument
 from dpsql.queries.columns import Relations, given_bounds
@@ -27,13 +28,12 @@ from dpsql.queries.lineage import Lineage, Made
 from dpsql.queries.listed import check_listed
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
-from dpsql.queries.ranges import Range, alike
 from dpsql.queries.universes import Universe
 from dpsql.session.instance import Context
 from dpsql.text import readable
 
-_SUMMED = choosing.FIRST | choosing.SECOND | PAIRS
-_BOUNDED = _SUMMED | choosing.RANKED
+_SUMMED = FIRST | SECOND | PAIRS
+_BOUNDED = _SUMMED | RANKED
 MOST_LISTED = 10_000
 """Whole numbers that are listed one by one."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
@@ -217,10 +217,10 @@ class Asking:
         return self._histogram(place, edges, _SUMMED, whole=whole, declared=True)
 
     def _check_type(self, functions: set[str], text: str, family: str, place: int) -> None:
-        if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= choosing.RANKED):
+        if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= RANKED):
             return
         function = sorted(functions & _BOUNDED)[0]
-        if family == "text" and function in ("min", "max"):
+        if family == "text" and function in EXTREMES:
             way = f"mode({text}) and histogram({text}) are answered of declared categories"
             some = f"list_filter(map_entries(histogram({text})), lambda e: e.value > 20)"
             one = f"list_{function}(map_keys(map_from_entries({some}))) is that of those with over 20 rows"
@@ -241,7 +241,7 @@ class Asking:
 
 
 def _is_count(node: exp.Expression) -> bool:
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in ("count", "count_star", "count_if", "countif")
+    return isinstance(node, exp.Anonymous) and INSIDE.get(str(node.this).lower()) in ("count", "count_if")
 
 
 def whole_values(limits: Range) -> tuple[str, ...] | None:

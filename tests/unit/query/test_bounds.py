@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from query_expressions import Expressions, known_range, make_rows, total
 
+from dpsql.algebra.ranges import Range
 from dpsql.errors import DpsqlError
 from dpsql.queries.bounds import extent, narrowed
 from dpsql.queries.columns import given_bounds
-from dpsql.queries.ranges import Range
 from dpsql.text.strict import StrictDuckDB
 
 
@@ -46,7 +46,7 @@ def values(con, text: str, where: str = "true") -> tuple[list[float], str] | Non
 
 def check(found: Range, seen: list[float], kind: str, text: str) -> None:
     if kind in ("DATE", "TIMESTAMP"):
-        from dpsql.queries.ranges import as_sort
+        from dpsql.algebra.ranges import as_sort
 
         found = as_sort(found, kind.lower())
     assert not (found.empty and seen), text

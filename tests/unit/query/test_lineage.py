@@ -9,13 +9,13 @@ import pytest
 import sqlglot
 from query_expressions import COLUMNS
 
+from dpsql.algebra.ranges import INF, UNKNOWN, Range
 from dpsql.errors import ArgumentError
 from dpsql.queries.columns import Relations, given_bounds
 from dpsql.queries.groups import public_groups
 from dpsql.queries.inner import InnerValues
 from dpsql.queries.lineage import Lineage
 from dpsql.queries.naming import canonical, read_expression
-from dpsql.queries.ranges import INF, UNKNOWN, Range
 from dpsql.queries.universes import Universe
 from dpsql.text.strict import StrictDuckDB
 

@@ -13,7 +13,8 @@ import datetime as dt
 import math
 from dataclasses import dataclass
 
-from dpsql.queries.ranges import DAY, INF, UNKNOWN, Range, as_sort
+from dpsql.algebra.parts import PARTS, UNITS, part_of
+from dpsql.algebra.ranges import DAY, INF, UNKNOWN, Range, as_sort
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _CYCLE = 146_097
@@ -24,23 +25,7 @@ _FARTHEST = 100_001
 _BLUR = 2e-5
 """Seconds that a double is off at most, between years 1 and 9999."""
 
-_CYCLES = {
-    "quarter": (1, 4), "month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59), "week": (1, 53),
-    "dow": (0, 6), "isodow": (1, 7), "doy": (1, 366), "millisecond": (0, 59_999), "microsecond": (0, 59_999_999), "era": (0, 1),
-}
-"""Field -> its smallest and largest value."""
-_WITHIN = {"quarter": "year", "month": "year", "doy": "year", "day": "month", "hour": "day", "minute": "hour", "second": "minute"}
-"""Field -> the unit in which it grows from beginning to end."""
 _UTC = frozenset(["UTC", "ETC/UTC", "ZULU", "ETC/ZULU", "UCT", "ETC/UCT", "GMT", "ETC/GMT"])
-_YEARS = {"year": 1, "decade": 10, "century": 100, "millennium": 1000}
-_GROWING = ("year", "decade", "century", "millennium", "isoyear", "yearweek")
-SAME = {
-    "dayofweek": "dow", "weekday": "dow", "dayofmonth": "day", "dayofyear": "doy", "weekofyear": "week",
-    "milliseconds": "millisecond", "microseconds": "microsecond",
-    "datepart": "date_part", "datetrunc": "date_trunc", "datediff": "date_diff", "datesub": "date_sub",
-}
-"""Other names of fields and functions."""
-FIELDS = frozenset([*_CYCLES, *_GROWING, "epoch", *SAME]) - {"datepart", "datetrunc", "datediff", "datesub"}
 
 
 def moment(text: str, sort: str | None = None) -> Range | None:
@@ -154,19 +139,20 @@ def _blurred(seconds: float, way: int) -> float:
 
 def field(part: str, value: Range) -> Range:
     """Return the range of a field of a moment (or of a time of day, whose sort is unknown): ``date_part(part, value)``."""
-    part = SAME.get(part, part)
+    part = part_of(part)
     low, high = _ends(value)
     if part == "epoch":
         seconds = as_sort(value, "timestamp") if value.sort == "date" else value
         return Range(seconds.lower, seconds.upper, seconds.whole) if value.sort in ("date", "timestamp", "instant") else UNKNOWN
-    if part in _GROWING:
+    known = PARTS.get(part)
+    if known is None:
+        return UNKNOWN
+    if known.ends is None:
         least = _number(part, low) - _slack(part, low) if low else -INF
         most = _number(part, high) + _slack(part, high) if high else INF
         return Range(float(least), float(most), True, "integer")
-    if part not in _CYCLES:
-        return UNKNOWN
-    first, last = _CYCLES[part]
-    unit = _WITHIN.get(part)
+    first, last = known.ends
+    unit = known.within
     if unit and low and high and _cut(unit, low) == _cut(unit, high):
         first, last = _number(part, low), _number(part, high)
     return Range(float(first), float(last), True, "integer")
@@ -191,8 +177,8 @@ def _number(part: str, local: _Local) -> int:
 def _cut(unit: str, local: _Local) -> _Local:
     """Return the beginning of the unit that a moment lies in."""
     at, year = local.at, local.year
-    if unit in _YEARS:
-        return _Local.date(year - year % _YEARS[unit])
+    if (years := PARTS[unit].years):
+        return _Local.date(year - year % years)
     if unit in ("quarter", "month"):
         return _Local.date(year, at.month - (at.month - 1) % 3 if unit == "quarter" else at.month)
     if unit == "week":
@@ -206,8 +192,8 @@ def _cut(unit: str, local: _Local) -> _Local:
 
 def truncated(unit: str, value: Range) -> Range:
     """Return the range of ``date_trunc(unit, value)``, in seconds."""
-    low, high = _ends(value)
-    if value.sort not in ("date", "timestamp", "instant"):
+    unit, (low, high) = part_of(unit), _ends(value)
+    if value.sort not in ("date", "timestamp", "instant") or unit not in UNITS:
         return UNKNOWN
     if unit in ("millisecond", "microsecond"):
         return as_sort(value, "timestamp") if value.sort == "date" else Range(value.lower - 1e-3, value.upper, False, value.sort)
@@ -215,8 +201,8 @@ def truncated(unit: str, value: Range) -> Range:
     spread = DAY if sort == "instant" else 0.0
     lower = _cut(unit, low).seconds - spread if low else -INF
     upper = _cut(unit, high).seconds + spread if high else INF
-    if high and high.year < 0 and unit in _YEARS:  # before year 1 units of years are cut towards 0
-        upper += _YEARS[unit] * 366 * DAY
+    if high and high.year < 0:  # before year 1 units of years are cut towards 0
+        upper += PARTS[unit].years * 366 * DAY
     return Range(lower, upper, True, sort)
 
 
@@ -250,7 +236,9 @@ def last_day(value: Range) -> Range:
 
 def difference(unit: str, start: Range, end: Range, *, complete: bool = False) -> Range:
     """Return the range of ``date_diff(unit, start, end)``, or with ``complete`` of date_sub, which counts whole units only."""
-    (start_low, start_high), (end_low, end_high) = _ends(start), _ends(end)
+    unit, (start_low, start_high), (end_low, end_high) = part_of(unit), _ends(start), _ends(end)
+    if unit not in UNITS:
+        return UNKNOWN
     # Centuries and millennia begin in year 0 for some functions and in year 1 for others.
     spread = int(complete or unit in ("century", "millennium") or unit == "decade")
     lows = [end for end in (start_low, end_low) if end is not None]

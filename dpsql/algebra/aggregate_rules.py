@@ -1,4 +1,4 @@
-"""Ranges of aggregates and window functions, from the ranges of what they summarise.
+"""Rules of the table of aggregates: the range of what an aggregate or window function makes, from that of its argument.
 
 They stand in subqueries that keep the privacy unit: ``SELECT unit, max(x) FROM t GROUP BY unit``. How many rows a unit has is not
 known, so a sum has a bound on the side where its argument has none of that sign.
@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.queries.ranges import INF, NUMBER, TEMPORAL, UNKNOWN, Range, hull, made
+from dpsql.algebra.ranges import INF, NUMBER, TEMPORAL, UNKNOWN, Range, hull, made
 
 Extent = Callable[[exp.Expression], Range]
 Rule = Callable[[Extent, Sequence[exp.Expression]], Range]
@@ -26,11 +26,12 @@ def _argument(extent: Extent, given: Sequence[exp.Expression]) -> Range:
     return extent(first.expressions[0] if isinstance(first, exp.Distinct) and first.expressions else first)
 
 
-def _same(extent: Extent, given: Sequence[exp.Expression]) -> Range:
+def same(extent: Extent, given: Sequence[exp.Expression]) -> Range:
+    """Return the range of one of the values."""
     return _argument(extent, given)
 
 
-def _middle(extent: Extent, given: Sequence[exp.Expression]) -> Range:
+def middle(extent: Extent, given: Sequence[exp.Expression]) -> Range:
     """Return the range of a mean or of an interpolated quantile: between the values; of dates a timestamp."""
     value = _argument(extent, given)
     if value.sort in TEMPORAL:
@@ -39,13 +40,14 @@ def _middle(extent: Extent, given: Sequence[exp.Expression]) -> Range:
     return value if value.sort in ("unknown", "nothing", "time") else Range(value.lower, value.upper)
 
 
-def _sum(extent: Extent, given: Sequence[exp.Expression]) -> Range:
+def total(extent: Extent, given: Sequence[exp.Expression]) -> Range:
+    """Return the range of a sum of any number of values."""
     value = _argument(extent, given)
     lower, upper = (0.0 if value.lower >= 0 else -INF), (0.0 if value.upper <= 0 else INF)
     return Range(lower, upper, value.whole, value.sort) if value.sort in ("number", "integer") else UNKNOWN
 
 
-def _count(extent: Extent, given: Sequence[exp.Expression]) -> Range:
+def count(extent: Extent, given: Sequence[exp.Expression]) -> Range:
     """Return the range of a count: of DISTINCT whole numbers at most as many as there are."""
     if given and isinstance(given[0], exp.Distinct) and len(given[0].expressions) == 1:
         value = extent(given[0].expressions[0])
@@ -54,7 +56,7 @@ def _count(extent: Extent, given: Sequence[exp.Expression]) -> Range:
     return _COUNT
 
 
-def _spread(part: float, root: bool) -> Rule:
+def spread(part: float, root: bool) -> Rule:
     """Return the rule of a variance: at most this part of the squared width (Popoviciu 1935), or of its root."""
 
     def rule(extent: Extent, given: Sequence[exp.Expression]) -> Range:
@@ -65,46 +67,26 @@ def _spread(part: float, root: bool) -> Rule:
     return rule
 
 
-def _between(lower: float, upper: float, *, whole: bool = False) -> Rule:
+def _fixed(lower: float, upper: float, *, whole: bool = False) -> Rule:
     value = Range(lower, upper, whole, "integer" if whole else "number")
     return lambda extent, given: value
 
 
-def _neighbour(extent: Extent, given: Sequence[exp.Expression]) -> Range:
+def neighbour(extent: Extent, given: Sequence[exp.Expression]) -> Range:
     """Return the range of lag or lead, whose third argument stands in where there is no row."""
     return hull(extent(given[0]), extent(given[2])) if len(given) > 2 else extent(given[0])
 
 
-def _parts(extent: Extent, given: Sequence[exp.Expression]) -> Range:
+def parts(extent: Extent, given: Sequence[exp.Expression]) -> Range:
+    """Return the range of ntile."""
     return replace(extent(given[0]), lower=1.0, whole=True, sort="integer") if extent(given[0]).upper >= 1 else NUMBER
 
 
-SUMMARIES: dict[str, Rule] = {
-    **dict.fromkeys(
-        ("min", "max", "first", "last", "any_value", "arbitrary", "mode", "quantile_disc", "arg_max", "arg_min", "max_by", "min_by",
-         "first_value", "last_value", "nth_value", "argmax", "argmin"),
-        _same,
-    ),
-    **dict.fromkeys(
-        ("avg", "mean", "median", "quantile", "quantile_cont", "approx_quantile", "favg", "geomean", "geometric_mean"), _middle
-    ),
-    **dict.fromkeys(("sum", "fsum", "sumkahan", "kahan_sum", "sum_no_overflow"), _sum),
-    **dict.fromkeys(("count", "count_star"), _count),
-    **dict.fromkeys(("count_if", "countif", "approx_count_distinct"), _between(0.0, INF, whole=True)),
-    **dict.fromkeys(("row_number", "rank", "dense_rank", "rank_dense"), _between(1.0, INF, whole=True)),
-    **dict.fromkeys(("bool_and", "bool_or"), _between(0.0, 1.0, whole=True)),
-    **dict.fromkeys(("percent_rank", "cume_dist", "regr_r2"), _between(0.0, 1.0)),
-    "corr": _between(-1.0, 1.0),
-    "ntile": _parts,
-    **dict.fromkeys(("lag", "lead"), _neighbour),
-    "var_pop": _spread(0.25, root=False),
-    **dict.fromkeys(("var_samp", "variance"), _spread(0.5, root=False)),
-    "stddev_pop": _spread(0.25, root=True),
-    **dict.fromkeys(("stddev_samp", "stddev"), _spread(0.5, root=True)),
-}
-"""Aggregate or window function -> range of its values."""
-
-NO_ARGUMENT = frozenset(
-    ["count", "count_star", "row_number", "rank", "dense_rank", "rank_dense", "percent_rank", "cume_dist"]
-)
-"""Those that may be called without an argument."""
+NUMBER_OF = _fixed(0.0, INF, whole=True)
+"""Of rows or values."""
+PLACE = _fixed(1.0, INF, whole=True)
+"""Of a row among others."""
+TRUTH = _fixed(0.0, 1.0, whole=True)
+SHARE = _fixed(0.0, 1.0)
+WITHOUT_ARGUMENT = (count, PLACE, SHARE)
+"""Those that need none."""
