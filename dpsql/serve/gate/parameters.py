@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import duckdb
@@ -30,8 +30,36 @@ def fill(cursor: duckdb.DuckDBPyConnection, tree: Node, values: Sequence[Any]) -
         There are others than the statement has, or one of a type that has no literal.
     """
     statement = tree["statements"][0]
+    places = _places(statement["node"])
+    if not _are_numbers(places, len(values)):
+        refuse("parameter")
+    for number, value in enumerate(values, 1):
+        made = _made(cursor, value)
+        for node in places[str(number)]:
+            alias = node.get("alias", "")
+            node.clear()
+            node.update(made, alias=alias)
+    statement["named_param_map"] = []
+
+
+def count(tree: Node) -> int:
+    """Return how many values a statement takes.
+
+    Raises
+    ------
+    Refusal
+        Its parameters have names, or there are too many.
+    """
+    places = _places(tree["statements"][0]["node"])
+    if not _are_numbers(places, len(places)):
+        refuse("parameter")
+    return len(places)
+
+
+def _places(tree: Node) -> dict[str, list[Node]]:
+    """Return the nodes that stand for values, by what they are called."""
     places: dict[str, list[Node]] = {}
-    rest: list[Any] = [statement["node"]]
+    rest: list[Any] = [tree]
     while rest:
         node = rest.pop()
         if isinstance(node, list):
@@ -41,15 +69,11 @@ def fill(cursor: duckdb.DuckDBPyConnection, tree: Node, values: Sequence[Any]) -
                 places.setdefault(str(node.get("identifier")), []).append(node)
             else:
                 rest.extend(node.values())
-    if set(places) != {str(number) for number in range(1, len(values) + 1)} or len(values) > MOST:
-        refuse("parameter")
-    for number, value in enumerate(values, 1):
-        made = _made(cursor, value)
-        for node in places[str(number)]:
-            alias = node.get("alias", "")
-            node.clear()
-            node.update(made, alias=alias)
-    statement["named_param_map"] = []
+    return places
+
+
+def _are_numbers(places: Collection[str], number: int) -> bool:
+    return set(places) == {str(place) for place in range(1, number + 1)} and number <= MOST
 
 
 def _made(cursor: duckdb.DuckDBPyConnection, value: Any) -> Node:
