@@ -19,6 +19,7 @@ from dpsql.serve.flight.handles import Asked, Handles
 from dpsql.serve.flight.login import Visitor
 from dpsql.serve.flight.messages import Message, read, written
 from dpsql.serve.flight.types import batches_of, schema_of
+from dpsql.serve.gate.reasons import own
 from dpsql.serve.passed import Column, Refused, Room
 
 PREPARE, CLOSE = "CreatePreparedStatement", "ClosePreparedStatement"
@@ -55,17 +56,6 @@ class Commands:
         ticket = written(_TICKET, {1: self._tickets.put(visitor, asked)})
         return None if columns is None else schema_of(columns), ticket
 
-    def schema(self, visitor: Visitor, command: bytes) -> Any:
-        """Return the schema of an answer; nothing is bought."""
-        message = read(command)
-        shape = catalogue.shape_of(message)
-        if shape is not None:
-            return shape
-        columns = self._described(visitor, self._asked(visitor, message))
-        if columns is None:
-            raise Refused("unsupported", UNDESCRIBED)
-        return schema_of(columns)
-
     def answer(self, visitor: Visitor, ticket: bytes) -> tuple[Any, Iterator[Any]]:
         """Return the schema and the batches of an answer."""
         message = read(ticket)
@@ -73,7 +63,7 @@ class Commands:
             found = catalogue.answer(message, self._room.database, lambda: self._room.schema(visitor.name))
             return found.schema, iter(found.to_batches())
         if message.name != _TICKET:
-            raise Refused("unsupported", _UNSERVED.format(_shown(message.name)))
+            raise Refused("unsupported", _UNSERVED.format(own(message.name)))
         asked = self._tickets.get(visitor, message.bytes(1))
         return batches_of(self._room.ask(visitor.name, asked.text, "duckdb", asked.values))
 
@@ -84,13 +74,13 @@ class Commands:
         if action == CLOSE:
             self._prepared.drop(visitor, read(body).bytes(1))
             return []
-        raise Refused("unsupported", _UNSERVED.format(_shown(action)))
+        raise Refused("unsupported", _UNSERVED.format(own(action)))
 
     def put(self, visitor: Visitor, command: bytes, batches: Iterator[Any]) -> None:
         """Take the values of a prepared statement; everything else that could be put in is refused."""
         message = read(command)
         if message.name != _PREPARED:
-            raise Refused("unsupported", _UNSERVED.format(_shown(message.name)))
+            raise Refused("unsupported", _UNSERVED.format(own(message.name)))
         handle = message.bytes(1)
         asked = self._prepared.get(visitor, handle)
         self._prepared.change(visitor, handle, Asked(asked.text, asked.places, _values(batches)))
@@ -101,7 +91,7 @@ class Commands:
             return Asked(_text(message))
         if message.name == _PREPARED:
             return self._prepared.get(visitor, message.bytes(1))
-        raise Refused("unsupported", _UNSERVED.format(_shown(message.name)))
+        raise Refused("unsupported", _UNSERVED.format(own(message.name)))
 
     def _described(self, visitor: Visitor, asked: Asked) -> tuple[Column, ...] | None:
         """Return the columns of an answer; None: they follow from what is bought."""
@@ -160,7 +150,3 @@ def _packed(schema: Any) -> bytes:
     packed: bytes = schema.serialize().to_pybytes()
     return packed
 
-
-def _shown(name: str) -> str:
-    """Return a client's own word as a text may show it."""
-    return "".join(letter if letter.isprintable() else " " for letter in name[:64]) or "this"

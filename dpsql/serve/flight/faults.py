@@ -1,7 +1,8 @@
 """What Flight's errors are here: a closed list, of classes alone that bring no Python trace with them.
 
 Every other exception that leaves a method is written to the client by pyarrow with its trace and the paths in it, also those of
-methods that nobody wrote. So each method of the service is guarded (`dpsql.serve.flight.service`).
+methods that nobody wrote. So each method of the service is guarded (`dpsql.serve.flight.service`). Of GetSchema even these are
+written with their trace, so it is refused before (`dpsql.serve.flight.login`).
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ def fault_of(error: BaseException) -> flight.FlightError:
 def denied() -> flight.FlightError:
     """Return what is said of a wrong token, of no token, and of a name that nobody has: the same."""
     return flight.FlightUnauthenticatedError("access denied (name, token, or a token that is over)")
+
+
+def unserved() -> flight.FlightError:
+    """Return what is said of the one method that is not served."""
+    return flight.FlightServerError("GetSchema is not answered here: GetFlightInfo says the columns, too, and buys nothing")
 
 
 def too_many(name: str) -> flight.FlightError:

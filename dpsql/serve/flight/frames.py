@@ -90,8 +90,8 @@ class Stream:
 def said(frame: Frame, connection: str) -> tuple[Frame, bytes]:
     """Return the last frame of the headers of a call so that it is not the last one, and the frame that says the connection.
 
-    It is written so that nothing of what was said before is needed to read it (HPACK: a literal that is not indexed). A client whose
-    headers end in the midst of one swallows it, and is not let in.
+    It is written so that nothing of what was said before is needed to read it (HPACK: a literal that is not indexed). A client
+    whose headers end in the midst of one swallows it, and is not let in.
     """
     name, value = HEADER.encode(), connection.encode()
     block = b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value

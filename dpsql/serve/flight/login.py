@@ -1,4 +1,4 @@
-"""Who is there: a name and a token in the head of a call, or a token alone. Each call is looked at, so a token that is over is over.
+"""Who is there: a name and a token in the head of a call, or a token alone. Each call is looked at: what is revoked is over.
 
 Privacy: None: names and tokens go to the file of analysts, which compares them (`dpsql.serve.analysts`).
 """
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pyarrow import flight
 
-from dpsql.serve.flight.faults import denied, fault_of, too_many
+from dpsql.serve.flight.faults import denied, fault_of, too_many, unserved
 from dpsql.serve.flight.frames import HEADER
 from dpsql.serve.passed import Keys
 
@@ -69,6 +69,8 @@ class Login(flight.ServerMiddlewareFactory):
             connection = str(headers[HEADER][-1])  # the last one is the front's
             if not self._admit(connection, visitor.name):
                 raise too_many(visitor.name)
+            if info.method == flight.FlightMethod.GET_SCHEMA:
+                raise unserved()
             return Call(visitor, connection, told)
         except flight.FlightError:
             raise

@@ -1,8 +1,7 @@
-"""The methods of Flight: each says who calls, hands on what was sent, and lets nothing out but an answer or an error of the list."""
+"""The methods of Flight: each says who calls, hands on what was sent, and gives an answer or an error of the list."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -28,8 +27,7 @@ def guarded(
 ) -> Callable[Concatenate[Service, flight.ServerCallContext, Sent], Given]:
     """Return a method that knows who calls, answers at its time, and raises errors of the list alone."""
 
-    @functools.wraps(method)
-    def answered(self: Service, context: flight.ServerCallContext, *sent: Sent.args, **named: Sent.kwargs) -> Given:
+    def answered(self: Service, context: flight.ServerCallContext, /, *sent: Sent.args, **named: Sent.kwargs) -> Given:
         begun = time.monotonic()
         try:
             call = context.get_middleware(_WHO)
@@ -73,11 +71,6 @@ class Service(flight.FlightServerBase):
         """Describe the answer of a command, and give the ticket for it."""
         schema, ticket = self._commands.info(visitor, _command(descriptor))
         return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])])
-
-    @guarded
-    def get_schema(self, visitor: Visitor, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
-        """Return the columns of the answer of a command."""
-        return flight.SchemaResult(self._commands.schema(visitor, _command(descriptor)))
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         """Answer."""

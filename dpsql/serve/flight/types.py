@@ -57,8 +57,8 @@ def type_of(text: str) -> Any:
 
     Examples
     --------
-    >>> type_of("DECIMAL(9,2)"), type_of("STRUCT(a INTEGER, \\"b c\\" VARCHAR[])")
-    (Decimal128Type(decimal128(9, 2)), StructType(struct<a: int32, b c: list<item: string>>))
+    >>> str(type_of("DECIMAL(9,2)")), str(type_of('STRUCT(a INTEGER, "b c" VARCHAR[])'))
+    ('decimal128(9, 2)', 'struct<a: int32, b c: list<item: string>>')
     """
     text = text.strip()
     if text in _TYPES:
