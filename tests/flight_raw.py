@@ -111,9 +111,9 @@ def frame(kind, flags, stream, payload=b""):
     return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
 
 
-def headers(stream, *pairs, flags=4):
+def headers(stream, *pairs, flags=4, method="GetFlightInfo"):
     """The frame that opens a call, each header as a literal."""
-    usual = [(":method", "POST"), (":scheme", "http"), (":path", "/arrow.flight.protocol.FlightService/GetFlightInfo"), (":authority", "x"),
+    usual = [(":method", "POST"), (":scheme", "http"), (":path", f"/arrow.flight.protocol.FlightService/{method}"), (":authority", "x"),
              ("te", "trailers"), ("content-type", "application/grpc")]  # fmt: skip
     block = b""
     for name, value in [*usual, *pairs]:
@@ -132,7 +132,7 @@ class Raw:
     """A socket on which frames are written, and read until it ends."""
 
     def __init__(self, port, greet=True):
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=20)
         if greet:
             self.send(PREFACE + frame(4, 0, 0))
 
@@ -154,6 +154,8 @@ class Raw:
                 piece = self.sock.recv(1 << 16)
             except ConnectionResetError:
                 return
+            except TimeoutError:
+                raise AssertionError("the server did not end the connection") from None
             if not piece:
                 return
             left += piece

@@ -180,6 +180,7 @@ class Front:
                 await asyncio.sleep(_LOOK)
                 continue
             self._enter(sock)
+            await asyncio.sleep(0)  # its task begins: one that is ended before would not close it
 
     def _enter(self, sock: socket.socket) -> None:
         """Take a connection, or close it where there are too many."""

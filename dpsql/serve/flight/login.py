@@ -31,17 +31,19 @@ class Visitor:
 
 
 class Call(flight.ServerMiddleware):
-    """One call: whose, and on which connection."""
+    """One call: whose it is, on which connection, and what is told once it is over."""
 
     def __init__(self, visitor: Visitor, connection: str, told: dict[str, str]) -> None:
         self.visitor, self.connection, self._told = visitor, connection, told
+        self.over: Callable[[], object] = _nothing
 
     def sending_headers(self) -> dict[str, str]:
         """Return what goes before the answer."""
         return self._told
 
     def call_completed(self, exception: Any) -> None:
-        """Do nothing."""
+        """Say that it is over."""
+        self.over()
 
 
 class Login(flight.ServerMiddlewareFactory):
@@ -108,6 +110,10 @@ class Handshake(flight.ServerAuthHandler):
     def is_valid(self, token: bytes) -> bytes:
         """Return nothing."""
         return b""
+
+
+def _nothing() -> None:
+    """Stand where nobody is told."""
 
 
 def _pair(text: str) -> tuple[str, str]:

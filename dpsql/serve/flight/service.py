@@ -75,23 +75,23 @@ class Service(flight.FlightServerBase):
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         """Answer."""
         schema, batches = self._answer(context, ticket)
-        return flight.GeneratorStream(schema, self._handed(context.get_middleware(_WHO), batches))
+        call, number = context.get_middleware(_WHO), next(self._answers)
+        call.over = lambda: self._front.handed(call.connection, number, over=True)
+        self._front.handed(call.connection, number)  # its schema goes first
+        return flight.GeneratorStream(schema, self._handed(call, number, batches))
 
     @guarded
     def _answer(self, visitor: Visitor, ticket: flight.Ticket) -> tuple[Any, Iterator[Any]]:
         return self._commands.answer(visitor, ticket.ticket)
 
-    def _handed(self, call: Call, batches: Iterator[Any]) -> Iterator[Any]:
+    def _handed(self, call: Call, number: int, batches: Iterator[Any]) -> Iterator[Any]:
         """Hand the pieces of an answer over, and note since when one is not taken."""
-        number = next(self._answers)
         try:
             for batch in batches:
                 self._front.handed(call.connection, number)
                 yield batch
         except Exception:  # nothing of it gets out
             raise flight.FlightInternalError(FAILED) from None
-        finally:
-            self._front.handed(call.connection, number, over=True)
 
     @guarded
     def do_put(self, visitor: Visitor, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:

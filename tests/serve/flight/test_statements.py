@@ -130,9 +130,11 @@ def test_tickets_say_nothing_and_do_not_repeat(alice):
 def test_the_ones_that_were_not_used_for_longest_go(alice):
     first = alice.prepare("SELECT 1")
     kept = alice.prepare("SELECT 2 AS a")
-    for _ in range(70):
+    for number in range(70):
         alice.prepare("SELECT 3")
-        assert alice.ask(message(PREPARED, (1, kept))).to_pylist() == [{"a": 2}]
+        if number % 30 == 0:
+            assert alice.ask(message(PREPARED, (1, kept))).to_pylist() == [{"a": 2}]
+    assert alice.ask(message(PREPARED, (1, kept))).to_pylist() == [{"a": 2}]
     refused(lambda: alice.ask(message(PREPARED, (1, first))), flight.FlightUnauthorizedError)
 
 
