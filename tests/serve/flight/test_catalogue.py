@@ -3,7 +3,6 @@
 import pyarrow as pa
 import pytest
 from flight_raw import bearer, message
-from mysql_room import TOKENS
 
 from dpsql.serve.flight.catalogue import like
 

@@ -121,9 +121,8 @@ def test_connections_in_all(opening):
 def test_connections_of_one_analyst(opening):
     with opening(each=1) as made, Raw(made.port) as raw:
         known(made, raw)
-        with bearer(made.port, TOKENS["alice"]) as second:
-            with pytest.raises(flight.FlightUnavailableError, match="too many connections of alice"):
-                second.info(query("SELECT 1"))
+        with bearer(made.port, TOKENS["alice"]) as second, pytest.raises(flight.FlightUnavailableError, match="too many connections of alice"):
+            second.info(query("SELECT 1"))
         with bearer(made.port, TOKENS["bob"]) as other:
             assert other.ask("SELECT 1").num_rows == 1
 
