@@ -55,7 +55,7 @@ def _flight(behind: Room, keys: Keys, options: Options, _: Opened) -> Door:
         pyarrow is missing.
     """
     try:
-        import pyarrow.flight  # noqa: F401 -- some builds come without it
+        import pyarrow.flight  # noqa: F401 -- there are builds without it
     except ImportError:
         raise DpsqlError("--flight needs pyarrow, which is not here: pip install 'dpsql[flight]'; --mysql needs nothing") from None
     from dpsql.serve.flight.door import FlightDoor

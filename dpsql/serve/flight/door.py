@@ -44,8 +44,12 @@ class FlightDoor:
     ) -> None:  # fmt: skip
         self._folder = Path(tempfile.mkdtemp(prefix="dpsql-"))  # of mode 700
         inside = self._folder / "flight"
-        self._front = Front(host, port, inside, tls, limits)
-        self._make = lambda: Service(f"grpc+unix://{inside}", Login(keys, self._front.admit), Commands(room), self._front, every)
+        front = self._front = Front(host, port, inside, tls, limits)
+
+        def made() -> Service:
+            return Service(f"grpc+unix://{inside}", Login(keys, front.admit), Commands(room), front, every)
+
+        self._make = made
         self._service: Service | None = None
 
     @property
