@@ -19,6 +19,10 @@ OneHotMethod
 # Interfaces of others that call or read them: dbt-duckdb (a plugin), tqdm (a bar).
 initialize, configure_connection, configure_cursor, monitor_interval, bar_format, ncols
 
+# pyarrow calls them: the methods of Flight, and what a call goes through before.
+sending_headers, call_completed, exception, start_call, authenticate, incoming, outgoing
+get_flight_info, do_get, do_put, do_action, list_actions, list_flights, criteria, do_exchange
+
 # DuckDB looks frames up among the variables of the function that runs the statement.
 __dpsql_frame_0, __dpsql_frame_1, __dpsql_frame_2, __dpsql_frame_3
 __dpsql_frame_4, __dpsql_frame_5, __dpsql_frame_6, __dpsql_frame_7

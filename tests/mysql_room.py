@@ -57,6 +57,9 @@ class FakeRoom:
         self.described.append((analyst, sql))
         return self._run(self._empty, sql).columns
 
+    def places(self, analyst, text):
+        return text.count("?")
+
     def schema(self, analyst):
         def table(name):
             columns = self._empty.execute(f"SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = '{name}' ORDER BY column_index").fetchall()

@@ -31,10 +31,11 @@ def add_commands(commands: Parsers[argparse.ArgumentParser]) -> None:
     serve.add_argument("database", metavar="DATABASE", type=Path, help="DuckDB file")
     serve.add_argument("--mysql", metavar="HOST:PORT", help="where clients of MySQL come in: localhost:3306")
     serve.add_argument("--quack", metavar="HOST:PORT", help="where DuckDB's own come in, a loopback address: localhost:9494")
+    serve.add_argument("--flight", metavar="HOST:PORT", help="where clients of Arrow Flight SQL (ADBC) do: localhost:31337")
     _file_of_analysts(serve)
-    serve.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate of the MySQL door, in PEM")
+    serve.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate of the doors of MySQL and Flight SQL, in PEM")
     serve.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
-    told = "let --mysql listen where other machines reach it without TLS: where nobody else is on the network"
+    told = "let --mysql and --flight listen where other machines reach it without TLS: where nobody else is on the network"
     serve.add_argument("--allow-unencrypted", action="store_true", help=told)
     serve.add_argument("--memory", default="4GB", metavar="SIZE", help="DuckDB's memory limit (default: 4GB)")
     told = "of one statement (default: 60s); one that buys may take ten times as long"

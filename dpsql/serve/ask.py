@@ -19,7 +19,7 @@ from dpsql.serve import errors
 from dpsql.serve.calling import called, nothing
 from dpsql.serve.copy import EmptyCopy, columns_of, rows_of
 from dpsql.serve.gate.calls import BUYING
-from dpsql.serve.gate.decide import Accepted, decide
+from dpsql.serve.gate.decide import Accepted, decide, places
 from dpsql.serve.gate.seen import view_of
 from dpsql.serve.gate.view import GRANTED, View
 from dpsql.serve.limits import NOTHING, Limits, Statement, Turns, limited
@@ -74,6 +74,15 @@ class Ask:
         def work(_: duckdb.DuckDBPyConnection, statement: Statement, view: View) -> tuple[Column, ...]:
             with limited(statement, self._limits.seconds):
                 return self._described(statement, view, _decided(text, dialect, parameters, view))
+
+        return self._in_turn(analyst, text, work)
+
+    def places(self, analyst: str, text: str) -> int:
+        """Return how many values a statement takes for its parameters; it is parsed, and nothing else."""
+
+        def work(cursor: duckdb.DuckDBPyConnection, statement: Statement, _: View) -> int:
+            with limited(statement, self._limits.seconds):
+                return places(cursor, text)
 
         return self._in_turn(analyst, text, work)
 

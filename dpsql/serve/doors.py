@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
+from dpsql.errors import DpsqlError
 from dpsql.serve.analysts import Analysts
 from dpsql.serve.opening import Opened
 from dpsql.serve.options import Options
@@ -45,11 +46,30 @@ def _quack(behind: Room, keys: Keys, options: Options, opened: Opened) -> Door:
     return QuackDoor(behind, keys, options.quack, opened.con, options.answer_every)
 
 
+def _flight(behind: Room, keys: Keys, options: Options, _: Opened) -> Door:
+    """Return the door of Flight SQL.
+
+    Raises
+    ------
+    DpsqlError
+        pyarrow is missing.
+    """
+    try:
+        import pyarrow.flight  # noqa: F401 -- there are builds without it
+    except ImportError:
+        raise DpsqlError("--flight needs pyarrow, which is not here: pip install 'dpsql[flight]'; --mysql needs nothing") from None
+    from dpsql.serve.flight.door import FlightDoor
+
+    at = options.flight
+    assert at is not None  # noqa: S101 -- a door is made where one is named
+    return FlightDoor(behind, keys, at.host, at.port, tls=options.tls(), every=options.answer_every)
+
+
 def _before_quack(con: duckdb.DuckDBPyConnection) -> None:
     from dpsql.serve.quack import before
 
     before(con)
 
 
-DOORS = {"mysql": Kind(_mysql), "quack": Kind(_quack, _before_quack)}
+DOORS = {"mysql": Kind(_mysql), "quack": Kind(_quack, _before_quack), "flight": Kind(_flight)}
 """By the name of the option that says where one listens."""

@@ -32,6 +32,7 @@ _OF_VIEW = (
     "the view cannot be asked about like this: its text, which only the custodian sees, uses something that is not granted or not "
     "answered; nothing was charged for it"
 )
+_UNFITTING = "{} does not take values of these types: say the types, as in CAST('5' AS INTEGER), or CAST(... AS DATE)"
 _UNBOUND = "a name in the statement is not known, or its types do not fit"
 _CLASSES: tuple[tuple[tuple[type[BaseException], ...], Kind, str], ...] = (
     ((duckdb.OutOfMemoryException, MemoryError), "failed", "the statement needs more memory than the server gives: ask for less"),
@@ -55,6 +56,7 @@ _MACHINE = {
 """How DuckDB begins what it says of the server's machine and other statements; it goes on with sizes, paths and names."""
 _PATH = re.compile(r"(?:^|[\s'\"(=,:])(?:~?/|[A-Za-z]:\\)\S|\.(?:parquet|duckdb|py|toml)\b|dpsql\.load\(")
 _COLUMN = re.compile(r"[Rr]eferenced column \"([^\"]+)\"|does not have a column named \"([^\"]+)\"")
+_CALLED = re.compile(r"(?:function call|name and argument types) [\"']([^(\"']+)\(")
 _MISSING = "no such column"
 _LONGEST = 2_000
 _WORD = re.compile(r"\w+")
@@ -83,7 +85,8 @@ def unbound(error: duckdb.Error) -> Refused:
     """Return what is wrong with a name, of an error in the empty copy: there DuckDB's words are about names and types alone."""
     found = _COLUMN.search(str(error))
     if found is None:
-        return told(error)
+        called = _CALLED.search(str(error))
+        return told(error) if called is None else Refused("no_column", _UNFITTING.format(own(called[1])))
     return Refused("no_column", f"column {own(found[1] or found[2])} does not exist: DESCRIBE shows the columns of a table")
 
 

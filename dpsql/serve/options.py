@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import math
 import re
 import ssl
@@ -49,12 +50,12 @@ class Options:
     database : Path
     analysts : Path
         The file that says who may come in.
-    mysql, quack : Address, optional
+    mysql, quack, flight : Address, optional
         Where these doors listen; at least one does.
     tls_cert, tls_key : Path, optional
-        Files of certificate and key for MySQL's door, in PEM.
+        Files of certificate and key for the doors of MySQL and Flight SQL, in PEM.
     allow_unencrypted : bool
-        Whether MySQL's door may listen beyond the loopback address without them.
+        Whether these may listen beyond the loopback address without them.
     memory : str
         DuckDB's memory limit.
     store : Path, optional
@@ -74,6 +75,7 @@ class Options:
     analysts: Path
     mysql: Address | None = None
     quack: Address | None = None
+    flight: Address | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
     allow_unencrypted: bool = False
@@ -84,10 +86,13 @@ class Options:
 
     def __post_init__(self) -> None:
         """Check what can be checked without opening anything."""
-        if self.mysql is None and self.quack is None:
-            raise ArgumentError("mysql", None, "say where analysts come in: --mysql localhost:3306, --quack localhost:9494")
-        if self.mysql == self.quack:
-            raise ArgumentError("quack", str(self.quack), "is where --mysql listens; take another port")
+        named = (("mysql", self.mysql), ("quack", self.quack), ("flight", self.flight))
+        doors = [(name, at) for name, at in named if at is not None]
+        if not doors:
+            raise ArgumentError("mysql", None, "say where analysts come in: --mysql localhost:3306, or --flight, --quack")
+        for (first, at), (name, other) in itertools.combinations(doors, 2):
+            if at == other and at.port:
+                raise ArgumentError(name, str(other), f"is where --{first} listens; take another port")
         if not 0 < self.time_limit < math.inf:
             raise ArgumentError("time-limit", self.time_limit, "seconds above 0 are required")
         if not 0 <= self.answer_every < math.inf:
@@ -100,19 +105,24 @@ class Options:
                 "quack", str(self.quack), "only a loopback address is served (localhost:9494): Quack here is not encrypted. Put a "
                 "reverse proxy with TLS before it"
             )  # fmt: skip
-        if self.mysql is not None and not self.mysql.loopback and self.tls_cert is None and not self.allow_unencrypted:
-            raise ArgumentError(
-                "mysql", str(self.mysql), "other machines reach this address, so tokens and answers could be read on the way: say "
-                "--tls-cert and --tls-key, or listen on localhost; --allow-unencrypted, where nobody else is on the network"
-            )  # fmt: skip
+        for name, at in self._clear():
+            if not self.allow_unencrypted:
+                raise ArgumentError(
+                    name, str(at), "other machines reach this address, so tokens and answers could be read on the way: say "
+                    "--tls-cert and --tls-key, or listen on localhost; --allow-unencrypted, where nobody else is on the network"
+                )  # fmt: skip
+
+    def _clear(self) -> list[tuple[str, Address]]:
+        """Return the doors that other machines reach without TLS."""
+        doors = (("mysql", self.mysql), ("flight", self.flight))
+        return [(name, at) for name, at in doors if at is not None and not at.loopback and self.tls_cert is None]
 
     def warnings(self) -> list[str]:
         """Return what the custodian should know of the doors."""
-        clear = self.mysql is not None and not self.mysql.loopback and self.tls_cert is None
-        return [CLEAR.format(address=self.mysql)] if clear else []
+        return [CLEAR.format(address=at) for _, at in self._clear()]
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return what MySQL's door encrypts with; None: nothing.
+        """Return what the doors of MySQL and Flight SQL encrypt with, each of its own; None: nothing.
 
         Raises
         ------

@@ -63,6 +63,9 @@ class Room(Protocol):
     def describe(self, analyst: str, text: str, dialect: Dialect = "duckdb", parameters: Sequence[Any] = ()) -> tuple[Column, ...]:
         """Return the columns that `ask` would give, from an empty copy of the schema: nothing is read, bought or charged."""
 
+    def places(self, analyst: str, text: str) -> int:
+        """Return how many values a statement takes for its parameters; it is parsed, in DuckDB's dialect, and nothing else."""
+
     def schema(self, analyst: str) -> tuple[Table, ...]:
         """Return what the analyst may see."""
 

@@ -82,6 +82,11 @@ class Attended:
         with self._counted():
             return self._room.describe(analyst, text, dialect, parameters)
 
+    def places(self, analyst: str, text: str) -> int:
+        """Return how many values a statement takes for its parameters."""
+        with self._counted():
+            return self._room.places(analyst, text)
+
     def schema(self, analyst: str) -> tuple[Table, ...]:
         """Return what the analyst may see."""
         with self._counted():

@@ -147,6 +147,7 @@ def test_while_the_database_is_served(capsys, census):
     ("given", "told"),
     [
         ([], "mysql is not given: say where analysts come in"), (["--mysql", "3306"], "mysql = '3306': a host and a port are required"),
+        (["--flight", "x"], "flight = 'x': a host and a port are required"), (["--flight", "0.0.0.0:31337"], "flight = '0.0.0.0:31337': other machines reach this address"),
         (["--mysql", "0.0.0.0:3306"], "--tls-cert and --tls-key, or listen on localhost; --allow-unencrypted"),
         (["--mysql", "localhost:0", "--time-limit", "0"], "time-limit = 0.0"), (["--mysql", "localhost:0", "--answer-every", "often"], "answer-every = 'often'"),
         (["--mysql", "localhost:0", "--tls-cert", "c.pem"], "tls-key is not given"), (["--mysql", "localhost:0", "--memory", "much"], "memory = 'much'"),
@@ -156,6 +157,17 @@ def test_while_the_database_is_served(capsys, census):
 def test_what_serve_is_told_wrongly(capsys, census, given, told):
     run(capsys, "analyst", "add", "alice", census)
     assert told in run(capsys, "serve", census, *given, code=1)
+
+
+def test_the_flight_door_needs_pyarrow(capsys, census, monkeypatch):
+    """A missing package is said in one line, with the way out, and nothing is left open."""
+    run(capsys, "analyst", "add", "alice", census)
+    for name in [name for name in sys.modules if name.startswith(("pyarrow.flight", "dpsql.serve.flight"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyarrow.flight", None)
+    told = run(capsys, "serve", census, "--flight", "localhost:0", code=1)
+    assert told.count("\n") == 1 and "--flight needs pyarrow, which is not here: pip install 'dpsql[flight]'" in told
+    duckdb.connect(census, config={"threads": "1"}).close()  # would not open beside another configuration
 
 
 class Door:

@@ -150,3 +150,10 @@ def test_the_copy_has_no_row(hospital: Served) -> None:
     listed = con.cursor().execute("SELECT database_name, schema_name, table_name, estimated_size FROM duckdb_tables()").fetchall()
     assert ("hospital", "main", "visits", 0) in listed and {size for *_, size in listed} == {0}
     assert con.cursor().execute("SELECT value FROM duckdb_settings() WHERE name = 'enable_external_access'").fetchall() == [("false",)]
+
+
+@pytest.mark.parametrize(("text", "called"), [("SELECT '5' + 2", "+"), ("SELECT -'5'", "-"), ("SELECT abs('5')", "abs"), ("SELECT '2024-01-01' + INTERVAL 1 DAY", "+"), ("SELECT ward + 1 FROM wards", "+")])  # fmt: skip
+def test_what_has_no_such_types(hospital: Served, text: str, called: str) -> None:
+    """The line says what was called, and how types are said; nothing of DuckDB's words is in it."""
+    refused = hospital.refused(text)
+    assert refused.kind == "no_column" and refused.text.startswith(f"{called} does not take values of these types: say the types, as in CAST('5' AS INTEGER)")

@@ -20,7 +20,11 @@ OTHERWISE = {
     "COPY (SELECT 1) TO PROGRAM 'sh'": "syntax",
 }
 """Refused for another reason by DuckDB 1.4 or 2.0, whose trees differ."""
-DEEP = ("SELECT " + "(" * 3000 + "1" + ")" * 3000, "FROM (" * 400 + "payroll" + ")" * 400, "SELECT " + "-" * 5000 + "1")
+DEEP = (
+    "SELECT " + "(" * 3000 + "1" + ")" * 3000, "FROM (" * 400 + "payroll" + ")" * 400, "SELECT " + "-" * 5000 + "1", "SELECT " + "(" * 50_000, "SELECT " + "- " * 40_000,
+    "SELECT " + "-+" * 40_000, "SELECT " + "( /* ) */" * 9_000, "SELECT " + "(- " * 30_000, "SELECT " + "[{" * 40_000, "FROM wards WHERE " + "(')'||" * 9_000, "SELECT " + "- /**/" * 9_000 + "1",
+    "SELECT " + "NOT (" * 9_000,
+)  # fmt: skip
 HARMLESS = {
     "SELECT 1 /*! FROM payroll */": [(1,)],
     "/*!50000 SELECT 1 */ SELECT 2": [(2,)],

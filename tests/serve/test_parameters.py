@@ -31,6 +31,21 @@ def test_in_a_statement(hospital: Served) -> None:
     assert "declared values" in hospital.refused("SELECT count(*) FROM visits WHERE ward = ?", ("A' OR true --",)).text
 
 
+@pytest.mark.parametrize("values", [(30.5, Decimal("30.5"), Decimal("30.50"), Decimal("30.500")), (-0.25, Decimal("-0.250")), (45.0, Decimal("45.0"), Decimal("45.00"))], ids=repr)
+def test_one_value_is_one_question(hospital: Served, values: tuple[object, ...]) -> None:
+    """Whether a client sends it as a float or as a decimal, with zeros at its end or without, or writes it in the text."""
+    text = "SELECT count(*) AS n FROM visits WHERE cost > ?"
+    before = hospital.charges()
+    answers = {str(hospital.ask(text, (value,))) for value in values} | {str(hospital.ask(text.replace("?", str(values[0]))))}
+    assert len(answers) == 1 and hospital.charges() == before + 1
+
+
+@pytest.mark.parametrize("value", [0.1, 0.3, 1.1, 123456.789, 1e15 - 0.5, 1.005, -7.45, 1e-5, 99999.99999, 0.1 + 0.2, 1e300, 5e-324, 1e22, float("inf")], ids=repr)
+def test_a_float_is_the_same_number(hospital: Served, value: float) -> None:
+    """A column of doubles holds it, and no neighbour of it."""
+    assert hospital.ask("SELECT ?::DOUBLE AS v, a = ? AS same FROM (SELECT CAST($2 AS DOUBLE) AS a) t".replace("?", "$1"), (value, repr(value))) == [(value, True)]
+
+
 @pytest.mark.parametrize(
     ("text", "values"),
     [

@@ -1,8 +1,8 @@
 """docs/serve.md as it stands there: the custodian's commands, a server process, and stock clients.
 
 A mark before a block says who runs it: ``custodian`` (bash, in the page's folder), ``server`` (the same in the background), and the
-clients ``mariadb``, ``duckdb`` and ``python``, with alice's token where they look for it; of ``mariadb fails`` each statement has to.
-A client that is not there is skipped, and the page's port is replaced by a free one.
+clients ``mariadb``, ``duckdb``, ``python`` and ``flight`` (Python, too), with alice's token where they look for it; of ``mariadb fails`` each statement has to.
+A client that is not there is skipped, and the page's ports are replaced by free ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Walk:
     """The page's folder, and the server while it runs."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, ""
+        self.folder, self.port, self.flight = folder, "", ""
         self.blocks = [(m["mark"], m["code"]) for m in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))]
         (folder / "bin").mkdir()
         root = Path(dpsql.__file__).parents[1]
@@ -43,7 +43,7 @@ class Walk:
         self.server: subprocess.Popen[str] | None = None
 
     def marked(self, mark: str) -> list[str]:
-        found = [code.replace("3306", self.port) for name, code in self.blocks if name == mark]
+        found = [code.replace("3306", self.port).replace("31337", self.flight or "") for name, code in self.blocks if name == mark]
         assert found, mark
         return found
 
@@ -57,13 +57,13 @@ class Walk:
         for code in self.marked("custodian"):
             self.listed = self.run(["bash", "-e", "-c", code])
         (code,) = self.marked("server")
-        command = code.replace("localhost:", "localhost:0 #")
+        command = code.replace("localhost:", "localhost:0") if importlib.util.find_spec("pyarrow") else code.replace("localhost:", "localhost:0 #")
         self.server = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=self.folder, env=self.env, stderr=subprocess.PIPE, text=True)
         hangs = threading.Timer(LONG, self.server.kill)
         hangs.start()
         told = self.server.stderr.readline()
         hangs.cancel()
-        self.port = re.search(r"serving census\.duckdb as census: mysql on localhost:([0-9]+); ", told)[1]
+        self.port, self.flight = re.search(r"serving census\.duckdb as census: mysql on localhost:([0-9]+)(?:, flight on localhost:([0-9]+))?; ", told).groups()
         token = (self.folder / "alice.token").read_text().strip()
         self.env |= {"MYSQL_PWD": token, "DPSQL_TOKEN": token}
 
@@ -110,6 +110,13 @@ def test_the_mariadb_shell(walk):
 def test_python(walk):
     (code,) = walk.marked("python")
     assert "'north'" in walk.run([sys.executable, "-P", "-c", code])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("adbc_driver_flightsql") is None, reason="the driver adbc-driver-flightsql is not there")
+def test_flight(walk):
+    (code,) = walk.marked("flight")
+    told = walk.run([sys.executable, "-P", "-c", code])
+    assert "north" in told and "ward: string" in told and "n: int64" in told
 
 
 def shell_and_extension() -> tuple[str, Path] | None:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
+
 from dpsql.queries.reading import is_aggregate_query
 from dpsql.serve.gate import parameters
 from dpsql.serve.gate.calls import Call, Calls, by_place, check_protected
@@ -83,6 +85,19 @@ def decide(text: str, view: View, values: Sequence[Any] = (), *, attached: bool 
     """
     try:
         return _decided(text, view, values, attached)
+    except RecursionError:
+        refuse("deep")
+
+
+def places(cursor: duckdb.DuckDBPyConnection, text: str) -> int:
+    """Return how many values a statement takes for its parameters; it is parsed, and nothing else.
+
+    Raises
+    ------
+    Refusal
+    """
+    try:
+        return parameters.count(parsed(cursor, text))
     except RecursionError:
         refuse("deep")
 

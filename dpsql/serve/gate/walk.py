@@ -15,6 +15,7 @@ import duckdb
 from dpsql.serve.gate import catalogue, shapes, sizes
 from dpsql.serve.gate.expansion import size_of
 from dpsql.serve.gate.functions import FUNCTIONS, OPERATORS, TABLE_FUNCTIONS, TYPES
+from dpsql.serve.gate.nesting import is_too_deep
 from dpsql.serve.gate.reasons import refuse
 from dpsql.serve.gate.view import BOOKS, Entry
 from dpsql.text.names import fold
@@ -41,6 +42,8 @@ def parsed(cursor: duckdb.DuckDBPyConnection, text: str) -> Node:
     """
     if len(text) > LONGEST or "\0" in text or text != text.encode("utf-8", "ignore").decode("utf-8", "ignore"):
         refuse("long")
+    if is_too_deep(text):
+        refuse("deep")
     try:
         row = cursor.execute("SELECT system.main.json_serialize_sql(?::VARCHAR)", [text]).fetchone()
         tree: Node = json.loads(row[0]) if row else {"error": True}

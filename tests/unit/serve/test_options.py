@@ -57,7 +57,9 @@ def test_what_is_no_time(text):
     ("given", "told"),
     [
         ({"mysql": None}, r"^mysql is not given: say where analysts come in: --mysql localhost:3306"),
-        ({"quack": HERE}, r"^quack = 'localhost:3306': is where --mysql listens"),
+        ({"quack": HERE}, r"^quack = 'localhost:3306': is where --mysql listens"), ({"flight": HERE}, r"^flight = 'localhost:3306': is where --mysql listens"),
+        ({"mysql": None, "quack": HERE, "flight": HERE}, r"^flight = 'localhost:3306': is where --quack listens"),
+        ({"flight": OUT}, r"^flight = '0\.0\.0\.0:3306': other machines reach this address.*--tls-cert and --tls-key, or listen on localhost; --allow-unencrypted"),
         ({"time_limit": 0}, r"^time-limit = 0: "), ({"time_limit": math.inf}, r"^time-limit = inf: "), ({"time_limit": math.nan}, r"^time-limit = nan: "),
         ({"answer_every": -1}, r"^answer-every = -1: "), ({"answer_every": math.nan}, r"^answer-every = nan: "),
         ({"tls_cert": Path("c")}, r"^tls-key is not given: certificate and key go together"), ({"tls_key": Path("k")}, r"^tls-cert is not given: "),
@@ -73,6 +75,9 @@ def test_what_does_not_go_together(given, told):
 
 def test_what_is_warned_of():
     assert options().warnings() == options(mysql=OUT, tls_cert=Path("c"), tls_key=Path("k")).warnings() == []
+    assert options(mysql=None, flight=OUT, tls_cert=Path("c"), tls_key=Path("k")).warnings() == []
+    assert options(mysql=Address("localhost", 0), flight=Address("localhost", 0)).warnings() == []  # any free port is another one
+    assert len(options(mysql=OUT, flight=Address("0.0.0.0", 1), allow_unencrypted=True).warnings()) == 2
     (told,) = options(mysql=OUT, allow_unencrypted=True).warnings()
     assert told.startswith("warning: 0.0.0.0:3306 can be reached from other machines, and without TLS: tokens and answers can be read")
 

@@ -1,0 +1,330 @@
+"""What stands before gRPC's server: connections, their limits and TLS. It reads frames and no message, and passes them on.
+
+The server itself listens on a socket in a folder that is this user's alone, so nobody comes to it but through here.
+
+Privacy: None: nothing of the database is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import ssl
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dpsql.serve.flight import frames
+from dpsql.serve.flight.frames import Cut, Frame, Stream
+
+_PIECE: Final = 1 << 16
+_LOOK: Final = 0.1
+"""Seconds between two looks at what has to end."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What clients may take.
+
+    Parameters
+    ----------
+    connections : int
+        In all.
+    each : int
+        Of one analyst, after she was let in.
+    strangers : int
+        Before anybody was let in; the one that waits longest goes where another one comes.
+    login : float
+        Seconds until a token was shown, whatever is sent meanwhile.
+    packet : float
+        Seconds for the rest of a frame, and for a client to take a piece of one.
+    idle : float
+        Seconds without a frame and without an open call.
+    taking : float
+        Seconds for a client to take a piece of an answer.
+    calls : int
+        That are open at once on a connection.
+    largest : int
+        Bytes that a client sends in one call.
+    stranger : int
+        Bytes that a connection sends, before anybody was let in: gRPC looks at a call once its message is there. Of calls it may
+        have as many as are open at once.
+    """
+
+    connections: int = 100
+    each: int = 10
+    strangers: int = 20
+    login: float = 10.0
+    packet: float = 30.0
+    idle: float = 3600.0
+    taking: float = 300.0
+    calls: int = 8
+    largest: int = 1 << 24
+    stranger: int = 1 << 18
+
+
+@dataclass
+class _Visit:
+    """One connection. ``name``: whose it is; None: nobody was let in yet."""
+
+    key: str
+    since: float
+    name: str | None = None
+    sent: int = 0
+    calls: int = 0
+    streams: dict[int, Stream] = field(default_factory=dict)
+    handed: dict[int, float] = field(default_factory=dict)
+    task: asyncio.Task[None] | None = None
+
+
+class Front:
+    """Takes connections, and passes their frames on.
+
+    Parameters
+    ----------
+    host : str
+    port : int
+        0: any that is free; `port` says which.
+    inside : Path
+        The socket of the server.
+    tls : ssl.SSLContext, optional
+        Without it nobody is encrypted; with it everybody.
+    limits : Limits, optional
+    """
+
+    def __init__(self, host: str, port: int, inside: Path, tls: ssl.SSLContext | None = None, limits: Limits | None = None) -> None:
+        self._address, self._inside, self._tls, self._limits = (host, port), inside, tls, limits or Limits()
+        if tls is not None:
+            tls.set_alpn_protocols(["h2"])
+        self._listening: socket.socket | None = None
+        self._visits: dict[str, _Visit] = {}
+        self._guard = threading.Lock()
+        self._ending = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="dpsql-flight", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        if self._listening is None:
+            return self._address[1]
+        port: int = self._listening.getsockname()[1]
+        return port
+
+    def start(self) -> None:
+        """Listen; returns at once."""
+        family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
+        self._listening = socket.create_server(self._address, family=family, backlog=64)
+        self._listening.setblocking(False)
+        self._thread.start()
+
+    def stop(self, seconds: float = 60.0) -> None:
+        """Take nobody any more, let open calls end, and close every connection; returns after so many seconds at the latest."""
+        until = time.monotonic() + seconds
+        self._ending = True
+        while time.monotonic() < until and any(visit.streams for visit in self._all()):
+            time.sleep(_LOOK / 10)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def admit(self, key: str, name: str) -> bool:
+        """Count a connection as an analyst's; False: she has too many of them, or it is none."""
+        with self._guard:
+            visit = self._visits.get(key)
+            if visit is None:
+                return False
+            if visit.name is None:
+                if sum(other.name == name for other in self._visits.values()) >= self._limits.each:
+                    return False
+                visit.name = name
+            return True
+
+    def handed(self, key: str, answer: int, *, over: bool = False) -> None:
+        """Note when a piece of an answer was handed to a connection; ``over``: it was the last one."""
+        with self._guard:
+            visit = self._visits.get(key)
+            if visit is not None and over:
+                visit.handed.pop(answer, None)
+            elif visit is not None:
+                visit.handed[answer] = time.monotonic()
+
+    def _all(self) -> list[_Visit]:
+        with self._guard:
+            return list(self._visits.values())
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            looking = [self._loop.create_task(work) for work in (self._accept(), self._look())]
+            self._loop.run_forever()
+        finally:
+            tasks = [*looking, *(visit.task for visit in self._all() if visit.task is not None)]
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            assert self._listening is not None  # noqa: S101 -- it was started
+            self._listening.close()
+            self._loop.close()
+
+    async def _accept(self) -> None:
+        assert self._listening is not None  # noqa: S101 -- it was started
+        while not self._ending:
+            try:
+                sock, _ = await self._loop.sock_accept(self._listening)
+            except OSError:  # of one connection, or no file left for it: the next one may be taken
+                await asyncio.sleep(_LOOK)
+                continue
+            self._enter(sock)
+            await asyncio.sleep(0)  # its task begins: one that is ended before would not close it
+
+    def _enter(self, sock: socket.socket) -> None:
+        """Take a connection, or close it where there are too many."""
+        with self._guard:
+            strangers = [visit for visit in self._visits.values() if visit.name is None]
+            if len(strangers) >= self._limits.strangers:
+                strangers[0].name = ""  # it counts no longer
+                self._cut(strangers[0])
+            full = self._ending or len(self._visits) >= self._limits.connections
+            if not full:
+                visit = _Visit(secrets.token_hex(16), time.monotonic())
+                self._visits[visit.key] = visit
+        if full:
+            sock.close()
+        else:
+            visit.task = self._loop.create_task(self._serve(visit, sock))
+
+    def _cut(self, visit: _Visit) -> None:
+        if visit.task is not None:
+            visit.task.cancel()
+
+    async def _look(self) -> None:
+        """End what takes too long to show a token, or to take an answer."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            now = time.monotonic()
+            for visit in self._all():
+                waits = visit.name is None and now - visit.since > self._limits.login
+                if waits or any(now - since > self._limits.taking for since in list(visit.handed.values())):
+                    self._cut(visit)
+
+    async def _serve(self, visit: _Visit, sock: socket.socket) -> None:
+        """Serve one connection from its first byte to its last."""
+        writers: list[asyncio.StreamWriter] = []
+        try:
+            with suppress(OSError):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setblocking(False)
+            outer, away = await self._opened(sock)
+            writers.append(away)
+            if await outer.readexactly(len(frames.PREFACE)) != frames.PREFACE:
+                raise Cut("no client of gRPC")
+            inner, into = await asyncio.open_unix_connection(str(self._inside), limit=2 * _PIECE)
+            writers.append(into)
+            into.write(frames.PREFACE)
+            works = [asyncio.create_task(work) for work in (self._inward(visit, outer, into), self._outward(visit, inner, away))]
+            try:
+                await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for work in works:
+                    work.cancel()
+                await asyncio.gather(*works, return_exceptions=True)
+        except (Cut, OSError, EOFError, TimeoutError, ssl.SSLError, asyncio.CancelledError):
+            pass
+        finally:
+            for writer in writers:
+                writer.transport.abort()
+            if not writers:
+                sock.close()
+            with self._guard:
+                self._visits.pop(visit.key, None)
+
+    async def _opened(self, sock: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return a connection's two directions, after the handshake of TLS where there is one."""
+        reader = asyncio.StreamReader(limit=2 * _PIECE)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        patience = None if self._tls is None else self._limits.login
+        transport, _ = await self._loop.connect_accepted_socket(
+            lambda: protocol, sock, ssl=self._tls, ssl_handshake_timeout=patience
+        )
+        return reader, asyncio.StreamWriter(transport, protocol, reader, self._loop)
+
+    async def _inward(self, visit: _Visit, outer: asyncio.StreamReader, into: asyncio.StreamWriter) -> None:
+        """Pass on what the client sends, as far as it may."""
+        while True:
+            frame = await self._next(visit, outer)
+            self._count(visit, frame)
+            last = b""
+            if frame.kind in (frames.HEADERS, frames.CONTINUATION) and frame.flags & frames.END_HEADERS:
+                passed, last = frames.said(frame, visit.key)
+                into.write(passed.written())
+            else:
+                into.write(frame.written())
+            stream = visit.streams.get(frame.stream) if frame.kind == frames.DATA else None
+            async with asyncio.timeout(self._limits.packet):
+                left = frame.length
+                while left:
+                    piece = await outer.readexactly(min(left, _PIECE))
+                    left -= len(piece)
+                    if stream is not None:
+                        stream.take(piece)
+                    into.write(piece)
+                    await into.drain()
+                into.write(last)
+                await into.drain()
+
+    async def _next(self, visit: _Visit, outer: asyncio.StreamReader) -> Frame:
+        while True:
+            try:
+                async with asyncio.timeout(self._limits.idle):
+                    return Frame.read(await outer.readexactly(frames.HEAD))
+            except TimeoutError:
+                if not visit.streams:
+                    raise Cut("nothing is asked") from None
+
+    def _count(self, visit: _Visit, frame: Frame) -> None:
+        """Count a frame of the client's; raises `Cut` where it is one too many."""
+        limits = self._limits
+        visit.sent += frames.HEAD + frame.length
+        if visit.name is None and visit.sent > limits.stranger:
+            raise Cut("too much of nobody we know")
+        if frame.kind == frames.DATA:
+            if frame.flags & frames.PADDED:  # gRPC's clients do not
+                raise Cut("padded")
+        elif frame.length > _PIECE:
+            raise Cut("a large frame that is no data")
+        if frame.kind == frames.HEADERS and frame.stream not in visit.streams:
+            visit.calls += 1
+            if self._ending or len(visit.streams) >= limits.calls or (visit.name is None and visit.calls > limits.calls):
+                raise Cut("too many calls")
+            visit.streams[frame.stream] = Stream(limits.stranger if visit.name is None else limits.largest)
+        if frame.kind == frames.RESET:
+            visit.streams.pop(frame.stream, None)
+
+    async def _outward(self, visit: _Visit, inner: asyncio.StreamReader, away: asyncio.StreamWriter) -> None:
+        """Pass on what the server answers."""
+        first = True
+        while True:
+            frame = Frame.read(await inner.readexactly(frames.HEAD))
+            more = b""
+            if first and frame.kind == frames.SETTINGS and not frame.flags & frames.ACK:
+                frame, more, first = *frames.settled(frame, self._limits.calls), False
+            away.write(frame.written())
+            left = frame.length - len(more)
+            while left:
+                piece = await inner.readexactly(min(left, _PIECE))
+                left -= len(piece)
+                away.write(piece)
+                await self._taken(away)
+            away.write(more)
+            await self._taken(away)
+            if frame.ends:
+                visit.streams.pop(frame.stream, None)
+
+    async def _taken(self, away: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(self._limits.packet):
+            await away.drain()
