@@ -15,7 +15,7 @@ from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.domains.encoding import SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.errors import ArgumentError, first_line
 from dpsql.kinds.query.plan import Planning
-from dpsql.measure.query import public_groups
+from dpsql.measure.groups import public_groups
 from dpsql.measure.statement import Statement
 from dpsql.noise.entropy import fresh_salt
 from dpsql.protected.source import ProtectedSource, resolve

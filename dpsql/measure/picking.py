@@ -16,9 +16,7 @@ released: these are found among the bounded rows. Whether groups are too many is
 from __future__ import annotations
 
 import itertools
-import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 
 import duckdb
 import numpy as np
@@ -29,9 +27,7 @@ from dpsql.estimates.picks import Picking, of_one_measure
 from dpsql.measure.statement import Statement
 from dpsql.mechanisms.ranked import NO_ROWS, Ranked, Uniform, picked
 from dpsql.numerics.arrays import IntArray
-from dpsql.text.relation import identifier
 
-Keys = tuple[str | None, ...]
 Held = Mapping[int, Ranked]
 """Rows near a rank, by the place of the group."""
 Ranks = Callable[[Sequence[Picking], bool, str | None], list[Held]]
@@ -55,20 +51,6 @@ def read_ranks(
             for part in (kept[a:b] for a, b in itertools.pairwise(ends.tolist()))
         })
     return found
-
-
-@contextmanager
-def listed_groups(cursor: duckdb.DuckDBPyConnection, groups: Sequence[Keys]) -> Iterator[str]:
-    """Give private groups that were released as a relation: their places in ``ord``, the texts of their keys in k0, k1, ..."""
-    name = f"dpsql_groups_{secrets.token_hex(8)}"
-    columns = [list(range(len(groups))), *(list(column) for column in zip(*groups, strict=True))]
-    texts = ", ".join(f"unnest(CAST(${i + 1} AS VARCHAR[])) AS k{i - 1}" for i in range(1, len(columns)))
-    cursor.execute(f"CREATE TEMP TABLE {identifier(name)} AS SELECT unnest(CAST($1 AS BIGINT[])) AS ord, {texts}", columns)
-    try:
-        yield identifier(name)
-    finally:
-        with suppress(duckdb.TransactionException):  # a statement failed: the table goes with its transaction
-            cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
 
 
 def draw(

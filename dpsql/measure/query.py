@@ -7,9 +7,8 @@ the vectors that a row adds is in `dpsql.estimates.measures`; that a unit has no
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -25,9 +24,10 @@ from dpsql.estimates.leaves import released as released_cells
 from dpsql.estimates.measures import Measure
 from dpsql.estimates.picks import worth
 from dpsql.estimates.thresholds import passing, present
+from dpsql.measure.groups import Keys, listed_groups, public_groups
 from dpsql.measure.leaves import Parts, Regions, UnitRows
 from dpsql.measure.noising import add_noise
-from dpsql.measure.picking import Keys, Ranks, draw, listed_groups, read_ranks
+from dpsql.measure.picking import Ranks, draw, read_ranks
 from dpsql.measure.statement import Statement, above_bounds
 from dpsql.noise.entropy import BoolArray, fresh_salt
 from dpsql.numerics.arrays import IntArray
@@ -37,10 +37,6 @@ from dpsql.release.learned import leaves, resolved_query, weighed
 from dpsql.release.plan import Plan
 from dpsql.release.queried import QueryPlan
 from dpsql.release.refined import Refinement
-from dpsql.text.relation import identifier
-
-MOST_INLINE, MOST_INLINE_TEXT = 1_000, 20_000
-"""Groups, and characters of the SELECT that lists them, that are written into each statement."""
 
 
 @dataclass(frozen=True)
@@ -56,31 +52,6 @@ class Counted:
 
     groups: list[tuple[str | None, ...]]
     blocks: list[IntArray]
-
-
-@contextmanager
-def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: bool = False) -> Iterator[str | None]:
-    """Give the public groups as a relation, with their places in ``ord``, as long as it is needed; None for private groups.
-
-    A few stand in the statements themselves, which takes less time than a temporary table does.
-    """
-    if not plan.public:
-        yield None
-        return
-    keys = [f"k{i}" for i in range(len(plan.keys))]
-    order = f"OVER (ORDER BY {', '.join(f'{key} ASC NULLS LAST' for key in keys)})" if keys else "OVER ()"
-    listed = ", ".join([f"row_number() {order} - 1 AS ord", *keys])
-    made = f"SELECT {listed} FROM ({plan.groups_sql}){' LIMIT 0' if empty else ''}"  # noqa: S608 -- generated
-    if plan.groups is not None and plan.groups <= MOST_INLINE and len(plan.groups_sql) <= MOST_INLINE_TEXT:
-        yield f"({made})"
-        return
-    name = f"dpsql_groups_{secrets.token_hex(8)}"
-    cursor.execute(f"CREATE TEMP TABLE {identifier(name)} AS {made}")
-    try:
-        yield identifier(name)
-    finally:
-        with suppress(duckdb.TransactionException):  # a statement failed: the table goes with its transaction
-            cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
 
 
 class Before:

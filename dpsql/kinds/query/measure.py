@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dpsql.errors import ReleaseError
 from dpsql.kinds.measured import Measurer
 from dpsql.measure import query as reading
+from dpsql.measure.groups import public_groups
 from dpsql.measure.reading import Measured, binding, snapshot
 from dpsql.measure.statement import statements
 from dpsql.noise.entropy import fresh_salt
@@ -25,7 +26,7 @@ class Query(Measurer):
     def bind(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
         """Try what can be tried without reading a row: whether DuckDB binds the statements, over no groups."""
         query = _of(plan)
-        with binding(), reading.public_groups(context.cursor, query, empty=True) as table:
+        with binding(), public_groups(context.cursor, query, empty=True) as table:
             for text in statements(protected, query, table, fresh_salt()):
                 context.cursor.execute(f"DESCRIBE {text}").fetchall()
 

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from dpsql.serve.flight.commands import Commands
-from dpsql.serve.flight.front import Front, Limits
+from dpsql.serve.flight.front import FlightLimits, Front
 from dpsql.serve.flight.login import Login
 from dpsql.serve.flight.service import Service
 from dpsql.serve.passed import Keys, Room
@@ -35,12 +35,12 @@ class FlightDoor:
         Certificate and key; then every connection is encrypted.
     every : float
         An answer leaves at a whole multiple of so many seconds after its question came; 0: at once.
-    limits : Limits, optional
+    limits : FlightLimits, optional
     """
 
     def __init__(
         self, room: Room, keys: Keys, host: str, port: int, tls: ssl.SSLContext | None = None, every: float = 0.0,
-        limits: Limits | None = None,
+        limits: FlightLimits | None = None,
     ) -> None:  # fmt: skip
         self._folder = Path(tempfile.mkdtemp(prefix="dpsql-"))  # of mode 700
         inside = self._folder / "flight"

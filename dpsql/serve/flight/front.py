@@ -20,6 +20,7 @@ from typing import Final
 
 from dpsql.serve.flight import frames
 from dpsql.serve.flight.frames import Cut, Frame, Stream
+from dpsql.serve.visits import Limits, Visits
 
 _PIECE: Final = 1 << 16
 _LOOK: Final = 0.1
@@ -27,43 +28,22 @@ _LOOK: Final = 0.1
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What clients may take.
+class FlightLimits(Limits):
+    """What clients may take, with limits of this door's own.
 
     Parameters
     ----------
-    connections : int
-        In all.
-    each : int
-        Of one analyst, after she was let in.
-    strangers : int
-        Before anybody was let in; the one that waits longest goes where another one comes.
-    login : float
-        Seconds until a token was shown, whatever is sent meanwhile.
-    packet : float
-        Seconds for the rest of a frame, and for a client to take a piece of one.
-    idle : float
-        Seconds without a frame and without an open call.
     taking : float
         Seconds for a client to take a piece of an answer.
     calls : int
         That are open at once on a connection.
-    largest : int
-        Bytes that a client sends in one call.
     stranger : int
         Bytes that a connection sends, before anybody was let in: gRPC looks at a call once its message is there. Of calls it may
         have as many as are open at once.
     """
 
-    connections: int = 100
-    each: int = 10
-    strangers: int = 20
-    login: float = 10.0
-    packet: float = 30.0
-    idle: float = 3600.0
     taking: float = 300.0
     calls: int = 8
-    largest: int = 1 << 24
     stranger: int = 1 << 18
 
 
@@ -80,6 +60,11 @@ class _Visit:
     handed: dict[int, float] = field(default_factory=dict)
     task: asyncio.Task[None] | None = None
 
+    def cut(self) -> None:
+        """End the connection."""
+        if self.task is not None:
+            self.task.cancel()
+
 
 class Front:
     """Takes connections, and passes their frames on.
@@ -93,16 +78,17 @@ class Front:
         The socket of the server.
     tls : ssl.SSLContext, optional
         Without it nobody is encrypted; with it everybody.
-    limits : Limits, optional
+    limits : FlightLimits, optional
     """
 
-    def __init__(self, host: str, port: int, inside: Path, tls: ssl.SSLContext | None = None, limits: Limits | None = None) -> None:
-        self._address, self._inside, self._tls, self._limits = (host, port), inside, tls, limits or Limits()
+    def __init__(
+        self, host: str, port: int, inside: Path, tls: ssl.SSLContext | None = None, limits: FlightLimits | None = None
+    ) -> None:
+        self._address, self._inside, self._tls, self._limits = (host, port), inside, tls, limits or FlightLimits()
         if tls is not None:
             tls.set_alpn_protocols(["h2"])
         self._listening: socket.socket | None = None
-        self._visits: dict[str, _Visit] = {}
-        self._guard = threading.Lock()
+        self._visits: Visits[str, _Visit] = Visits(self._limits)
         self._ending = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="dpsql-flight", daemon=True)
@@ -126,7 +112,7 @@ class Front:
         """Take nobody any more, let open calls end, and close every connection; returns after so many seconds at the latest."""
         until = time.monotonic() + seconds
         self._ending = True
-        while time.monotonic() < until and any(visit.streams for visit in self._all()):
+        while time.monotonic() < until and any(visit.streams for visit in self._visits.values()):
             time.sleep(_LOOK / 10)
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -134,28 +120,15 @@ class Front:
 
     def admit(self, key: str, name: str) -> bool:
         """Count a connection as an analyst's; False: she has too many of them, or it is none."""
-        with self._guard:
-            visit = self._visits.get(key)
-            if visit is None:
-                return False
-            if visit.name is None:
-                if sum(other.name == name for other in self._visits.values()) >= self._limits.each:
-                    return False
-                visit.name = name
-            return True
+        return self._visits.admit(key, name)
 
     def handed(self, key: str, answer: int, *, over: bool = False) -> None:
         """Note when a piece of an answer was handed to a connection; ``over``: it was the last one."""
-        with self._guard:
-            visit = self._visits.get(key)
-            if visit is not None and over:
-                visit.handed.pop(answer, None)
-            elif visit is not None:
-                visit.handed[answer] = time.monotonic()
-
-    def _all(self) -> list[_Visit]:
-        with self._guard:
-            return list(self._visits.values())
+        visit = self._visits.get(key)
+        if visit is not None and over:
+            visit.handed.pop(answer, None)
+        elif visit is not None:
+            visit.handed[answer] = time.monotonic()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -163,7 +136,7 @@ class Front:
             looking = [self._loop.create_task(work) for work in (self._accept(), self._look())]
             self._loop.run_forever()
         finally:
-            tasks = [*looking, *(visit.task for visit in self._all() if visit.task is not None)]
+            tasks = [*looking, *(visit.task for visit in self._visits.values() if visit.task is not None)]
             for task in tasks:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
@@ -184,33 +157,23 @@ class Front:
 
     def _enter(self, sock: socket.socket) -> None:
         """Take a connection, or close it where there are too many."""
-        with self._guard:
-            strangers = [visit for visit in self._visits.values() if visit.name is None]
-            if len(strangers) >= self._limits.strangers:
-                strangers[0].name = ""  # it counts no longer
-                self._cut(strangers[0])
-            full = self._ending or len(self._visits) >= self._limits.connections
-            if not full:
-                visit = _Visit(secrets.token_hex(16), time.monotonic())
-                self._visits[visit.key] = visit
-        if full:
+        visit = None
+        if not self._ending:
+            visit = self._visits.enter(lambda: secrets.token_hex(16), lambda key: _Visit(key, time.monotonic()))
+        if visit is None:
             sock.close()
         else:
             visit.task = self._loop.create_task(self._serve(visit, sock))
-
-    def _cut(self, visit: _Visit) -> None:
-        if visit.task is not None:
-            visit.task.cancel()
 
     async def _look(self) -> None:
         """End what takes too long to show a token, or to take an answer."""
         while True:
             await asyncio.sleep(_LOOK)
             now = time.monotonic()
-            for visit in self._all():
+            for visit in self._visits.values():
                 waits = visit.name is None and now - visit.since > self._limits.login
                 if waits or any(now - since > self._limits.taking for since in list(visit.handed.values())):
-                    self._cut(visit)
+                    visit.cut()
 
     async def _serve(self, visit: _Visit, sock: socket.socket) -> None:
         """Serve one connection from its first byte to its last."""
@@ -240,8 +203,7 @@ class Front:
                 writer.transport.abort()
             if not writers:
                 sock.close()
-            with self._guard:
-                self._visits.pop(visit.key, None)
+            self._visits.leave(visit.key)
 
     async def _opened(self, sock: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Return a connection's two directions, after the handshake of TLS where there is one."""

@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from dpsql.serve.mysql import packets
@@ -22,37 +21,7 @@ from dpsql.serve.mysql.login import AUTOCOMMIT, Tls, Visitor, admit
 from dpsql.serve.mysql.packets import Gone, Wire
 from dpsql.serve.mysql.talking import Talk
 from dpsql.serve.passed import Keys, Refused, Room
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What clients may take.
-
-    Parameters
-    ----------
-    connections : int
-        In all.
-    each : int
-        Of one analyst, after she was let in.
-    strangers : int
-        Before anybody was let in; the one that waits longest goes where another one comes.
-    login : float
-        Seconds until a token was shown, whatever is sent meanwhile.
-    packet : float
-        Seconds for the rest of a packet, and for a client to take a piece of an answer.
-    idle : float
-        Seconds between two commands.
-    largest : int
-        Bytes of a packet.
-    """
-
-    connections: int = 100
-    each: int = 10
-    strangers: int = 20
-    login: float = 10.0
-    packet: float = 30.0
-    idle: float = 3600.0
-    largest: int = 1 << 24
+from dpsql.serve.visits import Limits, Visits
 
 
 class MysqlDoor:
@@ -81,7 +50,7 @@ class MysqlDoor:
         self._limits = limits or Limits()
         self._listening: socket.socket | None = None
         self._ending, self._change = threading.Event(), threading.Lock()
-        self._visits: dict[int, _Visit] = {}
+        self._visits: Visits[int, _Visit] = Visits(self._limits)
         self._catalogues: dict[str, tuple[float, Catalogue]] = {}
         self._accepting: threading.Thread | None = None
 
@@ -107,8 +76,7 @@ class MysqlDoor:
         if self._listening is not None and self._accepting is not None:
             self._accepting.join()
             self._listening.close()
-        with self._change:
-            visits = list(self._visits.values())
+        visits = self._visits.values()
         for visit in visits:
             visit.hush()
         for visit in visits:
@@ -129,16 +97,8 @@ class MysqlDoor:
 
     def _enter(self, sock: socket.socket) -> None:
         """Take a connection, or send it away where there are too many."""
-        with self._change:
-            strangers = [visit for visit in self._visits.values() if visit.name is None]
-            if len(strangers) >= self._limits.strangers:
-                strangers[0].cut()
-                strangers[0].name = ""  # it counts no longer, and ends by itself
-            full = len(self._visits) >= self._limits.connections
-            if not full:
-                number = self._number()
-                visit = self._visits[number] = _Visit(self, sock, number)
-        if full:
+        visit = self._visits.enter(_number, lambda number: _Visit(self, sock, number))
+        if visit is None:
             with suppress(OSError), sock:
                 sock.setblocking(False)
                 sock.send(Wire(sock, 0.0).framed([packets.failed(too_many("to this server"))]))
@@ -146,15 +106,8 @@ class MysqlDoor:
         try:
             visit.thread.start()
         except RuntimeError:  # no thread left
-            self.leave(number)
+            self.leave(visit.number)
             sock.close()
-
-    def _number(self) -> int:
-        """Return a number for a connection, from which nobody can count the others."""
-        while True:
-            number = 1 + secrets.randbelow((1 << 31) - 1)
-            if number not in self._visits:
-                return number
 
     def serve(self, visit: _Visit) -> None:
         """Serve one connection from its first packet to its last."""
@@ -180,11 +133,8 @@ class MysqlDoor:
         asked = visitor.database.lower()
         if asked not in ("", database.lower(), "information_schema"):
             raise unknown_database(visitor.database[:64])
-        with self._change:
-            hers = sum(visit.name == visitor.name for visit in self._visits.values())
-            if hers >= self._limits.each:
-                raise too_many(f"of {visitor.name}")
-            visit.name = visitor.name
+        if not self._visits.admit(visit.number, visitor.name):
+            raise too_many(f"of {visitor.name}")
         current = "information_schema" if asked == "information_schema" else database
         return Session(visitor.name, visit.number, database, current)
 
@@ -208,8 +158,12 @@ class MysqlDoor:
 
     def leave(self, number: int) -> None:
         """Count a connection no longer."""
-        with self._change:
-            self._visits.pop(number, None)
+        self._visits.leave(number)
+
+
+def _number() -> int:
+    """Return a number for a connection, from which nobody can count the others."""
+    return 1 + secrets.randbelow((1 << 31) - 1)
 
 
 class _Visit:

@@ -12,13 +12,13 @@ pytest.importorskip("pyarrow.flight", reason="pyarrow, on which the door stands,
 from flight_raw import bearer
 
 from dpsql.serve.flight.door import FlightDoor
-from dpsql.serve.flight.front import Limits
+from dpsql.serve.flight.front import FlightLimits
 
 
 @contextlib.contextmanager
 def opened(tls=None, every=0.0, room=None, **limits):
     room, keys = room or FakeRoom(), FakeKeys()
-    door = FlightDoor(room, keys, "127.0.0.1", 0, tls=tls, every=every, limits=Limits(**limits))
+    door = FlightDoor(room, keys, "127.0.0.1", 0, tls=tls, every=every, limits=FlightLimits(**limits))
     door.start()
     try:
         yield SimpleNamespace(door=door, port=door.port, room=room, keys=keys, front=door._front)

@@ -19,7 +19,7 @@ def known(made, raw, *shown):
     for kind, flags, stream, _ in raw.frames():
         if stream == 1 and kind == 1 and flags & 1:
             break
-    assert "alice" in [visit.name for visit in made.front._all()]
+    assert "alice" in [visit.name for visit in made.front._visits.values()]
 
 
 # before anybody is known
@@ -31,7 +31,7 @@ def test_who_shows_no_token_has_an_end(opening, sent):
     with opening(login=SOON) as made, Raw(made.port, greet=False) as raw:
         raw.send(sent)
         raw.ended()
-        assert not made.front._all()
+        assert not made.front._visits.values()
 
 
 def test_who_drips_has_an_end(opening):
@@ -85,7 +85,7 @@ def test_the_stranger_that_waits_longest_makes_room(opening):
         with bearer(made.port, TOKENS["alice"]) as client:
             assert client.ask("SELECT 1").num_rows == 1
         crowd[2].ended()
-        assert sum(visit.name is None for visit in made.front._all()) <= 3
+        assert sum(visit.name is None for visit in made.front._visits.values()) <= 3
 
 
 def test_who_says_another_connection_is_not_taken_for_it(opening):
@@ -98,7 +98,7 @@ def test_who_says_another_connection_is_not_taken_for_it(opening):
             assert kind != 0 or stream != 1 or not payload
             if kind in (3, 7) or (kind == 1 and stream == 1):
                 break
-        assert [visit.name for visit in made.front._all() if visit.name] == ["alice"]
+        assert [visit.name for visit in made.front._visits.values() if visit.name] == ["alice"]
 
 
 # in all, and of one

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 from mysql_room import FakeKeys, FakeRoom
 
-from dpsql.serve.mysql.door import Limits, MysqlDoor
+from dpsql.serve.mysql.door import MysqlDoor
 from dpsql.serve.mysql.login import Tls
+from dpsql.serve.visits import Limits
 
 
 @contextlib.contextmanager

@@ -1,0 +1,62 @@
+"""The groups of a query as relations, for as long as rows are read: public ones, and private ones that were released.
+
+Privacy: public, or released.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import duckdb
+
+from dpsql.release.queried import QueryPlan
+from dpsql.text.relation import identifier
+
+Keys = tuple[str | None, ...]
+"""Texts of the keys of a group."""
+MOST_INLINE, MOST_INLINE_TEXT = 1_000, 20_000
+"""Groups, and characters of the SELECT that lists them, that are written into each statement."""
+
+
+@contextmanager
+def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: bool = False) -> Iterator[str | None]:
+    """Give the public groups as a relation, with their places in ``ord``, as long as it is needed; None for private groups.
+
+    A few stand in the statements themselves, which takes less time than a temporary table does.
+    """
+    if not plan.public:
+        yield None
+        return
+    keys = [f"k{i}" for i in range(len(plan.keys))]
+    order = f"OVER (ORDER BY {', '.join(f'{key} ASC NULLS LAST' for key in keys)})" if keys else "OVER ()"
+    listed = ", ".join([f"row_number() {order} - 1 AS ord", *keys])
+    made = f"SELECT {listed} FROM ({plan.groups_sql}){' LIMIT 0' if empty else ''}"  # noqa: S608 -- generated
+    if plan.groups is not None and plan.groups <= MOST_INLINE and len(plan.groups_sql) <= MOST_INLINE_TEXT:
+        yield f"({made})"
+        return
+    with _table(cursor, made) as name:
+        yield name
+
+
+@contextmanager
+def listed_groups(cursor: duckdb.DuckDBPyConnection, groups: Sequence[Keys]) -> Iterator[str]:
+    """Give private groups that were released as a relation: their places in ``ord``, the texts of their keys in k0, k1, ..."""
+    columns = [list(range(len(groups))), *(list(column) for column in zip(*groups, strict=True))]
+    texts = ", ".join(f"unnest(CAST(${i + 1} AS VARCHAR[])) AS k{i - 1}" for i in range(1, len(columns)))
+    with _table(cursor, f"SELECT unnest(CAST($1 AS BIGINT[])) AS ord, {texts}", columns) as name:
+        yield name
+
+
+@contextmanager
+def _table(cursor: duckdb.DuckDBPyConnection, select: str, values: Sequence[Any] = ()) -> Iterator[str]:
+    """Give the name of a temporary table, as SQL, as long as it is needed."""
+    name = identifier(f"dpsql_groups_{secrets.token_hex(8)}")
+    cursor.execute(f"CREATE TEMP TABLE {name} AS {select}", values)
+    try:
+        yield name
+    finally:
+        with suppress(duckdb.TransactionException):  # a statement failed: the table goes with its transaction
+            cursor.execute(f"DROP TABLE IF EXISTS {name}")
