@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -23,8 +24,16 @@ pytest_plugins = ["duckdb_facts", "every_other", "seeded_entropy"]
 if newer(duckdb.__version__):  # child processes say on standard error what pyproject.toml has this one ignore
     os.environ["PYTHONWARNINGS"] = f"ignore:DuckDB {duckdb.__version__} is newer than any"
 
+gc.disable()  # what is collected stays: looking through it again and again took as long as collecting it
+
 hypothesis.settings.register_profile("cases", derandomize=True, deadline=None, max_examples=cases(50), print_blob=True)
 hypothesis.settings.load_profile("cases")
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from here on, and never again among modules and cases."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
