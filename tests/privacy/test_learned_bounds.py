@@ -46,7 +46,7 @@ from dpsql.release.queried import QueryPlan
 from dpsql.release.refined import Refinement, resolved
 from dpsql.release.store import read
 
-pytestmark = pytest.mark.usefixtures("unrehearsed")
+pytestmark = pytest.mark.usefixtures("functions_as_shipped", "unrehearsed")
 
 WIDE = "SELECT customer, amount * 3 AS far, quantity, price, day, region, gift FROM sales"
 QUERIES = [

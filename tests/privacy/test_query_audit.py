@@ -13,7 +13,7 @@ from query_readings import Readings, ask, database, excess, price, replayed
 from dpsql.measure import query as reading
 from dpsql.measure import statement
 
-pytestmark = pytest.mark.usefixtures("unrehearsed")
+pytestmark = pytest.mark.usefixtures("functions_as_shipped", "unrehearsed")
 
 SUMS = "SELECT region, count(*), sum(amount), avg(quantity), count(DISTINCT note) FROM sales GROUP BY region"
 PRIVATE = "SELECT note, sum(amount), count(DISTINCT customer), median(quantity) FROM sales GROUP BY note"

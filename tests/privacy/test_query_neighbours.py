@@ -6,6 +6,7 @@ replaced by those of the first one, so whatever still differs (names, types, tex
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from pathlib import Path
@@ -300,11 +301,19 @@ def read_others(patch: pytest.MonkeyPatch, left_out: str | None, more: str = "",
     return seen
 
 
+@functools.cache
+def others_of_all(more: str) -> Readings:
+    """Return what is read of the table with all units: once for all that are left out."""
+    with pytest.MonkeyPatch.context() as patch:
+        return read_others(patch, None, more)
+
+
 @pytest.mark.parametrize("more", ["", "max_groups := 2, max_rows_per_group := 1"])
 @pytest.mark.parametrize("left_out", NEIGHBOURS)
+@pytest.mark.usefixtures("unrehearsed")
 def test_rows_with_other_values_and_nan_count_once_each(monkeypatch: pytest.MonkeyPatch, left_out: str, more: str) -> None:
     """One unit moves the counters of '(other)', of NaN and of clipped infinities by no more than is charged; the plans are the same."""
-    one = read_others(monkeypatch, None, more)
+    one = others_of_all(more)
     other = read_others(monkeypatch, left_out, more, one)
     assert len(one.found) == len(other.found) == len(OTHERS)
     assert any(plan.other for plan, _ in one.found)
@@ -353,18 +362,26 @@ REUSED = [  # a name that means another column, and bounds with zero at an end: 
 ]
 
 
+def read_reused(left_out: str | None, earlier: Readings | None = None) -> Readings:
+    con = database(left_out)
+    with pytest.MonkeyPatch.context() as patch, replayed(patch, earlier=earlier) as seen:
+        patch.setattr(discrete, "add_noise", fixed)
+        for sql, more in REUSED:
+            ask(con, sql, more)
+    con.close()
+    return seen
+
+
+@functools.cache
+def reused_of_all() -> Readings:
+    return read_reused(None)
+
+
 @pytest.mark.parametrize("left_out", NEIGHBOURS)
-def test_reused_names_and_bounds_at_zero(monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
-    readings = []
-    for gone in (None, left_out):
-        con = database(gone)
-        with replayed(monkeypatch, earlier=readings[0] if readings else None) as seen:
-            monkeypatch.setattr(discrete, "add_noise", fixed)
-            for sql, more in REUSED:
-                ask(con, sql, more)
-        con.close()
-        readings.append(seen)
-    one, other = readings
+@pytest.mark.usefixtures("unrehearsed")
+def test_reused_names_and_bounds_at_zero(left_out: str) -> None:
+    one = reused_of_all()
+    other = read_reused(left_out, one)
     assert len(one.found) == len(other.found) == len(REUSED)
     moved = []
     for (plan, exact), (other_plan, other_exact) in zip(one.found, other.found, strict=True):
@@ -373,6 +390,9 @@ def test_reused_names_and_bounds_at_zero(monkeypatch: pytest.MonkeyPatch, left_o
         assert np.isfinite(pairs).all() and max(pairs) <= 1, plan.asked
         moved.append(max(pairs) > 0)
     assert sum(moved) >= len(REUSED) - 2
+
+
+def test_bounds_at_zero_alone_are_refused() -> None:
     con = database()
     with pytest.raises(duckdb.Error, match="an upper bound above it"):
         ask(con, "SELECT sum(amount) FROM sales", "bounds := {'amount': [0, 0]}")
