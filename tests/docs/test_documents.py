@@ -109,6 +109,7 @@ def test_the_runner_notices_what_is_wrong(tmp_path, monkeypatch):
         "<!-- fails -->\n```sql\nFROM nothing_here;\n```\n\n```text\nanother error\n```\n": False,
         "<!-- sql\nCREATE TABLE hidden AS SELECT 1 AS a;\n-->\n\n```sql\nFROM hidden;\n```\n\n" + box.format("a"): True,
         "<!-- run -->\n```sh\nfalse\n```\n": False,
+        "<!-- run -->\n```sh\ndpsql budget nowhere.duckdb  # here, and not by bash\n```\n": False,
         "```sh\nfalse\n```\n": True,
     }
     for i, (text, passes) in enumerate(cases.items()):
