@@ -144,6 +144,18 @@ def test_load_is_safe_to_repeat(con):
     assert len(rows_of(con, "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_name = 'dp_plan'")) == 1
 
 
+@pytest.mark.parametrize("before", ["SELECT 1", "FROM range(100000)", "CREATE TABLE made AS SELECT 1"])
+def test_a_result_that_is_not_read_to_its_end_is_no_obstacle(before):
+    """DuckDB 2 takes no new functions then: `con.execute('SELECT 1').fetchone()` before a load made it fail."""
+    for read in (False, True):
+        con = duckdb.connect()
+        con.execute(before)
+        if read:
+            con.fetchone()
+        dpsql.load(con, progress=False)
+        assert con.execute("FROM dp_releases()").fetchall() == []
+
+
 def test_inside_a_transaction_that_is_rolled_back(con, charges):
     con.execute("BEGIN")
     con.execute(f"CREATE TABLE gone AS {CALL}")
