@@ -36,6 +36,8 @@ _SUMMED = FIRST | SECOND | PAIRS
 _BOUNDED = _SUMMED | RANKED
 MOST_LISTED = 10_000
 """Whole numbers that are listed one by one."""
+_MOST_SHOWN = 3
+"""Expressions that a note names."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
 
 
@@ -61,6 +63,7 @@ class Asking:
         self.partial: list[str] = []
         self._check_columns()
         check_listed(self.asked.source, self.lineage, self.facts)
+        self._say_undefined()
 
     def _stated(self) -> dict[str, Range]:
         """Return the bounds that GoogleSQL's clause states, which hold for a group's total there and for a row here."""
@@ -84,6 +87,23 @@ class Asking:
     def _universe(self, node: exp.Column) -> Universe | None:
         """Return what is known of the values of a column of the rows."""
         return self.universes(node)
+
+    def _say_undefined(self) -> None:
+        """Say which quotients and remainders of the rows are NULL where DuckDB has infinity or NaN, or fails.
+
+        Divided by what cannot be zero, as declared or by WHERE, they have a value.
+        """
+        known, found = self.relations.known(self.lineage), dict[str, None]()
+        asked = self.asked
+        parts = (asked.source, *asked.keys, *asked.arguments, *asked.conditions)
+        for node in (one for part in parts for one in part.find_all(exp.Div, exp.IntDiv, exp.Mod, bfs=False)):
+            here = node.find_ancestor(exp.Select) in (None, asked.source)
+            divisor = extent(node.expression, known if here else lambda column: None)
+            if divisor.lower <= 0 <= divisor.upper:
+                found[readable.expression(canonical(node, qualified=False))] = None
+        if found:
+            shown = ", ".join(list(found)[:_MOST_SHOWN]) + (", ..." if len(found) > _MOST_SHOWN else "")
+            self.notes.append(f"NULL where it is divided by zero, and a condition over it is not true: {shown}")
 
     # -- arguments --------------------------------------------------------------------------------------------------------
 
