@@ -320,7 +320,7 @@ def aggregates(
     source
         The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
     reporting_length
-        Most values of a combination, 1 to 10.
+        Most values of a combination, 1 to 10, or as many as columns.
     epsilon
         What the release may cost, above 0, at most 1000; smaller protects better. A stored release is reread without it.
     delta

@@ -44,6 +44,14 @@ def estimate(context: Context, database: str, source: str, query: str, most: int
     most : int
         max_contributions.
     """
+    asked = ("kept", database, source, query, most)
+    if asked not in context.known:  # of many releases of one source once
+        context.known[asked] = _estimate(context, database, source, query, most)
+    found: Kept | None = context.known[asked]
+    return found
+
+
+def _estimate(context: Context, database: str, source: str, query: str, most: int) -> Kept | None:
     books, hers = Books(context.cursor, database), context.analyst or ""
     if not books.exist():
         return None

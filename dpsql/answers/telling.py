@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dpsql.answers import kept, query_words
 from dpsql.domains import unit_rows
 from dpsql.protected.source import ProtectedSource
-from dpsql.queries.groups import left_out
+from dpsql.queries.groups import left_out, of_declared
 from dpsql.release.queried import QueryPlan
 from dpsql.running import saying
 from dpsql.session.instance import Context
@@ -29,8 +29,9 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     -----
     Privacy: what is declared, and what was released.
     """
-    for column in query.lost if query is not None else ():
-        _say(context, f"{name} of {protected.source.table.name}: {left_out(column)}")
+    lines = [] if query is None else [*map(left_out, query.lost), *map(of_declared, query.partial)]
+    for line in lines:
+        _say(context, f"{name} of {protected.source.table.name}: {line}")
     held = protected.protection
     unit, most, source = held.privacy_unit, held.max_contributions, protected.source
     if unit is None or source.one_per_unit or not saying.heard(context.progress):

@@ -47,6 +47,21 @@ _PURCHASE = (
 )
 
 
+def _counting(release: str, rows: Sequence[Sequence[Any]]) -> Purchase | None:
+    """Return the charge of a release that counts, of its entries in order, as `_PURCHASE` lists them."""
+    found: Purchase | None = None
+    for action, contents, entry, *bought in rows:
+        if action == "charge":
+            found = purchase_of(release, [entry, *bought])
+        elif action == "refund":
+            found = None
+        elif action == "store" and found is not None:
+            found = dataclasses.replace(found, status="stored", contents=contents, entry=entry)
+        elif action == "fail" and found is not None:
+            found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
+    return found
+
+
 def _texts(item: Any) -> Iterator[str]:
     """Give the texts in what was JSON, without the names of its fields."""
     if isinstance(item, str):
@@ -104,19 +119,22 @@ class Ledger(Chain):
         """Return the charge of a release, or None if there is none that counts."""
         if not self.books.exist():
             return None
-        found: Purchase | None = None
         rows = self._rows(_PURCHASE, release=release)
         with reading(self.source):
-            for action, contents, entry, *bought in rows:
-                if action == "charge":
-                    found = purchase_of(release, [entry, *bought])
-                elif action == "refund":
-                    found = None
-                elif action == "store" and found is not None:
-                    found = dataclasses.replace(found, status="stored", contents=contents, entry=entry)
-                elif action == "fail" and found is not None:
-                    found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
+            return _counting(release, rows)
+
+    def entries(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Return what `purchase_in` reads a charge from, by release, of all at once."""
+        found: dict[str, list[tuple[Any, ...]]] = {}
+        if self.books.exist():
+            for release, *row in self._rows(["release", *_PURCHASE]):
+                found.setdefault(str(release), []).append(tuple(row))
         return found
+
+    def purchase_in(self, entries: Mapping[str, Sequence[tuple[Any, ...]]], release: str) -> Purchase | None:
+        """Return the charge of a release among `entries`, or None if there is none that counts."""
+        with reading(self.source):
+            return _counting(release, entries.get(release, ()))
 
     def entries_of(self, release: str) -> list[tuple[Any, ...]]:
         """Return action, contents and hash of the entries about a release, in order."""

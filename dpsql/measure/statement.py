@@ -205,7 +205,7 @@ class Statement:
         if measure.kind == "count":
             return [_sum("count(*)", condition)]
         if measure.kind == "units":
-            unit = f"count(DISTINCT {{'u': {identifier(UNIT_COLUMN)}}})" if self.plan.unit else "count(*)"
+            unit = units_sql(nulls=measure.nulls) if self.plan.unit else "count(*)"
             return [_sum(unit, condition)]
         if measure.kind == "distinct":
             return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
@@ -336,6 +336,12 @@ def _one_form(value: str, sql_type: str) -> str:
     if sqltypes.parse(sql_type).family != "float":
         return value
     return f"CASE WHEN system.main.isnan({value}) THEN CAST('nan' AS {sql_type}) ELSE {value} + CAST(0 AS {sql_type}) END"
+
+
+def units_sql(*, nulls: bool) -> str:
+    """Return the aggregate that counts units; with ``nulls`` rows without a unit, which are bounded as one, count as one."""
+    unit = identifier(UNIT_COLUMN)
+    return f"count(DISTINCT {{'u': {unit}}})" if nulls else f"count(DISTINCT {unit})"
 
 
 def _sum(aggregate: str, condition: str | None) -> str:

@@ -20,6 +20,7 @@ from typing import Final
 
 from dpsql.serve.flight import frames
 from dpsql.serve.flight.frames import Cut, Frame, Stream
+from dpsql.serve.listening import close, listen
 from dpsql.serve.visits import Limits, Visits
 
 _PIECE: Final = 1 << 16
@@ -87,7 +88,7 @@ class Front:
         self._address, self._inside, self._tls, self._limits = (host, port), inside, tls, limits or FlightLimits()
         if tls is not None:
             tls.set_alpn_protocols(["h2"])
-        self._listening: socket.socket | None = None
+        self._listening: list[socket.socket] = []
         self._visits: Visits[str, _Visit] = Visits(self._limits)
         self._ending = False
         self._loop = asyncio.new_event_loop()
@@ -96,16 +97,14 @@ class Front:
     @property
     def port(self) -> int:
         """The port that is listened on."""
-        if self._listening is None:
-            return self._address[1]
-        port: int = self._listening.getsockname()[1]
+        port: int = self._listening[0].getsockname()[1] if self._listening else self._address[1]
         return port
 
     def start(self) -> None:
         """Listen; returns at once."""
-        family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
-        self._listening = socket.create_server(self._address, family=family, backlog=64)
-        self._listening.setblocking(False)
+        self._listening = listen(*self._address)
+        for one in self._listening:
+            one.setblocking(False)
         self._thread.start()
 
     def stop(self, seconds: float = 60.0) -> None:
@@ -133,22 +132,20 @@ class Front:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            looking = [self._loop.create_task(work) for work in (self._accept(), self._look())]
+            looking = [self._loop.create_task(work) for work in (*map(self._accept, self._listening), self._look())]
             self._loop.run_forever()
         finally:
             tasks = [*looking, *(visit.task for visit in self._visits.values() if visit.task is not None)]
             for task in tasks:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            assert self._listening is not None  # noqa: S101 -- it was started
-            self._listening.close()
+            close(self._listening)
             self._loop.close()
 
-    async def _accept(self) -> None:
-        assert self._listening is not None  # noqa: S101 -- it was started
+    async def _accept(self, listening: socket.socket) -> None:
         while not self._ending:
             try:
-                sock, _ = await self._loop.sock_accept(self._listening)
+                sock, _ = await self._loop.sock_accept(listening)
             except OSError:  # of one connection, or no file left for it: the next one may be taken
                 await asyncio.sleep(_LOOK)
                 continue
