@@ -54,7 +54,7 @@ def _help(session: Session, arguments: list[str]) -> None:
 
 
 def _tables(session: Session, arguments: list[str]) -> None:
-    from dpsql.protected.source import key_of  # loaded when needed: it reads SQL, for which sqlglot takes .1 s
+    from dpsql.protected.linked import key_of  # loaded when needed: it reads SQL, for which sqlglot takes .1 s
     from dpsql.source.model import TableId
 
     found = session.guarded(lambda: session.con.execute(sql.text("shell_tables"), _pattern(arguments)).fetchall())

@@ -262,7 +262,7 @@ def _key(argument: str, name: str) -> str:
 
 
 def _spelled(schema: str, name: str) -> str:
-    from dpsql.protected.source import key_of
+    from dpsql.protected.linked import key_of
     from dpsql.source.model import TableId
 
     return key_of(TableId("", schema, name))

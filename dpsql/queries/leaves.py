@@ -10,7 +10,8 @@ from dpsql.algebra.ranges import Range
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected
-from dpsql.protected.source import catalog_of, protection_of, resolve, table_alone
+from dpsql.protected.home import catalog_of
+from dpsql.protected.source import protection_of, resolve, table_alone
 from dpsql.queries.declared import range_of_attribute, range_of_type, range_of_values
 from dpsql.queries.taken import Leaf
 from dpsql.queries.universes import Universe, universe_of_attribute, universe_of_type

@@ -11,7 +11,7 @@ from dpsql.books.ledger import Ledger
 from dpsql.books.schema import SCHEMA, Books
 from dpsql.source.listed import Functions
 from dpsql.text.names import fold
-from dpsql.text.relation import identifier
+from dpsql.text.relation import key_name
 
 GRANTED, PUBLIC = "granted", "public"
 BOOKS = SCHEMA
@@ -47,7 +47,7 @@ class Entry:
     @property
     def key(self) -> str:
         """The name under which the books know it."""
-        return ".".join(part if part.isidentifier() else identifier(part) for part in (fold(self.schema), fold(self.name)))
+        return key_name(self.schema, self.name)
 
 
 @dataclass
