@@ -29,7 +29,8 @@ LINK_COLUMNS = {
     "max_rows": "INTEGER", "orphans": "VARCHAR",
 }
 _CHOOSE = (
-    "is needed: at most that many rows of {source} are kept of each row of {parent} in a release, at random; noise grows with it. "
+    "is needed: so many rows of {source} may a row of {parent} have; what is more of a unit is left out of a release, at random, and "
+    "noise grows with it. "
     "Begin with what is usual, e.g. max_rows := 10; it can be changed at any time, for releases that are bought from then on"
 )
 
