@@ -191,7 +191,8 @@ class Column:
     row it is the privacy unit whose row this is. ``orphans``: but rows of the unit NULL may have any value in it. ``home``: the
     linked table that ``origin`` is of. ``keys``: unique columns of protected tables such that a row in which this column has the
     value of one of them, and is not NULL, is a row of the same unit as the row of that value. ``told``: and rows in which it is
-    NULL, if there are any, are those of one unit.
+    NULL, if there are any, are those of one unit. ``unique``: whether no two rows have one value in it, NULL aside: known of keys
+    of tables with links, and believed where work is bounded, not where rows of people could meet.
     """
 
     name: str
@@ -206,6 +207,7 @@ class Column:
     home: TableId | None = None
     keys: frozenset[tuple[TableId, str]] = frozenset()
     told: bool = False
+    unique: bool = False
 
     @property
     def tells_unit(self) -> bool:
