@@ -93,8 +93,8 @@ def link(
     parent_column
         The parent's key, declared unique; its PRIMARY KEY or only UNIQUE column, if left out.
     max_rows
-        At most that many rows of each row of the parent are expected; the product of a way up bounds a unit where a call does
-        not.
+        Rows of the table that a row of the parent may have. Of a unit a release keeps the product along the way up, at random;
+        noise grows with it.
     orphans
         Rows whose parent is NULL or not there: 'drop' (left out, the default) or 'unit' (all of them are rows of one unit).
     merge

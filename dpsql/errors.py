@@ -148,7 +148,7 @@ class LedgerError(DpsqlError):
     uncertain = False
 
 
-class LinkBroken(DpsqlError):  # noqa: N818 -- it broke
+class LinkBroken(DpsqlError):
     """The schema does not bear out a link any more, so it is not known whose rows a table's rows are; nothing was read or charged.
 
     Attributes

@@ -23,7 +23,7 @@ def notes(protected: ProtectedSource, purchase: Purchase | None = None) -> list[
     if not protected.lineages:
         return []
     hops = {hop.child: hop for lineage in protected.lineages for hop in lineage.hops}
-    today, then = dict(hops), {} if purchase is None else protected.ledger.links(purchase.entry)
+    today, then = dict(hops), {} if purchase is None else protected.ledger.links_of(purchase.release)
     for child, hop in today.items():
         link = then.get(key_of(child))
         if link is not None:

@@ -16,8 +16,8 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from dpsql.accounting import Charge
-from dpsql.books.entries import READS, canonical_json, charge_from_row, edited, reading
 from dpsql.books.chain import Chain
+from dpsql.books.entries import READS, canonical_json, charge_from_row, edited, reading
 from dpsql.errors import LedgerError
 from dpsql.text.bounded_json import check_numbers, load
 from dpsql.text.relation import key_name
@@ -162,6 +162,11 @@ class Linked(Chain):
                     link = Link.from_json(self.source, load(said))
                     found[link.source] = link
         return found
+
+    def links_of(self, release: str) -> dict[str, Link]:
+        """Return the links that a release was charged under, by the table that is linked."""
+        charged = [int(entry) for (entry,) in self._rows(["entry"], actions=("charge",), release=release)]
+        return self.links(charged[-1]) if charged else {}
 
     def merged(self) -> dict[tuple[str, str, str], Charge]:
         """Return what linked tables had spent under budgets of their own before they were linked.

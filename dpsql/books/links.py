@@ -93,7 +93,7 @@ class Links:
         raise ArgumentError("parent", wanted.above, "other sessions link it just now; repeat the call")  # pragma: no cover
 
 
-class _Moved(Exception):  # noqa: N818 -- no error: another session was faster
+class _Moved(Exception):
     """The parent has another root than when the ledger was chosen."""
 
 
@@ -109,7 +109,7 @@ class _Setting:
     def run(self) -> tuple[Link, Change] | None:
         """Write the entries; None where the root is another one meanwhile."""
         try:
-            self.ledger._append(self._decide)  # noqa: SLF001 -- of this package
+            self.ledger._append(self._decide)
         except _Moved:
             return None
         if self._noted is not None and self._change != "in force":
@@ -138,7 +138,7 @@ class _Setting:
             return self._changed(before)
         merged = self._merged(protection)
         said = canonical_json({"root": wanted.root, "link": wanted.to_json()})
-        self._noted = self.own._insert({"action": LINKED, "parameters": said})  # noqa: SLF001
+        self._noted = self.own._insert({"action": LINKED, "parameters": said})
         return {"action": LINK, "parameters": canonical_json({**wanted.to_json(), **({"merged": merged} if merged else {})})}
 
     def _changed(self, before: Link) -> dict[str, Any] | None:
@@ -213,7 +213,7 @@ class _Setting:
         if not self.merge:
             raise ArgumentError(
                 "merge",
-                False,  # noqa: FBT003 -- the argument's value
+                False,
                 f"{wanted.source} has spent part of a budget of its own, and rows of one person stand under both; merge := true "
                 f"adds what it has spent to {wanted.root}, for good",
             )

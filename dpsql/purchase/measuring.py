@@ -241,6 +241,7 @@ def manifest(protected: ProtectedSource, purchase: Purchase, total: int | None, 
         "charge": purchase.charge,
         "total": total,
         "notes": notes,
+        **({"linked": purchase.linked} if purchase.linked else {}),
         "created": dt.datetime.now(dt.UTC).replace(microsecond=0).isoformat(),
         "versions": versions(),
     }
