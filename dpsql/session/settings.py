@@ -75,8 +75,11 @@ in the catalog.
 """
 
 UNSOUND = ("common_subplan",)
-"""Optimizers of DuckDB that give other rows than were asked for. On 2.0.0 and 2.0.1 ``common_subplan`` takes two joins for one and
-mixes up their columns. Whether it is used depends on how many rows tables have: so one person's rows could change those of others."""
+"""Optimizers of DuckDB that give other rows than were asked for.
+
+On 2.0.0 and 2.0.1 ``common_subplan`` takes two joins for one and mixes up their columns. Whether it is used depends on how many
+rows tables have: so one person's rows could change those of all others.
+"""
 
 _TYPES = "SELECT system.main.count_star() FROM system.main.duckdb_types()"
 _VIEWS = "SELECT system.main.count_star() FROM system.main.duckdb_views()"
