@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from dpsql.accounting import remaining, share_used
 from dpsql.books.entries import reading
 from dpsql.books.ledger import Ledger
+from dpsql.books.links import Links
 from dpsql.books.schema import Books
 from dpsql.calls.stored import BudgetCall, LedgerCall, ReleasesCall
 from dpsql.errors import LedgerError, ReleaseError
@@ -93,8 +94,22 @@ def budget(context: Context, call: BudgetCall) -> str:
                 f"SELECT DISTINCT source FROM {book.table('ledger')} WHERE ? IS NULL OR source = ? ORDER BY 1 ASC",  # noqa: S608
                 [key, key],
             ).fetchall()
-        rows += [_budget_row(Ledger(book, str(source), context.user)) for (source,) in sources]
+        own = _with_budget(book, [str(source) for (source,) in sources])
+        rows += [_budget_row(Ledger(book, source, context.user)) for source in own]
     return _ordered("budget", BUDGET_COLUMNS, rows)
+
+
+def _with_budget(book: Books, sources: Sequence[str]) -> list[str]:
+    """Return the sources that have budgets of their own: linked tables are under their root's. Of an edited book all."""
+    links = _links(book)
+    return [source for source in sources if source not in links]
+
+
+def _links(book: Books) -> Collection[str]:
+    """Return the tables that are linked; of an edited book none."""
+    with suppress(LedgerError):
+        return Links(book.cursor, book.database, book).all()
+    return ()
 
 
 def _budget_row(books: Ledger) -> tuple[Any, ...]:
@@ -129,6 +144,7 @@ def releases(context: Context, call: ReleasesCall) -> str:
         )
         with reading(f"database {book.database}" if key is None else key):
             found = book.cursor.execute(query, [key, key]).fetchall()
+        links = _links(book)
         ledgers = {source: Ledger(book, source, context.user) for source in {str(row[1]) for row in found}}
         intact = {source: ledger.chain_holds() for source, ledger in ledgers.items()}
         entries = {source: _entries(ledger) for source, ledger in ledgers.items()}  # of all releases, not once for each
@@ -136,7 +152,8 @@ def releases(context: Context, call: ReleasesCall) -> str:
             source = str(row[1])
             notes = _notes(context, ledgers[source], entries[source], str(row[0])) if row[8] == "stored" else []
             warning = [] if intact[source] else ["the ledger was edited: its chain of hashes does not hold"]
-            rows.append((*row, _filters(str(row[3]), str(row[1])), [*notes, *warning]))
+            whole = str(row[3]) in links  # a linked table as it is
+            rows.append((*row, None if whole else _filters(str(row[3]), source), [*notes, *warning]))
     losses = [position for position, name in enumerate(RELEASE_COLUMNS) if name in ("epsilon", "rho")]
     shown = [[at_most(float(v)) if i in losses and _number(v) else v for i, v in enumerate(row)] for row in rows]
     return _ordered("releases", {**RELEASE_COLUMNS, "filters": "VARCHAR", "notes": "VARCHAR[]"}, shown)
