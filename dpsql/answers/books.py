@@ -102,7 +102,7 @@ def _with_budget(book: Books, sources: Sequence[str]) -> list[str]:
     """Return the sources that have budgets of their own: linked tables are under their root's. Of an edited book all."""
     with suppress(LedgerError):
         links = Links(book.cursor, book.database, book).all()
-        return [source for source in sources if source not in links]
+        return [source for source in sources if source not in links and not Ledger(book, source, "").is_unlinked()]
     return list(sources)
 
 
