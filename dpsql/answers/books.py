@@ -102,7 +102,7 @@ def budget(context: Context, call: BudgetCall) -> str:
 def _with_budget(book: Books, sources: Sequence[str]) -> list[str]:
     """Return the sources that have budgets of their own: linked tables are under their root's. Of an edited book all."""
     links = _links(book)
-    return [source for source in sources if source not in links]
+    return [source for source in sources if source not in links and not Ledger(book, source, "").is_unlinked()]
 
 
 def _links(book: Books) -> Collection[str]:

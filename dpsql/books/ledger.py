@@ -30,8 +30,8 @@ from dpsql.books.entries import (
     reading,
     same_contract,
 )
-from dpsql.books.linked import LINKED, Linked, Reads, named
-from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.books.linked import LINKED, UNLINKED, Linked, Reads, named
+from dpsql.errors import BudgetExceeded, LedgerError, NotProtected
 from dpsql.text.relation import identifier
 
 _NOTHING = Reads()
@@ -83,19 +83,36 @@ class Ledger(Linked):
         LedgerError
             The book was edited and holds no budget any more: the table must not look public. Or it is linked, and so protected by
             the budget of another table (`dpsql.protected.source.protection_of`).
+        NotProtected
+            It was linked, and has neither link nor budget now: it is not public for that.
         """
         if not self.books.exist():
             return None
-        columns, actions = ("action", *_CONTRACT), (*_BUDGETS, LINKED)
+        columns, actions = ("action", *_CONTRACT), (*_BUDGETS, LINKED, UNLINKED)
         found = self._rows(columns, actions=actions)
         if not found:
             if self._last() == (0, None):
                 return None
             found = self._rows(columns, actions=actions)  # another session may have begun the book just now
-        if any(action == LINKED for action, *_ in found):
+        last = found[-1][0] if found else None
+        if last == UNLINKED:
+            told = f"CALL dp_protect('{self.source}', epsilon := ..., delta := ...), or dp_link it again"
+            raise NotProtected(f"{self.source} was linked, and has neither link nor budget now, but is not public for that: {told}")
+        if last == LINKED:
             raise LedgerError(f"{self.source} is linked: it has no budget of its own but that of its root (FROM dp_links())")
         with reading(self.source):
             return protection_of(self.source, found[-1][1:])  # no budget, and entries: it was edited
+
+    def is_unlinked(self) -> bool:
+        """Return whether the source was linked, and has neither a link nor a budget now."""
+        if not self.books.exist():
+            return False
+        rows = self._rows(["action"], actions=(*_BUDGETS, LINKED, UNLINKED))
+        return bool(rows) and rows[-1][0] == UNLINKED
+
+    def standing(self) -> Protection | None:
+        """Return the budget that a new one would change: as `protection`, but None of a source that is unlinked."""
+        return None if self.is_unlinked() else self.protection()
 
     def naming(self, column: str) -> list[str]:
         """Return the releases, not refunded, that are about a column: the latest first."""
@@ -214,7 +231,7 @@ class Ledger(Linked):
 
         def decide() -> dict[str, Any] | None:
             self.check_intact()
-            change = budget_change(self.protection(), wanted, self.charges(), bounded=self._bounded())
+            change = budget_change(self.standing(), wanted, self.charges(), bounded=self._bounded())
             if change == "unchanged":
                 return None
             return {
@@ -225,9 +242,9 @@ class Ledger(Linked):
                 **contract(wanted),
             }
 
-        moved = anchor is not None and self.protection() is not None and anchor != self.anchor()
+        moved = anchor is not None and self.standing() is not None and anchor != self.anchor()
         if moved and anchor is not None:
-            budget_change(self.protection(), wanted, self.charges(), bounded=self._bounded())  # refused before anything is written
+            budget_change(self.standing(), wanted, self.charges(), bounded=self._bounded())  # refused before anything is written
             self._anchor(anchor)
         self._append(decide)
         if not moved and anchor is not None and anchor != self.anchor():
@@ -370,7 +387,7 @@ class Ledger(Linked):
             anchor = self.anchor()
             if anchor is not None:
                 Anchor(anchor).check(self._head())
-            self.protection()
+            self.standing()
             self.charges()
             since = self._outcomes()
         except LedgerError as error:

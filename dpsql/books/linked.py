@@ -3,7 +3,8 @@
 A link is an entry 'link' of the root's ledger: it says whose rows the rows of a table are (`dpsql.source.linked`). The linked table
 gets an entry 'linked' of its own, in the same transaction: so nobody protects or links it at the same time, and no reader that does
 not know links takes it for a public table. What a table had spent before under a budget of its own is in the entry that
-linked it, and counts as losses of the root. There is no entry that takes a link back: the rows would become public.
+linked it, and counts as losses of the root. 'unlink' and 'unlinked' take a link back that no release has read through; the table is
+not public then, but waits for a budget or another link: who bought nothing of it has no reason to see its rows.
 
 Privacy: None: links are public facts of the schema.
 """
@@ -23,6 +24,9 @@ from dpsql.text.bounded_json import check_numbers, load
 from dpsql.text.relation import key_name
 
 LINK, LINKED = "link", "linked"
+UNLINK, UNLINKED = "unlink", "unlinked"
+ABOUT_LINKS = (LINK, LINKED, UNLINK)
+"""Actions that decide which links are in force."""
 Orphans = Literal["drop", "unit"]
 ORPHANS: tuple[Orphans, ...] = ("drop", "unit")
 
@@ -118,6 +122,9 @@ def links_of(rows: Iterable[tuple[str, str, str]]) -> dict[str, Link]:
                 found = {place: link for place, link in found.items() if place[0] != source}
                 continue
             link = Link.from_json(source, load(parameters))
+            if action == UNLINK:
+                found.pop((source, link.source), None)
+                continue
             found[source, link.source] = link
     links = {link.source: link for link in found.values()}
     for link in found.values():
@@ -150,7 +157,7 @@ class Linked(Chain):
         """Return the links in force that lead to this source, by the table that is linked; ``entry``: as it was written."""
         if not self.books.exist():
             return {}
-        rows = self._rows(["entry", "action", "parameters"], actions=(LINK, LINKED))
+        rows = self._rows(["entry", "action", "parameters"], actions=ABOUT_LINKS)
         found: dict[str, Link] = {}
         with reading(self.source):
             for number, action, said in rows:
@@ -158,8 +165,11 @@ class Linked(Chain):
                     break
                 if action == LINKED:
                     found = {}
+                    continue
+                link = Link.from_json(self.source, load(said))
+                if action == UNLINK:
+                    found.pop(link.source, None)
                 else:
-                    link = Link.from_json(self.source, load(said))
                     found[link.source] = link
         return found
 

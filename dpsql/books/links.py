@@ -16,7 +16,7 @@ from dpsql.accounting import fits
 from dpsql.books.anchor import WRITTEN, Anchor, Head
 from dpsql.books.entries import Protection, canonical_json
 from dpsql.books.ledger import Ledger
-from dpsql.books.linked import LINK, LINKED, Link, charge_to_json, links_of, root_of
+from dpsql.books.linked import ABOUT_LINKS, LINK, LINKED, UNLINK, UNLINKED, Link, charge_to_json, links_of, root_of
 from dpsql.books.schema import Books
 from dpsql.errors import ArgumentError, NotProtected
 from dpsql.text.names import fold
@@ -52,7 +52,7 @@ class Links:
         LedgerError
             The book was edited.
         """
-        return links_of(self.books.said(LINK, LINKED))
+        return links_of(self.books.said(*ABOUT_LINKS))
 
     def of(self, source: str) -> Link | None:
         """Return the link of a table, None where it has none."""
@@ -92,6 +92,62 @@ class Links:
                 return found
         raise ArgumentError("parent", wanted.above, "other sessions link it just now; repeat the call")  # pragma: no cover
 
+    def remove(self, source: str, who: str) -> Link | None:
+        """Take the link of a table back, if no release has read through it; return it. None: the table was unlinked before.
+
+        The table is not public then: it needs a budget of its own or another link before anything can be asked about it.
+
+        Raises
+        ------
+        ArgumentError
+            The table has never been linked, tables are linked to it, a release has read it, or what it had spent was merged.
+        LedgerError
+            The books were edited or cannot be written.
+        """
+        link = self.of(source)
+        if link is None:
+            if Ledger(self.books, source, who).is_unlinked():
+                return None
+            raise ArgumentError("source", source, "is not linked (FROM dp_links())")
+        _Removing(self.books, link, who).run()
+        return link
+
+
+class _Removing:
+    """One link being taken back, on the ledgers of its root and of the table, in one transaction."""
+
+    def __init__(self, books: Books, link: Link, who: str) -> None:
+        self.books, self.link = books, link
+        self.ledger, self.own = Ledger(books, link.root, who), Ledger(books, link.source, who)
+        self._noted: tuple[Anchor, Head] | None = None
+
+    def run(self) -> None:
+        """Write the entries; errors are those of `Links.remove`."""
+        self.ledger._append(self._decide)
+        if self._noted is not None:
+            anchor, head = self._noted
+            anchor.append(WRITTEN, head)
+
+    def _decide(self) -> dict[str, Any] | None:
+        """Decide on the newest books, within the transaction that writes."""
+        self._noted, source = None, self.link.source
+        links = links_of(self.books.said(*ABOUT_LINKS))
+        found = links.get(source)
+        if found is None or found.root != self.link.root:
+            return None  # another session was first
+        self.ledger.check_intact()
+        below = [link.source for link in links.values() if link.above == source]
+        if below:
+            raise ArgumentError("source", source, f"tables are linked to it ({', '.join(below)}): unlink these first")
+        if any(place[0] == source for place in self.ledger.merged()):
+            raise ArgumentError("source", source, f"what it had spent was added to {found.root}, for good")
+        if is_read(self.ledger, source):
+            told = "a release has read it under this link, so that it stays; dp_link changes max_rows and orphans"
+            raise ArgumentError("source", source, told)
+        said = canonical_json({"root": found.root, "link": found.to_json()})
+        self._noted = self.own._insert({"action": UNLINKED, "parameters": said})
+        return {"action": UNLINK, "parameters": canonical_json(found.to_json())}
+
 
 class _Moved(Exception):
     """The parent has another root than when the ledger was chosen."""
@@ -120,7 +176,7 @@ class _Setting:
     def _decide(self) -> dict[str, Any] | None:
         """Decide on the newest books, within the transaction that writes: errors are those of `Links.set`."""
         self._noted, wanted = None, self.wanted
-        links = links_of(self.books.said(LINK, LINKED))
+        links = links_of(self.books.said(*ABOUT_LINKS))
         check_shape(links, wanted)
         if root_of(links, wanted.above) != wanted.root:
             raise _Moved
@@ -149,7 +205,7 @@ class _Setting:
         merged = any(place[0] == wanted.source for place in self.ledger.merged())
         if merged and wanted.orphans != "drop":
             raise ArgumentError("orphans", wanted.orphans, _DROP)
-        if not same_way(before, wanted) and (merged or self._is_read(wanted.source)):
+        if not same_way(before, wanted) and (merged or is_read(self.ledger, wanted.source)):
             raise ArgumentError(
                 "source",
                 wanted.source,
@@ -159,17 +215,6 @@ class _Setting:
             )
         self._change = "changed"
         return {"action": LINK, "parameters": canonical_json(self.wanted.to_json())}
-
-    def _is_read(self, source: str) -> bool:
-        """Return whether a release has read a table, or one that is linked to it."""
-        links, read = self.ledger.links(), self.ledger.read()
-        for name in read:
-            at: str | None = name
-            while at is not None:
-                if at == source:
-                    return True
-                at = links[at].above if at in links else None
-        return False
 
     def _check_unit(self, links: Mapping[str, Link]) -> None:
         """Where a row of the root is a unit, the key that links point to is its name: one key, that every row has."""
@@ -200,7 +245,7 @@ class _Setting:
         they have to be left out by later releases, else many values would be one unit.
         """
         own = Ledger(self.books, self.wanted.source, self.own.who)
-        held = own.protection()
+        held = None if own.is_unlinked() else own.protection()
         charged = {} if held is None else own.charged()
         if held is None:
             self._change = "linked"
@@ -281,6 +326,18 @@ def check_shape(links: Mapping[str, Link], wanted: Link) -> None:
     old, new = (root_of(links, one) for one in (before.above, above))
     if old != new:
         raise ArgumentError("parent", above, f"{source} is linked to {before.above} already, of root {old}: {MANY}")
+
+
+def is_read(ledger: Ledger, source: str) -> bool:
+    """Return whether a release of a root has read a table that is linked to it, or one that is linked to that table."""
+    links = ledger.links()
+    for name in ledger.read():
+        at: str | None = name
+        while at is not None:
+            if at == source:
+                return True
+            at = links[at].above if at in links else None
+    return False
 
 
 def same_way(one: Link, other: Link) -> bool:

@@ -56,7 +56,7 @@ def protect(context: Context, call: ProtectCall) -> str:
     if call.resume:
         return _resumed(ledger, call)
     anchor = _anchor(call.anchor)
-    current, stated = ledger.protection(), call.max_contributions
+    current, stated = ledger.standing(), call.max_contributions
     call = call.with_defaults(**_in_force(current))
     accountant, delta = call.accountant or "", call.delta
     if accountant == "zcdp" and not delta:

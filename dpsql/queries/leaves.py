@@ -14,7 +14,7 @@ from dpsql.domains.declare import self_declared
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected
 from dpsql.protected.home import catalog_of
 from dpsql.protected.linked import is_root
-from dpsql.protected.source import ProtectedSource, protection_of, resolve, table_alone
+from dpsql.protected.source import ProtectedSource, resolve, table_alone
 from dpsql.queries.declared import range_of_attribute, range_of_type, range_of_values, typed_range
 from dpsql.queries.taken import Leaf
 from dpsql.queries.universes import Universe, universe_of_attribute, universe_of_type

@@ -161,12 +161,14 @@ class Asking:
             return limits
         if ALL in self.call.call.auto:
             return limits
-        held = self.protected.protection
+        contributions, along = self.protected.held.max_contributions, [way.most for way in self.protected.lineages]
+        most = contributions * max(along, default=1)
+        by = f"the {most} rows of a unit that links allow" if along else f"max_contributions = {most}"
         self.notes.append(
-            f"{text} is bounded by max_contributions = {held.max_contributions}, above which it counts as that; "
+            f"{text} is bounded by {by}, above which it counts as that; "
             f"bounds := {{{text!r}: [1, 100]}} says more, bounds := {{{text!r}: 'auto'}} has it learned"
         )
-        return replace(limits, upper=float(held.max_contributions))
+        return replace(limits, upper=float(most))
 
     def _check_auto(self, arguments: Mapping[int, Argument]) -> None:
         """Refuse to learn bounds where all are known: it would change nothing."""
