@@ -119,8 +119,8 @@ class LinkCall(Call):
     )
     max_rows: int | None = argument(
         whole(1, 1_000_000),
-        "Rows of the table that a row of the parent may have. Of a unit a release keeps the product along the way up, at random; noise "
-        "grows with it.",
+        "Rows of the table that a row of the parent may have. Of a unit a release keeps the product along the way up, at random; "
+        "noise grows with it.",
         python="int | None",
     )
     orphans: str | None = argument(
@@ -141,7 +141,8 @@ class LinkCall(Call):
 class UnlinkCall(Call):
     """Take a link back that no release has read through.
 
-    The table then waits for a budget or another link, and is not public. What is linked to the table is unlinked first. Repeating the call changes nothing.
+    The table then waits for a budget or another link, and is not public. What is linked to the table is unlinked
+    first. Repeating the call changes nothing.
     """
 
     name: ClassVar[str] = "unlink"

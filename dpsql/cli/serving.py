@@ -215,9 +215,8 @@ def _check_public(database: Path, table: str) -> None:
         con.close()
     if table in protected:
         root = protected[table]
-        linked = "" if root == table else f", by its link to {root}"
-        about = root if linked else "it"
-        told = f"it is protected{linked}: nobody sees its rows; dpsql analyst grant says who may ask about {about}"
+        linked, which = ("", "it") if root == table else (f", by its link to {root}", root)
+        told = f"it is protected{linked}: nobody sees its rows; dpsql analyst grant says who may ask about {which}"
         raise ArgumentError("table", table, told)
     if unlinked:
         told = "it was linked once, and is not public since; publish a table of another name that holds what may be seen"

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 import dpsql
-from tests.linked_tables import make_patients, link_patients
+from tests.linked_tables import link_patients, make_patients
 
 UNLINKED = "was linked, and has neither link nor budget now"
 
