@@ -246,6 +246,7 @@ ENDS = [
 ]
 
 
+@pytest.mark.any_duckdb
 @pytest.mark.parametrize(("aggregate", "mechanism", "epsilon"), ENDS)
 def test_intervals_hold_at_the_ends_of_few_rows_under_wide_bounds(aggregate: str, mechanism: str, epsilon: float) -> None:
     """Where the rank is within the noise of an end, empty cells hold as much as rows do: draws said 55 to 80 % of what was asked for.
@@ -268,6 +269,7 @@ def test_intervals_hold_at_the_ends_of_few_rows_under_wide_bounds(aggregate: str
     assert missed <= 1
 
 
+@pytest.mark.any_duckdb
 @pytest.mark.parametrize("bound", [1e9, 1e15, 1e20, 1e300])
 def test_an_interval_holds_all_that_a_cell_stands_for(bound: float) -> None:
     """Under bounds so wide that a cell holds many values, its value is a guess, and the interval is the cell."""
