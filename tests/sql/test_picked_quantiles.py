@@ -208,8 +208,10 @@ def test_a_stored_plan_without_picks_is_read_as_before() -> None:
     assert "picking" not in held and QueryPlan.from_json(held).picking == ()
 
 
-@pytest.mark.parametrize("more", ["epsilon := 100", "epsilon := 100, groups := 'private', bounds := {'x': 'auto'}"])
-@pytest.mark.parametrize("kind", TYPES[:4], ids=lambda kind: kind[0])
+@pytest.mark.parametrize(
+    ("kind", "more"), in_turn(TYPES[:4], ["epsilon := 100", "epsilon := 100, groups := 'private', bounds := {'x': 'auto'}"]),
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
 def test_some_rows_by_rank_are_those_of_all(kind: tuple[str, ...], more: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read near a rank is what all rows say of it: the same units, rows and numbers of rows before, and no others."""
     seen: list[tuple[Picking, Held, Held, int]] = []
