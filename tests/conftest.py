@@ -65,6 +65,20 @@ def con(tmp_path: Path, protected_people: Path) -> Iterator[duckdb.DuckDBPyConne
     connection.close()
 
 
+@pytest.fixture(scope="session")
+def plain_database() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database that holds nothing and that nobody changes: making one takes longer than a statement."""
+    with duckdb.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def plain(plain_database: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A session in it, whose settings and temporary tables are its own."""
+    with plain_database.cursor() as session:
+        yield session
+
+
 @pytest.fixture(scope="module")
 def functions_as_shipped() -> Iterator[None]:
     """For many sources in a database without macros: not asking whether one stands for a function takes half of the time."""

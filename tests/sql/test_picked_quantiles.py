@@ -208,8 +208,10 @@ def test_a_stored_plan_without_picks_is_read_as_before() -> None:
     assert "picking" not in held and QueryPlan.from_json(held).picking == ()
 
 
-@pytest.mark.parametrize("more", ["epsilon := 100", "epsilon := 100, groups := 'private', bounds := {'x': 'auto'}"])
-@pytest.mark.parametrize("kind", TYPES[:4], ids=lambda kind: kind[0])
+@pytest.mark.parametrize(
+    ("kind", "more"), in_turn(TYPES[:4], ["epsilon := 100", "epsilon := 100, groups := 'private', bounds := {'x': 'auto'}"]),
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
 def test_some_rows_by_rank_are_those_of_all(kind: tuple[str, ...], more: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read near a rank is what all rows say of it: the same units, rows and numbers of rows before, and no others."""
     seen: list[tuple[Picking, Held, Held, int]] = []
@@ -246,6 +248,7 @@ ENDS = [
 ]
 
 
+@pytest.mark.any_duckdb
 @pytest.mark.parametrize(("aggregate", "mechanism", "epsilon"), ENDS)
 def test_intervals_hold_at_the_ends_of_few_rows_under_wide_bounds(aggregate: str, mechanism: str, epsilon: float) -> None:
     """Where the rank is within the noise of an end, empty cells hold as much as rows do: draws said 55 to 80 % of what was asked for.
@@ -268,6 +271,7 @@ def test_intervals_hold_at_the_ends_of_few_rows_under_wide_bounds(aggregate: str
     assert missed <= 1
 
 
+@pytest.mark.any_duckdb
 @pytest.mark.parametrize("bound", [1e9, 1e15, 1e20, 1e300])
 def test_an_interval_holds_all_that_a_cell_stands_for(bound: float) -> None:
     """Under bounds so wide that a cell holds many values, its value is a guess, and the interval is the cell."""
