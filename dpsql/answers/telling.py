@@ -56,7 +56,7 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
 
 
 def tell_narrowed(
-    context: Context, name: str, protected: ProtectedSource, query: QueryPlan | None, arguments: Sequence[str]
+    context: Context, name: str, protected: ProtectedSource, query: QueryPlan | None, arguments: Sequence[str], *, intervals: bool
 ) -> None:
     """Say beside an answer between which bounds values are counted whose declared ones are wide.
 
@@ -68,6 +68,9 @@ def tell_narrowed(
         What was bought.
     arguments : sequence of str
         Texts, by position.
+    intervals : bool
+        Whether the answer has some: they are of the values as they were moved, and hold the true number less often where a few rows
+        far out make up a sum, most of all that of a single group.
 
     Notes
     -----
@@ -81,6 +84,7 @@ def tell_narrowed(
         text = readable.expression(arguments[one.position])
         low, high = f"{one.lower:,.6g}", f"{one.upper:,.6g}"
         line = f"values below {low} count as {low}, values above {high} as {high}, since declared bounds are far wider"
+        line += "; intervals are of values so counted, not of those far out" if intervals else ""
         _say(context, f"{name} of {_about(protected)}: {text}: {line}")
 
 

@@ -72,7 +72,11 @@ def test_the_bounds_are_said_beside_the_answer(capsys: pytest.CaptureFixture[str
     con = table(20_000)
     dpsql.load(con, progress=True)
     con.execute("FROM dp_query('SELECT avg(cost) FROM visits', epsilon := 2)").fetchall()
-    assert re.search(r"dp_query of visits: cost: values below 0 count as 0, values above [\d,.]+ as [\d,.]+, since declared bounds", capsys.readouterr().err)
+    said = capsys.readouterr().err
+    assert re.search(r"dp_query of visits: cost: values below 0 count as 0, values above [\d,.]+ as [\d,.]+, since declared bounds", said)
+    assert "intervals are of" not in said
+    con.execute("FROM dp_query('SELECT avg(cost) FROM visits', epsilon := 2, confidence := 0.9)").fetchall()
+    assert "intervals are of values so counted, not of those far out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

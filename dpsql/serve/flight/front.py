@@ -26,6 +26,8 @@ from dpsql.serve.visits import Limits, Visits
 _PIECE: Final = 1 << 16
 _LOOK: Final = 0.1
 """Seconds between two looks at what has to end."""
+_TURNS: Final = 3
+"""Of the loop, after which the transport of an aborted connection, and what encrypts it, have let go of it."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,8 @@ class Front:
             for task in tasks:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            for _ in range(_TURNS):  # an aborted connection is closed in a later turn of the loop
+                self._loop.run_until_complete(asyncio.sleep(0))
             close(self._listening)
             self._loop.close()
 
