@@ -35,6 +35,7 @@ from dpsql.api import (  # noqa: E402
     sample,
     summarize,
     synthesize,
+    unlink,
 )
 from dpsql.errors import (  # noqa: E402
     ArgumentError,
@@ -121,4 +122,5 @@ __all__ = [
     "show",
     "summarize",
     "synthesize",
+    "unlink",
 ]
