@@ -56,6 +56,7 @@ class _Visit:
 
     key: str
     since: float
+    sock: socket.socket
     name: str | None = None
     sent: int = 0
     calls: int = 0
@@ -134,33 +135,45 @@ class Front:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            looking = [self._loop.create_task(work) for work in (*map(self._accept, self._listening), self._look())]
+            for one in self._listening:
+                self._listen(one)
+            looking = self._loop.create_task(self._look())
             self._loop.run_forever()
         finally:
-            tasks = [*looking, *(visit.task for visit in self._visits.values() if visit.task is not None)]
+            for one in self._listening:
+                self._loop.remove_reader(one)
+            tasks = [looking, *(visit.task for visit in self._visits.values() if visit.task is not None)]
             for task in tasks:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             for _ in range(_TURNS):  # an aborted connection is closed in a later turn of the loop
                 self._loop.run_until_complete(asyncio.sleep(0))
+            for visit in self._visits.values():  # whose task was ended before it began
+                visit.sock.close()
             close(self._listening)
             self._loop.close()
 
-    async def _accept(self, listening: socket.socket) -> None:
-        while not self._ending:
-            try:
-                sock, _ = await self._loop.sock_accept(listening)
-            except OSError:  # of one connection, or no file left for it: the next one may be taken
-                await asyncio.sleep(_LOOK)
-                continue
-            self._enter(sock)
-            await asyncio.sleep(0)  # its task begins: one that is ended before would not close it
+    def _listen(self, listening: socket.socket) -> None:
+        if not self._ending:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Take who waits; not by a task, which loses a connection where it is ended with one in its hand."""
+        try:
+            sock, _ = listening.accept()
+        except (BlockingIOError, ConnectionError, InterruptedError):  # of one connection
+            return
+        except OSError:  # no file is left for it: a little later one may be
+            self._loop.remove_reader(listening)
+            self._loop.call_later(_LOOK, self._listen, listening)
+            return
+        self._enter(sock)
 
     def _enter(self, sock: socket.socket) -> None:
         """Take a connection, or close it where there are too many."""
         visit = None
         if not self._ending:
-            visit = self._visits.enter(lambda: secrets.token_hex(16), lambda key: _Visit(key, time.monotonic()))
+            visit = self._visits.enter(lambda: secrets.token_hex(16), lambda key: _Visit(key, time.monotonic(), sock))
         if visit is None:
             sock.close()
         else:
