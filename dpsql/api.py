@@ -139,6 +139,34 @@ def links(
     return answered(con, "links", source=source)
 
 
+def remote(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    engine: str,
+    url: str,
+    relation: str,
+) -> duckdb.DuckDBPyRelation:
+    """Give a table that another engine has a name in this database: an empty table with its columns and types (``dp_remote``).
+
+    It is protected, declared, planned and bought like others; its rows are counted where they are. Called again it looks again:
+    a new address is taken, new columns are named, and what has changed is refused.
+
+    Privacy: free; names and types alone are read. Gives column_name, type, engine_type, status; a row a column.
+
+    Parameters
+    ----------
+    source
+        The name that the table gets here.
+    engine
+        Which engine has the rows: Spark, over Spark Connect.
+    url
+        Where the engine is reached, 'sc://host:15002'; without credentials. DPSQL_SPARK_TOKEN in the environment has the token.
+    relation
+        What it calls the table: a name, or files ('parquet:/folder').
+    """
+    return answered(con, "remote", source=source, engine=engine, url=url, relation=relation)
+
+
 def declare(
     con: duckdb.DuckDBPyConnection,
     source: str,

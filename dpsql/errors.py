@@ -169,6 +169,13 @@ class LinkBroken(DpsqlError):
         )
 
 
+class EngineLost(DpsqlError):
+    """The engine that has the rows cannot be reached, or died while it counted. Nothing was released; the same call finishes it.
+
+    Whether an engine dies is taken for no function of a row, as the death of the process is: noise that was drawn is not shown.
+    """
+
+
 class CalibrationError(DpsqlError):
     """No noise scale within the supported range reaches the requested guarantee."""
 

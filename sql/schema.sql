@@ -57,6 +57,16 @@ CREATE TABLE IF NOT EXISTS {books}.rules (
     PRIMARY KEY (source, rule)
 );
 
+-- Tables that have no rows here: which engine has them. Credentials are never written.
+CREATE TABLE IF NOT EXISTS {books}.remotes (
+    source VARCHAR NOT NULL PRIMARY KEY,  -- as in the ledger
+    engine VARCHAR NOT NULL,
+    url VARCHAR NOT NULL,
+    relation VARCHAR NOT NULL,            -- what the engine calls it
+    written_at TIMESTAMP NOT NULL,
+    who VARCHAR NOT NULL
+);
+
 CREATE OR REPLACE VIEW {books}.budgets AS
 SELECT source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, written_at, who
 FROM {books}.ledger

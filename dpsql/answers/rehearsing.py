@@ -19,6 +19,7 @@ import numpy as np
 from dpsql.answers import answered
 from dpsql.answers.held import Held, Part
 from dpsql.answers.looking import Looking
+from dpsql.engines.duckdb.reader import DuckReader
 from dpsql.errors import UnsupportedQuery, first_line
 from dpsql.kinds.plans import request
 from dpsql.measure.query import before, counted, learned, quantiles, released
@@ -108,12 +109,13 @@ def _part(context: Context, protected: ProtectedSource, call: QueryPurchase, pla
     sql = f"SELECT * FROM {made_up([*columns, *carried], 'rehearsed', ())}"  # noqa: S608 -- generated
     made = replace(protected, source=replace(source, sql=sql))
     plan = _smaller(plan)
-    with before(context.cursor, made, _of(plan)) as early:
+    reader = DuckReader(context.cursor)  # made-up rows are here, wherever the others are
+    with before(reader, made, _of(plan)) as early:
         charged, first = plan, learned(plan, early)
         plan = resolved(charged, first)
-        exact = counted(context.cursor, made, _of(plan), early)
+        exact = counted(reader, made, _of(plan), early)
         released(plan, exact)
-        plan = resolved(charged, quantiles(context.cursor, charged, early, first, exact.groups))
+        plan = resolved(charged, quantiles(reader, charged, early, first, exact.groups))
     numbers = Numbers(exact.groups, exact.blocks)
     return Part(call.asked, Held("", "0" * 64, plan, numbers, call.canonical()["query"]), protected)
 

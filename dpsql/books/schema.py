@@ -11,6 +11,7 @@ import duckdb
 from dpsql import sql
 from dpsql.books.entries import reading
 from dpsql.domains.attributes import Attribute, Domain
+from dpsql.engines.remote import Remote
 from dpsql.errors import LedgerError, first_line
 from dpsql.text.bounded_json import load
 from dpsql.text.relation import identifier, literal
@@ -75,7 +76,7 @@ class Books:
             "OR view_name = 'budgets' AND system.main.contains(sql, '''unlinked'''))"
         )
         row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()
-        return row == (2,) and self._has("rules")
+        return row == (2,) and self._has("rules") and self._has("remotes")
 
     def open(self) -> None:
         """Create the books if there are none, and what an older version's lack: a table, the views for readers without dpsql.
@@ -96,7 +97,7 @@ class Books:
             self.cursor.execute("COMMIT")
         except duckdb.Error as error:
             rollback(self.cursor)
-            if self.exist() and self._has("rules"):  # another thread was faster
+            if self.exist() and self._has("remotes"):  # another thread was faster
                 return
             raise LedgerError(
                 f"the books (schema {SCHEMA}) cannot be created in database {self.database!r}: {first_line(error)}. "
@@ -131,6 +132,25 @@ class Books:
         ).fetchall()
         attributes = Domain.from_json(load(text) for (text,) in rows).attributes
         return {attribute.name: attribute for attribute in attributes}
+
+    def remotes(self) -> dict[str, Remote]:
+        """Return where the rows are of all tables that have none here; an older version's books know of none."""
+        if not self.exist():
+            return {}
+        query = f"SELECT source, engine, url, relation FROM {self.table('remotes')} ORDER BY source ASC"  # noqa: S608 -- quoted
+        with reading(f"database {self.database}"), suppress(duckdb.CatalogException):
+            return {str(source): Remote(*map(str, place)) for source, *place in self.cursor.execute(query).fetchall()}
+        return {}
+
+    def set_remote(self, source: str, remote: Remote, who: str) -> None:
+        """Store where the rows of a table are, replacing what was stored before."""
+        self.open()
+        now = "(now() AT TIME ZONE 'UTC')::TIMESTAMP"
+        values = [source, remote.engine, remote.url, remote.relation, who]
+        try:
+            self.cursor.execute(f"INSERT OR REPLACE INTO {self.table('remotes')} VALUES (?, ?, ?, ?, {now}, ?)", values)  # noqa: S608
+        except duckdb.Error as error:
+            raise LedgerError(f"where the rows of {source} are cannot be written: {first_line(error)}") from None
 
     def add_rule(self, source: str, rule: str, who: str) -> None:
         """Store a rule of a source."""

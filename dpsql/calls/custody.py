@@ -26,6 +26,7 @@ from dpsql.calls.words import COLUMN, DISCOVERED, RELEASE, SOURCE
 from dpsql.domains.attributes import OUTSIDE
 
 CALENDAR = ("hour", "day", "week", "month", "quarter", "year")
+ENGINES = ("spark",)
 ORPHANS = ("drop", "unit")
 REPORTS = ("tables", "tuples", "values")
 _ATTRIBUTE = "column_name, type, kind, codes, labels, nullable, outside, status"
@@ -164,6 +165,34 @@ class LinksCall(Call):
 
     source: str | None = argument(
         optional(arguments.text), "A linked table, or a root: all that is linked to it; all, if left out.", python="str | None"
+    )
+
+
+@dataclass(frozen=True)
+class RemoteCall(Call):
+    """Give a table that another engine has a name in this database: an empty table with its columns and types.
+
+    It is protected, declared, planned and bought like others; its rows are counted where they are. Called again it looks again: a
+    new address is taken, new columns are named, and what has changed is refused.
+    """
+
+    name: ClassVar[str] = "remote"
+    function: ClassVar[str] = "remote"
+    privacy: ClassVar[str] = f"{FREE}; names and types alone are read"
+    gives: ClassVar[str] = "column_name, type, engine_type, status; a row a column"
+
+    source: str = argument(arguments.text, "The name that the table gets here.", default=REQUIRED, python="str")
+    engine: str = argument(
+        one_of(*ENGINES), "Which engine has the rows: Spark, over Spark Connect.", default=REQUIRED, python="str", choices=ENGINES
+    )
+    url: str = argument(
+        arguments.text,
+        "Where the engine is reached, 'sc://host:15002'; without credentials. DPSQL_SPARK_TOKEN in the environment has the token.",
+        default=REQUIRED,
+        python="str",
+    )
+    relation: str = argument(
+        arguments.text, "What it calls the table: a name, or files ('parquet:/folder').", default=REQUIRED, python="str"
     )
 
 

@@ -12,6 +12,7 @@ WHERE = {
     "link": "custody:LinkCall",
     "unlink": "custody:UnlinkCall",
     "links": "custody:LinksCall",
+    "remote": "custody:RemoteCall",
     "declare": "custody:DeclareCall",
     "rule": "custody:RuleCall",
     "domain": "custody:DomainCall",

@@ -91,6 +91,7 @@ def compare(
     Privacy: NOT PRIVATE.
     """
     protected = _source(context, bought, database)
+    protected.check_rows_here("compare := true")
     sql = multi_value.split_sql(protected.source.sql, domain, bought.plan.options)
     try:
         if not domain.attributes or 0 in domain.sizes:

@@ -28,6 +28,7 @@ def evaluate(context: Context, call: EvaluateCall) -> str:
     NOT PRIVATE: the errors are computed from raw counts. For the custodian; nothing is charged and nothing is stored.
     """
     protected, name = resolve(context, call.source), call.synthetic
+    protected.check_rows_here("dp_evaluate")
     domain_, _ = columns.chosen(protected, call.source, None)
     synthetic, present = _synthetic(context, name)
     wanted = [a.name for a in domain_.attributes if fold(a.name) in present]

@@ -13,6 +13,7 @@ from dpsql.calls.query import QueryExactCall
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.domains.encoding import SOURCE_NAME, guarded
+from dpsql.engines.duckdb.reader import DuckReader
 from dpsql.errors import ArgumentError, first_line
 from dpsql.kinds.query.plan import Planning
 from dpsql.measure.groups import public_groups
@@ -42,6 +43,8 @@ def query_exact(context: Context, call: QueryExactCall) -> str:
     for core, sets in found.asked:
         with about_the_query(text=False):
             sources = [resolve(context, one.sql, local=True) for one in sets]
+        for source in sources:
+            source.check_rows_here("dp_query_exact")
         answers = [_Answer(context, found, one, source) for one, source in zip(sets, sources, strict=True)]
         made.append(f"{identifier(core.name)} AS ({_together(len(core.keys), answers)})")
     text = f"(WITH {', '.join(made)} SELECT * FROM ({render(found.query.outer)}))"  # noqa: S608 -- checked
@@ -103,7 +106,7 @@ class _Answer:
             unit=source.protection.privacy_unit is not None, max_rows=bounding.max_rows, max_groups=bounding.max_groups,
             max_rows_per_group=bounding.max_rows_per_group, different=bounding.different, counting=bounding.counting,
         )
-        with public_groups(context.cursor, plan) as table:
+        with public_groups(DuckReader(context.cursor), plan) as table:
             sql = self._sql(_Rows(source, plan, table, fresh_salt()), plan, table, found.call.min_units or 1)
             described = context.cursor.execute(f"DESCRIBE {sql}").fetchall()
             self.types = {str(row[0]): str(row[1]) for row in described}

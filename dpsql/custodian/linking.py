@@ -18,7 +18,7 @@ from dpsql.protected.linked import (
     primary_key,
     table_in,
 )
-from dpsql.protected.source import protection_of
+from dpsql.protected.source import protection_of, remote_of
 from dpsql.session.instance import Context
 from dpsql.source.analysis import TableId, find_table
 from dpsql.text.names import fold
@@ -53,6 +53,10 @@ def link(context: Context, call: LinkCall) -> str:
     context.known.clear()
     child = _table(context, "source", call.source)
     column, parent, key = _way(context, call, child)
+    for argument, table in (("source", child), ("parent", parent)):
+        if remote_of(context, table) is not None:
+            told = "its rows are in another engine, where links are not followed: join the tables there"
+            raise ArgumentError(argument, key_of(table), told)
     if parent.database != child.database:
         told = f"is in database {parent.database!r}, {key_of(child)} in {child.database!r}: one budget is in one database; copy one"
         raise ArgumentError("parent", call.parent, told)

@@ -21,8 +21,8 @@ from dpsql.dbt.declarations import declare_column, declare_rules
 from dpsql.dbt.nodes import arguments as declared_arguments
 from dpsql.dbt.nodes import rules as declared_rules
 from dpsql.domains.encoding import encode
+from dpsql.engines.duckdb.counting import count_tables
 from dpsql.errors import DomainError, DpsqlError, ReleaseError
-from dpsql.measure.counting import count_tables
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.release import identity
@@ -205,6 +205,7 @@ def _outside_of_raw(context: Context, table: TableId, bought: Release, k: int, m
     """Compare with the raw table. Privacy: NOT PRIVATE; one bit leaves."""
     home = drawing.home(context, bought.identifier)
     protected = resolve(dataclasses.replace(context, database=home, schema="main"), str(bought.manifest["query"]))
+    protected.check_rows_here("dp_within_error with against: raw")
     synthetic = f"SELECT * FROM {table.sql}"  # noqa: S608 -- quoted by TableId
     try:
         rows = evaluate(context.cursor, protected.source.sql, synthetic, bought.plan.domain, max_k=k)

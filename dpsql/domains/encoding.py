@@ -211,7 +211,7 @@ def encode(
 ) -> str:
     """Materialise the codes of a source as a TEMP table and return its name; the caller drops it.
 
-    `dpsql.measure.counting.count_select` counts `encode_sql` without a table, which is less work where one pass is enough.
+    `dpsql.engines.duckdb.counting.count_select` counts `encode_sql` without a table, which is less work where one pass is enough.
 
     Parameters
     ----------

@@ -20,6 +20,7 @@ ANSWERS = {
     "link": "custodian.linking:link",
     "unlink": "custodian.linking:unlink",
     "links": "custodian.linking:links",
+    "remote": "custodian.remote:remote",
     "declare": "custodian.declaring:declare",
     "rule": "custodian.ruling:rule",
     "domain": "custodian.declaring:domain",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from dpsql.measure.fine import fine_statement
-from dpsql.measure.reading import Measured, Reading, binding
+from dpsql.measure.reading import Measured, Reading, binding, reader_of
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.release.plan import Plan
@@ -25,18 +25,19 @@ class Measurer(ABC):
         return self.reading(protected, plan).statement()
 
     def bind(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
-        """Try what can be tried without reading a row: the types of the columns, and whether DuckDB binds the statement.
+        """Try what can be tried without reading a row: the types of the columns, and whether the engine binds the statement.
 
         Raises
         ------
         DomainError, DpsqlError
-            A column has another type than its domain was declared for, or DuckDB does not accept the statement.
+            A column has another type than its domain was declared for, or the engine does not accept the statement.
         """
+        reader = reader_of(context, protected)
         with binding():
             self.check_types(context, protected, plan)
-            context.cursor.execute(f"DESCRIBE {self.statement(protected, plan)}").fetchall()
+            reader.bind(self.statement(protected, plan))
             if plan.fine:
-                context.cursor.execute(f"DESCRIBE {fine_statement(protected, plan)}").fetchall()
+                reader.bind(fine_statement(protected, plan))
 
     def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
         """Refuse a source whose columns have other types than their domains were declared for. No row is read."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import duckdb
 import numpy as np
 from sqlglot import exp
 
 from dpsql.domains.attributes import Domain
 from dpsql.domains.codes import number_expression
 from dpsql.domains.encoding import SOURCE_NAME
-from dpsql.measure.counting import ProtectedReading
+from dpsql.engines.base import Numbers, Reader
 from dpsql.measure.noising import add_noise
 from dpsql.measure.reading import Reading
 from dpsql.numerics.arrays import IntArray
@@ -20,12 +19,9 @@ from dpsql.release.refined import Refinement
 from dpsql.running.progress import Progress
 from dpsql.tables import fine
 
-_VECTORS = 32
-"""Vectors of 2,048 rows that are read together."""
-
 
 def refined_by(
-    cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: Plan, progress: Progress, *, exact: bool = False
+    reader: Reader, protected: ProtectedSource, plan: Plan, progress: Progress, *, exact: bool = False
 ) -> Refinement | None:
     """Return the fine histograms that a plan releases before its tables, and the bins cut from them; None where it has none.
 
@@ -44,7 +40,7 @@ def refined_by(
     if not plan.fine:
         return None
     with progress.stage("fine histograms"):
-        secret = count_fine(cursor, fine_statement(protected, plan), plan)
+        secret = count_fine(reader, fine_statement(protected, plan), plan)
         counts = tuple(_released(plan, column, secret[column.position]) for column in plan.fine)
     return Refinement(counts, refined.cut_edges(plan, counts, _cell_noise(plan), exact=exact))
 
@@ -83,7 +79,7 @@ def fine_statement(protected: ProtectedSource, plan: Plan) -> str:
     return Reading(protected, plan, domain, values).statement()
 
 
-def count_fine(cursor: duckdb.DuckDBPyConnection, select: str, plan: Plan) -> dict[int, IntArray]:
+def count_fine(reader: Reader, select: str, plan: Plan) -> dict[int, IntArray]:
     """Count the values of fine columns in the finest cells of their grids.
 
     Parameters
@@ -100,14 +96,8 @@ def count_fine(cursor: duckdb.DuckDBPyConnection, select: str, plan: Plan) -> di
     Privacy: exact, secret counts. Memory does not grow with the rows.
     """
     grids = {column.position: refined.column_grid(plan, column) for column in plan.fine}
-    found = {i: np.zeros(cells.edges.size - 1, np.int64) for i, cells in grids.items()}
-    with ProtectedReading(cursor) as background:
-        for frame in background.frames(select, _VECTORS):
-            for place, (i, cells) in enumerate(grids.items()):
-                counts = frame[f"c{place}"].to_numpy() == 0
-                values = frame[f"x{i}"].to_numpy(dtype=np.float64)[counts]
-                found[i] += np.bincount(cells.place(values), minlength=found[i].size)
-    return found
+    numbers = [Numbers(f"x{i}", f"c{place}", cells.edges, cells.place) for place, (i, cells) in enumerate(grids.items())]
+    return dict(zip(grids, reader.fine(select, numbers), strict=True))
 
 
 __all__ = ["count_fine", "fine_statement", "refined_by"]

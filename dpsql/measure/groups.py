@@ -8,10 +8,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import duckdb
 
+from dpsql.engines.base import Reader
 from dpsql.release.queried import QueryPlan
 from dpsql.text.relation import identifier
 
@@ -22,7 +22,7 @@ MOST_INLINE, MOST_INLINE_TEXT = 1_000, 20_000
 
 
 @contextmanager
-def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: bool = False) -> Iterator[str | None]:
+def public_groups(reader: Reader, plan: QueryPlan, *, empty: bool = False) -> Iterator[str | None]:
     """Give the public groups as a relation, with their places in ``ord``, as long as it is needed; None for private groups.
 
     A few stand in the statements themselves, which takes less time than a temporary table does.
@@ -34,10 +34,8 @@ def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: 
     order = f"OVER (ORDER BY {', '.join(f'{key} ASC NULLS LAST' for key in keys)})" if keys else "OVER ()"
     listed = ", ".join([f"row_number() {order} - 1 AS ord", *keys])
     made = f"SELECT {listed} FROM ({plan.groups_sql}){' LIMIT 0' if empty else ''}"  # noqa: S608 -- generated
-    if plan.groups is not None and plan.groups <= MOST_INLINE and len(plan.groups_sql) <= MOST_INLINE_TEXT:
-        yield f"({made})"
-        return
-    with _table(cursor, made) as name:
+    few = plan.groups is not None and plan.groups <= MOST_INLINE and len(plan.groups_sql) <= MOST_INLINE_TEXT
+    with reader.groups(made, inline=few) as name:
         yield name
 
 
@@ -46,15 +44,8 @@ def listed_groups(cursor: duckdb.DuckDBPyConnection, groups: Sequence[Keys]) -> 
     """Give private groups that were released as a relation: their places in ``ord``, the texts of their keys in k0, k1, ..."""
     columns = [list(range(len(groups))), *(list(column) for column in zip(*groups, strict=True))]
     texts = ", ".join(f"unnest(CAST(${i + 1} AS VARCHAR[])) AS k{i - 1}" for i in range(1, len(columns)))
-    with _table(cursor, f"SELECT unnest(CAST($1 AS BIGINT[])) AS ord, {texts}", columns) as name:
-        yield name
-
-
-@contextmanager
-def _table(cursor: duckdb.DuckDBPyConnection, select: str, values: Sequence[Any] = ()) -> Iterator[str]:
-    """Give the name of a temporary table, as SQL, as long as it is needed."""
     name = identifier(f"dpsql_groups_{secrets.token_hex(8)}")
-    cursor.execute(f"CREATE TEMP TABLE {name} AS {select}", values)
+    cursor.execute(f"CREATE TEMP TABLE {name} AS SELECT unnest(CAST($1 AS BIGINT[])) AS ord, {texts}", columns)
     try:
         yield name
     finally:

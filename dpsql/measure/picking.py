@@ -18,10 +18,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-import duckdb
 import numpy as np
 
-from dpsql.domains.encoding import guarded
+from dpsql.engines.base import Reader
 from dpsql.errors import DpsqlError
 from dpsql.estimates.picks import Picking, of_one_measure
 from dpsql.measure.statement import Statement
@@ -35,10 +34,10 @@ Ranks = Callable[[Sequence[Picking], bool, str | None], list[Held]]
 
 
 def read_ranks(
-    cursor: duckdb.DuckDBPyConnection, made: Statement, ones: Sequence[Picking], every: bool, listed: str | None
+    reader: Reader, made: Statement, ones: Sequence[Picking], every: bool, listed: str | None
 ) -> list[Held]:
     """Read rows near ranks, see `Ranks`. Privacy: secret."""
-    frame = guarded(cursor, made.ranks(ones, every=every, listed=listed)).fetchnumpy()
+    frame = reader.frame(made.ranks(ones, every=every, listed=listed))
     groups, cells, rows, upto, total = (np.asarray(frame[name], np.int64) for name in ("ord", "cell", "n", "upto", "total"))
     order = np.lexsort((cells, groups))
     found: list[Held] = []

@@ -1,4 +1,4 @@
-"""Count what a query asks: rows of units bounded, integers of every row added up by group in DuckDB, noise on every counter.
+"""Count what a query asks: rows of units bounded, integers of every row added up by group, noise on every counter.
 
 Privacy: the exact counters leave `counted` only through `released`, those of `before` only through `learned`. What is proved of
 the vectors that a row adds is in `dpsql.estimates.measures`; that a unit has no more rows than the plan says, in
@@ -14,10 +14,9 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-import duckdb
 import numpy as np
 
-from dpsql.domains.encoding import guarded
+from dpsql.engines.base import Reader
 from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.estimates.leaves import Cells, Cutting
 from dpsql.estimates.leaves import released as released_cells
@@ -73,30 +72,30 @@ class Before:
 
 
 @contextmanager
-def before(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> Iterator[Before]:
+def before(reader: Reader, protected: ProtectedSource, plan: QueryPlan) -> Iterator[Before]:
     """Give the exact histograms from which bounds are learned and leaves are cut, as long as rows are read. Privacy: secret."""
-    with public_groups(cursor, plan) as table:
-        made = Statement(protected, plan, table, fresh_salt(), within=_within(cursor, protected, plan))
+    with public_groups(reader, plan) as table:
+        made = Statement(protected, plan, table, fresh_salt(), within=_within(reader, protected, plan))
         found = []
         for one in plan.learning:
-            frame = guarded(cursor, made.magnitudes(one)).fetchnumpy()
+            frame = reader.frame(made.magnitudes(one))
             counts = np.zeros(one.cells, np.int64)
             np.add.at(counts, np.asarray(frame["cell"], np.int64), np.asarray(frame["n"], np.int64))
             found.append(counts)
 
         def read(measure: Measure, shift: int, regions: Regions) -> dict[str, Any]:
-            return guarded(cursor, made.units(measure, shift, regions)).fetchnumpy()
+            return reader.frame(made.units(measure, shift, regions))
 
         units = {
             one.place: UnitRows(*plan.cells(one), partial(read, plan.measures[one.place])) for one in plan.cutting
         }
-        yield Before(made, found, units, partial(read_ranks, cursor, made))
+        yield Before(made, found, units, partial(read_ranks, reader, made))
 
 
-def _within(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> bool:
+def _within(reader: Reader, protected: ProtectedSource, plan: QueryPlan) -> bool:
     """Return whether no unit has more rows than the plan lets it have. Privacy: secret; in the snapshot of the other readings."""
     asked = above_bounds(protected, plan)
-    return asked is not None and not guarded(cursor, asked).fetchall()
+    return asked is not None and not reader.frame(asked)["one"].size
 
 
 def learned(plan: Plan, exact: Before) -> Refinement | None:
@@ -122,7 +121,7 @@ def learned(plan: Plan, exact: Before) -> Refinement | None:
 
 
 def quantiles(
-    cursor: duckdb.DuckDBPyConnection, plan: Plan, exact: Before, first: Refinement | None, groups: Sequence[Keys]
+    reader: Reader, plan: Plan, exact: Before, first: Refinement | None, groups: Sequence[Keys]
 ) -> Refinement | None:
     """Return what was released before the measures with the quantiles that the plan picks, of every group.
 
@@ -146,7 +145,7 @@ def quantiles(
         return first.with_picks(draw(made.picking, edges, exact.ranks, len(groups), None))
     if not groups or not worth(made.picking, len(groups)):
         return first.with_picks([np.zeros(0, np.int64)] * len(made.picking))
-    with listed_groups(cursor, groups) as listed:
+    with listed_groups(reader.cursor, groups) as listed:
         return first.with_picks(draw(made.picking, edges, exact.ranks, len(groups), listed))
 
 
@@ -155,25 +154,23 @@ def _drawn(cutting: Cutting, rows: UnitRows, level: int, cells: Cells) -> IntArr
     return add_noise(counts, [counts.size], [cutting.scales[level]], cutting.mechanism)
 
 
-def counted(
-    cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan, early: Before | None = None
-) -> Counted:
+def counted(reader: Reader, protected: ProtectedSource, plan: QueryPlan, early: Before | None = None) -> Counted:
     """Return the exact counters of every group; ``plan``: its bounds and leaves are known. Privacy: secret.
 
     ``early``: what was counted before; the same rows of every unit are kept then.
     """
-    with public_groups(cursor, plan) as table:
+    with public_groups(reader, plan) as table:
         if early is None:
-            made = Statement(protected, plan, table, fresh_salt(), within=_within(cursor, protected, plan))
+            made = Statement(protected, plan, table, fresh_salt(), within=_within(reader, protected, plan))
         else:
             made = Statement(protected, plan, table, early.made.salt, within=early.made.within)
         sql, names = made.sums()
         needed = table is None or any(names)
         frame: Mapping[str, Any] = {"ord": []}
         if needed:
-            frame = guarded(cursor, sql).fetchnumpy()
+            frame = reader.frame(sql)
         if table is not None:
-            texts, places = _listed(cursor, plan, table), np.asarray(frame["ord"], np.int64)
+            texts, places = _listed(reader, plan, table), np.asarray(frame["ord"], np.int64)
             index = None
         else:
             columns = [_texts(frame[f"k{i}"]) for i in range(len(plan.keys))]
@@ -185,14 +182,15 @@ def counted(
             if measure.kind in ("tree", "values"):
                 leaves_ = np.zeros((len(texts), measure.lengths[-1]), np.int64)
                 if measure.units is None:
-                    cells = guarded(cursor, made.cells(measure)).fetchnumpy()
+                    cells = reader.frame(made.cells(measure))
                     parts: Parts = [(cells, np.asarray(cells["cell"], np.int64), np.asarray(cells["n"], np.int64))]
                 elif early is None:
                     raise DpsqlError("leaves that are cut from rows are counted together with what they were cut from")
                 else:
                     parts = early.units[place].leaves(measure.edges)
                 for frame_, leaf, n in parts:
-                    np.add.at(leaves_, (_places(frame_, plan, index, n.size), leaf), n)
+                    at = _places(frame_, plan, index, n.size)
+                    np.add.at(leaves_, (at[at >= 0], leaf[at >= 0]), n[at >= 0])
                 blocks += [_level(leaves_, length) for length in measure.lengths]
                 continue
             sums = np.zeros((len(texts), len(found)), np.int64)
@@ -214,20 +212,25 @@ def _level(leaves_: IntArray, length: int) -> IntArray:
 def _places(
     frame: Mapping[str, Any], plan: QueryPlan, index: Mapping[tuple[str | None, ...], int] | None, rows: int = 1
 ) -> IntArray:
-    """Return the places of the groups of a frame's rows; ``index``: of private ones, by their texts."""
+    """Return the places of the groups of a frame's rows; ``index``: of private ones, by their texts; -1 of any other.
+
+    Of rows of another engine a later statement may see other groups than the first one. Those are in no counter: which groups are
+    released is decided by the first statement, for a set of groups that is fixed (`dpsql.estimates.thresholds`).
+    """
     if index is None:
         return np.asarray(frame["ord"], np.int64)
     if not plan.keys:
         return np.zeros(rows, np.int64)
-    return np.array([index[keys] for keys in zip(*(_texts(frame[f"k{i}"]) for i in range(len(plan.keys))), strict=True)], np.int64)
+    texts = zip(*(_texts(frame[f"k{i}"]) for i in range(len(plan.keys))), strict=True)
+    return np.array([index.get(keys, -1) for keys in texts], np.int64)
 
 
-def _listed(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, table: str) -> list[tuple[str | None, ...]]:
+def _listed(reader: Reader, plan: QueryPlan, table: str) -> list[tuple[str | None, ...]]:
     """Return the texts of the public groups, in order."""
     if not plan.keys:
         return [()]
     keys = ", ".join(f"CAST(k{i} AS VARCHAR) AS k{i}" for i in range(len(plan.keys)))
-    frame = cursor.execute(f"SELECT {keys} FROM {table} ORDER BY ord ASC").fetchnumpy()  # noqa: S608
+    frame = reader.cursor.execute(f"SELECT {keys} FROM {table} ORDER BY ord ASC").fetchnumpy()  # noqa: S608
     found = list(zip(*(_texts(frame[f"k{i}"]) for i in range(len(plan.keys))), strict=True))
     if len(found) != plan.groups:
         raise ReleaseError("the public groups are not those that were charged for")

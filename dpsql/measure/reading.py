@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from sqlglot import exp
 
 from dpsql.domains import encoding, multi_value
 from dpsql.domains.attributes import Domain
+from dpsql.engines.base import Codes, Reader
+from dpsql.engines.registry import reader
 from dpsql.errors import DpsqlError, first_line
 from dpsql.noise.entropy import fresh_salt
 from dpsql.numerics.arrays import IntArray
@@ -19,6 +21,8 @@ from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
 from dpsql.release.refined import Refinement
 from dpsql.running.progress import Progress
+from dpsql.session.instance import Context
+from dpsql.source.analysis import relation_columns
 from dpsql.text.relation import identifier
 
 
@@ -70,17 +74,13 @@ class Reading:
         return {**bounding(self.protected), "extra": self.extra, "distinct": self.distinct}
 
     @contextmanager
-    def encoded(self, cursor: duckdb.DuckDBPyConnection, progress: Progress) -> Iterator[str]:
-        """Encode the rows into a temporary table; its name, as long as it is there.
-
-        Privacy: the table holds protected rows. It is dropped when the block ends, however it does.
-        """
-        with progress.stage("encode"):
-            codes = encoding.encode(cursor, self.source_sql(), self.domain, **self._wanted())
-        try:
+    def encoded(self, reader: Reader, progress: Progress) -> Iterator[Codes]:
+        """Encode the rows, and keep the codes until the block ends, however it does. Privacy: they are protected rows."""
+        with ExitStack() as stack:
+            with progress.stage("encode"):
+                self.check_types(reader.cursor)
+                codes = stack.enter_context(reader.codes(self.statement()))
             yield codes
-        finally:
-            cursor.execute(f"DROP TABLE IF EXISTS {identifier(codes)}")
 
     def check_types(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Refuse a source whose columns have other types than their domains were declared for. No row is read."""
@@ -92,7 +92,8 @@ def snapshot(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Read one state of the database with all statements inside; nothing that they write stays.
 
     Privacy: what one unit adds to counts that several statements make up is bounded by its rows in one state, not in each of
-    several. Of files that are replaced meanwhile DuckDB has no states.
+    several. Of files that are replaced meanwhile DuckDB has no states. Of rows that another engine has this is no state either: no
+    count of theirs is made up by several statements (`dpsql.engines.base`).
     """
     cursor.begin()
     try:
@@ -126,7 +127,10 @@ def binding() -> Iterator[None]:
         raise DpsqlError(f"source: DuckDB does not accept it ({first_line(error)})") from None
 
 
-def count_rows(cursor: duckdb.DuckDBPyConnection, table: str) -> int:
-    """Return the number of rows of a table of codes. Privacy: secret."""
-    row = cursor.execute(f"SELECT count(*) FROM {identifier(table)}").fetchone()  # noqa: S608
-    return int(row[0]) if row else 0
+def reader_of(context: Context, protected: ProtectedSource) -> Reader:
+    """Return what reads the rows of a source: the engine that has them."""
+    if protected.remote is None:
+        return reader(context.cursor, None)
+    table = protected.source.table
+    columns = {column.name: column.sql_type for column in relation_columns(context.cursor, table)}
+    return reader(context.cursor, protected.remote, identifier(table.database, table.schema, table.name), columns)

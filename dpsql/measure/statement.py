@@ -66,7 +66,8 @@ def above_bounds(protected: ProtectedSource, plan: QueryPlan) -> str | None:
     that are in no public group, or in no counter, too.
     """
     source = protected.source
-    if not plan.unit or source.local or source.row is not None or plan.other or source.table.is_file:
+    elsewhere = source.table.is_file or protected.remote is not None
+    if not plan.unit or source.local or source.row is not None or plan.other or elsewhere:
         return None
     unit, rows = identifier(UNIT_COLUMN), identifier(SOURCE_NAME)
     if plan.max_groups is None:
@@ -79,8 +80,8 @@ def above_bounds(protected: ProtectedSource, plan: QueryPlan) -> str | None:
         each = f"SELECT {unit}, count(*) AS n FROM {rows} GROUP BY {by}"  # noqa: S608 -- generated
         found = f"SELECT {unit} FROM ({each}) GROUP BY {unit} HAVING count(*) > {plan.max_groups}{most}"  # noqa: S608
     databases = ", ".join(sorted({literal(table.database) for table in (source.table, *source.public_tables)}))
-    elsewhere = f"SELECT 1 FROM system.main.duckdb_databases() WHERE database_name IN ({databases}) AND type <> 'duckdb'"  # noqa: S608
-    return f"WITH {rows} AS (\n{source.sql}\n) (SELECT 1 FROM ({found}) LIMIT 1) UNION ALL ({elsewhere})"  # noqa: S608
+    attached = f"SELECT 1 AS one FROM system.main.duckdb_databases() WHERE database_name IN ({databases}) AND type <> 'duckdb'"  # noqa: S608
+    return f"WITH {rows} AS (\n{source.sql}\n) (SELECT 1 AS one FROM ({found}) LIMIT 1) UNION ALL ({attached})"  # noqa: S608
 
 
 class Statement:

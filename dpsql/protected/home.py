@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpsql.books.schema import Books
+from dpsql.engines.remote import Remote
 from dpsql.session.instance import Context
 from dpsql.source.catalog import Catalog
 from dpsql.source.listed import Functions
@@ -15,6 +16,14 @@ def books_of(context: Context, database: str) -> Books:
         number = next((oid for name, oid, _, _ in context.attached() if name == database), None)
         current: set[object] = context.instance.remembered.setdefault("books", set())
         found = context.known["books", database] = Books(context.cursor, database, current=(current, (database, number)))
+    return found
+
+
+def remotes_in(context: Context, database: str) -> dict[str, Remote]:
+    """Return where the rows are of the tables of a database that have none here, by their keys; looked up once in a call."""
+    found: dict[str, Remote] | None = context.known.get(("remotes", database))
+    if found is None:
+        found = context.known["remotes", database] = books_of(context, database).remotes()
     return found
 
 

@@ -17,9 +17,10 @@ from dpsql.books.linked import Reads
 from dpsql.books.schema import Books
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.declare import self_declared
+from dpsql.engines.remote import Remote
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected, UnsupportedQuery
 from dpsql.protected.constraints import Constraints
-from dpsql.protected.home import books_of, catalog_of
+from dpsql.protected.home import books_of, catalog_of, remotes_in
 from dpsql.protected.linked import is_root, key_of, keys_linked, lineage_of, reads_of, root_key
 from dpsql.session.instance import Context
 from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table, relation_columns
@@ -87,6 +88,19 @@ class ProtectedSource:
     """The contract in the books where ``protection`` is not that itself, but what it comes to over links: `held`."""
     lineages: tuple[Lineage, ...] = ()
     """The ways up of the linked tables that it reads."""
+    remote: Remote | None = None
+    """Where the rows of its table are, where that is not here: then its table here is empty."""
+
+    def check_rows_here(self, call: str) -> None:
+        """Refuse a source whose rows are elsewhere, for a call that reads them as they are.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        if self.remote is not None:
+            told = f"its rows are in {self.remote.relation!r} of {self.remote.engine}, and {call} reads rows that are here"
+            raise ArgumentError("source", self.key, told)
 
     @property
     def books(self) -> Books:
@@ -357,7 +371,37 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
     found = protection(source.table)
     if found is None:  # pragma: no cover -- analyse has just seen it
         raise NotProtected(f"source = {text!r}: its budget has gone")
-    return _over_links(context, ProtectedSource(source, consulted[source.table], found))
+    return _elsewhere(context, _over_links(context, ProtectedSource(source, consulted[source.table], found)))
+
+
+def _elsewhere(context: Context, protected: ProtectedSource) -> ProtectedSource:
+    """Return a source with the place of its rows, where that is another engine's.
+
+    Privacy: a table without rows here must be counted where its rows are, or not at all: a release of the empty table would be
+    charged and wrong.
+
+    Raises
+    ------
+    UnsupportedQuery
+        It cannot be counted there: it is linked, joined with what is here, or asked for by an analyst of a served database.
+    """
+    source = protected.source
+    read = [source.table, *source.tables, *source.linked, *source.public_tables]
+    away = {table: found for table in read if (found := remote_of(context, table)) is not None}
+    if not away:
+        return protected
+    if context.analyst is not None:
+        raise UnsupportedQuery(source.table.text, "its rows are in another engine, which a served database does not ask")
+    for table in away:
+        if source.linked or table != source.table:
+            reason = "its rows are in another engine: it is read alone, without other tables, linked or joined. Join them there"
+            raise UnsupportedQuery(table.text, reason)
+    return dataclasses.replace(protected, remote=away[source.table])
+
+
+def remote_of(context: Context, table: TableId) -> Remote | None:
+    """Return where the rows of a table are, None where they are here. The books alone are asked."""
+    return None if table.is_file else remotes_in(context, table.database).get(key_of(table))
 
 
 def _over_links(context: Context, protected: ProtectedSource) -> ProtectedSource:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpsql import methods
 from dpsql.books.entries import Purchase, failure
-from dpsql.errors import DpsqlError, LedgerError, ReleaseError
+from dpsql.errors import DpsqlError, EngineLost, LedgerError, ReleaseError
 from dpsql.kinds import measures
 from dpsql.kinds.planned import total_is_public
 from dpsql.measure.reading import Measured
@@ -71,7 +71,9 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
     -------
     Noise that was drawn but is not in the ledger is never shown, so a second try under the same charge, after an interruption or a
     kill, is not a second release. A failure whose reason could be a row or the noise is as final as a success: it is recorded
-    before anybody is told, and nothing is read or drawn again. An interruption hides which of the two it would have been.
+    before anybody is told, and nothing is read or drawn again. An interruption hides which of the two it would have been. So does
+    the loss of an engine that has the rows: nothing was released, the noise is forgotten, and of a source that is more than plain
+    it counts as an interruption.
 
     Raises
     ------
@@ -93,7 +95,7 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
         if interruption.stopping():  # asked for before the outcome is known to anybody: there is none
             release.remove_leftovers(path)
             raise interruption.Stopped("interrupted")
-    except BaseException:  # interrupted: nothing was decided by a row, but when could be
+    except BaseException:  # interrupted, or its engine was lost: nothing was decided by a row, but when could be
         if not protected.plain:
             _interrupted(context, protected, name)
         note.forget(path.parent)
@@ -155,6 +157,9 @@ def _store(
             )
     except (duckdb.InterruptException, interruption.Stopped):
         raise
+    except EngineLost as error:
+        told = "is charged and not finished, and the same call finishes it without another charge"
+        raise EngineLost(f"release {purchase.release!r} {told}: {error}") from None
     except Exception:  # its text could show a value
         return None
 

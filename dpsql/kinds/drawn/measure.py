@@ -10,9 +10,8 @@ from dpsql import methods
 from dpsql.domains import encoding
 from dpsql.errors import ReleaseError
 from dpsql.kinds.measured import Measurer
-from dpsql.measure.counting import count_moments, count_tables
 from dpsql.measure.fine import refined_by
-from dpsql.measure.reading import Measured, Reading, count_rows
+from dpsql.measure.reading import Measured, Reading, reader_of
 from dpsql.methods.base import Counted, DrawnMethod
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.protected.source import ProtectedSource
@@ -35,20 +34,19 @@ class Drawn(Measurer):
         self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
     ) -> Measured:
         """Cut automatic bins, count the tables, with sums where asked for, and let the method draw at ``plan.parameters``."""
-        cursor, method = context.cursor, _method(plan)
-        refinement = refined_by(cursor, protected, plan, progress, exact=True)
+        reader, method = reader_of(context, protected), _method(plan)
+        refinement = refined_by(reader, protected, plan, progress, exact=True)
         plan = resolved(plan, refinement)
-        with self.reading(protected, plan).encoded(cursor, progress) as codes:
+        with self.reading(protected, plan).encoded(reader, progress) as codes:
             with progress.stage("count"):
-                total = count_rows(cursor, codes)
                 summed = [f"z{i}" for i in method.values(plan.domain, plan.options)]
                 sums = products = None
                 tables: Mapping[Clique, IntArray]
                 if summed:
-                    table, sums, products = count_moments(cursor, codes, plan.domain.sizes, plan.cliques[0], summed)
-                    tables = {plan.cliques[0]: table}
+                    table, sums, products = codes.moments(plan.domain.sizes, plan.cliques[0], summed)
+                    tables, total = {plan.cliques[0]: table}, int(table.sum())
                 else:
-                    tables = count_tables(cursor, codes, plan.domain.sizes, plan.cliques)
+                    tables, total = codes.tables(plan.domain.sizes, plan.cliques)
             with progress.stage("noise"):
                 drawn = method.draw(Counted(tables, total, sums, products), plan.domain, plan.parameters, plan.options)
         return Measured(np.concatenate(drawn), [], total if plan.public_total else None, refinement=refinement)

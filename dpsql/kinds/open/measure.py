@@ -7,8 +7,7 @@ from dpsql.domains import encoding
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ReleaseError
 from dpsql.kinds.measured import Measurer
-from dpsql.measure.counting import count_values
-from dpsql.measure.reading import Measured, Reading
+from dpsql.measure.reading import Measured, Reading, reader_of
 from dpsql.methods.base import OpenMethod
 from dpsql.protected import universes
 from dpsql.protected.source import ProtectedSource
@@ -50,11 +49,10 @@ class Open(Measurer):
         self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
     ) -> Measured:
         """Count the values that occur, and let the method choose which of them, and of the others, are released."""
-        cursor = context.cursor
         self.check_types(context, protected, plan)
-        with self.reading(protected, plan).encoded(cursor, progress) as codes:
+        with self.reading(protected, plan).encoded(reader_of(context, protected), progress) as codes:
             with progress.stage("count"):
-                values, counts = count_values(cursor, codes, VALUE)
+                values, counts = codes.values(VALUE)
             with progress.stage("noise"):
                 chosen, weights = _method(plan).select(values, counts, members, plan.parameters)
         return Measured(weights, chosen, None)

@@ -8,7 +8,7 @@ from dpsql.errors import ReleaseError
 from dpsql.kinds.measured import Measurer
 from dpsql.measure import query as reading
 from dpsql.measure.groups import public_groups
-from dpsql.measure.reading import Measured, binding, snapshot
+from dpsql.measure.reading import Measured, binding, reader_of, snapshot
 from dpsql.measure.statement import statements
 from dpsql.noise.entropy import fresh_salt
 from dpsql.protected.source import ProtectedSource
@@ -24,11 +24,12 @@ class Query(Measurer):
     """Counters of an aggregate query, by group."""
 
     def bind(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
-        """Try what can be tried without reading a row: whether DuckDB binds the statements, over no groups."""
+        """Try what can be tried without reading a row: whether the engine binds the statements, over no groups."""
         query = _of(plan)
-        with binding(), public_groups(context.cursor, query, empty=True) as table:
+        reader = reader_of(context, protected)
+        with binding(), public_groups(reader, query, empty=True) as table:
             for text in statements(protected, query, table, fresh_salt()):
-                context.cursor.execute(f"DESCRIBE {text}").fetchall()
+                reader.bind(text)
 
     def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
         """Refuse keys whose types have changed since the plan was made. No row is read."""
@@ -47,20 +48,21 @@ class Query(Measurer):
         query = _of(plan)
         self.check_types(context, protected, plan)
         charged, first, early = plan, None, None
+        reader = reader_of(context, protected)
         with ExitStack() as reads:
             reads.enter_context(snapshot(context.cursor))
             if query.early:
                 with progress.stage("bounds"):
-                    early = reads.enter_context(reading.before(context.cursor, protected, query))
+                    early = reads.enter_context(reading.before(reader, protected, query))
                     first = reading.learned(plan, early)
                 plan = resolved(plan, first)
                 query = _of(plan)
             with progress.stage("count"):
-                counted = reading.counted(context.cursor, protected, query, early)
+                counted = reading.counted(reader, protected, query, early)
             with progress.stage("noise"):
                 found = reading.released(plan, counted)
             if early is not None:
-                first = reading.quantiles(context.cursor, charged, early, first, found.groups)
+                first = reading.quantiles(reader, charged, early, first, found.groups)
         integers, values = flat(query, found.groups, found.blocks)
         return Measured(integers, values, None, refinement=first)
 

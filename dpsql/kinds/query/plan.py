@@ -272,8 +272,13 @@ class Planning(Asking):
         """Return measures whose trees have leaves that will be cut, where there are more values than leaves; weights of the blocks.
 
         For each of these: its place, the number of levels of the histograms that come before it, and the weight of one of them.
+
+        Privacy: leaves are cut where rows are by several statements, whose counts are put together: they have to see one state of
+        the table. Over rows of another engine they may not (`dpsql.engines.base`), and leaves are of one width.
         """
         found, shares, cutting = [*measures], [*weights], []
+        if self.protected.remote is not None:
+            return tuple(found), tuple(shares), cutting
         first = 0
         for place, measure in enumerate(measures):
             behind = first + len(measure.lengths)
@@ -292,8 +297,13 @@ class Planning(Asking):
         self, measures: Sequence[Measure], weights: Sequence[float], cutting: Sequence[tuple[int, int, float]],
         bounding: Bounding, *, grouped: bool,
     ) -> list[_Wish]:
-        """Return which quantiles are to be picked beside their trees, and for how much."""
+        """Return which quantiles are to be picked beside their trees, and for how much.
+
+        Privacy: what is picked may need two statements over one state of the rows; so over another engine's none is.
+        """
         found: list[_Wish] = []
+        if self.protected.remote is not None:
+            return found
         first = 0
         for place, measure in enumerate(measures):
             behind = first + len(measure.lengths)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dpsql.kinds.measured import Measurer
-from dpsql.measure.counting import count_select
 from dpsql.measure.fine import refined_by
 from dpsql.measure.noising import released
-from dpsql.measure.reading import Measured
+from dpsql.measure.reading import Measured, reader_of
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.release.plan import Plan
@@ -24,10 +23,11 @@ class Tables(Measurer):
         """Buy the fine histograms and cut bins from them, then count, and add noise of ``plan.scales`` to every cell."""
         with progress.stage("encode"):
             self.check_types(context, protected, plan)
-        refinement = refined_by(context.cursor, protected, plan, progress)
+        reader = reader_of(context, protected)
+        refinement = refined_by(reader, protected, plan, progress)
         plan = resolved(plan, refinement)
         select = self.statement(protected, plan)
         with progress.stage("count"):
-            tables, rows = count_select(context.cursor, select, plan.domain.sizes, plan.cliques)
+            tables, rows = reader.tables(select, plan.domain.sizes, plan.cliques)
         with progress.stage("noise"):
             return Measured(released(plan, tables), [], rows if plan.public_total else None, refinement=refinement)

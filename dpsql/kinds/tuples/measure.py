@@ -10,11 +10,12 @@ import duckdb
 import numpy as np
 
 from dpsql import methods
+from dpsql.engines.base import Codes
 from dpsql.errors import ReleaseError
 from dpsql.kinds.measured import Measurer
-from dpsql.measure import tuples
+from dpsql.measure.candidates import Candidates, candidates
 from dpsql.measure.fine import refined_by
-from dpsql.measure.reading import Measured, count_rows
+from dpsql.measure.reading import Measured, reader_of
 from dpsql.mechanisms.percentile import private_percentile
 from dpsql.methods.aggregate_seeded.levels import level_scale
 from dpsql.methods.base import TupleMethod, TuplePlan
@@ -40,30 +41,31 @@ class Tuples(Measurer):
         method = methods.of(plan.method)
         if not methods.counts_tuples(method):
             raise ReleaseError(f"method {plan.method!r} counts no tuples")
-        refinement = refined_by(context.cursor, protected, plan, progress)
+        reader = reader_of(context, protected)
+        refinement = refined_by(reader, protected, plan, progress)
         plan = resolved(plan, refinement)
-        with self.reading(protected, plan).encoded(context.cursor, progress) as codes:
+        with self.reading(protected, plan).encoded(reader, progress) as codes:
             return replace(_levels(context.cursor, plan, method, codes, progress), refinement=refinement)
 
 
-def _levels(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: TupleMethod, codes: str, progress: Progress) -> Measured:
+def _levels(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: TupleMethod, codes: Codes, progress: Progress) -> Measured:
     """Count the tuples of one level after the other: those whose parts were all kept at the level before.
 
     Privacy: a level's tuples are chosen by released counts and public numbers alone, and every one of them gets noise, those
     that nobody has too.
     """
     with progress.stage("count"):
-        number = count_rows(cursor, codes)
+        number = codes.total()
         wanted = method.tuples(plan.domain, plan.options)
         index = tuple_index(wanted.sizes, wanted.length)
         found, most, notes = [], [], []
         kept = released = np.zeros(0, np.int64)
         for k in index.levels:
-            chosen = tuples.candidates(cursor, index, k, kept, released)
+            chosen = candidates(cursor, index, k, kept, released)
             if chosen.extended < kept.size:
                 notes.append(_cut(k, chosen, kept.size))
             keys = chosen.keys
-            exact, bound = _level(cursor, codes, plan, wanted, k, keys)
+            exact, bound = _level(codes, plan, wanted, k, keys)
             scale = plan.scales[index.first_tables[k - 1]]
             if wanted.empty:
                 scale = level_scale(Fraction(plan.parameters["units"][k - 1]), bound)
@@ -83,7 +85,7 @@ def _levels(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: TupleMethod, 
     return Measured(flat, [], number if plan.public_total else None, places, tuple(notes))
 
 
-def _cut(k: int, chosen: tuples.Candidates, kept: int) -> str:
+def _cut(k: int, chosen: Candidates, kept: int) -> str:
     """Return what the release says where not all kept tuples were extended. Post-processing of released counts."""
     return (
         f"k = {k}: of the {kept} tuples of k = {k - 1} that were kept, only the {chosen.extended} with the largest counts were "
@@ -92,9 +94,7 @@ def _cut(k: int, chosen: tuples.Candidates, kept: int) -> str:
     )
 
 
-def _level(
-    cursor: duckdb.DuckDBPyConnection, codes: str, plan: Plan, wanted: TuplePlan, k: int, keys: IntArray
-) -> tuple[IntArray, int]:
+def _level(codes: Codes, plan: Plan, wanted: TuplePlan, k: int, keys: IntArray) -> tuple[IntArray, int]:
     """Return exact counts of one level's tuples, and the number of them that a row has at most.
 
     Privacy: the bound is a private percentile, or public; the counts are secret.
@@ -102,12 +102,8 @@ def _level(
     index = tuple_index(wanted.sizes, wanted.length)
     bound = math.comb(len(wanted.sizes), k)
     if not wanted.empty or plan.parameters["share"] is None:
-        return tuples.count_tuples(cursor, codes, index, keys, wanted.empty), bound
-    name, histogram = tuples.widths(cursor, codes, index, k, keys, wanted.empty)
-    try:
+        return codes.tuples(index, keys, wanted.empty), bound
+    with codes.widths(index, k, keys, wanted.empty) as widths:
         share, epsilon, sensitivity = (Fraction(plan.parameters[p]) for p in ("share", "epsilon_percentile", "penalty_sensitivity"))
-        bound = private_percentile(histogram, share, epsilon, sensitivity)
-        salt = fresh_salt()
-        return tuples.count_bounded(cursor, codes, index, keys, wanted.empty, row_widths=name, most=bound, salt=salt), bound
-    finally:
-        cursor.execute(f"DROP TABLE IF EXISTS {name}")
+        bound = private_percentile(widths.histogram, share, epsilon, sensitivity)
+        return widths.counted(bound, fresh_salt()), bound

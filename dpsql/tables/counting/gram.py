@@ -1,9 +1,4 @@
-"""All one- and two-way tables of many small attributes at once: products of one-hot columns in BLAS, exact.
-
-The first code of an attribute has no column; its counts are what the others leave. Blocks have at most `ROWS` rows, so two
-counts fit into one float32: columns are multiplied with y1 + 4096 y2, and every sum stays below 2^24, where float32 holds
-every whole number. Half the columns on one side, and only blocks on and above the diagonal: a quarter of the full product.
-"""
+"""All one- and two-way tables of many small attributes at once, from products of one-hot columns, on all cores."""
 
 from __future__ import annotations
 
@@ -14,19 +9,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import TracebackType
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.numerics.arrays import IntArray
-from dpsql.numerics.products import multiplies
 from dpsql.running.blas import one_blas_thread
 from dpsql.tables.counting.fold import Codes
+from dpsql.tables.counting.products import Products, blocks, columns, unpack
 from dpsql.tables.flat import FlatTables
 
-Floats = npt.NDArray[np.float32]
-
-ROWS = 4095  # 4095 + 4096 * 4095 < 2^24
-_SHIFT = 12
-_TILE = 256
 _CELLS = 1 << 22  # gathered at a time
 
 
@@ -34,12 +23,6 @@ def workers() -> int:
     """Return the number of threads that count: the processors this process may use, at most 8 for the memory they take."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, 8)
-
-
-def columns(sizes: Sequence[int], attributes: Sequence[int]) -> int:
-    """Return the number of one-hot columns, made even."""
-    count = sum(sizes[position] - 1 for position in attributes)
-    return count + count % 2
 
 
 class GramCounter:
@@ -68,9 +51,8 @@ class GramCounter:
         widths = [sizes[position] - 1 for position in attributes]
         self._starts = np.zeros(len(sizes), dtype=np.int64)
         self._starts[self._attributes] = np.concatenate([[0], np.cumsum(widths)[:-1]]) if widths else []
-        self._products = np.zeros((self.count, self.count), dtype=np.int64)
-        # Blocks of wide tables are shorter: 64 MB of one-hot columns for a thread.
-        self._block = max(1, min(ROWS, 2**24 // max(self.count, 1)))
+        self.products = np.zeros((self.count, self.count), dtype=np.int64)
+        """Of every pair of columns, on and above the diagonal; may be added to from elsewhere, together with ``rows``."""
         self._lock, self._stop, self._local = threading.Lock(), threading.Event(), threading.local()
         self._pending: set[Future[None]] = set()
         self._threads = workers()
@@ -91,9 +73,7 @@ class GramCounter:
     def add(self, codes: Codes) -> None:
         """Count the rows of a block, one array of codes an attribute; waits while all threads have enough to do."""
         rows = len(codes[0]) if codes else 0
-        parts = -(-rows // self._block)
-        bounds = [rows * i // parts for i in range(parts + 1)] if parts else [0]
-        for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        for start, stop in blocks(self.count, rows):
             self._wait(2 * self._threads - 1)
             self._pending.add(self._pool.submit(self._multiply, codes, start, stop))
         self.rows += rows
@@ -105,47 +85,20 @@ class GramCounter:
             for future in done:
                 future.result()
 
-    @multiplies
     def _multiply(self, codes: Codes, start: int, stop: int) -> None:
         """Add one block's products."""
-        hot, packed, room = self._buffers(stop - start)
-        self._one_hot(codes, start, stop, hot)
-        np.multiply(hot[1::2], np.float32(1 << _SHIFT), out=packed)
-        packed += hot[0::2]
-        for first in range(0, self.count, _TILE):
+        for first, tile in self._own().tiles(codes, start, stop):
             if self._stop.is_set():
                 return
-            left, right = hot[first : first + _TILE], packed[first // 2 :]
-            tile = room[: len(left) * len(right)].reshape(len(left), len(right))
-            whole = np.matmul(left, right.T, out=tile).astype(np.int32)
             with self._lock:
-                block = self._products[first : first + _TILE, first:]
-                block[:, 0::2] += whole & ((1 << _SHIFT) - 1)
-                block[:, 1::2] += whole >> _SHIFT
+                unpack(tile, self.products[first : first + len(tile), first:])
 
-    def _buffers(self, rows: int) -> tuple[Floats, Floats, Floats]:
-        """Return this thread's arrays, for a number of rows."""
-        if not hasattr(self._local, "hot"):
-            self._local.hot = np.zeros(self.count * self._block, dtype=np.float32)
-            self._local.packed = np.empty(self.count // 2 * self._block, dtype=np.float32)
-            self._local.room = np.empty(min(_TILE, self.count) * (self.count // 2), dtype=np.float32)
-        hot: Floats = self._local.hot[: self.count * rows].reshape(self.count, rows)
-        packed: Floats = self._local.packed[: self.count // 2 * rows].reshape(self.count // 2, rows)
-        return hot, packed, self._local.room
-
-    def _one_hot(self, codes: Codes, start: int, stop: int, hot: Floats) -> None:
-        """Write the columns; one more is zero where their number is odd."""
-        row = 0
-        for position in self._attributes:
-            column = codes[position][start:stop]
-            if self._sizes[position] == 2:
-                hot[row] = column
-                row += 1
-                continue
-            for code in range(1, self._sizes[position]):
-                np.equal(column, code, out=hot[row], casting="unsafe")
-                row += 1
-        hot[row:] = 0
+    def _own(self) -> Products:
+        """Return this thread's arrays."""
+        if not hasattr(self._local, "products"):
+            self._local.products = Products(self._sizes, self._attributes)
+        made: Products = self._local.products
+        return made
 
     def finish(self) -> None:
         """Write the tables."""
@@ -164,7 +117,7 @@ class GramCounter:
 
     def _margins(self) -> dict[int, IntArray]:
         """Return the one-way table of each attribute."""
-        diagonal = np.diagonal(self._products)
+        diagonal = np.diagonal(self.products)
         found = {}
         for position in self._attributes:
             start = int(self._starts[position])
@@ -189,7 +142,7 @@ class GramCounter:
         """Return two-way tables of one shape, shape (n, a, b)."""
         left = (self._starts[pairs[:, 0]][:, None] + np.arange(a - 1))[:, :, None]
         right = (self._starts[pairs[:, 1]][:, None] + np.arange(b - 1))[:, None, :]
-        inner = self._products[np.minimum(left, right), np.maximum(left, right)]
+        inner = self.products[np.minimum(left, right), np.maximum(left, right)]
         rows, across = (self._stacked(pairs[:, side], size, margins) for side, size in ((0, a), (1, b)))
         tables = np.empty((len(pairs), a, b), dtype=np.int64)
         tables[:, 1:, 1:] = inner

@@ -19,6 +19,7 @@ from dpsql.errors import ArgumentError, DomainError
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.tables.counting import gram as counting_gram
 from dpsql.tables.counting.fold import Fold, Part
+from dpsql.tables.counting.products import ROWS, columns
 from dpsql.tables.flat import cell_counts
 
 MAX_CELLS = 2**28
@@ -263,7 +264,7 @@ def _fold_cost(sizes: Sequence[int], cliques: Cliques, budget: int) -> tuple[flo
 
 def _gram_cost(sizes: Sequence[int], attributes: Sequence[int]) -> tuple[float, float, float]:
     """Return nanoseconds a row, seconds, and cells of the products."""
-    count = counting_gram.columns(sizes, attributes)
+    count = columns(sizes, attributes)
     return _HOT * count + (_PRODUCT * count + _FIRST_PRODUCT) * count, 0.01 + 4e-9 * count**2, float(count) ** 2
 
 
@@ -288,12 +289,23 @@ def choose(sizes: Sequence[int], asked: Sequence[Clique]) -> Work:
 def _cheapest(sizes: Sequence[int], asked: Sequence[Clique]) -> Work:
     """Return what `choose` does."""
     cliques = Cliques.of(asked)
-    candidates = [_sql(sizes, cliques), *_streams(sizes, cliques, ())]
+    candidates = [_sql(sizes, cliques), *_every_stream(sizes, cliques)]
+    return min(candidates, key=lambda work: work.seconds(NOMINAL_ROWS))
+
+
+def _every_stream(sizes: Sequence[int], cliques: Cliques, most_products: float = math.inf) -> list[Work]:
+    """Return the roads over one pass, without one-hot columns and with those of more and more attributes."""
+    found = _streams(sizes, cliques, ())
     for limit in sorted({max((s for s in sizes if s <= limit), default=0) for limit in _THRESHOLDS} - {0}):
         attributes = tuple(i for i, size in enumerate(sizes) if size <= limit)
-        if len(attributes) > 8:
-            candidates += _streams(sizes, cliques, attributes)
-    return min(candidates, key=lambda work: work.seconds(NOMINAL_ROWS))
+        if len(attributes) > 8 and columns(sizes, attributes) ** 2 <= most_products:
+            found += _streams(sizes, cliques, attributes)
+    return found
+
+
+def streamed(sizes: Sequence[int], asked: Sequence[Clique], most_products: int) -> Work:
+    """Return the cheapest road over one pass, with so many products of one-hot columns at most: for an engine's workers."""
+    return min(_every_stream(sizes, Cliques.of(asked), most_products), key=lambda work: work.seconds(NOMINAL_ROWS))
 
 
 _known = lru_cache(maxsize=16)(_cheapest)
@@ -346,6 +358,6 @@ def estimate(sizes: Sequence[int], cliques: Sequence[Clique], rows: int, *, enco
         work = replace(work, shared=work.shared + encode - _ENCODE * len(sizes))
     asked = 8.0 * float(cell_counts(sizes, cliques).sum())
     threads = counting_gram.workers() if work.gram else 0
-    hot = threads * 6.0 * min(counting_gram.ROWS * counting_gram.columns(sizes, work.gram), 2**24)
+    hot = threads * 6.0 * min(ROWS * columns(sizes, work.gram), 2**24)
     megabytes = 1e-6 * (asked + 8 * work.cells + 50 * len(cliques) + hot) + (150 if work.road == "stream" else 50)
     return float(work.seconds(rows)), megabytes

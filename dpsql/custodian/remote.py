@@ -1,0 +1,100 @@
+"""dp_remote: a table whose rows another engine has gets a name here, with types and no rows."""
+
+from __future__ import annotations
+
+import duckdb
+
+from dpsql.calls.custody import RemoteCall
+from dpsql.engines import registry
+from dpsql.engines.remote import Described, Remote
+from dpsql.errors import ArgumentError, DpsqlError, first_line
+from dpsql.protected.home import books_of, catalog_of
+from dpsql.protected.linked import key_of, links_in
+from dpsql.protected.source import ledger_of, remote_of
+from dpsql.session.instance import Context
+from dpsql.source.analysis import TableId, relation_columns
+from dpsql.text.names import fold
+from dpsql.text.relation import identifier, inline
+
+REMOTE_COLUMNS = {"column_name": "VARCHAR", "type": "VARCHAR", "engine_type": "VARCHAR", "status": "VARCHAR"}
+
+
+def remote(context: Context, call: RemoteCall) -> str:
+    """Make an empty table with the columns of a remote one, and write down where its rows are. Returns a row a column.
+
+    Privacy
+    -------
+    Free: names and types are read, no row. The table in DuckDB stays empty; nobody who opens the file finds a row in it. Rows that
+    a budget was spent on stay those of the name: another relation needs another name.
+
+    Raises
+    ------
+    ArgumentError
+        The name is taken by another table, the url holds credentials, or the relation has no column that can be used.
+    DpsqlError
+        The engine cannot be reached, or what it has does not fit the name any more.
+    """
+    context.known.clear()
+    if context.database not in context.databases():
+        raise ArgumentError("source", call.source, f"a name cannot be made in {context.database!r}; USE a database of DuckDB's own")
+    wanted = registry.checked(call.engine, call.url, call.relation)
+    entry = catalog_of(context).find(context.database, context.schema, call.source)
+    table = TableId(context.database, context.schema, call.source if entry is None else entry.table.name)
+    known = remote_of(context, table)
+    if entry is not None and known is None:
+        raise ArgumentError("source", call.source, "is a table of this database already; choose another name for the remote one")
+    if key_of(table) in links_in(context, table.database):
+        raise ArgumentError("source", call.source, "is linked, and a linked table has its rows here; choose another name")
+    if known is None or (known.engine, known.relation) != (wanted.engine, wanted.relation):
+        _check_unspent(context, table, call, known)
+    columns = registry.describe(wanted)
+    if entry is None:
+        _create(context, table, columns)
+        found = {fold(column.name): column.sql_type for column in columns}
+    else:
+        found = {fold(column.name): column.sql_type for column in relation_columns(context.cursor, table)}
+        _check_same(call, found, columns)
+    books_of(context, table.database).set_remote(key_of(table), wanted, context.user)
+    context.known.clear()
+    return inline(REMOTE_COLUMNS, [_row(column, found, new=entry is None) for column in columns])
+
+
+def _check_unspent(context: Context, table: TableId, call: RemoteCall, known: Remote | None) -> None:
+    """Refuse to put other rows under a budget: what was spent was spent on those before."""
+    if ledger_of(context, table).protection() is not None:
+        before = "were in this database" if known is None else f"are {known.relation!r} of {known.engine}"
+        raise ArgumentError(
+            "relation",
+            call.relation,
+            f"{call.source} has a budget, and its rows {before}: what was spent was spent on these; choose another name, which "
+            "gets a budget of its own",
+        )
+
+
+def _create(context: Context, table: TableId, columns: list[Described]) -> None:
+    listed = ", ".join(f"{identifier(column.name)} {column.sql_type}" for column in columns if column.sql_type)
+    try:
+        context.cursor.execute(f"CREATE TABLE {identifier(table.database, table.schema, table.name)} ({listed})")
+    except duckdb.Error as error:
+        raise DpsqlError(f"source = {table.name!r}: the empty table cannot be made: {first_line(error)}") from None
+
+
+def _check_same(call: RemoteCall, found: dict[str, str], columns: list[Described]) -> None:
+    """Refuse a relation that lacks a column of the table, or has it with another type."""
+    there = {fold(column.name): column.sql_type for column in columns}
+    changed = [name for name, sql_type in found.items() if there.get(name) != sql_type]
+    if changed:
+        raise DpsqlError(
+            f"relation = {call.relation!r}: columns {changed[:12]!r} of {call.source} have other types there now, or are gone. Put "
+            f"them back; or drop the empty table here and call dp_remote again (budget, ledger and declarations stay)"
+        )
+
+
+def _row(column: Described, found: dict[str, str | None], *, new: bool) -> tuple[str | None, ...]:
+    if column.sql_type is None:
+        status = "left out: no type of DuckDB that dpsql counts, or a name that is there twice"
+    elif fold(column.name) in found:
+        status = "added" if new else "there"
+    else:
+        status = "left out: came later; ALTER TABLE here adds it"
+    return column.name, column.sql_type, column.kind, status

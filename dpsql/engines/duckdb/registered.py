@@ -1,0 +1,23 @@
+"""A frame as a relation of a cursor, as long as it is needed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import duckdb
+
+
+@contextmanager
+def registered(cursor: duckdb.DuckDBPyConnection, frame: object) -> Iterator[str]:
+    """Register a frame, of pandas or pyarrow, under a name of its own, which is given."""
+    name = f"__dp_tuples_{uuid.uuid4().hex}"
+    cursor.execute("SELECT 1").fetchall()  # DuckDB 2.0 takes nothing and lets nothing go while a result was not read to its end
+    cursor.register(name, frame)
+    try:
+        yield name
+    finally:
+        with suppress(duckdb.Error):  # the cursor is closed soon, and the frame goes with it
+            cursor.execute("SELECT 1").fetchall()
+            cursor.unregister(name)

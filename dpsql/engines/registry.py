@@ -1,0 +1,100 @@
+"""The engines by name. Those beyond DuckDB are loaded when a table of theirs is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import duckdb
+
+from dpsql.calls.custody import ENGINES
+from dpsql.engines.base import Reader, Writer
+from dpsql.engines.duckdb.reader import DuckReader
+from dpsql.engines.remote import Described, Remote
+from dpsql.errors import ArgumentError, DpsqlError
+
+WRITTEN = "spark:"
+"""How a target begins that Spark writes."""
+
+
+def _known(remote: Remote) -> None:
+    if remote.engine not in ENGINES:
+        known = " and ".join(map(repr, ENGINES))
+        raise DpsqlError(f"engine = {remote.engine!r} is not known to this dpsql; it knows {known}")
+
+
+def checked(engine: str, url: str, relation: str) -> Remote:
+    """Return where a relation is; an ArgumentError where the url is none of the engine's, or either text holds credentials."""
+    found = Remote(engine, url, relation)
+    _known(found)
+    from dpsql.engines.spark import session
+
+    session.checked_url(url)
+    session.check_relation(relation)
+    return found
+
+
+def describe(remote: Remote) -> list[Described]:
+    """Return the columns of a relation. No row is read."""
+    _known(remote)
+    from dpsql.engines.spark import relation, session
+
+    own = session.session(remote.url)
+    try:
+        return relation.describe(own, remote.relation)
+    finally:
+        session.close(own)
+
+
+def reader(
+    cursor: duckdb.DuckDBPyConnection, remote: Remote | None, table: str = "", columns: Mapping[str, str] | None = None
+) -> Reader:
+    """Return what reads the rows of a table: DuckDB on the cursor of the call, or the engine that has them.
+
+    Parameters
+    ----------
+    table : str
+        The quoted name under which statements read the table.
+    columns : mapping of name to type
+        What it has in DuckDB.
+    """
+    if remote is None:
+        return DuckReader(cursor)
+    _known(remote)
+    from dpsql.engines.spark.reader import SparkReader
+
+    return SparkReader(cursor, remote, table, dict(columns or {}))
+
+
+def writes(target: str) -> bool:
+    """Return whether a target of rows is one of another engine's, 'spark:lake.people', and no table of DuckDB."""
+    return target.startswith(WRITTEN)
+
+
+def writer(remote: Remote | None, target: str) -> Writer:
+    """Return what writes synthetic rows into a target of an engine, on the server that has the source.
+
+    Parameters
+    ----------
+    remote : Remote or None
+        Where the source's rows are.
+    target : str
+        'spark:' and a table, or 'spark:parquet:/folder'.
+
+    Raises
+    ------
+    ArgumentError
+        The source's rows are in DuckDB.
+    """
+    if remote is None:
+        raise ArgumentError(
+            "into_table",
+            target,
+            "the rows of this source are not in Spark, and no server is known to write to. COPY (FROM dp_sample('the release')) "
+            "TO 'people_synth.parquet' (FORMAT parquet) writes a file that Spark reads",
+        )
+    _known(remote)
+    from dpsql.engines.spark.session import check_relation
+    from dpsql.engines.spark.writing import SparkWriter
+
+    check_relation(target, "into_table")
+    return SparkWriter(remote, target.removeprefix(WRITTEN))

@@ -1,0 +1,47 @@
+"""Where the rows of a table are, and what an engine says of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from dpsql.errors import DpsqlError
+
+
+@dataclass(frozen=True)
+class Remote:
+    """Where the rows of a table are that has none in DuckDB.
+
+    Parameters
+    ----------
+    engine : str
+        A name of `dpsql.engines.registry`.
+    url : str
+        Where the engine is reached; without credentials.
+    relation : str
+        What the engine calls the relation.
+    """
+
+    engine: str
+    url: str
+    relation: str
+
+
+@dataclass(frozen=True)
+class Described:
+    """A column of a relation that an engine has: its name there, and the type that it has in DuckDB; None where it has none.
+
+    ``kind``: the engine's name of the type.
+    """
+
+    name: str
+    sql_type: str | None
+    kind: str
+
+
+def changed(relation: str, columns: Collection[str]) -> DpsqlError:
+    """Return the error about a relation whose columns are not what they were when it got its name."""
+    return DpsqlError(
+        f"relation = {relation!r}: its columns {list(columns)[:12]!r} have other types now, or are gone; CALL dp_remote(...) with "
+        "the same arguments shows what it has"
+    )

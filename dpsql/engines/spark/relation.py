@@ -1,0 +1,150 @@
+"""A relation that Spark has: its columns with the types that they have in DuckDB, and a view of them for one reading."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpsql.engines.remote import Described, changed
+from dpsql.engines.spark.faults import lost
+from dpsql.engines.spark.quiet import quiet
+from dpsql.engines.spark.views import check_files, check_table
+from dpsql.errors import ArgumentError, DpsqlError, EngineLost
+from dpsql.text.names import fold
+from dpsql.text.paths import local_path
+
+FORMATS = ("parquet", "delta", "orc")
+_FILES = re.compile(rf"({'|'.join(FORMATS)}):(.+)", re.DOTALL)
+_PART = r"(?:`(?:[^`]|``)+`|\w+)"
+_NAME = re.compile(rf"{_PART}(?:\.{_PART}){{0,7}}")
+_TYPES = {
+    "boolean": "BOOLEAN", "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "float": "FLOAT",
+    "double": "DOUBLE", "string": "VARCHAR", "date": "DATE", "timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP",
+}  # fmt: skip
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def files_of(relation: str) -> tuple[str, str] | None:
+    """Return format and path where a relation is files.
+
+    Examples
+    --------
+    >>> files_of("delta:/lake/people"), files_of("lake.people")
+    (('delta', '/lake/people'), None)
+    """
+    found = _FILES.fullmatch(relation)
+    return (found[1], found[2]) if found else None
+
+
+def parts_of(relation: str) -> list[str] | None:
+    """Return the parts of a table's name; None where a text is none.
+
+    Examples
+    --------
+    >>> parts_of("lake.`a.b`"), parts_of("a b")
+    (['lake', 'a.b'], None)
+    """
+    if not _NAME.fullmatch(relation):
+        return None
+    return [part.strip("`").replace("``", "`") for part in re.findall(_PART, relation)]
+
+
+def quoted(parts: Sequence[str]) -> str:
+    """Return a name as Spark's SQL has it."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def frame_of(session: Any, relation: str) -> Any:
+    """Return a relation as a DataFrame: a table by its name, or files, 'parquet:/folder'. Only metadata is read.
+
+    Raises
+    ------
+    EngineLost
+        Spark has gone.
+    DpsqlError
+        There is none, or it cannot be read.
+    """
+    files_there = files_of(relation)
+    try:
+        with quiet():
+            frame = session.read.format(files_there[0]).load(files_there[1]) if files_there else session.read.table(relation)
+            frame.schema  # noqa: B018 -- it is looked up now
+    except Exception as error:
+        if lost(error):
+            raise EngineLost(f"relation = {relation!r}: Spark cannot be reached, or was lost before a row was read") from None
+        files = " or ".join(repr(f"{name}:/folder") for name in FORMATS)
+        raise DpsqlError(
+            f"relation = {relation!r}: Spark cannot read it ({type(error).__name__}); name a table as Spark calls it (a temporary "
+            f"view belongs to one session, and is none), or {files}"
+        ) from None
+    if files_there is None:
+        check_table(session, relation)
+    elif local_path(files_there[1]) is not None:
+        check_files(frame, relation)
+    return frame
+
+
+def duckdb_type(kind: str) -> str | None:
+    """Return the DuckDB type of a column, from Spark's name of its type; None where the column cannot be used.
+
+    A timestamp is its reading in UTC. Texts are compared by their bytes: a column with another collation cannot be used.
+
+    Examples
+    --------
+    >>> duckdb_type("decimal(12,2)"), duckdb_type("array<int>")
+    ('DECIMAL(12,2)', None)
+    """
+    decimal = _DECIMAL.fullmatch(kind)
+    return f"DECIMAL({decimal[1]},{decimal[2]})" if decimal else _TYPES.get(kind)
+
+
+def describe(session: Any, relation: str) -> list[Described]:
+    """Return the columns of a relation. No row is read.
+
+    Raises
+    ------
+    ArgumentError
+        It has no column that can be used.
+    """
+    found = []
+    names: set[str] = set()
+    for field in frame_of(session, relation).schema.fields:
+        kind = field.dataType.simpleString()
+        usable = fold(field.name) not in names and "\0" not in field.name  # DuckDB would take Age and age for one
+        names.add(fold(field.name))
+        found.append(Described(field.name, duckdb_type(kind) if usable else None, kind))
+    if not any(column.sql_type for column in found):
+        raise ArgumentError("relation", relation, "has no column of a type that can be used")
+    return found
+
+
+def viewed(session: Any, relation: str, columns: Mapping[str, str]) -> str:
+    """Make a temporary view of some columns, after a look whether they are what they were; its quoted name.
+
+    Texts are made valid UTF-8 here, before anything else: two that are the same afterwards are one value, also where rows of a unit
+    are bounded by group.
+
+    Parameters
+    ----------
+    columns : mapping
+        Name to DuckDB type, as they were described.
+
+    Raises
+    ------
+    DpsqlError
+        The relation has changed.
+    """
+    frame = frame_of(session, relation)
+    kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    other = [name for name, sql_type in columns.items() if duckdb_type(kinds.get(name, "")) != sql_type]
+    if other:
+        raise changed(relation, other)
+    listed = []
+    for name in columns:
+        forms = {"timestamp": "CAST({} AS TIMESTAMP_NTZ)", "string": "make_valid_utf8({})"}
+        listed.append(f"{forms.get(kinds[name], '{}').format(quoted([name]))} AS {quoted([name])}")
+    view = f"dpsql_{secrets.token_hex(8)}"
+    frame.selectExpr(*listed).createOrReplaceTempView(view)
+    return f"`{view}`"

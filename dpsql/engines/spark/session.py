@@ -1,0 +1,107 @@
+"""Sessions of Spark Connect: settings that counting depends on are asked for, and no credential is kept or shown."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import warnings
+from typing import Any
+
+from dpsql.engines.spark.quiet import quiet
+from dpsql.engines.spark.translate import SETTINGS
+from dpsql.errors import ArgumentError, DpsqlError, EngineLost
+
+TOKEN = "DPSQL_SPARK_TOKEN"  # noqa: S105 -- the name of a variable
+"""The environment variable with the token of a server; it is added to the url when it is used, and kept nowhere."""
+_URL = re.compile(r"sc://[A-Za-z0-9.-]+(:\d{1,5})?(/[^\s?#]*)?|sc://\[[0-9a-fA-F:]+\](:\d{1,5})?(/[^\s?#]*)?")
+_HARMLESS = frozenset({"user_id", "use_ssl", "user_agent", "session_id"})
+"""Parameters of a url that may be written down."""
+_SECRET = r"(token|passw\w*|pwd|secret|authorization|credential|api-?key|access_?key|signature|sig)\s*="  # noqa: S105 -- a pattern
+_HELD = (r"://[^/@\s]*:[^/@\s]*@", r"://[^/:@\s]+:(?!\d+(?:/|$))[^@\s]*@", rf"[;?&].*{_SECRET}")
+RETRIES = 5
+"""How often a client asks again where the server does not answer; the waits are 0.05 s, and each one four times the one before."""
+
+
+def checked_url(url: str) -> str:
+    """Return a url that may be written down.
+
+    Raises
+    ------
+    ArgumentError
+        It is none of Spark Connect, or holds credentials.
+
+    Examples
+    --------
+    >>> checked_url("sc://spark.example:15002")
+    'sc://spark.example:15002'
+    """
+    shown = re.sub(r"//[^/]*@", "//...@", re.split(r"[;?#]", url)[0])
+    names = [part.partition("=")[0].strip().lower() for part in url.split(";")[1:] if part.strip()]
+    if "@" in url or re.search(_SECRET, url, re.IGNORECASE):
+        way = f"set the environment variable {TOKEN} for a token, and leave it out of the url, which is written to the books"
+        raise ArgumentError("url", shown, f"holds credentials: {way}")
+    if not _URL.fullmatch(url):
+        raise ArgumentError("url", shown, "is none of Spark Connect, as 'sc://host:15002'")
+    if not _HARMLESS.issuperset(names):
+        taken = f"has parameters; dpsql takes {sorted(_HARMLESS)!r} alone"
+        raise ArgumentError("url", shown, f"{taken}: others may be credentials, and the url is written to the books")
+    return url
+
+
+def check_relation(relation: str, argument: str = "relation") -> None:
+    """Refuse a relation or target with credentials: it is written to the books, and shown by errors.
+
+    Raises
+    ------
+    ArgumentError
+        The text shows none of them.
+
+    Examples
+    --------
+    >>> check_relation("parquet:abfss://container@account.dfs.core.windows.net/people")
+    """
+    if any(re.search(pattern, relation, re.IGNORECASE) for pattern in _HELD):
+        shown = re.split(r"//|[;?]", relation)[0] + "..."
+        way = "give them to Spark (its configuration, a role of the machine), and leave them out of what is written to the books"
+        raise ArgumentError(argument, shown, f"holds credentials: {way}")
+
+
+def session(url: str) -> Any:
+    """Return a new session of a server, with settings and temporary views of its own; `close` ends it.
+
+    Raises
+    ------
+    DpsqlError
+        The client is missing.
+    EngineLost
+        The server cannot be reached.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pandas 3, none of whose frames are used, and of settings that a server does not have
+        try:
+            from pyspark.sql.connect.client.retries import DefaultPolicy
+            from pyspark.sql.connect.session import SparkSession
+        except ImportError:  # PySpark's own errors about what it needs are of this kind, too
+            raise DpsqlError("engine = 'spark': the client of Spark Connect is not installed; pip install 'dpsql[spark]'") from None
+        token = os.environ.get(TOKEN)
+        secret = f"{'' if '/' in url[5:] else '/'};token={token}" if token else ""
+        try:
+            with quiet():
+                own = SparkSession(url + secret)
+                own.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
+                for name, value in SETTINGS.items():
+                    own.conf.set(name, value)
+        except Exception as error:
+            raise EngineLost(
+                f"url = {url!r}: Spark cannot be reached ({type(error).__name__}). Is the address right, does the server run, does "
+                f"it take the token (the environment variable {TOKEN})?"
+            ) from None
+    return own
+
+
+def close(own: Any) -> None:
+    """End a session, with its views and what it kept; the server may have gone."""
+    with contextlib.suppress(Exception), quiet():
+        own.client.set_retry_policies([])
+        own.stop()

@@ -1,0 +1,193 @@
+"""Arithmetic and comparisons: DuckDB's rules in Spark's SQL.
+
+Whole numbers and decimals are exact on both sides, or refused. Where DuckDB raises (and a source's TRY gives NULL), ``try_`` gives
+NULL, in both of Spark's modes. Floating-point numbers are IEEE doubles on both sides; each operand is brought to the type of the
+result first, for Spark would divide FLOATs as DOUBLEs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from dpsql.engines.spark.translate.binding import Binder
+from dpsql.engines.spark.translate.casts import converted
+from dpsql.engines.spark.translate.literals import constant
+from dpsql.engines.spark.translate.types import (  # fmt: skip
+    BITS,
+    FLOATS,
+    NULL,
+    SIGNED,
+    TEXT,
+    WIDE,
+    Typed,
+    decimal,
+    digits,
+    is_exact,
+    is_integer,
+    of_type,
+    refuse,
+    spark_type,
+)
+
+_TRY = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "%": "try_mod"}
+
+
+def implicit(value: Typed, target: str, binder: Binder) -> Typed:
+    """Return a value in the type that DuckDB's binder brings it to."""
+    if value.constant and value.type == TEXT and target != TEXT and isinstance(value.value, str):
+        return binder.cast_text(value.value, target)
+    if value.constant and isinstance(value.value, Decimal) and target in FLOATS:
+        return binder.cast_decimal(value.value, value.type, target)
+    return converted(value, target, checked=False)
+
+
+def unified(values: Sequence[Typed], binder: Binder, target: str = "") -> list[Typed]:
+    """Return values in one type, the one in which DuckDB compares them or returns one of them."""
+    if not target:
+        typed = [v for v in values if not (v.constant and v.type == TEXT)]
+        target = binder.common(typed) if typed else TEXT
+    return [implicit(value, target, binder) for value in values]
+
+
+def compared(left: Typed, right: Typed, binder: Binder) -> tuple[str, str]:
+    """Return both sides of a comparison in types that Spark compares as DuckDB does."""
+    one, other = digits(left), digits(right)
+    if one and other:  # Spark finds the type that holds both where there is one
+        if max(one[0], other[0]) + max(one[1], other[1]) > 38:
+            refuse(f"a comparison of {left.type} with {right.type}", "38 digits are too few")
+        return left.sql, right.sql
+    if BITS in (left.type, right.type) and left.type != right.type:
+        refuse(f"a comparison of {left.type} with {right.type}")
+    first, second = unified([left, right], binder)
+    return first.sql, second.sql
+
+
+def arithmetic(symbol: str, left: Typed, right: Typed, binder: Binder) -> Typed:
+    """Return an operation on two numbers.
+
+    Parameters
+    ----------
+    symbol : {'+', '-', '*', '/', '//', '%'}
+
+    Raises
+    ------
+    UnsupportedQuery
+    """
+    kind = binder.type_of(f"{{}} {symbol} {{}}", left, right)
+    if BITS in (left.type, right.type):
+        return _bits(symbol, left, right)
+    if left.type == "DATE" and symbol in "+-":
+        return _days(symbol, left, right, kind)
+    if kind in FLOATS:
+        return _floating(symbol, converted(left, kind, checked=False), converted(right, kind, checked=False), kind)
+    if kind in SIGNED and is_integer(left.type) and is_integer(right.type):
+        return _whole(symbol, converted(left, kind, checked=False), converted(right, kind, checked=False), kind)
+    if kind == WIDE and is_integer(left.type) and is_integer(right.type):
+        return _wide(symbol, left, right)
+    if decimal(kind) and is_exact(left.type) and is_exact(right.type):
+        return _decimal(symbol, left, right, kind)
+    return refuse(f"{left.type} {symbol} {right.type}")
+
+
+def _bits(symbol: str, left: Typed, right: Typed) -> Typed:
+    """Return a sum or product of packed codes, which are below 2^63."""
+    if symbol not in "+*" or not all(v.type == BITS or is_integer(v.type) for v in (left, right)):
+        refuse(f"{left.type} {symbol} {right.type}")
+    sides = ((value if value.type == BITS else converted(value, "BIGINT", checked=False)).sql for value in (left, right))
+    return of_type(f"{_TRY[symbol]}({', '.join(sides)})", BITS)
+
+
+def _days(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
+    if right.type == "DATE" and symbol == "-" and kind == "BIGINT":
+        return of_type(f"CAST(datediff({left.sql}, {right.sql}) AS BIGINT)", kind)
+    if kind == "DATE" and right.type in SIGNED and right.type != "BIGINT":
+        return of_type(f"{'date_add' if symbol == '+' else 'date_sub'}({left.sql}, {right.sql})", kind)
+    return refuse(f"{left.type} {symbol} {right.type}")
+
+
+def _floating(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
+    if symbol == "/":
+        safe = right.constant and right.value not in (0, None)
+        found = f"({left.sql} / {right.sql})" if safe else f"try_divide({left.sql}, {right.sql})"
+        return of_type(found if kind == "DOUBLE" else f"CAST({found} AS FLOAT)", kind)
+    if symbol == "%":
+        return of_type(f"try_mod({left.sql}, {right.sql})", kind)
+    if symbol == "//":
+        refuse("// of floating-point numbers", "write floor(a / b)")
+    return of_type(f"({left.sql} {symbol} {right.sql})", kind)
+
+
+def _whole(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
+    if symbol == "/":
+        refuse("/ of whole numbers as a whole number")
+    if symbol != "//":
+        return of_type(f"{_TRY[symbol]}({left.sql}, {right.sql})", kind)
+    if right.constant and isinstance(right.value, int) and right.value > 0:
+        return of_type(f"CAST(({left.sql} div {right.sql}) AS {spark_type(kind)})", kind)
+    return of_type(f"try_cast({_divided(left.sql, right.sql)} AS {spark_type(kind)})", kind)
+
+
+def _divided(left: str, right: str) -> str:
+    """Return a quotient cut towards zero, as a DECIMAL(38,0): the one that leaves 64 bits is there."""
+    negative = f"-CAST({left} AS DECIMAL(38,0))"
+    quotient = f"CAST((CAST({left} AS BIGINT) div CAST({right} AS BIGINT)) AS DECIMAL(38,0))"
+    return f"(CASE WHEN {right} = -1 THEN {negative} WHEN {right} <> 0 THEN {quotient} END)"
+
+
+def _wide(symbol: str, left: Typed, right: Typed) -> Typed:
+    if symbol == "//":
+        return of_type(_divided(_narrow(left), _narrow(right)), WIDE)
+    if symbol == "/":
+        refuse("/ of HUGEINT")
+    one, other = (converted(value, WIDE, checked=False).sql for value in (left, right))
+    return of_type(f"{_TRY[symbol]}({one}, {other})", WIDE)
+
+
+def _narrow(value: Typed) -> str:
+    """Return a HUGEINT that is a number of 64 bits as that."""
+    if value.constant and isinstance(value.value, int) and -(1 << 63) <= value.value < 1 << 63:
+        return constant(value.value, "BIGINT").sql
+    if value.narrow is None or value.narrow.type == WIDE:
+        return refuse("// of HUGEINT")
+    return value.narrow.sql
+
+
+def _decimal(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
+    """Return exact decimal arithmetic: Spark rounds where 38 digits are too few, and then it is refused."""
+    left, right = left.narrow or left, right.narrow or right  # as few digits as there are
+    one, other = digits(left), digits(right)
+    if one is None or other is None or symbol not in "+-*":
+        return refuse(f"{left.type} {symbol} {right.type}", "CAST both to DOUBLE")
+    most = sum(one) + sum(other) + 1 if symbol == "*" else max(one[0], other[0]) + max(one[1], other[1]) + 1
+    if most > 38:
+        refuse(f"{left.type} {symbol} {right.type}", "38 digits are too few; CAST both to DOUBLE")
+    sides = [
+        f"CAST({value.sql} AS DECIMAL({max(sum(size), 1)},{size[1]}))" for value, size in ((left, one), (right, other))
+    ]
+    return of_type(f"try_cast({_TRY[symbol]}({', '.join(sides)}) AS {spark_type(kind)})", kind)
+
+
+def negative(value: Typed, binder: Binder) -> Typed:
+    """Return a number with the other sign; NULL where its type does not hold it."""
+    kind = binder.type_of("-{}", value)
+    if kind == NULL or not (kind in FLOATS or is_exact(kind)):
+        refuse(f"- of {value.type}")
+    if kind in SIGNED:
+        return of_type(f"try_subtract(CAST(0 AS {spark_type(kind)}), {converted(value, kind, checked=False).sql})", kind)
+    return of_type(f"(-{converted(value, kind, checked=False).sql})", kind)
+
+
+def shifted(symbol: str, left: Typed, right: Typed) -> Typed:
+    """Return an operation on the bits of packed codes and hashes."""
+    if left.type != BITS:
+        refuse(f"{left.type} {symbol} {right.type}")
+    if symbol == ">>" and right.constant and isinstance(right.value, int) and 0 <= right.value < 64:
+        if not right.value:
+            return left
+        return of_type(f"(shiftright({left.sql}, {right.value}) & {(1 << 64 - right.value) - 1}L)", BITS)  # signed on every server
+    if symbol in "&|" and right.constant and isinstance(right.value, int) and 0 <= right.value < 1 << 64:
+        return of_type(f"({left.sql} {symbol} {constant(right.value, BITS).sql})", BITS)
+    if symbol in "&|" and right.type == BITS:
+        return of_type(f"({left.sql} {symbol} {right.sql})", BITS)
+    return refuse(f"{left.type} {symbol} {right.type}")

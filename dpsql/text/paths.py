@@ -1,0 +1,43 @@
+"""Paths of this machine: where a text leads, and which file or folder a path is, whatever it is called there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import unquote
+
+_LOCAL = re.compile(r"file:(?://(?:localhost)?(?=/))?(.+)", re.DOTALL)
+Identity = tuple[int, int]
+"""Device and inode."""
+
+
+def local_path(path: str) -> Path | None:
+    """Return the real path of a folder or file of this machine; None for what is elsewhere.
+
+    Examples
+    --------
+    >>> str(local_path("file:///data/my%20people")), local_path("s3://data/people")
+    ('/data/my people', None)
+    """
+    found = _LOCAL.fullmatch(path)
+    if found:
+        path = unquote(found[1])
+    elif re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path):
+        return None
+    return Path(path).expanduser().resolve()
+
+
+def identity(path: str | Path) -> Identity | None:
+    """Return which file or folder a path leads to; None where there is none, or one may not look."""
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def one_file_twice(paths: Iterable[str | Path]) -> bool:
+    """Return whether two paths are one file: a symbolic link, a hard link or a mount. No file is opened."""
+    found = [one for one in map(identity, paths) if one is not None]
+    return len(set(found)) != len(found)
