@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from dpsql.measure.counting import count_moments, count_values
 from dpsql.udfs import instance_of
 from sensitivity_schemas import ATTRIBUTES, Schema, fill, make_schema, make_source, neighbour
 
@@ -26,7 +27,6 @@ from dpsql.errors import DpsqlError
 from dpsql.kinds import measures
 from dpsql.kinds.planned import total_is_public
 from dpsql.measure import reading, tuples
-from dpsql.measure.counting import count_moments, count_values
 from dpsql.noise import discrete
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.release.store import Plan

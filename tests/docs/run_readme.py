@@ -7,6 +7,7 @@ What a page may hold, besides plain blocks:
 - a page begins with a connection ``con`` to a new ``census.duckdb`` that dpsql is loaded on, as in ``dpsql shell census.duckdb``;
 - ``<!-- sql ... -->`` and ``<!-- python ... -->``: blocks that run and are not shown;
 - ``<!-- as on asking.md -->``: the first block of SQL of that page of docs/ runs here;
+- ``<!-- needs MODULE -->``: a package that not every environment of the tests has;
 - ``<!-- fails -->`` before a block of SQL: each of its statements must fail; a ``text`` block behind it is (the beginning of) the
   last message, blanks aside;
 - ``<!-- walkthrough: ...`` anywhere: nothing of the page runs here, it says where it does;
@@ -41,6 +42,11 @@ _FENCE = re.compile(
 _BORROWED = re.compile(r"^<!-- as on (?P<page>\S+) -->$", re.MULTILINE)
 _SHELL = frozenset({"|", ">", "<", ">>", "&&", "||", "&", ";"})
 _HIDDEN = re.compile(r"^<!-- (?P<language>python|sql)\n(?P<code>.*?)^-->", re.DOTALL | re.MULTILINE)
+
+
+def needs(text: str) -> list[str]:
+    """Return the packages that a page says it needs."""
+    return re.findall(r"^<!-- needs (\w+) -->$", text, re.MULTILINE)
 
 
 def pages() -> list[Path]:

@@ -1,134 +1,151 @@
-"""dp_remote: a name, types and no rows; what is refused. The engine is not asked: its description is given."""
+"""dp_remote: a name for rows that are elsewhere; what is refused, by name and uncharged; where credentials do not go."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
 import duckdb
 import pytest
+import sail
 
 import dpsql
-from dpsql.engines import registry
-from dpsql.engines.remote import Described, Remote
-from dpsql.engines.spark.session import checked_url
-from dpsql.errors import ArgumentError
-from dpsql.measure import reading
+from dpsql.algebra.aggregates import AGGREGATES, WINDOWS
+from dpsql.algebra.functions import LISTED
+from dpsql.engines.spark import session
+from dpsql.engines.spark.translate import aggregates
+from dpsql.engines.spark.translate.expressions import _FUNCTIONS
+from dpsql.errors import ArgumentError, DpsqlError, EngineLost, UnsupportedQuery
+from dpsql.protected.source import resolve
+from dpsql.session.instance import instance_with, open_context
 
-COLUMNS = [Described("person", "BIGINT", "bigint"), Described("Age", "INTEGER", "int"), Described("tags", None, "array<string>")]
-CALL = "CALL dp_remote('people', engine := 'spark', url := 'sc://h:15002', relation := 'lake.people')"
-
-
-@pytest.fixture
-def described(monkeypatch):
-    columns = list(COLUMNS)
-    monkeypatch.setattr(registry, "describe", lambda remote, cursor: list(columns))
-    return columns
+pytestmark = pytest.mark.any_duckdb
 
 
-@pytest.fixture
-def con(described):
-    with duckdb.connect() as con:
-        dpsql.load(con, progress=False)
-        yield con
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("lake")
+    duckdb.execute(f"COPY (SELECT i AS id, i // 2 AS person, i % 7 AS age, [i] AS list FROM range(70) t(i)) TO '{found / 'p.parquet'}' (FORMAT parquet)")
+    return found
 
 
-def test_the_table_has_types_and_no_rows(con):
-    rows = con.execute(CALL).fetchall()
-    assert [row[:3] for row in rows] == [("person", "BIGINT", "bigint"), ("Age", "INTEGER", "int"), ("tags", None, "array<string>")]
-    assert [row[3].split(":")[0] for row in rows] == ["added", "added", "left out"]
+@pytest.fixture(scope="module")
+def con(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    made = sail.remote(Path(":memory:remote"), "people", folder, privacy_unit="person", max_contributions=2)
+    dpsql.declare(made, "people", "age", lower=0, upper=6, nullable=False)
+    made.execute("CREATE TABLE regions AS SELECT i AS age, i % 2 AS half FROM range(7) t(i)")
+    made.execute("CREATE TABLE local (person BIGINT, cost INTEGER)")
+    yield made
+    made.close()
+
+
+def charges(con: duckdb.DuckDBPyConnection) -> int:
+    return con.execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0]
+
+
+def test_names_and_types_and_no_row(con: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    again = dpsql.remote(con, "people", engine="spark", url=sail.url(), relation=f"parquet:{folder}").fetchall()
+    assert [(name, sql_type, status.split(":")[0]) for name, sql_type, _, status in again] == [
+        ("id", "BIGINT", "there"), ("person", "BIGINT", "there"), ("age", "BIGINT", "there"), ("list", None, "left out"),
+    ]  # fmt: skip
     assert con.execute("SELECT count(*) FROM people").fetchone() == (0,)
-    assert [row[:2] for row in con.execute("DESCRIBE people").fetchall()] == [("person", "BIGINT"), ("Age", "INTEGER")]
-    assert con.execute("SELECT source, engine, url, relation FROM dpsql.remotes").fetchall() == [("main.people", "spark", "sc://h:15002", "lake.people")]
+    assert con.execute("SELECT engine, relation FROM dpsql.remotes").fetchall() == [("spark", f"parquet:{folder}")]
 
 
-def test_again_it_looks_again(con, described):
-    con.execute(CALL)
-    described.append(Described("later", "DATE", "date"))
-    assert [row[3].split(":")[0] for row in con.execute(CALL).fetchall()] == ["there", "there", "left out", "left out"]
-    con.execute(CALL.replace("h:15002", "other:15002"))
-    assert con.execute("SELECT url FROM dpsql.remotes").fetchall() == [("sc://other:15002",)]
-    described[1] = Described("Age", "BIGINT", "bigint")
-    with pytest.raises(duckdb.Error, match=r"\['age'\] of people have other types"):
-        con.execute(CALL)
+REFUSED = {
+    "FROM dp_query_exact('SELECT count(*) FROM people')": "reads rows that are here",
+    "FROM dp_evaluate('people', 'people')": "reads rows that are here",
+    "CALL dp_link('local', 'person', parent := 'people', parent_column := 'person', max_rows := 2)": "its rows are in another engine",
+    "CALL dp_link('people', 'person', parent := 'people', parent_column := 'person', max_rows := 2)": "its rows are in another engine",
+    "FROM dp_query('SELECT half, count(*) FROM people JOIN regions USING (age) GROUP BY half', epsilon := 1)": "(not where the protected rows|without other tables|JOIN|it is not where)",
+    "FROM dp_query('SELECT sum(ln(age + 1)) FROM people', epsilon := 1)": r"ln\(\)",
+    "FROM dp_marginals('SELECT sin(age) > 0 AS up FROM people', epsilon := 1)": r"sin\(\)",
+    "FROM dp_synthesize('people', epsilon := 1, into_table := 'spark:no name')": "a table as Spark names it",
+    "FROM dp_synthesize('people', epsilon := 1, into_table := 'spark:parquet:here')": "an absolute folder",
+}  # fmt: skip
 
 
-def test_a_budget_stays_with_its_rows(con):
-    con.execute(CALL)
-    con.execute(CALL.replace("lake.people", "lake.others"))  # nothing was spent
-    con.execute("CALL dp_protect('people', epsilon := 3, delta := 1e-9, privacy_unit := 'person', max_contributions := 1)")
-    with pytest.raises(duckdb.Error, match="a budget of its own"):
-        con.execute(CALL)
+@pytest.mark.parametrize("call", REFUSED)
+def test_refused_by_name_and_uncharged(call: str, con: duckdb.DuckDBPyConnection) -> None:
+    before = charges(con)
+    with pytest.raises(duckdb.Error, match=REFUSED[call]):
+        con.execute(call).fetchall()
+    assert charges(con) == before
 
 
-def test_a_table_with_rows_is_not_taken(con):
-    con.execute("CREATE TABLE people AS SELECT 1 AS person")
-    with pytest.raises(duckdb.Error, match="is a table of this database already"):
-        con.execute(CALL)
-    con.execute("CREATE VIEW v AS SELECT 1 AS person")
-    with pytest.raises(duckdb.Error, match="already"):
-        con.execute(CALL.replace("'people'", "'v'"))
+def test_an_analyst_of_a_served_database_is_refused(con: duckdb.DuckDBPyConnection) -> None:
+    instance = instance_with(con)
+    assert instance is not None
+    with open_context(instance, con.execute("SELECT current_database()").fetchone()[0], "main") as context:
+        assert resolve(context, "people").remote is not None
+        with pytest.raises(UnsupportedQuery, match="served database does not ask"):
+            resolve(replace(context, analyst="ann", known={}), "people")
 
 
-@pytest.mark.parametrize("name", ["Odd one", "select", 'a"b', "ünïcode", "a.b"])
-def test_odd_names(con, name):
-    quoted = name.replace("'", "''")
-    con.execute(CALL.replace("'people'", f"'{quoted}'"))
-    identifier = '"' + name.replace('"', '""') + '"'
-    assert con.execute(f"SELECT count(*) FROM {identifier}").fetchone() == (0,)
-    con.execute(f"CALL dp_protect('{identifier}', epsilon := 1, delta := 1e-9)")
+def test_a_name_without_a_budget_is_no_public_table(con: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    dpsql.remote(con, "public_there", engine="spark", url=sail.url(), relation=f"parquet:{folder}")
+    con.execute("CREATE TABLE IF NOT EXISTS mine AS SELECT 1::BIGINT AS id")
+    dpsql.protect(con, "mine", epsilon=1, delta=1e-9, privacy_unit="id", max_contributions=1)
+    with pytest.raises(duckdb.Error, match="another engine"):
+        con.execute("FROM dp_query('SELECT count(*) FROM mine WHERE id IN (SELECT id FROM public_there)', epsilon := .1)")
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["sc://h:15002/;token=hush", "sc://me:hush@h:15002", "spark://me:hush@h:7077", "sc://h:15002/;use_ssl=true;Authorization=hush", "sc://h:15002/;x-api-key=hush", "sc://h:15002/;pw=hush", "sc://h:15002/?pw=hush", "http://hush", "local[0]", "", "local[2] hush"],
-)
-def test_credentials_and_unknown_urls_are_refused_and_not_repeated(con, url):
-    with pytest.raises(duckdb.Error) as error:
-        con.execute(CALL.replace("sc://h:15002", url))
-    assert "hush" not in str(error.value) or "//hush" in url or " hush" in url
-    assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'people'").fetchone() == (0,)
+def test_rows_of_a_budget_stay_those_of_its_name(con: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    with pytest.raises(ArgumentError, match="has a budget, and its rows are"):
+        dpsql.remote(con, "people", engine="spark", url=sail.url(), relation="parquet:/elsewhere").fetchall()
+    with pytest.raises(ArgumentError, match="is a table of this database already"):
+        dpsql.remote(con, "regions", engine="spark", url=sail.url(), relation=f"parquet:{folder}").fetchall()
+    con.execute("CREATE TABLE was_here (id INTEGER)")
+    dpsql.protect(con, "was_here", epsilon=1, delta=1e-9)
+    con.execute("DROP TABLE was_here")
+    with pytest.raises(ArgumentError, match="were in this database"):
+        dpsql.remote(con, "was_here", engine="spark", url=sail.url(), relation=f"parquet:{folder}").fetchall()
 
 
-@pytest.mark.parametrize(
-    "relation",
-    ["parquet:s3a://KEY:hush@bucket/people", "parquet:s3a://KEY:hu/sh@bucket/people", "delta:wasbs://c@a/x?sig=hush", "lake.people;password=hush"],
-)
-def test_credentials_in_a_relation_are_refused_and_not_repeated(con, relation):
-    with pytest.raises(duckdb.Error, match="holds credentials") as error:
-        con.execute(CALL.replace("lake.people", relation))
-    assert "hush" not in str(error.value)
-    assert "hu/sh" not in str(error.value)
-    with pytest.raises(ArgumentError, match="into = .* holds credentials"):
-        registry.writer(Remote("spark", "local", "lake.people"), f"spark:{relation}")
+def test_changed_columns_are_refused_before_the_charge(tmp_path: Path) -> None:
+    file = tmp_path / "p.parquet"
+    duckdb.execute(f"COPY (SELECT i AS x FROM range(9) t(i)) TO '{file}' (FORMAT parquet)")
+    with sail.remote(Path(":memory:changed"), "people", tmp_path) as con:
+        dpsql.declare(con, "people", "x", lower=0, upper=9)
+        duckdb.execute(f"COPY (SELECT 'text' AS x) TO '{file}' (FORMAT parquet)")
+        with pytest.raises(duckdb.Error, match="have other types now"):
+            con.execute("FROM dp_marginals('people', epsilon := 1)").fetchall()
+        assert charges(con) == 0
+        with pytest.raises(DpsqlError, match="have other types there now"):
+            dpsql.remote(con, "people", engine="spark", url=sail.url(), relation=f"parquet:{tmp_path}").fetchall()
 
 
-@pytest.mark.parametrize("relation", ["parquet:hdfs://h:8020/a@b", "parquet:abfss://c@a.dfs/people", "parquet:/data/token=1", "a.b.c"])
-def test_relations_without(relation):
-    assert registry.whole("spark", relation) == relation
+@pytest.mark.parametrize("url", ["sc://host;token=abc", "sc://user:abc@host", "sc://host/;Authorization=abc", "sc://h?x=abc", "http://abc", "sc://host:15002/;other=abc"])
+def test_no_url_with_credentials(url: str) -> None:
+    with pytest.raises(ArgumentError) as refused:
+        session.checked_url(url)
+    assert "abc" not in str(refused.value) or url == "http://abc"
 
 
-@pytest.mark.parametrize("url", ["active", "local", "local[*]", "local[2]", "spark://a:7077", "sc://a:15002/;use_ssl=true"])
-def test_known_urls(url):
-    assert checked_url(url) == url
+@pytest.mark.parametrize("relation", ["parquet:s3a://KEY:abc@bucket/x", "parquet:/x?token=abc", "jdbc;password=abc"])
+def test_no_relation_with_credentials(relation: str) -> None:
+    with pytest.raises(ArgumentError) as refused:
+        session.check_relation(relation)
+    assert "abc" not in str(refused.value)
 
 
-def test_comparisons_with_raw_rows_are_refused(con):
-    con.execute(CALL)
-    con.execute("CALL dp_protect('people', epsilon := 3, delta := 1e-9, privacy_unit := 'person', max_contributions := 1)")
-    con.execute("CALL dp_declare('people', 'Age', lower := 0, upper := 100, bins := 10)")
-    con.execute("CREATE TABLE synth AS SELECT 1::INTEGER AS Age")
-    for call in ("dp_evaluate('people', 'synth')", "dp_query_exact('SELECT count(*) FROM people')"):
-        with pytest.raises(duckdb.Error, match="they are in spark"):
-            con.execute(f"FROM {call}")
+def test_the_token_goes_nowhere(con: duckdb.DuckDBPyConnection, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(session.TOKEN, "abc-secret")  # to a server that has none the client does not send it in clear text
+    monkeypatch.setattr(session, "RETRIES", 0)
+    with pytest.raises(EngineLost) as lost:
+        session.session("sc://127.0.0.1:1")
+    assert "abc-secret" not in str(lost.value)
+    assert "abc-secret" not in repr(con.execute("FROM dpsql.remotes").fetchall()) + repr(con.execute("FROM dpsql.ledger").fetchall())
 
 
-def test_a_failure_to_reach_the_engine_charges_nothing(con, monkeypatch):
-    con.execute(CALL)
-    con.execute("CALL dp_protect('people', epsilon := 3, delta := 1e-9, privacy_unit := 'person', max_contributions := 1)")
-    con.execute("CALL dp_declare('people', 'Age', lower := 0, upper := 100, bins := 10)")
+def test_a_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyspark.sql.connect.session", None)
+    with pytest.raises(DpsqlError, match=r"pip install 'dpsql\[spark\]'"):
+        session.session("sc://127.0.0.1:1")
 
-    def unreachable(*given: object) -> None:
-        raise dpsql.DpsqlError("url: Spark cannot be reached")
 
-    monkeypatch.setattr(reading, "reader", unreachable)
-    with pytest.raises(duckdb.Error, match="cannot be reached"):
-        con.execute("FROM dp_marginals('people', epsilon := 1)")
-    assert con.execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone() == (0,)
+def test_what_is_rendered_is_of_the_table_of_functions() -> None:
+    """A function that no source may call has no business on the list of what is rendered."""
+    assert set(_FUNCTIONS) - set(LISTED) <= {"hash", "epoch_us", "milliseconds", "microseconds"}  # of dpsql's own statements, and parts
+    assert set(aggregates.AGGREGATES) <= set(AGGREGATES) and set(aggregates.WINDOWS) <= set(WINDOWS) | set(AGGREGATES)

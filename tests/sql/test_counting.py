@@ -6,10 +6,10 @@ import math
 import duckdb
 import numpy as np
 import pytest
+from dpsql.measure.counting import cell_index, count_tables
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
-from dpsql.measure.counting import cell_index, count_tables
 from dpsql.tables.counting.plan import MAX_CELLS, check_cliques
 
 

@@ -23,6 +23,19 @@ _TYPES = {
     "boolean": "BOOLEAN", "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT", "float": "FLOAT",
     "double": "DOUBLE", "string": "VARCHAR", "date": "DATE", "timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP",
 }  # fmt: skip
+_MOMENTS = (
+    "CASE WHEN {} < CAST('0001-01-01 00:00:00' AS TIMESTAMP_NTZ) THEN CAST('0001-01-01 00:00:00' AS TIMESTAMP_NTZ) "
+    "WHEN {} > CAST('9999-12-31 23:59:59.999999' AS TIMESTAMP_NTZ) THEN CAST('9999-12-31 23:59:59.999999' AS TIMESTAMP_NTZ) "
+    "ELSE {} END"
+)
+_FORMS = {
+    "string": "make_valid_utf8({})",
+    "date": "CASE WHEN {} < CAST('0001-01-01' AS DATE) THEN CAST('0001-01-01' AS DATE) WHEN {} > CAST('9999-12-31' AS DATE) "
+            "THEN CAST('9999-12-31' AS DATE) ELSE {} END",
+    "timestamp_ntz": _MOMENTS,
+    "timestamp": _MOMENTS.replace("{}", "CAST({} AS TIMESTAMP_NTZ)"),
+}  # fmt: skip
+"""How a column is read, by Spark's name of its type."""
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
@@ -124,7 +137,8 @@ def viewed(session: Any, relation: str, columns: Mapping[str, str]) -> str:
     """Make a temporary view of some columns, after a look whether they are what they were; its quoted name.
 
     Texts are made valid UTF-8 here, before anything else: two that are the same afterwards are one value, also where rows of a unit
-    are bounded by group.
+    are bounded by group. Dates and timestamps outside the years 1 to 9999 are the first or the last moment of these: beyond them
+    functions raise, and whether a statement fails would depend on a row.
 
     Parameters
     ----------
@@ -143,8 +157,7 @@ def viewed(session: Any, relation: str, columns: Mapping[str, str]) -> str:
         raise changed(relation, other)
     listed = []
     for name in columns:
-        forms = {"timestamp": "CAST({} AS TIMESTAMP_NTZ)", "string": "make_valid_utf8({})"}
-        listed.append(f"{forms.get(kinds[name], '{}').format(quoted([name]))} AS {quoted([name])}")
+        listed.append(f"{_FORMS.get(kinds[name], '{}').replace('{}', quoted([name]))} AS {quoted([name])}")
     view = f"dpsql_{secrets.token_hex(8)}"
     frame.selectExpr(*listed).createOrReplaceTempView(view)
     return f"`{view}`"

@@ -19,6 +19,8 @@ _HARMLESS = frozenset({"user_id", "use_ssl", "user_agent", "session_id"})
 """Parameters of a url that may be written down."""
 _SECRET = r"(token|passw\w*|pwd|secret|authorization|credential|api-?key|access_?key|signature|sig)\s*="  # noqa: S105 -- a pattern
 _HELD = (r"://[^/@\s]*:[^/@\s]*@", r"://[^/:@\s]+:(?!\d+(?:/|$))[^@\s]*@", rf"[;?&].*{_SECRET}")
+_CHANNEL = [("grpc.use_local_subchannel_pool", 1)]
+"""A channel of each session's own: others wait before they try an address again that did not answer them."""
 RETRIES = 5
 """How often a client asks again where the server does not answer; the waits are 0.05 s, and each one four times the one before."""
 
@@ -77,26 +79,27 @@ def session(url: str) -> Any:
     EngineLost
         The server cannot be reached.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of pandas 3, none of whose frames are used, and of settings that a server does not have
-        try:
-            from pyspark.sql.connect.client.retries import DefaultPolicy
-            from pyspark.sql.connect.session import SparkSession
-        except ImportError:  # PySpark's own errors about what it needs are of this kind, too
-            raise DpsqlError("engine = 'spark': the client of Spark Connect is not installed; pip install 'dpsql[spark]'") from None
-        token = os.environ.get(TOKEN)
-        secret = f"{'' if '/' in url[5:] else '/'};token={token}" if token else ""
-        try:
-            with quiet():
-                own = SparkSession(url + secret)
-                own.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
-                for name, value in SETTINGS.items():
-                    own.conf.set(name, value)
-        except Exception as error:
-            raise EngineLost(
-                f"url = {url!r}: Spark cannot be reached ({type(error).__name__}). Is the address right, does the server run, does "
-                f"it take the token (the environment variable {TOKEN})?"
-            ) from None
+    # Of pandas 3, none of whose frames are used; of settings that a server does not have; of retries that have come to an end.
+    warnings.filterwarnings("ignore", module=r"pyspark(\.|$)")
+    try:
+        from pyspark.sql.connect.client.core import DefaultChannelBuilder
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession
+    except ImportError:  # PySpark's own errors about what it needs are of this kind, too
+        raise DpsqlError("engine = 'spark': the client of Spark Connect is not installed; pip install 'dpsql[spark]'") from None
+    token = os.environ.get(TOKEN)
+    secret = f"{'' if '/' in url[5:] else '/'};token={token}" if token else ""
+    try:
+        with quiet():
+            own = SparkSession(DefaultChannelBuilder(url + secret, _CHANNEL))
+            own.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
+            for name, value in SETTINGS.items():
+                own.conf.set(name, value)
+    except Exception as error:
+        raise EngineLost(
+            f"url = {url!r}: Spark cannot be reached ({type(error).__name__}). Is the address right, does the server run, does it "
+            f"take the token (the environment variable {TOKEN})?"
+        ) from None
     return own
 
 

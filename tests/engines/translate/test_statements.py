@@ -22,7 +22,7 @@ from dpsql.domains.encoding import SOURCE_NAME, encode_sql, fixed_point, value_t
 from dpsql.domains.multi_value import split_sql
 from dpsql.engines.duckdb.reader import DuckReader
 
-pytestmark = [pytest.mark.spark, pytest.mark.any_duckdb]
+pytestmark = [pytest.mark.any_duckdb]
 
 SALT = "0123456789abcdef" * 2
 TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(4,2)", "DECIMAL(10,2)", "DECIMAL(18,3)", "DATE", "TIMESTAMP")

@@ -28,6 +28,8 @@ SETTINGS = {
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
     "spark.sql.legacy.ctePrecedencePolicy": "CORRECTED",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.legacy.sizeOfNull": "false",
     "spark.sql.legacy.followThreeValuedLogicInArrayExists": "true",
     "spark.sql.legacy.statisticalAggregate": "false",

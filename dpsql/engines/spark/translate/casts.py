@@ -33,6 +33,8 @@ from dpsql.engines.spark.translate.types import (  # fmt: skip
 WRITTEN = ("VARCHAR", "BOOLEAN", "DATE", *SIGNED, *UNSIGNED, WIDE)
 """Types whose texts Spark writes as DuckDB does."""
 _EXACT = 1 << 53
+WHOLE = "CAST('4503599627370496' AS DOUBLE)"
+"""2^52: every DOUBLE from here on is a whole number."""
 _PLAIN_SCALE = 6
 """Digits behind the point of a DECIMAL up to which Spark writes its text without an exponent."""
 
@@ -130,13 +132,23 @@ def _rounded(value: Typed, target: str, *, checked: bool) -> str:
     """Return a floating-point number as the nearest whole number, ties to even; NULL where the type does not hold it."""
     if target == WIDE:
         refuse(f"CAST({value.type} AS HUGEINT)")
-    kind, nearest = spark_type(target), f"rint({value.sql})"
+    kind, nearest = spark_type(target), _nearest(value)
     if target in UNSIGNED and checked:
         least, most = bounds(target)
         return f"CASE WHEN {nearest} BETWEEN {least} AND {most} THEN CAST({nearest} AS {kind}) END"
     if target == "BIGINT" and checked:  # 2^63 passes for the largest BIGINT
         nearest = f"nullif({nearest}, CAST('9223372036854775808' AS DOUBLE))"
     return f"try_cast({nearest} AS {kind})"
+
+
+def _nearest(value: Typed) -> str:
+    """Return the nearest whole number, ties to even, by the rounding of a sum that is between 2^52 and 2^53.
+
+    ``rint`` does not round ties to even on every server.
+    """
+    number = value.sql if value.type == "DOUBLE" else f"CAST({value.sql} AS DOUBLE)"
+    above, below = f"(({number} + {WHOLE}) - {WHOLE})", f"(({number} - {WHOLE}) + {WHOLE})"
+    return f"(CASE WHEN abs({number}) >= {WHOLE} THEN {number} WHEN {number} >= 0 THEN {above} ELSE {below} END)"
 
 
 def _floating(value: Typed, target: str) -> str:

@@ -39,12 +39,6 @@ def java_class(ranges: Ranges) -> str:
     return f"[{''.join(listed)}]"
 
 
-def boundary() -> str:
-    """Return what stands between a word and something else, in Java's signs."""
-    word = java_class(WORD)
-    return f"(?:(?<={word})(?!{word})|(?<!{word})(?={word}))"
-
-
 def merged(ranges: Sequence[tuple[int, int]]) -> Ranges:
     """Return ranges in ascending order, none of which touches another.
 

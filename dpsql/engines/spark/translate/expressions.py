@@ -6,6 +6,7 @@ DuckDB's TRY makes NULL is NULL by ``try_`` functions, so a TRY is left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from dpsql.engines.spark.translate.moments import MOMENTS, moved, part
 from dpsql.engines.spark.translate.numbers import NUMBERS
 from dpsql.engines.spark.translate.operators import arithmetic, compared, implicit, negative, shifted, unified
 from dpsql.engines.spark.translate.texts import TEXTS, like
-from dpsql.engines.spark.translate.types import NULL, Typed, of_type, refuse
+from dpsql.engines.spark.translate.types import NULL, TEMPORAL, Typed, of_type, refuse
 from dpsql.source.functions import CAUGHT
 from dpsql.source.parse import render, used
 
@@ -29,6 +30,9 @@ _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: 
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}
 _BITWISE = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseRightShift: ">>"}
 _CONNECTIVES = {exp.And: "AND", exp.Or: "OR"}
+_PUBLIC = re.compile(r"dpsql_groups_[0-9a-f]{16}")
+"""What relations of public groups are called: no name of a source stands without its database and schema."""
+_FIRST_YEAR, _LAST_YEAR = "100000-01-01 (BC)", "99999-12-31"
 _FUNCTIONS = {**TEXTS, **PATTERNS, **NUMBERS, **MOMENTS}
 
 
@@ -78,7 +82,10 @@ class Scalar:
 
     def _comparison(self, node: exp.Expression) -> Typed:
         self._only(node, "this", "expression")
-        left, right = compared(self(node.this), self(node.expression), self._binder)
+        value = self(node.this)
+        if type(node) is exp.EQ and value.type in TEMPORAL and _is_infinity(node.expression):  # Spark has no infinite dates
+            return of_type(f"({value.sql} <> {value.sql})", "BOOLEAN")
+        left, right = compared(value, self(node.expression), self._binder)
         if type(node) is exp.NullSafeNEQ:
             return of_type(f"(NOT ({left} <=> {right}))", "BOOLEAN")
         return of_type(f"({left} {_COMPARISONS[type(node)]} {right})", "BOOLEAN")
@@ -134,15 +141,26 @@ class Scalar:
     def _between(self, node: exp.Between) -> Typed:
         self._only(node, "this", "low", "high")
         value = self(node.this)
-        low = compared(value, self(node.args["low"]), self._binder)
-        high = compared(value, self(node.args["high"]), self._binder)
+        ends = [self(end) for end in _within_calendar(node.args["low"], node.args["high"])]
+        low, high = (compared(value, end, self._binder) for end in ends)
         return of_type(f"({low[0]} >= {low[1]} AND {high[0]} <= {high[1]})", "BOOLEAN")
 
     def _in(self, node: exp.In) -> Typed:
-        self._only(node, "this", "expressions")
-        value, listed = self(node.this), [self(each) for each in node.expressions]
+        self._only(node, "this", "expressions", "query")
+        query = node.args.get("query")
+        value, listed = self(node.this), [self(each) for each in node.expressions] if query is None else self._public_list(query)
+        if not listed:
+            return self._binder.constant(exp.false())
         typed = unified([value, *listed], self._binder)
         return of_type(f"({typed[0].sql} IN ({', '.join(each.sql for each in typed[1:])}))", "BOOLEAN")
+
+    def _public_list(self, query: exp.Expression) -> list[Typed]:
+        """Return the constants that a query of dpsql's own gives, over public groups alone: DuckDB has them, too."""
+        read = list(query.find_all(exp.Table))
+        if not read or any(table.db or not _PUBLIC.fullmatch(table.name) for table in read):
+            refuse("IN with a query")
+        select = query.this if isinstance(query, exp.Subquery) else query
+        return [value for (value,) in self._binder.rows(render(select))[1]]
 
     def _case(self, node: exp.Case) -> Typed:
         self._only(node, "this", "ifs", "default")
@@ -251,6 +269,21 @@ def _qualified(node: exp.Expression) -> exp.Expression:
         found: exp.Expression = node.expression
         return found
     return node
+
+
+def _within_calendar(low: exp.Expression, high: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
+    """Return the ends of `dpsql.source.functions.guard_temporal` within the years 1 to 9999, which alone are dates on Spark."""
+    ends = [end.this.name if isinstance(end, exp.Cast) and isinstance(end.this, exp.Literal) else "" for end in (low, high)]
+    if not (ends[0].startswith(_FIRST_YEAR) and ends[1].startswith(_LAST_YEAR)):
+        return low, high
+    first, last = low.copy(), high.copy()
+    first.set("this", exp.Literal.string("0001-01-01" + ends[0].removeprefix(_FIRST_YEAR)))
+    last.set("this", exp.Literal.string("9999-12-31" + ends[1].removeprefix(_LAST_YEAR)))
+    return first, last
+
+
+def _is_infinity(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.name in ("infinity", "-infinity")
 
 
 def _shown(node: exp.Expression) -> str:

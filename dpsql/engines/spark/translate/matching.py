@@ -50,9 +50,9 @@ def _replaced(name: str, values: Sequence[Typed], binder: Binder) -> Typed:
     if not found.least:
         refuse(f"{name}() with a pattern of no characters", "Java finds empty matches at other places")
     new = _constant(name, values, 2)
-    if "\\" in new:
-        refuse(f"{name}() with a backslash in the replacement")
-    new, java = new.replace("$", "\\$"), found.java
+    if "\\" in new or "$" in new:
+        refuse(f"{name}() with a backslash or $ in the replacement")
+    java = found.java
     if "g" not in options:
         new, java = f"${{before}}{new}", rf"\A(?<before>{_ANY}*?){java}"
     return of_type(f"regexp_replace({_searched(name, values[0])}, {text(java)}, {text(new)})", TEXT)

@@ -15,10 +15,12 @@ _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
-_ISO_YEAR, _WEEK = "extract(YEAROFWEEK FROM {})", "weekofyear({})"
+_ISO_DAY = "(pmod(dayofweek({}) + 5, 7) + 1)"
+"""From dayofweek(), for weekday() of a Sunday is not the same on every server."""
+_ISO_YEAR, _WEEK = f"year(date_add(CAST({{}} AS DATE), 4 - {_ISO_DAY}))", "weekofyear({})"
 _PARTS = {
     "year": "year({})", "month": "month({})", "day": "day({})", "quarter": "quarter({})", "week": _WEEK,
-    "dow": "(dayofweek({}) - 1)", "isodow": "(weekday({}) + 1)", "doy": "dayofyear({})", "isoyear": _ISO_YEAR,
+    "dow": "(dayofweek({}) - 1)", "isodow": _ISO_DAY, "doy": "dayofyear({})", "isoyear": _ISO_YEAR,
     "yearweek": f"({_ISO_YEAR} * 100 + {_WEEK})", "decade": "(year({}) div 10)", "century": "((year({}) + 99) div 100)",
     "millennium": "((year({}) + 999) div 1000)", "hour": "hour({})", "minute": "minute({})", "second": "second({})",
     "millisecond": "floor(extract(SECOND FROM {}) * 1000)", "microsecond": "(extract(SECOND FROM {}) * 1000000)",
@@ -32,6 +34,11 @@ _MICROSECONDS = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_00
 _TRUNCATED = ("year", "quarter", "month", "week", "day", *_OF_TIME)
 _MONTHS_OF = {"month": 1, "quarter": 3, "year": 12}
 _STEPS = {"day": (1, "DAY"), "week": (7, "DAY"), "hour": (1, "HOUR"), "minute": (1, "MINUTE"), "second": (1, "SECOND")}
+_FIRST_DAYS = {
+    "year": "make_date(year({}), 1, 1)", "quarter": "make_date(year({}), quarter({}) * 3 - 2, 1)",
+    "month": "make_date(year({}), month({}), 1)", "week": f"date_sub({{}}, {_ISO_DAY} - 1)", "day": "{}",
+}  # fmt: skip
+"""The beginnings of a date's year and so on: date_trunc() itself raises far from 1970 on a server that counts nanoseconds."""
 Rule = Callable[[str, Sequence[Typed], Binder], Typed]
 
 
@@ -87,7 +94,13 @@ def _truncated(name: str, values: Sequence[Typed], binder: Binder) -> Typed:
         refuse(f"{name}() of {word!r}")
     moment = _moment(name, values[1])
     kind = binder.type_of(f"{name}('{word}', {{}})", values[1])
-    return of_type(f"CAST(date_trunc('{word.upper()}', CAST({moment} AS TIMESTAMP)) AS {spark_type(kind)})", kind)
+    day = f"CAST({moment} AS DATE)"
+    if word in _MICROSECONDS:
+        size, now = _MICROSECONDS[word], micros(values[1])
+        found = f"CAST(timestamp_micros({now} - pmod({now}, {size}L)) AS TIMESTAMP_NTZ)"
+    else:
+        found = _FIRST_DAYS[word].replace("{}", day)
+    return of_type(f"CAST({found} AS {spark_type(kind)})", kind)
 
 
 def _difference(name: str, values: Sequence[Typed], binder: Binder) -> Typed:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dpsql.engines.spark.translate.binding import Binder
-from dpsql.engines.spark.translate.casts import converted
+from dpsql.engines.spark.translate.casts import WHOLE, converted
 from dpsql.engines.spark.translate.moments import finite
 from dpsql.engines.spark.translate.operators import unified
 from dpsql.engines.spark.translate.types import (  # fmt: skip
     BITS,
     FLOATS,
     NULL,
+    TEMPORAL,
     WIDE,
     Typed,
     decimal,
@@ -28,9 +29,6 @@ from dpsql.engines.spark.translate.types import (  # fmt: skip
 )
 
 Rule = Callable[[str, Sequence[Typed], Binder], Typed]
-_WHOLE = "CAST('4503599627370496' AS DOUBLE)"
-"""2^52: every DOUBLE from here on is a whole number."""
-
 
 def _type(name: str, values: Sequence[Typed], binder: Binder) -> str:
     return binder.type_of(f"{name}({', '.join(['{}'] * len(values))})", *values)
@@ -74,7 +72,7 @@ def _cut(function: str) -> Rule:
         number = _double(value)
         if function == "round":
             return converted(of_type(f"round({number}, 0)", "DOUBLE"), kind, checked=False)
-        small = f"CASE WHEN abs({number}) < {_WHOLE} THEN CAST({_written(function, number)} AS DOUBLE) ELSE {number} END"
+        small = f"CASE WHEN abs({number}) < {WHOLE} THEN CAST({_written(function, number)} AS DOUBLE) ELSE {number} END"
         return converted(of_type(f"({small})", "DOUBLE"), kind, checked=False)
 
     return rule
@@ -108,6 +106,8 @@ def _nan(name: str, values: Sequence[Typed], binder: Binder) -> Typed:
 
 def _infinite(name: str, values: Sequence[Typed], binder: Binder) -> Typed:
     [value] = values
+    if value.type in TEMPORAL:  # Spark has no infinite dates
+        return of_type(f"({value.sql} <> {value.sql})", "BOOLEAN")
     if value.type not in FLOATS:
         return refuse(f"{name}() of {value.type}")
     return of_type(f"(abs({value.sql}) = CAST('Infinity' AS {value.type}))", "BOOLEAN")

@@ -1,13 +1,15 @@
 """Arithmetic and comparisons: DuckDB's rules in Spark's SQL.
 
 Whole numbers and decimals are exact on both sides, or refused. Where DuckDB raises (and a source's TRY gives NULL), ``try_`` gives
-NULL, in both of Spark's modes. Floating-point numbers are IEEE doubles on both sides; each operand is brought to the type of the
-result first, for Spark would divide FLOATs as DOUBLEs.
+NULL, in both of Spark's modes; of decimals, whose ``try_`` functions not every server has, the number of digits shows that nothing
+can overflow. Floating-point numbers are IEEE doubles on both sides; each operand is brought to the type of the result first, for
+Spark would divide FLOATs as DOUBLEs, and what divides is NULL where it is zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from dpsql.engines.spark.translate.binding import Binder
@@ -19,6 +21,7 @@ from dpsql.engines.spark.translate.types import (  # fmt: skip
     NULL,
     SIGNED,
     TEXT,
+    UNSIGNED,
     WIDE,
     Typed,
     decimal,
@@ -107,12 +110,11 @@ def _days(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
 
 
 def _floating(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
-    if symbol == "/":
+    if symbol in "/%":
         safe = right.constant and right.value not in (0, None)
-        found = f"({left.sql} / {right.sql})" if safe else f"try_divide({left.sql}, {right.sql})"
+        divisor = right.sql if safe else f"nullif({right.sql}, CAST(0 AS {kind}))"
+        found = f"({left.sql} {symbol} {divisor})"
         return of_type(found if kind == "DOUBLE" else f"CAST({found} AS FLOAT)", kind)
-    if symbol == "%":
-        return of_type(f"try_mod({left.sql}, {right.sql})", kind)
     if symbol == "//":
         refuse("// of floating-point numbers", "write floor(a / b)")
     return of_type(f"({left.sql} {symbol} {right.sql})", kind)
@@ -130,7 +132,7 @@ def _whole(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
 
 def _divided(left: str, right: str) -> str:
     """Return a quotient cut towards zero, as a DECIMAL(38,0): the one that leaves 64 bits is there."""
-    negative = f"-CAST({left} AS DECIMAL(38,0))"
+    negative = f"CAST((CAST(0 AS DECIMAL(20,0)) - CAST({left} AS DECIMAL(20,0))) AS DECIMAL(38,0))"
     quotient = f"CAST((CAST({left} AS BIGINT) div CAST({right} AS BIGINT)) AS DECIMAL(38,0))"
     return f"(CASE WHEN {right} = -1 THEN {negative} WHEN {right} <> 0 THEN {quotient} END)"
 
@@ -140,32 +142,52 @@ def _wide(symbol: str, left: Typed, right: Typed) -> Typed:
         return of_type(_divided(_narrow(left), _narrow(right)), WIDE)
     if symbol == "/":
         refuse("/ of HUGEINT")
-    one, other = (converted(value, WIDE, checked=False).sql for value in (left, right))
-    return of_type(f"{_TRY[symbol]}({one}, {other})", WIDE)
+    if symbol == "%":  # the smallest number by -1 is no quotient of 64 bits
+        if not all(map(_is_narrow, (left, right))):
+            one, other = (f"CAST({(value.narrow or value).sql} AS DECIMAL(38,0))" for value in (left, right))
+            return of_type(f"CAST(({one} % nullif({other}, CAST(0 AS DECIMAL(38,0)))) AS DECIMAL(38,0))", WIDE)
+        one, other = (f"CAST({_narrow(value)} AS BIGINT)" for value in (left, right))
+        rest = f"({one} % nullif(nullif({other}, 0L), -1L))"
+        found = f"(CASE WHEN {other} = -1L THEN {one} - {one} ELSE {rest} END)"
+        return replace(of_type(f"CAST({found} AS DECIMAL(38,0))", WIDE), narrow=of_type(found, "BIGINT"))
+    found, most = _exactly(symbol, left, right, "")
+    narrow = of_type(found, f"DECIMAL({most[0]},0)")
+    return replace(of_type(f"CAST({found} AS DECIMAL(38,0))", WIDE), narrow=narrow)
+
+
+def _is_narrow(value: Typed) -> bool:
+    """Return whether a whole number is known to be one of 64 bits."""
+    if value.constant and isinstance(value.value, int):
+        return -(1 << 63) <= value.value < 1 << 63
+    return (value if value.narrow is None else value.narrow).type in (*SIGNED, *UNSIGNED)
 
 
 def _narrow(value: Typed) -> str:
     """Return a HUGEINT that is a number of 64 bits as that."""
-    if value.constant and isinstance(value.value, int) and -(1 << 63) <= value.value < 1 << 63:
-        return constant(value.value, "BIGINT").sql
-    if value.narrow is None or value.narrow.type == WIDE:
+    if not _is_narrow(value):
         return refuse("// of HUGEINT")
-    return value.narrow.sql
+    if value.constant and isinstance(value.value, int):
+        return constant(value.value, "BIGINT").sql
+    return (value.narrow or value).sql
 
 
 def _decimal(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
     """Return exact decimal arithmetic: Spark rounds where 38 digits are too few, and then it is refused."""
+    found, _ = _exactly(symbol, left, right, "; CAST both to DOUBLE")
+    return of_type(f"try_cast({found} AS {spark_type(kind)})", kind)
+
+
+def _exactly(symbol: str, left: Typed, right: Typed, way: str) -> tuple[str, tuple[int, int]]:
+    """Return a sum, difference or product of whole numbers and decimals, which cannot overflow, and its digits around the point."""
     left, right = left.narrow or left, right.narrow or right  # as few digits as there are
     one, other = digits(left), digits(right)
     if one is None or other is None or symbol not in "+-*":
-        return refuse(f"{left.type} {symbol} {right.type}", "CAST both to DOUBLE")
-    most = sum(one) + sum(other) + 1 if symbol == "*" else max(one[0], other[0]) + max(one[1], other[1]) + 1
-    if most > 38:
-        refuse(f"{left.type} {symbol} {right.type}", "38 digits are too few; CAST both to DOUBLE")
-    sides = [
-        f"CAST({value.sql} AS DECIMAL({max(sum(size), 1)},{size[1]}))" for value, size in ((left, one), (right, other))
-    ]
-    return of_type(f"try_cast({_TRY[symbol]}({', '.join(sides)}) AS {spark_type(kind)})", kind)
+        return refuse(f"{left.type} {symbol} {right.type}", f"no exact rule{way}")
+    before, behind = (one[0] + other[0], one[1] + other[1]) if symbol == "*" else (max(one[0], other[0]) + 1, max(one[1], other[1]))
+    if before + behind + (symbol == "*" and behind > 0) > 38:
+        refuse(f"{left.type} {symbol} {right.type}", f"38 digits are too few{way}")
+    sides = [f"CAST({value.sql} AS DECIMAL({max(sum(size), 1)},{size[1]}))" for value, size in ((left, one), (right, other))]
+    return f"({sides[0]} {symbol} {sides[1]})", (max(before, 1), behind)
 
 
 def negative(value: Typed, binder: Binder) -> Typed:
@@ -175,7 +197,14 @@ def negative(value: Typed, binder: Binder) -> Typed:
         refuse(f"- of {value.type}")
     if kind in SIGNED:
         return of_type(f"try_subtract(CAST(0 AS {spark_type(kind)}), {converted(value, kind, checked=False).sql})", kind)
-    return of_type(f"(-{converted(value, kind, checked=False).sql})", kind)
+    if kind in FLOATS:
+        return of_type(f"(-{converted(value, kind, checked=False).sql})", kind)
+    narrow = value.narrow or value
+    size = digits(narrow) if narrow.type != WIDE else None
+    if size is None:
+        return refuse(f"- of {value.type}")
+    exact = f"DECIMAL({max(sum(size), 1)},{size[1]})"
+    return of_type(f"CAST((CAST(0 AS {exact}) - CAST({narrow.sql} AS {exact})) AS {spark_type(kind)})", kind)
 
 
 def shifted(symbol: str, left: Typed, right: Typed) -> Typed:

@@ -1,7 +1,7 @@
 r"""Regular expressions: a subset of RE2's, which DuckDB has, in Java's, which Spark has, with the same matches for every text.
 
 A pattern is taken apart and written anew, so that nothing depends on what Java makes of its signs: a class of characters is spelt
-out by its code points, ``.`` is all but a line feed, ``^`` and ``$`` are the ends of the text, ``\b`` looks for ASCII letters. Both
+out by its code points, ``.`` is all but a line feed, ``^`` and ``$`` are the ends of the text. Both
 engines then take the leftmost match, and of several there the one that a backtracking search finds first.
 
 What Java could fail on is left out, for whether a statement fails must not depend on a row. Its search calls itself once for each
@@ -25,7 +25,6 @@ from dpsql.engines.spark.translate.characters import (  # fmt: skip
     ESCAPED,
     LAST,
     POSIX,
-    boundary,
     is_character,
     java_class,
     meet,
@@ -189,7 +188,9 @@ class _Parser:
         if sign in "*+?{}]":
             self._refuse(f"with an unescaped {sign}")
         if sign == "\\":
-            anchors = {"A": r"\A", "z": r"\z", "b": boundary()}
+            anchors = {"A": r"\A", "z": r"\z"}
+            if self._peek("b"):
+                self._refuse("with \\b", "not every server has an ASCII word boundary")
             if self._at < len(self._text) and self._text[self._at] in anchors:
                 return _Piece(anchors[self._next()], 0, anchor=True)
             return _of(self._escape())
