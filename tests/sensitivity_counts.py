@@ -14,7 +14,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from dpsql.measure.counting import count_moments, count_values
 from dpsql.udfs import instance_of
 from sensitivity_schemas import ATTRIBUTES, Schema, fill, make_schema, make_source, neighbour
 
@@ -23,6 +22,7 @@ from dpsql.accounting import sensitivities
 from dpsql.domains import encoding
 from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.domains.declare import declare
+from dpsql.engines.duckdb.counting import count_moments, count_values
 from dpsql.errors import DpsqlError
 from dpsql.kinds import measures
 from dpsql.kinds.planned import total_is_public

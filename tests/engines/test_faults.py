@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 import sail
+from struck import LONG
 
 import dpsql
 from dpsql.engines.spark import reading, session
@@ -116,11 +117,11 @@ def test_interrupted_and_finished(con: duckdb.DuckDBPyConnection, reading_rows: 
     def waits(found: SparkReading, make: Any) -> Any:
         def held() -> Any:
             begun.set()
-            return gate.wait() and make()
+            return gate.wait(LONG) and make()
 
         gate = threading.Event()
-        own = found._operation.interrupt
-        monkeypatch.setattr(found._operation, "interrupt", lambda: (stopped.append(1), own(), gate.set()))
+        own = found._interrupt
+        monkeypatch.setattr(found, "_interrupt", lambda: (stopped.append(1), own(), gate.set()))
         return arrow(found, held) if reading_rows else arrow(found, make)
 
     monkeypatch.setattr(SparkReading, "arrow", waits)
@@ -134,9 +135,9 @@ def test_interrupted_and_finished(con: duckdb.DuckDBPyConnection, reading_rows: 
 
     thread = threading.Thread(target=call)
     thread.start()
-    begun.wait()
+    begun.wait(LONG)
     dpsql.interrupt(con)
-    thread.join()
+    thread.join(LONG)
     assert caught and stopped
     monkeypatch.setattr(SparkReading, "arrow", arrow)
     con.execute(CALLS[0]).fetchall()

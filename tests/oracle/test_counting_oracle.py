@@ -7,11 +7,11 @@ import duckdb
 import numpy as np
 import pytest
 from case_counts import cases
-from dpsql.measure.counting import count_select, count_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsql.measure import counting
+from dpsql.engines.duckdb import counting
+from dpsql.engines.duckdb.counting import count_select, count_tables
 from dpsql.tables.counting import gram
 from dpsql.tables.counting import plan as counting_plan
 from dpsql.tables.counting.plan import Cliques, choose

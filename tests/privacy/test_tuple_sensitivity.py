@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dpsql.accounting import sensitivities
-from dpsql.measure import tuples
+from dpsql.engines.duckdb import tuples
+from dpsql.measure import candidates as chosen
 from dpsql.tables.tuple_index import TupleIndex
 
 SIZES = (2, 3, 2, 2)
@@ -58,7 +59,7 @@ def test_whatever_was_kept_a_level_is_covered(cursor, rows_each):
         tables = math.comb(len(SIZES), k)
         for _ in range(6):
             kept = lower[rng.random(lower.size) < 0.7]
-            keys = tuples.candidates(cursor, INDEX, k, kept, np.ones_like(kept)).keys
+            keys = chosen.candidates(cursor, INDEX, k, kept, np.ones_like(kept)).keys
             unit = [ROWS[i] for i in rng.integers(0, len(ROWS), rows_each)]
             other = [ROWS[i] for i in rng.integers(0, len(ROWS), rows_each)]
             one, two = counts(cursor, unit, keys), counts(cursor, other, keys)
@@ -79,7 +80,7 @@ def test_candidates_are_a_function_of_what_was_kept(cursor):
             kept = lower[rng.random(lower.size) < share]
             known = {tuple(t) for t in INDEX.attributes(kept, k - 1).tolist()} if kept.size else set()
             wanted = [key for key, t in zip(every, attributes.tolist(), strict=True) if set(itertools.combinations(t, k - 1)) <= known]
-            found = tuples.candidates(cursor, INDEX, k, kept, np.ones_like(kept))
+            found = chosen.candidates(cursor, INDEX, k, kept, np.ones_like(kept))
             assert found.keys.tolist() == wanted and found.extended == kept.size
 
 
@@ -93,13 +94,13 @@ def test_too_many_candidates_are_cut_by_released_counts_alone(cursor, monkeypatc
         every = INDEX.attributes(np.arange(*INDEX.level_keys(k)), k).tolist()
         for most in (0, 1, 2, 5, 17, 40, 10**6):
             if which == "limit":
-                monkeypatch.setattr(tuples, "most_candidates", lambda k, most=most: most)
+                monkeypatch.setattr(chosen, "most_candidates", lambda k, most=most: most)
             else:
-                monkeypatch.setattr(tuples, "MAX_JOINED", most)
+                monkeypatch.setattr(chosen, "MAX_JOINED", most)
             kept = lower[rng.random(lower.size) < 0.8]
             noisy = rng.integers(-3, 4, kept.size) * 2**60
             ranked = [tuple(t) for t in INDEX.attributes(kept[np.lexsort((kept, -noisy))], k - 1).tolist()]
-            found = tuples.candidates(cursor, INDEX, k, kept, noisy)
+            found = chosen.candidates(cursor, INDEX, k, kept, noisy)
             of = [[t for t in every if set(itertools.combinations(t, k - 1)) <= set(ranked[:m])] for m in range(kept.size + 1)]
             assert INDEX.attributes(found.keys, k).tolist() == of[found.extended]
             if which == "limit":
@@ -113,11 +114,11 @@ def test_too_many_candidates_are_cut_by_released_counts_alone(cursor, monkeypatc
 
 def test_how_many_are_counted_depends_on_the_machine_alone(monkeypatch):
     monkeypatch.setenv("DPSQL_MEMORY_MB", "1000000")
-    assert tuples.most_candidates(3) == tuples.MAX_CANDIDATES
+    assert chosen.most_candidates(3) == chosen.MAX_CANDIDATES
     monkeypatch.setenv("DPSQL_MEMORY_MB", "4000")
-    assert 5_000_000 < tuples.most_candidates(3) < tuples.most_candidates(2) < tuples.MAX_CANDIDATES
+    assert 5_000_000 < chosen.most_candidates(3) < chosen.most_candidates(2) < chosen.MAX_CANDIDATES
     monkeypatch.setenv("DPSQL_MEMORY_MB", "1")
-    assert tuples.most_candidates(2) == 100_000
+    assert chosen.most_candidates(2) == 100_000
 
 
 def test_a_broken_bound_is_seen(cursor):

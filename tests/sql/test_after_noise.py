@@ -12,7 +12,7 @@ import pytest
 from pairwise import WHOLE
 
 import dpsql
-from dpsql.measure import tuples
+from dpsql.measure import candidates
 from dpsql.mechanisms import kendall, moments, stable_selection, weak_domain
 from dpsql.noise import discrete
 
@@ -103,11 +103,11 @@ def test_too_many_candidates_are_cut_and_said(monkeypatch) -> None:
     con = world(4000)
     everything, notes = candidates_cut(con, "whole")
     assert not any("largest counts" in note for note in notes)
-    monkeypatch.setattr(tuples, "most_candidates", lambda k: 20)
+    monkeypatch.setattr(candidates, "most_candidates", lambda k: 20)
     fewer, notes = candidates_cut(con, "cut")
     assert 0 < fewer < everything
     assert any(note.startswith("k = 2: of the ") and "no more than 20 are counted" in note for note in notes)
-    monkeypatch.setattr(tuples, "most_candidates", lambda k: 0)
+    monkeypatch.setattr(candidates, "most_candidates", lambda k: 0)
     none, notes = candidates_cut(con, "none")
     assert 0 < none < fewer  # single values
     assert con.execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone() == (3,)

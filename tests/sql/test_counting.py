@@ -6,9 +6,9 @@ import math
 import duckdb
 import numpy as np
 import pytest
-from dpsql.measure.counting import cell_index, count_tables
 from sqlglot import exp
 
+from dpsql.engines.duckdb.counting import cell_index, count_tables
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
 from dpsql.tables.counting.plan import MAX_CELLS, check_cliques
 

@@ -13,8 +13,8 @@ from prepared import copied
 from scipy.stats import chisquare
 
 import dpsql
+from dpsql.engines.duckdb import tuples
 from dpsql.kinds.tuples import measure as measuring
-from dpsql.measure import tuples
 from dpsql.noise import discrete
 from dpsql.tables.tuple_index import TupleIndex
 
