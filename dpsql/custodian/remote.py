@@ -50,7 +50,7 @@ def remote(context: Context, call: RemoteCall) -> str:
     columns = registry.describe(wanted)
     if entry is None:
         _create(context, table, columns)
-        found = {fold(column.name): column.sql_type for column in columns}
+        found: dict[str, str | None] = {fold(column.name): column.sql_type for column in columns}
     else:
         found = {fold(column.name): column.sql_type for column in relation_columns(context.cursor, table)}
         _check_same(call, found, columns)
@@ -79,7 +79,7 @@ def _create(context: Context, table: TableId, columns: list[Described]) -> None:
         raise DpsqlError(f"source = {table.name!r}: the empty table cannot be made: {first_line(error)}") from None
 
 
-def _check_same(call: RemoteCall, found: dict[str, str], columns: list[Described]) -> None:
+def _check_same(call: RemoteCall, found: dict[str, str | None], columns: list[Described]) -> None:
     """Refuse a relation that lacks a column of the table, or has it with another type."""
     there = {fold(column.name): column.sql_type for column in columns}
     changed = [name for name, sql_type in found.items() if there.get(name) != sql_type]

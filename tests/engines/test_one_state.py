@@ -25,6 +25,7 @@ from dpsql.engines.spark.reading import SparkReading
 from dpsql.engines.spark.tuple_arrays import Table, Tuples, tuple_counting
 from dpsql.kinds.query.plan import Planning
 from dpsql.protected.source import ProtectedSource
+from dpsql.tables.tuple_index import tuple_index
 
 pytestmark = pytest.mark.any_duckdb
 SALT = "0123456789abcdef" * 2
@@ -139,6 +140,16 @@ def test_tuples_of_a_row_are_kept_alike_however_rows_lie(seed: int) -> None:
     for place in range(0, 50, 7):
         change = whole - bounded(np.delete(rows, place, axis=0), [], 9)
         assert sorted(change.tolist()) == [0] * 6 + [1, 1]
+
+
+def test_tuples_are_bounded_where_the_rows_are(reader: SparkReader) -> None:
+    index = tuple_index((2, 2, 2), 2)
+    keys = np.arange(*index.level_keys(2), dtype=np.int64)
+    with reader.codes('SELECT x0 AS c0, x1 AS c1, x2 AS c2 FROM "memory"."main"."t"') as codes, codes.widths(index, 2, keys, ()) as widths:
+        assert widths.histogram.tolist() == [0, 0, 0, 300]  # every row has three pairs
+        counts = widths.counted(2, SALT)
+        assert counts.sum() == 600 and (counts <= codes.tuples(index, keys, ())).all()
+        assert (widths.counted(2, SALT) == counts).all()
 
 
 def test_no_value_makes_a_statement_fail(tmp_path: Path) -> None:

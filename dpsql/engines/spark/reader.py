@@ -180,5 +180,5 @@ class SparkWidths:
         return np.asarray(tuples.widths(self._session, self._select, self._index, self._k, self._keys, self._empty))
 
     def counted(self, most: int, salt: str) -> IntArray:
-        """Count the rows that have each tuple, where a row keeps at most ``most``: each task draws with randomness of its own."""
-        return tuples.count_bounded(self._session, self._select, self._index, self._keys, self._empty, most=most)
+        """Count the rows that have each tuple, where a row keeps at most ``most``."""
+        return tuples.count_bounded(self._session, self._select, self._index, self._keys, self._empty, most=most, salt=salt)

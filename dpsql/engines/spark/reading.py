@@ -140,7 +140,7 @@ class SparkReading(Background):
             self.session.addTag(self._operation.tag)
             return call()
 
-    def _heard(self, stages: Any, *_: Any) -> None:
+    def _heard(self, stages: Any, **_: Any) -> None:
         """Listen to Spark."""
         known = list(stages or [])
         so_far = sum(stage.num_completed_tasks for stage in known) / max(sum(stage.num_tasks for stage in known), 1)

@@ -276,7 +276,8 @@ class Planning(Asking):
         Privacy: leaves are cut where rows are by several statements, whose counts are put together: they have to see one state of
         the table. Over rows of another engine they may not (`dpsql.engines.base`), and leaves are of one width.
         """
-        found, shares, cutting = [*measures], [*weights], []
+        found, shares = [*measures], [*weights]
+        cutting: list[tuple[int, int, float]] = []
         if self.protected.remote is not None:
             return tuple(found), tuple(shares), cutting
         first = 0
