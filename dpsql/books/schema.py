@@ -13,7 +13,7 @@ from dpsql.books.entries import reading
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import LedgerError, first_line
 from dpsql.text.bounded_json import load
-from dpsql.text.relation import identifier
+from dpsql.text.relation import identifier, literal
 
 SCHEMA = "dpsql"
 
@@ -71,7 +71,7 @@ class Books:
         """Return whether views and tables are this version's: an older one's do not know what became of a release, nor rules."""
         query = (
             "SELECT system.main.count_star() FROM system.main.duckdb_views() WHERE database_name = ? AND schema_name = ? "
-            "AND view_name = 'releases' AND system.main.contains(sql, 'failed')"
+            "AND view_name = 'releases' AND system.main.contains(sql, '''refund''')"
         )
         row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()
         return bool(row and row[0]) and self._has("rules")
@@ -156,6 +156,17 @@ class Books:
         query = f"SELECT rule FROM {self.table('rules')} WHERE source = ? ORDER BY written_at ASC, rule ASC"  # noqa: S608
         with reading(source):
             return self._texts(query, [source])
+
+    def said(self, *actions: str) -> list[tuple[str, str, str]]:
+        """Return source, action and parameters of all entries with one of these actions, in order."""
+        if not self.exist():
+            return []
+        query = (
+            f"SELECT source, action, parameters FROM {self.table('ledger')} "  # noqa: S608
+            f"WHERE action IN ({', '.join(map(literal, actions))}) ORDER BY source ASC, entry ASC"
+        )
+        with reading(f"database {self.database}"):
+            return [(str(source), str(action), str(said)) for source, action, said in self.cursor.execute(query).fetchall()]
 
     def sources_of(self, release: str) -> list[str]:
         """Return the sources on whose ledgers a release was charged; one, but for an edited book."""

@@ -11,6 +11,7 @@ WHERE = {
     "protect": "custody:ProtectCall",
     "declare": "custody:DeclareCall",
     "rule": "custody:RuleCall",
+    "grant": "granting:GrantCall",
     "domain": "custody:DomainCall",
     "dummy": "rows:DummyCall",
     "plan": "planning:PlanCall",

@@ -19,6 +19,7 @@ ANSWERS = {
     "protect": "custodian.protect:protect",
     "declare": "custodian.declaring:declare",
     "rule": "custodian.ruling:rule",
+    "grant": "custodian.granting:grant",
     "domain": "custodian.declaring:domain",
     "dummy": "answers.dummy:dummy",
     "plan": "answers.forecast:plan",
@@ -90,6 +91,7 @@ def run(
             with instance.listed(running), interruption.call(running):
                 if instance.prepare is not None:
                     instance.prepare(context)
+                context.known["call"] = name
                 return (answered or answer(name))(context, declaration(name).parse(given))
         except interruption.Stopped as stopped:
             raise duckdb.InterruptException(str(stopped)) from None

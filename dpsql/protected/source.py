@@ -18,12 +18,14 @@ from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.declare import self_declared
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected
 from dpsql.protected.constraints import Constraints
+from dpsql.protected.home import books_of
+from dpsql.protected.seen import check_open, seen_by
 from dpsql.session.instance import Context
 from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table, relation_columns
 from dpsql.source.catalog import Catalog
 from dpsql.source.listed import Functions
 from dpsql.text.names import fold
-from dpsql.text.relation import identifier
+from dpsql.text.relation import key_name
 
 _PLAIN = (
     exp.Select, exp.From, exp.Subquery, exp.Table, exp.TableAlias, exp.Alias, exp.Column, exp.Identifier,
@@ -52,7 +54,7 @@ def key_of(table: TableId) -> str:
     """
     if table.is_file:
         return f"file:{table.name}"
-    return ".".join(part if part.isidentifier() else identifier(part) for part in (fold(table.schema), fold(table.name)))
+    return key_name(table.schema, table.name)
 
 
 def ledger_of(context: Context, table: TableId) -> Ledger:
@@ -65,7 +67,7 @@ def own_ledger(context: Context, protected: ProtectedSource) -> Iterator[Ledger]
     """Give the ledger of a table on a cursor of its own: after a failure or an interruption the call's may be in any state."""
     cursor = context.instance.cursor()
     try:
-        yield Ledger(Books(cursor, protected.books.database), protected.key, context.user)
+        yield Ledger(Books(cursor, protected.books.database), protected.key, context.user, apart=context.analyst is not None)
     finally:
         cursor.close()
 
@@ -84,17 +86,7 @@ def catalog_of(context: Context) -> Catalog:
     found = context.known.get("catalog")
     if not isinstance(found, Catalog):
         functions = context.instance.remembered.setdefault("functions", Functions())
-        found = context.known["catalog"] = Catalog(context.cursor, functions)
-    return found
-
-
-def books_of(context: Context, database: str) -> Books:
-    """Return the books of a database, one object in a call: whether they exist is looked up once."""
-    found = context.known.get(("books", database))
-    if not isinstance(found, Books):
-        number = next((oid for name, oid, _, _ in context.attached() if name == database), None)
-        current: set[object] = context.instance.remembered.setdefault("books", set())
-        found = context.known["books", database] = Books(context.cursor, database, current=(current, (database, number)))
+        found = context.known["catalog"] = Catalog(context.cursor, functions, seen_by(context))
     return found
 
 
@@ -307,7 +299,9 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
     found = protection(source.table)
     if found is None:  # pragma: no cover -- analyse has just seen it
         raise NotProtected(f"source = {text!r}: its budget has gone")
-    return ProtectedSource(source, consulted[source.table], found)
+    ledger = consulted[source.table]
+    check_open(context, ledger.books.database, ledger.source)
+    return ProtectedSource(source, ledger, found)
 
 
 def describe_key(context: Context, text: str) -> tuple[str, str]:

@@ -137,7 +137,9 @@ class Ask:
         """Return what no text of an error may hold: paths, and releases of others."""
         with self._cursor() as cursor:
             rows = cursor.execute("SELECT path FROM system.main.duckdb_databases() WHERE path IS NOT NULL").fetchall()
-            others = set(Books(cursor, self._catalog).sold()) - set(self._view(cursor, analyst).releases())
+            others = set(Books(cursor, self._catalog).sold())
+            with suppress(DpsqlError):  # books that were edited show nobody's
+                others -= set(self._view(cursor, analyst).releases())
         return [*(str(path) for (path,) in rows), str(self._instance.store or self._instance.temporary or ""), *others]
 
     @contextmanager

@@ -121,6 +121,7 @@ class Leaves:
             self.carried.begin(table, alias, [d.name for d in described], columns, self.unit_column(table))
             if self.carried.numbered:
                 self.leaves[alias].append((number_column(table), "BIGINT"))
+        columns = [c for c in columns if self.catalog.nameable(table, c.name)]
         name = node.alias_or_name or alias
         advice = "one far value of a {} column fails every call that reads it; CREATE TABLE t AS FROM the file"
         left_out = {column: advice.format(kind) for column, kind in unsafe.items()}

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-Value = None | bool | int | float | str | Decimal | dt.datetime | Sequence["Value"]
+from dpsql.text.names import fold
+
+Value = None | bool | int | float | str | Decimal | dt.datetime | Sequence["Value"] | Mapping[str, "Value"]
 
 
 def identifier(*parts: str) -> str:
@@ -25,6 +27,17 @@ def identifier(*parts: str) -> str:
     '"main"."odd ""na""me"'
     """
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def key_name(schema: str, name: str) -> str:
+    """Return the name under which the books know a table or view, in whatever case it is spelled.
+
+    Examples
+    --------
+    >>> key_name("main", "Adult"), key_name("Odd one", "1a")
+    ('main.adult', '"odd one"."1a"')
+    """
+    return ".".join(part if part.isidentifier() else identifier(part) for part in (fold(schema), fold(name)))
 
 
 def split_name(text: str) -> list[str]:
@@ -78,6 +91,8 @@ def literal(value: Value) -> str:
             parts = [_text(part) for part in value.split("\0")]
             return f"system.main.concat({', system.main.chr(0), '.join(parts)})"
         return _text(value)
+    if isinstance(value, Mapping):
+        return f"system.main.struct_pack({', '.join(f'{identifier(name)} := {literal(one)}' for name, one in value.items())})"
     return "[" + ", ".join(literal(item) for item in value) + "]"
 
 
