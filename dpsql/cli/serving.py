@@ -152,7 +152,7 @@ def _publish(chosen: argparse.Namespace) -> None:
     """Publish a table or view, or withdraw it."""
     from dpsql.serve import analysts
 
-    table = _key("table", chosen.table)
+    table = key("table", chosen.table)
     if chosen.withdraw:  # which needs no look at the database: it may be served, and the table be gone
         changed = analysts.publish(_path(chosen), table, withdraw=True)
         sys.stdout.write(f"{table} is {'withdrawn' if changed else 'not published'}\n")
@@ -239,7 +239,7 @@ def _grants(given: Sequence[str], tables: set[str] | None) -> dict[str, float]:
             epsilon = float(number)
         except ValueError:
             raise ArgumentError("grant", text, "a table and the epsilon of one question are required: visits=0.05") from None
-        table = _key("grant", name)
+        table = key("grant", name)
         if tables is not None and table not in tables and epsilon != 0:
             there = f"there are {', '.join(sorted(tables))}" if tables else "none is yet: CALL dp_protect('table', epsilon := ...)"
             raise ArgumentError("grant", text, f"{table} is no protected table; {there}")
@@ -251,7 +251,7 @@ def _grants(given: Sequence[str], tables: set[str] | None) -> dict[str, float]:
     return grants
 
 
-def _key(argument: str, name: str) -> str:
+def key(argument: str, name: str) -> str:
     """Return a table as the books spell it; without a schema it is in main."""
     from dpsql.text.relation import split_name
 

@@ -179,7 +179,7 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
     _, protection = protection_of(context, table)
     columns = tuple(fold(column.name) for column in relation_columns(context.cursor, table, catalog))
     unit = None if protection is None else protection.privacy_unit
-    return Leaf(protection is not None, columns, frozenset() if unit is None else frozenset({fold(unit)}))
+    return Leaf(protection is not None, columns, frozenset({fold(unit)} & set(columns) if unit is not None else ()))
 
 
 def _view(context: Context, name: str) -> Leaf:

@@ -311,7 +311,7 @@ def test_a_refunded_charge_is_no_use(con, monkeypatch, charges):
 
     with monkeypatch.context() as patch:
         patch.setattr(buying.release, "remove_leftovers", full)
-        with pytest.raises(OSError):  # noqa: PT011 -- the one above
+        with pytest.raises(OSError):
             ask(con, "alice", "query", sql=BY_SEX, epsilon=0.25)
     assert entries(con, "refund") == 1
     assert left(con, "alice")["releases"] == 0
