@@ -207,7 +207,8 @@ def _reading(command: Adder) -> None:
         if name == "ledger":
             told_head = "only where each ledger ends (entry and hash): kept elsewhere, it shows later whether a ledger was cut"
             made.add_argument("--head", action="store_true", help=told_head)
-            made.add_argument("--analyst", metavar="NAME", help="grants of this analyst of a served database, and what she has bought and used")
+            told_analyst = "grants of this analyst of a served database, and what she has bought and used"
+            made.add_argument("--analyst", metavar="NAME", help=told_analyst)
     plan = command("plan", _plan, "what a synthetic table (with --k: noisy tables) would measure and cost; buys nothing")
     plan.add_argument("database", metavar="FILE", help="DuckDB file")
     plan.add_argument("source", metavar="SOURCE", help="protected table, or a SELECT over one")
