@@ -10,6 +10,7 @@ SELECT
         WHEN 'charge' THEN 'bought: ' || operation WHEN 'store' THEN 'stored' WHEN 'refund' THEN 'given back'
         WHEN 'fail' THEN 'reading failed' WHEN 'resume' THEN 'sales resumed' WHEN 'interrupt' THEN 'reading interrupted'
         WHEN 'anchor' THEN 'anchor named'
+        WHEN 'link' THEN 'linked: ' || (parameters ->> '$.child[1]') WHEN 'linked' THEN 'under ' || (parameters ->> '$.root')
         WHEN 'grant' THEN 'granted to ' || (parameters ->> '$.analyst') WHEN 'revoke' THEN 'taken back from ' || (parameters ->> '$.analyst')
         WHEN 'use' THEN 'used, bought before' ELSE action
     END AS what,

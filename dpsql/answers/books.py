@@ -12,6 +12,7 @@ from dpsql.answers import hers
 from dpsql.books.entries import Protection, reading
 from dpsql.books.granted import Grant
 from dpsql.books.ledger import Ledger
+from dpsql.books.links import Links
 from dpsql.books.schema import Books
 from dpsql.calls.stored import BudgetCall, LedgerCall, ReleasesCall
 from dpsql.errors import LedgerError, ReleaseError
@@ -106,15 +107,22 @@ def budget(context: Context, call: BudgetCall) -> str:
                 [key, key],
             ).fetchall()
         granted = _granted(context, book)
-        for (source,) in sources:
-            ledger_ = Ledger(book, str(source), context.user)
-            grant = granted.get(str(source))
+        for source in _with_budget(book, [str(source) for (source,) in sources]):
+            ledger_, grant = Ledger(book, source, context.user), granted.get(source)
             protection = None if grant is None else ledger_.protection()
             if grant is None:
                 rows.append(_budget_row(ledger_, shown=context.analyst is None))
             elif protection is not None:
                 rows.append(tuple({**dict.fromkeys(BUDGET_COLUMNS), **hers.budget(ledger_, grant, protection)}.values()))
     return _ordered("budget", BUDGET_COLUMNS, rows)
+
+
+def _with_budget(book: Books, sources: Sequence[str]) -> list[str]:
+    """Return the sources that have budgets of their own: linked tables are under their root's. Of an edited book all."""
+    with suppress(LedgerError):
+        links = Links(book.cursor, book.database, book).all()
+        return [source for source in sources if source not in links]
+    return list(sources)
 
 
 def _granted(context: Context, book: Books) -> dict[str, Grant]:

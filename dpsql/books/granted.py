@@ -23,7 +23,7 @@ from typing import Any
 
 from dpsql.accounting import Budget, Charge, Remaining, fits, remaining
 from dpsql.books.chain import Chain
-from dpsql.books.entries import Protection, canonical_json, charge_from_row, reading
+from dpsql.books.entries import READS, Protection, canonical_json, charge_from_row, reading
 from dpsql.calls.granting import RENEWALS
 from dpsql.errors import ArgumentError, BudgetExhausted, GrantExceeded, NotGranted
 from dpsql.session.instance import ANALYST
@@ -31,8 +31,8 @@ from dpsql.text.bounded_json import load
 from dpsql.text.names import fold
 
 USE = "use"
-ABOUT_GRANTS = ("grant", "revoke")
-"""Actions that decide who has grants."""
+ABOUT_GRANTS = ("grant", "revoke", "linked")
+"""Actions that decide who has grants: a table that is linked to another one has none of its own any more."""
 _PART = 10
 """A question costs a tenth of the grant where neither it nor the grant says what it may cost."""
 
@@ -249,12 +249,13 @@ class Granted(Chain):
         rows = self._rows(["release", "operation", "query", "parameters"], actions=("charge",)) if used else []
         with reading(self.source):
             kept = {name: load(said) for name, made, of, said in rows if name in used and (made, of) == (operation, query)}
-            return [(name, said) for name, said in kept.items() if isinstance(said, dict)]
+            found = [(name, said) for name, said in kept.items() if isinstance(said, dict)]
+            return [(name, {key: value for key, value in said.items() if key != READS}) for name, said in found]
 
     def about(self, analyst: str) -> list[dict[str, Any]]:
         """Return the entries that an analyst may see, in order: her grants, and each of her uses as an entry 'use'."""
         entries: list[tuple[dt.datetime, dict[str, Any]]] = []
-        rows = self._rows(["action", "parameters", "written_at"], actions=ABOUT_GRANTS)
+        rows = self._rows(["action", "parameters", "written_at"], actions=("grant", "revoke"))
         with reading(self.source):
             for action, parameters, at in rows:
                 if load(parameters)["analyst"] == analyst:
@@ -345,6 +346,9 @@ def granted(rows: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], Grant
     found: dict[tuple[str, str], Grant | None] = {}
     for source, action, parameters in rows:
         with reading(source):
+            if action == "linked":
+                found = {place: grant for place, grant in found.items() if place[0] != source}
+                continue
             said = load(parameters)
             analyst = str(said["analyst"])
             found[source, analyst] = Grant.from_json(source, said) if action == "grant" else None

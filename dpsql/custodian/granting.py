@@ -14,8 +14,9 @@ from dpsql.calls.granting import GrantCall
 from dpsql.calls.registry import declarations
 from dpsql.errors import ArgumentError, NotProtected
 from dpsql.protected.columns import check_known
-from dpsql.protected.home import books_of
-from dpsql.protected.source import catalog_of, ledger_of
+from dpsql.protected.home import books_of, catalog_of
+from dpsql.protected.linked import root_key
+from dpsql.protected.source import ledger_of
 from dpsql.session.instance import Context
 from dpsql.source.analysis import find_table, relation_columns
 from dpsql.source.model import TableId, fold
@@ -45,6 +46,10 @@ def grant(context: Context, call: GrantCall) -> str:
     table = find_table(context.cursor, call.source, database=context.database, schema=context.schema)
     if table.is_file:
         raise ArgumentError("source", call.source, "a file is not served; CREATE TABLE t AS FROM it, protect and grant that")
+    root = root_key(context, table)
+    if root is not None:
+        told = f"is linked, and under the budget of {root}: grant a part of that; without columns it is seen there, too"
+        raise ArgumentError("source", call.source, told)
     ledger = ledger_of(context, table)
     protection = ledger.protection()
     if protection is None:

@@ -15,6 +15,7 @@ from dpsql.books.granted import Grant
 from dpsql.books.grants import Grants
 from dpsql.errors import NotGranted
 from dpsql.protected.home import books_of
+from dpsql.protected.linked import root_key
 from dpsql.session.instance import ANALYST, Context
 from dpsql.source.model import TableId
 from dpsql.text.relation import key_name
@@ -66,6 +67,10 @@ class Seen:
     context: Context
 
     def column(self, table: TableId, name: str) -> bool:
-        """Return whether a column of a table may be named."""
-        grant = None if table.is_file else granted(self.context, table.database).get(key_name(table.schema, table.name))
-        return grant is None or grant.reads(name)
+        """Return whether a column of a table may be named; one of a linked table if the grant of its root is of all columns."""
+        if table.is_file:
+            return True
+        held, key = granted(self.context, table.database), key_name(table.schema, table.name)
+        root = root_key(self.context, table) if held else None
+        grant = held.get(key if root is None else root)
+        return grant is None or (grant.reads(name) if root is None else grant.columns is None)
