@@ -91,5 +91,7 @@ def entries(ledger: Ledger, grant: Grant, columns: Mapping[str, str]) -> list[tu
         if entry["action"] != USE:
             said["who"] = "custodian"
             said["parameters"] = json.dumps(json.loads(str(entry["parameters"])), sort_keys=True)
+        elif (purchase := ledger.purchase(entry["release"])) is not None:
+            said |= {"operation": purchase.operation, "query": purchase.query, "parameters": canonical_json(purchase.parameters)}
         rows.append(tuple(said[name] for name in columns))
     return rows

@@ -44,7 +44,8 @@ def test_one_question_is_charged_once_and_used_by_each(hospital: Served) -> None
     assert hospital.charges() == before + 1
     assert (entries(hospital, one), entries(hospital, other)) == ({"charge": 1}, {"use": 1})
     assert hospital.ask(SPENT, (), one) == hospital.ask(SPENT, (), other)
-    assert hospital.ask("SELECT who, action FROM dp_ledger() ORDER BY entry", (), other) == [("custodian", "grant"), (f"analyst {other}", "use")]
+    seen = hospital.ask("SELECT who, action, operation, query FROM dp_ledger() ORDER BY entry", (), other)
+    assert seen == [("custodian", "grant", None, None), (f"analyst {other}", "use", "query", 'SELECT ward AS "k0" FROM "main"."visits"')]
     (release,) = [row[0] for row in hospital.ask("SELECT release FROM dp_releases()", (), other)]
     assert hospital.ask(f"FROM dp_explain('{release}')", (), other)
 
