@@ -300,8 +300,8 @@ class Granted(Chain):
                 limit += f" at the grant's delta = {float(budget.delta):.3g}; the call's delta = {float(charge.delta):.3g} is above"
             raise GrantExceeded(self.source, float(charge.epsilon), most, None if until is None else f"{until:%Y-%m-%d}", limit)
 
-    def use(self, release: str, charge: Charge, protection: Protection, affordable: Callable[[Charge], bool]) -> None:
-        """Note that the analyst who asks uses a release that was bought already; free where she has a use of it.
+    def use(self, release: str, charge: Charge, protection: Protection, affordable: Callable[[Charge], bool]) -> bool:
+        """Note that the analyst who asks uses a release that was bought already, and return True; free where she has a use of it.
 
         Parameters
         ----------
@@ -329,8 +329,7 @@ class Granted(Chain):
                 raise BudgetExhausted(self.source)
             return {"action": USE, "release": release, "written_at": moment, **losses(charge)}
 
-        if self.analyst is not None:
-            self._append(decide)
+        return self.analyst is not None and self._append(decide) is not None
 
 
 def granted(rows: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], Grant | None]:

@@ -44,6 +44,8 @@ def add_commands(commands: Parsers[argparse.ArgumentParser]) -> None:
     told = "answer at multiples of this time only, so that the time says less: 1s (default: as soon as there is an answer)"
     serve.add_argument("--answer-every", default="0s", metavar="TIME", help=told)
     serve.add_argument("--store", metavar="FOLDER", type=Path, help="where releases are kept (default: DATABASE.dpsql)")
+    told = "a line of JSON for each question: analyst, outcome, releases and their epsilon, about how long (default: none)"
+    serve.add_argument("--log", metavar="FILE", type=Path, help=told)
     _analyst(commands.add_parser("analyst", help="who may ask a served database, and what"))
     told = "let analysts see an unprotected table as it is, or a view; a view over protected tables is asked about as they are"
     publish = _command(commands, "publish", _publish, told)
@@ -96,7 +98,7 @@ def _serve(chosen: argparse.Namespace) -> None:
     from dpsql.serve.server import serve
 
     given: dict[str, Any] = {}
-    for name in ("tls_cert", "tls_key", "allow_unencrypted", "memory", "store"):
+    for name in ("tls_cert", "tls_key", "allow_unencrypted", "memory", "store", "log"):
         given[name] = getattr(chosen, name)
     for name in DOORS:
         text = getattr(chosen, name)

@@ -91,7 +91,9 @@ def _use(context: Context, protected: ProtectedSource, purchase: Purchase, asked
     release.check_store(context, store)
     _check(context, protected, store, asked.wanted, call)
     _bind(context, protected, asked.wanted.plan)
-    protected.ledger.use(purchase.release, asked.wanted.calibration.charge, protected.held, protected.ledger.affordable)
+    charge = asked.wanted.calibration.charge
+    if protected.ledger.use(purchase.release, charge, protected.held, protected.ledger.affordable):
+        uses.note(context, purchase.release, charge, shared=True)
 
 
 @contextmanager
@@ -236,6 +238,7 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
         advice="Ask for a smaller epsilon (FROM dp_budget() shows what is left), or reread what was bought (FROM dp_releases()).",
         reads=dataclasses.replace(protected.reads, public=_public(protected)),
     )
+    uses.note(context, name, wanted.calibration.charge)
     return _prepare(protected, name, store)
 
 

@@ -28,7 +28,18 @@ from dpsql.session.instance import Context
 
 SHARED = "analysts"
 """Whose the releases are that analysts with grants share: no analyst and no user is called so in the books' identifiers."""
+PAID = "paid"
+"""Where a call's context has what it has paid for."""
 _WHOLE = "epsilon of the whole call"
+
+
+@dataclass(frozen=True)
+class Paid:
+    """What a call has paid for: a release, its epsilon, and whether it was there already (an analyst's grant alone has paid)."""
+
+    release: str
+    epsilon: float
+    shared: bool
 
 
 @dataclass(frozen=True)
@@ -136,6 +147,11 @@ def affordable(protected: ProtectedSource, charge: Charge) -> bool:
     except GrantExceeded:
         return False
     return fits(protected.protection.budget, protected.ledger.charges(), charge)
+
+
+def note(context: Context, release: str, charge: Charge, *, shared: bool = False) -> None:
+    """Note that the call has paid for a release."""
+    context.known.setdefault(PAID, []).append(Paid(release, float(charge.epsilon), shared))
 
 
 def _identifier(protected: ProtectedSource, call: BuyingCall, name: str, owner: str) -> str:

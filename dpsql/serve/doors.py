@@ -20,11 +20,13 @@ def room(opened: Opened, keys: Analysts, options: Options) -> Room:
     """Return the room of an opened database."""
     from dpsql.serve.ask import Ask
     from dpsql.serve.limits import Limits
+    from dpsql.serve.log import Log
 
     instance = instance_with(opened.con)
     assert instance is not None  # noqa: S101 -- it was loaded when it was opened
     limits = Limits(seconds=options.time_limit, buying=_BUYING * options.time_limit)
-    return Ask(instance, opened.database, keys, limits=limits)  # the doors keep to --answer-every
+    log = None if options.log is None else Log(options.log)
+    return Ask(instance, opened.database, keys, limits=limits, log=log)  # the doors keep to --answer-every
 
 
 def _mysql(behind: Room, keys: Keys, options: Options, _: Opened) -> Door:

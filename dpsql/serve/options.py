@@ -62,6 +62,8 @@ class Options:
         Folder of the releases.
     time_limit : float
         Seconds of one statement; one that buys may take ten times as long.
+    log : Path, optional
+        Where a line is written for each question.
     answer_every : float
         Answers leave at multiples of so many seconds after the question came; 0: at once.
 
@@ -83,6 +85,7 @@ class Options:
     store: Path | None = None
     time_limit: float = 60.0
     answer_every: float = 0.0
+    log: Path | None = None
 
     def __post_init__(self) -> None:
         """Check what can be checked without opening anything."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import threading
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prepared import beside
-from served_room import LIMITED, Served
+from served_room import LIMITED, Listed, Served
 
+from dpsql import udfs
+from dpsql.errors import ArgumentError
+from dpsql.serve.ask import Ask
+from dpsql.serve.log import Log
 from dpsql.serve.passed import Refused
 
 BY_WARD = "SELECT ward, count(*) AS n FROM visits GROUP BY ward"
@@ -197,3 +204,30 @@ def test_at_once(hospital: Served) -> None:
         ((epsilon, spent, _, releases),) = hospital.ask(SPENT, (), name)
         assert spent <= epsilon and 0 < releases == sum(held[name].values()) < most
     assert hospital.con.execute("SELECT bool_and(chain_holds) FROM dp_ledger('visits')").fetchall() == [(True,)]
+
+
+def test_the_log_says_who_has_paid_what(hospital: Served, tmp_path: Path) -> None:
+    """A line a question, for its owner alone: no text, no value; of what was there already nothing is paid, or her grant alone."""
+    one, other = grant(hospital, "erin10"), grant(hospital, "frank10")
+    instance = udfs.instance_of(hospital.con)
+    assert instance is not None
+    log = Log(tmp_path / "census.log")
+    room = Ask(instance, "hospital", Listed(), database="census", log=log)
+    text = "SELECT count(*) AS n FROM visits WHERE cost < 777"
+    for analyst, asked in ((one, text), (one, text), (other, text), (one, "FROM wards"), (one, "SELECT cost FROM visits"), (one, f"{text} AND file > x")):
+        with contextlib.suppress(Refused):
+            room.ask(analyst, asked)
+    written = (tmp_path / "census.log").read_text()
+    lines = [json.loads(line) for line in written.splitlines()]
+    assert [(line["analyst"], line["outcome"], [paid["shared"] for paid in line["paid"]]) for line in lines] == [
+        (one, "answered", [False]), (one, "answered", []), (other, "answered", [True]), (one, "answered", []), (one, "refused", []), (one, "no_column", []),
+    ]  # fmt: skip
+    paid = lines[0]["paid"][0]
+    assert lines[2]["paid"][0] == {**paid, "shared": True} and paid["epsilon"] == pytest.approx(0.1, rel=1e-3)
+    assert {line["took"] for line in lines} <= {"< 0.1 s", "< 1 s", "< 10 s", "< 100 s", ">= 100 s"}
+    assert "777" not in written and "SELECT" not in written and (tmp_path / "census.log").stat().st_mode & 0o077 == 0
+    (tmp_path / "census.log").rename(tmp_path / "old.log")
+    room.ask(one, "FROM wards")
+    assert len((tmp_path / "census.log").read_text().splitlines()) == 1
+    with pytest.raises(ArgumentError, match="cannot be written"):
+        Log(tmp_path / "nowhere" / "census.log")
