@@ -48,9 +48,10 @@ def _open(session: Session, chosen: argparse.Namespace) -> None:
     """Open the table to the analyst where the file of analysts does not yet, at the price of a question that the grant says."""
     from dpsql.cli.serving import key
     from dpsql.serve import analysts
+    from dpsql.serve.roster import MOST
 
     path, table, name = chosen.analysts or analysts.beside(session.path), key("table", chosen.source), chosen.analyst
-    price = min(chosen.epsilon / 10 if chosen.per_query is None else chosen.per_query, analysts.MOST)
+    price = min(chosen.epsilon / 10 if chosen.per_query is None else chosen.per_query, MOST)
     known = {one.name: one for one in analysts.Analysts(path).all()} if path.exists() else {}
     if name not in known:
         told = f"there is no analyst {name} yet: dpsql analyst add {name} {session.path} --grant {chosen.source}={price:g}"

@@ -67,11 +67,19 @@ def _flight(behind: Room, keys: Keys, options: Options, _: Opened) -> Door:
     return FlightDoor(behind, keys, at.host, at.port, tls=options.tls(), every=options.answer_every)
 
 
+def _health(behind: Room, _: Keys, options: Options, opened: Opened) -> Door:
+    """Return the door for whoever watches processes, which lets nobody in."""
+    from dpsql.serve.health import HealthDoor
+
+    assert options.health is not None  # noqa: S101 -- a door is made where one is named
+    return HealthDoor(behind, options.health, opened.con)
+
+
 def _before_quack(con: duckdb.DuckDBPyConnection) -> None:
     from dpsql.serve.quack import before
 
     before(con)
 
 
-DOORS = {"mysql": Kind(_mysql), "quack": Kind(_quack, _before_quack), "flight": Kind(_flight)}
+DOORS = {"mysql": Kind(_mysql), "quack": Kind(_quack, _before_quack), "flight": Kind(_flight), "health": Kind(_health)}
 """By the name of the option that says where one listens."""
