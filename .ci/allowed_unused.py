@@ -32,3 +32,6 @@ standard_error
 
 # Left for the benchmarks, which ask a running instance how long each stage took.
 last_seconds, last_peak_mb
+
+# Python's HTTP server calls it: what would be written of each request.
+log_message
