@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from dpsql.books.granted import Grant
 from dpsql.books.grants import Grants
 from dpsql.errors import NotGranted
-from dpsql.protected.home import books_of
-from dpsql.protected.linked import root_key
+from dpsql.protected.booked import books_of, links_in
 from dpsql.session.instance import ANALYST, Context
 from dpsql.source.model import TableId
 from dpsql.text.relation import key_name
@@ -71,6 +70,6 @@ class Seen:
         if table.is_file:
             return True
         held, key = granted(self.context, table.database), key_name(table.schema, table.name)
-        root = root_key(self.context, table) if held else None
-        grant = held.get(key if root is None else root)
-        return grant is None or (grant.reads(name) if root is None else grant.columns is None)
+        link = links_in(self.context, table.database).get(key) if held else None
+        grant = held.get(key if link is None else link.root)
+        return grant is None or (grant.reads(name) if link is None else grant.columns is None)
