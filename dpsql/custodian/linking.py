@@ -8,13 +8,13 @@ from dpsql.books.linked import Link
 from dpsql.books.links import Links, check_shape
 from dpsql.calls.custody import LinkCall, LinksCall
 from dpsql.errors import ArgumentError, NotProtected
+from dpsql.protected.booked import links_in
 from dpsql.protected.home import books_of, catalog_of
 from dpsql.protected.linked import (
     Unfit,
     check_columns,
     key_of,
     lineage_of,
-    links_in,
     primary_key,
     table_in,
 )
@@ -30,8 +30,8 @@ LINK_COLUMNS = {
 }
 _CHOOSE = (
     "is needed: so many rows of {source} a row of {parent} may have; what a unit has beyond that is left out of a release, at "
-    "random, and noise grows with it. Begin with what is usual, e.g. max_rows := 10; it can be changed at any time, for releases that "
-    "are bought from then on"
+    "random, and noise grows with it. Begin with what is usual, e.g. max_rows := 10; it can be changed at any time, for releases "
+    "that are bought from then on"
 )
 
 

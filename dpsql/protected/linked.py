@@ -105,22 +105,6 @@ def reads_of(context: Context, tables: Iterable[TableId]) -> Reads:
     return Reads(tuple(key_of(table) for table in listed), tuple(links.values())) if links else Reads()
 
 
-def tables_of(context: Context, root: TableId) -> tuple[Lineage, ...]:
-    """Return the ways up of all tables that are linked to a root, parents first, then in the order in which they were linked.
-
-    A table that was dropped has no rows and is left out. Errors are those of `lineage_of`, of any of them.
-    """
-    if root.is_file:
-        return ()
-    found = []
-    for link in links_in(context, root.database).values():
-        table = table_in(context, root.database, link.child) if link.root == key_of(root) else None
-        lineage = None if table is None else lineage_of(context, table)
-        if lineage is not None:
-            found.append(lineage)
-    return tuple(sorted(found, key=lambda lineage: len(lineage.hops)))
-
-
 def is_root(context: Context, table: TableId) -> bool:
     """Return whether tables are linked to a table that has a budget, as the books say. No linked table is looked at."""
     return not table.is_file and any(link.root == key_of(table) for link in links_in(context, table.database).values())
