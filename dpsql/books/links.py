@@ -194,7 +194,7 @@ class _Setting:
             return self._changed(before)
         merged = self._merged(protection)
         said = canonical_json({"root": wanted.root, "link": wanted.to_json()})
-        self._noted = self.own._insert({"action": LINKED, "parameters": said})
+        _, self._noted = self.own._insert({"action": LINKED, "parameters": said})
         return {"action": LINK, "parameters": canonical_json({**wanted.to_json(), **({"merged": merged} if merged else {})})}
 
     def _changed(self, before: Link) -> dict[str, Any] | None:

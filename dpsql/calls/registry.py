@@ -14,6 +14,7 @@ WHERE = {
     "links": "custody:LinksCall",
     "declare": "custody:DeclareCall",
     "rule": "custody:RuleCall",
+    "grant": "granting:GrantCall",
     "domain": "custody:DomainCall",
     "dummy": "rows:DummyCall",
     "plan": "planning:PlanCall",

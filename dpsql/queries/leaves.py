@@ -200,8 +200,9 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
     columns = tuple(fold(column.name) for column in protected.source.columns)
     unit = protected.protection.privacy_unit
     units = frozenset(fold(column.name) for column in protected.source.columns if protected.is_unit(column))
-    if unit is not None and not protected.lineages:  # it may be a column that a source cannot name
-        units |= {fold(unit)}
+    table_ = protected.source.named
+    if unit is not None and not protected.lineages and (table_ is None or catalog.nameable(table_, unit)):
+        units |= {fold(unit)}  # it may be a column that a source cannot name; but one that is not granted does not exist
     return Leaf(True, columns, units, _keys(context, catalog, protected) - units)
 
 

@@ -6,6 +6,7 @@ What only names and types answer (a description, LIMIT 0, WHERE 1 = 0) is bound 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -21,8 +22,12 @@ from dpsql.text.relation import identifier
 _Schema = tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]
 
 
+MOST = 8
+"""Copies that are kept: analysts whose grants name other columns have others."""
+
+
 class EmptyCopy:
-    """The copy, made anew once the schema has changed.
+    """The copies, by schema: each has the columns that an analyst may name.
 
     Parameters
     ----------
@@ -32,8 +37,7 @@ class EmptyCopy:
 
     def __init__(self, database: str) -> None:
         self._database = database
-        self._schema: _Schema | None = None
-        self._con: duckdb.DuckDBPyConnection | None = None
+        self._made_of: OrderedDict[_Schema, duckdb.DuckDBPyConnection] = OrderedDict()
         self._guard = threading.Lock()
 
     @contextmanager
@@ -56,9 +60,11 @@ class EmptyCopy:
         entries = [entry for entry in view.entries.values() if fold(entry.schema) != BOOKS]
         schema = tuple((entry.schema, entry.name, tuple(view.columns(entry))) for entry in entries)
         with self._guard:
-            if self._con is None or self._schema != schema:
-                self._con, self._schema = self._made(schema), schema
-            return self._con.cursor()
+            con = self._made_of.pop(schema, None) or self._made(schema)
+            self._made_of[schema] = con
+            while len(self._made_of) > MOST:
+                self._made_of.popitem(last=False)
+            return con.cursor()
 
     def _made(self, schema: _Schema) -> duckdb.DuckDBPyConnection:
         con = duckdb.connect(":memory:")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 import duckdb
 
+from dpsql.books.grants import Grants
 from dpsql.books.schema import Books
 from dpsql.errors import DpsqlError
 from dpsql.serve.gate.reasons import Refusal
@@ -28,12 +29,25 @@ def view_of(
 ) -> View:
     """Return what an analyst may see, for one statement; the parameters are those of `View`.
 
+    Parameters
+    ----------
+    grants : mapping
+        The tables that are open to her, with the epsilon of one question. Where the books have a grant of hers that is the limit;
+        where they have taken one back, the table is closed.
+
     Notes
     -----
     Privacy: free; no row of a protected table is read.
     """
     books = books or Books(cursor, database)
-    return View(cursor, database, shown or database, analyst, dict(grants), frozenset(public), _looked, functions, books)
+    said = Grants(books).said(analyst)
+    limits = {table: grant for table, grant in said.items() if grant is not None}
+    prices = {
+        table: min(epsilon, limits[table].default_epsilon) if table in limits else epsilon
+        for table, epsilon in grants.items()
+        if table in limits or table not in said
+    }
+    return View(cursor, database, shown or database, analyst, prices, limits, frozenset(public), _looked, functions, books)
 
 
 def _looked(view: View, entry: Entry, stack: tuple[str, ...]) -> Looked:
