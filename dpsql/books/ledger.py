@@ -88,33 +88,43 @@ class Ledger(Linked):
         NotProtected
             It was linked, and has neither link nor budget now: it is not public for that.
         """
+        action, held = self._contract()
+        if action == UNLINKED:
+            told = f"CALL dp_protect('{self.source}', epsilon := ..., delta := ...), or dp_link it again"
+            raise NotProtected(f"{self.source} was linked, and has neither link nor budget now, but is not public for that: {told}")
+        return self._protection(action, held)
+
+    def is_unlinked(self) -> bool:
+        """Return whether the source was linked, and has neither a link nor a budget now."""
+        return self._contract()[0] == UNLINKED
+
+    def standing(self) -> Protection | None:
+        """Return the budget that a new one would change: as `protection`, but None of a source that is unlinked."""
+        action, held = self._contract()
+        return None if action == UNLINKED else self._protection(action, held)
+
+    def _contract(self) -> tuple[str | None, Sequence[Any]]:
+        """Return the newest entry that decides whose budget the source is under: its action, and the values of `_CONTRACT`.
+
+        The action is None where there is no book, or nothing in it; and '' where there are entries, but none that decides.
+        """
         if not self.books.exist():
-            return None
+            return None, ()
         columns, actions = ("action", *_CONTRACT), (*_BUDGETS, LINKED, UNLINKED)
         found = self._rows(columns, actions=actions)
         if not found:
             if self._last() == (0, None):
-                return None
+                return None, ()
             found = self._rows(columns, actions=actions)  # another session may have begun the book just now
-        last = found[-1][0] if found else None
-        if last == UNLINKED:
-            told = f"CALL dp_protect('{self.source}', epsilon := ..., delta := ...), or dp_link it again"
-            raise NotProtected(f"{self.source} was linked, and has neither link nor budget now, but is not public for that: {told}")
-        if last == LINKED:
+        return (str(found[-1][0]), found[-1][1:]) if found else ("", ())
+
+    def _protection(self, action: str | None, held: Sequence[Any]) -> Protection | None:
+        if action is None:
+            return None
+        if action == LINKED:
             raise LedgerError(f"{self.source} is linked: it has no budget of its own but that of its root (FROM dp_links())")
         with reading(self.source):
-            return protection_of(self.source, found[-1][1:])  # no budget, and entries: it was edited
-
-    def is_unlinked(self) -> bool:
-        """Return whether the source was linked, and has neither a link nor a budget now."""
-        if not self.books.exist():
-            return False
-        rows = self._rows(["action"], actions=(*_BUDGETS, LINKED, UNLINKED))
-        return bool(rows) and rows[-1][0] == UNLINKED
-
-    def standing(self) -> Protection | None:
-        """Return the budget that a new one would change: as `protection`, but None of a source that is unlinked."""
-        return None if self.is_unlinked() else self.protection()
+            return protection_of(self.source, held)  # no budget, and entries: it was edited
 
     def naming(self, column: str) -> list[str]:
         """Return the releases, not refunded, that are about a column: the latest first."""

@@ -115,6 +115,16 @@ def links_of(rows: Iterable[tuple[str, str, str]]) -> dict[str, Link]:
     LedgerError
         An entry holds what dpsql never wrote, or links go in a circle.
     """
+    found = _followed(rows)
+    links = {link.source: link for link in found.values()}
+    for link in found.values():
+        if links[link.source] is not link or root_of(links, link.source) != link.root:
+            raise edited(link.root, f"the links of {link.source} contradict one another")
+    return links
+
+
+def _followed(rows: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], Link]:
+    """Return the links that entries leave in force, by the ledger that they are in and the table that is linked."""
     found: dict[tuple[str, str], Link] = {}
     for source, action, parameters in rows:
         with reading(source):
@@ -124,13 +134,9 @@ def links_of(rows: Iterable[tuple[str, str, str]]) -> dict[str, Link]:
             link = Link.from_json(source, load(parameters))
             if action == UNLINK:
                 found.pop((source, link.source), None)
-                continue
-            found[source, link.source] = link
-    links = {link.source: link for link in found.values()}
-    for link in found.values():
-        if links[link.source] is not link or root_of(links, link.source) != link.root:
-            raise edited(link.root, f"the links of {link.source} contradict one another")
-    return links
+            else:
+                found[source, link.source] = link
+    return found
 
 
 def root_of(links: Mapping[str, Link], source: str) -> str:
@@ -158,20 +164,9 @@ class Linked(Granted):
         if not self.books.exist():
             return {}
         rows = self._rows(["entry", "action", "parameters"], actions=ABOUT_LINKS)
-        found: dict[str, Link] = {}
         with reading(self.source):
-            for number, action, said in rows:
-                if entry is not None and int(number) > entry:
-                    break
-                if action == LINKED:
-                    found = {}
-                    continue
-                link = Link.from_json(self.source, load(said))
-                if action == UNLINK:
-                    found.pop(link.source, None)
-                else:
-                    found[link.source] = link
-        return found
+            until = [(self.source, action, said) for number, action, said in rows if entry is None or int(number) <= entry]
+        return {link.source: link for link in _followed(until).values()}
 
     def links_of(self, release: str) -> dict[str, Link]:
         """Return the links that a release was charged under, by the table that is linked."""

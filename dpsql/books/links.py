@@ -113,20 +113,40 @@ class Links:
         return link
 
 
-class _Removing:
-    """One link being taken back, on the ledgers of its root and of the table, in one transaction."""
+class _Writing:
+    """Entries about one link on the ledgers of its root and of the table, written in one transaction."""
 
     def __init__(self, books: Books, link: Link, who: str) -> None:
-        self.books, self.link = books, link
+        self.books = books
         self.ledger, self.own = Ledger(books, link.root, who), Ledger(books, link.source, who)
         self._noted: tuple[Anchor, Head] | None = None
 
-    def run(self) -> None:
-        """Write the entries; errors are those of `Links.remove`."""
+    def _decide(self) -> dict[str, Any] | None:
+        """Return the entry of the root's ledger, on the newest books, within the transaction that writes it; None: none is."""
+        raise NotImplementedError
+
+    def _write(self) -> None:
         self.ledger._append(self._decide)
         if self._noted is not None:
             anchor, head = self._noted
             anchor.append(WRITTEN, head)
+
+    def _insert(self, action: str, link: Link) -> None:
+        """Write the entry of the table's own ledger."""
+        said = canonical_json({"root": link.root, "link": link.to_json()})
+        _, self._noted = self.own._insert({"action": action, "parameters": said})
+
+
+class _Removing(_Writing):
+    """One link being taken back."""
+
+    def __init__(self, books: Books, link: Link, who: str) -> None:
+        super().__init__(books, link, who)
+        self.link = link
+
+    def run(self) -> None:
+        """Write the entries; errors are those of `Links.remove`."""
+        self._write()
 
     def _decide(self) -> dict[str, Any] | None:
         """Decide on the newest books, within the transaction that writes."""
@@ -144,8 +164,7 @@ class _Removing:
         if is_read(self.ledger, source):
             told = "a release has read it under this link, so that it stays; dp_link changes max_rows and orphans"
             raise ArgumentError("source", source, told)
-        said = canonical_json({"root": found.root, "link": found.to_json()})
-        self._noted = self.own._insert({"action": UNLINKED, "parameters": said})
+        self._insert(UNLINKED, found)
         return {"action": UNLINK, "parameters": canonical_json(found.to_json())}
 
 
@@ -153,24 +172,20 @@ class _Moved(Exception):
     """The parent has another root than when the ledger was chosen."""
 
 
-class _Setting:
-    """One link being set, on the ledgers of its root and of the table, in one transaction."""
+class _Setting(_Writing):
+    """One link being set or changed."""
 
     def __init__(self, books: Books, wanted: Link, who: str, *, merge: bool, keyed: bool) -> None:
-        self.books, self.wanted, self.merge, self.keyed = books, wanted, merge, keyed
-        self.ledger, self.own = Ledger(books, wanted.root, who), Ledger(books, wanted.source, who)
-        self._noted: tuple[Anchor, Head] | None = None
+        super().__init__(books, wanted, who)
+        self.wanted, self.merge, self.keyed = wanted, merge, keyed
         self._change: Change = "in force"
 
     def run(self) -> tuple[Link, Change] | None:
         """Write the entries; None where the root is another one meanwhile."""
         try:
-            self.ledger._append(self._decide)
+            self._write()
         except _Moved:
             return None
-        if self._noted is not None and self._change != "in force":
-            anchor, head = self._noted
-            anchor.append(WRITTEN, head)
         return self.wanted, self._change
 
     def _decide(self) -> dict[str, Any] | None:
@@ -193,8 +208,7 @@ class _Setting:
         if before is not None:
             return self._changed(before)
         merged = self._merged(protection)
-        said = canonical_json({"root": wanted.root, "link": wanted.to_json()})
-        _, self._noted = self.own._insert({"action": LINKED, "parameters": said})
+        self._insert(LINKED, wanted)
         return {"action": LINK, "parameters": canonical_json({**wanted.to_json(), **({"merged": merged} if merged else {})})}
 
     def _changed(self, before: Link) -> dict[str, Any] | None:
@@ -244,8 +258,8 @@ class _Setting:
         its loss was the same, and losses of releases add up on the root's ledger as they are. Orphans are rows of no unit then:
         they have to be left out by later releases, else many values would be one unit.
         """
-        own = Ledger(self.books, self.wanted.source, self.own.who)
-        held = None if own.is_unlinked() else own.protection()
+        own = self.own
+        held = own.standing()
         charged = {} if held is None else own.charged()
         if held is None:
             self._change = "linked"

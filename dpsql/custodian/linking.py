@@ -183,7 +183,7 @@ def _only_key(context: Context, parent: TableId) -> str:
     primary = primary_key(context, parent)
     if len(primary) == 1:
         return primary[0]
-    single = {fold(names[0]): names[0] for names in catalog.keys(parent) if len(names) == 1}
+    single = catalog.single_keys(parent)
     if len(single) != 1:
         told = "has no PRIMARY KEY of one column" + (
             f" and several unique ones ({', '.join(single.values())}): name one" if single else " and no UNIQUE one: declare one"

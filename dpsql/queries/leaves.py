@@ -212,7 +212,7 @@ def _keys(context: Context, catalog: Catalog, protected: ProtectedSource) -> fro
     if table is None or table.is_file or not (protected.lineages or is_root(context, table)):
         return frozenset()
     there = {fold(column.name): column for column in protected.source.columns}
-    single = [fold(key[0]) for key in catalog.keys(table) if len(key) == 1]
+    single = catalog.single_keys(table)
     held = {fold(lineage.hops[0].column) for lineage in protected.lineages}
     return frozenset(held | {name for name in single if name in there and not there[name].nullable})
 
