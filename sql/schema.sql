@@ -9,10 +9,10 @@ CREATE SCHEMA IF NOT EXISTS {books};
 -- release failed, which is its final result), or three 'interrupt' (a reading was stopped by hand; parameters name the release),
 -- only plain sources are sold until a 'resume'. An 'anchor' entry names, in parameters,
 -- the file outside the database that every entry is noted in. A 'link' says in parameters whose rows those of another table are: that
--- one is under this budget, and has an entry 'linked' of its own; what it had spent before stands in the 'link' and counts.
--- 'unlink' and 'unlinked' take a link back. A 'grant'
--- says in parameters what an analyst of a served database may spend, a 'revoke' takes it back. A 'use' is what she pays of it for a
--- release that was there already (a 'charge' of who = 'analyst <name>' is hers, too); the table is charged by 'charge' entries alone.
+-- one is under this budget, and has an entry 'linked' of its own; what it had spent before stands in the 'link' and counts. 'unlink'
+-- and 'unlinked' take a link back. A 'grant' says in parameters what an analyst of a served database may spend, a 'revoke' takes it
+-- back. A 'use' is what she pays of it for a release that was there already (a 'charge' of who = 'analyst <name>' is hers, too); the
+-- table is charged by 'charge' entries alone.
 CREATE TABLE IF NOT EXISTS {books}.ledger (
     source VARCHAR NOT NULL,              -- the protected table, schema-qualified; a file by its path
     entry INTEGER NOT NULL,               -- 1, 2, 3, ... within a source
