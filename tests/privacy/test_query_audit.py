@@ -117,7 +117,7 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, str]] = {
     "a forgotten row bound in groups": (lambda patch: _changed(patch, max_rows=5), SUMS, "max_groups := 3, max_rows_per_group := 1"),
     "a heavy unit that seems light": (lambda patch: _seem_light(patch, max_rows=10**6), "SELECT count(*) FROM sales", ""),
     "a unit of many groups that seems light": (
-        lambda patch: _seem_light(patch, max_groups=10**6), "SELECT region, count(*) FROM sales GROUP BY region", "max_groups := 1, max_rows_per_group := 1",
+        lambda patch: _seem_light(patch, max_groups=10**6, max_rows_per_group=10**6), "SELECT region, count(*) FROM sales GROUP BY region", "max_groups := 1, max_rows_per_group := 1",
     ),
     "a forgotten clamp": (_no_clamp, "SELECT sum(CAST(quantity AS DOUBLE)) FROM sales", ""),
     "a forgotten clamp of exact sums": (_no_clamp_of_steps, "SELECT sum(quantity) FROM sales", ""),
@@ -208,7 +208,7 @@ def test_zero_has_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
     with replayed(monkeypatch) as read:
         ask(con, *query, 3.0)
     assert ("-0.0",) not in read.last()[1].groups and ("0.0",) in read.last()[1].groups
-    monkeypatch.setattr(statement, "_one_form", lambda value, sql_type: value)
+    monkeypatch.setattr(statement, "one_form", lambda value, sql_type: value)
     con = database(**ROW)
     con.execute("DELETE FROM sales WHERE \"select\" = 0")
     con.execute("INSERT INTO sales SELECT * REPLACE ('-0.0'::DOUBLE AS \"select\") FROM sales")
