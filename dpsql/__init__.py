@@ -22,6 +22,8 @@ from dpsql.api import (  # noqa: E402
     histogram,
     import_release,
     ledger,
+    link,
+    links,
     marginals,
     plan,
     protect,
@@ -33,6 +35,7 @@ from dpsql.api import (  # noqa: E402
     sample,
     summarize,
     synthesize,
+    unlink,
 )
 from dpsql.errors import (  # noqa: E402
     ArgumentError,
@@ -41,6 +44,7 @@ from dpsql.errors import (  # noqa: E402
     DomainError,
     DpsqlError,
     LedgerError,
+    LinkBroken,
     NotProtected,
     ReleaseError,
     UnsupportedQuery,
@@ -84,6 +88,7 @@ __all__ = [
     "DpsqlError",
     "Interrupted",
     "LedgerError",
+    "LinkBroken",
     "NotProtected",
     "ReleaseError",
     "UnsupportedQuery",
@@ -102,6 +107,8 @@ __all__ = [
     "import_release",
     "interrupt",
     "ledger",
+    "link",
+    "links",
     "load",
     "marginals",
     "plan",
@@ -115,4 +122,5 @@ __all__ = [
     "show",
     "summarize",
     "synthesize",
+    "unlink",
 ]

@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any
 
 from dpsql.algebra.aggregates import EXTREMES, QUANTILES, SECOND, measured
-from dpsql.answers import auto, kept, query_words
+from dpsql.answers import auto, kept, link_words, query_words
 from dpsql.answers.cells import cell_text
 from dpsql.books.schema import Books
 from dpsql.calls.query import ExplainCall
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.protected.source import ProtectedSource, resolve
-from dpsql.queries.groups import left_out
+from dpsql.queries.groups import left_out, of_declared
 from dpsql.release.queried import QueryPlan
 from dpsql.release.store import Release
 from dpsql.rows import drawing
@@ -67,6 +67,8 @@ def rows(context: Context, found: Release) -> list[tuple[str, str]]:
     said += [("rows", text) for text in bounded]
     read = source(context, found)
     said += [("rows", text) for text in query_words.limiting(read.source.limited if read is not None else None, unit)]
+    if read is not None:
+        said += [("rows", text) for text in link_words.notes(read, read.ledger.purchase(found.identifier))]
     said += _share(context, found, query)
     shown = texts(context, found)
     said += [("bounds", text) for text in _bounds(query, list(asked["arguments"]), shown)]
@@ -86,7 +88,7 @@ def rows_asked(asked: Mapping[str, Any]) -> str:
 def _share(context: Context, found: Release, query: QueryPlan) -> list[tuple[str, str]]:
     """Return about how many rows are kept, where a histogram of rows per unit was bought."""
     most, manifest = query.max_rows, found.manifest
-    if not query.unit or most is None:
+    if not query.unit or most is None or manifest.get("linked"):
         return []
     for database in context.databases():
         known = kept.estimate(context, database, str(manifest["source"]), str(manifest["source"]), most)
@@ -96,11 +98,12 @@ def _share(context: Context, found: Release, query: QueryPlan) -> list[tuple[str
 
 
 def _groups(query: QueryPlan) -> list[tuple[str, str]]:
+    some = [("values", of_declared(aggregate)) for aggregate in query.partial]
     if not query.keys:
-        return []
+        return some
     if query.public:
-        return [("groups", _PUBLIC.format(query.groups)), *(("groups", left_out(name)) for name in query.lost)]
-    return [("groups", _PRIVATE)]
+        return [("groups", _PUBLIC.format(query.groups)), *(("groups", left_out(name)) for name in query.lost), *some]
+    return [("groups", _PRIVATE), *some]
 
 
 def _estimates(query: QueryPlan) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dpsql.answers import kept, query_words
 from dpsql.domains import unit_rows
 from dpsql.protected.source import ProtectedSource
-from dpsql.queries.groups import left_out
+from dpsql.queries.groups import left_out, of_declared
 from dpsql.release.queried import QueryPlan
 from dpsql.running import saying
 from dpsql.session.instance import Context
@@ -29,8 +29,10 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     -----
     Privacy: what is declared, and what was released.
     """
-    for column in query.lost if query is not None else ():
-        _say(context, f"{name} of {protected.source.table.name}: {left_out(column)}")
+    about = _about(protected)
+    lines = [] if query is None else [*map(left_out, query.lost), *map(of_declared, query.partial)]
+    for line in lines:
+        _say(context, f"{name} of {about}: {line}")
     held = protected.protection
     unit, most, source = held.privacy_unit, held.max_contributions, protected.source
     if unit is None or source.one_per_unit or not saying.heard(context.progress):
@@ -44,16 +46,17 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
         comparable = not filtered and most == held.max_contributions
     share = ""
     if comparable:
-        known = kept.estimate(context, protected.books.database, protected.key, protected.query, most)
+        linked = bool(source.linked)
+        known = kept.estimate(context, protected.books.database, protected.key, protected.query, most, linked=linked)
         if known is not None:
             share = f", {known.said}"
-        else:
-            share = f"; about what share of all rows that is, dp_contributions({literal(source.table.name)}, epsilon := ...) buys"
-    _say(context, f"{name} of {source.table.name}: {said}{share}")
+        elif not linked or source.bare:
+            share = f"; about what share of all rows that is, dp_contributions({literal(about)}, epsilon := ...) buys"
+    _say(context, f"{name} of {about}: {said}{share}")
 
 
 def tell_narrowed(
-    context: Context, name: str, protected: ProtectedSource, query: QueryPlan | None, arguments: Sequence[str]
+    context: Context, name: str, protected: ProtectedSource, query: QueryPlan | None, arguments: Sequence[str], *, intervals: bool
 ) -> None:
     """Say beside an answer between which bounds values are counted whose declared ones are wide.
 
@@ -65,6 +68,9 @@ def tell_narrowed(
         What was bought.
     arguments : sequence of str
         Texts, by position.
+    intervals : bool
+        Whether the answer has some: they are of the values as they were moved, and hold the true number less often where a few rows
+        far out make up a sum, most of all that of a single group.
 
     Notes
     -----
@@ -78,7 +84,16 @@ def tell_narrowed(
         text = readable.expression(arguments[one.position])
         low, high = f"{one.lower:,.6g}", f"{one.upper:,.6g}"
         line = f"values below {low} count as {low}, values above {high} as {high}, since declared bounds are far wider"
-        _say(context, f"{name} of {protected.source.table.name}: {text}: {line}")
+        line += "; intervals are of values so counted, not of those far out" if intervals else ""
+        _say(context, f"{name} of {_about(protected)}: {text}: {line}")
+
+
+def _about(protected: ProtectedSource) -> str:
+    """Return the name of the table that a source reads; of linked ones all of them."""
+    source = protected.source
+    if source.bare and source.named is not None:
+        return source.named.name
+    return ", ".join(table.name for table in source.tables) if source.linked else source.table.name
 
 
 def _say(context: Context, line: str) -> None:

@@ -18,7 +18,6 @@ from typing import Any
 
 from dpsql.accounting import Charge, fits, remaining, shortfall
 from dpsql.books.anchor import WRITTEN, Anchor
-from dpsql.books.chain import Chain
 from dpsql.books.entries import (
     Protection,
     Purchase,
@@ -31,9 +30,11 @@ from dpsql.books.entries import (
     reading,
     same_contract,
 )
-from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.books.linked import LINKED, UNLINKED, Linked, Reads, named
+from dpsql.errors import BudgetExceeded, LedgerError, NotProtected
 from dpsql.text.relation import identifier
 
+_NOTHING = Reads()
 _BUDGETS = ("protect", "raise", "lower")
 MOST_INTERRUPTIONS = 3
 """Readings of a table, through more than its columns, that may be interrupted before the custodian resumes: how long one lasts can
@@ -47,6 +48,21 @@ _PURCHASE = (
 )
 
 
+def _counting(release: str, rows: Sequence[Sequence[Any]]) -> Purchase | None:
+    """Return the charge of a release that counts, of its entries in order, as `_PURCHASE` lists them."""
+    found: Purchase | None = None
+    for action, contents, entry, *bought in rows:
+        if action == "charge":
+            found = purchase_of(release, [entry, *bought])
+        elif action == "refund":
+            found = None
+        elif action == "store" and found is not None:
+            found = dataclasses.replace(found, status="stored", contents=contents, entry=entry)
+        elif action == "fail" and found is not None:
+            found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
+    return found
+
+
 def _texts(item: Any) -> Iterator[str]:
     """Give the texts in what was JSON, without the names of its fields."""
     if isinstance(item, str):
@@ -56,7 +72,7 @@ def _texts(item: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-class Ledger(Chain):
+class Ledger(Linked):
     """Budgets and charges of one source, in the books of one database."""
 
     def protection(self) -> Protection | None:
@@ -65,15 +81,48 @@ class Ledger(Chain):
         Raises
         ------
         LedgerError
-            The book was edited and holds no budget any more: the table must not look public.
+            The book was edited and holds no budget any more: the table must not look public. Or it is linked, and so protected by
+            the budget of another table (`dpsql.protected.source.protection_of`).
+        NotProtected
+            It was linked, and has neither link nor budget now: it is not public for that.
+        """
+        action, held = self._contract()
+        if action == UNLINKED:
+            told = f"CALL dp_protect('{self.source}', epsilon := ..., delta := ...), or dp_link it again"
+            raise NotProtected(f"{self.source} was linked, and has neither link nor budget now, but is not public for that: {told}")
+        return self._protection(action, held)
+
+    def is_unlinked(self) -> bool:
+        """Return whether the source was linked, and has neither a link nor a budget now."""
+        return self._contract()[0] == UNLINKED
+
+    def standing(self) -> Protection | None:
+        """Return the budget that a new one would change: as `protection`, but None of a source that is unlinked."""
+        action, held = self._contract()
+        return None if action == UNLINKED else self._protection(action, held)
+
+    def _contract(self) -> tuple[str | None, Sequence[Any]]:
+        """Return the newest entry that decides whose budget the source is under: its action, and the values of `_CONTRACT`.
+
+        The action is None where there is no book, or nothing in it; and '' where there are entries, but none that decides.
         """
         if not self.books.exist():
+            return None, ()
+        columns, actions = ("action", *_CONTRACT), (*_BUDGETS, LINKED, UNLINKED)
+        found = self._rows(columns, actions=actions)
+        if not found:
+            if self._last() == (0, None):
+                return None, ()
+            found = self._rows(columns, actions=actions)  # another session may have begun the book just now
+        return (str(found[-1][0]), found[-1][1:]) if found else ("", ())
+
+    def _protection(self, action: str | None, held: Sequence[Any]) -> Protection | None:
+        if action is None:
             return None
-        rows = self._rows(_CONTRACT, actions=_BUDGETS)
-        if not rows and self._last() == (0, None):
-            return None
+        if action == LINKED:
+            raise LedgerError(f"{self.source} is linked: it has no budget of its own but that of its root (FROM dp_links())")
         with reading(self.source):
-            return protection_of(self.source, rows[-1])  # no budget, and entries: it was edited
+            return protection_of(self.source, held)  # no budget, and entries: it was edited
 
     def naming(self, column: str) -> list[str]:
         """Return the releases, not refunded, that are about a column: the latest first."""
@@ -89,7 +138,11 @@ class Ledger(Chain):
         return [release for release, named in reversed(found.items()) if named]
 
     def charges(self) -> list[Charge]:
-        """Return every charge that counts: all but the refunded ones."""
+        """Return every charge that counts: all but the refunded ones, and those of linked tables that were merged."""
+        return [*self.charged().values(), *self.merged().values()]
+
+    def charged(self) -> dict[str, Charge]:
+        """Return every charge of this source's own that counts, by release."""
         rows = self._rows(["action", "release", "rho", "epsilon", "delta", "events"], actions=("charge", "refund"))
         counted: dict[str, Charge] = {}
         with reading(self.source):
@@ -98,25 +151,28 @@ class Ledger(Chain):
                     counted.pop(release, None)  # an edited book may refund what it never charged
                 else:
                     counted[release] = charge_from_row(rho, epsilon, delta, events)
-        return list(counted.values())
+        return counted
 
     def purchase(self, release: str) -> Purchase | None:
         """Return the charge of a release, or None if there is none that counts."""
         if not self.books.exist():
             return None
-        found: Purchase | None = None
         rows = self._rows(_PURCHASE, release=release)
         with reading(self.source):
-            for action, contents, entry, *bought in rows:
-                if action == "charge":
-                    found = purchase_of(release, [entry, *bought])
-                elif action == "refund":
-                    found = None
-                elif action == "store" and found is not None:
-                    found = dataclasses.replace(found, status="stored", contents=contents, entry=entry)
-                elif action == "fail" and found is not None:
-                    found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
+            return _counting(release, rows)
+
+    def entries(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Return what `purchase_in` reads a charge from, by release, of all at once."""
+        found: dict[str, list[tuple[Any, ...]]] = {}
+        if self.books.exist():
+            for release, *row in self._rows(["release", *_PURCHASE]):
+                found.setdefault(str(release), []).append(tuple(row))
         return found
+
+    def purchase_in(self, entries: Mapping[str, Sequence[tuple[Any, ...]]], release: str) -> Purchase | None:
+        """Return the charge of a release among `entries`, or None if there is none that counts."""
+        with reading(self.source):
+            return _counting(release, entries.get(release, ()))
 
     def entries_of(self, release: str) -> list[tuple[Any, ...]]:
         """Return action, contents and hash of the entries about a release, in order."""
@@ -185,7 +241,7 @@ class Ledger(Chain):
 
         def decide() -> dict[str, Any] | None:
             self.check_intact()
-            change = budget_change(self.protection(), wanted, self.charges(), bounded=self._bounded())
+            change = budget_change(self.standing(), wanted, self.charges(), bounded=self._bounded())
             if change == "unchanged":
                 return None
             return {
@@ -196,9 +252,9 @@ class Ledger(Chain):
                 **contract(wanted),
             }
 
-        moved = anchor is not None and self.protection() is not None and anchor != self.anchor()
+        moved = anchor is not None and self.standing() is not None and anchor != self.anchor()
         if moved and anchor is not None:
-            budget_change(self.protection(), wanted, self.charges(), bounded=self._bounded())  # refused before anything is written
+            budget_change(self.standing(), wanted, self.charges(), bounded=self._bounded())  # refused before anything is written
             self._anchor(anchor)
         self._append(decide)
         if not moved and anchor is not None and anchor != self.anchor():
@@ -231,7 +287,12 @@ class Ledger(Chain):
         return looked[-1][0] if looked else None
 
     def _bounded(self) -> bool:
-        """Return whether something was bought whose noise depends on max_contributions: all but histograms of rows per unit."""
+        """Return whether something was bought whose noise depends on max_contributions: all but histograms of rows per unit.
+
+        What a linked table had spent before it was linked counts: its entries stand under the contract of the root since.
+        """
+        if self.merged():
+            return True
         bought: dict[str, str] = {}
         for action, release, operation in self._rows(["action", "release", "operation"], actions=("charge", "refund")):
             if action == "charge":
@@ -252,26 +313,30 @@ class Ledger(Chain):
         planned: Protection,
         versions: Mapping[str, str],
         advice: str,
+        reads: Reads = _NOTHING,
     ) -> None:
         """Charge the source for a release, before a row is read; ``planned`` is the contract that its noise was calibrated for.
+
+        ``reads``: the linked tables that it reads, with their links as they were planned with; the entry names them.
 
         Raises
         ------
         BudgetExceeded
             The budget does not cover it; nothing is written.
         LedgerError
-            The book was edited or does not agree with its anchor, the contract was changed meanwhile, or the release is charged
-            already.
+            The book was edited or does not agree with its anchor, the contract or a link was changed meanwhile, or the release is
+            charged already.
         """
 
         def decide() -> dict[str, Any]:
             protection = self._affordable(release, charge, planned, advice)
+            self.check_reads(reads)
             return {
                 "action": "charge",
                 "release": release,
                 "operation": operation,
                 "query": query,
-                "parameters": canonical_json(parameters),
+                "parameters": canonical_json({**parameters, **named(self.source, reads)}),
                 "plan": canonical_json(plan),
                 "events": canonical_json([event.to_json() for event in charge.events]),
                 "rho": charge.rho,
@@ -332,7 +397,7 @@ class Ledger(Chain):
             anchor = self.anchor()
             if anchor is not None:
                 Anchor(anchor).check(self._head())
-            self.protection()
+            self.standing()
             self.charges()
             since = self._outcomes()
         except LedgerError as error:

@@ -27,7 +27,7 @@ except ImportError as missing:
 __all__ = ["Plugin"]
 
 CALL = "__dp_dbt"
-INTERFACE = 3
+INTERFACE = 4
 """What the macros of the package and this module agree on; a copy of the package that is older or newer is refused."""
 
 ACTIONS: dict[str, Callable[[Context, Mapping[str, Any]], Any]] = {

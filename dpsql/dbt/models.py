@@ -17,9 +17,9 @@ from dpsql.answers.query import queries
 from dpsql.calls import arguments
 from dpsql.calls.query import QueryCall
 from dpsql.custodian.evaluate import comparable_domain, evaluate
-from dpsql.dbt.declarations import arguments as declared_arguments
 from dpsql.dbt.declarations import declare_column, declare_rules
-from dpsql.dbt.declarations import rules as declared_rules
+from dpsql.dbt.nodes import arguments as declared_arguments
+from dpsql.dbt.nodes import rules as declared_rules
 from dpsql.domains.encoding import encode
 from dpsql.errors import DomainError, DpsqlError, ReleaseError
 from dpsql.measure.counting import count_tables

@@ -39,13 +39,13 @@ class Block:
 
     # -- what it is -------------------------------------------------------------------------------------------------------
 
-    def aggregated(self, units: frozenset[str]) -> bool:
-        """Return whether it merges rows of different people. ``units``: the columns of its answer that are the privacy unit."""
+    def aggregated(self, keys: frozenset[str]) -> bool:
+        """Return whether it merges rows of different people. ``keys``: the columns of its answer that tell the privacy unit."""
         node = self.node
         if node.args.get("group") is not None or any(has_aggregate(e) for e in self._outputs()):
             self._read_groups()
             return True
-        if node.args.get("distinct") is not None and not units:
+        if node.args.get("distinct") is not None and not keys:
             if node.args["distinct"].args.get("on") is not None:
                 advice = "it gives out one row of several people; DISTINCT ON the privacy unit keeps one of each"
                 refuse("DISTINCT ON", advice, node)
@@ -59,13 +59,16 @@ class Block:
     def by_unit(self) -> bool:
         """Return whether its groups are privacy units (with other keys): then it keeps people apart."""
         whole = {i for one in self.sets for i in one if all(i in other for other in self.sets)}
-        return any(self._is_unit(self.keys[i]) for i in whole)
+        return any(self._copies(self.keys[i], lambda relation: relation.telling) for i in whole)
 
     def _is_unit(self, node: exp.Expression) -> bool:
+        return self._copies(node, lambda relation: relation.units)
+
+    def _copies(self, node: exp.Expression, of: Callable[[Relation], frozenset[str]]) -> bool:
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             return False
         table = fold(node.table)
-        return any(fold(node.name) in relation.units and table in ("", name) for name, relation in self.items)
+        return any(fold(node.name) in of(relation) and table in ("", name) for name, relation in self.items)
 
     def _outputs(self) -> list[exp.Expression]:
         node = self.node
@@ -147,7 +150,7 @@ class Block:
     def take_out(self, name: str) -> Core:
         """Make the SELECT one over the answer of a core, and return the core."""
         node = self.node
-        self._no_scalar_subqueries()
+        self.no_scalar_subqueries()
         self._no_outer_columns()
         rows = self._rows()
         if not node.expressions:
@@ -281,13 +284,32 @@ class Block:
             self.aggregates.append(written)
         return self._places[text]
 
-    def _no_scalar_subqueries(self) -> None:
-        """Refuse a value that is computed of other people's rows, in what is counted."""
+    def no_scalar_subqueries(self, *, alone: bool = False) -> None:
+        """Refuse a value that is computed of other people's rows, in what is counted; ``alone``: unless it names a row outside."""
         where = self.node.args.get("where")
         for part in [*([where] if where is not None else []), *self.keys]:
             for inner in part.find_all(exp.Subquery):
-                if not isinstance(inner.parent, exp.In | exp.Exists) and self._reads_rows(inner):
+                if isinstance(inner.parent, exp.In | exp.Exists) or not self._reads_rows(inner):
+                    continue
+                if not (alone and self._is_correlated(inner)):
                     raise FirstAsked(inner, self._ctes(inner.this))
+
+    def _is_correlated(self, query: exp.Expression) -> bool:
+        """Return whether a subquery names columns of a SELECT around it, or may."""
+        tables = [table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
+        names = {fold(item.alias_or_name) for item in [*tables, *query.find_all(exp.Subquery)]}
+        there = [self._columns_of(table) for table in tables]
+        if self.columns is None or any(columns is None for columns in there):
+            return True
+        known = {name for columns in there for name in columns or ()}
+        columns = [column for column in query.find_all(exp.Column) if not isinstance(column.this, exp.Star)]
+        if any(fold(column.table) not in names | known for column in columns if column.table):  # x.y may be a field of x
+            return True
+        return any(not column.table and fold(column.name) in self.columns - known for column in columns)
+
+    def _columns_of(self, table: exp.Table) -> tuple[str, ...] | None:
+        cte = self.known.get(fold(table.name)) if len(table.parts) == 1 else None
+        return cte.relation.columns if cte else self.splitter.facts(table).columns
 
     def _no_outer_columns(self) -> None:
         """Refuse columns of a query around this one: its answer would be another one for each of its rows."""

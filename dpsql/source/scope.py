@@ -29,6 +29,8 @@ class Item:
     hidden: set[str] = field(default_factory=set)
     protected: bool = True
     one: bool = False  # no privacy unit has more than one row in it
+    outer: bool = False  # a row may have none of its rows beside it
+    short: bool = False  # every value of it has a bound on its size
     most: int = 1  # rows that a unit with as many in the protected table as are counted has in it
     unsafe: dict[str, str] = field(default_factory=dict)  # folded name -> why a column is not there, and what to write
 
@@ -36,6 +38,12 @@ class Item:
         """Index the columns by name; the first of a name wins."""
         self._positions = {fold(c.name): i for i, c in reversed(list(enumerate(self.columns)))}
         self._generated: dict[str, Column] = {}
+
+    def leave_out(self, column: Column, why: str) -> None:
+        """Take a column away; ``why`` is said where it is named."""
+        self.unsafe[fold(column.name)] = why
+        self.columns = [one for one in self.columns if one is not column]
+        self.__post_init__()
 
     def column(self, name: str) -> Column | None:
         """Return the column of this name."""
