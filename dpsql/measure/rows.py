@@ -32,12 +32,15 @@ def above_bounds(protected: ProtectedSource, plan: QueryPlan) -> tuple[str, str]
     Privacy: secret. A unit that is not among them has no row that has to be left out, and the statements of the same snapshot may
     read its rows as they are: their counters are those that bounded rows have. What makes a row of it out of a row of the source
     must be the same in both readings, so it is asked of sources that are row by row alone (nothing among rows of a unit that are
-    tied), over tables of DuckDB's own, of which a transaction sees one state. It counts more rows than are kept, not fewer: those
-    that are in no public group, or in no counter, too. A unit that is listed without need is bounded without need, and keeps all
-    of its rows (`dpsql.domains.bounding.bounded_sql`).
+    tied), over tables of DuckDB's own, of which a transaction sees one state: never of files, which are other ones once they are
+    replaced. Rows of a linked table are row by row too: each stands beside the unit of the one row of its root that it leads to,
+    or, as an orphan, beside NULL, which is a unit like others; its parents and public tables are in the same snapshot. It counts
+    more rows than are kept, not fewer: those that are in no public group, or in no counter, too. A unit that is listed without
+    need is bounded without need, and keeps all of its rows (`dpsql.domains.bounding.bounded_sql`).
     """
     source = protected.source
-    if not plan.unit or source.local or source.row is not None or plan.other or source.table.is_file:
+    tables = (source.table, *source.tables, *source.public_tables)
+    if not plan.unit or source.local or source.row is not None or plan.other or any(table.is_file for table in tables):
         return None
     unit, rows = identifier(UNIT_COLUMN), identifier(SOURCE_NAME)
     if plan.max_groups is None:
@@ -49,7 +52,7 @@ def above_bounds(protected: ProtectedSource, plan: QueryPlan) -> tuple[str, str]
         most = "" if plan.max_rows_per_group is None else f" OR max(n) > {plan.max_rows_per_group}"
         each = f"SELECT {unit}, count(*) AS n FROM {rows} GROUP BY {by}"  # noqa: S608 -- generated
         found = f"SELECT {unit} FROM ({each}) GROUP BY {unit} HAVING count(*) > {plan.max_groups}{most}"  # noqa: S608
-    databases = ", ".join(sorted({literal(table.database) for table in (source.table, *source.public_tables)}))
+    databases = ", ".join(sorted({literal(table.database) for table in tables}))
     elsewhere = (
         f"SELECT {_ELSEWHERE} FROM system.main.duckdb_databases() "  # noqa: S608 -- generated
         f"WHERE database_name IN ({databases}) AND type <> 'duckdb'"
