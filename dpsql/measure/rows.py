@@ -7,14 +7,14 @@ Privacy: secret. Which statements run depends on the plan, and on whether a unit
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import duckdb
 
 from dpsql.domains.encoding import SOURCE_NAME, UNIT_COLUMN, guarded
 from dpsql.measure.statement import NOBODY
+from dpsql.measure.temporary import temporary_table
 from dpsql.measure.values import one_form
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.queried import QueryPlan
@@ -74,7 +74,7 @@ def heavy_units(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, p
     elif not found:
         yield NOBODY
     else:
-        with _kept(cursor, "units", asked[1]) as name:
+        with temporary_table(cursor, "units", asked[1]) as name:
             yield name
 
 
@@ -84,17 +84,5 @@ def held_rows(cursor: duckdb.DuckDBPyConnection, select: str | None) -> Iterator
     if select is None:
         yield None
         return
-    with _kept(cursor, "rows", select) as name:
+    with temporary_table(cursor, "rows", select) as name:
         yield name
-
-
-@contextmanager
-def _kept(cursor: duckdb.DuckDBPyConnection, what: str, select: str) -> Iterator[str]:
-    """Give the name of a temporary table of protected rows, as SQL, as long as it is needed."""
-    name = identifier(f"dpsql_{what}_{secrets.token_hex(8)}")
-    guarded(cursor, f"CREATE TEMP TABLE {name} AS {select}")
-    try:
-        yield name
-    finally:
-        with suppress(duckdb.TransactionException):  # a statement failed: the table goes with its transaction
-            cursor.execute(f"DROP TABLE IF EXISTS {name}")
