@@ -43,7 +43,7 @@ class _Known:
     """Entries of which each follows from the one before, as rows and by column, with the types of the columns.
 
     Rows of the same types and values do so too: hashing them once more would find what it found. Nothing but that equality is
-    relied on, so it does not matter which state of which database they were read from.
+    relied on, so it does not matter which state of which database they were read from, nor who wrote since.
     """
 
     types: Mapping[str, str]
@@ -290,7 +290,6 @@ class Chain:
         head = self._head()
         Anchor(path).append(INTENT, head)
         return made, (Anchor(path), head)
-
 
     def _texts(self, values: Mapping[str, Any]) -> dict[str, str | None]:
         """Return what DuckDB will write of the columns in `TEXTS` of a new entry."""

@@ -5,15 +5,13 @@ Privacy: public, or released.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import contextmanager
 
 import duckdb
 
+from dpsql.measure.temporary import temporary_table
 from dpsql.release.queried import QueryPlan
-from dpsql.text.relation import identifier
 
 Keys = tuple[str | None, ...]
 """Texts of the keys of a group."""
@@ -37,7 +35,7 @@ def public_groups(cursor: duckdb.DuckDBPyConnection, plan: QueryPlan, *, empty: 
     if plan.groups is not None and plan.groups <= MOST_INLINE and len(plan.groups_sql) <= MOST_INLINE_TEXT:
         yield f"({made})"
         return
-    with _table(cursor, made) as name:
+    with temporary_table(cursor, "groups", made, secret=False) as name:
         yield name
 
 
@@ -46,17 +44,5 @@ def listed_groups(cursor: duckdb.DuckDBPyConnection, groups: Sequence[Keys]) -> 
     """Give private groups that were released as a relation: their places in ``ord``, the texts of their keys in k0, k1, ..."""
     columns = [list(range(len(groups))), *(list(column) for column in zip(*groups, strict=True))]
     texts = ", ".join(f"unnest(CAST(${i + 1} AS VARCHAR[])) AS k{i - 1}" for i in range(1, len(columns)))
-    with _table(cursor, f"SELECT unnest(CAST($1 AS BIGINT[])) AS ord, {texts}", columns) as name:
+    with temporary_table(cursor, "groups", f"SELECT unnest(CAST($1 AS BIGINT[])) AS ord, {texts}", columns, secret=False) as name:
         yield name
-
-
-@contextmanager
-def _table(cursor: duckdb.DuckDBPyConnection, select: str, values: Sequence[Any] = ()) -> Iterator[str]:
-    """Give the name of a temporary table, as SQL, as long as it is needed."""
-    name = identifier(f"dpsql_groups_{secrets.token_hex(8)}")
-    cursor.execute(f"CREATE TEMP TABLE {name} AS {select}", values)
-    try:
-        yield name
-    finally:
-        with suppress(duckdb.TransactionException):  # a statement failed: the table goes with its transaction
-            cursor.execute(f"DROP TABLE IF EXISTS {name}")

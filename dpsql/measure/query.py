@@ -8,7 +8,7 @@ the vectors that a row adds is in `dpsql.estimates.measures`; that a unit has no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -28,7 +28,8 @@ from dpsql.measure.groups import Keys, listed_groups, public_groups
 from dpsql.measure.leaves import Parts, Regions, UnitRows
 from dpsql.measure.noising import add_noise
 from dpsql.measure.picking import Ranks, draw, read_ranks
-from dpsql.measure.statement import Statement, above_bounds
+from dpsql.measure.rows import heavy_units, held_rows
+from dpsql.measure.statement import Statement
 from dpsql.noise.entropy import BoolArray, fresh_salt
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
@@ -75,14 +76,13 @@ class Before:
 @contextmanager
 def before(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> Iterator[Before]:
     """Give the exact histograms from which bounds are learned and leaves are cut, as long as rows are read. Privacy: secret."""
-    with public_groups(cursor, plan) as table:
-        made = Statement(protected, plan, table, fresh_salt(), within=_within(cursor, protected, plan))
-        found = []
-        for one in plan.learning:
-            frame = guarded(cursor, made.magnitudes(one)).fetchnumpy()
-            counts = np.zeros(one.cells, np.int64)
-            np.add.at(counts, np.asarray(frame["cell"], np.int64), np.asarray(frame["n"], np.int64))
-            found.append(counts)
+    with public_groups(cursor, plan) as table, bounded(cursor, protected, plan, table) as made:
+        found = [np.zeros(one.cells, np.int64) for one in plan.learning]
+        if plan.learning:
+            frame = guarded(cursor, made.magnitudes()).fetchnumpy()
+            which, cells, rows = (np.asarray(frame[name], np.int64) for name in ("which", "cell", "n"))
+            for place, counts in enumerate(found):
+                np.add.at(counts, cells[which == place], rows[which == place])
 
         def read(measure: Measure, shift: int, regions: Regions) -> dict[str, Any]:
             return guarded(cursor, made.units(measure, shift, regions)).fetchnumpy()
@@ -93,10 +93,15 @@ def before(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: 
         yield Before(made, found, units, partial(read_ranks, cursor, made))
 
 
-def _within(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan) -> bool:
-    """Return whether no unit has more rows than the plan lets it have. Privacy: secret; in the snapshot of the other readings."""
-    asked = above_bounds(protected, plan)
-    return asked is not None and not guarded(cursor, asked).fetchall()
+@contextmanager
+def bounded(
+    cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, plan: QueryPlan, groups: str | None
+) -> Iterator[Statement]:
+    """Give the SQL over the bounded rows; rows that many statements need are held as long. Privacy: secret; in one snapshot."""
+    with heavy_units(cursor, protected, plan) as heavy:
+        made = Statement(protected, plan, groups, fresh_salt(), heavy=heavy)
+        with held_rows(cursor, made.holding() if made.holds else None) as held:
+            yield made if held is None else made.over(plan, groups, held)
 
 
 def learned(plan: Plan, exact: Before) -> Refinement | None:
@@ -162,11 +167,12 @@ def counted(
 
     ``early``: what was counted before; the same rows of every unit are kept then.
     """
-    with public_groups(cursor, plan) as table:
+    with ExitStack() as reads:
+        table = reads.enter_context(public_groups(cursor, plan))
         if early is None:
-            made = Statement(protected, plan, table, fresh_salt(), within=_within(cursor, protected, plan))
+            made = reads.enter_context(bounded(cursor, protected, plan, table))
         else:
-            made = Statement(protected, plan, table, early.made.salt, within=early.made.within)
+            made = early.made.over(plan, table, early.made.held)
         sql, names = made.sums()
         needed = table is None or any(names)
         frame: Mapping[str, Any] = {"ord": []}
@@ -198,10 +204,13 @@ def counted(
             sums = np.zeros((len(texts), len(found)), np.int64)
             steps = made.steps.get(place)
             for i, name in enumerate(found if steps is None else found[1:], steps is not None):
-                sums[places, i] = np.ma.filled(np.ma.asarray(frame[name]), 0)
+                np.add.at(sums[:, i], places, np.ma.filled(np.ma.asarray(frame[name]), 0))
             if steps is not None:
-                rows = sums[places, 1] if measure.kind == "moments" else np.zeros(len(frame[found[0]]), np.int64)
-                sums[places, 0] = steps.cumulated([str(total) for total in frame[found[0]]], rows, measure)
+                totals = [0] * len(texts)
+                for group, total in zip(places.tolist(), frame[found[0]], strict=True):
+                    totals[group] += steps.read(str(total))
+                rows = sums[:, 1] if measure.kind == "moments" else np.zeros(len(texts), np.int64)
+                sums[:, 0] = steps.cumulated(totals, rows, measure)
             blocks.append(_counters(measure, sums))
     return Counted(texts, blocks)
 
