@@ -89,7 +89,7 @@ def ledger(context: Context, call: LedgerCall) -> str:
         granted = _granted(context, book)
         rows += [row for row in found if str(row[0]) not in granted]
         for grant in _held(granted, key):
-            rows += hers.entries(Ledger(book, grant.source, context.user), grant, LEDGER_COLUMNS)
+            rows += map(_texts, hers.entries(Ledger(book, grant.source, context.user), grant, LEDGER_COLUMNS))
     return _ordered("ledger", LEDGER_COLUMNS, rows)
 
 
@@ -144,6 +144,11 @@ def _held(granted: Mapping[str, Grant], key: str | None) -> list[Grant]:
     return [grant for source, grant in sorted(granted.items()) if key in (None, source)]
 
 
+def _texts(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row as those of SQL are, whose values are texts."""
+    return tuple(None if value is None else str(value) for value in row)
+
+
 def _budget_row(books: Ledger, *, shown: bool) -> tuple[Any, ...]:
     """Return a table's own budget; ``shown``: with the grants of it."""
     condition = books.condition()
@@ -191,7 +196,7 @@ def releases(context: Context, call: ReleasesCall) -> str:
         entries = {source: _entries(ledger) for source, ledger in ledgers.items()}  # of all releases, not once for each
         found = [row for row in found if str(row[1]) not in granted]
         for grant in _held(granted, key):
-            found += hers.releases(ledgers[grant.source], grant, RELEASE_COLUMNS)
+            found += map(_texts, hers.releases(ledgers[grant.source], grant, RELEASE_COLUMNS))
         for row in found:
             source = str(row[1])
             notes = _notes(context, ledgers[source], entries[source], str(row[0])) if row[8] == "stored" else []

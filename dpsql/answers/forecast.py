@@ -199,7 +199,8 @@ def _notes(protected: ProtectedSource, wanted: Request, affordable: bool, rows: 
     if wanted.left_out:
         notes.append(f"left out, since no domain is declared: {', '.join(wanted.left_out)}")
     if not affordable:
-        notes.append(f"{'the budget' if protected.ledger.limit() is None else 'your grant'} does not cover this call")
+        whose = "the budget" if protected.ledger.limit() is None else "your grant, or the budget of the table,"
+        notes.append(f"{whose} does not cover this call")
     large = too_large(wanted.plan, rows)
     if large is not None:
         notes.append(f"this call would be refused: it {large}")

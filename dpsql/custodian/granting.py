@@ -28,6 +28,8 @@ GRANT_COLUMNS = {
     "change": "VARCHAR",
 }
 
+_PARTS = ("per_query", "renew", "methods", "columns")
+
 
 def grant(context: Context, call: GrantCall) -> str:
     """Set, change, take back or list grants of a table.
@@ -65,8 +67,12 @@ def grant(context: Context, call: GrantCall) -> str:
     if call.analyst is None:
         raise ArgumentError("analyst", None, "say whose grant it is: her name in analysts.toml")
     if call.remove:
-        ledger.grant(None, call.analyst)
-        empty = {**dict.fromkeys(GRANT_COLUMNS), "source": ledger.source, "analyst": call.analyst, "change": "removed"}
+        for name in ("epsilon", *_PARTS):
+            if getattr(call, name) is not None:
+                raise ArgumentError("remove", True, f"takes the whole grant back: leave {name} out")
+        before = ledger.grant(None, call.analyst)
+        change = "removed" if before is not None else "had none"
+        empty = {**dict.fromkeys(GRANT_COLUMNS), "source": ledger.source, "analyst": call.analyst, "change": change}
         return inline(GRANT_COLUMNS, [tuple(empty.values())])
     wanted = _wanted(context, call, table, ledger.source)
     ledger.grant(wanted, wanted.analyst)
@@ -90,7 +96,7 @@ def _listed(context: Context, call: GrantCall) -> str:
 
 
 def _check_listed(call: GrantCall) -> None:
-    for name in ("per_query", "renew", "methods", "columns"):
+    for name in _PARTS:
         if getattr(call, name) is not None:
             raise ArgumentError("epsilon", None, f"{name} belongs to a grant: say the whole of it, with epsilon")
 

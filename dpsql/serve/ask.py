@@ -141,19 +141,14 @@ class Ask:
             seconds = self._limits.seconds if statement is None else statement.seconds
             refused = Refused("stopped", errors.STOPPED.format(seconds=seconds, books=books))
         except Exception as error:
-            refused = errors.told(error, self._hidden(analyst) if isinstance(error, DpsqlError) else ())
-            if isinstance(error, DpsqlError) and view is not None and view.reads_views:
-                refused = self._worded(analyst, refused, text)
+            hidden = self._hidden(analyst) if isinstance(error, DpsqlError) else ()
+            refused = errors.told(error, hidden, of_view=view is not None and view.reads_views)
         raise refused from None
 
     def _view(self, cursor: duckdb.DuckDBPyConnection, analyst: str) -> View:
         functions = self._instance.remembered.setdefault("functions", Functions())
         granted, public = self._grants.granted(analyst), self._grants.public()
-        return view_of(cursor, self._catalog, analyst, granted, public, functions, shown=self.database)
-
-    def _worded(self, analyst: str, refused: Refused, text: str) -> Refused:
-        with self._cursor() as cursor:
-            return errors.worded(refused, text, self._view(cursor, analyst))
+        return view_of(cursor, self._catalog, analyst, granted, public, functions, self._copy.binds, shown=self.database)
 
     def _hidden(self, analyst: str) -> list[str]:
         """Return what no text of an error may hold: paths, and releases of others."""

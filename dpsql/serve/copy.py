@@ -13,9 +13,10 @@ from typing import Any
 
 import duckdb
 
-from dpsql.serve.gate.view import BOOKS, View
+from dpsql.serve.gate.view import BOOKS, Entry, View
 from dpsql.serve.passed import Column
 from dpsql.session.settings import pin
+from dpsql.source.relations import view_query
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 
@@ -55,6 +56,16 @@ class EmptyCopy:
             yield cursor
         finally:
             cursor.close()
+
+    def binds(self, view: View, entry: Entry) -> bool:
+        """Return whether a view has the columns that its text makes of those that an analyst may name."""
+        with self.cursor(view) as cursor:
+            try:
+                cursor.execute(f"USE {identifier(self._database, entry.schema)}")
+                found = columns_of(cursor, view_query(entry.sql, ""))
+            except duckdb.Error:
+                return False
+        return [column.name for column in found] == [name for name, _ in view.columns(entry)]
 
     def _lent(self, view: View) -> duckdb.DuckDBPyConnection:
         entries = [entry for entry in view.entries.values() if fold(entry.schema) != BOOKS]

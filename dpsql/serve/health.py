@@ -3,27 +3,30 @@
 ``GET /health`` gives 200 and ``ok`` while statements are taken and the database answers; where not, 503 and ``stopping`` or
 ``failing``.
 
-Privacy: None: it depends on no row, no book and nobody who asks; nothing that is sent to it is read but the first line.
+Privacy: None: it depends on no row, no book and nobody who asks; of what is sent to it the first line alone says anything.
 """
 
 from __future__ import annotations
 
+import socket
+import socketserver
 import threading
+import time
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import duckdb
 
 from dpsql.serve.options import Address
 from dpsql.serve.passed import Refused, Room
+from dpsql.serve.visits import Limits, Visits
 
-_SECONDS = 5.0
-"""That one who asks may take to say what."""
+_LIMITS = Limits(connections=64, strangers=16, packet=5.0, largest=1 << 12)
+"""Of whoever asks: nobody is let in, so the one that waits longest goes where another one comes."""
 _NOBODY = ""
 
 
 class HealthDoor:
-    """Answers ``GET /health``, one after the other.
+    """Answers ``GET /health``.
 
     Parameters
     ----------
@@ -37,7 +40,8 @@ class HealthDoor:
 
     def __init__(self, room: Room, at: Address, con: duckdb.DuckDBPyConnection) -> None:
         self._room, self._at, self._con = room, at, con
-        self._server: HTTPServer | None = None
+        self._asking = threading.Lock()
+        self._server: socketserver.TCPServer | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -47,24 +51,26 @@ class HealthDoor:
 
     def start(self) -> None:
         """Listen."""
+        visits: Visits[int, _Visit] = Visits(_LIMITS)
         door = self
 
-        class Handler(BaseHTTPRequestHandler):
-            timeout = _SECONDS
-            server_version, sys_version = "dpsql", ""
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                key = id(self.request)
+                if visits.enter(lambda: key, lambda _: _Visit(self.request)) is None:
+                    return
+                try:
+                    _answer(self.request, door)
+                except OSError:  # whoever asked is gone, or was too slow
+                    return
+                finally:
+                    visits.leave(key)
 
-            def do_GET(self) -> None:
-                status, text = door.state() if self.path == "/health" else (HTTPStatus.NOT_FOUND, "GET /health")
-                self.send_response(status)
-                self.send_header("Content-Type", "text/plain")
-                self.send_header("Content-Length", str(len(text) + 1))
-                self.end_headers()
-                self.wfile.write(f"{text}\n".encode())
+        class Server(socketserver.ThreadingTCPServer):
+            allow_reuse_address = daemon_threads = True
+            request_queue_size = 64
 
-            def log_message(self, *_: object) -> None:
-                """Write nothing."""
-
-        self._server = HTTPServer((self._at.host, self._at.port), Handler)
+        self._server = Server((self._at.host, self._at.port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="dpsql-health", daemon=True)
         self._thread.start()
 
@@ -77,11 +83,53 @@ class HealthDoor:
 
     def state(self) -> tuple[HTTPStatus, str]:
         """Return what is answered: the room lists what nobody may see, and the database gives a constant."""
-        try:
-            self._room.schema(_NOBODY)
-            self._con.cursor().execute("SELECT 1").fetchall()
-        except Refused as refused:
-            return HTTPStatus.SERVICE_UNAVAILABLE, "stopping" if refused.kind == "stopped" else "failing"
-        except Exception:
-            return HTTPStatus.SERVICE_UNAVAILABLE, "failing"
+        with self._asking:
+            try:
+                self._room.schema(_NOBODY)
+                self._con.cursor().execute("SELECT 1").fetchall()
+            except Refused as refused:
+                return HTTPStatus.SERVICE_UNAVAILABLE, "stopping" if refused.kind == "stopped" else "failing"
+            except Exception:
+                return HTTPStatus.SERVICE_UNAVAILABLE, "failing"
         return HTTPStatus.OK, "ok"
+
+
+class _Visit:
+    """One who asks."""
+
+    name: str | None = None
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def cut(self) -> None:
+        """End the connection."""
+        try:
+            self._connection.shutdown(socket.SHUT_RDWR)
+        except OSError:  # it has ended
+            return
+
+
+def _answer(connection: socket.socket, door: HealthDoor) -> None:
+    """Read a request and answer it."""
+    asked = _request(connection).split(b"\r\n", 1)[0].split(b" ")
+    if len(asked) != 3 or asked[0] != b"GET":
+        status, text = HTTPStatus.BAD_REQUEST, "GET /health"
+    elif asked[1] != b"/health":
+        status, text = HTTPStatus.NOT_FOUND, "GET /health"
+    else:
+        status, text = door.state()
+    head = [f"HTTP/1.1 {status.value} {status.phrase}", "Content-Type: text/plain", "Connection: close"]
+    connection.sendall("\r\n".join([*head, f"Content-Length: {len(text) + 1}", "", f"{text}\n"]).encode())
+
+
+def _request(connection: socket.socket) -> bytes:
+    """Return what is sent until an empty line; however slowly it comes, no longer and no more of it than the limits say."""
+    found, end = b"", time.monotonic() + _LIMITS.packet
+    while b"\r\n\r\n" not in found and len(found) < _LIMITS.largest:
+        connection.settimeout(max(end - time.monotonic(), 0.001))
+        given = connection.recv(_LIMITS.largest)
+        if not given:
+            break
+        found += given
+    return found

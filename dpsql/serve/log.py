@@ -1,6 +1,7 @@
 """A line for each question, for the custodian: who asked, what became of it, what it bought at which cost, about how long it took.
 
-No text of a question, no value, no token, no address is in it. How long something took is said in classes, as what is exact could
+No text of a question, no value, no token, no address is in it; of a release the end of its name alone, since the rest may be an
+analyst's words. How long something took is said in classes, as what is exact could
 show a row to whoever reads logs and no tables.
 
 Privacy: None: of the books, and of a clock; for the custodian alone.
@@ -33,6 +34,17 @@ def duration(seconds: float) -> str:
     return next((f"< {most:g} s" for most in CLASSES if seconds < most), f">= {CLASSES[-1]:g} s")
 
 
+def _end(release: str) -> str:
+    """Return the end of a release's name, which is a hash.
+
+    Examples
+    --------
+    >>> _end("visits-query-my words-0822aa4a")
+    '0822aa4a'
+    """
+    return release.rsplit("-", 1)[-1]
+
+
 class Log:
     """A file of JSON, a line a question; for its owner alone. Where it was moved away another one is begun.
 
@@ -60,7 +72,7 @@ class Log:
             "at": dt.datetime.now(dt.UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z"),
             "analyst": analyst,
             "outcome": outcome,
-            "paid": [{"release": one.release, "epsilon": float(f"{one.epsilon:.6g}"), "shared": one.shared} for one in paid],
+            "paid": [{"release": _end(one.release), "epsilon": float(f"{one.epsilon:.6g}"), "shared": one.shared} for one in paid],
             "took": duration(seconds),
         }
         text = f"{json.dumps(line, ensure_ascii=False)}\n".encode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import duckdb
 
@@ -23,6 +23,7 @@ def view_of(
     grants: Mapping[str, float],
     public: Collection[str],
     functions: Functions,
+    binds: Callable[[View, Entry], bool],
     *,
     shown: str = "",
     books: Books | None = None,
@@ -47,13 +48,14 @@ def view_of(
         for table, epsilon in grants.items()
         if table in limits or table not in said
     }
-    return View(cursor, database, shown or database, analyst, prices, limits, frozenset(public), _looked, functions, books)
+    return View(cursor, database, shown or database, analyst, prices, limits, frozenset(public), _looked, binds, functions, books)
 
 
 def _looked(view: View, entry: Entry, stack: tuple[str, ...]) -> Looked:
     """Return the status of a view that is public, or stands in one: its text passes the gate, and all that it reads is open.
 
-    What is public may read tables that are not, but no protected one beside them.
+    What is public may read tables that are not, but no protected one beside them. Where a grant lists columns the view is made of
+    these alone: of others not even the names are hers to see.
     """
     walk = Walk(view, schema=entry.schema, inside=True, stack=(*stack, entry.key))
     walk.hidden = entry.key in view.public
@@ -63,5 +65,8 @@ def _looked(view: View, entry: Entry, stack: tuple[str, ...]) -> Looked:
         return None, frozenset()
     reads = frozenset(key for found in walk.read for key in found.reads)
     if walk.hidden_read and reads:
+        return None, frozenset()
+    limits = (view.limits.get(key) for key in reads)
+    if any(limit is not None and limit.columns is not None for limit in limits) and not view.binds(view, entry):
         return None, frozenset()
     return (GRANTED if reads else PUBLIC), reads

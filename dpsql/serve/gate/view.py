@@ -75,6 +75,8 @@ class View:
         Tables and views that are public.
     looked : callable
         Looks into a view, which stands in others (its third argument): its status, and the granted tables that it reads.
+    binds : callable
+        Says whether a view is made of columns that she may name; asked where a grant lists columns.
     functions : Functions
         What is known of the functions of the database, kept from statement to statement.
     books : Books
@@ -89,6 +91,7 @@ class View:
     limits: Mapping[str, Grant]
     public: frozenset[str]
     looked: Callable[[View, Entry, tuple[str, ...]], Looked]
+    binds: Callable[[View, Entry], bool]
     functions: Functions
     books: Books
     sizes: list[int] = field(default_factory=list, repr=False)
@@ -145,10 +148,6 @@ class View:
                 self._columns.setdefault(Entry(schema, table, False, "").key, []).append((name, kind))
         limit, columns = self.limits.get(entry.key), self._columns.get(entry.key, [])
         return columns if limit is None else [(name, kind) for name, kind in columns if limit.reads(name)]
-
-    def texts(self) -> list[str]:
-        """Return the texts of all views, hidden ones too."""
-        return [entry.sql for entry in self.entries.values() if entry.is_view]
 
     def protected(self, key: str) -> bool:
         """Return whether a table has a budget, or is linked to one that has."""
