@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from case_counts import cases
-from linked_sources import BY_UNIT, LOCAL, NAMES, ROWS, Linked
+from linked_sources import BY_UNIT, LOCAL, ROWS, Linked
 
 from dpsql.errors import UnsupportedQuery
 
