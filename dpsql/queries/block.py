@@ -298,7 +298,10 @@ class Block:
                 if isinstance(inner.parent, exp.In | exp.Exists) or not self._reads_rows(inner):
                     continue
                 correlated = self._is_correlated(inner)
-                if correlated and not alone and self.columns is not None:
+                known = self.columns is not None and len(list(inner.find_all(exp.Select))) == 1 and not any(
+                    self._columns_of(table) is None for table in inner.find_all(exp.Table)
+                )
+                if correlated and not alone and known:
                     refuse("a correlated scalar subquery over protected rows", _CORRELATED, inner)
                 if not (alone and correlated):
                     raise FirstAsked(inner, self._ctes(inner.this))
