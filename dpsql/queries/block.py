@@ -337,7 +337,7 @@ class Block:
                 there = f"this SELECT reads {', '.join(sorted(self.columns)[:SHOWN])}"
                 near = [] if column.table else difflib.get_close_matches(name, sorted(self.columns), 1, 0.6)
                 if self._stands_around(column):
-                    advice = f"it is of the query around this one: {_CORRELATED}"
+                    advice = f"Columns of a query around it can't be used: {_CORRELATED}"
                 elif near:
                     advice = f"there is no such column; did you mean {near[0]}? ({there})"
                 elif self.node.find_ancestor(exp.Select) is None:
