@@ -219,8 +219,8 @@ class Column:
 
     @property
     def tells_unit(self) -> bool:
-        """Whether rows with one value in it are rows of one unit: it is the unit, or a key of which NULL says as much."""
-        return self.unit or (bool(self.keys) and self.told)
+        """Whether rows with one value in it are rows of one unit: the unit, or a key of which NULL says as much or is not there."""
+        return self.unit or (bool(self.keys) and (self.told or self.present))
 
 
 def place(node: exp.Expression | None) -> str:

@@ -31,7 +31,7 @@ from dpsql.source.ways import is_leaf, without_parent
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 MOST_RELATIONS = 12
 """Tables that a source may read, each reading counted."""
-_SAME_UNIT = "the rows of two people may not meet; write ON a.unit = b.unit [AND ...] or USING (unit), of the privacy unit column"
+_SAME_UNIT = "the rows of two people may not meet; write ON a.{0} = b.{0} [AND ...] or USING ({0}), the privacy unit column"
 _NO_UNIT = "rows of the public table that meet nobody would belong to no person; write protected LEFT JOIN public"
 
 
@@ -130,7 +130,7 @@ class Joins:
         if units:
             linked = any(self._linked(c, item, both) for c in known)
             if not linked and not any(self._same_unit(c, rows.scope, item, both) for c in known):
-                refuse(name, _SAME_UNIT, join, where)
+                refuse(name, self._two_people(), join, where)
         key = [] if item.protected else self._key(join, item, [*conditions, *pool] if linked_tables else conditions, both)
         if rows.one and key:
             item = self._first_of(item, key)
@@ -177,6 +177,17 @@ class Joins:
         if not side:
             keep_present(rows.scope, given)
         return rows
+
+    def _two_people(self) -> str:
+        """Return why rows of people do not meet here, and what to write."""
+        lineage = next(iter(self.analysis.lineages.values()), None)
+        table = self.analysis.table
+        unit = self.analysis.ways.unit(lineage) if lineage is not None else table and self.analysis.unit_column(table)
+        said = _SAME_UNIT.format(unit or "unit")
+        if lineage is None:
+            return said
+        hop = lineage.hops[0]
+        return f"{said}; or join along a link, as ON child.{hop.column} = parent.{hop.parent_column}"
 
     def _key(self, join: exp.Join, item: Item, conditions: Sequence[exp.Expression], both: Scope) -> list[str]:
         """Return a declared key of a public table that a join fixes: then a row meets at most one row of it."""
