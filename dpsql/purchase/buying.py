@@ -20,7 +20,7 @@ from dpsql.protected.columns import spelled
 from dpsql.protected.linked import key_of
 from dpsql.protected.source import ProtectedSource, own_ledger, resolve
 from dpsql.purchase import failures, uses
-from dpsql.purchase.measuring import in_force, measure, versions
+from dpsql.purchase.measuring import in_force, measure, switch_off_unsound, versions
 from dpsql.purchase.uses import Asked
 from dpsql.release import costs, identity
 from dpsql.release import store as release
@@ -30,7 +30,6 @@ from dpsql.release.store import Release
 from dpsql.running import interruption
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
-from dpsql.session.settings import sound_plans
 
 
 def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
@@ -251,8 +250,7 @@ def _public(protected: ProtectedSource) -> tuple[str, ...]:
 
 def _bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
     """Try before the charge what can be tried without reading a row."""
-    if protected.source.meets:
-        sound_plans(context.cursor)
+    switch_off_unsound(context.cursor, protected)
     measures.bind(context, protected, plan)
 
 

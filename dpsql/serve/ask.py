@@ -176,8 +176,13 @@ class Ask:
             self._bound(statement, view, accepted)
         answers = []
         for call in accepted.calls:
-            with statement.calling():
-                answers.append(called(self._instance, self._catalog, view, call, statement.paid))
+            try:
+                with statement.calling():
+                    answers.append(called(self._instance, self._catalog, view, call, statement.paid))
+            except DpsqlError:
+                if view.reads_views and accepted.whole:  # she sees the columns that it has: others can be told
+                    self._in_copy(statement, view, accepted.own, columns_of)
+                raise
         try:
             return self._read(cursor, accepted.over(answers))
         except (duckdb.BinderException, duckdb.CatalogException):

@@ -36,10 +36,12 @@ class HealthDoor:
         A loopback one.
     con : DuckDB connection
         Of the served database.
+    limits : Limits, optional
+        Of whoever asks.
     """
 
-    def __init__(self, room: Room, at: Address, con: duckdb.DuckDBPyConnection) -> None:
-        self._room, self._at, self._con = room, at, con
+    def __init__(self, room: Room, at: Address, con: duckdb.DuckDBPyConnection, limits: Limits = _LIMITS) -> None:
+        self._room, self._at, self._con, self._limits = room, at, con, limits
         self._asking = threading.Lock()
         self._server: socketserver.TCPServer | None = None
         self._thread: threading.Thread | None = None
@@ -51,7 +53,7 @@ class HealthDoor:
 
     def start(self) -> None:
         """Listen."""
-        visits: Visits[int, _Visit] = Visits(_LIMITS)
+        visits: Visits[int, _Visit] = Visits(self._limits)
         door = self
 
         class Handler(socketserver.BaseRequestHandler):
@@ -60,7 +62,7 @@ class HealthDoor:
                 if visits.enter(lambda: key, lambda _: _Visit(self.request)) is None:
                     return
                 try:
-                    _answer(self.request, door)
+                    door.answer(self.request)
                 except OSError:  # whoever asked is gone, or was too slow
                     return
                 finally:
@@ -80,6 +82,24 @@ class HealthDoor:
             self._server.shutdown()
             self._server.server_close()
             self._thread.join()
+
+    def answer(self, connection: socket.socket) -> None:
+        """Read a request and answer it.
+
+        Raises
+        ------
+        OSError
+            Whoever asked is gone, or took too long.
+        """
+        asked = _request(connection, self._limits).split(b"\r\n", 1)[0].split(b" ")
+        if len(asked) != 3 or asked[0] != b"GET":
+            status, text = HTTPStatus.BAD_REQUEST, "GET /health"
+        elif asked[1] != b"/health":
+            status, text = HTTPStatus.NOT_FOUND, "GET /health"
+        else:
+            status, text = self.state()
+        head = [f"HTTP/1.1 {status.value} {status.phrase}", "Content-Type: text/plain", "Connection: close"]
+        connection.sendall("\r\n".join([*head, f"Content-Length: {len(text) + 1}", "", f"{text}\n"]).encode())
 
     def state(self) -> tuple[HTTPStatus, str]:
         """Return what is answered: the room lists what nobody may see, and the database gives a constant."""
@@ -110,25 +130,12 @@ class _Visit:
             return
 
 
-def _answer(connection: socket.socket, door: HealthDoor) -> None:
-    """Read a request and answer it."""
-    asked = _request(connection).split(b"\r\n", 1)[0].split(b" ")
-    if len(asked) != 3 or asked[0] != b"GET":
-        status, text = HTTPStatus.BAD_REQUEST, "GET /health"
-    elif asked[1] != b"/health":
-        status, text = HTTPStatus.NOT_FOUND, "GET /health"
-    else:
-        status, text = door.state()
-    head = [f"HTTP/1.1 {status.value} {status.phrase}", "Content-Type: text/plain", "Connection: close"]
-    connection.sendall("\r\n".join([*head, f"Content-Length: {len(text) + 1}", "", f"{text}\n"]).encode())
-
-
-def _request(connection: socket.socket) -> bytes:
+def _request(connection: socket.socket, limits: Limits) -> bytes:
     """Return what is sent until an empty line; however slowly it comes, no longer and no more of it than the limits say."""
-    found, end = b"", time.monotonic() + _LIMITS.packet
-    while b"\r\n\r\n" not in found and len(found) < _LIMITS.largest:
+    found, end = b"", time.monotonic() + limits.packet
+    while b"\r\n\r\n" not in found and len(found) < limits.largest:
         connection.settimeout(max(end - time.monotonic(), 0.001))
-        given = connection.recv(_LIMITS.largest)
+        given = connection.recv(limits.largest)
         if not given:
             break
         found += given

@@ -54,7 +54,8 @@ def test_a_grant_is_said_listed_changed_and_taken_back(con):
     give(con, "bob", epsilon=0.5)
     assert entries(con, "grant") == before  # said again
     give(con, "bob", epsilon=0.25)
-    con.execute("CALL dp_grant('people', analyst := 'alice', remove := true)")
+    taken = "SELECT change FROM dp_grant('people', analyst := 'alice', remove := true)"
+    assert [con.execute(taken).fetchall() for _ in range(2)] == [[("removed",)], [("had none",)]]
     assert con.execute("SELECT analyst, epsilon FROM dp_grant('people')").fetchall() == [("bob", 0.25)]
     assert dpsql.ledger(con, "people").filter("NOT chain_holds").fetchall() == []
 
@@ -71,6 +72,7 @@ def test_a_grant_is_said_listed_changed_and_taken_back(con):
         ("analyst := 'a', per_query := 1", "epsilon"),
         ("epsilon := 1", "analyst"),
         ("remove := true", "analyst"),
+        ("analyst := 'a', epsilon := 1, remove := true", "remove"),
     ],
 )
 def test_a_wrong_grant_is_refused_and_nothing_written(con, said, wrong):

@@ -214,20 +214,63 @@ def test_the_log_says_who_has_paid_what(hospital: Served, tmp_path: Path) -> Non
     log = Log(tmp_path / "census.log")
     room = Ask(instance, "hospital", Listed(), database="census", log=log)
     text = "SELECT count(*) AS n FROM visits WHERE cost < 777"
-    for analyst, asked in ((one, text), (one, text), (other, text), (one, "FROM wards"), (one, "SELECT cost FROM visits"), (one, f"{text} AND file > x")):
+    named = f"FROM dp_query('{text}', epsilon := 0.01, release := 'my words')"
+    for analyst, asked in ((one, text), (one, text), (other, text), (one, named), (one, "FROM wards"), (one, "SELECT cost FROM visits"), (one, f"{text} AND file > x")):
         with contextlib.suppress(Refused):
             room.ask(analyst, asked)
     written = (tmp_path / "census.log").read_text()
     lines = [json.loads(line) for line in written.splitlines()]
     assert [(line["analyst"], line["outcome"], [paid["shared"] for paid in line["paid"]]) for line in lines] == [
-        (one, "answered", [False]), (one, "answered", []), (other, "answered", [True]), (one, "answered", []), (one, "refused", []), (one, "no_column", []),
+        (one, "answered", [False]), (one, "answered", []), (other, "answered", [True]), (one, "answered", [False]), (one, "answered", []), (one, "refused", []), (one, "no_column", []),
     ]  # fmt: skip
     paid = lines[0]["paid"][0]
     assert lines[2]["paid"][0] == {**paid, "shared": True} and paid["epsilon"] == pytest.approx(0.1, rel=1e-3)
     assert {line["took"] for line in lines} <= {"< 0.1 s", "< 1 s", "< 10 s", "< 100 s", ">= 100 s"}
+    (release,) = [row[0] for row in hospital.ask("SELECT release FROM dp_releases()", (), other)]
+    assert release.endswith(paid["release"]) and "words" not in written and "visits" not in written
     assert "777" not in written and "SELECT" not in written and (tmp_path / "census.log").stat().st_mode & 0o077 == 0
     (tmp_path / "census.log").rename(tmp_path / "old.log")
     room.ask(one, "FROM wards")
     assert len((tmp_path / "census.log").read_text().splitlines()) == 1
     with pytest.raises(ArgumentError, match="cannot be written"):
         Log(tmp_path / "nowhere" / "census.log")
+
+
+def test_what_is_wrong_with_a_question_about_a_view_is_one_text(hospital: Served) -> None:
+    """What it says of a name, or does not, would tell whether the name is in the text of the view: whatever she writes, it is the same."""
+    texts = {
+        hospital.refused(f"SELECT {aggregate}, '{word}' AS {name} FROM over_visits").text
+        for aggregate in ("product(cost)", "max(ward)", "list(cost)") for word in ("file", "patient", "x", "cost") for name in ("file", "y")
+    }  # fmt: skip
+    assert len(texts) == 1 and "dp_ledger() says what was charged" in texts.pop()
+    for text in ("SELECT max(file) FROM over_visits", "SELECT sum(nofile) FROM over_visits"):  # of its columns alone, which she sees
+        assert "does not exist" in hospital.refused(text).text
+    assert "epsilon" in hospital.refused("FROM dp_query('SELECT count(*) FROM over_visits', epsilon := 4)", (), grant(hospital, "erin11")).text
+
+
+def test_a_view_of_columns_that_are_not_granted_is_not_there(hospital: Served) -> None:
+    """Neither is one over such a view; names and types of its columns would be theirs."""
+    con = beside(hospital.con)
+    con.execute("CREATE OR REPLACE VIEW over_wards AS SELECT ward, cost FROM visits")
+    con.execute("CREATE OR REPLACE VIEW over_notes AS SELECT * FROM visits")
+    con.execute("CREATE OR REPLACE VIEW over_view AS SELECT ward, file AS cost FROM over_notes")
+    analyst = grant(hospital, "erin12", "epsilon := 1, columns := ['ward', 'cost']")
+    assert {table.name for table in hospital.room.schema(analyst)} == {"visits", "wards", "over_wards", "places"}
+    assert {"over_notes", "over_view", "over_visits"} < {table.name for table in hospital.room.schema("alice")}
+    assert len(hospital.ask("SELECT ward, count(*) FROM over_wards GROUP BY ward", (), analyst)) == 3
+    missing = hospital.refused("SELECT count(*) FROM nothing", (), analyst)
+    for view in ("over_notes", "over_view", "over_visits"):
+        found = hospital.refused(f"SELECT count(*) FROM {view}", (), analyst)
+        assert (found.kind, found.text.replace(view, "nothing")) == (missing.kind, missing.text)
+
+
+def test_her_books_are_read_beside_tables_without_a_grant(hospital: Served) -> None:
+    """Of visits she has a grant, payroll is open to her by the file alone; entries of others are there, of which she sees none."""
+    con = beside(hospital.con)
+    con.execute("CALL dp_grant('visits', analyst := 'dora', epsilon := 1)")
+    hospital.ask("SELECT count(*) FROM visits", (), "dora")
+    con.execute("FROM dp_query('SELECT count(*) FROM payroll', epsilon := 0.5)")
+    assert len(hospital.ask("FROM dp_releases()", (), "dora")) == 1
+    hospital.ask("SELECT count(*) FROM payroll", (), "dora")
+    assert len(hospital.ask("FROM dp_releases()", (), "dora")) == 2
+    assert [row[0] for row in hospital.ask("SELECT source FROM dp_ledger() WHERE action IN ('charge', 'use')", (), "dora")] == ["main.payroll", "main.visits"]
