@@ -33,5 +33,5 @@ standard_error
 # Left for the benchmarks, which ask a running instance how long each stage took.
 last_seconds, last_peak_mb
 
-# Python's HTTP server asks for them: what answers a request, what it says of itself, what would be written of each.
-do_GET, server_version, sys_version, log_message
+# Python's socketserver asks for them: whether threads end with the process, how many connections may wait.
+daemon_threads, request_queue_size
