@@ -32,3 +32,6 @@ standard_error
 
 # Left for the benchmarks, which ask a running instance how long each stage took.
 last_seconds, last_peak_mb
+
+# Python's socketserver asks for them: whether threads end with the process, how many connections may wait.
+daemon_threads, request_queue_size

@@ -259,6 +259,50 @@ def rule(
     return answered(con, "rule", source=source, rule=rule, remove=remove)
 
 
+def grant(
+    con: duckdb.DuckDBPyConnection,
+    source: str | None = None,
+    *,
+    analyst: str | None = None,
+    epsilon: float | None = None,
+    per_query: float | None = None,
+    renew: str | None = None,
+    methods: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    remove: bool = False,
+) -> duckdb.DuckDBPyRelation:
+    """Say what an analyst of a served database may spend of a protected table, or show what was said (``dp_grant``).
+
+    A grant is a part of the table's own budget, which stays the limit of all analysts together. What she buys counts against
+    both, what others have bought before counts against her grant alone. A later grant takes the place of the one before; what
+    she has spent stays spent. Without epsilon nothing is changed: the grants in force are listed.
+
+    Privacy: free; no row is read. Gives source, analyst, epsilon, per_query, renew, renews_on, epsilon_spent, epsilon_left,
+    releases, methods, columns, change; a row a grant.
+
+    Parameters
+    ----------
+    source
+        The protected table: its name; where grants are listed, those of all tables, if left out.
+    analyst
+        Her name, as in analysts.toml; all, if left out.
+    epsilon
+        The limit of what she spends within a window.
+    per_query
+        The limit of one call, and the most that a query costs that does not say; else that is at most a tenth of epsilon.
+    renew
+        The window: each calendar 'month' or ISO 'week' in UTC; for ever, if left out.
+    methods
+        Calls ('dp_query') and synthesizers ('latent_class') that she may buy with; all, if left out.
+    columns
+        Columns that she may read, also in WHERE; all, if left out.
+    remove
+        true: the grant is taken back.
+    """
+    return answered(con, "grant", source=source, analyst=analyst, epsilon=epsilon, per_query=per_query, renew=renew,
+        methods=methods, columns=columns, remove=remove)
+
+
 def domain(
     con: duckdb.DuckDBPyConnection,
     source: str,

@@ -132,6 +132,49 @@ class BudgetExceeded(DpsqlError):
         )
 
 
+class BudgetExhausted(DpsqlError):
+    """The table's budget does not cover what an analyst asks for, who is told just that; nothing was charged, nor her grant."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        super().__init__(
+            f"the privacy budget of {source} does not cover this call, whatever your grant says; nothing was charged. A smaller "
+            "epsilon may fit; what you have bought can be read again"
+        )
+
+
+class NotGranted(DpsqlError):
+    """An analyst of a served database has no grant of a table: she is told what somebody is told who misspells a name."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        super().__init__(f"source = {source!r}: no such table, or it is not granted")
+
+
+class GrantExceeded(DpsqlError):
+    """A grant does not cover what its analyst asks for; nothing was charged.
+
+    Attributes
+    ----------
+    source : str
+    requested, remaining : float
+        Epsilon of the call, and what one more release can have; of her own grant, whatever others have bought.
+    until : str or None
+        Day on which the grant renews.
+    """
+
+    def __init__(self, source: str, requested: float, remaining: float, until: str | None, limit: str = "is left") -> None:
+        self.source = source
+        self.requested = requested
+        self.remaining = remaining
+        self.until = until
+        renews = "" if until is None else f" It renews on {until} (UTC)."
+        super().__init__(
+            f"your grant on {source} does not cover this: the call costs epsilon = {requested:.6g}, {remaining:.6g} {limit}; "
+            f"nothing was charged.{renews} FROM dp_budget() shows your grants"
+        )
+
+
 class ReleaseError(DpsqlError):
     """A release does not exist, was bought with other parameters, or its file is missing or damaged."""
 

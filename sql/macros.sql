@@ -90,6 +90,20 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source, rule := rule, remove := remove))::VARCHAR)));
 
+-- dp_grant: Say what an analyst of a served database may spend of a protected table, or show what was said. A grant is a part of
+-- the table's own budget, which stays the limit of all analysts together. What she buys counts against both, what others have
+-- bought before counts against her grant alone. A later grant takes the place of the one before; what she has spent stays spent.
+-- Without epsilon nothing is changed: the grants in force are listed. Privacy status: free; no row is read. Gives source, analyst,
+-- epsilon, per_query, renew, renews_on, epsilon_spent, epsilon_left, releases, methods, columns, change; a row a grant.
+CREATE OR REPLACE MACRO dp_grant(source := NULL, analyst := NULL, epsilon := NULL, per_query := NULL, renew := NULL,
+    methods := NULL, columns := NULL, remove := false) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('grant',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        source := source, analyst := analyst, epsilon := epsilon, per_query := per_query, renew := renew, methods := methods,
+        columns := columns, remove := remove))::VARCHAR)));
+
 -- dp_domain: List the declared attributes of a source, and its rules; undeclared columns are listed as left out. Privacy status:
 -- free. Gives column_name, type, kind, codes, labels, nullable, outside, status; a row per column, then one per rule (kind 'rule',
 -- its text in labels).

@@ -1,4 +1,5 @@
 -- What was bought: one row a release and source, from its entries in the ledger. Privacy status: free, from the books alone.
+-- What an analyst of a served database pays for a release (a 'use') changes nothing about it.
 -- {books}: the schema of the books.
 SELECT
     release,
@@ -10,8 +11,9 @@ SELECT
     system.main.arg_max(epsilon, entry) FILTER (action = 'charge') AS epsilon,
     system.main.arg_max(delta, entry) FILTER (action = 'charge') AS delta,
     system.main.arg_max(
-        CASE action WHEN 'charge' THEN 'charged' WHEN 'store' THEN 'stored' WHEN 'fail' THEN 'failed' ELSE 'refunded' END, entry
-    ) AS status,
+        CASE action WHEN 'charge' THEN 'charged' WHEN 'store' THEN 'stored' WHEN 'fail' THEN 'failed' WHEN 'refund' THEN 'refunded' END,
+        entry
+    ) FILTER (action IN ('charge', 'store', 'fail', 'refund')) AS status,
     system.main.max(written_at) FILTER (action = 'charge') AS charged_at
 FROM {books}.ledger
 WHERE release IS NOT NULL

@@ -10,18 +10,20 @@ CREATE SCHEMA IF NOT EXISTS {books};
 -- only plain sources are sold until a 'resume'. An 'anchor' entry names, in parameters,
 -- the file outside the database that every entry is noted in. A 'link' says in parameters whose rows those of another table are: that
 -- one is under this budget, and has an entry 'linked' of its own; what it had spent before stands in the 'link' and counts. 'unlink'
--- and 'unlinked' take a link back.
+-- and 'unlinked' take a link back. A 'grant' says in parameters what an analyst of a served database may spend, a 'revoke' takes it
+-- back. A 'use' is what she pays of it for a release that was there already (a 'charge' of who = 'analyst <name>' is hers, too); the
+-- table is charged by 'charge' entries alone.
 CREATE TABLE IF NOT EXISTS {books}.ledger (
     source VARCHAR NOT NULL,              -- the protected table, schema-qualified; a file by its path
     entry INTEGER NOT NULL,               -- 1, 2, 3, ... within a source
     written_at TIMESTAMP NOT NULL,                -- UTC
     who VARCHAR NOT NULL,
     action VARCHAR NOT NULL,              -- protect, raise, lower, charge, store, fail, interrupt, refund, resume, anchor,
-                                          -- link, linked, unlink, unlinked
+                                          -- link, linked, unlink, unlinked, grant, revoke, use
     release VARCHAR,                      -- the release that the entry is about
     operation VARCHAR,                    -- marginals, synthesize
     query VARCHAR,                        -- the relation that was measured, normalised
-    parameters VARCHAR,                   -- JSON: what the caller asked for; of an 'anchor' entry: the file
+    parameters VARCHAR,                   -- JSON: what the caller asked for; of an 'anchor' entry: the file; of a 'grant': its limits
     plan VARCHAR,                         -- JSON: what is measured, with which noise, over which public domain
     events VARCHAR,                       -- JSON: the privacy events that are charged
     rho DECIMAL(38, 24),                  -- zero-concentrated privacy loss of the charge

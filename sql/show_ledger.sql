@@ -12,7 +12,8 @@ SELECT
         WHEN 'anchor' THEN 'anchor named'
         WHEN 'link' THEN 'linked: ' || (parameters ->> '$.child[1]') WHEN 'linked' THEN 'under ' || (parameters ->> '$.root')
         WHEN 'unlink' THEN 'unlinked: ' || (parameters ->> '$.child[1]')
-        ELSE action
+        WHEN 'grant' THEN 'granted to ' || (parameters ->> '$.analyst') WHEN 'revoke' THEN 'taken back from ' || (parameters ->> '$.analyst')
+        WHEN 'use' THEN 'used, bought before' ELSE action
     END AS what,
     release,
     CASE WHEN action = 'charge' THEN ceil(epsilon * 1e4) / 1e4 ELSE epsilon END AS epsilon,

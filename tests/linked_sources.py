@@ -162,7 +162,7 @@ LOCAL = (
     "SELECT cost FROM visits v WHERE NOT EXISTS (SELECT 1 FROM procedures q WHERE q.visit = v.visit)",
     "SELECT age FROM patients WHERE patient IN (SELECT patient FROM visits WHERE cost > 0.1)",
     "SELECT code FROM procedures WHERE visit IN (SELECT visit FROM labs WHERE value = 1)",
-    "SELECT code FROM procedures WHERE visit NOT IN (SELECT visit FROM labs WHERE value = 1)",
+    "SELECT code FROM procedures WHERE visit > 0 AND visit NOT IN (SELECT visit FROM labs WHERE value = 1 AND visit IS NOT NULL)",
     "SELECT code FROM procedures q WHERE EXISTS (SELECT 1 FROM labs a WHERE a.visit = q.visit AND a.value > 0)",
     "SELECT code FROM procedures q WHERE NOT EXISTS (SELECT 1 FROM procedures r WHERE q.visit = r.visit AND r.price > q.price)",
     "SELECT cost FROM visits v, procedures q, wards w WHERE q.visit = v.visit AND w.ward = v.ward AND NOT EXISTS (SELECT 1 FROM labs a WHERE a.visit = q.visit AND a.value = w.floor) AND EXISTS (SELECT 1 FROM procedures r WHERE r.visit = v.visit AND r.code = 'x')",

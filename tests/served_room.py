@@ -51,14 +51,18 @@ PUBLIC = tuple(
 ) + ("other.places",)
 """The last six of main are hidden all the same: by what they are, or read."""
 EPSILON = 0.5
+LIMITED = tuple(f"{name}{number}" for name in ("erin", "frank") for number in range(30))
 
 
 class Listed:
-    """Who may ask about what: alice, bob and one who is called as the custodian about visits, dora about payroll too, carol about nothing."""
+    """Who may ask about what: alice, bob and one who is called as the custodian about visits, dora about payroll too, carol about nothing.
+
+    Those of `LIMITED` may ask about visits; tests give them grants in the books.
+    """
 
     def granted(self, analyst: str) -> Mapping[str, float]:
         """Return her grants."""
-        granted = {"main.visits": EPSILON} if analyst in ("alice", "bob", "dora", "custodian") else {}
+        granted = {"main.visits": EPSILON} if analyst in ("alice", "bob", "dora", "custodian", *LIMITED) else {}
         return {**granted, "main.payroll": 0.1} if analyst == "dora" else granted
 
     def public(self) -> Collection[str]:

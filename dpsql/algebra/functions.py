@@ -53,6 +53,9 @@ class Function:
         What a call is written out as, where some version of DuckDB has a macro of that name, or it is total only in another form.
     by : {'text', 'plan', 'unit', 'frame'}
         Who may call it: a text; only DuckDB's binder; layers that combine the rows of a unit; what any source may stand in.
+    total : tuple of str
+        Types of a guarded moment of which it has a value, or NULL, whatever the row: of these it stands without a ``TRY``
+        (`dpsql.source.total`; `tests/privacy/test_total.py` tries each).
     always : bool
         Whether syntax calls it without naming it: never to be overloaded or shadowed by a user's, named or not.
     """
@@ -70,6 +73,7 @@ class Function:
     unit: Literal["", "part", "unit"] = ""
     syntax: Syntax | None = None
     by: Literal["text", "plan", "unit", "frame"] = "text"
+    total: tuple[str, ...] = ()
     always: bool = False
 
     def takes(self, number: int) -> bool:
@@ -91,10 +95,17 @@ def _of(kinds: str, names: str, least: int | None = None, **known: object) -> di
     return out
 
 
+_CALENDAR = ("DATE", "TIMESTAMP")
+"""Moments that need no time zone."""
+
+
 def _fields(kinds: str, names: str) -> dict[str, Function]:
     """Return the functions that are called as parts of a moment are."""
     of = {name: on_first(functools.partial(moments.field, name)) for name in names.split()}
-    return {name: Function(PARTS[name].name, kinds, 1, range=rule, grain=PARTS[name].grain) for name, rule in of.items()}
+    return {
+        name: Function(PARTS[name].name, kinds, 1, range=rule, grain=PARTS[name].grain, total=_CALENDAR)
+        for name, rule in of.items()
+    }
 
 
 def _named(given: Sequence[exp.Expression]) -> str:
@@ -191,10 +202,16 @@ LISTED: dict[str, Function] = {
     **_fields("v", "hour minute second millisecond microsecond"),
     **_fields("t", "year month day quarter week weekofyear weekday dayofweek isodow dayofmonth dayofyear isoyear yearweek decade"),
     **_fields("t", "century millennium epoch era"),
-    **_of("t", "dayname monthname", grain="day", length=lambda most, given: 9),
-    **_of("t", "last_day", grain="day", range=on_first(moments.last_day)),
-    **_of("sv", "date_part=datepart", range=lambda of, given: moments.field(_named(given), of(given[1])), unit="part"),
-    **_of("st", "date_trunc=datetrunc", range=lambda of, given: moments.truncated(_named(given), of(given[1])), unit="unit"),
+    **_of("t", "dayname monthname", grain="day", length=lambda most, given: 9, total=_CALENDAR),
+    **_of("t", "last_day", grain="day", range=on_first(moments.last_day), total=_CALENDAR),
+    **_of(
+        "sv", "date_part=datepart", range=lambda of, given: moments.field(_named(given), of(given[1])), unit="part",
+        total=_CALENDAR,
+    ),
+    **_of(
+        "st", "date_trunc=datetrunc", range=lambda of, given: moments.truncated(_named(given), of(given[1])), unit="unit",
+        total=_CALENDAR,
+    ),
     **_of("stt", "date_diff=datediff", range=_difference(complete=False), unit="unit"),
     **_of("stt", "date_sub=datesub", range=_difference(complete=True), unit="unit"),
     **_of("ts", "strftime"),

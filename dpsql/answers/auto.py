@@ -18,10 +18,10 @@ from dpsql.calls.query import ALL
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.estimates.magnitudes import Bounds, beyond
 from dpsql.protected.source import ProtectedSource
+from dpsql.purchase import uses
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read
-from dpsql.release import identity
 from dpsql.release.store import Release
 from dpsql.rows import drawing
 from dpsql.session.instance import Context
@@ -62,8 +62,10 @@ def reused(context: Context, source: ProtectedSource, call: QueryPurchase) -> Qu
     """Return a purchase with the bounds that stored releases have learned of its arguments; as it is where it was charged."""
     if not call.call.auto or call.learned:
         return call
-    name = identity.release_id(source.key, call.operation, source.query, call.release_name, source.ledger.owner)
-    if source.ledger.purchase(name) is not None:
+    if source.ledger.limit() is not None and call.release is None:
+        if uses.hers(source, call) is not None:
+            return call
+    elif source.ledger.purchase(uses.asked(context, source, call).release) is not None:
         return call
     best: dict[str, tuple[float, Bounds]] = {}
     wanted = call.canonical()

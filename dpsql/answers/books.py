@@ -9,7 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from dpsql.accounting import remaining, share_used
-from dpsql.books.entries import reading
+from dpsql.answers import hers
+from dpsql.books.entries import Protection, reading
+from dpsql.books.granted import Grant
 from dpsql.books.ledger import Ledger
 from dpsql.books.links import Links
 from dpsql.books.schema import Books
@@ -31,7 +33,7 @@ BUDGET_COLUMNS = {
     "delta_spent": "DOUBLE", "epsilon_left": "DOUBLE", "delta_left": "DOUBLE", "rho_limit": "DOUBLE", "rho_spent": "DOUBLE",
     "rho_left": "DOUBLE", "pure_epsilon_left": "DOUBLE", "releases": "INTEGER", "neighbors": "VARCHAR", "privacy_unit": "VARCHAR",
     "max_contributions": "INTEGER", "chain_holds": "BOOLEAN", "books": "VARCHAR", "anchor": "VARCHAR", "share_used": "DOUBLE",
-    "duckdb": "VARCHAR",
+    "duckdb": "VARCHAR", "grants": f"{hers.GRANT}[]",
 }
 RELEASE_COLUMNS = {
     "release": "VARCHAR", "source": "VARCHAR", "operation": "VARCHAR", "query": "VARCHAR", "parameters": "VARCHAR",
@@ -69,7 +71,10 @@ def _scope(context: Context, source: str | None) -> tuple[list[Books], str | Non
 
 
 def ledger(context: Context, call: LedgerCall) -> str:
-    """Return every entry of the books, with whether it follows from the one before; edited ones as far as they can be shown."""
+    """Return every entry of the books, with whether it follows from the one before; edited ones as far as they can be shown.
+
+    To an analyst: her own entries, and of a table with a grant of hers what `dpsql.answers.hers` says.
+    """
     books, key = _scope(context, call.source)
     rows: list[tuple[Any, ...]] = []
     for book in books:
@@ -77,15 +82,23 @@ def ledger(context: Context, call: LedgerCall) -> str:
         columns = ", ".join(f"TRY_CAST(l.{name} AS {kind})::VARCHAR" for name, kind in kinds.items())
         query = (
             f"SELECT {columns}, c.holds FROM {book.table('ledger')} l JOIN ({book.chain()}) c USING (source, entry) "  # noqa: S608
-            "WHERE ? IS NULL OR source = ? ORDER BY written_at ASC NULLS LAST, source ASC, entry ASC"
+            "WHERE (? IS NULL OR source = ?) AND (? OR who = ?) ORDER BY written_at ASC NULLS LAST, source ASC, entry ASC"
         )
         with reading(f"database {book.database}" if key is None else key):
-            rows += book.cursor.execute(query, [key, key]).fetchall()
+            found = book.cursor.execute(query, [key, key, context.analyst is None, context.user]).fetchall()
+        granted = _granted(context, book)
+        rows += [row for row in found if str(row[0]) not in granted]
+        for grant in _held(granted, key):
+            rows += map(_texts, hers.entries(Ledger(book, grant.source, context.user), grant, LEDGER_COLUMNS))
     return _ordered("ledger", LEDGER_COLUMNS, rows)
 
 
 def budget(context: Context, call: BudgetCall) -> str:
-    """Return limit, spent and left of every protected table: losses rounded up, what is left rounded down, to five digits."""
+    """Return limit, spent and left of every protected table: losses rounded up, what is left rounded down, to five digits.
+
+    What was granted to each analyst, and what she has spent of it in the present window, is a list in one column. To an analyst, of
+    a table with a grant of hers: limit, spent and left of that, and nothing of the table's.
+    """
     books, key = _scope(context, call.source)
     rows = []
     for book in books:
@@ -94,8 +107,14 @@ def budget(context: Context, call: BudgetCall) -> str:
                 f"SELECT DISTINCT source FROM {book.table('ledger')} WHERE ? IS NULL OR source = ? ORDER BY 1 ASC",  # noqa: S608
                 [key, key],
             ).fetchall()
-        own = _with_budget(book, [str(source) for (source,) in sources])
-        rows += [_budget_row(Ledger(book, source, context.user)) for source in own]
+        granted = _granted(context, book)
+        for source in _with_budget(book, [str(source) for (source,) in sources]):
+            ledger_, grant = Ledger(book, source, context.user), granted.get(source)
+            protection = None if grant is None else ledger_.protection()
+            if grant is None:
+                rows.append(_budget_row(ledger_, shown=context.analyst is None))
+            elif protection is not None:
+                rows.append(tuple({**dict.fromkeys(BUDGET_COLUMNS), **hers.budget(ledger_, grant, protection)}.values()))
     return _ordered("budget", BUDGET_COLUMNS, rows)
 
 
@@ -112,14 +131,35 @@ def _links(book: Books) -> Collection[str]:
     return ()
 
 
-def _budget_row(books: Ledger) -> tuple[Any, ...]:
+def _granted(context: Context, book: Books) -> dict[str, Grant]:
+    """Return the grants of the analyst who asks, by table; none, to the custodian."""
+    if context.analyst is None:
+        return {}
+    from dpsql.protected.seen import granted  # as in `_scope`
+
+    return granted(context, book.database)
+
+
+def _held(granted: Mapping[str, Grant], key: str | None) -> list[Grant]:
+    return [grant for source, grant in sorted(granted.items()) if key in (None, source)]
+
+
+def _texts(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row as those of SQL are, whose values are texts."""
+    return tuple(None if value is None else str(value) for value in row)
+
+
+def _budget_row(books: Ledger, *, shown: bool) -> tuple[Any, ...]:
+    """Return a table's own budget; ``shown``: with the grants of it."""
     condition = books.condition()
     found = state = used = None
+    granted: list[dict[str, Any]] = []
     with suppress(LedgerError), reading(books.source):  # `condition` says what is wrong
         charges, anchor, holds = books.charges(), books.anchor(), books.chain_holds()
         found = books.protection()
         state = remaining(found.budget, charges) if found is not None else None
         used = min(1.0, at_most(share_used(found.budget, charges))) if found is not None else None
+        granted = _shares(books, found) if shown and found is not None else []
     if found is None or state is None or used is None:
         nothing = dict.fromkeys(BUDGET_COLUMNS)
         return tuple({**nothing, "source": books.source, "chain_holds": False, "books": condition, "duckdb": described()}.values())
@@ -129,11 +169,17 @@ def _budget_row(books: Ledger) -> tuple[Any, ...]:
         state.delta_spent, at_least(state.epsilon_left), state.delta_left, rho_limit, at_most(state.rho_spent), rho_left,
         at_least(state.pure_epsilon_left), len(charges), found.neighbors, found.privacy_unit, found.max_contributions,
         holds, condition, None if anchor is None else str(anchor), used, described(),
+        granted,
     )
 
 
+def _shares(books: Ledger, protection: Protection) -> list[dict[str, Any]]:
+    """Return each grant in force of a table, and what is spent and left of it."""
+    return [hers.shown(books, grant, protection) for _, grant in sorted(books.grants().items())]
+
+
 def releases(context: Context, call: ReleasesCall) -> str:
-    """Return what was bought; losses rounded up to five digits (``dpsql.ledger`` has them all)."""
+    """Return what was bought; losses rounded up to five digits (``dpsql.ledger`` has them all). To an analyst: hers."""
     books, key = _scope(context, call.source)
     rows: list[tuple[Any, ...]] = []
     for book in books:
@@ -144,14 +190,17 @@ def releases(context: Context, call: ReleasesCall) -> str:
         )
         with reading(f"database {book.database}" if key is None else key):
             found = book.cursor.execute(query, [key, key]).fetchall()
-        links = _links(book)
-        ledgers = {source: Ledger(book, source, context.user) for source in {str(row[1]) for row in found}}
-        intact = {source: ledger.chain_holds() for source, ledger in ledgers.items()}
+        granted, links = _granted(context, book), _links(book)
+        ledgers = {source: Ledger(book, source, context.user) for source in {*granted, *(str(row[1]) for row in found)}}
+        intact = {source: ledgers[source].chain_holds() for source in {str(row[1]) for row in found}}
         entries = {source: _entries(ledger) for source, ledger in ledgers.items()}  # of all releases, not once for each
+        found = [row for row in found if str(row[1]) not in granted]
+        for grant in _held(granted, key):
+            found += map(_texts, hers.releases(ledgers[grant.source], grant, RELEASE_COLUMNS))
         for row in found:
             source = str(row[1])
             notes = _notes(context, ledgers[source], entries[source], str(row[0])) if row[8] == "stored" else []
-            warning = [] if intact[source] else ["the ledger was edited: its chain of hashes does not hold"]
+            warning = [] if intact.get(source, True) else ["the ledger was edited: its chain of hashes does not hold"]
             whole = str(row[3]) in links  # a linked table as it is
             rows.append((*row, None if whole else _filters(str(row[3]), source), [*notes, *warning]))
     losses = [position for position, name in enumerate(RELEASE_COLUMNS) if name in ("epsilon", "rho")]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpsql import methods
-from dpsql.accounting import expected_absolute_error, fits, remaining
+from dpsql.accounting import expected_absolute_error, remaining
 from dpsql.answers import held as held_by
 from dpsql.answers import kept, link_words, query_words, ruled
 from dpsql.answers.query import queries
@@ -26,10 +26,10 @@ from dpsql.errors import DpsqlError
 from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import asked_order, spelled
 from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.purchase import uses
 from dpsql.purchase.buying import stopped_text
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import is_aggregate_query
-from dpsql.release import identity
 from dpsql.release.checking import planned
 from dpsql.release.costs import estimate, too_large
 from dpsql.release.plan import Plan
@@ -71,8 +71,11 @@ def plan(context: Context, call: PlanCall) -> str:
 def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call: PlanCall) -> list[Any]:
     """Return the plan of one release as a row of `PLAN_COLUMNS`."""
     operation = asked.operation
-    name = identity.release_id(protected.key, operation, protected.query, asked.release_name, protected.ledger.owner)
-    purchase = protected.ledger.purchase(name)
+    found = uses.asked(context, protected, asked)
+    name = found.release
+    purchase = protected.ledger.purchase(name) if found.hers else None
+    if purchase is None:
+        uses.check(context, protected, asked)
     if purchase is not None and purchase.operation == operation:
         asked = asked.filled(purchase.parameters)
     wanted = request(context, protected, asked)
@@ -88,9 +91,8 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     there = held_by.known(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
     if there is not None:
         bought, name = True, there[0].release
-    charges = protected.ledger.charges()
-    budget, charge = protected.protection.budget, wanted.calibration.charge
-    affordable = bought or fits(budget, charges, charge)
+    (budget, charges), charge = uses.limit(protected), wanted.calibration.charge
+    affordable = bought or uses.affordable(protected, charge)
     after = remaining(budget, charges if bought or not affordable else [*charges, charge])
     rows = call.rows
     by_number = _by_contributions(context, protected, asked, wanted.plan)
@@ -197,7 +199,8 @@ def _notes(protected: ProtectedSource, wanted: Request, affordable: bool, rows: 
     if wanted.left_out:
         notes.append(f"left out, since no domain is declared: {', '.join(wanted.left_out)}")
     if not affordable:
-        notes.append("the budget does not cover this call")
+        whose = "the budget" if protected.ledger.limit() is None else "your grant, or the budget of the table,"
+        notes.append(f"{whose} does not cover this call")
     large = too_large(wanted.plan, rows)
     if large is not None:
         notes.append(f"this call would be refused: it {large}")

@@ -12,6 +12,7 @@ import duckdb
 
 from dpsql.accounting import noise_band
 from dpsql.answers import query_words
+from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
 from dpsql.domains import unit_rows
 from dpsql.errors import LedgerError, ReleaseError
@@ -54,17 +55,19 @@ def estimate(context: Context, database: str, source: str, query: str, most: int
 
 
 def _estimate(context: Context, database: str, source: str, query: str, most: int, *, linked: bool) -> Kept | None:
-    books, hers = Books(context.cursor, database), context.analyst or ""
+    books = Books(context.cursor, database)
     if not books.exist():
         return None
     rows = context.cursor.execute(
         f"SELECT release FROM ({books.releases()}) "  # noqa: S608
         "WHERE source = ? AND operation = 'contributions' AND status = 'stored' AND query IN (?, ?) "
-        f"AND (? = '' OR release IN (SELECT release FROM {books.table('ledger')} WHERE action = 'charge' AND who = ?)) "
         "ORDER BY (query = ?)::INTEGER DESC, charged_at DESC, release ASC",
-        [source, query, query if linked else source, hers, hers, query],
+        [source, query, query if linked else source, query],
     ).fetchall()
+    used = Ledger(books, source, context.user, apart=context.analyst is not None).used()
     for (name,) in rows:
+        if used is not None and name not in used:
+            continue
         with suppress(ReleaseError, LedgerError):
             bought = drawing.bought(context, books, name)
             share = None if bought is None else share_of(context.cursor, bought, most)

@@ -13,7 +13,7 @@ from dpsql.answers.looking import Looking
 from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError
 from dpsql.protected.source import ProtectedSource, resolve
-from dpsql.purchase import buying
+from dpsql.purchase import buying, uses
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read, about_the_query, first_asked, mark, read
 from dpsql.running.progress import Progress
@@ -31,6 +31,7 @@ def query(context: Context, call: QueryCall) -> str:
     there = remembered.recall(context, call)
     if there is not None:
         return there
+    uses.whole(context, call.epsilon)
     with Progress("dp_query", show=context.progress) as progress:
         completed = _completed(context, call, query) if call.adaptive else call
         found, sources = checked(context, completed)

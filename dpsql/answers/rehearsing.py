@@ -24,9 +24,9 @@ from dpsql.errors import UnsupportedQuery, first_line
 from dpsql.kinds.plans import request
 from dpsql.measure.query import before, counted, learned, quantiles, released
 from dpsql.protected.source import ProtectedSource
+from dpsql.purchase import uses
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read
-from dpsql.release import identity
 from dpsql.release.plan import Plan
 from dpsql.release.queried import Numbers, QueryPlan
 from dpsql.release.refined import resolved
@@ -59,7 +59,7 @@ def rehearse(
     if mark in done:
         return
     pairs = [pair for each, calls in zip(sources, purchases, strict=True) for pair in zip(each, calls, strict=True)]
-    if not any(_unpaid(looking, source, call) for source, call in pairs):
+    if not any(_unpaid(context, looking, source, call) for source, call in pairs):
         return
     plans = [
         [request(context, source, looking.completed(source, call)).plan for call, source in zip(calls, each, strict=True)]
@@ -86,11 +86,12 @@ def rehearse(
     done[mark] = None
 
 
-def _unpaid(looking: Looking, source: ProtectedSource, call: QueryPurchase) -> bool:
+def _unpaid(context: Context, looking: Looking, source: ProtectedSource, call: QueryPurchase) -> bool:
     if looking.there(source, call) is not None:
         return False
-    name = identity.release_id(source.key, call.operation, source.query, call.release_name, source.ledger.owner)
-    return source.ledger.purchase(name) is None
+    if source.ledger.limit() is not None and call.release is None:
+        return uses.hers(source, call) is None  # whether somebody else has paid for it changes nothing
+    return source.ledger.purchase(uses.asked(context, source, call).release) is None
 
 
 def _mark(found: Read, purchases: Sequence[Sequence[QueryPurchase]], sources: Sequence[Sequence[ProtectedSource]]) -> str:

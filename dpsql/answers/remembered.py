@@ -24,6 +24,7 @@ from dpsql.calls.buying import BuyingCall
 from dpsql.calls.query import QueryCall
 from dpsql.errors import DpsqlError
 from dpsql.protected.home import catalog_of
+from dpsql.protected.seen import fingerprint
 from dpsql.protected.source import ProtectedSource
 from dpsql.release import identity
 from dpsql.session.instance import Context, Instance
@@ -32,7 +33,7 @@ MOST = 256
 """Answers that are remembered of one open database; the one that was asked for longest ago is forgotten."""
 LONGEST = 1 << 20
 _FILES = (".parquet", ".pq")
-Key = tuple[str, str, str, str | None]
+Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def _answers(context: Context) -> OrderedDict[Key, _Answer]:
 
 
 def _key(context: Context, call: QueryCall | BuyingCall) -> Key:
-    return repr(call), context.database, context.schema, context.analyst
+    return repr(call), context.database, context.schema, fingerprint(context)
 
 
 def _file(path: Path) -> tuple[int, int, int]:

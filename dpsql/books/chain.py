@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from dpsql.books.entries import (
     edited,
     reading,
 )
-from dpsql.books.hashes import TEXTS, entry_hash, first_hash, follows
+from dpsql.books.hashes import TEXTS, entry_hash, first_hash, follows, shown, stored, types_hold
 from dpsql.books.schema import Books, rollback
 from dpsql.errors import LedgerError, first_line
 from dpsql.text.bounded_json import load
@@ -31,9 +32,30 @@ _TRIES = 200
 _NOT_A_CONFLICT = (
     "No space left", "Could not write", "IO Error", "fsync", "Input/output", "Read-only", "Permission denied", "quota",
 )
-MOST_AT_ONCE = 500
+MOST_AT_ONCE = 2_000
 """Entries of a source that are read and checked in Python; for a longer book DuckDB is faster."""
+_MOST_KNOWN = 8
 _writing = threading.Lock()  # saves retries within a process; what is right does not depend on it
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Entries of which each follows from the one before, as rows and by column, with the types of the columns.
+
+    Rows of the same types and values do so too: hashing them once more would find what it found. Nothing but that equality is
+    relied on, so it does not matter which state of which database they were read from, nor who wrote since.
+    """
+
+    types: Mapping[str, str]
+    rows: Sequence[tuple[Any, ...]]
+    entries: Sequence[dict[str, Any]]
+
+    def starts(self, types: Mapping[str, str], rows: Sequence[tuple[Any, ...]]) -> bool:
+        return self.types == types and rows[: len(self.rows)] == self.rows
+
+
+_NONE_KNOWN = _Known({}, [], [])
+_known: dict[tuple[str, str], _Known] = {}
 
 
 class Chain:
@@ -46,6 +68,9 @@ class Chain:
         self.owner = who if apart else ""  # whose releases are there; '': all
         self._table = books.table("ledger")
         self._held: list[dict[str, Any]] | None = None  # the whole book, while a block of `whole` runs
+        self._read = _NONE_KNOWN  # what it was made of
+        self._followed = 0  # so many of its first entries are known to follow
+        self._typed = True  # whether its columns have the types that they were made with
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -57,25 +82,34 @@ class Chain:
             yield
             return
         names = [*FIELDS, "hash"]
-        texts = ", ".join(f"{name}::VARCHAR AS {name}_text" for name in TEXTS)
-        query = f"SELECT {', '.join(names)}, {texts} FROM {self._table} WHERE source = ? LIMIT {MOST_AT_ONCE + 1}"  # noqa: S608
+        place = names.index("entry")
+        few = f"(SELECT system.main.count_star() FROM {self._table} WHERE source = $source) <= {MOST_AT_ONCE}"  # noqa: S608
+        query = f"SELECT {', '.join(names)} FROM {self._table} WHERE source = $source AND {few}"  # noqa: S608
         with reading(self.source):
-            rows = self.books.cursor.execute(query, [self.source]).fetchall()
-            if len(rows) <= MOST_AT_ONCE:
-                named = [*names, *(f"{name}_text" for name in TEXTS)]
-                held = [dict(zip(named, row, strict=True)) for row in rows]
-                self._held = sorted(held, key=lambda entry: int(entry["entry"]))
+            rows = self.books.cursor.execute(query, {"source": self.source}).fetchall()
+            types = {str(column[0]): str(column[1]) for column in self.books.cursor.description or ()}
+            if rows or not self._last()[0]:
+                self._typed = types_hold(types)
+                rows.sort(key=lambda row: int(row[place]))
+                known = _known.get((self.books.database, self.source), _NONE_KNOWN)
+                known = known if known.starts(types, rows) else _NONE_KNOWN
+                self._followed = len(known.rows)
+                self._held = [*known.entries, *(dict(zip(names, row, strict=True)) for row in rows[self._followed :])]
+                self._read = _Known(types, rows, self._held)
         try:
             yield
         finally:
-            self._held = None
+            self._held, self._read = None, _NONE_KNOWN
 
     def chain_holds(self) -> bool:
         """Return whether every entry of this source follows from the one before. The chain has no key, see `dpsql.books.ledger`."""
         if not self.books.exist():
             return True
         if self._held is not None:
-            return follows(self.source, self._held)
+            holds = self._typed and follows(self.source, self._held, self._followed)
+            if holds:
+                self._remember()
+            return holds
         query = f"SELECT coalesce(system.main.bool_and(holds), true) FROM ({self.books.chain()}) WHERE source = ?"  # noqa: S608
         try:
             with reading(self.source):
@@ -85,6 +119,11 @@ class Chain:
                 return False
             raise
         return bool(row and row[0])
+
+    def _remember(self) -> None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[self.books.database, self.source] = self._read
 
     def anchor(self) -> Path | None:
         """Return the file outside the database that every entry is noted in, if there is one."""
@@ -146,7 +185,7 @@ class Chain:
         """
         if self._held is not None:
             return [
-                tuple(row[name] for name in columns)
+                tuple(shown(row[name.removesuffix("_text")]) if name.endswith("_text") else row[name] for name in columns)
                 for row in self._held
                 if (not actions or row["action"] in actions)
                 and (release is None or row["release"] == release)
@@ -166,8 +205,13 @@ class Chain:
             rows = self.books.cursor.execute(query, values).fetchall()
             return [tuple(row[1:]) for row in sorted(rows, key=lambda row: int(row[0]))]  # sooner than DuckDB
 
-    def _append(self, decide: Callable[[], Mapping[str, Any] | None], anchor: Path | None = None) -> None:
+    def _append(self, decide: Callable[[], Mapping[str, Any] | None], anchor: Path | None = None) -> dict[str, Any] | None:
         """Append what ``decide`` returns on the newest books; decide again if another session was faster.
+
+        Returns
+        -------
+        dict, optional
+            The entry as the committed book has it, with its hash; None where nothing was to be written.
 
         Raises
         ------
@@ -176,6 +220,7 @@ class Chain:
         """
         self.books.open()
         cursor = self.books.cursor
+        entry: dict[str, Any] | None
         for attempt in range(_TRIES):
             with _writing:
                 committing = False
@@ -183,7 +228,7 @@ class Chain:
                 try:
                     with self.whole():
                         fields = decide()
-                        noted = self._insert(fields, anchor) if fields is not None else None
+                        entry, noted = self._insert(fields, anchor) if fields is not None else (None, None)
                     committing = True
                     cursor.execute("COMMIT")
                 except (duckdb.ConstraintException, duckdb.TransactionException) as error:
@@ -203,7 +248,7 @@ class Chain:
                 else:
                     if noted is not None:
                         _confirm(*noted)
-                    return
+                    return entry
             time.sleep(random.uniform(0, 0.002 * (attempt + 1)))  # noqa: S311 -- spreads retries; no privacy in it
         raise LedgerError(f"the ledger of {self.source} is busy: {_TRIES} tries failed, the last with: {reason}; repeat the call")
 
@@ -214,8 +259,13 @@ class Chain:
         error.uncertain = committing
         return error
 
-    def _insert(self, fields: Mapping[str, Any], anchor: Path | None = None) -> tuple[Anchor, Head] | None:
-        """Insert an entry into the open transaction; return its anchor, which holds an intent now, and what to confirm there."""
+    def _insert(
+        self, fields: Mapping[str, Any], anchor: Path | None = None
+    ) -> tuple[dict[str, Any], tuple[Anchor, Head] | None]:
+        """Insert an entry into the open transaction.
+
+        Return it, then its anchor, which holds an intent now, and what to confirm there.
+        """
         cursor = self.books.cursor
         (entry, previous), path = self._last(), self.anchor() if anchor is None else anchor
         values: dict[str, Any] = {
@@ -227,20 +277,29 @@ class Chain:
             "previous": first_hash(self.source) if previous is None else previous,
         }
         given = [str(v) if isinstance(v, Decimal) else v for v in (values.get(name) for name in FIELDS)]
-        stored = dict(zip(FIELDS, given, strict=True))
-        casts = ", ".join(f"?::{FIELDS[name]}::VARCHAR" for name in TEXTS)
-        row = cursor.execute(f"SELECT {casts}", [stored[name] for name in TEXTS]).fetchone() or ()
-        texts = {**stored, **dict(zip(TEXTS, row, strict=True))}
+        texts = {**dict(zip(FIELDS, given, strict=True)), **self._texts(values)}
+        hashed = entry_hash(texts)
         cursor.execute(
             f"INSERT INTO {self._table} SELECT {', '.join(f'?::{kind}' for kind in FIELDS.values())}, ?",
-            [*given, entry_hash(texts)],
+            [*given, hashed],
         )
         self._held = None  # the book has one entry more now
+        made = {**values, **{f"{name}_text": texts[name] for name in TEXTS}, "hash": hashed}
         if path is None:
-            return None
+            return made, None
         head = self._head()
         Anchor(path).append(INTENT, head)
-        return Anchor(path), head
+        return made, (Anchor(path), head)
+
+    def _texts(self, values: Mapping[str, Any]) -> dict[str, str | None]:
+        """Return what DuckDB will write of the columns in `TEXTS` of a new entry."""
+        try:
+            return {name: shown(stored(values.get(name), FIELDS[name])) for name in TEXTS}
+        except ValueError:  # it rounds, or converts
+            casts = ", ".join(f"?::{FIELDS[name]}::VARCHAR" for name in TEXTS)
+            given = [str(v) if isinstance(v, Decimal) else v for v in (values.get(name) for name in TEXTS)]
+            row = self.books.cursor.execute(f"SELECT {casts}", given).fetchone() or ()
+            return dict(zip(TEXTS, row, strict=True))
 
 
 def _confirm(anchor: Anchor, head: Head) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import duckdb
 
-from dpsql.accounting import NEIGHBORS, Budget, Charge, event_from_json
+from dpsql.accounting import NEIGHBORS, Budget, Charge, Event, event_from_json
 from dpsql.errors import DpsqlError, LedgerError, ReleaseError, first_line
 from dpsql.text.bounded_json import check_numbers, load
 
@@ -145,10 +146,16 @@ def purchase_of(release: str, row: Sequence[Any]) -> Purchase:
 
 def charge_from_row(rho: Decimal, epsilon: Decimal, delta: Decimal, events: str) -> Charge:
     """Rebuild a charge from its ledger entry; unknown events are refused."""
-    listed = load(events)
-    check_numbers(listed)
-    parsed = tuple(event_from_json(item) for item in listed)
+    parsed = _events(events)
     return Charge(rho=rho, epsilon=epsilon, delta=delta, events=parsed, gaussian=all(e.gaussian for e in parsed))
+
+
+@lru_cache(maxsize=4096)
+def _events(text: str) -> tuple[Event, ...]:
+    """Read events; kept, for every charge of a book is read at every new one, and a text has one meaning."""
+    listed = load(text)
+    check_numbers(listed)
+    return tuple(event_from_json(item) for item in listed)
 
 
 def contract(protection: Protection) -> dict[str, Any]:

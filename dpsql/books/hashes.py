@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from dpsql.books.entries import FIELDS
@@ -19,6 +19,54 @@ from dpsql.books.entries import FIELDS
 TEXTS = ("entry", "written_at", "rho", "epsilon", "delta", "max_contributions")
 """Columns that are no texts: what DuckDB writes of them is hashed."""
 _KINDS = {"INTEGER": int, "TIMESTAMP": dt.datetime, "VARCHAR": str}
+_EXACT = {name: kind for name, kind in FIELDS.items() if name in TEXTS and kind != "INTEGER"}
+_WIDE = Context(prec=100)
+
+
+def shown(value: object) -> str | None:
+    """Return what DuckDB writes of a value that it has read from a column of its type (`FIELDS`); None for NULL.
+
+    Examples
+    --------
+    >>> shown(dt.datetime(2026, 1, 2, 3, 4, 5, 600_000)), shown(Decimal("0.50")), shown(7)
+    ('2026-01-02 03:04:05.6', '0.50', '7')
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, dt.datetime):
+        whole = value.replace(microsecond=0, tzinfo=None).isoformat(" ")
+        return whole if not value.microsecond else f"{whole}.{value.microsecond:06d}".rstrip("0")
+    return str(value)
+
+
+def stored(value: object, kind: str) -> object:
+    """Return a value as a column of a type will hold it.
+
+    Raises
+    ------
+    ValueError
+        Not without rounding, or the type is another one: DuckDB is to be asked.
+    """
+    wanted = _KINDS.get(kind, Decimal)
+    if value is None or (type(value) is wanted and wanted is not Decimal and getattr(value, "tzinfo", None) is None):
+        return value
+    if not isinstance(value, Decimal) or wanted is not Decimal or not value.is_finite():
+        raise ValueError(kind)
+    width, scale = map(int, kind.removeprefix("DECIMAL(").rstrip(")").split(","))
+    found = value.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
+    if found != value or len(found.as_tuple().digits) > width:
+        raise ValueError(kind)
+    return found
+
+
+def types_hold(types: Mapping[str, str]) -> bool:
+    """Return whether moments and numbers with digits are of the types that they had when the books were made, by column.
+
+    A moment of another type has digits that Python does not see.
+    """
+    return all(types.get(name) == kind for name, kind in _EXACT.items())
 
 
 def first_hash(source: str) -> str:
@@ -42,19 +90,21 @@ def entry_hash(texts: Mapping[str, str | None]) -> str:
     return hashed.hexdigest()
 
 
-def follows(source: str, entries: Sequence[Mapping[str, Any]]) -> bool:
+def follows(source: str, entries: Sequence[Mapping[str, Any]], known: int = 0) -> bool:
     """Return whether each entry of a source, sorted by number, has its hash and follows from the one before.
 
     Parameters
     ----------
     entries : sequence of mapping
-        All columns, and ``<column>_text`` of those in `TEXTS`.
+        All columns, of the types that `types_hold` wants.
+    known : int
+        So many of the first ones do, and are not looked at.
     """
-    previous, number = first_hash(source), 0
-    for entry in entries:
+    previous, number = (entries[known - 1]["hash"], known) if known else (first_hash(source), 0)
+    for entry in entries[known:]:
         if not all(_fits(entry[name], kind) for name, kind in FIELDS.items()) or entry["source"] != source:
             return False
-        texts = {name: entry[f"{name}_text"] if name in TEXTS else entry[name] for name in FIELDS}
+        texts = {name: shown(entry[name]) for name in FIELDS}
         if entry["hash"] != entry_hash(texts) or entry["previous"] != previous or entry["entry"] != number + 1:
             return False
         previous, number = entry["hash"], entry["entry"]

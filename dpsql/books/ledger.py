@@ -11,6 +11,7 @@ a ledger whose end was cut off: for that an anchor is kept outside the database 
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,8 +31,9 @@ from dpsql.books.entries import (
     reading,
     same_contract,
 )
+from dpsql.books.granted import losses, now
 from dpsql.books.linked import LINKED, UNLINKED, Linked, Reads, named
-from dpsql.errors import BudgetExceeded, LedgerError, NotProtected
+from dpsql.errors import BudgetExceeded, BudgetExhausted, LedgerError, NotProtected
 from dpsql.text.relation import identifier
 
 _NOTHING = Reads()
@@ -175,23 +177,26 @@ class Ledger(Linked):
             return _counting(release, entries.get(release, ()))
 
     def entries_of(self, release: str) -> list[tuple[Any, ...]]:
-        """Return action, contents and hash of the entries about a release, in order."""
-        return self._rows(["action", "contents", "hash"], release=release)
+        """Return action, contents and hash of the entries about a release, in order; who uses it does not matter."""
+        return self._rows(["action", "contents", "hash"], actions=("charge", "store", "fail", "refund"), release=release)
 
     def stored(self, holding: str) -> list[tuple[str, str, str, str]]:
         """Return release, operation, source and parameters of stored tables, and of stored answers whose parameters hold a text.
 
-        The oldest come first.
+        The oldest come first. An analyst sees those that she has uses of.
         """
         query = (
-            f"SELECT entry, release, operation, query, parameters FROM {self._table} WHERE source = ? AND action = 'charge' AND "  # noqa: S608
-            "(operation = 'marginals' OR (operation = 'query' AND system.main.contains(parameters, ?))) "
-            f"AND release IN (SELECT release FROM {self._table} WHERE source = ? AND action = 'store') AND (? = '' OR who = ?)"
+            f"SELECT entry, action, release, operation, query, parameters FROM {self._table} "  # noqa: S608
+            "WHERE source = ? AND (action = 'store' "
+            "OR (action = 'charge' AND (operation = 'marginals' OR (operation = 'query' AND system.main.contains(parameters, ?)))))"
         )
         with reading(self.source):
-            rows = self.books.cursor.execute(query, [self.source, holding, self.source, self.owner, self.owner]).fetchall()
-            rows.sort(key=lambda row: int(row[0]))
-            return [(str(name), str(made), str(of), str(text)) for _, name, made, of, text in rows]
+            rows = self.books.cursor.execute(query, [self.source, holding]).fetchall()
+            there = {name for _, action, name, *_ in rows if action == "store"}
+            used = self.used()
+            there = there if used is None else there & used
+            rows = sorted((row for row in rows if row[1] == "charge" and row[2] in there), key=lambda row: int(row[0]))
+            return [(str(name), str(made), str(of), str(text)) for _, _, name, made, of, text in rows]
 
     def stopped(self) -> int | None:
         """Return the entry after which only plain sources may be bought, until the custodian resumes.
@@ -322,26 +327,27 @@ class Ledger(Linked):
         Raises
         ------
         BudgetExceeded
-            The budget does not cover it; nothing is written.
+            The budget does not cover it; nothing is written. To an analyst with a grant: `BudgetExhausted`.
+        NotGranted, GrantExceeded
+            The analyst's grant does not cover it.
         LedgerError
             The book was edited or does not agree with its anchor, the contract or a link was changed meanwhile, or the release is
             charged already.
         """
 
         def decide() -> dict[str, Any]:
-            protection = self._affordable(release, charge, planned, advice)
+            moment = now()
+            protection = self._affordable(release, charge, planned, advice, moment)
             self.check_reads(reads)
             return {
                 "action": "charge",
+                "written_at": moment,
                 "release": release,
                 "operation": operation,
                 "query": query,
                 "parameters": canonical_json({**parameters, **named(self.source, reads)}),
                 "plan": canonical_json(plan),
-                "events": canonical_json([event.to_json() for event in charge.events]),
-                "rho": charge.rho,
-                "epsilon": charge.epsilon,
-                "delta": charge.delta,
+                **losses(charge),
                 "accountant": protection.budget.accountant,
                 "versions": canonical_json(versions),
                 **contract(protection),
@@ -349,7 +355,7 @@ class Ledger(Linked):
 
         self._append(decide)
 
-    def _affordable(self, release: str, charge: Charge, planned: Protection, advice: str) -> Protection:
+    def _affordable(self, release: str, charge: Charge, planned: Protection, advice: str, moment: dt.datetime) -> Protection:
         """Return the contract under which a release may be charged now; the errors are those of `charge`."""
         self.check_intact()
         protection = self.protection()
@@ -359,8 +365,11 @@ class Ledger(Linked):
             raise LedgerError(f"{self.source} was protected anew while the call was planned; nothing was charged, repeat the call")
         if self.purchase(release) is not None:
             raise LedgerError(f"release {release!r} is charged already; repeat the call to read it")
+        self.check_grant(protection, charge, moment)
         spent = self.charges()
         if not fits(protection.budget, spent, charge):
+            if self.limit() is not None:  # how much others have left is not hers to know
+                raise BudgetExhausted(self.source)
             missing = shortfall(protection.budget, spent, charge)
             left = remaining(protection.budget, spent)
             hint = advice
@@ -373,6 +382,11 @@ class Ledger(Linked):
                 hint = f"One more release of pure epsilon can have epsilon := {left.pure_epsilon_left:g} at most. {advice}"
             raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, hint)
         return protection
+
+    def affordable(self, charge: Charge) -> bool:
+        """Return whether the budget covers one more charge."""
+        protection = self.protection()
+        return protection is not None and fits(protection.budget, self.charges(), charge)
 
     def mark(self, release: str, action: str, contents: str | None = None) -> None:
         """Write what became of a charged release.

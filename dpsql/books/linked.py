@@ -17,8 +17,8 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from dpsql.accounting import Charge
-from dpsql.books.chain import Chain
 from dpsql.books.entries import READS, canonical_json, charge_from_row, edited, reading
+from dpsql.books.granted import Granted
 from dpsql.errors import LedgerError
 from dpsql.text.bounded_json import check_numbers, load
 from dpsql.text.relation import key_name
@@ -156,7 +156,7 @@ def root_of(links: Mapping[str, Link], source: str) -> str:
     return at
 
 
-class Linked(Chain):
+class Linked(Granted):
     """Links to one source that has a budget, in the books of one database; or that it is linked itself."""
 
     def links(self, entry: int | None = None) -> dict[str, Link]:

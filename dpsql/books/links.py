@@ -134,7 +134,7 @@ class _Writing:
     def _insert(self, action: str, link: Link) -> None:
         """Write the entry of the table's own ledger."""
         said = canonical_json({"root": link.root, "link": link.to_json()})
-        self._noted = self.own._insert({"action": action, "parameters": said})
+        _, self._noted = self.own._insert({"action": action, "parameters": said})
 
 
 class _Removing(_Writing):

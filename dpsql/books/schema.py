@@ -72,7 +72,7 @@ class Books:
         """Return whether views and tables are this version's: an older one's know less of releases, rules and links."""
         query = (
             "SELECT system.main.count_star() FROM system.main.duckdb_views() WHERE database_name = ? AND schema_name = ? "
-            "AND (view_name = 'releases' AND system.main.contains(sql, 'failed') "
+            "AND (view_name = 'releases' AND system.main.contains(sql, '''refund''') "
             "OR view_name = 'budgets' AND system.main.contains(sql, '''unlinked'''))"
         )
         row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()

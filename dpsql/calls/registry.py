@@ -15,6 +15,7 @@ WHERE = {
     "remote": "custody:RemoteCall",
     "declare": "custody:DeclareCall",
     "rule": "custody:RuleCall",
+    "grant": "granting:GrantCall",
     "domain": "custody:DomainCall",
     "dummy": "rows:DummyCall",
     "plan": "planning:PlanCall",

@@ -9,6 +9,7 @@ from pathlib import Path
 import dpsql
 from dpsql import sql
 from dpsql.cli.session import Session
+from dpsql.session.instance import ANALYST
 from dpsql.text.relation import literal
 
 FOR_PROGRAMS = ("csv", "json", "jsonlines")
@@ -25,11 +26,15 @@ def show(session: Session, view: str, call: str) -> None:
     session.statement(text)
 
 
-def books(session: Session, view: str, source: str | None) -> None:
-    """Print budget, ledger or releases of one table, or of all."""
+def books(session: Session, view: str, source: str | None, analyst: str | None = None) -> None:
+    """Print budget, ledger or releases of one table, or of all; the ledger also of one analyst."""
     if not protected(session):
         sys.stderr.write(f"{session.path}: no table is protected yet: CALL dp_protect('table', epsilon := ..., delta := ...)\n")
-    show(session, view, f"dp_{view}({'' if source is None else literal(source)})")
+    call = f"dp_{view}({'' if source is None else literal(source)})"
+    if analyst is not None:
+        about = f"action IN ('grant', 'revoke') AND parameters ->> '$.analyst' = {literal(analyst)}"
+        call = f"(SELECT * FROM {call} WHERE who = {literal(ANALYST + analyst)} OR {about})"  # noqa: S608 -- literals
+    show(session, view, call)
 
 
 def heads(session: Session, source: str | None) -> None:

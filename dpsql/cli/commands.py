@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.cli import books, serving
+from dpsql.cli import books, granting, serving
 from dpsql.cli.dot import run_command
 from dpsql.cli.messages import message
 from dpsql.cli.printing import ALIASES, MODES, Look
@@ -28,6 +28,7 @@ EXAMPLES = """examples:
   dpsql run publish.sql --database census.duckdb     a file of statements
   dpsql budget census.duckdb                         what was spent, what is left
   dpsql analyst add alice census.duckdb              a token for somebody who may ask
+  dpsql grant census.duckdb visits --analyst alice --epsilon 1 --renew month
   dpsql serve census.duckdb --mysql localhost:3306   answer those who have one
 
 exit codes: 0 done, 1 a statement failed, 2 the arguments are wrong, 130 interrupted"""
@@ -182,6 +183,8 @@ def _writing(command: Adder) -> None:
     run.add_argument("file", metavar="FILE.sql", help="SQL file, - for standard input")
     run.add_argument("--database", default=MEMORY, metavar="FILE", help="DuckDB file (default: in memory)")
     run.add_argument("--readonly", action="store_true", help="open the database for reading only")
+    told = "what an analyst of a served database may spend of a protected table: set it, list it, take it back"
+    granting.options(command("grant", granting.grant, told))
     told = "make a sample table, synthesize it, show accuracy and ledger"
     demo = command("demo", _demo, told)
     demo.add_argument("--database", default=MEMORY, metavar="FILE", help="DuckDB file to create (default: in memory)")
@@ -204,6 +207,8 @@ def _reading(command: Adder) -> None:
         if name == "ledger":
             told_head = "only where each ledger ends (entry and hash): kept elsewhere, it shows later whether a ledger was cut"
             made.add_argument("--head", action="store_true", help=told_head)
+            told_analyst = "grants of this analyst of a served database, and what she has bought and used"
+            made.add_argument("--analyst", metavar="NAME", help=told_analyst)
     plan = command("plan", _plan, "what a synthetic table (with --k: noisy tables) would measure and cost; buys nothing")
     plan.add_argument("database", metavar="FILE", help="DuckDB file")
     plan.add_argument("source", metavar="SOURCE", help="protected table, or a SELECT over one")
@@ -229,7 +234,7 @@ def _ledger(session: Session, chosen: argparse.Namespace) -> None:
     if chosen.head:
         books.heads(session, chosen.source)
     else:
-        _books(session, chosen)
+        books.books(session, chosen.command, chosen.source, chosen.analyst)
 
 
 def _plan(session: Session, chosen: argparse.Namespace) -> None:

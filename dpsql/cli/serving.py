@@ -44,6 +44,10 @@ def add_commands(commands: Parsers[argparse.ArgumentParser]) -> None:
     told = "answer at multiples of this time only, so that the time says less: 1s (default: as soon as there is an answer)"
     serve.add_argument("--answer-every", default="0s", metavar="TIME", help=told)
     serve.add_argument("--store", metavar="FOLDER", type=Path, help="where releases are kept (default: DATABASE.dpsql)")
+    told = "where GET /health says over HTTP whether the server answers, a loopback address: localhost:8306"
+    serve.add_argument("--health", metavar="HOST:PORT", help=told)
+    told = "a line of JSON for each question: analyst, outcome, releases and their epsilon, about how long (default: none)"
+    serve.add_argument("--log", metavar="FILE", type=Path, help=told)
     _analyst(commands.add_parser("analyst", help="who may ask a served database, and what"))
     told = "let analysts see an unprotected table as it is, or a view; a view over protected tables is asked about as they are"
     publish = _command(commands, "publish", _publish, told)
@@ -96,7 +100,7 @@ def _serve(chosen: argparse.Namespace) -> None:
     from dpsql.serve.server import serve
 
     given: dict[str, Any] = {}
-    for name in ("tls_cert", "tls_key", "allow_unencrypted", "memory", "store"):
+    for name in ("tls_cert", "tls_key", "allow_unencrypted", "memory", "store", "log"):
         given[name] = getattr(chosen, name)
     for name in DOORS:
         text = getattr(chosen, name)
@@ -153,7 +157,7 @@ def _publish(chosen: argparse.Namespace) -> None:
     """Publish a table or view, or withdraw it."""
     from dpsql.serve import analysts
 
-    table = _key("table", chosen.table)
+    table = key("table", chosen.table)
     if chosen.withdraw:  # which needs no look at the database: it may be served, and the table be gone
         changed = analysts.publish(_path(chosen), table, withdraw=True)
         sys.stdout.write(f"{table} is {'withdrawn' if changed else 'not published'}\n")
@@ -250,7 +254,7 @@ def _grants(given: Sequence[str], tables: Mapping[str, str] | None) -> dict[str,
             epsilon = float(number)
         except ValueError:
             raise ArgumentError("grant", text, "a table and the epsilon of one question are required: visits=0.05") from None
-        table = _key("grant", name)
+        table = key("grant", name)
         if tables is not None and table not in tables and epsilon != 0:
             there = f"there are {', '.join(sorted(set(tables.values())))}" if tables else _NONE_YET
             raise ArgumentError("grant", text, f"{table} is no protected table; {there}")
@@ -265,7 +269,7 @@ def _grants(given: Sequence[str], tables: Mapping[str, str] | None) -> dict[str,
     return grants
 
 
-def _key(argument: str, name: str) -> str:
+def key(argument: str, name: str) -> str:
     """Return a table as the books spell it; without a schema it is in main."""
     from dpsql.text.relation import split_name
 

@@ -85,6 +85,11 @@ def _type_of_key(place: int, answers: Sequence[_Answer]) -> str:
 class _Rows(Statement):
     """The rows that are counted, with their arguments as they are."""
 
+    @property
+    def after(self) -> bool:
+        """False: exact aggregates are of rows with the places of their groups."""
+        return False
+
     def _columns(self) -> dict[str, str]:
         return {name: identifier(SOURCE_NAME, name) for name in self.types if name[:1] in ("a", "f") and name[1:].isdigit()}
 

@@ -8,13 +8,13 @@ from dpsql.books.linked import Link
 from dpsql.books.links import Links, check_shape
 from dpsql.calls.custody import LinkCall, LinksCall, UnlinkCall
 from dpsql.errors import ArgumentError, NotProtected
+from dpsql.protected.booked import links_in
 from dpsql.protected.home import books_of, catalog_of
 from dpsql.protected.linked import (
     Unfit,
     check_columns,
     key_of,
     lineage_of,
-    links_in,
     primary_key,
     table_in,
 )

@@ -23,6 +23,7 @@ ANSWERS = {
     "remote": "custodian.remote:remote",
     "declare": "custodian.declaring:declare",
     "rule": "custodian.ruling:rule",
+    "grant": "custodian.granting:grant",
     "domain": "custodian.declaring:domain",
     "dummy": "answers.dummy:dummy",
     "plan": "answers.forecast:plan",
@@ -65,6 +66,7 @@ def run(
     progress: object = None,
     analyst: str | None = None,
     answered: Callable[[Context, Any], str] | None = None,
+    paid: list[Any] | None = None,
 ) -> str:
     """Run a call and return the text of the relation that answers it.
 
@@ -76,6 +78,8 @@ def run(
         Of a served database, whose call it is: for the ledger, and what others have bought is not there for her.
     answered : callable, optional
         Answers it instead of the call's own function.
+    paid : list, optional
+        Gets what the call has paid for (`dpsql.purchase.uses.Paid`), also where it fails after that.
 
     Raises
     ------
@@ -94,6 +98,10 @@ def run(
             with instance.listed(running), interruption.call(running):
                 if instance.prepare is not None:
                     instance.prepare(context)
+                context.known["call"] = name
                 return (answered or answer(name))(context, declaration(name).parse(given))
         except interruption.Stopped as stopped:
             raise duckdb.InterruptException(str(stopped)) from None
+        finally:
+            if paid is not None:
+                paid += context.known.get("paid", ())

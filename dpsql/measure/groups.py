@@ -5,15 +5,14 @@ Privacy: public, or released.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import duckdb
 
 from dpsql.engines.base import Reader
+from dpsql.measure.temporary import temporary_table
 from dpsql.release.queried import QueryPlan
-from dpsql.text.relation import identifier
 
 Keys = tuple[str | None, ...]
 """Texts of the keys of a group."""
@@ -44,10 +43,5 @@ def listed_groups(cursor: duckdb.DuckDBPyConnection, groups: Sequence[Keys]) -> 
     """Give private groups that were released as a relation: their places in ``ord``, the texts of their keys in k0, k1, ..."""
     columns = [list(range(len(groups))), *(list(column) for column in zip(*groups, strict=True))]
     texts = ", ".join(f"unnest(CAST(${i + 1} AS VARCHAR[])) AS k{i - 1}" for i in range(1, len(columns)))
-    name = identifier(f"dpsql_groups_{secrets.token_hex(8)}")
-    cursor.execute(f"CREATE TEMP TABLE {name} AS SELECT unnest(CAST($1 AS BIGINT[])) AS ord, {texts}", columns)
-    try:
+    with temporary_table(cursor, "groups", f"SELECT unnest(CAST($1 AS BIGINT[])) AS ord, {texts}", columns, secret=False) as name:
         yield name
-    finally:
-        with suppress(duckdb.TransactionException):  # a statement failed: the table goes with its transaction
-            cursor.execute(f"DROP TABLE IF EXISTS {name}")

@@ -8,7 +8,7 @@ the vectors that a row adds is in `dpsql.estimates.measures`; that a unit has no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -27,7 +27,8 @@ from dpsql.measure.groups import Keys, listed_groups, public_groups
 from dpsql.measure.leaves import Parts, Regions, UnitRows
 from dpsql.measure.noising import add_noise
 from dpsql.measure.picking import Ranks, draw, read_ranks
-from dpsql.measure.statement import Statement, above_bounds
+from dpsql.measure.rows import heavy_units, held_rows
+from dpsql.measure.statement import Statement
 from dpsql.noise.entropy import BoolArray, fresh_salt
 from dpsql.numerics.arrays import IntArray
 from dpsql.protected.source import ProtectedSource
@@ -74,14 +75,13 @@ class Before:
 @contextmanager
 def before(reader: Reader, protected: ProtectedSource, plan: QueryPlan) -> Iterator[Before]:
     """Give the exact histograms from which bounds are learned and leaves are cut, as long as rows are read. Privacy: secret."""
-    with public_groups(reader, plan) as table:
-        made = Statement(protected, plan, table, fresh_salt(), within=_within(reader, protected, plan))
-        found = []
-        for one in plan.learning:
-            frame = reader.frame(made.magnitudes(one))
-            counts = np.zeros(one.cells, np.int64)
-            np.add.at(counts, np.asarray(frame["cell"], np.int64), np.asarray(frame["n"], np.int64))
-            found.append(counts)
+    with public_groups(reader, plan) as table, bounded(reader, protected, plan, table) as made:
+        found = [np.zeros(one.cells, np.int64) for one in plan.learning]
+        if plan.learning:
+            frame = reader.frame(made.magnitudes())
+            which, cells, rows = (np.asarray(frame[name], np.int64) for name in ("which", "cell", "n"))
+            for place, counts in enumerate(found):
+                np.add.at(counts, cells[which == place], rows[which == place])
 
         def read(measure: Measure, shift: int, regions: Regions) -> dict[str, Any]:
             return reader.frame(made.units(measure, shift, regions))
@@ -92,10 +92,20 @@ def before(reader: Reader, protected: ProtectedSource, plan: QueryPlan) -> Itera
         yield Before(made, found, units, partial(read_ranks, reader, made))
 
 
-def _within(reader: Reader, protected: ProtectedSource, plan: QueryPlan) -> bool:
-    """Return whether no unit has more rows than the plan lets it have. Privacy: secret; in the snapshot of the other readings."""
-    asked = above_bounds(protected, plan)
-    return asked is not None and not reader.frame(asked)["one"].size
+@contextmanager
+def bounded(reader: Reader, protected: ProtectedSource, plan: QueryPlan, groups: str | None) -> Iterator[Statement]:
+    """Give the SQL over the bounded rows; rows that many statements need are held as long. Privacy: secret; in one snapshot.
+
+    Rows of another engine are bounded anew by each statement, and not held: a state of them is that of one statement
+    (`dpsql.engines.base`).
+    """
+    if protected.remote is not None:
+        yield Statement(protected, plan, groups, fresh_salt())
+        return
+    with heavy_units(reader.cursor, protected, plan) as heavy:
+        made = Statement(protected, plan, groups, fresh_salt(), heavy=heavy)
+        with held_rows(reader.cursor, made.holding() if made.holds else None) as held:
+            yield made if held is None else made.over(plan, groups, held)
 
 
 def learned(plan: Plan, exact: Before) -> Refinement | None:
@@ -159,11 +169,12 @@ def counted(reader: Reader, protected: ProtectedSource, plan: QueryPlan, early: 
 
     ``early``: what was counted before; the same rows of every unit are kept then.
     """
-    with public_groups(reader, plan) as table:
+    with ExitStack() as reads:
+        table = reads.enter_context(public_groups(reader, plan))
         if early is None:
-            made = Statement(protected, plan, table, fresh_salt(), within=_within(reader, protected, plan))
+            made = reads.enter_context(bounded(reader, protected, plan, table))
         else:
-            made = Statement(protected, plan, table, early.made.salt, within=early.made.within)
+            made = early.made.over(plan, table, early.made.held)
         sql, names = made.sums()
         needed = table is None or any(names)
         frame: Mapping[str, Any] = {"ord": []}
@@ -196,10 +207,13 @@ def counted(reader: Reader, protected: ProtectedSource, plan: QueryPlan, early: 
             sums = np.zeros((len(texts), len(found)), np.int64)
             steps = made.steps.get(place)
             for i, name in enumerate(found if steps is None else found[1:], steps is not None):
-                sums[places, i] = np.ma.filled(np.ma.asarray(frame[name]), 0)
+                np.add.at(sums[:, i], places, np.ma.filled(np.ma.asarray(frame[name]), 0))
             if steps is not None:
-                rows = sums[places, 1] if measure.kind == "moments" else np.zeros(len(frame[found[0]]), np.int64)
-                sums[places, 0] = steps.cumulated([str(total) for total in frame[found[0]]], rows, measure)
+                totals = [0] * len(texts)
+                for group, total in zip(places.tolist(), frame[found[0]], strict=True):
+                    totals[group] += steps.read(str(total))
+                rows = sums[:, 1] if measure.kind == "moments" else np.zeros(len(texts), np.int64)
+                sums[:, 0] = steps.cumulated(totals, rows, measure)
             blocks.append(_counters(measure, sums))
     return Counted(texts, blocks)
 

@@ -7,99 +7,99 @@ vectors that a row adds is in `dpsql.estimates.measures`; that a unit has no mor
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
+from typing import Any
 
-from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL
-from dpsql.domains.bounding import light_first_sql
+from dpsql.domains.bounding import bounded_sql, light_first_sql
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN
 from dpsql.errors import DpsqlError
 from dpsql.estimates.leaves import Units
-from dpsql.estimates.magnitudes import Learning
-from dpsql.estimates.measures import Measure, Variable
+from dpsql.estimates.measures import Measure
 from dpsql.estimates.picks import Picking, of_one_measure
 from dpsql.measure.leaves import Regions
 from dpsql.measure.steps import LARGEST_SUM, Steps, steps_of
+from dpsql.measure.values import cell, cumulated, leaf, number_sql, one_form, place_in, scaled, unit_number
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.queried import Counting, QueryPlan
-from dpsql.source.functions import caught
+from dpsql.source.keys import exact
 from dpsql.text.relation import identifier, literal
 
+NOBODY = ""
+"""In place of a relation of units: there are none."""
 _COARSE_BITS = 14
-_EPOCH = {"DATE": "system.main.date_diff('day', DATE '1970-01-01', {})", "TIME": "system.main.epoch({})"}
-
-
-def number_sql(value: str, sql_type: str) -> str:
-    """Return the number of a value, in DOUBLE, by which it is bounded: of a date its day, of a time its seconds since 1970.
-
-    NULL stays NULL, NaN becomes NULL. Infinities, of dates too, are infinite: beyond every bound, so the nearer one.
-
-    Examples
-    --------
-    >>> number_sql("a0", "BIGINT"), number_sql("a0", "BOOLEAN")
-    ('CAST(a0 AS DOUBLE)', 'CAST(CAST(a0 AS TINYINT) AS DOUBLE)')
-    """
-    found = sqltypes.parse(sql_type)
-    if found.family == "boolean":
-        return f"CAST(CAST({value} AS TINYINT) AS DOUBLE)"
-    if found.family == "temporal":
-        inner = _EPOCH.get(sql_type, "system.main.epoch({})").format(value)
-        if sql_type == "TIME":
-            return f"CAST({caught(inner)} AS DOUBLE)"
-        finite = f"CASE WHEN system.main.isfinite({value}) THEN {value} END"
-        ends = " ".join(
-            f"WHEN {value} = CAST('{end}' AS {sql_type}) THEN CAST('{end}' AS DOUBLE)" for end in ("-infinity", "infinity")
-        )
-        return f"CASE {ends} ELSE CAST({caught(inner.replace(value, finite))} AS DOUBLE) END"
-    number = f"CAST({value} AS DOUBLE)"
-    return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if found.family == "float" else number
-
-
-def above_bounds(protected: ProtectedSource, plan: QueryPlan) -> str | None:
-    """Return the statement that has a row if any unit may have more rows than the plan lets it have; None where it can't be asked.
-
-    Privacy: secret. Where it has no row, no row of any unit has to be left out, and the statements of the same snapshot may read
-    the rows as they are: their counters are those that bounded rows have. What makes a row of it out of a row of the source must
-    be the same in both readings, so it is asked of sources that are row by row alone (nothing among rows of a unit that are tied),
-    over tables of DuckDB's own, of which a transaction sees one state. It counts more rows than are kept, not fewer: those
-    that are in no public group, or in no counter, too.
-    """
-    source = protected.source
-    elsewhere = source.table.is_file or protected.remote is not None
-    if not plan.unit or source.local or source.row is not None or plan.other or elsewhere:
-        return None
-    unit, rows = identifier(UNIT_COLUMN), identifier(SOURCE_NAME)
-    if plan.max_groups is None:
-        found = f"SELECT {unit} FROM {rows} GROUP BY {unit} HAVING count(*) > {plan.max_rows}"  # noqa: S608 -- generated
-    else:
-        types = {column.name: column.sql_type for column in source.columns}
-        keys = [_one_form(identifier(SOURCE_NAME, f"k{i}"), types[f"k{i}"]) for i in range(len(plan.keys))]
-        by = ", ".join([unit, *keys])
-        most = "" if plan.max_rows_per_group is None else f" OR max(n) > {plan.max_rows_per_group}"
-        each = f"SELECT {unit}, count(*) AS n FROM {rows} GROUP BY {by}"  # noqa: S608 -- generated
-        found = f"SELECT {unit} FROM ({each}) GROUP BY {unit} HAVING count(*) > {plan.max_groups}{most}"  # noqa: S608
-    databases = ", ".join(sorted({literal(table.database) for table in (source.table, *source.public_tables)}))
-    attached = f"SELECT 1 AS one FROM system.main.duckdb_databases() WHERE database_name IN ({databases}) AND type <> 'duckdb'"  # noqa: S608
-    return f"WITH {rows} AS (\n{source.sql}\n) (SELECT 1 AS one FROM ({found}) LIMIT 1) UNION ALL ({attached})"  # noqa: S608
 
 
 class Statement:
     """The SQL of one reading: the bounded rows of a source, over which counters are added up.
 
-    ``within``: whether no unit has more rows than the plan allows, so that all of them are read; see `above_bounds`.
+    Parameters
+    ----------
+    groups : str or None
+        A relation of the public groups; None for private ones.
+    heavy : str or None
+        A relation of all units with more rows than the plan allows, perhaps of others too; `NOBODY`; None where it isn't known.
+        See `dpsql.measure.rows.above_bounds`.
+    held : str or None
+        A relation of the rows, where an equal statement's `rows` were read before.
+
+    Notes
+    -----
+    Privacy. *Rows of light units* are read as they are, those of heavy ones are bounded. Both halves read the source, in one
+    snapshot; a unit is listed as heavy or it is not, NULL too, so each of its rows is in one half.
+
+    *Groups after* (`after`): where all counters are sums over rows, they are added up by the keys, and the sums by public group.
+    Each row is added to the groups that its keys are not distinct from, as if they had been joined before: keys that are grouped
+    together are of one stored form (`dpsql.source.keys`) and are joined alike, and where several are joined to one group their
+    sums are added. Numbers of different things are no such sums. What is bounded is joined before: rows in no group do not count.
     """
 
     def __init__(
-        self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str, *, within: bool = False
+        self, protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str, *, heavy: str | None = None,
+        held: str | None = None,
     ) -> None:
-        self.protected, self.plan, self.groups, self.within = protected, plan, groups, within
+        self.protected, self.plan, self.groups, self.salt, self.heavy, self.held = protected, plan, groups, salt, heavy, held
         self.types = {column.name: column.sql_type for column in protected.source.columns}
-        self.salt = salt
-        self.keys = ["ord"] if groups is not None else [f"k{i}" for i in range(len(plan.keys))]
         self.steps = self._steps()
         self.columns = self._columns()
-        self.rows = self._bounded(salt)
+        self.rows = self._bounded(groups is not None)
+        """The rows that are counted, with ``ord`` of public groups, else with their keys."""
+
+    def over(self, plan: QueryPlan, groups: str | None, held: str | None) -> Statement:
+        """Return the statements of a plan whose bounds and leaves are known, over the same rows."""
+        return Statement(self.protected, plan, groups, self.salt, heavy=self.heavy, held=held)
+
+    @property
+    def after(self) -> bool:
+        """Whether rows are joined with the public groups after they are added up."""
+        plan = self.plan
+        if self.groups is None or not plan.keys or self.holds or plan.other or self.protected.source.row is not None:
+            return False
+        kinds = {measure.kind for measure in plan.measures}
+        exact_keys = all(exact(self.types[f"k{i}"]) for i in range(len(plan.keys)))
+        return exact_keys and (self.heavy is not None or not plan.unit) and not kinds & {"units", "distinct"}
+
+    @property
+    def holds(self) -> bool:
+        """Whether rows are read once and held: where leaves are cut or ranks asked for, or many statements follow.
+
+        Where rows have to be bounded in the order of all of them, two are many.
+        """
+        plan = self.plan
+        if self.held is not None:
+            return True
+        cells = [measure for measure in plan.measures if measure.kind in ("tree", "values")]
+        readings = bool(plan.learning) + len(cells) + (len(cells) < len(plan.measures))
+        return bool(plan.cutting or plan.picking) or readings > (1 if plan.unit and self.heavy is None else 2)
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns that the groups are shown by."""
+        return ["ord"] if self.groups is not None else self._own_keys
+
+    @property
+    def _own_keys(self) -> list[str]:
+        return [f"k{i}" for i in range(len(self.plan.keys))]
 
     def _steps(self) -> dict[int, Steps]:
         """Return the bounds of arguments that are added up exactly, by the places of their measures."""
@@ -121,6 +121,8 @@ class Statement:
                     found[f"x{variable.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
                 else:
                     found[name] = identifier(SOURCE_NAME, name)
+                if variable.learned is not None:  # between the bounds that are learned it may be added up exactly
+                    found[name] = identifier(SOURCE_NAME, name)
                 if measure.nans:
                     found[f"n{variable.position}"] = f"system.main.isnan({identifier(SOURCE_NAME, name)})"
             if measure.filter is not None:
@@ -138,22 +140,47 @@ class Statement:
                 found[f"f{one.filter}"] = identifier(SOURCE_NAME, f"f{one.filter}")
         return found
 
-    def _bounded(self, salt: str) -> str:
-        """Return the rows that are counted, of every unit as many as the plan allows."""
+    def _bounded(self, places: bool) -> str:
+        """Return the rows that are counted, of every unit as many as the plan allows; with places of groups, or with keys."""
+        plan, source = self.plan, identifier(SOURCE_NAME)
+        keys = ["ord"] if places else self._own_keys
+        if not plan.unit or self.heavy == NOBODY:
+            return self._found(source, keys)
+        names = [*self.columns, UNIT_COLUMN, *(["ord"] if self.groups is not None else keys)]
+        by_group: dict[str, Any] = {} if plan.max_groups is None else {"groups": names[-len(keys) :], "max_groups": plan.max_groups}
+        most = plan.max_rows if plan.max_groups is None else plan.max_rows_per_group
+        bounded = names[names.index(UNIT_COLUMN) + 1 :]
+        if self.heavy is None:
+            return light_first_sql(self._found(source, keys), [UNIT_COLUMN], names, most, self.salt, **by_group)
+        theirs = bounded_sql(self._found(self._side("SEMI"), bounded), [UNIT_COLUMN], names, most, self.salt, **by_group)
+        if keys != bounded:
+            listed = [*map(identifier, [*self.columns, UNIT_COLUMN])]
+            listed += [f"CAST(groups.{key} AS {self.types[key]}) AS {key}" for key in keys]
+            theirs = f"SELECT {', '.join(listed)} FROM ({theirs}) AS bounded JOIN {self.groups} AS groups USING (ord)"  # noqa: S608
+        return f"{self._found(self._side('ANTI'), keys)} UNION ALL ({theirs})"
+
+    def _side(self, join: str) -> str:
+        """Return the rows of the source that are of heavy units (SEMI), or of others (ANTI)."""
+        source, unit = identifier(SOURCE_NAME), identifier(UNIT_COLUMN)
+        same = f"{source}.{unit} IS NOT DISTINCT FROM heavy.{unit}"
+        return f"(SELECT {source}.* FROM {source} {join} JOIN {self.heavy} AS heavy ON {same}) AS {source}"  # noqa: S608
+
+    def _found(self, source: str, keys: Sequence[str]) -> str:
+        """Return all rows of the source that count, with places of public groups (``ord``) or with their keys."""
         plan, unit = self.plan, [UNIT_COLUMN] if self.plan.unit else []
         listed = [f"{sql} AS {identifier(name)}" for name, sql in self.columns.items()]
         listed += [identifier(SOURCE_NAME, name) for name in unit]
         numbered = self.protected.source.row is not None
         listed += [identifier(SOURCE_NAME, ROW_COLUMN)] if numbered else []
         joined = ""
-        if self.groups is not None:
+        if "ord" in keys:
             listed.append("groups.ord")
             pairs = [f"{self._key(i)} IS NOT DISTINCT FROM groups.k{i}" for i in range(len(plan.keys))]
             joined = f" JOIN {self.groups} AS groups ON {' AND '.join(pairs)}" if pairs else f", {self.groups} AS groups"
         else:
-            listed += [f"{_one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in self.keys]
-        found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {identifier(SOURCE_NAME)}{joined}"  # noqa: S608
-        names = [*self.columns, *unit, *self.keys]
+            listed += [f"{one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in keys]
+        found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {source}{joined}"  # noqa: S608
+        names = [*self.columns, *unit, *keys]
         if numbered:
             each = ", ".join(f"min({identifier(name)}) AS {identifier(name)}" for name in names) or "1 AS one"
             found = f"SELECT {each} FROM ({found}) GROUP BY {identifier(ROW_COLUMN)}"  # noqa: S608
@@ -164,11 +191,7 @@ class Statement:
         if plan.different:
             by = ", ".join(identifier(name) for name in names)
             found = f"SELECT {by} FROM ({found}) GROUP BY {by}"  # noqa: S608
-        if self.within:
-            return found
-        if plan.max_groups is None:
-            return light_first_sql(found, unit, names, plan.max_rows, salt)
-        return light_first_sql(found, unit, names, plan.max_rows_per_group, salt, groups=self.keys, max_groups=plan.max_groups)
+        return found
 
     def _counts(self, one: Counting) -> str:
         """Return whether a row counts somewhere: a function of the row, so that a unit's rows are chosen by themselves."""
@@ -186,20 +209,48 @@ class Statement:
 
     def reading(self) -> str:
         """Return the beginning of every statement: the rows that are counted, as ``__dp_rows``."""
-        return f"WITH {identifier(SOURCE_NAME)} AS (\n{self.protected.source.sql}\n), __dp_rows AS ({self.rows})"
+        if self.held is not None:
+            return f"WITH __dp_rows AS (SELECT * FROM {self.held})"  # noqa: S608
+        rows = self._bounded(False) if self.after else self.rows
+        return f"WITH {identifier(SOURCE_NAME)} AS{self._again()} (\n{self.protected.source.sql}\n), __dp_rows AS ({rows})"
+
+    def holding(self) -> str:
+        """Return the SELECT of the rows, with what any statement over them needs."""
+        needed = any(measure.kind == "units" for measure in self.plan.measures)
+        names = ", ".join(map(identifier, [*self.columns, *([UNIT_COLUMN] if needed and self.plan.unit else []), *self.keys]))
+        source = f"WITH {identifier(SOURCE_NAME)} AS{self._again()} (\n{self.protected.source.sql}\n)"
+        return f"{source} SELECT {names or '1 AS one'} FROM ({self.rows}) AS held"  # noqa: S608
+
+    def _again(self) -> str:
+        """Return that the source is read twice, not kept, where light and heavy units are read for themselves."""
+        return " NOT MATERIALIZED" if self.heavy else ""
+
+    def _by_group(self, listed: Sequence[tuple[str, str]], then: str, by: Sequence[str]) -> str:
+        """Return a statement over the rows that shows the groups, and expressions with their names.
+
+        ``by``: what it is grouped by, beside the keys.
+        """
+        found = [f"{sql} AS {name}" for sql, name in listed]
+        if self.after:
+            keys = [identifier(key) for key in self._own_keys]
+            added = f"SELECT {', '.join([*keys, *found])} FROM __dp_rows{then} GROUP BY {', '.join([*keys, *by])}"  # noqa: S608
+            same = " AND ".join(f"added.{key} IS NOT DISTINCT FROM groups.{key}" for key in keys)
+            shown = ", ".join(["groups.ord", *(f"added.{name}" for _, name in listed)])
+            return f"{self.reading()} SELECT {shown} FROM ({added}) AS added JOIN {self.groups} AS groups ON {same}"  # noqa: S608
+        keys = [identifier(key) for key in self.keys]
+        shown = "ord" if self.groups is not None else ", ".join(f"CAST({key} AS VARCHAR) AS {key}" for key in keys)
+        text = f"{self.reading()} SELECT {', '.join(filter(None, [shown, *found]))} FROM __dp_rows{then}"  # noqa: S608
+        return f"{text} GROUP BY {', '.join([*keys, *by])}" if keys or by else text
 
     def sums(self) -> tuple[str, list[list[str]]]:
         """Return the statement of all counters but those of trees and lists of values; the columns of each measure."""
-        listed: list[str] = []
+        listed: list[tuple[str, str]] = []
         names: list[list[str]] = []
         for place, measure in enumerate(self.plan.measures):
             found = [] if measure.kind in ("tree", "values") else self._sums_of(place, measure)
             names.append([f"m{place}_{i}" for i in range(len(found))])
-            listed += [f"{sql} AS {name}" for sql, name in zip(found, names[-1], strict=True)]
-        keys = [identifier(key) for key in self.keys]
-        by = f" GROUP BY {', '.join(keys)}" if keys else ""
-        shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
-        return f"{self.reading()} SELECT {', '.join([*shown, *(listed or ['1 AS one'])])} FROM __dp_rows{by}", names  # noqa: S608
+            listed += zip(found, names[-1], strict=True)
+        return self._by_group(listed or [("1", "one")], "", []), names
 
     def _sums_of(self, place: int, measure: Measure) -> list[str]:
         condition = None if measure.filter is None else identifier(f"f{measure.filter}")
@@ -216,9 +267,9 @@ class Statement:
         if steps is not None:
             parts = [steps.total(identifier(f"a{measure.variables[0].position}"), there)]
         elif measure.kind == "scaled":
-            parts = [_sum(f"sum({_scaled(measure)})", there)]
+            parts = [_sum(f"sum({scaled(measure)})", there)]
         else:
-            parts = [_sum(f"sum({sql})", there) for sql in _cumulated(measure)]
+            parts = [_sum(f"sum({sql})", there) for sql in cumulated(measure)]
         if measure.kind == "scaled":
             return parts
         parts.append(_sum("count(*)", there))
@@ -234,26 +285,41 @@ class Statement:
         """Return the statement that counts equal leaves of a tree, or places in a list of values, by group."""
         variable = measure.variables[0]
         name = f"a{variable.position}"
-        place = _leaf(measure) if measure.kind == "tree" else _place(
+        place = leaf(measure) if measure.kind == "tree" else place_in(
             identifier(name), measure.values, self.types[name], other=measure.other
         )
         there = f"x{variable.position}" if measure.kind == "tree" else place
         conditions = [f"{there} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
-        keys = [identifier(key) for key in self.keys]
-        shown = ["ord"] if self.groups is not None else [f"CAST({key} AS VARCHAR) AS {key}" for key in keys]
-        return (
-            f"{self.reading()} SELECT {', '.join([*shown, f'{place} AS cell', 'count(*) AS n'])} FROM __dp_rows "  # noqa: S608
-            f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
-        )
+        return self._by_group([(place, "cell"), ("count(*)", "n")], f" WHERE {' AND '.join(conditions)}", ["cell"])
 
-    def magnitudes(self, one: Learning) -> str:
-        """Return the statement that counts the rows of all groups together by the magnitude of an argument."""
-        x = identifier(f"x{one.position}")
-        conditions = [f"system.main.isfinite({x})"] + ([] if one.filter is None else [identifier(f"f{one.filter}")])
-        return (
-            f"{self.reading()} SELECT {_cell(x, one.edges, 0, one.cells)} AS cell, count(*) AS n FROM __dp_rows "  # noqa: S608
-            f"WHERE {' AND '.join(conditions)} GROUP BY ALL"
+    def magnitudes(self) -> str:
+        """Return the statement that counts the rows of all groups together by the magnitudes of arguments, of each for itself.
+
+        ``which`` is the place in ``plan.learning``. Rows of one argument are counted in sets of their own.
+        """
+        cells, names = [], []
+        for place, one in enumerate(self.plan.learning):
+            x = identifier(f"x{one.position}")
+            conditions = [f"system.main.isfinite({x})"] + ([] if one.filter is None else [identifier(f"f{one.filter}")])
+            names.append(f"c{place}")
+            cells.append(f"CASE WHEN {' AND '.join(conditions)} THEN {cell(x, one.edges, 0, one.cells)} END AS {names[-1]}")
+        listed = ", ".join([*self._cell_keys, *cells])
+        sets = ", ".join(f"({', '.join([*self._cell_keys, name])})" for name in names)
+        which = " ".join(f"WHEN grouping({name}) = 0 THEN {place}" for place, name in enumerate(names))
+        found = (
+            f"SELECT {', '.join([*self._cell_keys, f'CASE {which} END AS which'])}, coalesce({', '.join(names)}) AS cell, "  # noqa: S608
+            f"count(*) AS n FROM (SELECT {listed} FROM __dp_rows) GROUP BY GROUPING SETS ({sets})"
         )
+        if self.after:
+            same = " AND ".join(f"added.{key} IS NOT DISTINCT FROM groups.{key}" for key in self._cell_keys)
+            found = f"SELECT added.* FROM ({found}) AS added JOIN {self.groups} AS groups ON {same}"  # noqa: S608
+        summed = f"SELECT which, cell, CAST(sum(n) AS BIGINT) AS n FROM ({found}) WHERE cell IS NOT NULL GROUP BY which, cell"  # noqa: S608
+        return f"{self.reading()} {summed}"
+
+    @property
+    def _cell_keys(self) -> list[str]:
+        """The keys by which rows are counted that are joined with the groups afterwards."""
+        return [identifier(key) for key in self._own_keys] if self.after else []
 
     def ranks(self, ones: Sequence[Picking], *, every: bool = False, listed: str | None = None) -> str:
         """Return the statement that gives the rows of each unit and up to it, of each group with rows, for one measure's quantiles.
@@ -305,7 +371,7 @@ class Statement:
         """Return the rows of a measure with the number of the unit that each is in."""
         variable = measure.variables[0]
         conditions = [f"x{variable.position} IS NOT NULL", *([] if measure.filter is None else [f"f{measure.filter}"])]
-        listed = ", ".join([*map(identifier, self.keys), f"{_unit(variable, units)} AS unit"])
+        listed = ", ".join([*map(identifier, self.keys), f"{unit_number(variable, units)} AS unit"])
         return f"SELECT {listed} FROM __dp_rows WHERE {' AND '.join(conditions)}"  # noqa: S608 -- generated
 
     def units(self, measure: Measure, shift: int, regions: Regions = ()) -> str:
@@ -322,22 +388,6 @@ class Statement:
         )
 
 
-def _cell(x: str, edges: Sequence[float], first: int, stop: int) -> str:
-    """Return the number of the cell, from ``first`` to ``stop`` - 1, that a number is in; by halves, so that few are compared."""
-    if stop - first == 1:
-        return str(first)
-    middle = (first + stop) // 2
-    below, above = _cell(x, edges, first, middle), _cell(x, edges, middle, stop)
-    return f"CASE WHEN {x} < {_double(edges[middle])} THEN {below} ELSE {above} END"
-
-
-def _one_form(value: str, sql_type: str) -> str:
-    """Return a key such that equal ones are the same: 0.0 and -0.0 are one group, whose text must not be that of some row."""
-    if sqltypes.parse(sql_type).family != "float":
-        return value
-    return f"CASE WHEN system.main.isnan({value}) THEN CAST('nan' AS {sql_type}) ELSE {value} + CAST(0 AS {sql_type}) END"
-
-
 def units_sql(plan: QueryPlan, *, nulls: bool) -> str:
     """Return the aggregate that counts units; with ``nulls`` rows without a unit, which are bounded as one, count as one."""
     if not plan.unit:  # each row is one
@@ -352,54 +402,6 @@ def _sum(aggregate: str, condition: str | None) -> str:
     return f"CAST(greatest(least(coalesce({found}, 0), {LARGEST_SUM}), -{LARGEST_SUM}) AS BIGINT)"
 
 
-def _double(number: float) -> str:
-    return f"CAST('{number!r}' AS DOUBLE)"
-
-
-def _unit_interval(variable: Variable) -> str:
-    """Return y = (clip(x) - lower) / (upper - lower), in [0, 1]; NULL where x is."""
-    x = f"x{variable.position}"
-    return f"least(greatest(({x} - {_double(variable.lower)}) / {_double(variable.span)}, 0), 1)"
-
-
-def _cumulated(measure: Measure) -> list[str]:
-    """Return the cumulated counters of a row, as integers, all but the last, which is the grid.
-
-    Sums of numbers that are not negative do not fall, nor does rounding; so the differences are not negative, and add up to the
-    grid. Of one variable of degree 1 there is one: between the bounds upper - x is from 0 to the span (subtraction does not fall
-    either), and times grid / span, both rounded to 53 bits, less than half above the grid, which has 30.
-    """
-    if measure.degree == 1 and len(measure.variables) == 1:
-        [variable] = measure.variables
-        x, lower, upper = f"x{variable.position}", _double(variable.lower), _double(variable.upper)
-        inside = f"round(({upper} - {x}) * {_double(measure.grid / variable.span)})"
-        return [f"CAST(CASE WHEN {x} <= {lower} THEN {measure.grid} WHEN {x} >= {upper} THEN 0 ELSE {inside} END AS BIGINT)"]
-    each = []
-    for variable in measure.variables:
-        y = _unit_interval(variable)
-        one = f"(1 - {y})"
-        each.append([one, y] if measure.degree == 1 else [f"{one} * {one}", f"2 * {y} * {one}", f"{y} * {y}"])
-    products = [" * ".join(f"({part})" for part in chosen) for chosen in itertools.product(*each)]
-    total, found = "", []
-    for product in products[:-1]:
-        total = f"({total} + {product})" if total else product
-        found.append(f"CAST(least(round(({total}) * {measure.grid}), {measure.grid}) AS BIGINT)")
-    return found
-
-
-def _scaled(measure: Measure) -> str:
-    variable = measure.variables[0]
-    x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
-    rounded = f"round({x} / {_double(variable.magnitude)} * {measure.grid})"
-    return f"CAST(greatest(least({rounded}, {measure.grid}), -{measure.grid}) AS BIGINT)"
-
-
-def _leaf(measure: Measure) -> str:
-    variable, last = measure.variables[0], measure.lengths[-1] - 1
-    x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
-    return f"CAST(least(floor(({x} - {_double(variable.lower)}) / {_double(measure.width)}), {last}) AS INTEGER)"
-
-
 def _near(one: Picking) -> str:
     """Return whether a cell, of n rows, upto with those before, may have a penalty of at most as many rows as are read."""
     wanted, parts = f"{one.share.numerator} * total", one.share.denominator
@@ -412,40 +414,17 @@ def _coarse(units: Units) -> int:
     return max(0, (units.count - 1).bit_length() - _COARSE_BITS)
 
 
-def _unit(variable: Variable, units: Units) -> str:
-    """Return the number of the unit that a row is in, from 0."""
-    x = f"least(greatest(x{variable.position}, {_double(variable.lower)}), {_double(variable.upper)})"
-    number = f"{'round' if units.single else 'floor'}(({x} - {_double(units.lower)}) / {_double(units.width)})"
-    return f"CAST(least(greatest({number}, 0), {units.count - 1}) AS BIGINT)"
-
-
-def _place(value: str, values: Sequence[str], sql_type: str, *, other: bool) -> str:
-    """Return the place of a value in a list; NULL if it is not in it, the last one where that stands for ``other`` values."""
-    if len(values) > 1 and sqltypes.parse(sql_type).family == "integer" and values == _whole(values[0], len(values)):
-        first, last = values[0], values[-1]  # no comparison with each of them
-        return f"CASE WHEN {value} BETWEEN {first} AND {last} THEN CAST(CAST({value} AS HUGEINT) - ({first}) AS INTEGER) END"
-    cases = " ".join(f"WHEN {literal(text)} THEN {place}" for place, text in enumerate(values))
-    rest = f" ELSE CASE WHEN {value} IS NOT NULL THEN {len(values) - 1} END" if other else ""
-    return f"CASE CAST({value} AS VARCHAR) {cases}{rest} END"
-
-
-def _whole(first: str, count: int) -> tuple[str, ...]:
-    """Return consecutive whole numbers as texts; nothing if the first is none."""
-    digits = first.removeprefix("-")
-    return tuple(str(int(first) + i) for i in range(count)) if digits.isdecimal() and len(digits) < 18 else ()
-
-
 def no_groups(plan: QueryPlan) -> str:
     """Return a SELECT of no group, with the columns of a list of groups that were released."""
     keys = ", ".join(f"CAST(NULL AS VARCHAR) AS k{i}" for i in range(len(plan.keys)))
     return f"SELECT CAST(0 AS BIGINT) AS ord, {keys} LIMIT 0"
 
 
-def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str) -> list[str]:
-    """Return all statements that read the rows, to be bound before anything is charged."""
-    made = Statement(protected, plan, groups, salt)
-    above = above_bounds(protected, plan)
-    first = [made.magnitudes(one) for one in plan.learning]
+def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, salt: str, heavy: str | None) -> list[str]:
+    """Return all statements over the bounded rows, to be bound before anything is charged."""
+    made = Statement(protected, plan, groups, salt, heavy=heavy)
+    first = [made.holding()] if made.holds else []
+    first += [made.magnitudes()] if plan.learning else []
     cut = [plan.measures[one.place] for one in plan.cutting]
     units = [made.units(measure, 0, regions) for measure in cut for regions in ([], [(6, [0])])]
     listed = None if plan.public else f"({no_groups(plan)})"
@@ -454,4 +433,4 @@ def statements(protected: ProtectedSource, plan: QueryPlan, groups: str | None, 
         made.ranks(ones, every=every, listed=listed) for ones in of_one_measure(picks) for every in (False, True)
     ]
     cells = [made.cells(measure) for measure in plan.measures if measure.kind in ("tree", "values") and measure.units is None]
-    return [*([] if above is None else [above]), *first, *units, *ranks, made.sums()[0], *cells]
+    return [*first, *units, *ranks, made.sums()[0], *cells]

@@ -64,24 +64,28 @@ class Steps:
     def _constant(self, steps: int) -> str:
         return f"CAST('{sqltypes.unit_text(self.sql_type, steps)}' AS {self.sql_type.text})"
 
-    def cumulated(self, totals: Sequence[str], rows: IntArray, measure: Measure) -> IntArray:
+    @staticmethod
+    def read(total: str) -> int:
+        """Return a `total` in steps."""
+        return int(total.replace(".", ""))
+
+    def cumulated(self, totals: Sequence[int], rows: IntArray, measure: Measure) -> IntArray:
         """Return the first counter of 'moments' of degree 1, or that of 'scaled', of each group.
 
         Parameters
         ----------
-        totals : sequence of str
-            As DuckDB writes what `total` is, by group.
+        totals : sequence of int
+            What was added up, in steps, by group: of all its rows, before it is rounded.
         rows : int64 array
             Rows that were added up, by group.
         measure : Measure
         """
-        sums = [int(text.replace(".", "")) for text in totals]
         if measure.kind == "scaled":
             unit = max(abs(self.lower), abs(self.upper))
-            found = [(2 * total * measure.grid + unit) // (2 * unit) for total in sums]
+            found = [(2 * total * measure.grid + unit) // (2 * unit) for total in totals]
         else:
             span = self.upper - self.lower
-            each = zip(sums, rows.tolist(), strict=True)
+            each = zip(totals, rows.tolist(), strict=True)
             found = [(2 * (n * self.upper - total) * measure.grid + span) // (2 * span) for total, n in each]
         return np.array([max(min(counter, LARGEST_SUM), -LARGEST_SUM) for counter in found], np.int64)
 
@@ -94,7 +98,7 @@ def steps_of(measure: Measure, sql_type: str) -> Steps | None:
     >>> from dpsql.estimates.measures import Variable
     >>> measure = Measure("moments", (Variable(0, 0, 0.1),), grid=100)
     >>> cents = steps_of(measure, "DECIMAL(15,2)")
-    >>> cents.upper, cents.cumulated(["0.05", "0.30"], np.array([1, 3]), measure).tolist()
+    >>> cents.upper, cents.cumulated([cents.read("0.05"), cents.read("0.30")], np.array([1, 3]), measure).tolist()
     (10, [50, 0])
     """
     parsed = sqltypes.parse(sql_type)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from dpsql.books.schema import Books
 from dpsql.engines.remote import Remote
+from dpsql.protected.booked import books_of
+from dpsql.protected.seen import seen_by
 from dpsql.session.instance import Context
 from dpsql.source.catalog import Catalog
 from dpsql.source.listed import Functions
 
-
-def books_of(context: Context, database: str) -> Books:
-    """Return the books of a database, one object in a call: whether they exist is looked up once."""
-    found = context.known.get(("books", database))
-    if not isinstance(found, Books):
-        number = next((oid for name, oid, _, _ in context.attached() if name == database), None)
-        current: set[object] = context.instance.remembered.setdefault("books", set())
-        found = context.known["books", database] = Books(context.cursor, database, current=(current, (database, number)))
-    return found
+__all__ = ["books_of", "catalog_of", "remotes_in"]
 
 
 def remotes_in(context: Context, database: str) -> dict[str, Remote]:
@@ -32,5 +25,5 @@ def catalog_of(context: Context) -> Catalog:
     found = context.known.get("catalog")
     if not isinstance(found, Catalog):
         functions = context.instance.remembered.setdefault("functions", Functions())
-        found = context.known["catalog"] = Catalog(context.cursor, functions)
+        found = context.known["catalog"] = Catalog(context.cursor, functions, seen_by(context))
     return found

@@ -5,14 +5,14 @@ Privacy: None: the books and the catalog are read, no row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from dpsql.books.ledger import Ledger
 from dpsql.books.linked import Link, Reads
-from dpsql.books.links import Links
 from dpsql.errors import DpsqlError, LinkBroken, ReleaseError
-from dpsql.protected.home import books_of, catalog_of
+from dpsql.protected.booked import books_of, links_in
+from dpsql.protected.home import catalog_of
 from dpsql.session.instance import Context
 from dpsql.source.catalog import Catalog, Described, generated_columns
 from dpsql.source.keys import KINDS, exact
@@ -36,14 +36,6 @@ def key_of(table: TableId) -> str:
     ('main.adult', '"odd one"."1a"')
     """
     return f"file:{table.name}" if table.is_file else key_name(table.schema, table.name)
-
-
-def links_in(context: Context, database: str) -> Mapping[str, Link]:
-    """Return the links in force in a database by table, as the books call them; as they were when the call first asked."""
-    found: Mapping[str, Link] | None = context.known.get(("links", database))
-    if found is None:
-        found = context.known["links", database] = Links(context.cursor, database, books_of(context, database)).all()
-    return found
 
 
 def root_key(context: Context, table: TableId) -> str | None:

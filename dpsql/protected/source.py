@@ -22,6 +22,7 @@ from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected, U
 from dpsql.protected.constraints import Constraints
 from dpsql.protected.home import books_of, catalog_of, remotes_in
 from dpsql.protected.linked import is_root, key_of, keys_linked, lineage_of, reads_of, root_key
+from dpsql.protected.seen import check_open
 from dpsql.session.instance import Context
 from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table, relation_columns
 from dpsql.source.catalog import Catalog
@@ -57,7 +58,7 @@ def own_ledger(context: Context, protected: ProtectedSource) -> Iterator[Ledger]
     """Give the ledger of a table on a cursor of its own: after a failure or an interruption the call's may be in any state."""
     cursor = context.instance.cursor()
     try:
-        yield Ledger(Books(cursor, protected.books.database), protected.key, context.user)
+        yield Ledger(Books(cursor, protected.books.database), protected.key, context.user, apart=context.analyst is not None)
     finally:
         cursor.close()
 
@@ -371,7 +372,9 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
     found = protection(source.table)
     if found is None:  # pragma: no cover -- analyse has just seen it
         raise NotProtected(f"source = {text!r}: its budget has gone")
-    return _elsewhere(context, _over_links(context, ProtectedSource(source, consulted[source.table], found)))
+    ledger = consulted[source.table]
+    check_open(context, ledger.books.database, ledger.source)
+    return _elsewhere(context, _over_links(context, ProtectedSource(source, ledger, found)))
 
 
 def _elsewhere(context: Context, protected: ProtectedSource) -> ProtectedSource:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpsql.books.entries import Purchase, failure
+from dpsql.books.entries import Purchase, canonical_json, failure
 from dpsql.calls.buying import BuyingCall
 from dpsql.errors import ReleaseError
 from dpsql.kinds import measures
@@ -19,8 +19,9 @@ from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import spelled
 from dpsql.protected.linked import key_of
 from dpsql.protected.source import ProtectedSource, own_ledger, resolve
-from dpsql.purchase import failures
-from dpsql.purchase.measuring import in_force, measure, versions
+from dpsql.purchase import failures, uses
+from dpsql.purchase.measuring import in_force, measure, switch_off_unsound, versions
+from dpsql.purchase.uses import Asked
 from dpsql.release import costs, identity
 from dpsql.release import store as release
 from dpsql.release.checking import check_readable, planned
@@ -29,7 +30,6 @@ from dpsql.release.store import Release
 from dpsql.running import interruption
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
-from dpsql.session.settings import sound_plans
 
 
 def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
@@ -38,7 +38,7 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
     Privacy
     -------
     Charges the protected table once, by the plan's calibration, before any row is read. Everything after the stored release is
-    post-processing.
+    post-processing. An analyst's grant is charged in the same transaction, or, where the release is there, in one of its own.
 
     Raises
     ------
@@ -46,11 +46,16 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
         The name is taken by a release with other parameters, or its file is gone.
     BudgetExceeded
         The budget does not cover it.
+    NotGranted, GrantExceeded, BudgetExhausted
+        An analyst asks, and her grant, or the table's budget, does not cover it.
     """
     protected = resolve(context, call.source, local=call.local)
     if call.columns is not None:
         call = call.spelled(spelled(protected, call.columns))
-    identifier_ = identity.release_id(protected.key, call.operation, protected.query, call.release_name, protected.ledger.owner)
+    asked = uses.asked(context, protected, call)
+    identifier_ = asked.release
+    if not asked.hers:
+        uses.check(context, protected, call)
     interruption.about(lambda: _interrupted(context, protected, identifier_))
     with context.instance.lock(identifier_):
         store = context.store(protected.books.database)
@@ -60,12 +65,35 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
             check_same(protected, purchase, call)
         if purchase is None or purchase.status == "charged":
             with _one_at_a_time(context, protected):
-                purchase = _bought(context, protected, store, identifier_, call, progress)
+                purchase = _bought(context, protected, store, asked, call, progress)
+        else:
+            _use(context, protected, purchase, asked, call)
         if purchase.status == "failed":
             raise failure(purchase)
         path = identity.path_of(store, identifier_, purchase.charge["hash"])
         release.publish(identity.draft_of(path, str(purchase.contents)), path)
         return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
+
+
+def _use(context: Context, protected: ProtectedSource, purchase: Purchase, asked: Asked, call: BuyingCall) -> None:
+    """Let an analyst pay for a release that was there.
+
+    Her price is that of the plan that she would have bought, which is the plan that was bought. What would keep her from buying it
+    keeps her from this as well, in the same words: she is not to learn whether it was there.
+    """
+    if asked.hers:
+        return
+    if not protected.plain:
+        _check_not_stopped(protected)
+    if asked.wanted is None or canonical_json(purchase.plan) != canonical_json(asked.wanted.plan.to_json()):
+        raise ReleaseError(f"release {purchase.release!r} cannot be had under this name; say release := 'another name'")
+    store = context.store(protected.books.database)
+    release.check_store(context, store)
+    _check(context, protected, store, asked.wanted, call)
+    _bind(context, protected, asked.wanted.plan)
+    charge = asked.wanted.calibration.charge
+    if protected.ledger.use(purchase.release, charge, protected.held, protected.ledger.affordable):
+        uses.note(context, purchase.release, charge, shared=True)
 
 
 @contextmanager
@@ -80,14 +108,23 @@ def _one_at_a_time(context: Context, protected: ProtectedSource) -> Iterator[Non
         return
     with context.instance.lock(f"reading {protected.books.database} {protected.key}"):
         _record_failures(context, protected)
-        stopped = protected.ledger.stopped()
-        if stopped is not None:
-            raise ReleaseError(stopped_text(protected, stopped) + ". Nothing was read, and nothing more was charged")
+        _check_not_stopped(protected)
         yield
 
 
+def _check_not_stopped(protected: ProtectedSource) -> None:
+    stopped = protected.ledger.stopped()
+    if stopped is not None:
+        raise ReleaseError(stopped_text(protected, stopped) + ". Nothing was read, and nothing more was charged")
+
+
 def stopped_text(protected: ProtectedSource, entry: int) -> str:
-    """Return why a source that is more than plain is refused."""
+    """Return why a source that is more than plain is refused; to an analyst with a grant not whose reading failed."""
+    if protected.ledger.limit() is not None:
+        return (
+            f"source: only {protected.key} itself, or some of its columns without WHERE, JOIN or expressions, can be bought for "
+            "now; the custodian knows why and can change it"
+        )
     failed = protected.books.failed(protected.key, entry)
     happened = (
         f"failed for release {failed[0]!r} (entry {entry} of its ledger), and whether a call fails could show a row" if failed else
@@ -119,19 +156,20 @@ def _bought(
     context: Context,
     protected: ProtectedSource,
     store: Path,
-    name: str,
+    asked: Asked,
     call: BuyingCall,
     progress: Progress,
 ) -> Purchase:
     """Charge, unless an earlier call has, then measure and store."""
+    name = asked.release
     release.check_store(context, store)
     purchase = protected.ledger.purchase(name)  # as it is now: another call may have come to an end while this one waited
     if purchase is None:
-        wanted = request(context, protected, call)
-        check_readable(wanted.plan)
-        costs.check_memory(wanted.plan, call.guessed_rows)
-        release.check_space(context, protected.books.database, store, wanted.plan)
+        wanted = asked.wanted or request(context, protected, call)
+        _check(context, protected, store, wanted, call)
         purchase = _charge(context, protected, store, name, wanted)
+    else:
+        _use(context, protected, purchase, asked, call)
     if purchase.status != "charged":
         return purchase
     plan = planned(purchase.plan, name)
@@ -140,11 +178,18 @@ def _bought(
     return measure(context, protected, purchase, identity.path_of(store, name, purchase.charge["hash"]), progress)
 
 
+def _check(context: Context, protected: ProtectedSource, store: Path, wanted: Request, call: BuyingCall) -> None:
+    """Refuse what cannot be bought for want of memory or of space; no row is read."""
+    check_readable(wanted.plan)
+    costs.check_memory(wanted.plan, call.guessed_rows)
+    release.check_space(context, protected.books.database, store, wanted.plan)
+
+
 def _interrupted(context: Context, protected: ProtectedSource, name: str) -> str:
     """Return what to know after an interruption, as the books say."""
     with own_ledger(context, protected) as ledger:
-        purchase, left = ledger.purchase(name), ledger.interruptions()[1]
-    if purchase is None:
+        purchase, left, used = ledger.purchase(name), ledger.interruptions()[1], ledger.used()
+    if purchase is None or not (used is None or name in used):
         return "interrupted before anything was charged"
     if purchase.status == "failed":
         return str(failure(purchase))
@@ -193,6 +238,7 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
         advice="Ask for a smaller epsilon (FROM dp_budget() shows what is left), or reread what was bought (FROM dp_releases()).",
         reads=dataclasses.replace(protected.reads, public=_public(protected)),
     )
+    uses.note(context, name, wanted.calibration.charge)
     return _prepare(protected, name, store)
 
 
@@ -204,8 +250,7 @@ def _public(protected: ProtectedSource) -> tuple[str, ...]:
 
 def _bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
     """Try before the charge what can be tried without reading a row."""
-    if protected.source.meets:
-        sound_plans(context.cursor)
+    switch_off_unsound(context.cursor, protected)
     measures.bind(context, protected, plan)
 
 

@@ -117,6 +117,21 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
     return now
 
 
+def switch_off_unsound(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource) -> None:
+    """Switch off the optimizers that joins of people's rows must not be planned by; try to, where units are bounded.
+
+    Raises
+    ------
+    DpsqlError
+        The configuration is locked, and rows of people meet. Rows of units are then bounded another way (`dpsql.measure.rows`).
+    """
+    if protected.source.meets:
+        sound_plans(cursor)
+    elif protected.protection.privacy_unit is not None:
+        with suppress(DpsqlError):
+            sound_plans(cursor)
+
+
 def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name: str) -> Universe | None:
     """Check all that can be known without reading a row, so that what fails afterwards may be taken for a row's fault."""
     large = costs.too_large(plan, None)
@@ -124,8 +139,7 @@ def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name
         raise ReleaseError(f"release {name!r} is charged, nothing was read yet: the call {large}; then the same call finishes it")
     try:
         catalog_of(context).check_functions()  # once more: another thread may have registered one
-        if protected.source.meets:
-            sound_plans(context.cursor)  # once more, too: it is a setting of the whole database
+        switch_off_unsound(context.cursor, protected)  # once more, too: it is a setting of the whole database
         if context.known.pop(("bound", name), None) != plan:  # else it was bound just before the charge
             measures.bind(context, protected, plan)
         return measures.universe(context, protected, plan)

@@ -21,6 +21,12 @@ from dpsql.source.parse import used
 MOST_SETS = 64
 
 
+_CORRELATED = (
+    "its answer would be another one for each row around it, so a correlated subquery is refused; group by what is compared in a "
+    "subquery after FROM, and join its answer"
+)
+
+
 class Block:
     """One SELECT over rows: its groups and aggregates, and how it is taken out of the text."""
 
@@ -291,7 +297,13 @@ class Block:
             for inner in part.find_all(exp.Subquery):
                 if isinstance(inner.parent, exp.In | exp.Exists) or not self._reads_rows(inner):
                     continue
-                if not (alone and self._is_correlated(inner)):
+                correlated = self._is_correlated(inner)
+                known = self.columns is not None and len(list(inner.find_all(exp.Select))) == 1 and not any(
+                    self._columns_of(table) is None for table in inner.find_all(exp.Table)
+                )
+                if correlated and not alone and known:
+                    refuse("a correlated scalar subquery over protected rows", _CORRELATED, inner)
+                if not (alone and correlated):
                     raise FirstAsked(inner, self._ctes(inner.this))
 
     def _is_correlated(self, query: exp.Expression) -> bool:
@@ -324,13 +336,29 @@ class Block:
                     continue
                 there = f"this SELECT reads {', '.join(sorted(self.columns)[:SHOWN])}"
                 near = [] if column.table else difflib.get_close_matches(name, sorted(self.columns), 1, 0.6)
-                if near:
+                if self._stands_around(column):
+                    advice = f"Columns of a query around it can't be used: {_CORRELATED}"
+                elif near:
                     advice = f"there is no such column; did you mean {near[0]}? ({there})"
                 elif self.node.find_ancestor(exp.Select) is None:
                     advice = f"there is no such column: {there}"
                 else:
                     advice = f"{there}. Columns of a query around it can't be used: group by what is compared, and join the answer"
                 refuse(f"column {column.sql(dialect='duckdb')}", advice, column)
+
+    def _stands_around(self, column: exp.Column) -> bool:
+        """Return whether a SELECT around this one reads a table that has a column."""
+        around = self.node.find_ancestor(exp.Select)
+        while around is not None:
+            clause = around.args.get("from_") or around.args.get("from")
+            relations = [part.this for part in (clause, *(around.args.get("joins") or [])) if part is not None]
+            for table in relations:
+                if isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier):
+                    named = not column.table or fold(column.table) == fold(table.alias_or_name)
+                    if named and fold(column.name) in (self._columns_of(table) or ()):
+                        return True
+            around = around.find_ancestor(exp.Select)
+        return False
 
     def _reads_rows(self, node: exp.Expression) -> bool:
         for table in node.find_all(exp.Table):

@@ -200,20 +200,24 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
     columns = tuple(fold(column.name) for column in protected.source.columns)
     unit = protected.protection.privacy_unit
     units = frozenset(fold(column.name) for column in protected.source.columns if protected.is_unit(column))
-    if unit is not None and not protected.lineages:  # it may be a column that a source cannot name
-        units |= {fold(unit)}
+    table_ = protected.source.named
+    if unit is not None and not protected.lineages and (table_ is None or catalog.nameable(table_, unit)):
+        units |= {fold(unit)}  # it may be a column that a source cannot name; but one that is not granted does not exist
     return Leaf(True, columns, units, _keys(context, catalog, protected) - units)
 
 
 def _keys(context: Context, catalog: Catalog, protected: ProtectedSource) -> frozenset[str]:
-    """Return the columns of a table with links whose values tell whose row one is: the link's own, and keys without NULL."""
+    """Return the columns of a table with links whose values tell whose row one is: the link's own, and unique keys.
+
+    Of a unique key that may be NULL too: its groups are of one person each. Inside of a person rows may be grouped by it where the
+    text leaves NULL out, or names the unit beside it (:mod:`dpsql.source.combining`).
+    """
     table = protected.source.named
     if table is None or table.is_file or not (protected.lineages or is_root(context, table)):
         return frozenset()
-    there = {fold(column.name): column for column in protected.source.columns}
-    single = catalog.single_keys(table)
+    there = {fold(column.name) for column in protected.source.columns}
     held = {fold(lineage.hops[0].column) for lineage in protected.lineages}
-    return frozenset(held | {name for name in single if name in there and not there[name].nullable})
+    return frozenset(held | (there & set(catalog.single_keys(table))))
 
 
 def _view(context: Context, name: str) -> Leaf:

@@ -44,8 +44,10 @@ def split(
     splitter = _Splitter(facts, named)
     relation = splitter.relation(tree, {})
     if relation.kind == "rows" and any(tree.find_all(exp.Group)):
+        keys = sorted(relation.keys - relation.units)
+        what = f"GROUP BY {keys[0]}, a key or the column of a link," if keys and not relation.units else "GROUP BY the privacy unit"
         advice = "it gives out a row for each of them; aggregate these: SELECT avg(n) FROM (SELECT ...)"
-        refuse("GROUP BY the privacy unit", advice, tree)
+        refuse(what, f"each value of it is one person's; {advice}" if what.endswith(",") else advice, tree)
     if relation.kind == "rows":
         advice = "only aggregates can be released: count(*), sum, avg, median, ... by groups; dp_synthesize gives rows"
         refuse("raw rows", advice, tree)

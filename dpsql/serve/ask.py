@@ -6,6 +6,7 @@ cursors of dpsql's own, whose settings nobody else changes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ import duckdb
 
 from dpsql.books.schema import Books
 from dpsql.errors import DpsqlError
+from dpsql.purchase.uses import Paid
 from dpsql.running.interruption import Stopped
 from dpsql.serve import errors
 from dpsql.serve.calling import called, nothing
@@ -45,11 +47,21 @@ class Ask:
     database : str, optional
         The name under which analysts know it, if another one.
     limits : Limits, optional
+    log : callable, optional
+        Called after each question with who asked, what became of it, what it has paid for, and the seconds that it took.
     """
 
     def __init__(
-        self, instance: Instance, catalog: str, grants: Grants, *, database: str | None = None, limits: Limits | None = None
+        self,
+        instance: Instance,
+        catalog: str,
+        grants: Grants,
+        *,
+        database: str | None = None,
+        limits: Limits | None = None,
+        log: Callable[[str, str, list[Paid], float], object] | None = None,
     ) -> None:
+        self._log = log
         self.database = database or catalog
         self._instance, self._catalog, self._grants = instance, catalog, grants
         self._limits = limits or Limits()
@@ -58,15 +70,25 @@ class Ask:
 
     def ask(self, analyst: str, text: str, dialect: Dialect = "duckdb", parameters: Sequence[Any] = ()) -> Answer:
         """Answer one statement; raises `Refused` and nothing else."""
+        paid: list[Paid] = []
 
         def work(cursor: duckdb.DuckDBPyConnection, statement: Statement, view: View) -> Answer:
+            statement.paid = paid
             with limited(statement, self._limits.seconds):
                 accepted = _decided(text, dialect, parameters, view)
             buys = not accepted.probe and any(call.name in BUYING for call in accepted.calls)
             with limited(statement, self._limits.buying if buys else self._limits.seconds):
                 return self._probed(statement, view, accepted) if accepted.probe else self._run(cursor, statement, view, accepted)
 
-        return self._in_turn(analyst, text, work)
+        outcome, begun = "answered", time.monotonic()
+        try:
+            return self._in_turn(analyst, text, work)
+        except Refused as refused:
+            outcome = refused.kind
+            raise
+        finally:
+            if self._log is not None:
+                self._log(analyst, outcome, paid, time.monotonic() - begun)
 
     def describe(self, analyst: str, text: str, dialect: Dialect = "duckdb", parameters: Sequence[Any] = ()) -> tuple[Column, ...]:
         """Return the columns that `ask` would give; nothing is bought and no row is read."""
@@ -119,25 +141,22 @@ class Ask:
             seconds = self._limits.seconds if statement is None else statement.seconds
             refused = Refused("stopped", errors.STOPPED.format(seconds=seconds, books=books))
         except Exception as error:
-            refused = errors.told(error, self._hidden(analyst) if isinstance(error, DpsqlError) else ())
-            if isinstance(error, DpsqlError) and view is not None and view.reads_views:
-                refused = self._worded(analyst, refused, text)
+            hidden = self._hidden(analyst) if isinstance(error, DpsqlError) else ()
+            refused = errors.told(error, hidden, of_view=view is not None and view.reads_views)
         raise refused from None
 
     def _view(self, cursor: duckdb.DuckDBPyConnection, analyst: str) -> View:
         functions = self._instance.remembered.setdefault("functions", Functions())
         granted, public = self._grants.granted(analyst), self._grants.public()
-        return view_of(cursor, self._catalog, analyst, granted, public, functions, shown=self.database)
-
-    def _worded(self, analyst: str, refused: Refused, text: str) -> Refused:
-        with self._cursor() as cursor:
-            return errors.worded(refused, text, self._view(cursor, analyst))
+        return view_of(cursor, self._catalog, analyst, granted, public, functions, self._copy.binds, shown=self.database)
 
     def _hidden(self, analyst: str) -> list[str]:
         """Return what no text of an error may hold: paths, and releases of others."""
         with self._cursor() as cursor:
             rows = cursor.execute("SELECT path FROM system.main.duckdb_databases() WHERE path IS NOT NULL").fetchall()
-            others = set(Books(cursor, self._catalog).sold()) - set(self._view(cursor, analyst).releases())
+            others = set(Books(cursor, self._catalog).sold())
+            with suppress(DpsqlError):  # books that were edited show nobody's
+                others -= set(self._view(cursor, analyst).releases())
         return [*(str(path) for (path,) in rows), str(self._instance.store or self._instance.temporary or ""), *others]
 
     @contextmanager
@@ -157,8 +176,13 @@ class Ask:
             self._bound(statement, view, accepted)
         answers = []
         for call in accepted.calls:
-            with statement.calling():
-                answers.append(called(self._instance, self._catalog, view, call))
+            try:
+                with statement.calling():
+                    answers.append(called(self._instance, self._catalog, view, call, statement.paid))
+            except DpsqlError:
+                if view.reads_views and accepted.whole:  # she sees the columns that it has: others can be told
+                    self._in_copy(statement, view, accepted.own, columns_of)
+                raise
         try:
             return self._read(cursor, accepted.over(answers))
         except (duckdb.BinderException, duckdb.CatalogException):

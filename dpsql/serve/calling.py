@@ -9,6 +9,7 @@ import duckdb
 
 from dpsql.answers import query, summary, tables
 from dpsql.door import dispatch
+from dpsql.purchase.uses import Paid
 from dpsql.serve.copy import columns_of
 from dpsql.serve.errors import UNDESCRIBED, UNFORESEEN
 from dpsql.serve.gate.calls import BUYING, Call
@@ -25,13 +26,13 @@ _LISTED = {
 """Columns of calls that always have the same."""
 
 
-def called(instance: Instance, database: str, view: View, call: Call) -> str:
-    """Answer a call with the text of a relation.
+def called(instance: Instance, database: str, view: View, call: Call, paid: list[Paid] | None = None) -> str:
+    """Answer a call with the text of a relation; ``paid`` gets what it has paid for.
 
     The books are hers alone: entries and releases of others are left out, and budgets of tables that are not granted to her.
     """
     try:
-        return _hers(view, call, _run(instance, database, view, call))
+        return _hers(view, call, _run(instance, database, view, call, paid=paid))
     except (duckdb.BinderException, duckdb.CatalogException):  # of SQL that is dpsql's own, not the analyst's
         raise Refused("failed", UNFORESEEN) from None
 
@@ -55,11 +56,12 @@ def nothing(instance: Instance, database: str, view: View, call: Call) -> str:
 
 
 def _run(
-    instance: Instance, database: str, view: View, call: Call, answered: Callable[[Context, Any], str] | None = None
+    instance: Instance, database: str, view: View, call: Call, answered: Callable[[Context, Any], str] | None = None,
+    paid: list[Paid] | None = None,
 ) -> str:
     return dispatch.run(
         instance, call.name, call.arguments, database=database, schema="main", progress=False, analyst=view.who,
-        answered=answered,
+        answered=answered, paid=paid,
     )
 
 
@@ -67,7 +69,7 @@ def _hers(view: View, call: Call, text: str) -> str:
     """Return the rows of a relation of the books that an analyst may read."""
     tables = _listed(sorted(view.grants))
     if call.name == "ledger":
-        return f"(SELECT * FROM {text} WHERE who = {literal(view.who)} AND source IN {tables})"  # noqa: S608 -- literals
+        return f"(SELECT * FROM {text} WHERE source IN {tables})"  # noqa: S608 -- literals
     if call.name == "releases":
         return f"(SELECT * FROM {text} WHERE release IN {_listed(view.releases())} AND source IN {tables})"  # noqa: S608
     if call.name == "budget":  # what is wrong with the books, and where an anchor is, is the custodian's

@@ -6,23 +6,29 @@ What only names and types answer (a description, LIMIT 0, WHERE 1 = 0) is bound 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
 
-from dpsql.serve.gate.view import BOOKS, View
+from dpsql.serve.gate.view import BOOKS, Entry, View
 from dpsql.serve.passed import Column
 from dpsql.session.settings import pin
+from dpsql.source.relations import view_query
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 
 _Schema = tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]
 
 
+MOST = 8
+"""Copies that are kept: analysts whose grants name other columns have others."""
+
+
 class EmptyCopy:
-    """The copy, made anew once the schema has changed.
+    """The copies, by schema: each has the columns that an analyst may name.
 
     Parameters
     ----------
@@ -32,8 +38,7 @@ class EmptyCopy:
 
     def __init__(self, database: str) -> None:
         self._database = database
-        self._schema: _Schema | None = None
-        self._con: duckdb.DuckDBPyConnection | None = None
+        self._made_of: OrderedDict[_Schema, duckdb.DuckDBPyConnection] = OrderedDict()
         self._guard = threading.Lock()
 
     @contextmanager
@@ -52,13 +57,25 @@ class EmptyCopy:
         finally:
             cursor.close()
 
+    def binds(self, view: View, entry: Entry) -> bool:
+        """Return whether a view has the columns that its text makes of those that an analyst may name."""
+        with self.cursor(view) as cursor:
+            try:
+                cursor.execute(f"USE {identifier(self._database, entry.schema)}")
+                found = columns_of(cursor, view_query(entry.sql, ""))
+            except duckdb.Error:
+                return False
+        return [column.name for column in found] == [name for name, _ in view.columns(entry)]
+
     def _lent(self, view: View) -> duckdb.DuckDBPyConnection:
         entries = [entry for entry in view.entries.values() if fold(entry.schema) != BOOKS]
         schema = tuple((entry.schema, entry.name, tuple(view.columns(entry))) for entry in entries)
         with self._guard:
-            if self._con is None or self._schema != schema:
-                self._con, self._schema = self._made(schema), schema
-            return self._con.cursor()
+            con = self._made_of.pop(schema, None) or self._made(schema)
+            self._made_of[schema] = con
+            while len(self._made_of) > MOST:
+                self._made_of.popitem(last=False)
+            return con.cursor()
 
     def _made(self, schema: _Schema) -> duckdb.DuckDBPyConnection:
         con = duckdb.connect(":memory:")

@@ -20,11 +20,13 @@ def room(opened: Opened, keys: Analysts, options: Options) -> Room:
     """Return the room of an opened database."""
     from dpsql.serve.ask import Ask
     from dpsql.serve.limits import Limits
+    from dpsql.serve.log import Log
 
     instance = instance_with(opened.con)
     assert instance is not None  # noqa: S101 -- it was loaded when it was opened
     limits = Limits(seconds=options.time_limit, buying=_BUYING * options.time_limit)
-    return Ask(instance, opened.database, keys, limits=limits)  # the doors keep to --answer-every
+    log = None if options.log is None else Log(options.log)
+    return Ask(instance, opened.database, keys, limits=limits, log=log)  # the doors keep to --answer-every
 
 
 def _mysql(behind: Room, keys: Keys, options: Options, _: Opened) -> Door:
@@ -65,11 +67,19 @@ def _flight(behind: Room, keys: Keys, options: Options, _: Opened) -> Door:
     return FlightDoor(behind, keys, at.host, at.port, tls=options.tls(), every=options.answer_every)
 
 
+def _health(behind: Room, _: Keys, options: Options, opened: Opened) -> Door:
+    """Return the door for whoever watches processes, which lets nobody in."""
+    from dpsql.serve.health import HealthDoor
+
+    assert options.health is not None  # noqa: S101 -- a door is made where one is named
+    return HealthDoor(behind, options.health, opened.con)
+
+
 def _before_quack(con: duckdb.DuckDBPyConnection) -> None:
     from dpsql.serve.quack import before
 
     before(con)
 
 
-DOORS = {"mysql": Kind(_mysql), "quack": Kind(_quack, _before_quack), "flight": Kind(_flight)}
+DOORS = {"mysql": Kind(_mysql), "quack": Kind(_quack, _before_quack), "flight": Kind(_flight), "health": Kind(_health)}
 """By the name of the option that says where one listens."""

@@ -9,17 +9,13 @@ may show values.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import duckdb
-import sqlglot
-from sqlglot import exp
 
-from dpsql.errors import DpsqlError, first_line
+from dpsql.errors import BudgetExceeded, BudgetExhausted, DpsqlError, GrantExceeded, NotGranted, first_line
 from dpsql.serve.gate.reasons import own
-from dpsql.serve.gate.view import View
 from dpsql.serve.passed import Kind, Refused
-from dpsql.text.names import fold
 
 BUSY = "too many statements at once: wait for the answer of an earlier one, then ask again; nothing was charged"
 STOPPED = "stopped after {seconds:g} seconds, the server's limit of a statement; {books}"
@@ -28,9 +24,9 @@ UNDESCRIBED = "the columns of this call are known once it was asked: ask it with
 UNTRANSLATED = "the text is not understood as MySQL's: write it more plainly"
 UNFORESEEN = "the statement failed for a reason that only the custodian can find"
 _HIDDEN = "the call was refused or failed for a reason that only the custodian may see"
-_OF_VIEW = (
-    "the view cannot be asked about like this: its text, which only the custodian sees, uses something that is not granted or not "
-    "answered; nothing was charged for it"
+OF_VIEW = (
+    "the view cannot be asked about like this: something in the question, or in the text of the view, which only the custodian "
+    "sees, is not granted or not answered; dp_ledger() says what was charged"
 )
 _UNFITTING = "{} does not take values of these types: say the types, as in CAST('5' AS INTEGER), or CAST(... AS DATE)"
 _UNBOUND = "a name in the statement is not known, or its types do not fit"
@@ -57,21 +53,26 @@ _MACHINE = {
 _PATH = re.compile(r"(?:^|[\s'\"(=,:])(?:~?/|[A-Za-z]:\\)\S|\.(?:parquet|duckdb|py|toml)\b|dpsql\.load\(")
 _COLUMN = re.compile(r"[Rr]eferenced column \"([^\"]+)\"|does not have a column named \"([^\"]+)\"")
 _CALLED = re.compile(r"(?:function call|name and argument types) [\"']([^(\"']+)\(")
+_MONEY = (BudgetExceeded, BudgetExhausted, GrantExceeded, NotGranted)
 _MISSING = "no such column"
 _LONGEST = 2_000
-_WORD = re.compile(r"\w+")
 _PLACE = re.compile(r" ?\(line \d+, column \d+\)")
 
 
-def told(error: BaseException, hidden: Sequence[str] = ()) -> Refused:
+def told(error: BaseException, hidden: Sequence[str] = (), *, of_view: bool = False) -> Refused:
     """Return what an analyst reads of an error.
 
     Parameters
     ----------
     hidden : sequence of str
         Texts that are in no line: paths of the database and its store, releases of others.
+    of_view : bool
+        Whether her statement names a view. Then she reads one text whatever is wrong, but for what her budget does not cover: what
+        is said of a name would tell whether it is in the text of the view, and so would what is not said.
     """
     if isinstance(error, DpsqlError):
+        if of_view and not isinstance(error, _MONEY):
+            return Refused("refused", OF_VIEW)
         line = first_line(error)
         quoted = next((kind for words, kind in _MACHINE.items() if words.lower() in line.lower()), None)
         if quoted is not None:
@@ -96,31 +97,3 @@ def said(text: str, hidden: Sequence[str] = ()) -> str:
         return _HIDDEN
     line = "".join(letter if letter.isprintable() else " " for letter in _PLACE.sub("", text))  # places in the gate's text
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
-
-
-def worded(refused: Refused, statement: str, view: View) -> Refused:
-    """Return a refusal as an analyst may read it, where her statement names a view: no word of a view's text.
-
-    Parameters
-    ----------
-    statement : str
-        What she has said; its words are hers, and so are names of what she may see.
-    """
-    columns = [(entry, name, kind) for entry in view.all() for name, kind in view.columns(entry)]
-    hers = _words([statement]) | _words(part for e, name, kind in columns for part in (e.schema, e.name, name, kind))
-    secret = {word for text in view.texts() for word in _names(text)} - hers
-    return Refused(refused.kind, _OF_VIEW) if secret & _words([refused.text]) else refused
-
-
-def _words(texts: Iterable[str]) -> set[str]:
-    """Return the words of texts, as names are compared."""
-    return {fold(word) for text in texts for word in _WORD.findall(text)}
-
-
-def _names(text: str) -> set[str]:
-    """Return the words of all names and values in the text of a view; all of its words, where it cannot be read."""
-    try:
-        tree = sqlglot.parse_one(text, read="duckdb")
-    except (sqlglot.errors.SqlglotError, RecursionError):
-        return _words([text])
-    return _words(str(node.this) for node in tree.find_all(exp.Identifier, exp.Literal))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import duckdb
 
+from dpsql.purchase.uses import Paid
 from dpsql.running import interruption
 from dpsql.running.interruption import AGAIN, Interruptible, Running, Stopped
 
@@ -53,6 +54,7 @@ class Statement(Running):
     def __init__(self, cursor: Interruptible) -> None:
         super().__init__(cursor, NOTHING)
         self.seconds = 0.0  # that it may take
+        self.paid: list[Paid] = []
 
     def interrupt(self) -> None:
         """Stop the queries and calls that run now; each call says what its books know."""

@@ -52,6 +52,8 @@ class Options:
         The file that says who may come in.
     mysql, quack, flight : Address, optional
         Where these doors listen; at least one does.
+    health : Address, optional
+        Where whoever watches processes asks whether the server answers; a loopback address.
     tls_cert, tls_key : Path, optional
         Files of certificate and key for the doors of MySQL and Flight SQL, in PEM.
     allow_unencrypted : bool
@@ -62,6 +64,8 @@ class Options:
         Folder of the releases.
     time_limit : float
         Seconds of one statement; one that buys may take ten times as long.
+    log : Path, optional
+        Where a line is written for each question.
     answer_every : float
         Answers leave at multiples of so many seconds after the question came; 0: at once.
 
@@ -83,6 +87,8 @@ class Options:
     store: Path | None = None
     time_limit: float = 60.0
     answer_every: float = 0.0
+    log: Path | None = None
+    health: Address | None = None
 
     def __post_init__(self) -> None:
         """Check what can be checked without opening anything."""
@@ -90,6 +96,10 @@ class Options:
         doors = [(name, at) for name, at in named if at is not None]
         if not doors:
             raise ArgumentError("mysql", None, "say where analysts come in: --mysql localhost:3306, or --flight, --quack")
+        if self.health is not None:
+            doors.append(("health", self.health))
+            if not self.health.loopback:
+                raise ArgumentError("health", str(self.health), "only a loopback address is listened on: localhost:8306")
         for (first, at), (name, other) in itertools.combinations(doors, 2):
             if at == other and at.port:
                 raise ArgumentError(name, str(other), f"is where --{first} listens; take another port")

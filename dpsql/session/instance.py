@@ -27,6 +27,8 @@ from dpsql.running.interruption import Running, check
 from dpsql.session.settings import pin, repin
 
 _instances: dict[str, Instance] = {}
+ANALYST = "analyst "
+"""What the ledger's ``who`` of an analyst of a served database begins with."""
 _loaded: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, Instance] = weakref.WeakKeyDictionary()
 _MOST_IDLE = 2
 _REFUSALS = (ArgumentError, BudgetExceeded, NotProtected, UnsupportedQuery)

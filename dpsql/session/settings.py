@@ -154,14 +154,8 @@ def sound_plans(cursor: duckdb.DuckDBPyConnection) -> None:
     DpsqlError
         The configuration is locked, and they are in use.
     """
-    query = "SELECT coalesce(value, '') FROM system.main.duckdb_settings() WHERE name = 'disabled_optimizers'"
-    row = cursor.execute(query).fetchone()
-    off = [name.strip() for name in str(row[0] if row else "").split(",") if name.strip()]
-    if set(UNSOUND) <= set(off):
-        return
-    there = {str(name) for (name,) in cursor.execute("SELECT name FROM system.main.duckdb_optimizers()").fetchall()}
-    wanted = [*off, *(name for name in UNSOUND if name in there and name not in off)]
-    if wanted == off:
+    wanted = _switched_off(cursor)
+    if wanted is None:
         return
     try:
         cursor.execute(f"SET GLOBAL disabled_optimizers = '{','.join(wanted)}'")
@@ -170,6 +164,23 @@ def sound_plans(cursor: duckdb.DuckDBPyConnection) -> None:
             f"setting disabled_optimizers lacks {', '.join(UNSOUND)}, which gives wrong answers to joins on some versions of "
             f"DuckDB: {first_line(error)}. SET GLOBAL disabled_optimizers = '{','.join(wanted)}' before the configuration is locked"
         ) from None
+
+
+def plans_are_sound(cursor: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether no `UNSOUND` optimizer is in use."""
+    return _switched_off(cursor) is None
+
+
+def _switched_off(cursor: duckdb.DuckDBPyConnection) -> list[str] | None:
+    """Return the optimizers to switch off, those that are off already among them; None where it is done."""
+    query = "SELECT coalesce(value, '') FROM system.main.duckdb_settings() WHERE name = 'disabled_optimizers'"
+    row = cursor.execute(query).fetchone()
+    off = [name.strip() for name in str(row[0] if row else "").split(",") if name.strip()]
+    if set(UNSOUND) <= set(off):
+        return None
+    there = {str(name) for (name,) in cursor.execute("SELECT name FROM system.main.duckdb_optimizers()").fetchall()}
+    wanted = [*off, *(name for name in UNSOUND if name in there and name not in off)]
+    return None if wanted == off else wanted
 
 
 def _check_locked(cursor: duckdb.DuckDBPyConnection, error: duckdb.Error) -> None:

@@ -335,7 +335,9 @@ def relation_columns(
     skip = generated_columns(entry.sql) if entry is not None else frozenset()
     skip |= unsafe_columns(cursor, table).keys() if table.is_file else set()
     return [
-        OutputColumn(c.name, c.sql_type, c.name, c.nullable) for c in catalog.columns(table) if fold(c.name) not in skip
+        OutputColumn(c.name, c.sql_type, c.name, c.nullable)
+        for c in catalog.columns(table)
+        if fold(c.name) not in skip and catalog.nameable(table, c.name)
     ]
 
 

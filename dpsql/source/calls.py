@@ -31,6 +31,7 @@ from dpsql.source.kernel import (
 from dpsql.source.model import refuse
 from dpsql.source.parse import render, used
 from dpsql.source.scope import Scope
+from dpsql.source.total import declare_call, declare_guarded
 from dpsql.source.tuples import TOGETHER, together
 
 _NOT_LISTED = "not on the list of what a source may compute; prepare the column in the table itself"
@@ -100,6 +101,8 @@ class Calls:
             if sorted(types) == ["DATE", "TIMESTAMP"]:
                 values[1:] = [try_cast(v, "TIMESTAMP") if t == "DATE" else v for v, t in zip(values[1:], types, strict=True)]
         out = self._written(name, values, at)
+        if spec.total:
+            declare_call(out, values[-1], spec.total, self.scope.type_of)
         if "s" in spec.kinds and "r" not in spec.kinds and not spec.unit:
             self._try_constants(name, values, kinds, at)
         return self._kept_short(name, out, values, at) if spec.text else out
@@ -135,7 +138,11 @@ class Calls:
     ) -> exp.Expression:
         """Return a date, timestamp or time of day, NULL where functions of it may overflow."""
         if sql_type in TEMPORAL:
-            return guard_temporal(value, sql_type) if kind != "b" else value
+            if kind == "b":
+                return value
+            found = guard_temporal(value, sql_type)
+            declare_guarded(found, value, sql_type, self.scope.column_type)
+            return found
         if sql_type == "TIME" and kind == "v" and (not part or part in CLOCK):
             return value
         return refuse(f"{name}()", f"needs a DATE or TIMESTAMP, not {sql_type}; CAST it", node, self.scope.where)

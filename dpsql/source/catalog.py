@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 from sqlglot import exp
@@ -77,11 +77,27 @@ class Described:
     nullable: bool
 
 
-class Catalog:
-    """Look-ups on one cursor, each once. What the cursor cannot see is what no other connection has committed."""
+class Seen(Protocol):
+    """What somebody may name who is not the custodian: everything else does not exist."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, functions: Functions | None = None) -> None:
+    def column(self, table: TableId, name: str) -> bool:
+        """Return whether a column of a table may be named."""
+
+
+class Catalog:
+    """Look-ups on one cursor, each once. What the cursor cannot see is what no other connection has committed.
+
+    Parameters
+    ----------
+    seen : Seen, optional
+        What whoever asks may name; None: everything.
+    """
+
+    def __init__(
+        self, cursor: duckdb.DuckDBPyConnection, functions: Functions | None = None, seen: Seen | None = None
+    ) -> None:
         self.cursor = cursor
+        self.seen = seen
         self._functions = functions or Functions()
         self._described: dict[str, list[Described]] = {}
         self._named: dict[str, list[Row]] = {}
@@ -97,6 +113,10 @@ class Catalog:
                 _forbid_system(*found[:3], internal=found[5])
                 return Entry(TableId(*found[:3]), found[3] == "view", found[4] or "")
         return None
+
+    def nameable(self, table: TableId, name: str) -> bool:
+        """Return whether whoever asks may name a column of a table."""
+        return self.seen is None or self.seen.column(table, name)
 
     def entries(self, name: str) -> list[Row]:
         """Return all tables and views of a name in all databases: database, schema, name, kind, text, whether internal, number."""

@@ -142,6 +142,7 @@ class Leaves:
             self.carried.begin(table, alias, [d.name for d in described], columns, self.unit_column(table))
             if self.carried.numbered:
                 self.leaves[alias].append((number_column(table), "BIGINT"))
+        columns = [c for c in columns if self.catalog.nameable(table, c.name)]
         name = node.alias_or_name or alias
         if protected and lineage is not None and not self.local:
             alias, out = self._beside(alias, out, columns)

@@ -4,15 +4,19 @@ Listing all functions takes longer than anything else that is asked of the catal
 (table, view, macro, function, also of an extension, also a temporary one) gets the next number of one counter; so as long as
 nobody has created one, the list is as it was. The counter is read by creating something: a temporary sequence of our own. DuckDB
 makes entries of its own types and views when a statement of a session first names one, so all of them are made before the counter
-is read (`settle`): else the first statements of a session would look like somebody who creates functions.
+is read (`settle`): else the first statements of a session would look like somebody who creates functions. Temporary tables that
+dpsql makes while it reads are known one by one (`noted`), and as many numbers are allowed for.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
-from collections.abc import Iterable
-from contextlib import suppress
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Literal, NamedTuple
 
 import duckdb
 
@@ -41,6 +45,17 @@ Listing = dict[str, tuple[int, ...]]
 """Of each name: how many functions have it, a sum of hashes of what the catalog says of them, and both of DuckDB's own catalog."""
 
 
+class _Numbers(NamedTuple):
+    """How many numbers of the counter some statements take."""
+
+    between: int
+    """From one reading of the counter to the next, with nothing between them."""
+    table: int
+    """A temporary table."""
+    dropped: int
+    """Taking one away."""
+
+
 class Functions:
     """What is known of the functions of one open database.
 
@@ -54,6 +69,7 @@ class Functions:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._newest: int | None = None
+        self._times = 0  # that they were listed
         self._changed: frozenset[str] | None = None
         self._overloaded: frozenset[str] = frozenset()
 
@@ -80,10 +96,12 @@ class Functions:
 
     def _looked(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
         """Return the names of all functions that are not what DuckDB ships, listed anew if anything was created since."""
-        shipped, step = _shipped(())
+        shipped, numbers = _shipped(())
+        _of[cursor] = self
         try:
             number = _created(cursor)
-            if self._changed is None or self._newest is None or number != self._newest + step:
+            if self._changed is None or self._newest is None or number != self._newest + numbers.between:
+                self._times += 1
                 settle(cursor, views=True)
                 number = _created(cursor)
                 live = _listing(cursor)
@@ -100,6 +118,36 @@ class Functions:
             ) from None
         self._newest = number  # read before the list: what was created since changes the next number
         return self._changed
+
+    @contextmanager
+    def noted(self, statement: Literal["table", "dropped"]) -> Iterator[None]:
+        """Allow for the numbers that a statement of dpsql's own takes, which runs in the block and creates no function.
+
+        Nothing else is allowed for: where the functions were listed meanwhile, by another thread, the numbers may have been seen
+        then, and are not allowed for once more; where the statement fails, neither. Whoever creates something takes more numbers
+        than these, so that the functions are listed then.
+        """
+        with self._guard:
+            times = self._times
+        yield
+        with self._guard:
+            if self._newest is not None and self._times == times:
+                self._newest += getattr(_shipped(())[1], statement)
+
+
+_of: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, Functions] = weakref.WeakKeyDictionary()
+"""What is known of the database that a cursor is of, once it was asked for."""
+
+
+@contextmanager
+def noted(cursor: duckdb.DuckDBPyConnection, statement: Literal["table", "dropped"]) -> Iterator[None]:
+    """Say that a statement of dpsql's own runs in the block: see `Functions.noted`."""
+    known = _of.get(cursor)
+    if known is None:
+        yield
+        return
+    with known.noted(statement):
+        yield
 
 
 def _overloaded(cursor: duckdb.DuckDBPyConnection, live: Listing, changed: frozenset[str]) -> frozenset[str]:
@@ -125,8 +173,8 @@ def _created(cursor: duckdb.DuckDBPyConnection) -> int:
 
 
 @functools.cache
-def _shipped(extensions: tuple[str, ...]) -> tuple[Listing, int]:
-    """Return the functions of a database that nobody has touched, and how far two numbers are apart with nothing between them.
+def _shipped(extensions: tuple[str, ...]) -> tuple[Listing, _Numbers]:
+    """Return the functions of a database that nobody has touched, and how many numbers statements take.
 
     Extensions that cannot be loaded once more are left out.
     """
@@ -136,5 +184,9 @@ def _shipped(extensions: tuple[str, ...]) -> tuple[Listing, int]:
                 fresh.execute(f"LOAD {quoted(name)}")
         listed = _listing(fresh)
         _created(fresh)
-        first, second = _created(fresh), _created(fresh)
-        return listed, second - first
+        found = [_created(fresh), _created(fresh)]
+        for text in ("CREATE TEMP TABLE own AS SELECT 1 AS x", "DROP TABLE own"):
+            fresh.execute(text)
+            found.append(_created(fresh))
+        between, table, dropped = (after - before for before, after in itertools.pairwise(found))
+        return listed, _Numbers(between, table - between, dropped - between)

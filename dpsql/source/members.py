@@ -1,12 +1,18 @@
 """EXISTS and IN of unit-local relations: they become SEMI and ANTI joins, so that no subquery is left in an expression.
 
-A subquery over people's rows is connected with the row outside by the privacy unit, as a join is (:mod:`dpsql.source.unit_joins`).
+A subquery over people's rows is connected with the row outside by the privacy unit, as a join is (:mod:`dpsql.source.unit_joins`):
+whether a row stays depends on rows of its own unit and on public ones. That is what the text means only where rows of others could
+not decide. EXISTS, IN and NOT EXISTS ask for a partner; where the text says that a partner is of the same unit, others have none.
+``x NOT IN (SELECT y ...)`` asks more: it is true of no row if any y is NULL, and of a row where x is NULL only if there is no y at
+all. If the conditions of the subquery say that its rows are those of the unit of the row outside, all these y are that unit's. If
+not, they are everybody's, and what is left to ask is a partner only where neither x nor y can be NULL; everything else is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -20,7 +26,8 @@ from dpsql.source.layers import Layer, Rows, compared, outermost, plain
 from dpsql.source.leaves import View
 from dpsql.source.limits import limit, looked_up
 from dpsql.source.model import Column, fold, identifier, refuse
-from dpsql.source.parse import used
+from dpsql.source.parse import render, used
+from dpsql.source.present import is_present, keep_present
 from dpsql.source.scope import Item, Scope
 from dpsql.source.unit_joins import Joins, Meets, joined
 from dpsql.source.ways import below_parent, is_leaf
@@ -44,24 +51,30 @@ class Members(Joins):
             elif isinstance(node, exp.In) and node.args.get("query") is not None:
                 self._member(rows, node.args["query"], negated, node.this, node)
             else:
+                for compared_with in condition.find_all(exp.Any, exp.All):
+                    advice = "write IN (SELECT ...) for = ANY, NOT IN (SELECT ...) for <> ALL, as a condition of WHERE on its own"
+                    refuse(f"{compared_with.key.upper()} (SELECT ...)", advice, compared_with, self.view.where)
                 for inner in condition.find_all(exp.Exists, exp.Select):
                     advice = "as a condition of WHERE on its own, connected by AND to others; or join the table"
                     refuse("EXISTS or IN (SELECT ...) inside an expression", advice, inner, self.view.where)
                 rows.restrict(Rewriter(rows.scope)(condition))
+                keep_present(rows.scope, [condition])
 
     def _member(self, rows: Rows, query: exp.Expression, negated: bool, value: exp.Expression | None, at: exp.Expression) -> None:
         """Keep rows that have, or do not have, a partner among the rows of a subquery."""
         while isinstance(query, exp.Subquery) and set(used(query)) == {"this"}:
             query = query.this
         if isinstance(value, exp.Tuple):
-            refuse("(a, b) IN (SELECT ...)", "write EXISTS (SELECT ... WHERE a = x AND b = y)", at, self.view.where)
+            no = "NOT " * negated
+            refuse(f"(a, b) {no}IN (SELECT ...)", f"write {no}EXISTS (SELECT ... WHERE a = x AND b = y)", at, self.view.where)
         inner, conditions, column = self._inner(rows, query, value is not None, at)
         item = inner.scope.items[0]
         both = replace(rows.scope, items=[*rows.scope.items, *inner.scope.items])
         said = [c for c in conditions if self._says_unit(c, rows.scope, both)]
         others = [c for c in conditions if c not in said]
         member = value is not None and column is not None and not (column.unit and is_unit(value, rows.scope))
-        compared = not looked_up(others, item, both) or (member and negated)
+        perhaps = [] if value is None or column is None or not negated else self._perhaps_null(value, column, rows.scope)
+        compared = not looked_up(others, item, both) or (member and bool(perhaps))
         several = inner.unit is not None and rows.unit is not None and not rows.one and not inner.one
         if compared and several and not Meets.of(self, item, conditions, both).linear:
             limit(rows)
@@ -73,23 +86,26 @@ class Members(Joins):
         pairs = [
             (c, self._beside(c, rows.scope, both), pair[1]) for c in conditions if (pair := self._linked(c, item, both)) is not None
         ]
-        same = bool(said) or bool(pairs)
+        own = bool(said) or bool(pairs)  # the subquery's rows are, by its conditions, those of the unit of the row outside
+        same = own
         if value is not None and column is not None:
             outside = plain(value, rows.scope) if isinstance(value, exp.Column | exp.Paren) else None
             same |= outside is not None and same_key(outside[1], column)
-            if outside is not None and not negated:
+            if outside is not None and not perhaps:
                 pairs.append((value, value, column))
             if column.unit and is_unit(value, rows.scope):
                 same = True
                 said.append(value)
             else:
-                written += self._in(rows, value, column, item, negated)
+                written += self._in(rows, value, column, item, perhaps)
         if inner.unit is not None:
             if rows.unit is None:
                 refuse("EXISTS or IN", "it chooses public rows by people's", at, self.view.where)
             if not same:
                 advice = "connect them: EXISTS (SELECT 1 FROM t2 WHERE t2.unit = t.unit ...) or unit IN (SELECT unit ...)"
                 refuse("EXISTS or IN", f"its rows are other people's; {advice}", at, self.view.where)
+            if perhaps and not own and value is not None:
+                self._of_everybody(value, query, perhaps, at)
             link = next((one for one in pairs if self._on_link(*one, rows.scope)), None)
             below = below_parent(item.node) if link is not None else None
             if link is None or below is None:
@@ -188,18 +204,40 @@ class Members(Joins):
             return False
         return sum(any(one is i for i in outer.items) for one, _ in pair) == 1
 
-    def _in(self, rows: Rows, value: exp.Expression, column: Column, item: Item, negated: bool) -> list[exp.Expression]:
-        """Return ``value = column``; of NOT IN what SQL means by it: no partner that is equal, none where either is NULL."""
+    @staticmethod
+    def _perhaps_null(value: exp.Expression, column: Column, scope: Scope) -> list[str]:
+        """Return which sides of ``value NOT IN (SELECT column ...)`` could be NULL: 'value', 'column'."""
+        found = plain(value, scope) if isinstance(value, exp.Column | exp.Paren) else None
+        outside = isinstance(value, exp.Literal) or (found is not None and is_present(found[1]))
+        return [*([] if outside else ["value"]), *([] if is_present(column) else ["column"])]
+
+    def _of_everybody(self, value: exp.Expression, query: exp.Expression, perhaps: Sequence[str], at: exp.Expression) -> NoReturn:
+        """Refuse NOT IN where a NULL of other people's rows, or whether there are any, would decide about a row."""
+        listed = query.expressions if isinstance(query, exp.Select) else []
+        left, right = render(value), render(listed[0].unalias()) if len(listed) == 1 else "its column"
+        why = {
+            "value": f"where {left} is NULL, it is true only if the subquery has no rows",
+            "column": f"where {right} is NULL in any row of the subquery, it is never true",
+        }
+        ways = {"value": f"{left} IS NOT NULL AND {left} NOT IN (...)", "column": f"{right} IS NOT NULL in the subquery's WHERE"}
+        reasons, ways_out = (" and ".join(said[side] for side in perhaps) for said in (why, ways))
+        advice = f"write {ways_out}, or NOT EXISTS, which asks for equal values alone"
+        refuse(f"{left} NOT IN (SELECT ...)", f"{reasons}: other people's rows would decide; {advice}", at, self.view.where)
+
+    def _in(self, rows: Rows, value: exp.Expression, column: Column, item: Item, perhaps: Sequence[str]) -> list[exp.Expression]:
+        """Return ``value = column``; of NOT IN what SQL means by it: no partner that is equal, none where either is NULL.
+
+        ``perhaps``: of NOT IN, which sides could be NULL.
+        """
         left = paren(Rewriter(rows.scope)(value))
         right = exp.Column(this=identifier(column.ref), table=identifier(item.alias))
         kind = rows.scope.type_of(left)
         if kind not in (column.sql_type, '"NULL"'):
             refuse("IN (SELECT ...)", f"it compares {kind} with {column.sql_type}; CAST one of them", value, self.view.where)
         equal = exp.EQ(this=left, expression=right)
-        if not negated:
-            return [equal]
-        missing = [exp.Is(this=side.copy(), expression=exp.Null()) for side in (left, right)]
-        return [exp.Paren(this=exp.or_(equal, *missing, copy=False))]
+        sides = [side for name, side in (("value", left), ("column", right)) if name in perhaps]
+        missing = [exp.Is(this=side.copy(), expression=exp.Null()) for side in sides]
+        return [exp.Paren(this=exp.or_(equal, *missing, copy=False))] if missing else [equal]
 
     def _one(self, columns: Sequence[Column], at: exp.Expression) -> Column:
         if len(columns) != 1:

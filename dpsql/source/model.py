@@ -198,7 +198,8 @@ class Column:
     linked table that ``origin`` is of. ``keys``: unique columns of protected tables such that a row in which this column has the
     value of one of them, and is not NULL, is a row of the same unit as the row of that value. ``told``: and rows in which it is
     NULL, if there are any, are those of one unit. ``unique``: whether no two rows have one value in it, NULL aside: known of keys
-    of tables with links, and believed where work is bounded, not where rows of people could meet.
+    of tables with links, and believed where work is bounded, not where rows of people could meet. ``present``: whether the text
+    keeps only rows in which it is not NULL, whatever was declared.
     """
 
     name: str
@@ -214,11 +215,12 @@ class Column:
     keys: frozenset[tuple[TableId, str]] = frozenset()
     told: bool = False
     unique: bool = False
+    present: bool = False
 
     @property
     def tells_unit(self) -> bool:
-        """Whether rows with one value in it are rows of one unit: it is the unit, or a key of which NULL says as much."""
-        return self.unit or (bool(self.keys) and self.told)
+        """Whether rows with one value in it are rows of one unit: the unit, or a key of which NULL says as much or is not there."""
+        return self.unit or (bool(self.keys) and (self.told or self.present))
 
 
 def place(node: exp.Expression | None) -> str:

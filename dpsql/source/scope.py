@@ -10,7 +10,7 @@ from sqlglot import exp
 from dpsql.errors import ArgumentError
 from dpsql.source.catalog import Catalog
 from dpsql.source.kernel import MOST_TEXT
-from dpsql.source.model import UNIT, Column, fold, quoted, refuse
+from dpsql.source.model import RESERVED, UNIT, Column, fold, quoted, refuse
 from dpsql.source.parse import render
 
 LONGEST_EXPRESSION = 100_000
@@ -101,7 +101,7 @@ class Scope:
                 for part in parts:
                     if (advice := item.unsafe.get(fold(part))) is not None:
                         refuse(f"column {part!r}", advice, node, self.where)
-            names = [c.name for item in self.items for c in item.columns]
+            names = [c.name for item in self.items for c in item.columns if not fold(c.name).startswith(RESERVED)]
             raise ArgumentError(
                 "source",
                 ".".join(parts),

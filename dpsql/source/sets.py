@@ -14,6 +14,7 @@ from dpsql.source.leaves import View
 from dpsql.source.limits import MOST_COUNTED
 from dpsql.source.listing import Listing
 from dpsql.source.model import Column, identifier, refuse
+from dpsql.source.present import is_present
 from dpsql.source.relations import Relation
 from dpsql.source.scope import Scope
 
@@ -112,6 +113,7 @@ def _column(columns: list[Column], kind: type[exp.Expression], sql_type: str) ->
         keys=frozenset.intersection(*(c.keys for c in columns)),
         told=all(c.told for c in columns),
         unique=first.unique and kind is not exp.Union,
+        present=all(is_present(c) for c in columns),
     )
 
 

@@ -18,7 +18,10 @@ NULL, whatever its columns hold, by induction over its nodes:
 - FLOATs and DOUBLEs are added and multiplied as IEEE 754 has it, with infinities, as `dpsql.session.settings` pins it;
 - DECIMALs are added and multiplied in a type that holds every digit (`dpsql.source.expressions` sees to it and says so, `declare`).
 
-Nothing else is: no function, no division. The generator of `tests/privacy/test_kernel_generator.py` tries them.
+- a DATE or TIMESTAMP that is NULL far away is its column, or NULL (`dpsql.source.functions.guard_temporal`, `declare_guarded`); of
+  such a one every part of a date, and every truncation, has one (`Function.total` of `dpsql.algebra.functions`, `declare_call`).
+
+Nothing else is: no other function, no division. The generator of `tests/privacy/test_kernel_generator.py` tries them.
 """
 
 from __future__ import annotations
@@ -62,6 +65,21 @@ def declare(node: exp.Binary, types: Types, sql_type: Callable[[exp.Expression],
     for side in (node.this, node.expression):
         mark(side, types)
     if is_total(node.this) and is_total(node.expression):
+        node.meta[_TOTAL] = sql_type(node)
+
+
+def declare_guarded(node: exp.Expression, value: exp.Expression, sql_type: str, types: Types) -> None:
+    """Say that a guarded moment is total, where the moment itself is: all that is made of it are comparisons with constants."""
+    mark(value, types)
+    if _kind(value) == sql_type:
+        node.meta[_TOTAL] = sql_type
+
+
+def declare_call(
+    node: exp.Expression, moment: exp.Expression, listed: Sequence[str], sql_type: Callable[[exp.Expression], str]
+) -> None:
+    """Say that a function of a guarded moment is total, where that is and its type is listed."""
+    if _kind(moment) in listed:
         node.meta[_TOTAL] = sql_type(node)
 
 

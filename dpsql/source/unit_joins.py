@@ -24,13 +24,14 @@ from dpsql.source.limits import MOST_COUNTED, cut, limit, looked_up, shorten
 from dpsql.source.listing import Listing
 from dpsql.source.model import UNIT, Column, fold, identifier, refuse
 from dpsql.source.parse import render, used
+from dpsql.source.present import keep_present
 from dpsql.source.scope import Item, Scope
 from dpsql.source.ways import is_leaf, without_parent
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 MOST_RELATIONS = 12
 """Tables that a source may read, each reading counted."""
-_SAME_UNIT = "the rows of two people may not meet; write ON a.unit = b.unit [AND ...] or USING (unit), of the privacy unit column"
+_SAME_UNIT = "the rows of two people may not meet; write ON a.{0} = b.{0} [AND ...] or USING ({0}), the privacy unit column"
 _NO_UNIT = "rows of the public table that meet nobody would belong to no person; write protected LEFT JOIN public"
 
 
@@ -129,7 +130,7 @@ class Joins:
         if units:
             linked = any(self._linked(c, item, both) for c in known)
             if not linked and not any(self._same_unit(c, rows.scope, item, both) for c in known):
-                refuse(name, _SAME_UNIT, join, where)
+                refuse(name, self._two_people(), join, where)
         key = [] if item.protected else self._key(join, item, [*conditions, *pool] if linked_tables else conditions, both)
         if rows.one and key:
             item = self._first_of(item, key)
@@ -173,7 +174,20 @@ class Joins:
         rows.unit = rows.unit if rows.unit is not None or not item.protected else unit_column(item.alias)
         rows.joined(item, joined(item, None if written else "CROSS", side or None, written))
         rows.most = most
+        if not side:
+            keep_present(rows.scope, given)
         return rows
+
+    def _two_people(self) -> str:
+        """Return why rows of people do not meet here, and what to write."""
+        lineage = next(iter(self.analysis.lineages.values()), None)
+        table = self.analysis.table
+        unit = self.analysis.ways.unit(lineage) if lineage is not None else table and self.analysis.unit_column(table)
+        said = _SAME_UNIT.format(unit or "unit")
+        if lineage is None:
+            return said
+        hop = lineage.hops[0]
+        return f"{said}; or join along a link, as ON child.{hop.column} = parent.{hop.parent_column}"
 
     def _key(self, join: exp.Join, item: Item, conditions: Sequence[exp.Expression], both: Scope) -> list[str]:
         """Return a declared key of a public table that a join fixes: then a row meets at most one row of it."""
@@ -292,13 +306,15 @@ class Joins:
 
     @staticmethod
     def _known(node: exp.Expression, scope: Scope) -> bool:
-        """Whether every column of a condition is one of these relations'."""
+        """Whether every column of a condition is one of these relations'; those of a subquery are its own."""
+        if node.find(exp.Select):
+            return False
         try:
             for column in node.find_all(exp.Column):
                 scope.resolve(column)
         except ArgumentError:
             return False
-        return not node.find(exp.Select)
+        return True
 
     @staticmethod
     def _same_unit(node: exp.Expression, left: Scope, item: Item, both: Scope) -> bool:
@@ -360,8 +376,7 @@ class Joins:
                 merged.append((name, column, owner, right))
         one = rows.one and item.one and side == "RIGHT"
         items = [replace(i, columns=_perhaps(i.columns)) for i in rows.scope.items]
-        kept = side == "RIGHT"
-        last = replace(item, columns=[replace(c, nullable=True, unit=c.unit and kept, told=c.told and kept) for c in item.columns])
+        last = replace(item, columns=_perhaps(item.columns, kept=side == "RIGHT"))
         rows.scope.items[:] = items
         rows.joined(last, joined(item, None, side, written))
         rows.unit = right_unit
@@ -386,19 +401,20 @@ class Joins:
         return out
 
 
-def _perhaps(columns: Sequence[Column]) -> list[Column]:
-    """Return the columns of a side that may be missing: NULL says nothing there."""
-    return [replace(c, nullable=True, unit=False, told=False) for c in columns]
+def _perhaps(columns: Sequence[Column], *, kept: bool = False) -> list[Column]:
+    """Return the columns of a side that may be missing: NULL says nothing there; ``kept``: but the rows have its unit."""
+    return [replace(c, nullable=True, present=False, unit=c.unit and kept, told=c.told and kept) for c in columns]
 
 
 def _merged(column: Column, right: Column, side: str, unit: bool) -> Column:
     """Return the one column that two after USING become in a RIGHT or FULL join."""
     if side == "RIGHT":
-        return replace(right, unit=unit, nullable=True)
+        return replace(right, unit=unit, nullable=True, present=False)
     same = (column.origin, column.home) == (right.origin, right.home)
     origin, home = (right.origin, right.home) if same else (None, None)
     keys, orphans, told = column.keys & right.keys, column.orphans or right.orphans, column.told and right.told
-    return replace(right, origin=origin, home=home, keys=keys, told=told, orphans=orphans, unit=unit, nullable=True)
+    merged = replace(right, origin=origin, home=home, keys=keys, told=told, orphans=orphans, unit=unit)
+    return replace(merged, nullable=True, present=False)
 
 
 def unit_column(alias: str) -> exp.Column:

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 _UPPER_TO_LOWER = {c: c + 32 for c in range(ord("A"), ord("Z") + 1)}
+
+
+_ANALYST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+def is_analyst(name: str) -> bool:
+    """Return whether a text can be the name of an analyst: letters, digits, '_', '-' and '.', at most 63 characters.
+
+    Examples
+    --------
+    >>> is_analyst("alice.b-2"), is_analyst("alice b"), is_analyst("-x")
+    (True, False, False)
+    """
+    return _ANALYST.fullmatch(name) is not None
 
 
 def fold(name: str) -> str:

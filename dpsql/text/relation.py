@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dpsql.text.names import fold
 
-Value = None | bool | int | float | str | Decimal | dt.datetime | Sequence["Value"]
+Value = None | bool | int | float | str | Decimal | dt.datetime | Sequence["Value"] | Mapping[str, "Value"]
 
 
 def identifier(*parts: str) -> str:
@@ -91,6 +91,8 @@ def literal(value: Value) -> str:
             parts = [_text(part) for part in value.split("\0")]
             return f"system.main.concat({', system.main.chr(0), '.join(parts)})"
         return _text(value)
+    if isinstance(value, Mapping):
+        return f"system.main.struct_pack({', '.join(f'{identifier(name)} := {literal(one)}' for name, one in value.items())})"
     return "[" + ", ".join(literal(item) for item in value) + "]"
 
 

@@ -222,3 +222,22 @@ def test_other_commands_do_not_wait_for_the_server():
     program = "import sys\nfrom dpsql.cli.commands import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint([m for m in sys.modules if m.startswith(('dpsql.serve', 'ssl', 'sqlglot', 'pandas'))])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("\n[]\n") and all(f"\n    {name} " in done.stdout for name in ("serve", "analyst", "publish"))
+
+
+def test_a_grant_in_the_books_opens_the_table(capsys, census):
+    told = "there is no analyst alice yet: dpsql analyst add alice"
+    assert told in run(capsys, "grant", census, "visits", "--analyst", "alice", "--epsilon", "2")[1]
+    run(capsys, "analyst", "add", "alice", census, "--grant", 'odd."a.b"=0.05')
+    given = ("grant", census, "visits", "--analyst", "alice", "--epsilon", "1", "--per-query", "0.2", "--renew", "month", "--methods", "dp_query", "--columns", "ward")
+    out, err = run(capsys, *given)
+    assert err == "alice may ask main.visits now, at 0.2 a question\n" and granted(census) == {'odd."a.b"': 0.05, "main.visits": 0.2}
+    row = [text.strip() for text in out.splitlines()[3].strip("│").split("│")]
+    assert row[:6] == ["main.visits", "alice", "1.0", "0.0", "1.0", "0.2"] and row[6].startswith("each month, next ") and row[7:] == ["query", "ward", "granted"]
+    assert run(capsys, *given)[1] == ""  # said again
+    assert "in force" in run(capsys, "grant", census)[0] and "in force" in run(capsys, "grant", census, "--analyst", "alice")[0]
+    ledger = run(capsys, "ledger", census, "--analyst", "alice")[0]
+    assert ledger.count("granted to alice") == 2 and "budget set" not in ledger
+    assert "removed" in run(capsys, "grant", census, "visits", "--analyst", "alice", "--remove")[0]
+    assert "analyst is not given" in run(capsys, "grant", census, "visits", "--epsilon", "1", code=1)
+    assert "per_query = 2.0: is above the whole grant" in run(capsys, "grant", census, "visits", "--analyst", "alice", "--epsilon", "1", "--per-query", "2", code=1)
+    assert "no privacy budget to grant a part of" in run(capsys, "grant", census, "wards", "--analyst", "alice", "--epsilon", "1", code=1)

@@ -30,19 +30,22 @@ class Full:
             raise duckdb.TransactionException(FULL)
         return self.cursor.execute(statement, *given)
 
+    @property
+    def description(self) -> Any:
+        return self.cursor.description
+
 
 @pytest.mark.parametrize("action", ["charge", "store"])
 def test_a_full_disk_is_not_called_busy(con, charges, monkeypatch, action):
     tries: list[str] = []
     append = Ledger._append
 
-    def on_a_full_disk(self: Ledger, decide: Any, *rest: Any) -> None:
+    def on_a_full_disk(self: Ledger, decide: Any, *rest: Any) -> dict[str, Any] | None:
         fields = decide()
         if fields is None or fields["action"] != action:
-            append(self, decide, *rest)
-            return
+            return append(self, decide, *rest)
         books = Books(Full(self.books.cursor, tries), self.books.database)  # type: ignore[arg-type]
-        append(Ledger(books, self.source, self.who), lambda: fields, *rest)
+        return append(Ledger(books, self.source, self.who), lambda: fields, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "_append", on_a_full_disk)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import random
+from decimal import Decimal
+
 import duckdb
 import pytest
 from prepared import copied
@@ -11,7 +15,7 @@ import dpsql
 from dpsql import sql
 from dpsql.books import chain
 from dpsql.books.entries import FIELDS
-from dpsql.books.hashes import TEXTS, entry_hash
+from dpsql.books.hashes import TEXTS, entry_hash, shown, stored
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
 from dpsql.errors import LedgerError
@@ -32,6 +36,8 @@ EDITS = (
     "UPDATE dpsql.ledger SET entry = 17 WHERE entry = 3",
     "UPDATE dpsql.ledger SET who = chr(0) || who WHERE entry = 3",
     "ALTER TABLE dpsql.ledger ALTER epsilon TYPE DOUBLE",
+    "ALTER TABLE dpsql.ledger ALTER written_at TYPE TIMESTAMP_NS; UPDATE dpsql.ledger SET written_at = '2026-01-01 00:00:00.000000001'",
+    "ALTER TABLE dpsql.ledger ALTER rho TYPE DECIMAL(38, 25)",
     "ALTER TABLE dpsql.ledger DROP plan",
 )
 
@@ -65,8 +71,8 @@ def test_every_hash_is_that_of_the_shipped_sql(con):
     listed = ", ".join(f"{name}::VARCHAR" for name in FIELDS)
     rows = con.execute(f"SELECT {listed}, hash, {sql.text('entry_hash')} FROM dpsql.ledger ORDER BY entry ASC").fetchall()
     assert len(rows) > 4
-    for *texts, stored, computed in rows:
-        assert entry_hash(dict(zip(FIELDS, texts, strict=True))) == computed == stored
+    for *texts, held, computed in rows:
+        assert entry_hash(dict(zip(FIELDS, texts, strict=True))) == computed == held
     assert set(TEXTS) == {name for name, kind in FIELDS.items() if kind != "VARCHAR"}
 
 
@@ -100,3 +106,29 @@ def test_a_long_book_says_the_same(con, monkeypatch):
     monkeypatch.undo()
     ledger(con).check_intact()
     assert ledger(con)._last()[0] == long[4][0] + 2
+
+
+def test_values_are_shown_as_duckdb_shows_them():
+    """Of every type, at many lengths: what Python says an entry will hold is what DuckDB holds and writes."""
+    draw = random.Random(1)
+    given: list[tuple[str, object]] = [("INTEGER", n) for n in (0, -1, 2**31 - 1, -(2**31), None)]
+    for _ in range(300):
+        micro = draw.randrange(10**9) * 10 ** draw.randrange(7) + draw.randrange(2)
+        given.append(("TIMESTAMP", dt.datetime(draw.randrange(1, 9000), 2, 28) + dt.timedelta(microseconds=micro)))
+        number = Decimal(draw.randrange(-(10**14), 10**14)) / 10 ** draw.randrange(14)
+        given += [("DECIMAL(38,24)", number), ("DECIMAL(38,37)", Decimal(draw.randrange(10**15)).scaleb(-draw.randrange(15, 37)))]
+    given += [("DECIMAL(38,24)", Decimal(text)) for text in ("0", "1e-24", "12345678901234", "0.50", "1E+3")] + [("DECIMAL(38,37)", None)]
+    con = duckdb.connect()
+    for kind, value in given:
+        asked = str(value) if isinstance(value, Decimal) else value
+        held, text = con.execute(f"SELECT v, v::VARCHAR FROM (SELECT ?::{kind} AS v)", [asked]).fetchone()
+        assert shown(stored(value, kind)) == shown(held) == text, (kind, value)
+    con.close()
+
+
+@pytest.mark.parametrize(("value", "kind"), [(Decimal("1e-25"), "DECIMAL(38,24)"), (Decimal(10**14), "DECIMAL(38,24)"), (0.5, "DECIMAL(38,24)"),
+                                             (Decimal("NaN"), "DECIMAL(38,24)"), (True, "INTEGER"), ("1", "INTEGER"),
+                                             (dt.datetime(2026, 1, 1, tzinfo=dt.UTC), "TIMESTAMP")])
+def test_what_would_be_converted_is_left_to_duckdb(value, kind):
+    with pytest.raises(ValueError, match=r"."):
+        stored(value, kind)

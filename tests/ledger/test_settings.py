@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -14,6 +15,7 @@ from sample_tables import DELTA, make_people
 
 import dpsql
 from dpsql.errors import DpsqlError
+from dpsql.measure import query
 from dpsql.noise import discrete
 from dpsql.session import settings
 
@@ -237,3 +239,23 @@ def test_a_locked_configuration_reads_joins_only_without_them():
                 con.execute(text)
             assert con.execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchall() == [(0,)]
         con.close()
+
+
+def test_where_plans_may_be_unsound_heavy_units_are_not_read_by_themselves():
+    """They are a second join of one source. A plain table is read all the same, its rows bounded together."""
+    con = duckdb.connect()
+    joined(con)
+    con.execute("SET lock_configuration = true")
+    asked: list[bool] = []
+
+    def heavy(*given):
+        with before(*given) as found:
+            asked.append(found is None)
+            yield found
+
+    before = query.heavy_units
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query, "heavy_units", contextmanager(heavy))
+        con.execute("FROM dp_query('SELECT count(*) FROM t', epsilon := 0.1)")
+    assert asked[-1] is ("common_subplan" in known_optimizers())  # before it the rehearsal, over no row
+    con.close()

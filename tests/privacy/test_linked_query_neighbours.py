@@ -6,6 +6,8 @@ The choice of rows is replayed by its salt; what the plan claims is `dpsql.estim
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import duckdb
@@ -17,7 +19,10 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.domains import encoding
+from dpsql.kinds.query import measure as measured
 from dpsql.measure import query as reading
+from dpsql.measure import rows
+from dpsql.measure.statement import Statement
 from dpsql.noise import discrete
 from dpsql.protected.source import resolve
 from dpsql.session.instance import open_context
@@ -240,3 +245,95 @@ def test_a_level_that_is_forgotten_is_found(monkeypatch):
         monkeypatch.setattr(analysis, name, lambda *given: None)
     one, two = (read(make("numbers", unit), text, monkeypatch) for unit in ("nobody", 7))
     assert max(max(pair) for pair in excess(one.found[0][0], one.found[0][1], two.found[0][1])) > 1
+
+
+# -- rows of light units are read as they are, those of heavy ones bounded; read once, or joined with groups after they are added up ----
+
+
+AS_THEY_ARE = [
+    *QUERIES[:3], *QUERIES[9:11], *QUERIES[16:],
+    ("SELECT code, count(*), avg(price), count(DISTINCT visit) FROM procedures GROUP BY code", "max_groups := 2, max_rows_per_group := 3"),
+    ("SELECT ward, median(cost) FROM visits GROUP BY ward", "groups := 'private', max_groups := 3, max_rows_per_group := 2"),
+    ("SELECT floor, count(*), sum(v.cost) FROM visits v LEFT JOIN wards w ON v.ward = w.ward GROUP BY floor", "groups := 'private'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", ["numbers, orphans are a unit", "families", "a row is a person"])
+@pytest.mark.usefixtures("unrehearsed")
+def test_counters_of_linked_rows_are_those_of_rows_that_are_all_bounded(shape, monkeypatch):
+    """Whichever way they are read, the same rows of every unit are kept, orphans among them."""
+    found = []
+    listed: list[str | None] = []
+    plain = rows.heavy_units
+
+    @contextmanager
+    def noted(*given: object) -> Iterator[str | None]:
+        with plain(*given) as heavy:
+            listed.append(heavy)
+            yield heavy
+
+    for way in ("as they are", "all bounded", "read again, joined before"):
+        con = make(shape)
+        with monkeypatch.context() as patch:
+            patch.setattr(reading, "heavy_units", (lambda *_: nullcontext(None)) if way == "all bounded" else noted)
+            if way == "read again, joined before":
+                patch.setattr(Statement, "holds", property(lambda made: made.held is not None))
+                patch.setattr(Statement, "after", property(lambda _: False))
+            found.append(read(con, AS_THEY_ARE, patch).found)
+        con.close()
+    for (plan, one), *others in zip(*found, strict=True):
+        for other_plan, other in others:
+            assert plan == other_plan and one.groups == other.groups, plan.asked
+            assert [block.tolist() for block in one.blocks] == [block.tolist() for block in other.blocks], plan.asked
+    assert None in listed and any(listed), "some have heavy units, of some it is not asked"
+
+
+def _light(patch: pytest.MonkeyPatch) -> None:
+    """Units above the bound are not noticed."""
+    asked_of = rows.above_bounds
+    patch.setattr(rows, "above_bounds", lambda protected, plan: asked_of(protected, replace(plan, max_rows=10**6)))
+
+
+def _nobody_without_a_unit(patch: pytest.MonkeyPatch) -> None:
+    """Rows of the unit NULL meet no heavy unit."""
+    side = Statement._side
+    patch.setattr(Statement, "_side", lambda made, join: side(made, join).replace(" IS NOT DISTINCT FROM ", " = "))
+
+
+@pytest.mark.parametrize(
+    ("plant", "shape", "unit"),
+    [(_light, "numbers", 7), (_light, "families, orphans are a unit", 3), (_nobody_without_a_unit, "numbers, orphans are a unit", None)],
+)
+@pytest.mark.usefixtures("unrehearsed")
+def test_a_heavy_unit_of_linked_rows_that_seems_light_is_found(plant, shape, unit, monkeypatch):
+    text = [("SELECT count(*) FROM visits", "max_rows_per_group := 2")]
+    for planted in (False, True):
+        if planted:
+            plant(monkeypatch)
+        one, two = (read(make(shape, gone), text, monkeypatch) for gone in ("nobody", unit))
+        most = max(max(pair) for pair in excess(one.found[0][0], one.found[0][1], two.found[0][1]))
+        assert (most > 1) == planted, most
+
+
+@pytest.mark.parametrize("planted", [False, True], ids=["in one snapshot", "in several"])
+@pytest.mark.usefixtures("unrehearsed")
+def test_rows_that_come_while_heavy_units_are_known_do_not_count(planted, monkeypatch):
+    """Another connection gives a light unit many rows, in its own table and in its parent's, after units were looked at."""
+    con = make("numbers")
+    plain = rows.heavy_units
+
+    @contextmanager
+    def meanwhile(*given: object) -> Iterator[str | None]:
+        with plain(*given) as heavy:
+            con.cursor().execute("UPDATE visits SET patient = 1 WHERE visit >= 100; INSERT INTO visits SELECT 500 + i, 1, 0, 1, NULL FROM range(50) t(i)")
+            yield heavy
+
+    monkeypatch.setattr(reading, "heavy_units", meanwhile)
+    if planted:
+        monkeypatch.setattr(measured, "snapshot", lambda cursor: nullcontext())
+    text = [("SELECT count(*) FROM procedures", "max_rows_per_group := 12")]
+    [(plan, one)] = read(con, text, monkeypatch).found
+    monkeypatch.setattr(reading, "heavy_units", plain)
+    [(same, two)] = read(make("numbers", 1), text, monkeypatch).found
+    assert plan == same
+    assert (max(max(pair) for pair in excess(plan, one, two)) > 1) == planted

@@ -78,6 +78,10 @@ FREE = {
         "CALL dp_link('doctors', 'visit_id', parent := 'visits', max_rows := 1)", "CALL dp_link('seen', 'patient_id', parent := 'patients', max_rows := 1)",
     ],
     "unlink": ["CALL dp_unlink('visits')", "CALL dp_unlink('patients')", "CALL dp_unlink('codes')", "CALL dp_unlink('seen')"],
+    "grant": [
+        "CALL dp_grant('visits', analyst := 'alice', epsilon := 1)", "CALL dp_grant('seen', analyst := 'alice', epsilon := 1)",
+        "FROM dp_grant('codes')", "FROM dp_grant()", "SELECT * FROM dp_grant('doctors', analyst := 'alice', epsilon := 1, columns := ['rank'])",
+    ],
     "links": ["FROM dp_links()", "FROM dp_links('visits')"],
     "declare": [
         "CALL dp_declare('{}', '{}', categories_from := '{}')".format(*place, taken)

@@ -97,7 +97,7 @@ def test_what_a_source_reads():
 BELOW = {
     "SELECT cost FROM visits v WHERE EXISTS (SELECT 1 FROM procedures q WHERE q.visit = v.visit AND q.code = 'x')": 1,
     "SELECT code FROM procedures WHERE visit IN (SELECT visit FROM labs WHERE value = 1)": 1,
-    "SELECT code FROM procedures WHERE visit NOT IN (SELECT visit FROM labs WHERE value = 1)": 2,
+    "SELECT code FROM procedures WHERE visit > 0 AND visit NOT IN (SELECT visit FROM labs WHERE value = 1 AND visit IS NOT NULL)": 1,
     "SELECT code FROM procedures q WHERE NOT EXISTS (SELECT 1 FROM procedures r WHERE q.visit = r.visit AND r.price > q.price)": 2,
     "SELECT age FROM patients p WHERE NOT EXISTS (SELECT 1 FROM visits v WHERE v.patient = p.patient AND cost > 0.1)": 1,
     "SELECT p.age FROM patients p LEFT JOIN visits v USING (patient) WHERE NOT EXISTS (SELECT 1 FROM procedures q WHERE q.visit = v.visit)": 2,

@@ -10,6 +10,9 @@ import pytest
 
 import dpsql
 from dpsql.errors import UnsupportedQuery
+from dpsql.measure import temporary
+from dpsql.measure.temporary import temporary_table
+from dpsql.source import listed
 from dpsql.source.catalog import Catalog
 from dpsql.source.listed import Functions
 
@@ -91,6 +94,68 @@ def test_macros_and_functions_of_new_names_are_no_matter() -> None:
     con.execute("CREATE MACRO least(a, b) AS 7; CREATE TEMP MACRO greatest(a, b) AS 7")
     con.create_function("mine", lambda a: a, ["DOUBLE"], "DOUBLE")
     assert Functions().overloaded(con.cursor()) is None
+    con.close()
+
+
+def register(con: duckdb.DuckDBPyConnection) -> None:
+    con.create_function("least", lambda a, b: a, ["DOUBLE", "INTEGER"], "DOUBLE")
+
+
+@pytest.mark.parametrize("looked", [False, True], ids=["", "another thread lists them meanwhile"])
+@pytest.mark.parametrize("when", ["never", "before", "while it is made", "while it is there", "after"])
+def test_tables_of_our_own_hide_nobody_elses_function(when: str, looked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A temporary table takes numbers of the counter that tells whether functions are to be listed anew: as many as are allowed for."""
+    con, functions, times = duckdb.connect(), Functions(), []
+    cursor, other = con.cursor(), con.cursor()
+    made, guarded = listed._listing, temporary.guarded
+    for _ in range(2):  # what DuckDB makes by itself when a session begins
+        assert functions.overloaded(cursor) is None
+
+    def reading(*given: Any) -> Any:
+        if when == "while it is made":
+            register(other)
+        out = guarded(*given)
+        if looked:
+            functions.overloaded(cursor)
+        return out
+
+    monkeypatch.setattr(listed, "_listing", lambda one: times.append(one) or made(one))
+    monkeypatch.setattr(temporary, "guarded", reading)
+    if when == "before":
+        register(other)
+    with temporary_table(cursor, "rows", "SELECT 1 AS x, 'a' AS y, [1.5] AS z"):
+        if when == "while it is there":
+            register(other)
+    if when == "after":
+        register(other)
+    assert functions.overloaded(cursor) == (None if when == "never" else "least")
+    assert bool(times) == (when != "never" or looked)
+    con.close()
+
+
+def test_numbers_are_allowed_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions that are listed while a table is made have been seen with it: as many numbers of somebody else's are not free."""
+    con, functions, guarded = duckdb.connect(), Functions(), temporary.guarded
+    cursor, times, made = con.cursor(), [], listed._listing
+    for _ in range(2):
+        functions.overloaded(cursor)
+    monkeypatch.setattr(temporary, "guarded", lambda *given: [guarded(*given), functions.overloaded(cursor)][0])
+    with temporary_table(cursor, "rows", "SELECT 1 AS x"):
+        monkeypatch.setattr(listed, "_listing", lambda one: times.append(one) or made(one))
+        con.execute("CREATE TEMP TABLE takes_as_many AS SELECT 1 AS x")
+        functions.overloaded(cursor)
+        assert times
+    con.close()
+
+
+def test_a_table_that_could_not_be_made_is_not_allowed_for() -> None:
+    con, functions = duckdb.connect(), Functions()
+    cursor = con.cursor()
+    assert functions.overloaded(cursor) is None
+    number = functions._newest
+    with pytest.raises(dpsql.DpsqlError), temporary_table(cursor, "rows", "SELECT error('no')"):
+        pass
+    assert functions._newest == number
     con.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 from query_readings import Readings, ask, database, excess, price, replayed
 
 from dpsql.measure import query as reading
-from dpsql.measure import statement
+from dpsql.measure import rows, statement
 
 pytestmark = pytest.mark.usefixtures("functions_as_shipped", "unrehearsed")
 
@@ -96,19 +96,26 @@ def test_the_audit_passes_where_rows_are_units(monkeypatch: pytest.MonkeyPatch) 
 
 def _changed(patch: pytest.MonkeyPatch, **change: Any) -> None:
     """Bound rows of units as ``change`` says instead of the plan."""
-    bounded = statement.light_first_sql
+    for name in ("light_first_sql", "bounded_sql"):
+        bounded = getattr(statement, name)
 
-    def fault(source: str, units: Any, names: Any, rows: Any, salt: str, **more: Any) -> str:
-        rows = change.get("max_rows", rows)
-        if "max_groups" in more:
-            more["max_groups"] = change.get("max_groups", more["max_groups"])
-        return bounded(source, units, names, rows, salt, **more)
+        def fault(source: str, units: Any, names: Any, rows: Any, salt: str, *, bounded: Any = bounded, **more: Any) -> str:
+            rows = change.get("max_rows", rows)
+            if "max_groups" in more:
+                more["max_groups"] = change.get("max_groups", more["max_groups"])
+            return str(bounded(source, units, names, rows, salt, **more))
 
-    patch.setattr(statement, "light_first_sql", fault)
+        patch.setattr(statement, name, fault)
+
+
+def _seem_light(patch: pytest.MonkeyPatch, **change: int) -> None:
+    """Ask for units above a bound that is not the plan's."""
+    asked = rows.above_bounds
+    patch.setattr(rows, "above_bounds", lambda protected, plan: asked(protected, dataclasses.replace(plan, **change)))
 
 
 def _no_clamp(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(statement, "_scaled", lambda m: f"CAST(round(greatest(least(x{m.variables[0].position}, 1e6), -1e6) / {m.variables[0].magnitude!r} * {m.grid}) AS BIGINT)")
+    patch.setattr(statement, "scaled", lambda m: f"CAST(round(greatest(least(x{m.variables[0].position}, 1e6), -1e6) / {m.variables[0].magnitude!r} * {m.grid}) AS BIGINT)")
 
 
 def _no_clamp_of_steps(patch: pytest.MonkeyPatch) -> None:
@@ -130,6 +137,10 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, str]] = {
     "a forgotten group bound": (lambda patch: _changed(patch, max_groups=10**6), "SELECT note, count(*) FROM sales GROUP BY note", "max_groups := 1, max_rows_per_group := 1"),
     "a forgotten row bound": (_one_row_of_five, "SELECT count(*) FROM sales", ""),
     "a forgotten row bound in groups": (lambda patch: _changed(patch, max_rows=5), SUMS, "max_groups := 3, max_rows_per_group := 1"),
+    "a heavy unit that seems light": (lambda patch: _seem_light(patch, max_rows=10**6), "SELECT count(*) FROM sales", ""),
+    "a unit of many groups that seems light": (
+        lambda patch: _seem_light(patch, max_groups=10**6, max_rows_per_group=10**6), "SELECT region, count(*) FROM sales GROUP BY region", "max_groups := 1, max_rows_per_group := 1",
+    ),
     "a forgotten clamp": (_no_clamp, "SELECT sum(CAST(quantity AS DOUBLE)) FROM sales", ""),
     "a forgotten clamp of exact sums": (_no_clamp_of_steps, "SELECT sum(quantity) FROM sales", ""),
     "NULL as a number": (_null_counts, "SELECT count(*), var_pop(amount) FROM sales", ""),
@@ -216,7 +227,7 @@ def test_zero_has_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
     with replayed(monkeypatch) as read:
         ask(con, *query, 3.0)
     assert ("-0.0",) not in read.last()[1].groups and ("0.0",) in read.last()[1].groups
-    monkeypatch.setattr(statement, "_one_form", lambda value, sql_type: value)
+    monkeypatch.setattr(statement, "one_form", lambda value, sql_type: value)
     con = database(**ROW)
     con.execute("DELETE FROM sales WHERE \"select\" = 0")
     con.execute("INSERT INTO sales SELECT * REPLACE ('-0.0'::DOUBLE AS \"select\") FROM sales")
@@ -244,7 +255,7 @@ def test_sums_are_of_integers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of .4 of a part is 0, so six of them are 0; a sum in floating point is 2, and would depend on the order."""
     found, exact = _thirds(monkeypatch)
     assert found == exact
-    plain = statement._scaled
-    monkeypatch.setattr(statement, "_scaled", lambda m: plain(m).replace("CAST(", "", 1).replace("round(", "(").removesuffix(" AS BIGINT)"))
+    plain = statement.scaled
+    monkeypatch.setattr(statement, "scaled", lambda m: plain(m).replace("CAST(", "", 1).replace("round(", "(").removesuffix(" AS BIGINT)"))
     found, exact = _thirds(monkeypatch)
     assert found != exact

@@ -36,7 +36,7 @@ LIMITED = {
     "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.kind = v.kind)": False,
     "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.age + v.age = 3)": True,
     "SELECT age FROM visits v WHERE patient IN (SELECT patient FROM visits WHERE ok)": False,
-    "SELECT age FROM visits v WHERE patient NOT IN (SELECT patient FROM visits WHERE ok)": False,
+    "SELECT age FROM visits v WHERE patient IS NOT NULL AND patient NOT IN (SELECT patient FROM visits WHERE ok AND patient IS NOT NULL)": False,
     "SELECT age FROM visits v WHERE kind IN (SELECT kind FROM visits w WHERE w.patient = v.patient)": False,
     "SELECT age FROM visits v WHERE kind NOT IN (SELECT kind FROM visits w WHERE w.patient = v.patient)": True,
     "SELECT a.age FROM visits a SEMI JOIN (FROM visits WHERE ok) b USING (patient)": False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import duckdb
 import pytest
 from served_room import Served
 
@@ -145,8 +144,7 @@ def test_the_copy_follows_the_schema(hospital: Served) -> None:
 def test_the_copy_has_no_row(hospital: Served) -> None:
     """Whatever is asked of the copy, it holds nothing."""
     hospital.room.describe("alice", "FROM wards")
-    con = hospital.room._copy._con
-    assert isinstance(con, duckdb.DuckDBPyConnection)
+    con = next(reversed(hospital.room._copy._made_of.values()))
     listed = con.cursor().execute("SELECT database_name, schema_name, table_name, estimated_size FROM duckdb_tables()").fetchall()
     assert ("hospital", "main", "visits", 0) in listed and {size for *_, size in listed} == {0}
     assert con.cursor().execute("SELECT value FROM duckdb_settings() WHERE name = 'enable_external_access'").fetchall() == [("false",)]

@@ -11,6 +11,8 @@ from prepared import beside
 
 import dpsql
 from dpsql import udfs
+from dpsql.door import dispatch
+from dpsql.errors import DpsqlError
 from dpsql.serve.ask import Ask
 from dpsql.serve.passed import Answer, Refused
 
@@ -22,6 +24,8 @@ class Listed:
     """Alice has a grant of the root; bob one of a linked table, from before it was linked; carol none. Too much was published once."""
 
     def granted(self, analyst: str) -> Mapping[str, float]:
+        if analyst in ("erin", "frank", "grace"):  # they have grants in the books
+            return {"main.patients": EPSILON, "main.visits": EPSILON}
         return {"alice": {"main.patients": EPSILON}, "bob": {"main.visits": EPSILON}}.get(analyst, {})
 
     def public(self) -> Collection[str]:
@@ -162,3 +166,46 @@ def test_a_table_that_is_linked_while_it_is_served_is_public_no_more(room):
             served.ask(who, "SELECT x FROM notes")
     beside(room.con).execute("CALL dp_protect('patients', epsilon := 901)")
     assert served.ask("alice", "SELECT count(*) FROM notes").rows
+
+
+def test_a_grant_of_the_root_is_one_of_all_that_is_linked(room):
+    for analyst in ("erin", "frank"):
+        beside(room.con).execute(f"CALL dp_grant('patients', analyst := '{analyst}', epsilon := 0.5, per_query := 0.25)")
+    before = len(room.charges())
+    text = "FROM dp_query('SELECT count(*) AS n FROM visits WHERE cost > 41', epsilon := 0.25)"
+    assert room.ask("erin", text).rows == room.ask("frank", text).rows and len(room.charges()) == before + 1
+    assert room.ask("erin", "SELECT source, releases FROM dp_budget()").rows == [("main.patients", 1)]
+    assert "is the most of one call" in str(refused(room, "erin", text.replace("0.25", "0.3").replace("41", "42")))
+    refusals = 0
+    for number in range(10):
+        try:
+            room.ask("erin", text.replace("41", str(number + 50)) if number % 2 else f"SELECT count(*) AS n FROM patients WHERE patient_id > {number}")
+        except Refused as error:
+            assert "your grant on main.patients does not cover this" in error.text
+            refusals += 1
+    ((epsilon, spent),) = room.ask("erin", "SELECT epsilon, epsilon_spent FROM dp_budget()").rows
+    assert refusals and spent <= epsilon
+
+
+def test_a_linked_table_alone_is_not_granted(room):
+    with pytest.raises(duckdb.Error, match=r"is linked, and under the budget of main\.patients"):
+        room.con.execute("CALL dp_grant('visits', analyst := 'grace', epsilon := 1)")
+    assert room.con.execute("FROM dp_grant(analyst := 'grace')").fetchall() == []
+
+
+def test_columns_of_a_root_are_none_of_linked_tables(room):
+    """Neither by name, nor as the way up of what she may ask."""
+    beside(room.con).execute("CALL dp_grant('patients', analyst := 'grace', epsilon := 1, columns := ['sex'])")
+    assert set(room.seen("grace")) == {"patients", "wards", "over_wards"}
+    assert room.ask("grace", "SELECT sex, count(*) FROM patients GROUP BY sex").rows
+    for table in ("visits", "procedures", "over_visits", "over_pairs"):
+        assert "does not exist" in str(refused(room, "grace", f"SELECT count(*) FROM {table}"))
+    for text in ("SELECT count(*) FROM patients p JOIN visits v USING (patient_id)", "SELECT count(*) FROM patients WHERE patient_id > 3",
+                 "SELECT count(*) FROM patients p WHERE EXISTS (FROM visits v WHERE v.patient_id = p.patient_id)"):
+        refused(room, "grace", text)
+    instance = udfs.instance_of(room.con)
+    assert instance is not None
+    for sql in ("SELECT count(*) FROM visits WHERE cost > 3", "SELECT sum(cost) FROM visits"):  # the wall behind the gate
+        with pytest.raises(DpsqlError):
+            dispatch.run(instance, "query", {"sql": sql, "epsilon": 0.1}, database="memory", schema="main", analyst="analyst grace")
+    assert not any(who == "analyst grace" and "visits" in source for source, who, _ in room.charges())

@@ -54,8 +54,8 @@ class Walk:
 
     def start(self) -> None:
         """Set up and serve."""
-        for code in self.marked("custodian"):
-            self.listed = self.run(["bash", "-e", "-c", code])
+        told = [self.run(["bash", "-e", "-c", code]) for code in self.marked("custodian")]
+        (self.listed,) = [text for text in told if "published" in text]
         (code,) = self.marked("server")
         command = code.replace("localhost:", "localhost:0") if importlib.util.find_spec("pyarrow") else code.replace("localhost:", "localhost:0 #")
         self.server = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=self.folder, env=self.env, stderr=subprocess.PIPE, text=True)

@@ -142,3 +142,24 @@ def test_persons_are_not_given_out(clinic, text):
 def test_the_bound_of_a_join_that_keeps_both_sides_is_that_of_the_larger(clinic, join):
     plan = f"FROM dp_plan('SELECT count(*) FROM {join} USING (patient_id)', epsilon := 1)"
     assert "links allow 20 rows of a unit" in str(clinic.execute(plan).fetchall())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("SELECT visit_id, count(*) FROM procedures GROUP BY visit_id", "GROUP BY visit_id, a key or the column of a link"),
+        ("SELECT visit_id, count(*) FROM visits GROUP BY visit_id", "GROUP BY visit_id, a key"),
+        ("SELECT patient_id, count(*) FROM visits GROUP BY patient_id", "GROUP BY the privacy unit"),
+        ("SELECT count(*) FROM visits a JOIN visits b ON a.cost = b.cost", r"a.patient_id = b.patient_id .*USING \(patient_id\)"),
+        ("SELECT count(*) FROM visits v LEFT JOIN procedures q USING (visit_id) WHERE q.visit_id NOT IN (SELECT visit_id FROM procedures)", "q.visit_id IS NOT NULL AND"),
+    ],
+)
+def test_refusals_name_what_is_meant(clinic, text, why):
+    """A key that may be NULL is one of them: its groups would be sold, and show nothing."""
+    with pytest.raises(duckdb.Error, match=why):
+        ask(clinic, text)
+
+
+def test_rows_of_a_key_that_may_be_null_are_grouped_where_it_is_not(clinic):
+    text = "SELECT avg(n) FROM (SELECT v.visit_id, count(*) AS n FROM visits v JOIN procedures q USING (visit_id) WHERE v.visit_id IS NOT NULL GROUP BY v.visit_id)"
+    assert abs(ask(clinic, text, "epsilon := 100, bounds := {'n': [0, 10]}")[0][0] - 1.6) < 1

@@ -1,8 +1,12 @@
-"""Units that are all within their bounds are read without being bounded: the counters are those of bounded rows, whatever the rows."""
+"""Rows are bounded of heavy units alone, held where many statements need them, and joined with groups after they are added up.
+
+The counters are those of bounded rows, whatever the rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import duckdb
 import pytest
@@ -10,6 +14,8 @@ from pairwise import WHOLE
 
 import dpsql
 from dpsql.measure import query as reading
+from dpsql.measure import rows
+from dpsql.measure.statement import NOBODY, Statement
 from dpsql.noise import discrete
 
 pytestmark = pytest.mark.usefixtures("functions_as_shipped")
@@ -26,8 +32,10 @@ TABLES = {
 ASKED = (
     "SELECT count(*) FROM t", "SELECT g, count(*) FROM t GROUP BY g", "SELECT g, sum(x), avg(x) FROM t GROUP BY g",
     "SELECT count(DISTINCT u) FROM t", "SELECT count(*) FROM t WHERE g = 'a'", "SELECT g, count(DISTINCT u) FROM t GROUP BY g",
-    "SELECT max(x) FROM t",
+    "SELECT max(x) FROM t", "SELECT g, median(x), count(*) FROM t GROUP BY g", "SELECT g, sum(w), avg(w), median(w) FROM t GROUP BY g",
+    "SELECT d, count(*), sum(x) FROM t GROUP BY d", "SELECT date_trunc('month', d) AS m, count(*), avg(w) FROM t GROUP BY m",
 )
+CHOSEN = "0123456789abcdef" * 2
 OPTIONS = ("", ", max_groups := 2, max_rows_per_group := 2", ", groups := 'private', min_units := 1", ", max_groups := 1")
 
 
@@ -40,19 +48,27 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def protect(con: duckdb.DuckDBPyConnection, rows: list[tuple[object, str, float]]) -> None:
     listed = ", ".join(f"({u}, '{g}', {x})" for u, g, x in rows)
-    con.execute(f"CREATE OR REPLACE TABLE t AS SELECT u::INTEGER AS u, g, x::DOUBLE AS x FROM (VALUES {listed}) AS v(u, g, x)")
+    con.execute(
+        f"""
+        CREATE OR REPLACE TABLE t AS SELECT u::INTEGER AS u, g, x::DOUBLE + n % 3 / 4 AS x, (x * n % 11 * 37)::DECIMAL(12, 2) AS w,
+            DATE '2024-01-30' + (n % 4)::INTEGER AS d
+        FROM (SELECT *, row_number() OVER (ORDER BY u ASC, g ASC) AS n FROM (VALUES {listed}) AS v(u, g, x))
+        """
+    )
     con.execute("CALL dp_protect('t', epsilon := 1000, delta := 1e-6, privacy_unit := 'u', max_contributions := 3)")
     con.execute("CALL dp_declare('t', 'g', categories := ['a', 'b', 'c'])")
     con.execute("CALL dp_declare('t', 'x', lower := 0, upper := 2)")
+    con.execute("CALL dp_declare('t', 'w', lower := 0, upper := 1e7)")  # so wide that a histogram of magnitudes comes first
+    con.execute("CALL dp_declare('t', 'd', lower := '2024-01-30', upper := '2024-02-02')")
 
 
 def answers(con: duckdb.DuckDBPyConnection, release: str, turn: int) -> list[list[tuple[object, ...]]]:
-    """Ask with every second option, which take turns from table to table and text to text; with all of them when thorough."""
+    """Ask with one of the options, which take turns from table to table and text to text; with all of them when thorough."""
     out = []
     for i, text in enumerate(ASKED):
+        grouped = "GROUP BY" in text
         for j, options in enumerate(OPTIONS):
-            grouped = "GROUP BY" in text
-            if (options and not grouped) or (grouped and (i + j + turn) % 2 and not WHOLE):
+            if (options and not grouped) or (grouped and (i + j + turn) % len(OPTIONS) and not WHOLE):
                 continue
             call = f"FROM dp_query($${text}$$, epsilon := 1, release := '{release} {i} {j}'{options})"
             out.append(sorted(con.execute(call).fetchall(), key=str))
@@ -63,12 +79,16 @@ def answers(con: duckdb.DuckDBPyConnection, release: str, turn: int) -> list[lis
 @pytest.mark.usefixtures("unrehearsed")
 def test_the_counters_are_those_of_bounded_rows(con: duckdb.DuckDBPyConnection, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discrete, "add_noise", lambda counts, *_: counts.copy())
-    monkeypatch.setattr(reading, "fresh_salt", lambda: "0123456789abcdef" * 2)  # the same rows of a heavy unit
+    monkeypatch.setattr(reading, "fresh_salt", lambda: CHOSEN)  # the same rows of a heavy unit
     protect(con, TABLES[name])
     turn = list(TABLES).index(name)
     as_they_are = answers(con, "a", turn)
-    monkeypatch.setattr(reading, "_within", lambda *_: False)
-    assert answers(con, "b", turn) == as_they_are
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "heavy_units", lambda *_: nullcontext(None))
+        assert answers(con, "b", turn) == as_they_are
+    monkeypatch.setattr(Statement, "holds", property(lambda made: made.held is not None))
+    monkeypatch.setattr(Statement, "after", property(lambda _: False))
+    assert answers(con, "c", turn) == as_they_are  # read again for each statement, joined before
 
 
 def test_the_rows_of_a_heavy_unit_are_bounded(con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +96,7 @@ def test_the_rows_of_a_heavy_unit_are_bounded(con: duckdb.DuckDBPyConnection, mo
     monkeypatch.setattr(discrete, "add_noise", lambda counts, *_: counts.copy())
     protect(con, TABLES["a heavy unit in the middle"])
     assert con.execute("FROM dp_query('SELECT count(*) FROM t', epsilon := 1)").fetchall() == [(61,)]
-    monkeypatch.setattr(reading, "_within", lambda *_: True)
+    monkeypatch.setattr(reading, "heavy_units", lambda *_: nullcontext(NOBODY))
     assert con.execute("FROM dp_query('SELECT count(*) FROM t', epsilon := 1, release := 'all')").fetchall() == [(98,)]
 
 
@@ -96,13 +116,13 @@ def test_it_is_asked_of_plain_rows_alone(
     protect(con, TABLES["all within"])
     con.execute("CREATE TABLE p AS SELECT unnest(['a', 'b', 'c']) AS g; CREATE UNIQUE INDEX pg ON p(g)")
     seen = []
-    plain = reading.above_bounds
+    plain = rows.above_bounds
 
-    def noted(*given: object) -> str | None:
+    def noted(*given: object) -> tuple[str, str] | None:
         seen.append(plain(*given))
         return seen[-1]
 
-    monkeypatch.setattr(reading, "above_bounds", noted)
+    monkeypatch.setattr(rows, "above_bounds", noted)
     con.execute(f"FROM dp_query($$SELECT g, count(*) FROM ({source}) GROUP BY g$$, epsilon := 1)").fetchall()
     assert {text is not None for text in seen} == {asked}
 
@@ -112,5 +132,5 @@ def test_of_a_file_it_is_not_asked(con: duckdb.DuckDBPyConnection, tmp_path, mon
     path = tmp_path / "t.parquet"
     con.execute(f"COPY (SELECT range AS u, 'a' AS g FROM range(20)) TO '{path}'")
     con.execute(f"CALL dp_protect('{path}', epsilon := 10, delta := 1e-6, privacy_unit := 'u', max_contributions := 3)")
-    monkeypatch.setattr(reading, "guarded", lambda cursor, text: pytest.fail("asked") if "duckdb_databases" in text else cursor.execute(text))
+    monkeypatch.setattr(rows, "guarded", lambda cursor, text: pytest.fail("asked") if "duckdb_databases" in text else cursor.execute(text))
     con.execute(f"FROM dp_query($$SELECT count(*) FROM '{path}'$$, epsilon := 1)").fetchall()

@@ -43,7 +43,7 @@ REFUSED = {
     "SELECT kind FROM visits UNION SELECT note FROM visits": ("UNION (line 1, column 8)", "have the privacy unit column"),
     "SELECT kind FROM visits EXCEPT SELECT note FROM visits": ("EXCEPT", "have the privacy unit column"),
     "SELECT patient, age FROM visits INTERSECT SELECT age, patient FROM visits": ("INTERSECT", "have the privacy unit column"),
-    "SELECT a.age FROM visits a JOIN visits b ON a.kind = b.kind": ("JOIN (line 1, column 33)", "ON a.unit = b.unit"),
+    "SELECT a.age FROM visits a JOIN visits b ON a.kind = b.kind": ("JOIN (line 1, column 33)", "ON a.patient = b.patient"),
     "SELECT a.age FROM visits a, visits b": ("JOIN", "the rows of two people may not meet"),
     "SELECT a.age FROM visits a JOIN visits b ON a.patient = b.patient OR a.age = b.age": ("JOIN", "may not meet"),
     "SELECT a.age FROM visits a JOIN visits b ON a.patient = b.age": ("JOIN", "may not meet"),

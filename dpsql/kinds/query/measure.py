@@ -9,6 +9,7 @@ from dpsql.kinds.measured import Measurer
 from dpsql.measure import query as reading
 from dpsql.measure.groups import public_groups
 from dpsql.measure.reading import Measured, binding, reader_of, snapshot
+from dpsql.measure.rows import above_bounds
 from dpsql.measure.statement import statements
 from dpsql.noise.entropy import fresh_salt
 from dpsql.protected.source import ProtectedSource
@@ -25,10 +26,11 @@ class Query(Measurer):
 
     def bind(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
         """Try what can be tried without reading a row: whether the engine binds the statements, over no groups."""
-        query = _of(plan)
+        query, above = _of(plan), above_bounds(protected, _of(plan))
+        heavy = None if above is None else f"({above[1]} LIMIT 0)"
         reader = reader_of(context, protected)
         with binding(), public_groups(reader, query, empty=True) as table:
-            for text in statements(protected, query, table, fresh_salt()):
+            for text in [*(above or ())[:1], *statements(protected, query, table, fresh_salt(), heavy)]:
                 reader.bind(text)
 
     def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_CALLS = 16
 TIMES = 10
-"""A call that buys may have an epsilon of so many times the grant's."""
+"""A call that buys may have an epsilon of so many times that of a question, where the books say no limit."""
 MOST_ROWS = 1_000_000
 """Synthetic rows that one call draws."""
 _CONSTANT = frozenset({"list_value", "struct_pack", "row", "map", "array_value", "-", "+"})
@@ -93,14 +93,15 @@ class Calls:
         return self.found.index(call)
 
     def _price(self, name: str, said: str, given: dict[str, Any], about: set[str]) -> None:
-        """Fill in the grant's epsilon where none is given; refuse one that is far larger."""
+        """Fill in the grant's epsilon where none is given; refuse one that is far larger, unless the books have a limit."""
         if len(about) != 1:
             return  # dpsql says that there is nothing protected in it
-        most = TIMES * self.view.grants[next(iter(about))]
-        value = given.setdefault("epsilon", self.view.grants[next(iter(about))])
+        (table,) = about
+        most = TIMES * self.view.grants[table]
+        value = given.setdefault("epsilon", self.view.grants[table])
         if isinstance(value, bool) or not isinstance(value, int | float):
             refuse("constant", said)
-        if name in BUYING and not value <= most * (1 + 1e-9):
+        if name in BUYING and table not in self.view.limits and not value <= most * (1 + 1e-9):
             refuse("epsilon", said, f"{most:g}")
 
     def _arguments(self, name: str, said: str, node: dict[str, Any]) -> dict[str, Any]:

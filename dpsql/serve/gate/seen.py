@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import duckdb
 
+from dpsql.books.grants import Grants
 from dpsql.books.schema import Books
 from dpsql.errors import DpsqlError
 from dpsql.serve.gate.reasons import Refusal
@@ -22,24 +23,39 @@ def view_of(
     grants: Mapping[str, float],
     public: Collection[str],
     functions: Functions,
+    binds: Callable[[View, Entry], bool],
     *,
     shown: str = "",
     books: Books | None = None,
 ) -> View:
     """Return what an analyst may see, for one statement; the parameters are those of `View`.
 
+    Parameters
+    ----------
+    grants : mapping
+        The tables that are open to her, with the epsilon of one question. Where the books have a grant of hers that is the limit;
+        where they have taken one back, the table is closed.
+
     Notes
     -----
     Privacy: free; no row of a protected table is read.
     """
     books = books or Books(cursor, database)
-    return View(cursor, database, shown or database, analyst, dict(grants), frozenset(public), _looked, functions, books)
+    said = Grants(books).said(analyst)
+    limits = {table: grant for table, grant in said.items() if grant is not None}
+    prices = {
+        table: min(epsilon, limits[table].default_epsilon) if table in limits else epsilon
+        for table, epsilon in grants.items()
+        if table in limits or table not in said
+    }
+    return View(cursor, database, shown or database, analyst, prices, limits, frozenset(public), _looked, binds, functions, books)
 
 
 def _looked(view: View, entry: Entry, stack: tuple[str, ...]) -> Looked:
     """Return the status of a view that is public, or stands in one: its text passes the gate, and all that it reads is open.
 
-    What is public may read tables that are not, but no protected one beside them.
+    What is public may read tables that are not, but no protected one beside them. Where a grant lists columns the view is made of
+    these alone: of others not even the names are hers to see.
     """
     walk = Walk(view, schema=entry.schema, inside=True, stack=(*stack, entry.key))
     walk.hidden = entry.key in view.public
@@ -49,5 +65,8 @@ def _looked(view: View, entry: Entry, stack: tuple[str, ...]) -> Looked:
         return None, frozenset()
     reads = frozenset(key for found in walk.read for key in found.reads)
     if walk.hidden_read and reads:
+        return None, frozenset()
+    limits = (view.limits.get(key) for key in reads)
+    if any(limit is not None and limit.columns is not None for limit in limits) and not view.binds(view, entry):
         return None, frozenset()
     return (GRANTED if reads else PUBLIC), reads

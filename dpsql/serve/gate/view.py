@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 import duckdb
 
+from dpsql.books.granted import USE, Grant
 from dpsql.books.ledger import Ledger
 from dpsql.books.linked import Link, root_of
 from dpsql.books.links import Links
 from dpsql.books.schema import SCHEMA, Books
+from dpsql.session.instance import ANALYST
 from dpsql.source.listed import Functions
 from dpsql.text.names import fold
 from dpsql.text.relation import key_name
@@ -66,11 +68,15 @@ class View:
         The name under which analysts know it; both mean it.
     analyst : str
     grants : mapping
-        The epsilon of one question, by table as the books call it ('main.visits').
+        The epsilon of one question that does not say, by table as the books call it ('main.visits'); others are not hers to ask.
+    limits : mapping
+        What the books say that she may spend, by table; of a table that is not here she has no limit but the table's.
     public : frozenset of str
         Tables and views that are public.
     looked : callable
         Looks into a view, which stands in others (its third argument): its status, and the granted tables that it reads.
+    binds : callable
+        Says whether a view is made of columns that she may name; asked where a grant lists columns.
     functions : Functions
         What is known of the functions of the database, kept from statement to statement.
     books : Books
@@ -82,8 +88,10 @@ class View:
     shown: str
     analyst: str
     grants: Mapping[str, float]
+    limits: Mapping[str, Grant]
     public: frozenset[str]
     looked: Callable[[View, Entry, tuple[str, ...]], Looked]
+    binds: Callable[[View, Entry], bool]
     functions: Functions
     books: Books
     sizes: list[int] = field(default_factory=list, repr=False)
@@ -102,7 +110,7 @@ class View:
     @property
     def who(self) -> str:
         """What the books call her: no user of the file's is called so, whose releases would else be hers."""
-        return f"analyst {self.analyst}"
+        return f"{ANALYST}{self.analyst}"
 
     @property
     def entries(self) -> dict[tuple[str, str], Entry]:
@@ -133,16 +141,13 @@ class View:
         return sorted((e for e in found if e.status is not None), key=lambda e: (e.schema, e.name))
 
     def columns(self, entry: Entry) -> list[tuple[str, str]]:
-        """Return names and types of the columns of a table or view."""
+        """Return names and types of the columns of a table or view that she may name."""
         if self._columns is None:
             self._columns = {}
             for schema, table, name, kind in self.cursor.execute(_COLUMNS, {"database": self.database}).fetchall():
                 self._columns.setdefault(Entry(schema, table, False, "").key, []).append((name, kind))
-        return self._columns.get(entry.key, [])
-
-    def texts(self) -> list[str]:
-        """Return the texts of all views, hidden ones too."""
-        return [entry.sql for entry in self.entries.values() if entry.is_view]
+        limit, columns = self.limits.get(entry.key), self._columns.get(entry.key, [])
+        return columns if limit is None else [(name, kind) for name, kind in columns if limit.reads(name)]
 
     def protected(self, key: str) -> bool:
         """Return whether a table has a budget, or is linked to one that has."""
@@ -165,9 +170,9 @@ class View:
     def releases(self) -> list[str]:
         """Return the releases that she has bought."""
         if self._releases is None:
-            asked = f"SELECT DISTINCT release FROM {self.books.table('ledger')} WHERE action = 'charge' AND who = ?"  # noqa: S608
-            there = self.books.exist()
-            self._releases = [str(r) for (r,) in self.cursor.execute(asked, [self.who]).fetchall()] if there else []
+            table, there = self.books.table("ledger"), self.books.exist()
+            asked = f"SELECT DISTINCT release FROM {table} WHERE action IN ('charge', ?) AND who = ?"  # noqa: S608
+            self._releases = [str(r) for (r,) in self.cursor.execute(asked, [USE, self.who]).fetchall()] if there else []
         return self._releases
 
     def _with_status(self, entry: Entry, stack: tuple[str, ...]) -> Entry:
@@ -189,5 +194,7 @@ class View:
     def _table(self, entry: Entry) -> Looked:
         payer = self.payer(entry.key)
         if payer is not None:
-            return (GRANTED, frozenset({payer})) if payer in self.grants else (None, frozenset())
+            limit = self.limits.get(payer)
+            listed = limit is not None and limit.columns is not None and payer != entry.key  # columns of the root, and of no other
+            return (GRANTED, frozenset({payer})) if payer in self.grants and not listed else (None, frozenset())
         return (PUBLIC if entry.key in self.public else None), frozenset()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpsql.errors import ArgumentError
 from dpsql.estimates.magnitudes import Learning, beyond, chosen, covering, edges_of, likely, sensitivity_of, wide
-from dpsql.measure.statement import _cell
+from dpsql.measure.values import cell
 
 TYPES = ["BIGINT", "UTINYINT", "TINYINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL(10,2)", "DECIMAL(38,0)", "DATE", "TIMESTAMP", "UBIGINT"]
 INTEGERS = {"BIGINT", "UTINYINT", "TINYINT", "HUGEINT", "UBIGINT", "DATE", "DECIMAL(38,0)"}
@@ -55,7 +55,7 @@ def test_the_statement_puts_every_number_in_the_cell_that_is_meant(plain: duckdb
     one = learning(kind)
     near = [nearby for edge in one.edges for nearby in (math.nextafter(edge, -math.inf), edge, math.nextafter(edge, math.inf))]
     values = np.array([*near, 0.0, -0.0, 1e300, -1e300, 5e-324, 3.0, -7.5])
-    sql = f"SELECT list({_cell('x', one.edges, 0, one.cells)} ORDER BY i) FROM (SELECT unnest(?::DOUBLE[]) AS x, generate_subscripts(?::DOUBLE[], 1) AS i)"
+    sql = f"SELECT list({cell('x', one.edges, 0, one.cells)} ORDER BY i) FROM (SELECT unnest(?::DOUBLE[]) AS x, generate_subscripts(?::DOUBLE[], 1) AS i)"
     row = plain.execute(sql, [values.tolist(), values.tolist()]).fetchone()
     assert row is not None
     assert row[0] == np.clip(np.searchsorted(one.edges, values, side="right") - 1, 0, one.cells - 1).tolist()

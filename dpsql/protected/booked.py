@@ -1,0 +1,28 @@
+"""The books of the databases that a call sees, and the links in them: each looked at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpsql.books.linked import Link
+from dpsql.books.links import Links
+from dpsql.books.schema import Books
+from dpsql.session.instance import Context
+
+
+def books_of(context: Context, database: str) -> Books:
+    """Return the books of a database, one object in a call: whether they exist is looked up once."""
+    found = context.known.get(("books", database))
+    if not isinstance(found, Books):
+        number = next((oid for name, oid, _, _ in context.attached() if name == database), None)
+        current: set[object] = context.instance.remembered.setdefault("books", set())
+        found = context.known["books", database] = Books(context.cursor, database, current=(current, (database, number)))
+    return found
+
+
+def links_in(context: Context, database: str) -> Mapping[str, Link]:
+    """Return the links in force in a database by table, as the books call them; as they were when the call first asked."""
+    found: Mapping[str, Link] | None = context.known.get(("links", database))
+    if found is None:
+        found = context.known["links", database] = Links(context.cursor, database, books_of(context, database)).all()
+    return found
