@@ -34,7 +34,8 @@ def above_bounds(protected: ProtectedSource, plan: QueryPlan) -> tuple[str, str]
     read its rows as they are: their counters are those that bounded rows have. What makes a row of it out of a row of the source
     must be the same in both readings, so it is asked of sources that are row by row alone (nothing among rows of a unit that are
     tied), over tables of DuckDB's own, of which a transaction sees one state: never of files, which are other ones once they are
-    replaced, and not of another engine's rows, which have no such state. Rows of a linked table are row by row too: each stands beside the unit of the one row of its root that it leads to,
+    replaced, and not of another engine's rows, which have no such state.
+    Rows of a linked table are row by row too: each stands beside the unit of the one row of its root that it leads to,
     or, as an orphan, beside NULL, which is a unit like others; its parents and public tables are in the same snapshot. It counts
     more rows than are kept, not fewer: those that are in no public group, or in no counter, too. A unit that is listed without
     need is bounded without need, and keeps all of its rows (`dpsql.domains.bounding.bounded_sql`).
