@@ -43,11 +43,16 @@ def _measurer(kind: Kind) -> Measurer:
             from dpsql.kinds.query.measure import Query
 
             return Query()
+        case "linked":
+            from dpsql.kinds.linked.measure import Linked
+
+            return Linked()
 
 
 def measurer_of(plan: Plan) -> Measurer:
     """Return the kind of statistics that a plan measures."""
-    return _measurer(kind_of(methods.of(plan.method), units=plan.units, query=plan.query is not None))
+    query, linked = plan.query is not None, plan.linked is not None
+    return _measurer(kind_of(methods.of(plan.method), units=plan.units, query=query, linked=linked))
 
 
 def bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:

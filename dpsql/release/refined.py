@@ -100,7 +100,12 @@ def _require(holds: bool) -> None:
 
 def column_grid(plan: Plan, column: FineColumn) -> Grid:
     """Return the grid of a fine column, as deep as its levels."""
-    return grid_of(plan.domain.attributes[column.position], len(column.scales))
+    return grid_of(attributes_of(plan)[column.position], len(column.scales))
+
+
+def attributes_of(plan: Plan) -> tuple[Attribute, ...]:
+    """Return the attributes that fine columns are places of: of linked tables, those of all of them."""
+    return plan.domain.attributes if plan.linked is None else plan.linked.domain.attributes
 
 
 def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | None:
@@ -130,7 +135,7 @@ def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | No
         return found
     _require(not found.bounds and len(found.counts) == len(plan.fine))
     for column, counts, edges in zip(plan.fine, found.counts, found.edges, strict=True):
-        attribute = plan.domain.attributes[column.position]
+        attribute = attributes_of(plan)[column.position]
         fine.split(column_grid(plan, column), counts, column.scales, column.mechanism)
         _require((edges is None) == (not attribute.automatic))
         if edges is not None:
@@ -154,10 +159,12 @@ def resolved(plan: Plan, found: Refinement | None) -> Plan:
     if plan.query is not None:
         picks = found.counts[plan.query.histograms :]
         return replace(plan, query=resolved_query(plan.query, found.bounds, found.ends, picks))
-    attributes = [*plan.domain.attributes]
+    attributes = [*attributes_of(plan)]
     for column, edges in zip(plan.fine, found.edges, strict=True):
         if edges is not None:
             attributes[column.position] = replace(attributes[column.position], edges=edges, automatic=False)
+    if plan.linked is not None:
+        return replace(plan, linked=plan.linked.with_domain(Domain(tuple(attributes))))
     return replace(plan, domain=Domain(tuple(attributes)))
 
 
@@ -193,7 +200,7 @@ def cut_edges(
     """
     edges: list[tuple[float, ...] | tuple[str, ...] | None] = []
     for column, found in zip(plan.fine, counts, strict=True):
-        attribute = plan.domain.attributes[column.position]
+        attribute = attributes_of(plan)[column.position]
         if not attribute.automatic:
             edges.append(None)
             continue

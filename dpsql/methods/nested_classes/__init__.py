@@ -1,0 +1,29 @@
+"""Nested latent classes: a model of linked tables, fitted to noisy tables of shares of units."""
+
+from dpsql.methods.nested_classes.draw import Drawn, draw, draw_parts
+from dpsql.methods.nested_classes.efforts import EFFORTS, USUAL, fit
+from dpsql.methods.nested_classes.lines import Ordering, Scale
+from dpsql.methods.nested_classes.model import NestedClasses, expected
+from dpsql.methods.nested_classes.order import ordered
+from dpsql.methods.nested_classes.shapes import GAPS, ORDERED, Block, Shape, TableShape, blocks, shares
+
+__all__ = [
+    "EFFORTS",
+    "GAPS",
+    "ORDERED",
+    "USUAL",
+    "Block",
+    "Drawn",
+    "NestedClasses",
+    "Ordering",
+    "Scale",
+    "Shape",
+    "TableShape",
+    "blocks",
+    "draw",
+    "draw_parts",
+    "expected",
+    "fit",
+    "ordered",
+    "shares",
+]

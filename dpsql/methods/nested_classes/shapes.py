@@ -1,0 +1,210 @@
+"""Linked tables as shapes: which columns they have, and which tables of counts are measured of them.
+
+A row's weight is 1 in the root, and in a child table its parent row's weight divided by the number of that parent's rows. So
+the weights of a unit's rows add up to at most 1 in every table, and every block below is a table of shares of units that one
+unit changes by at most 1 in absolute sum.
+
+Privacy: public sizes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, combinations_with_replacement
+from typing import Literal
+
+import numpy as np
+
+from dpsql.errors import ArgumentError
+from dpsql.numerics.arrays import FloatArray
+
+GAPS = 32
+"""Cells of the distances between rows that stand one after the other."""
+ORDERED = ("first", "next", "gap")
+"""Kinds of blocks that are there for tables with an order alone; the classes are not fitted to them (`order.py`)."""
+_ONE_WAY_SHARE, _FAN_OUT_SHARE, _ONE_WAY_POWER = 1.0 / 11.0, 1.0 / 7.0, 2.0 / 3.0
+
+
+@dataclass(frozen=True)
+class TableShape:
+    """One table.
+
+    Parameters
+    ----------
+    name : str
+    parent : int or None
+        Position of the parent's table; None: the root, one row a unit.
+    sizes : tuple of int
+        Codes of each declared column, at least 1.
+    most : int
+        Rows of one parent row at most, at least 1; not used for the root.
+    order : int or None
+        Position of the declared column in whose order the rows of one parent row stand; None: they stand in none.
+    """
+
+    name: str
+    parent: int | None
+    sizes: tuple[int, ...]
+    most: int = 1
+    order: int | None = None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Linked tables.
+
+    Parameters
+    ----------
+    tables : tuple of TableShape
+        The root first, parents before children.
+
+    Raises
+    ------
+    ArgumentError
+        If the root is not the only table without a parent and the first, a parent does not stand before its child, or a
+        size is below 1.
+    """
+
+    tables: tuple[TableShape, ...]
+
+    def __post_init__(self) -> None:
+        if not self.tables or self.tables[0].parent is not None:
+            raise ArgumentError("tables", [table.name for table in self.tables], "the root first, without a parent")
+        for t, table in enumerate(self.tables[1:], 1):
+            if table.parent is None or not 0 <= table.parent < t:
+                raise ArgumentError("parent", table.parent, f"the position of a table before {table.name!r}")
+            if table.most < 1:
+                raise ArgumentError("most", table.most, "an integer, at least 1")
+        for table in self.tables:
+            if any(size < 1 for size in table.sizes):
+                raise ArgumentError("sizes", table.sizes, "integers, at least 1")
+            if table.order is not None and (table.parent is None or not 0 <= table.order < len(table.sizes)):
+                raise ArgumentError("order", table.order, f"the position of a column of a child table; {table.name!r}")
+
+    @cached_property
+    def _children(self) -> tuple[tuple[int, ...], ...]:
+        positions = range(len(self.tables))
+        return tuple(tuple(c for c in positions if self.tables[c].parent == t) for t in positions)
+
+    def children(self, table: int) -> tuple[int, ...]:
+        """Return the positions of a table's child tables."""
+        return self._children[table]
+
+    def extended(self, table: int) -> tuple[int, ...]:
+        """Return the codes of each extended column: the declared ones, then the number of rows of each child table.
+
+        Examples
+        --------
+        >>> shape = Shape((TableShape("homes", None, (4, 2)), TableShape("persons", 0, (3,), most=5)))
+        >>> shape.extended(0), shape.extended(1), shape.fan_out(1)
+        ((4, 2, 6), (3,), 2)
+        """
+        return (*self.tables[table].sizes, *(self.tables[child].most + 1 for child in self._children[table]))
+
+    def fan_out(self, table: int) -> int:
+        """Return the position, among its parent's extended columns, of the number of rows of a child table."""
+        parent = self.parent(table)
+        return len(self.tables[parent].sizes) + self._children[parent].index(table)
+
+    def parent(self, table: int) -> int:
+        """Return the position of the parent's table; an error for the root."""
+        parent = self.tables[table].parent
+        if parent is None:
+            raise ArgumentError("table", table, "the position of a table that has a parent")
+        return parent
+
+    def path(self, table: int) -> tuple[int, ...]:
+        """Return the tables from the root to this one, both included."""
+        parent = self.tables[table].parent
+        return (table,) if parent is None else (*self.path(parent), table)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A table of shares of units that is measured.
+
+    Parameters
+    ----------
+    kind : {'one', 'pair', 'across', 'sibling', 'first', 'next', 'gap'}
+        'one': a column. 'pair': two columns of the same row. 'across': a column of an ancestor's row (left) and one of the
+        row itself (right), with the weight of the row. 'sibling': two columns of two different rows of one parent row: with
+        k >= 2 rows, every ordered pair of them has the weight of the parent's row divided by k (k - 1). 'first': a column of
+        the first row in a table's order, with the weight of the parent's row. 'next': a column of a row and the same one of the row
+        after it: of k ordered rows, each of the k - 1 has the weight of the parent's row divided by k - 1. 'gap': how far, in the
+        column of the order, the row after is from a row, in `GAPS` cells (`dpsql.release.ordered`); weights as 'next'.
+    left, right : (int, int)
+        Table and extended column; right is None for 'one', 'first' and 'gap'.
+    """
+
+    kind: Literal["one", "pair", "across", "sibling", "first", "next", "gap"]
+    left: tuple[int, int]
+    right: tuple[int, int] | None = None
+
+    def shape(self, shape: Shape) -> tuple[int, ...]:
+        """Return the numbers of codes."""
+        if self.kind == "gap":
+            return (GAPS,)
+        return tuple(shape.extended(t)[i] for t, i in (self.left, self.right or self.left)[: 1 if self.right is None else 2])
+
+
+def blocks(shape: Shape) -> tuple[Block, ...]:
+    """Return what is measured: every block whose columns have two codes or more.
+
+    Notes
+    -----
+    A column of one code tells nothing that the fan-out does not, and where a parent row has one row at most, there
+    are no siblings.
+    """
+    found: list[Block] = []
+    columns = [
+        [(t, i) for i, size in enumerate(shape.extended(t)) if size > 1] for t in range(len(shape.tables))
+    ]
+    for t, own in enumerate(columns):
+        found += [Block("one", column) for column in own]
+        found += [Block("pair", left, right) for left, right in combinations(own, 2)]
+        for ancestor in shape.path(t)[:-1]:
+            found += [Block("across", left, right) for left in columns[ancestor] for right in own]
+        if t and shape.tables[t].most > 1:
+            found += [Block("sibling", left, right) for left, right in combinations_with_replacement(own, 2)]
+            found += _ordered(shape, t)
+    return tuple(found)
+
+
+def _ordered(shape: Shape, t: int) -> list[Block]:
+    """Return the blocks of the order of a table's rows: none of the columns that count children, or of the order itself."""
+    table = shape.tables[t]
+    if table.order is None:
+        return []
+    others = [(t, i) for i, size in enumerate(table.sizes) if size > 1 and i != table.order]
+    return [
+        *(Block("first", column) for column in others),
+        *(Block("next", column, column) for column in others),
+        Block("gap", (t, table.order)),
+    ]
+
+
+def shares(shape: Shape, blocks: Sequence[Block]) -> FloatArray:
+    """Return the part of the privacy loss (rho) of each block: a rule of public sizes; sum 1.
+
+    Notes
+    -----
+    As in `latent_class`: tables of one column together 1 / 11, a table of c cells ~ c^(2/3), so that the sum of their errors is
+    smallest. Numbers of children have 1 / 7 for themselves, by the same rule: they say how many rows there are. All others the
+    same.
+    """
+    one = np.array([block.right is None for block in blocks], bool)
+    fan_out = np.array([block.kind == "one" and _counts_children(shape, block.left) for block in blocks], bool)
+    found = np.where(one, [float(np.prod(block.shape(shape))) ** _ONE_WAY_POWER for block in blocks], 1.0)
+    parts = [(one & ~fan_out, _ONE_WAY_SHARE), (fan_out, _FAN_OUT_SHARE), (~one, 1.0 - _ONE_WAY_SHARE - _FAN_OUT_SHARE)]
+    whole = sum(part for chosen, part in parts if chosen.any())
+    for chosen, part in parts:
+        if chosen.any():
+            found[chosen] *= part / whole / found[chosen].sum()
+    return found
+
+
+def _counts_children(shape: Shape, column: tuple[int, int]) -> bool:
+    """Return whether an extended column is the number of rows of a child table."""
+    return column[1] >= len(shape.tables[column[0]].sizes)

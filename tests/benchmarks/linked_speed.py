@@ -1,0 +1,112 @@
+"""TPC-H as it is written, with customers as units: linked tables beside DuckDB's own answers.
+
+python tests/benchmarks/linked_speed.py [--scale 0.1] [--repeat 3] [--only 1,5,21]
+
+``orders`` are linked to ``customer`` and ``lineitem`` to ``orders``; part, partsupp, supplier, nation and region are public. The 22
+queries are those of DuckDB's tpch extension (package duckdb-extension-tpch), word for word, without LIMIT. Twelve are aggregates
+over customers' rows; three give out orders or customers; three read public tables alone; four need a first answer (adaptive).
+
+``ratio`` is the least time of a new release over the least time of the plain query, of all repeats, by the clock and in seconds of CPU.
+A first call, which imports modules, is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from pathlib import Path
+
+import duckdb
+import duckdb_extension_tpch  # a package of the extension, where DuckDB has one
+
+import dpsql
+
+AGGREGATES = (1, 4, 5, 6, 7, 8, 9, 12, 13, 14, 19, 21)
+KEYS = {
+    "customer": "c_custkey", "orders": "o_orderkey", "part": "p_partkey", "supplier": "s_suppkey", "nation": "n_nationkey",
+    "region": "r_regionkey", "partsupp": "ps_partkey, ps_suppkey",
+}  # fmt: skip
+DECLARED = {
+    ("lineitem", "l_returnflag"): "categories := ['A', 'N', 'R'], nullable := false",
+    ("lineitem", "l_linestatus"): "categories := ['F', 'O'], nullable := false",
+    ("orders", "o_orderpriority"): "categories := ['1-URGENT', '2-HIGH', '3-MEDIUM', '4-NOT SPECIFIED', '5-LOW'], nullable := false",
+    ("lineitem", "l_shipmode"): "categories := ['AIR', 'FOB', 'MAIL', 'RAIL', 'REG AIR', 'SHIP', 'TRUCK'], nullable := false",
+    ("lineitem", "l_quantity"): "lower := 1, upper := 50, nullable := false",
+    ("lineitem", "l_extendedprice"): "lower := 0, upper := 110000, nullable := false",
+    ("lineitem", "l_discount"): "lower := 0, upper := 0.1, nullable := false",
+    ("lineitem", "l_tax"): "lower := 0, upper := 0.08, nullable := false",
+    ("lineitem", "l_shipdate"): "lower := '1992-01-01', upper := '1998-12-31', nullable := false",
+    ("orders", "o_orderdate"): "lower := '1992-01-01', upper := '1998-12-31', nullable := false",
+    ("orders", "o_totalprice"): "lower := 0, upper := 600000, nullable := false",
+    ("customer", "c_acctbal"): "lower := -1000, upper := 10000, nullable := false",
+}
+MORE = {9: ", bounds := {'ps_supplycost': [0, 1000]}", **dict.fromkeys((15, 17, 20, 22), ", adaptive := true")}
+
+
+def load(con: duckdb.DuckDBPyConnection, scale: float, *, foreign: bool) -> None:
+    """Make the tables, with their keys."""
+    found = next(Path(duckdb_extension_tpch.__file__).parent.rglob("*.duckdb_extension"))
+    con.execute(f"LOAD '{found}'")
+    con.execute(f"CALL dbgen(sf = {scale})")
+    for table, key in KEYS.items():
+        con.execute(f"CREATE UNIQUE INDEX {table}_key ON {table}({key})")
+    del foreign
+
+
+def protect(con: duckdb.DuckDBPyConnection) -> None:
+    """Protect and link them."""
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('customer', epsilon := 1000, delta := 1e-6, privacy_unit := 'c_custkey', max_contributions := 1)")
+    con.execute("CALL dp_link('orders', 'o_custkey', parent := 'customer', parent_column := 'c_custkey', max_rows := 30)")
+    con.execute("CALL dp_link('lineitem', 'l_orderkey', parent := 'orders', parent_column := 'o_orderkey', max_rows := 7)")
+    for (table, column), said in DECLARED.items():
+        con.execute(f"CALL dp_declare('{table}', '{column}', {said})")
+
+
+def least(con: duckdb.DuckDBPyConnection, texts: list[str]) -> tuple[float, float]:
+    """Return the least seconds, and the least seconds of CPU, of some statements."""
+    found = []
+    for text in texts:
+        start, cpu = time.perf_counter(), time.process_time()
+        con.execute(text).fetchall()
+        found.append((time.perf_counter() - start, time.process_time() - cpu))
+    return min(clock for clock, _ in found), min(cpu for _, cpu in found)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--only", default="")
+    given = parser.parse_args()
+    con = duckdb.connect()
+    load(con, given.scale, foreign=False)
+    queries = {int(n): str(text) for n, text in con.execute("SELECT query_nr, query FROM tpch_queries()").fetchall()}
+    protect(con)
+    con.execute("FROM dp_query('SELECT count(*) FROM customer', epsilon := 0.1)").fetchall()  # modules are imported at a first call
+    wanted = [int(n) for n in given.only.split(",")] if given.only else sorted(queries)
+    ratios: dict[int, tuple[float, float]] = {}
+    print(f"{'query':>6} {'plain s':>9} {'CPU':>6} {'private s':>10} {'CPU':>6} {'ratio':>7} {'CPU':>6}")
+    for number in wanted:
+        text = queries[number].strip().rstrip(";")
+        plain = least(con, [text] * given.repeat)
+        calls = [
+            f"FROM dp_query($${text}$$, epsilon := 0.5{MORE.get(number, '')}, release := 'q{number}-{i}')" for i in range(given.repeat)
+        ]
+        try:
+            private = least(con, calls)
+        except duckdb.Error as error:
+            print(f"{number:>6} refused: {str(error).splitlines()[0].split('UDF: ')[-1][:300]}", flush=True)
+            continue
+        ratios[number] = (private[0] / plain[0], private[1] / plain[1])
+        shown = f"{plain[0]:9.3f} {plain[1]:6.3f} {private[0]:10.3f} {private[1]:6.3f}"
+        print(f"{number:>6} {shown} {ratios[number][0]:7.1f} {ratios[number][1]:6.1f}", flush=True)
+    of = [ratios[n] for n in AGGREGATES if n in ratios]
+    means = [math.exp(sum(math.log(pair[i]) for pair in of) / len(of)) for i in range(2)] if of else [math.nan] * 2
+    print(f"{len(of)} of {len(AGGREGATES)} aggregates: geometric mean {means[0]:.2f}, of CPU {means[1]:.2f}")
+
+
+if __name__ == "__main__":
+    main()
