@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
@@ -62,6 +63,21 @@ DEEP = planned([table("a", None, 1, (2,)), table("b", 0, 2, (2,)), timed(table("
 PLANS = {"chain": CHAIN, "two children": TWO, "tree": TREE, "ordered": ORDERED, "deep and ordered": DEEP}
 
 
+@functools.cache
+def database() -> duckdb.DuckDBPyConnection:
+    """A database of all tests: opening one takes longer than counting."""
+    return duckdb.connect(config={"threads": 1})
+
+
+def fill(con: duckdb.DuckDBPyConnection, table: LinkedTable, rows: Sequence[Row]) -> None:
+    """Make a table of these rows, in the place of an earlier one."""
+    names = [column.name for column in table.columns]
+    values = ", ".join(f"({', '.join('NULL' if row[name] is None else str(row[name]) for name in names)})" for row in rows)
+    con.execute(f"CREATE OR REPLACE TABLE {table.name} ({', '.join(f'{name} INTEGER' for name in names)})")
+    if rows:
+        con.execute(f"INSERT INTO {table.name} VALUES {values}")
+
+
 @dataclass
 class Made:
     """A database as lists of rows, by table of the plan."""
@@ -80,16 +96,12 @@ class Made:
 
     def counted(self, salt: str = "0") -> list[IntArray]:
         """Return the blocks that the release would measure, without noise."""
-        con = duckdb.connect()
+        con = database()
         for found, rows in zip(self.plan.tables, self.rows, strict=True):
-            names = [column.name for column in found.columns]
-            con.execute(f"CREATE TABLE {found.name} ({', '.join(f'{name} INTEGER' for name in names)})")
-            if rows:
-                con.executemany(f"INSERT INTO {found.name} VALUES ({', '.join('?' * len(names))})", [[row[n] for n in names] for row in rows])
+            fill(con, found, rows)
         places = tuple(TableId("memory", "main", found.name) for found in self.plan.tables)
         with snapshot(con):
             flat = LinkedReading(con, Statements(self.plan, places, None), [salt * 32] * len(places)).counted(self.plan).flat()
-        con.close()
         return [part.reshape(shape) for part, shape in zip(np.split(flat, np.cumsum(self.plan.lengths)[:-1]), self.plan.shapes, strict=True)]
 
 

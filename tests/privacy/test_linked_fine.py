@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import duckdb
 import numpy as np
 import pytest
 from case_counts import cases
-from linked_families import WEIGHT, Row, planned, table
+from linked_families import WEIGHT, Row, database, fill, planned, table
 
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.declare import declare
@@ -48,17 +47,13 @@ def filled(seed: int) -> list[list[Row]]:
 
 def counted(rows: list[list[Row]]) -> dict[int, np.ndarray[Any, Any]]:
     """Return the weights in the finest cells of both columns."""
-    con = duckdb.connect()
+    con = database()
     for found, listed in zip(PLAN.tables, rows, strict=True):
-        names = [column.name for column in found.columns]
-        con.execute(f"CREATE TABLE {found.name} ({', '.join(f'{name} INTEGER' for name in names)})")
-        for row in listed:
-            con.execute(f"INSERT INTO {found.name} VALUES ({', '.join('?' * len(names))})", [row[name] for name in names])
+        fill(con, found, listed)
     grids = {place: grid_of(PLAN.domain.attributes[place], 2) for place in PLACES}
     with snapshot(con):
         tables = tuple(TableId("memory", "main", found.name) for found in PLAN.tables)
         found_counts = LinkedReading(con, Statements(PLAN, tables, None), ["a" * 32] * 3).fine(grids)
-    con.close()
     return found_counts
 
 
@@ -97,8 +92,8 @@ def test_codes_of_values_are_those_of_sql(
     automatic = declare("x", kind, lower=bounds[0], upper=bounds[1], nullable=nullable, outside=outside)
     assert automatic.automatic
     cut: Attribute = replace(automatic, edges=edges, automatic=False)
-    con = duckdb.connect()
-    con.execute(f"CREATE TABLE t AS SELECT row_number() OVER () AS id, col0::{kind} AS x FROM (VALUES {values})")
+    con = database()
+    con.execute(f"CREATE OR REPLACE TABLE t AS SELECT row_number() OVER () AS id, col0::{kind} AS x FROM (VALUES {values})")
     columns = (LinkedColumn("id", "BIGINT", required=True), LinkedColumn("x", kind, required=False))
     root = LinkedTable("main.t", "t", None, 1, "drop", None, None, ("id",), "id", False, columns, Domain((automatic,)))
     plan = LinkedPlan((root,), (), 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,7 @@ from dpsql.measure.linked import Statements
 from dpsql.release.linked import LinkedPlan
 
 
-@pytest.mark.parametrize("seed", range(cases(6)))
+@pytest.mark.parametrize("seed", range(cases(3)))
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
 def test_blocks_are_those_that_are_counted_by_hand(plan: LinkedPlan, seed: int) -> None:
     database = made(plan, seed, units=12, heavy=False)
@@ -34,7 +33,7 @@ def changes(database: Made, salt: str = "a") -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(cases(6)))
+@pytest.mark.parametrize("seed", range(cases(3)))
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
 def test_a_unit_changes_every_block_by_at_most_its_weight(plan: LinkedPlan, seed: int) -> None:
     database = made(plan, seed)
@@ -65,46 +64,45 @@ def test_a_row_that_moves_to_another_parent_changes_the_two_units_alone() -> Non
         assert np.abs(one - after).sum() <= 4 * WEIGHT
 
 
-def _caught(faulty: Callable[[], None]) -> bool:
+def _caught() -> bool:
     """Return whether the neighbours of some databases show a fault, or the counting refuses it."""
-    for plan in PLANS.values():
+    for plan in (PLANS["ordered"], TREE):
         for seed in range(4):
             try:
                 if max(changes(made(plan, seed))) > WEIGHT:
                     return True
             except ValueError:
                 return True
-    faulty()
     return False
 
 
 def test_a_forgotten_division_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(families, "shared", lambda weights, among: weights)
-    assert _caught(monkeypatch.undo)
+    assert _caught()
 
 
 def test_siblings_that_count_twice_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     once = _Chunk._shares
     monkeypatch.setattr(_Chunk, "_shares", lambda self, table: 2 * once(self, table))
-    assert _caught(monkeypatch.undo)
+    assert _caught()
 
 
 def test_rows_paired_with_themselves_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Chunk, "same", lambda self, table, i, j: 0)
-    assert _caught(monkeypatch.undo)
+    assert _caught()
 
 
 def test_every_row_taken_for_a_first_one_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     once = _Chunk._line
     monkeypatch.setattr(_Chunk, "_line", lambda self, table: replace(once(self, table), starts=np.arange(once(self, table).rows.size)))
-    assert _caught(monkeypatch.undo)
+    assert _caught()
 
 
 def test_neighbours_that_weigh_as_if_there_were_one_pair_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     once = _Chunk._line
     two = lambda self, table: replace(once(self, table), count=np.minimum(once(self, table).count, 2))  # noqa: E731
     monkeypatch.setattr(_Chunk, "_line", two)
-    assert _caught(monkeypatch.undo)
+    assert _caught()
 
 
 def test_neighbours_across_families_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,12 +114,12 @@ def test_neighbours_across_families_are_caught(monkeypatch: pytest.MonkeyPatch) 
         return replace(line, follows=np.arange(max(line.rows.size - 1, 0)), count=np.maximum(line.count, 2))
 
     monkeypatch.setattr(_Chunk, "_line", across)
-    assert _caught(monkeypatch.undo)
+    assert _caught()
 
 
 def test_forgotten_bounding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Statements, "bounded", lambda self, place, salt: self.codes(place))
-    assert _caught(monkeypatch.undo)
+    assert _caught()
 
 
 def test_a_choice_by_the_place_in_the_table_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,4 +129,4 @@ def test_a_choice_by_the_place_in_the_table_is_caught(monkeypatch: pytest.Monkey
         return f"SELECT * EXCLUDE (n, p, n0) FROM ({rows}) WHERE p <= {most}"
 
     monkeypatch.setattr(Statements, "bounded", first)
-    assert _caught(monkeypatch.undo)
+    assert _caught()
