@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsql.methods.nested_classes import Block, Drawn, NestedClasses, Shape, TableShape
+from dpsql.methods.nested_classes import Block, Drawn, NestedClasses, Shape, TableShape, cut, folded
 from dpsql.methods.nested_classes.model import slices
 
-HOMES = Shape((TableShape("homes", None, (4, 3)), TableShape("persons", 0, (3, 5, 2), most=5)))
+HOMES = Shape((TableShape("homes", None, (4, 3)), TableShape("persons", 0, (3, 5, 2), most=5, groups=cut(5))))
+MANY = Shape((TableShape("homes", None, (2,)), TableShape("persons", 0, (3, 2), most=9, groups=(1, 4))))
 DEEP = Shape(
     (
         TableShape("a", None, (3, 2)),
         TableShape("b", 0, (4,), most=3),
-        TableShape("c", 1, (2, 3), most=2),
+        TableShape("c", 1, (2, 3), most=2, groups=(1, 2)),
         TableShape("d", 0, (3,), most=1),
         TableShape("e", 2, (2,), most=2),
     )
@@ -31,7 +32,9 @@ def made_up(shape: Shape, classes: int, seed: int, contrast: float = 2.0) -> Nes
     for t in range(len(shape.tables)):
         values.append(np.concatenate([shares(size, classes) for size in shape.extended(t)]) if shape.extended(t)
                       else np.zeros((0, classes)))  # fmt: skip
-    given = [np.zeros((classes, 0))] + [shares(classes, classes) for _ in shape.tables[1:]]
+    given = [np.zeros((classes, 0, 0))] + [
+        np.stack([shares(classes, classes) for _ in range(table.slots)], axis=1) for table in shape.tables[1:]
+    ]
     return NestedClasses(shape, shares(classes, 1)[:, 0], tuple(values), tuple(given))
 
 
@@ -44,7 +47,10 @@ def independent_rows(model: NestedClasses, units: int, seed: int) -> list[Drawn]
         parent = np.zeros(0, np.int64)
         if table.parent is not None:
             parent = np.repeat(np.arange(len(known[table.parent])), found[table.parent].codes[:, shape.fan_out(t)])
-            known.append(_choices(model.given[t][:, known[table.parent][parent]], rng))
+            first = np.concatenate([[True], parent[1:] != parent[:-1]])[: parent.size]
+            number = np.arange(parent.size) - np.maximum.accumulate(np.where(first, np.arange(parent.size), 0))
+            slot = np.minimum(number, table.slots - 1)
+            known.append(_choices(model.given[t][:, slot, known[table.parent][parent]], rng))
         columns = [_choices(model.values[t][place][:, known[t]], rng) for place in slices(shape, t)]
         found.append(Drawn(np.array(columns, np.int32).reshape(len(columns), known[t].size).T, parent))
     return found
@@ -65,25 +71,29 @@ def row_weights(shape: Shape, rows: list[Drawn]) -> list[np.ndarray]:
 
 def counted(shape: Shape, rows: list[Drawn], block: Block) -> np.ndarray:
     """Return a block's exact shares of units."""
-    weights, table = row_weights(shape, rows), np.zeros(block.shape(shape))
+    weights, split = row_weights(shape, rows), block.split(shape)
     (t, i), (u, j) = block.left, block.right or block.left
+    sizes = (shape.extended(t)[i], *(() if block.right is None else (shape.extended(u)[j],)))
+    table = np.zeros((len(shape.tables[u].groups) if split else 1, *sizes))
+    fan_out = np.bincount(rows[u].parent, minlength=len(rows[shape.parent(u)].codes)) if u else np.ones(0, int)
+    group = shape.tables[u].group_of(fan_out) if split else np.zeros_like(fan_out)
+    whose = group[rows[u].parent] if u else np.zeros(len(rows[0].codes), int)
     if block.kind == "one":
-        np.add.at(table, rows[t].codes[:, i], weights[t])
+        np.add.at(table, (0, rows[t].codes[:, i]), weights[t])
     elif block.kind == "pair":
-        np.add.at(table, (rows[t].codes[:, i], rows[t].codes[:, j]), weights[t])
+        np.add.at(table, (whose, rows[t].codes[:, i], rows[t].codes[:, j]), weights[t])
     elif block.kind == "across":
         at = np.arange(len(rows[u].codes))
         for step in reversed(shape.path(u)[shape.path(u).index(t) + 1 :]):
             at = rows[step].parent[at]
-        np.add.at(table, (rows[t].codes[at, i], rows[u].codes[:, j]), weights[u])
+        np.add.at(table, (whose, rows[t].codes[at, i], rows[u].codes[:, j]), weights[u])
     else:
-        parents = shape.parent(t)
-        fan_out = np.bincount(rows[t].parent, minlength=len(rows[parents].codes))
-        weight = weights[parents] / np.maximum(fan_out * (fan_out - 1.0), 1.0)
+        weight = weights[shape.parent(t)] / np.maximum(fan_out * (fan_out - 1.0), 1.0)
         starts = np.cumsum(fan_out) - fan_out
         for a in range(shape.tables[t].most):
             for b in range(shape.tables[t].most):
                 if a != b:
                     p = np.flatnonzero(fan_out > max(a, b))
-                    np.add.at(table, (rows[t].codes[starts[p] + a, i], rows[t].codes[starts[p] + b, j]), weight[p])
-    return table / max(len(rows[0].codes), 1)
+                    np.add.at(table, (group[p], rows[t].codes[starts[p] + a, i], rows[t].codes[starts[p] + b, j]), weight[p])
+    table = folded(table) if block.folded else table
+    return (table if split else table[0]) / max(len(rows[0].codes), 1)

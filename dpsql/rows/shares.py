@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
-from dpsql.methods.nested_classes import GAPS, Block, Drawn
+from dpsql.methods.nested_classes import GAPS, Block, Drawn, folded
 from dpsql.numerics.arrays import FloatArray, IntArray
 from dpsql.numerics.products import multiplies
 from dpsql.release.linked import LinkedPlan
@@ -47,10 +48,13 @@ class _Part:
     def __init__(self, linked: LinkedPlan, drawn: Sequence[Drawn]) -> None:
         self._linked, self._shape, self._drawn = linked, linked.shape, drawn
         self._children: list[IntArray] = [np.ones(0, np.int64)]
+        self._groups: list[IntArray] = [np.zeros(0, np.int64)]
+        """Of parents' rows, by their number of rows of a table."""
         self._weights: list[FloatArray] = [np.ones(len(drawn[0].codes))]
         for t, table in enumerate(linked.tables[1:], 1):
             above, parent = table.parent or 0, drawn[t].parent
             self._children.append(np.bincount(parent, minlength=len(drawn[above].codes)))
+            self._groups.append(self._shape.tables[t].group_of(self._children[t]))
             self._weights.append((self._weights[above] / np.maximum(self._children[t], 1))[parent])
         self._lines: Mapping[int, tuple[IntArray, IntArray, IntArray, IntArray]] = {
             t: self._line(t) for t, rows in enumerate(drawn) if rows.order is not None
@@ -81,22 +85,26 @@ class _Part:
         shape = tuple(block.shape(self._shape))
         if block.kind == "one":
             return _summed(shape, self._weights[t], self._codes(block.left))
+        group = [self._groups[u][self._drawn[u].parent]] if block.split(self._shape) else []
         if block.kind == "pair":
-            return _summed(shape, self._weights[t], self._codes((t, i)), self._codes((u, j)))
+            return _summed(shape, self._weights[t], *group, self._codes((t, i)), self._codes((u, j)))
         if block.kind == "across":
             at = np.arange(len(self._drawn[u].codes))
             for step in reversed(self._shape.path(u)[self._shape.path(u).index(t) + 1 :]):
                 at = self._drawn[step].parent[at]
-            return _summed(shape, self._weights[u], self._codes((t, i))[at], self._codes((u, j)))
+            return _summed(shape, self._weights[u], *group, self._codes((t, i))[at], self._codes((u, j)))
         if block.kind == "sibling":
-            return self._siblings(t, i, j, shape)
+            sizes = self._shape.extended(t)
+            groups = [self._groups[t] == g for g in range(shape[0])] if block.split(self._shape) else [np.True_]
+            tables = np.stack([self._siblings(t, i, j, (sizes[i], sizes[j]), some) for some in groups])
+            return (folded(tables) if block.folded else tables).reshape(shape)
         return self._ordered(block, shape)
 
     @multiplies
-    def _siblings(self, t: int, i: int, j: int, shape: tuple[int, ...]) -> FloatArray:
-        """Every ordered pair of different rows of a parent; all pairs but those of a row with itself."""
+    def _siblings(self, t: int, i: int, j: int, shape: tuple[int, int], some: npt.NDArray[np.bool_] | np.bool_) -> FloatArray:
+        """Every ordered pair of different rows of some parents; all pairs but those of a row with itself."""
         parent, families = self._drawn[t].parent, self._children[t]
-        weights = np.where(families > 1, self._above(t) / np.maximum(families * (families - 1), 1), 0.0)
+        weights = np.where(some & (families > 1), self._above(t) / np.maximum(families * (families - 1), 1), 0.0)
         left, right = self._codes((t, i)), self._codes((t, j))
         own = np.ones(parent.size)
         a = sparse.csr_array((own, (parent, left)), shape=(families.size, shape[0]))

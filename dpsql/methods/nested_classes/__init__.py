@@ -5,7 +5,7 @@ from dpsql.methods.nested_classes.efforts import EFFORTS, USUAL, fit
 from dpsql.methods.nested_classes.lines import Ordering, Scale
 from dpsql.methods.nested_classes.model import NestedClasses, expected
 from dpsql.methods.nested_classes.order import ordered
-from dpsql.methods.nested_classes.shapes import GAPS, ORDERED, Block, Shape, TableShape, blocks, shares
+from dpsql.methods.nested_classes.shapes import GAPS, ORDERED, Block, Shape, TableShape, blocks, cut, folded, shares, unfolded
 
 __all__ = [
     "EFFORTS",
@@ -20,10 +20,13 @@ __all__ = [
     "Shape",
     "TableShape",
     "blocks",
+    "cut",
     "draw",
     "draw_parts",
     "expected",
     "fit",
+    "folded",
     "ordered",
     "shares",
+    "unfolded",
 ]

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.methods.nested_classes.model import NestedClasses, slices
+from dpsql.methods.nested_classes.model import NestedClasses, slices, slot_shares
 from dpsql.methods.nested_classes.targets import Target, Targets
 from dpsql.numerics.products import multiplies
 
@@ -50,17 +50,18 @@ class Pull:
 
 @dataclass
 class _Forward:
-    """What follows from the parameters, by table."""
+    """What follows from the parameters, by table: theta (D, K), rho (K, S K_p), by group the shares of parent rows by number and slot
+    h (G, S, K_p) and of pairs of their rows q (G, S, S, K_p), and the weights of classes (G, K); of the root one group."""
 
     theta: list[Float32]
     given: list[Float32]
-    one_or_more: list[Float32]
-    two_or_more: list[Float32]
+    slots: list[Float32]
+    pairs: list[Float32]
     weights: list[Float32]
 
 
 class Descent:
-    """One run of Adam. Parameters are logits: theta_t (D_t, K_t) of every table, pi (K_0, 1), rho_t (K_t, K_p) of the others."""
+    """One run of Adam. Parameters are logits: theta_t (D_t, K_t) of every table, pi (K_0, 1), rho_t (K_t, S_t K_p) of the others."""
 
     def __init__(self, given: Targets, classes: Sequence[int], steps: int, pull: Pull, seed: int) -> None:
         self.given, self.shape, self.steps = given, given.shape, steps
@@ -68,6 +69,10 @@ class Descent:
         self.tables = range(len(shape.tables))
         self.parents = [0, *(shape.parent(t) for t in self.tables[1:])]
         self.places = [slices(shape, t) for t in self.tables]
+        none = np.zeros((1, 1, 1), np.float32)
+        counted = [slot_shares(table) for table in shape.tables[1:]]
+        self.slots = [none, *(one.astype(np.float32) for one, _ in counted)]
+        self.paired = [none, *(two.astype(np.float32).reshape(*two.shape[:2], -1) for _, two in counted)]
         self.fans = [slice(0, 0), *(self.places[shape.parent(t)][shape.fan_out(t)] for t in self.tables[1:])]
         sizes = [np.asarray(shape.extended(t), np.intp) for t in self.tables]
         self.owners = [np.repeat(np.arange(size.size), size) for size in sizes]
@@ -85,7 +90,8 @@ class Descent:
             for anchor, k in zip(self.anchors, classes, strict=True)
         ]
         self.class_logits = [np.zeros((classes[0], 1), np.float32)] + [
-            np.float32(_START_GIVEN) * normal((classes[t], classes[self.parents[t]]), dtype=np.float32) for t in self.tables[1:]
+            np.float32(_START_GIVEN) * normal((classes[t], shape.tables[t].slots * classes[self.parents[t]]), dtype=np.float32)
+            for t in self.tables[1:]
         ]
         self.targets = self._copied()
         self.moments = [(np.zeros_like(x), np.zeros_like(x)) for x in (*self.logits, *self.class_logits)]
@@ -112,14 +118,14 @@ class Descent:
 
     def independent(self) -> NestedClasses:
         """Return classes that all have the given one-way tables."""
-        theta, given = [], [np.zeros((self.class_logits[0].size, 0))]
+        theta, given = [], [np.zeros((self.class_logits[0].size, 0, 0))]
         for t, places in enumerate(self.places):
             floor = np.maximum(self.given.one_way[t], _SMALLEST_SHARE)
             for place in places:
                 floor[place] /= floor[place].sum()
             theta.append(np.repeat(floor[:, None], self.logits[t].shape[1], axis=1))
             if t:
-                given.append(np.full(self.class_logits[t].shape, 1.0 / len(self.class_logits[t])))
+                given.append(np.full((len(self.class_logits[t]), *self._sides(t)), 1.0 / len(self.class_logits[t])))
         shares = np.full(self.class_logits[0].size, 1.0 / self.class_logits[0].size)
         return NestedClasses(self.shape, shares, tuple(theta), tuple(given))
 
@@ -130,7 +136,12 @@ class Descent:
             for place in places:
                 values[place] /= values[place].sum(0)
         given = [_softmax(logits.astype(float)) for logits in self.class_logits]
-        return NestedClasses(self.shape, given[0][:, 0], tuple(theta), (np.zeros((given[0].size, 0)), *given[1:]))
+        rest = (given[t].reshape(len(given[t]), *self._sides(t)) for t in self.tables[1:])
+        return NestedClasses(self.shape, given[0][:, 0], tuple(theta), (np.zeros((given[0].size, 0, 0)), *rest))
+
+    def _sides(self, t: int) -> tuple[int, int]:
+        """Return the numbers of slots and of the parent's classes of a table."""
+        return self.shape.tables[t].slots, self.logits[self.parents[t]].shape[1]
 
     @multiplies
     def _forward(self) -> _Forward:
@@ -148,13 +159,19 @@ class Descent:
             np.maximum(logits, np.float32(_LOWEST_LOG), out=logits)
             logits -= np.log(np.exp(logits).sum(0))
             given.append(np.exp(logits))
-        ones, twos, weights = [np.ones(1, np.float32)], [np.ones(1, np.float32)], [given[0][:, 0]]
+        none = np.zeros((1, 1, 1), np.float32)
+        now = _Forward(theta, given, [none], [none], [given[0].T])
         for t in self.tables[1:]:
             fan_out = theta[self.parents[t]][self.fans[t]]
-            ones.append(fan_out[1:].sum(0))
-            twos.append(fan_out[2:].sum(0))
-            weights.append(given[t] @ (weights[self.parents[t]] * ones[t]))
-        return _Forward(theta, given, ones, twos, weights)
+            now.slots.append(np.einsum("gks,km->gsm", self.slots[t], fan_out, optimize=True))
+            pairs = np.einsum("gkr,km->grm", self.paired[t], fan_out, optimize=True)
+            now.pairs.append(pairs.reshape(len(pairs), *(self.shape.tables[t].slots,) * 2, -1))
+            now.weights.append(self._parents(t, now).reshape(len(pairs), -1) @ given[t].T)
+        return now
+
+    def _parents(self, t: int, now: _Forward) -> Float32:
+        """Return the weights of the rows of a table by group, slot and their parents' class, shape (G, S, K_p)."""
+        return now.slots[t] * now.weights[self.parents[t]].sum(0)
 
     @multiplies
     def gradients(self, step: int, *, correct: bool = False) -> list[Float32]:
@@ -164,22 +181,27 @@ class Descent:
         self.loss = self._singles(now, back)
         for t in self.tables:
             if ("pair", t, t) in self.targets:
-                self.loss += self._squares("pair", t, now.theta[t], now.weights[t], back.theta[t], back.weights[t], correct)
+                for g, weights in enumerate(now.weights[t]):
+                    self.loss += self._pairs(t, g, now.theta[t], weights, back, correct)
             if t:
                 self.loss += self._chain(t, now, back, correct)
         if step:
             self._penalise(now, back, step)
         for t in reversed(self.tables[1:]):
-            p = self.parents[t]
-            back.given[t] += np.outer(back.weights[t], now.weights[p] * now.one_or_more[t])
-            shared = back.weights[t] @ now.given[t]
-            back.weights[p] += shared * now.one_or_more[t]
-            back.one_or_more[t] += shared * now.weights[p]
+            p, parents = self.parents[t], self._parents(t, now)
+            back.given[t] += back.weights[t].T @ parents.reshape(len(parents), -1)
+            self._spread(t, (back.weights[t] @ now.given[t]).reshape(parents.shape), now, back)
             fan_out = back.theta[p][self.fans[t]]
-            fan_out[1:] += back.one_or_more[t]
-            fan_out[2:] += back.two_or_more[t]
-        back.given[0] = back.weights[0][:, None]
+            fan_out += np.einsum("gks,gsm->km", self.slots[t], back.slots[t], optimize=True)
+            fan_out += np.einsum("gkr,grm->km", self.paired[t], back.pairs[t].reshape(len(parents), -1, fan_out.shape[1]), optimize=True)
+        back.given[0] = back.weights[0].T.copy()
         return self._logit_slopes(now, back)
+
+    def _spread(self, t: int, slope: Float32, now: _Forward, back: _Forward) -> None:
+        """Add the slopes of `_parents` to those of what they are products of."""
+        p = self.parents[t]
+        back.weights[p] += np.einsum("gsm,gsm->m", slope, now.slots[t])
+        back.slots[t] += slope * now.weights[p].sum(0)
 
     @multiplies
     def _logit_slopes(self, now: _Forward, back: _Forward) -> list[Float32]:
@@ -199,100 +221,135 @@ class Descent:
     def _singles(self, now: _Forward, back: _Forward) -> float:
         loss = 0.0
         for t, target in enumerate(self.given.singles):
-            error = now.theta[t] @ now.weights[t] - target.shares
+            weights = now.weights[t].sum(0)
+            error = now.theta[t] @ weights - target.shares
             slope = target.weights * error
             loss += 0.5 * float(slope @ error)
-            back.theta[t] += np.outer(slope, now.weights[t])
+            back.theta[t] += np.outer(slope, weights)
             back.weights[t] += slope @ now.theta[t]
         return loss
 
     @multiplies
-    def _squares(
-        self, kind: str, t: int, values: Float32, weights: Float32, slope: Float32, weight_slope: Float32, correct: bool
-    ) -> float:
-        """Add the slopes of 1/4 sum S (V w V^T - Y)^2 to those of V and w."""
-        target = self.targets[kind, t, t]
+    def _pairs(self, t: int, g: int, values: Float32, weights: Float32, back: _Forward, correct: bool) -> float:
+        """Add the slopes of 1/4 sum S (V w V^T - Y)^2 of a group to those of V and w."""
+        target = self.targets["pair", t, t]
         rooted = values * np.sqrt(weights)
         residual = rooted @ rooted.T  # a product with its own transpose takes half the operations
-        loss = self._residual(residual, target, correct) / 2.0
+        loss = self._residual(residual, target.shares[g], target.weights[g], correct) / 2.0
         pulled = residual @ values
-        weight_slope += np.float32(0.5) * np.einsum("dk,dk->k", values, pulled)
-        pulled *= weights
-        slope += pulled
+        back.weights[t][g] += np.float32(0.5) * np.einsum("dk,dk->k", values, pulled)
+        back.theta[t] += pulled * weights
         return loss
 
     @multiplies
-    def _residual(self, model: Float32, target: Target, correct: bool) -> float:
+    def _siblings(self, t: int, g: int, seen: Float32, slope: Float32, now: _Forward, back: _Forward, correct: bool) -> float:
+        """Add the slopes of 1/4 sum S (sum_st C_s w q_st C_t^T - Y)^2 of a group; ``seen``: C, shape (D, S, K_p)."""
+        target, above = self.targets["sibling", t, t], now.weights[self.parents[t]].sum(0)
+        paired = now.pairs[t][g] * above
+        flat = seen.reshape(len(seen), -1)
+        residual = flat @ _mixed(seen, paired).reshape(len(seen), -1).T
+        loss = self._residual(residual, target.shares[g], target.weights[g], correct) / 2.0
+        pulled = (residual @ flat).reshape(seen.shape)
+        slope += _mixed(pulled, paired)
+        crossed = np.matmul(seen.transpose(2, 1, 0), pulled.transpose(2, 0, 1)).transpose(1, 2, 0) * np.float32(0.5)
+        back.pairs[t][g] += crossed * above
+        back.weights[self.parents[t]] += np.einsum("stk,stk->k", crossed, now.pairs[t][g])
+        return loss
+
+    @multiplies
+    def _residual(self, model: Float32, shares: Float32, weights: Float32, correct: bool) -> float:
         """Make S (M - Y) of the model's table, in place; return 1/2 sum S (M - Y)^2."""
         if correct:
             unit = np.float32(max(self.given.strength, 1.0))
-            weights = target.weights
             limit = np.divide(_RESIDUAL_FROM / unit, np.sqrt(weights), out=np.full_like(weights, np.inf), where=weights > 0.0)
-            missed = target.shares - model
-            target.shares += np.sign(missed) * np.maximum(np.abs(missed) - limit, np.float32(0.0))
-        model -= target.shares
+            missed = shares - model
+            shares += np.sign(missed) * np.maximum(np.abs(missed) - limit, np.float32(0.0))
+        model -= shares
         error = model.copy()
-        model *= target.weights
+        model *= weights
         return 0.5 * float(np.vdot(error, model))
 
     @multiplies
     def _chain(self, t: int, now: _Forward, back: _Forward, correct: bool) -> float:
-        """Add the slopes of the siblings of a table and of it and each of its ancestors."""
+        """Add the slopes of the siblings of a table, and of it and each of its ancestors, group by group."""
         loss, path = 0.0, self.shape.path(t)[::-1]
-        # Shares of the codes of a row given the class of its ancestor's row (and that there is one), from the row up.
-        seen, kept = [now.theta[t]], [now.theta[t]]
-        for b, below in zip(path[:-1], (None, *path), strict=False):
-            kept[-1] = seen[-1] if below is None else seen[-1] * now.one_or_more[below]
-            seen.append(kept[-1] @ now.given[b])
-            kept.append(seen[-1])
-        slope = np.zeros_like(seen[-1])
-        for at in range(len(path) - 1, 0, -1):
-            a, b = path[at], path[at - 1]
-            if ("across", a, t) in self.targets:
-                loss += self._across(a, b, t, seen[at], slope, now, back, correct)
-            if at == 1 and ("sibling", t, t) in self.targets:
-                paired, paired_slope = now.weights[a] * now.two_or_more[t], np.zeros_like(now.weights[a])
-                loss += self._squares("sibling", t, seen[1], paired, slope, paired_slope, correct)
-                back.weights[a] += paired_slope * now.two_or_more[t]
-                back.two_or_more[t] += paired_slope * now.weights[a]
-            back.given[b] += kept[at - 1].T @ slope
-            slope = slope @ now.given[b].T
-            if at > 1:
-                below = path[at - 2]
-                back.one_or_more[below] += np.einsum("dk,dk->k", seen[at - 1], slope)
-                slope *= now.one_or_more[below]
-        back.theta[t] += slope
+        # Shares of the codes of a row given slot and class of the ancestor's row: `seen` by slot, `kept` of all slots.
+        first = self._seen(t, now.theta[t], now)
+        first_slope = np.zeros_like(first)
+        for g, share in enumerate(now.slots[t]):
+            if ("sibling", t, t) in self.targets:
+                loss += self._siblings(t, g, first, first_slope, now, back, correct)
+            seen, shares = [first], [share]
+            kept = [_kept(first, share)]
+            for b in path[1:-1]:
+                seen.append(self._seen(b, kept[-1], now))
+                shares.append(now.slots[b].sum(0))
+                kept.append(_kept(seen[-1], shares[-1]))
+            slopes = [first_slope, *(np.zeros_like(one) for one in seen[1:])]
+            for at in range(len(seen) - 1, -1, -1):
+                a, b, slope = path[at + 1], path[at], np.zeros_like(kept[at])
+                if ("across", a, t) in self.targets:
+                    loss += self._across(a, b, t, g, (seen[at], kept[at]), (slopes[at], slope), now, back, correct)
+                if at + 1 < len(seen):
+                    flat = slopes[at + 1].reshape(len(slope), -1)
+                    back.given[a] += kept[at].T @ flat
+                    slope += flat @ now.given[a].T
+                slopes[at] += slope[:, None, :] * shares[at]
+                moved = np.einsum("dk,dsk->sk", slope, seen[at], optimize=True)
+                if b == t:
+                    back.slots[b][g] += moved
+                else:
+                    back.slots[b] += moved
+        flat = first_slope.reshape(len(first), -1)
+        back.given[t] += now.theta[t].T @ flat
+        back.theta[t] += flat @ now.given[t].T
         return loss
 
     @multiplies
+    def _seen(self, t: int, kept: Float32, now: _Forward) -> Float32:
+        """Return shares of codes by slot and class of a table's parent, shape (D, S, K_p), from those by the class of its row."""
+        return np.asarray((kept @ now.given[t]).reshape(len(kept), *self._sides(t)))
+
+    @multiplies
     def _across(
-        self, a: int, b: int, t: int, right: Float32, right_slope: Float32, now: _Forward, back: _Forward, correct: bool
+        self,
+        a: int,
+        b: int,
+        t: int,
+        g: int,
+        right: tuple[Float32, Float32],
+        slopes: tuple[Float32, Float32],
+        now: _Forward,
+        back: _Forward,
+        correct: bool,
     ) -> float:
-        """Add the slopes of the tables of an ancestor's columns with a row's; b is the ancestor's child table on the way."""
-        some, fan = now.one_or_more[b], self.fans[b]
-        left = now.theta[a] * some
-        left[fan] = now.theta[a][fan]
-        left[fan.start] = 0.0
-        weights = now.weights[a]
-        residual: Float32 = np.asarray((left * weights) @ right.T, left.dtype)
-        loss = self._residual(residual, self.targets["across", a, t], correct)
-        slope = residual @ right
-        back.weights[a] += np.einsum("dk,dk->k", left, slope)
-        right_slope += (residual.T @ left) * weights
-        slope *= weights
-        slope[fan.start] = 0.0
-        back.theta[a][fan] += slope[fan]
-        slope[fan] = 0.0
-        back.one_or_more[b] += np.einsum("dk,dk->k", slope, now.theta[a])
-        slope *= some
-        back.theta[a] += slope
+        """Add the slopes of a group's tables of an ancestor's columns with a row's; b is the ancestor's child table on the way.
+
+        ``right``: shares of the row's codes by slot and class of the ancestor's row, and of all slots; ``slopes``: theirs.
+        """
+        target, fan, weights = self.targets["across", a, t], self.fans[b], now.weights[a].sum(0)
+        seen, kept = right
+        flat, theta = seen.reshape(len(seen), -1), now.theta[a]
+        numbers = self.slots[b].sum(0)
+        by_number = ((theta[fan] * weights)[:, None, :] * numbers[:, :, None]).reshape(len(numbers), -1)
+        residual: Float32 = np.asarray((theta * weights) @ kept.T, theta.dtype)
+        residual[fan] = by_number @ flat.T
+        loss = self._residual(residual, target.shares[g], target.weights[g], correct)
+        of_number = residual[fan].copy()
+        residual[fan] = 0.0
+        slope = residual @ kept
+        slopes[1][...] += (residual.T @ theta) * weights
+        slopes[0][...] += (of_number.T @ by_number).reshape(seen.shape)
+        slope[fan] += np.einsum("ksm,ks->km", (of_number @ flat).reshape(*numbers.shape, -1), numbers, optimize=True)
+        back.weights[a] += np.einsum("dk,dk->k", theta, slope)
+        back.theta[a] += slope * weights
         return loss
 
     @multiplies
     def _penalise(self, now: _Forward, back: _Forward, step: int) -> None:
         """Add the slopes of the penalties."""
         for t in self.tables:
-            weights = now.weights[t]
+            weights = now.weights[t].sum(0)
             if self.pulls[0][t] > 0.0:
                 if step % _ANCHOR_EVERY == 0:
                     one_way = now.theta[t] @ weights / max(float(weights.sum()), _TINY)
@@ -306,8 +363,8 @@ class Descent:
                 against *= weights
                 back.theta[t] += against
             if t and self.pulls[1][t] > 0.0:
-                p = self.parents[t]
-                parents = now.weights[p] * now.one_or_more[t]
+                by_group = self._parents(t, now)
+                parents = by_group.sum(0).reshape(-1)
                 if step % _ANCHOR_EVERY == 0:
                     shares = now.given[t] @ parents / max(float(parents.sum()), _TINY)
                     self.given_anchors[t] = np.log(np.maximum(shares, np.float32(_SMALLEST_SHARE)))[:, None]
@@ -315,8 +372,7 @@ class Descent:
                 against *= self.pulls[1][t]
                 told = np.einsum("dk,dk->k", now.given[t], against)
                 self.loss += float(told @ parents)
-                back.weights[p] += told * now.one_or_more[t]
-                back.one_or_more[t] += told * now.weights[p]
+                self._spread(t, np.broadcast_to(told.reshape(by_group.shape[1:]), by_group.shape), now, back)
                 against *= parents
                 back.given[t] += against
 
@@ -327,6 +383,18 @@ class Descent:
         relative = 1.0 / np.sqrt(told + _REWEIGHT_OFFSET)
         relative *= max(float(told.sum()), _TINY) / max(float(told @ relative), _TINY)
         self.relative[t] = relative[self.owners[t]].astype(np.float32)[:, None]
+
+
+@multiplies
+def _mixed(values: Float32, paired: Float32) -> Float32:
+    """Return sum_t V_t q_st for each slot s, shape (D, S, K); q of shape (S, S, K)."""
+    return np.asarray(np.matmul(values.transpose(2, 0, 1), paired.transpose(2, 1, 0)).transpose(1, 2, 0))
+
+
+@multiplies
+def _kept(seen: Float32, share: Float32) -> Float32:
+    """Return sum_s C_s h_s, shape (D, K)."""
+    return np.asarray(np.einsum("dsk,sk->dk", seen, share, optimize=True))
 
 
 def _move(parameter: Float32, gradient: Float32, first: Float32, second: Float32, step: int, rate: float) -> None:

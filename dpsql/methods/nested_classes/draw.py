@@ -2,7 +2,7 @@
 
 1. Units' classes by systematic sampling; within a class every extended column (fan-outs too) takes each value as often as the
    model says, rounded up or down, and what rounding leaves over is carried from class to class. Values are in random order.
-2. A table's rows are then known: so many of each parent row. Of all rows whose parents' rows are of one class, each class
+2. A table's rows are then known: so many of each parent row. Of all rows in one slot whose parents' rows are of one class, each class
    of their own comes out as often as expected, in random order; then their columns as in 1. And so on down.
 
 3. Rows of a table with an order are put into it, family by family (`lines.py`), before rows below them are drawn.
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from dpsql.methods.mixture.rows import rounded, shuffled, systematic
 from dpsql.methods.nested_classes.lines import Lines
-from dpsql.methods.nested_classes.model import NestedClasses, slices
+from dpsql.methods.nested_classes.model import NestedClasses, slices, slot_shares, slots_of
 from dpsql.numerics.arrays import FloatArray
 from dpsql.numerics.products import multiplies
 from dpsql.running.blocks import Stop, generators
@@ -85,7 +85,10 @@ def draw(model: NestedClasses, units: int, rng: np.random.Generator, stop: Stop 
         else:
             fan_out = found[table.parent].codes[:, shape.fan_out(t)]
             parents = np.repeat(np.arange(fan_out.size, dtype=np.int64), fan_out)
-            own = allocated(classes[table.parent][parents], model.given[t].T, rng).astype(np.intp)
+            first = np.cumsum(fan_out) - fan_out
+            slots = slots_of(table, np.arange(parents.size) - first[parents])
+            given = model.given[t].reshape(len(model.given[t]), -1)
+            own = allocated(slots * model.given[t].shape[2] + classes[table.parent][parents], given.T, rng).astype(np.intp)
         codes = np.empty((len(shape.extended(t)), own.size), np.int32)
         by_class = np.argsort(own.astype(_smallest(model.values[t].shape[1])), kind="stable")
         for column, block in zip(codes, slices(shape, t), strict=True):
@@ -141,10 +144,11 @@ def part_length(model: NestedClasses) -> int:
 def rows_of_a_unit(model: NestedClasses) -> float:
     """Return the model's mean number of rows of a unit in all tables together, at least 1."""
     shape, rows = model.shape, [model.shares]
-    for t in range(1, len(shape.tables)):
-        parent = shape.parent(t)
+    for t, table in enumerate(shape.tables[1:], 1):
+        parent, numbers = shape.parent(t), np.arange(table.most + 1)
+        counts = slot_shares(table)[0].sum(axis=0) * numbers[:, None]
         fan_out = model.values[parent][slices(shape, parent)[shape.fan_out(t)]]
-        rows.append(model.given[t] @ (rows[parent] * (np.arange(len(fan_out)) @ fan_out)))
+        rows.append(np.einsum("ysk,ns,nk->y", model.given[t], counts, fan_out * rows[parent], optimize=True))
     return max(float(sum(table.sum() for table in rows)), 1.0)
 
 

@@ -1,31 +1,34 @@
 r"""Nested latent classes of linked tables, and the tables of shares that follow from them.
 
 A unit has a class z with probability pi_z. Given the class of its row, a row's extended columns (the number of its child rows
-among them) are independent. Every child row draws a class y ~ rho(y | class of its parent's row), independently of its
-siblings; so siblings depend on each other by the class of their parent alone.
+among them) are independent. The k child rows of a row are in *slots*: the first ones have a slot each, all later ones share the last
+(`TableShape.slots`). A child row in slot s draws a class y ~ rho_s(y | class of its parent's row), independently of its siblings.
+Slots are no order of rows: every table is of all of them, and which row is in which slot is not known, and not asked. They are what
+lets siblings be each other's opposite: where each row was drawn from the same shares, siblings' tables were mixtures of c c^T, of
+which none has c_head > 0 and a table without two heads; with slots the first row is the head, and the others are none.
 
-With W_t the weights of the classes of table t, q_t the probability that a parent row of a class has one child row or more,
-and theta_t the shares of codes by class,
+With N_ks how many of k rows are in slot s, F_z(k) the shares of the number of rows, W_t the weights of the classes of table t, and
+theta_t the shares of codes by class, of the parent rows with k in a group g
 
-    W_t = rho_t (W_p q_t),   psi_t = theta_t rho_t,
+    h_gs(z) = sum_(k in g) F_z(k) N_ks / k,   W_tg = sum_s rho_s (W_p h_gs),   c_s = theta_t rho_s,
+    q_gst(z) = sum_(k in g) F_z(k) (N_ks N_kt - [s = t] N_ks) / (k (k - 1)),
 
-and every block is a product: pairs theta_t W_t theta_t^T, siblings psi_t (W_p P(k >= 2)) psi_t^T, a parent's row and its
-children theta_p (W_p q_t) psi_t^T, where of the parent's own fan-out theta is left as it is but for k = 0.
+and every block is a product: pairs theta_t W_tg theta_t^T, siblings sum_st c_s (W_p q_gst) c_t^T, a parent's row and its
+children theta_p W_p (sum_s h_gs c_s)^T, where of the parent's own number of rows k it is F(k) W_p (sum_s N_ks / k c_s)^T.
 
 Privacy: post-processing of released statistics.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.methods.nested_classes.lines import Ordering
-from dpsql.methods.nested_classes.shapes import Block, Shape
-from dpsql.numerics.arrays import FloatArray
+from dpsql.methods.nested_classes.shapes import Block, Shape, TableShape, folded
+from dpsql.numerics.arrays import FloatArray, IntArray
 from dpsql.numerics.products import multiplies
 
 
@@ -40,8 +43,9 @@ class NestedClasses:
         pi: shares of the classes of units, sum 1.
     values : tuple of ndarray, shape (D_t, K_t)
         theta of each table: shares of the codes of all extended columns, one after the other; each column's sum 1 in a class.
-    given : tuple of ndarray, shape (K_t, K_p)
-        rho of each table: shares of its rows' classes by their parent's class, sum 1 over the first axis; (K_0, 0) for the root.
+    given : tuple of ndarray, shape (K_t, S_t, K_p)
+        rho of each table: shares of its rows' classes by their slot and their parent's class, sum 1 over the first axis; (K_0, 0, 0)
+        for the root.
     orders : tuple of Ordering
         Of the tables whose rows stand in an order.
     """
@@ -59,20 +63,47 @@ def slices(shape: Shape, table: int) -> list[slice]:
     return [slice(int(start), int(end)) for start, end in zip(ends[:-1], ends[1:], strict=True)]
 
 
-def at_least(shape: Shape, values: npt.NDArray[Any], table: int, rows: int) -> npt.NDArray[Any]:
-    """Return the probability, by the class of the parent's row, of `rows` rows of a child table or more; shape (K_p,)."""
-    fan_out = values[slices(shape, shape.parent(table))[shape.fan_out(table)]]
-    found: npt.NDArray[Any] = fan_out[rows:].sum(0)
-    return found
+def slots_of(table: TableShape, rows: IntArray) -> IntArray:
+    """Return the slot of the row of each number, from 0 on, among those of its parent's row."""
+    return np.minimum(rows, table.slots - 1)
+
+
+def slot_shares(table: TableShape) -> tuple[FloatArray, FloatArray]:
+    """Return N_ks / k and (N_ks N_kt - [s = t] N_ks) / (k (k - 1)), with zeros where k is in another group.
+
+    Returns
+    -------
+    ndarray, shape (groups, most + 1, slots); ndarray, shape (groups, most + 1, slots, slots)
+    """
+    numbers = np.arange(table.most + 1)
+    count = np.clip(numbers[:, None] - np.arange(table.slots), 0, 1)
+    count[:, -1] = np.maximum(numbers - (table.slots - 1), 0)
+    two = count[:, :, None] * count[:, None, :] - count[:, :, None] * np.eye(table.slots, dtype=np.int64)
+    one = count / np.maximum(numbers, 1)[:, None]
+    pairs = two / np.maximum(numbers * (numbers - 1), 1)[:, None, None]
+    member = table.group_of(numbers) == np.arange(len(table.groups))[:, None]
+    return member[:, :, None] * one, member[:, :, None, None] * pairs
+
+
+@dataclass(frozen=True)
+class _Below:
+    """Of a child table, by group: shares of its parent's row in each slot h (G, S, K_p), of pairs q (G, S, S, K_p), weights (G, K_t)."""
+
+    h: FloatArray
+    q: FloatArray
+    weights: FloatArray
 
 
 @multiplies
-def class_weights(model: NestedClasses) -> list[FloatArray]:
-    """Return W_t, the expected weight of the rows of each class of every table."""
-    found = [model.shares]
-    for t in range(1, len(model.shape.tables)):
+def _below(model: NestedClasses) -> dict[int, _Below]:
+    found: dict[int, _Below] = {}
+    for t, table in enumerate(model.shape.tables[1:], 1):
         parent = model.shape.parent(t)
-        found.append(model.given[t] @ (found[parent] * at_least(model.shape, model.values[parent], t, 1)))
+        fan_out = model.values[parent][slices(model.shape, parent)[model.shape.fan_out(t)]]
+        one, two = slot_shares(table)
+        h, q = (np.tensordot(shares, fan_out, (1, 0)) for shares in (one, two))
+        above = model.shares if parent == 0 else found[parent].weights.sum(axis=0)
+        found[t] = _Below(h, q, np.einsum("ysk,gsk->gy", model.given[t], h * above, optimize=True))
     return found
 
 
@@ -84,26 +115,40 @@ def expected(model: NestedClasses, block: Block) -> FloatArray:
     -----
     Privacy: post-processing.
     """
-    shape, weights = model.shape, class_weights(model)
+    shape, below = model.shape, _below(model)
+    weights = [model.shares, *(below[t].weights.sum(axis=0) for t in range(1, len(shape.tables)))]
     (t, i), (u, j) = block.left, block.right or block.left
     left, right = model.values[t][slices(shape, t)[i]], model.values[u][slices(shape, u)[j]]
     if block.kind == "one":
         return np.asarray(left @ weights[t])
     if block.kind == "pair":
-        return np.asarray((left * weights[t]) @ right.T)
+        own = below[t].weights if t else model.shares[None]
+        return _by_group(shape, block, [(left * one) @ right.T for one in own])
     if block.kind == "sibling":
-        parent = shape.parent(t)
-        given = model.given[t]
-        paired = weights[parent] * at_least(shape, model.values[parent], t, 2)
-        return np.asarray((left @ given * paired) @ (right @ given).T)
-    path = shape.path(u)[shape.path(u).index(t) + 1 :]
-    for step, table in reversed(list(enumerate(path))):
-        right = right @ model.given[table]
-        if step:
-            right = right * at_least(shape, model.values[path[step - 1]], table, 1)
-    if i == shape.fan_out(path[0]):
-        left = left.copy()
-        left[0] = 0.0
-    else:
-        left = left * at_least(shape, model.values[t], path[0], 1)
-    return np.asarray((left * weights[t]) @ right.T)
+        above = weights[shape.parent(t)]
+        one, other = (_seen(side, model.given[t]) for side in (left, right))
+        tables = [np.einsum("csk,stk,dtk->cd", one, q * above, other, optimize=True) for q in below[t].q]
+        return _by_group(shape, block, [folded(table) for table in tables] if block.folded else tables)
+    tables = []
+    for share in below[u].h if block.split(shape) else below[u].h.sum(axis=0, keepdims=True):
+        at, seen, some = u, _seen(right, model.given[u]), share
+        while shape.parent(at) != t:
+            at = shape.parent(at)
+            seen, some = _seen(np.einsum("csk,sk->ck", seen, some), model.given[at]), below[at].h.sum(axis=0)
+        if i == shape.fan_out(at):
+            counts = slot_shares(shape.tables[at])[0].sum(axis=0)
+            tables.append(np.einsum("nk,ns,csk->nc", left * weights[t], counts, seen, optimize=True))
+        else:
+            tables.append((left * weights[t]) @ np.einsum("csk,sk->ck", seen, some).T)
+    return _by_group(shape, block, tables)
+
+
+@multiplies
+def _seen(values: FloatArray, given: FloatArray) -> FloatArray:
+    """Return shares of codes by slot and the parent's class, shape (c, S, K_p), from those by a row's class."""
+    return np.asarray(np.einsum("cy,ysk->csk", values, given, optimize=True))
+
+
+def _by_group(shape: Shape, block: Block, tables: Sequence[FloatArray]) -> FloatArray:
+    """Return tables of groups as a block has them."""
+    return np.stack(tables) if block.split(shape) else np.sum(tables, axis=0)

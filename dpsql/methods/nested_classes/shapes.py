@@ -9,21 +9,28 @@ Privacy: public sizes alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, combinations_with_replacement
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.errors import ArgumentError
-from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.arrays import FloatArray, IntArray
+
+Number = TypeVar("Number", np.int64, np.float64)
 
 GAPS = 32
 """Cells of the distances between rows that stand one after the other."""
 ORDERED = ("first", "next", "gap")
 """Kinds of blocks that are there for tables with an order alone; the classes are not fitted to them (`order.py`)."""
+GROUPS = 4
+"""Groups of parents by their number of rows, at most."""
+_MOST_SLOTS = 6
 _ONE_WAY_SHARE, _FAN_OUT_SHARE, _ONE_WAY_POWER = 1.0 / 11.0, 1.0 / 7.0, 2.0 / 3.0
 
 
@@ -42,6 +49,9 @@ class TableShape:
         Rows of one parent row at most, at least 1; not used for the root.
     order : int or None
         Position of the declared column in whose order the rows of one parent row stand; None: they stand in none.
+    groups : tuple of int
+        Numbers of rows with which groups of parent rows begin, ascending from 1: the tables of a child table are measured by groups of
+        its parent rows (`cut`).
     """
 
     name: str
@@ -49,6 +59,32 @@ class TableShape:
     sizes: tuple[int, ...]
     most: int = 1
     order: int | None = None
+    groups: tuple[int, ...] = (1,)
+
+    @property
+    def slots(self) -> int:
+        """Kinds of rows of one parent row: its first ones have a slot each, all later ones share the last."""
+        return min(self.most, _MOST_SLOTS)
+
+    def group_of(self, rows: IntArray) -> IntArray:
+        """Return the group of each number of rows of a parent row; of none, which is in no group, the first."""
+        return np.maximum(np.searchsorted(self.groups, rows, side="right") - 1, 0)
+
+
+def cut(most: int) -> tuple[int, ...]:
+    """Return the groups of parent rows that have up to ``most`` rows: a rule of that public number, four about equally long in logs.
+
+    Notes
+    -----
+    Privacy: no number of rows of anybody decides where groups are cut.
+
+    Examples
+    --------
+    >>> cut(1), cut(2), cut(8), cut(20)
+    ((1,), (1, 2), (1, 2, 3, 5), (1, 3, 5, 10))
+    """
+    starts = {int(most ** (step / GROUPS)) + 1 for step in range(1, GROUPS)}
+    return (1, *sorted(start for start in starts if 1 < start <= most))
 
 
 @dataclass(frozen=True)
@@ -80,6 +116,8 @@ class Shape:
         for table in self.tables:
             if any(size < 1 for size in table.sizes):
                 raise ArgumentError("sizes", table.sizes, "integers, at least 1")
+            if table.groups[:1] != (1,) or list(table.groups) != sorted({*table.groups}) or table.groups[-1] > max(table.most, 1):
+                raise ArgumentError("groups", table.groups, "ascending numbers of rows from 1")
             if table.order is not None and (table.parent is None or not 0 <= table.order < len(table.sizes)):
                 raise ArgumentError("order", table.order, f"the position of a column of a child table; {table.name!r}")
 
@@ -130,12 +168,18 @@ class Block:
     kind : {'one', 'pair', 'across', 'sibling', 'first', 'next', 'gap'}
         'one': a column. 'pair': two columns of the same row. 'across': a column of an ancestor's row (left) and one of the
         row itself (right), with the weight of the row. 'sibling': two columns of two different rows of one parent row: with
-        k >= 2 rows, every ordered pair of them has the weight of the parent's row divided by k (k - 1). 'first': a column of
+        k >= 2 rows, every ordered pair of them has the weight of the parent's row divided by k (k - 1); of one column twice the table
+        is folded, so that a pair of codes is one cell whichever row has which. 'first': a column of
         the first row in a table's order, with the weight of the parent's row. 'next': a column of a row and the same one of the row
         after it: of k ordered rows, each of the k - 1 has the weight of the parent's row divided by k - 1. 'gap': how far, in the
         column of the order, the row after is from a row, in `GAPS` cells (`dpsql.release.ordered`); weights as 'next'.
     left, right : (int, int)
         Table and extended column; right is None for 'one', 'first' and 'gap'.
+
+    Notes
+    -----
+    A 'pair', 'across' or 'sibling' block of rows of a child table is split by the groups of their parent rows, but where the left
+    column is the number of rows itself: every row, or pair of rows, is in one group.
     """
 
     kind: Literal["one", "pair", "across", "sibling", "first", "next", "gap"]
@@ -143,10 +187,68 @@ class Block:
     right: tuple[int, int] | None = None
 
     def shape(self, shape: Shape) -> tuple[int, ...]:
-        """Return the numbers of codes."""
+        """Return the numbers of cells: of groups, where it is split; then of codes."""
         if self.kind == "gap":
             return (GAPS,)
-        return tuple(shape.extended(t)[i] for t, i in (self.left, self.right or self.left)[: 1 if self.right is None else 2])
+        sizes = tuple(shape.extended(t)[i] for t, i in (self.left, self.right or self.left)[: 1 if self.right is None else 2])
+        if self.folded:
+            sizes = (sizes[0] * (sizes[0] + 1) // 2,)
+        return (len(shape.tables[self.table].groups), *sizes) if self.split(shape) else sizes
+
+    @property
+    def table(self) -> int:
+        """The table whose rows are counted."""
+        return (self.right or self.left)[0]
+
+    @property
+    def folded(self) -> bool:
+        """Whether it is of one column of two rows that are told apart by nothing."""
+        return self.kind == "sibling" and self.left == self.right
+
+    def split(self, shape: Shape) -> bool:
+        """Return whether it is split by groups of parent rows."""
+        t = self.table
+        if t == 0 or self.kind not in ("pair", "across", "sibling") or len(shape.tables[t].groups) == 1:
+            return False
+        return self.left != (shape.parent(t), shape.fan_out(t))
+
+    def whole(self, shape: Shape, values: FloatArray) -> FloatArray:
+        """Return the table of the codes of both columns, of all groups together; of siblings of one column a symmetric one."""
+        table = values.sum(axis=0) if self.split(shape) else values
+        return unfolded(table) if self.folded else table
+
+    def noise_of_whole(self, shape: Shape, deviation: float) -> float:
+        """Return the deviation of a cell of `whole`, where the cells have one; the largest."""
+        return deviation * (self.shape(shape)[0] ** 0.5 if self.split(shape) else 1.0)
+
+
+def folded(table: NDArray[Number]) -> NDArray[Number]:
+    """Return the upper half of a square table, row by row, with what is below the diagonal added; last two axes.
+
+    Examples
+    --------
+    >>> folded(np.array([[1, 2], [3, 4]])).tolist()
+    [1, 5, 4]
+    """
+    rows, columns = np.triu_indices(table.shape[-1])
+    found = table[..., rows, columns] + np.where(rows == columns, 0, table[..., columns, rows])
+    return np.asarray(found, table.dtype)
+
+
+def unfolded(cells: FloatArray) -> FloatArray:
+    """Return the symmetric table of `folded` cells.
+
+    Examples
+    --------
+    >>> unfolded(np.array([1.0, 5.0, 4.0])).tolist()
+    [[1.0, 2.5], [2.5, 4.0]]
+    """
+    size = (math.isqrt(8 * cells.shape[-1] + 1) - 1) // 2
+    rows, columns = np.triu_indices(size)
+    found = np.zeros((*cells.shape[:-1], size, size))
+    found[..., rows, columns] = cells / np.where(rows == columns, 1.0, 2.0)
+    found[..., columns, rows] = found[..., rows, columns]
+    return found
 
 
 def blocks(shape: Shape) -> tuple[Block, ...]:

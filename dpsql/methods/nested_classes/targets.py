@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpsql.errors import ArgumentError
 from dpsql.methods.nested_classes.model import slices
-from dpsql.methods.nested_classes.shapes import ORDERED, Block, Shape
+from dpsql.methods.nested_classes.shapes import ORDERED, Block, Shape, unfolded
 from dpsql.methods.nested_classes.smooth import smoothed
 from dpsql.numerics.arrays import FloatArray
 from dpsql.tables.consistency import simplex_projection
@@ -50,11 +50,11 @@ class Targets:
         Shares of each extended column's codes among a table's rows (by weight): non-negative, sum 1 a column.
     singles : tuple of Target, shape (D_t,)
         The 'one' blocks.
-    pairs, siblings : tuple of Target, shape (D_t, D_t)
-        Symmetric; blocks of a sibling's column with itself have twice their precision, as every loss of a symmetric
-        matrix is halved.
-    across : dict of (int, int) to Target, shape (D_a, D_t)
-        By the ancestor's table and the table.
+    pairs, siblings : tuple of Target, shape (G_t, D_t, D_t)
+        By groups of parent rows, and symmetric. As every loss of a symmetric matrix is halved, a cell of a sibling's column with
+        itself has twice its precision on the diagonal, and four times where it is half of what was released.
+    across : dict of (int, int) to Target, shape (G_t, D_a, D_t)
+        By the ancestor's table and the table; blocks that are not split stand in the first group.
     """
 
     shape: Shape
@@ -94,13 +94,14 @@ def targets(shape: Shape, blocks: Sequence[Block], values: Sequence[FloatArray],
     cells = sum(count for _, count in two)
     strength = math.sqrt(sum(p * count for p, count in two) / cells) if cells else 0.0
     unit = max(strength, 1.0) ** 2
-    lengths = [sum(shape.extended(t)) for t in range(len(shape.tables))]
     tables = range(len(shape.tables))
+    lengths, groups = [sum(shape.extended(t)) for t in tables], [len(table.groups) for table in shape.tables]
     known = _smooth(shape, _known(blocks, values, precisions))
     found = Targets(
         shape, strength, _one_way(shape, known), tuple(_empty(n) for n in lengths),
-        tuple(_empty(n, n) for n in lengths), tuple(_empty(n, n) for n in lengths),
-        {(a, t): _empty(lengths[a], lengths[t]) for t in tables for a in shape.path(t)[:-1]},
+        tuple(_empty(g, n, n) for g, n in zip(groups, lengths, strict=True)),
+        tuple(_empty(g, n, n) for g, n in zip(groups, lengths, strict=True)),
+        {(a, t): _empty(groups[t], lengths[a], lengths[t]) for t in tables for a in shape.path(t)[:-1]},
     )  # fmt: skip
     for block, value, precision in zip(blocks, values, precisions, strict=True):
         _put(found, block, np.asarray(value, float), precision / unit)
@@ -125,14 +126,17 @@ def _put(found: Targets, block: Block, value: FloatArray, weight: float) -> None
     if block.kind == "one":
         found.singles[t].shares[rows], found.singles[t].weights[rows] = value, weight
         return
+    some = slice(None) if block.split(found.shape) else slice(0, 1)
     if block.kind == "across":
         target = found.across[t, u]
-        target.shares[rows, columns], target.weights[rows, columns] = value, weight
+        target.shares[some, rows, columns], target.weights[some, rows, columns] = value, weight
         return
     target = (found.pairs if block.kind == "pair" else found.siblings)[t]
-    if i == j:
-        value, weight = (value + value.T) / 2.0, 2.0 * weight
-    for place, part in (((rows, columns), value), ((columns, rows), value.T)):
+    if block.folded:
+        target.shares[some, rows, rows] = unfolded(value)
+        target.weights[some, rows, rows] = weight * (4.0 - 2.0 * np.eye(rows.stop - rows.start))
+        return
+    for place, part in (((some, rows, columns), value), ((some, columns, rows), np.swapaxes(value, -1, -2))):
         target.shares[place], target.weights[place] = part, weight
 
 
@@ -148,8 +152,10 @@ def _known(blocks: Sequence[Block], values: Sequence[FloatArray], precisions: Se
         sides = [block.left] if block.right is None else [block.left, block.right]
         # Siblings, and the ancestor of an 'across' block, are not all of their table's rows.
         for axis in {"one": (0,), "pair": (0, 1), "across": (1,), "sibling": ()}[block.kind]:
-            summed = np.asarray(value, float).sum(axis=tuple(a for a in range(len(sides)) if a != axis))
-            weight = precision * summed.size / np.size(value)
+            table = np.asarray(value, float)
+            own = table.ndim - len(sides) + axis  # behind that of groups
+            summed = table.sum(axis=tuple(a for a in range(table.ndim) if a != own))
+            weight = precision * summed.size / table.size
             sums[sides[axis]] = sums.get(sides[axis], np.zeros_like(summed)) + weight * summed
             known[sides[axis]] = known.get(sides[axis], 0.0) + weight
     return {column: (summed / known[column], np.full(summed.size, 1.0 / known[column])) for column, summed in sums.items()}
