@@ -32,7 +32,7 @@ def protect(
     """Give a table a privacy budget, or raise or lower it (on the ledger) (``dp_protect``).
 
     What is left out stays as it is; at first neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs
-    max_contributions.
+    max_contributions, which is 1 where the column is declared unique.
 
     Privacy: free; no row is read. Gives source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, change;
     one row.
@@ -60,6 +60,64 @@ def protect(
     """
     return answered(con, "protect", source=source, epsilon=epsilon, delta=delta, neighbors=neighbors, privacy_unit=privacy_unit,
         max_contributions=max_contributions, accountant=accountant, anchor=_plain(anchor), resume=resume)
+
+
+def link(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    *,
+    column: str | None = None,
+    parent: str | None = None,
+    parent_column: str | None = None,
+    max_rows: int | None = None,
+    orphans: str | None = None,
+    merge: bool = False,
+) -> duckdb.DuckDBPyRelation:
+    """Say whose rows a table's rows are: those of the row of another table whose key they hold (``dp_link``).
+
+    A linked table is under the budget of its root, the table at the end of the way up; what a release protects are all rows of
+    a unit in all tables. A FOREIGN KEY is offered: without column, the only one to the parent is taken. What is left out later
+    stays as it is. There is no way back: the rows would become public.
+
+    Privacy: free; no row is read. A link is public knowledge. Gives source, column_name, parent, parent_column, root, max_rows,
+    orphans, change; one row.
+
+    Parameters
+    ----------
+    source
+        The table that is linked: its name.
+    column
+        Its column that holds the parent's key (column_name in SQL, or the second argument; column is a reserved word).
+    parent
+        The table that it belongs to: it has a budget, or is linked itself.
+    parent_column
+        The parent's key, declared unique; its PRIMARY KEY or only UNIQUE column, if left out.
+    max_rows
+        Rows of the table that a row of the parent may have. Of a unit a release keeps the product along the way up, at random;
+        noise grows with it.
+    orphans
+        Rows whose parent is NULL or not there: 'drop' (left out, the default) or 'unit' (all of them are rows of one unit).
+    merge
+        true: what the table has spent of a budget of its own is added to what its root has spent.
+    """
+    return answered(con, "link", source=source, column=column, parent=parent, parent_column=parent_column, max_rows=max_rows,
+        orphans=orphans, merge=merge)
+
+
+def links(
+    con: duckdb.DuckDBPyConnection,
+    source: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """List the links of tables to those whose rows theirs are (``dp_links``).
+
+    Privacy: free; from the books. Gives source, column_name, parent, parent_column, root, max_rows, orphans; a row a link.
+
+    Parameters
+    ----------
+    source
+        A linked table, or a root: all that is linked to it; all, if left out.
+    """
+    return answered(con, "links", source=source)
 
 
 def declare(

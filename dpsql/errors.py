@@ -148,6 +148,27 @@ class LedgerError(DpsqlError):
     uncertain = False
 
 
+class LinkBroken(DpsqlError):
+    """The schema does not bear out a link any more, so it is not known whose rows a table's rows are; nothing was read or charged.
+
+    Attributes
+    ----------
+    source, parent : str
+        The linked table and its parent, as the books call them.
+    why : str
+        What does not hold.
+    """
+
+    def __init__(self, source: str, parent: str, why: str) -> None:
+        self.source = source
+        self.parent = parent
+        self.why = why
+        super().__init__(
+            f"the link of {source} to {parent} does not hold any more, and nothing was read or charged: {why}. "
+            f"Releases that do not read {source} go on without it; a table that is not needed can be dropped"
+        )
+
+
 class CalibrationError(DpsqlError):
     """No noise scale within the supported range reaches the requested guarantee."""
 

@@ -7,8 +7,9 @@
 -- stands here: a macro in the database could change what they do.
 
 -- dp_protect: Give a table a privacy budget, or raise or lower it (on the ledger). What is left out stays as it is; at first
--- neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs max_contributions. Privacy status: free; no row is read. Gives
--- source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, change; one row.
+-- neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs max_contributions, which is 1 where the column is declared
+-- unique. Privacy status: free; no row is read. Gives source, epsilon, delta, neighbors, privacy_unit, max_contributions,
+-- accountant, change; one row.
 CREATE OR REPLACE MACRO dp_protect(source, epsilon := NULL, delta := NULL, neighbors := NULL, privacy_unit := NULL,
     max_contributions := NULL, accountant := NULL, anchor := NULL, resume := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('protect',
@@ -17,6 +18,29 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source, epsilon := epsilon, delta := delta, neighbors := neighbors, privacy_unit := privacy_unit,
         max_contributions := max_contributions, accountant := accountant, anchor := anchor, resume := resume))::VARCHAR)));
+
+-- dp_link: Say whose rows a table's rows are: those of the row of another table whose key they hold. A linked table is under the
+-- budget of its root, the table at the end of the way up; what a release protects are all rows of a unit in all tables. A FOREIGN
+-- KEY is offered: without column, the only one to the parent is taken. What is left out later stays as it is. There is no way back:
+-- the rows would become public. Privacy status: free; no row is read. A link is public knowledge. Gives source, column_name,
+-- parent, parent_column, root, max_rows, orphans, change; one row.
+CREATE OR REPLACE MACRO dp_link(source, column_name := NULL, parent := NULL, parent_column := NULL, max_rows := NULL,
+    orphans := NULL, merge := false, "column" := NULL) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('link',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        source := source, "column" := "column", parent := parent, parent_column := parent_column, max_rows := max_rows,
+        orphans := orphans, merge := merge, column_name := column_name))::VARCHAR)));
+
+-- dp_links: List the links of tables to those whose rows theirs are. Privacy status: free; from the books. Gives source,
+-- column_name, parent, parent_column, root, max_rows, orphans; a row a link.
+CREATE OR REPLACE MACRO dp_links(source := NULL) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('links',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        source := source))::VARCHAR)));
 
 -- dp_declare: Declare the public domain of a column. A number, date or time with bounds alone gets automatic bins: every release
 -- buys a fine histogram and cuts its own from it. With discover what cannot be named is bought and declared: bounds of a number (a

@@ -8,13 +8,15 @@ CREATE SCHEMA IF NOT EXISTS {books};
 -- 'lower' entry is the budget in force; a 'charge' counts unless a later 'refund' names its release. After a 'fail' (reading for a
 -- release failed, which is its final result), or three 'interrupt' (a reading was stopped by hand; parameters name the release),
 -- only plain sources are sold until a 'resume'. An 'anchor' entry names, in parameters,
--- the file outside the database that every entry is noted in.
+-- the file outside the database that every entry is noted in. A 'link' says in parameters whose rows those of another table are: that
+-- one is under this budget, and has an entry 'linked' of its own; what it had spent before stands in the 'link' and counts.
 CREATE TABLE IF NOT EXISTS {books}.ledger (
     source VARCHAR NOT NULL,              -- the protected table, schema-qualified; a file by its path
     entry INTEGER NOT NULL,               -- 1, 2, 3, ... within a source
     written_at TIMESTAMP NOT NULL,                -- UTC
     who VARCHAR NOT NULL,
-    action VARCHAR NOT NULL,              -- protect, raise, lower, charge, store, fail, interrupt, refund, resume, anchor
+    action VARCHAR NOT NULL,              -- protect, raise, lower, charge, store, fail, interrupt, refund, resume, anchor,
+                                          -- link, linked
     release VARCHAR,                      -- the release that the entry is about
     operation VARCHAR,                    -- marginals, synthesize
     query VARCHAR,                        -- the relation that was measured, normalised
@@ -57,7 +59,7 @@ CREATE TABLE IF NOT EXISTS {books}.rules (
 CREATE OR REPLACE VIEW {books}.budgets AS
 SELECT source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, written_at, who
 FROM {books}.ledger
-WHERE action IN ('protect', 'raise', 'lower')
+WHERE action IN ('protect', 'raise', 'lower') AND source NOT IN (SELECT source FROM {books}.ledger WHERE action = 'linked')
 QUALIFY system.main.row_number() OVER (PARTITION BY source ORDER BY entry DESC) = 1;
 
 CREATE OR REPLACE VIEW {books}.releases AS

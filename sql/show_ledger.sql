@@ -9,7 +9,9 @@ SELECT
         WHEN 'protect' THEN 'budget set' WHEN 'raise' THEN 'budget raised' WHEN 'lower' THEN 'budget lowered'
         WHEN 'charge' THEN 'bought: ' || operation WHEN 'store' THEN 'stored' WHEN 'refund' THEN 'given back'
         WHEN 'fail' THEN 'reading failed' WHEN 'resume' THEN 'sales resumed' WHEN 'interrupt' THEN 'reading interrupted'
-        WHEN 'anchor' THEN 'anchor named' ELSE action
+        WHEN 'anchor' THEN 'anchor named'
+        WHEN 'link' THEN 'linked: ' || (parameters ->> '$.child[1]') WHEN 'linked' THEN 'under ' || (parameters ->> '$.root')
+        ELSE action
     END AS what,
     release,
     CASE WHEN action = 'charge' THEN ceil(epsilon * 1e4) / 1e4 ELSE epsilon END AS epsilon,

@@ -21,7 +21,8 @@ from dpsql.answers.held import Part
 from dpsql.answers.quotients import DENOMINATOR, joint
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.estimates import listed
-from dpsql.protected.source import ProtectedSource, catalog_of
+from dpsql.protected.home import catalog_of
+from dpsql.protected.source import ProtectedSource
 from dpsql.queries import distinct, stored
 from dpsql.queries.asked import Asked, Wanted
 from dpsql.queries.choosing import LISTED

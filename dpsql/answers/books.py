@@ -10,6 +10,7 @@ from typing import Any
 from dpsql.accounting import remaining, share_used
 from dpsql.books.entries import reading
 from dpsql.books.ledger import Ledger
+from dpsql.books.links import Links
 from dpsql.books.schema import Books
 from dpsql.calls.stored import BudgetCall, LedgerCall, ReleasesCall
 from dpsql.errors import LedgerError, ReleaseError
@@ -92,8 +93,17 @@ def budget(context: Context, call: BudgetCall) -> str:
                 f"SELECT DISTINCT source FROM {book.table('ledger')} WHERE ? IS NULL OR source = ? ORDER BY 1 ASC",  # noqa: S608
                 [key, key],
             ).fetchall()
-        rows += [_budget_row(Ledger(book, str(source), context.user)) for (source,) in sources]
+        own = _with_budget(book, [str(source) for (source,) in sources])
+        rows += [_budget_row(Ledger(book, source, context.user)) for source in own]
     return _ordered("budget", BUDGET_COLUMNS, rows)
+
+
+def _with_budget(book: Books, sources: Sequence[str]) -> list[str]:
+    """Return the sources that have budgets of their own: linked tables are under their root's. Of an edited book all."""
+    with suppress(LedgerError):
+        links = Links(book.cursor, book.database, book).all()
+        return [source for source in sources if source not in links]
+    return list(sources)
 
 
 def _budget_row(books: Ledger) -> tuple[Any, ...]:

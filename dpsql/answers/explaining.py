@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from dpsql.algebra.aggregates import EXTREMES, QUANTILES, SECOND, measured
-from dpsql.answers import auto, kept, linked_words, query_words
+from dpsql.answers import auto, kept, link_words, linked_words, query_words
 from dpsql.answers.cells import cell_text
 from dpsql.books.schema import Books
 from dpsql.calls.query import ExplainCall
@@ -69,6 +69,8 @@ def rows(context: Context, found: Release) -> list[tuple[str, str]]:
     said += [("rows", text) for text in bounded]
     read = source(context, found)
     said += [("rows", text) for text in query_words.limiting(read.source.limited if read is not None else None, unit)]
+    if read is not None:
+        said += [("rows", text) for text in link_words.notes(read, read.ledger.purchase(found.identifier))]
     said += _share(context, found, query)
     shown = texts(context, found)
     said += [("bounds", text) for text in _bounds(query, list(asked["arguments"]), shown)]
@@ -88,7 +90,7 @@ def rows_asked(asked: Mapping[str, Any]) -> str:
 def _share(context: Context, found: Release, query: QueryPlan) -> list[tuple[str, str]]:
     """Return about how many rows are kept, where a histogram of rows per unit was bought."""
     most, manifest = query.max_rows, found.manifest
-    if not query.unit or most is None:
+    if not query.unit or most is None or manifest.get("linked"):
         return []
     for database in context.databases():
         known = kept.estimate(context, database, str(manifest["source"]), str(manifest["source"]), most)

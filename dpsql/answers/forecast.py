@@ -15,7 +15,7 @@ import numpy as np
 from dpsql import methods
 from dpsql.accounting import expected_absolute_error, fits, remaining
 from dpsql.answers import held as held_by
-from dpsql.answers import kept, linked_words, query_words, ruled
+from dpsql.answers import kept, link_words, linked_words, query_words, ruled
 from dpsql.answers.query import queries
 from dpsql.books.entries import Purchase, failure
 from dpsql.calls.buying import BuyingCall
@@ -79,6 +79,12 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     held = {} if purchase is None else asked.completed(purchase.parameters)
     other = [key for key, value in wanted.parameters.items() if purchase is not None and held.get(key) != value]
     bought = purchase is not None and not other
+    taken = _taken(wanted, purchase, other)
+    of_then = False
+    if purchase is not None and bought and not taken and protected.lineages:  # its links may have allowed another number of rows
+        stored = planned(purchase.plan, name)
+        of_then = stored.to_json() != wanted.plan.to_json()
+        wanted = dataclasses.replace(wanted, plan=stored)
     there = held_by.known(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
     if there is not None:
         bought, name = True, there[0].release
@@ -112,10 +118,11 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         "columns": _columns(wanted.plan) if not isinstance(asked, QueryPurchase) else _keys(asked),
         "left_out": list(wanted.left_out),
         "notes": [
-            *_taken(wanted, purchase, other),
+            *taken,
             *([] if there is None else [f"answered from release {there[0].release!r}, free"]),
             *_notes(protected, wanted, affordable, rows),
-            *_capped(context, protected, wanted.plan, by_number),
+            *(_capped(context, protected, wanted.plan, by_number) if not of_then or wanted.plan.query is not None else []),
+            *link_words.notes(protected, purchase if bought else None),
             *ruled.notes(protected, wanted.plan, rules),
         ],
         "release": name,
@@ -233,7 +240,8 @@ def _capped(context: Context, protected: ProtectedSource, plan: Plan, by_number:
         return linked_words.bounding(plan.linked)
     if said is None or plan.units:
         return []
-    known = kept.estimate(context, protected.books.database, protected.key, protected.query, held.max_contributions)
+    linked, most = bool(protected.source.linked), held.max_contributions
+    known = kept.estimate(context, protected.books.database, protected.key, protected.query, most, linked=linked)
     if known is not None:
         said += f", {known.said}"
     notes = [f"{said}; errors and noise are those of the counts of kept rows"]

@@ -94,6 +94,8 @@ def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> tup
 def _known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
     wanted = call.asked.canonical()
     for name, operation, query, parameters in stored(source, canonical_json(wanted["rows"])):
+        if not _read_alike(source, name):
+            continue
         with suppress(ReleaseError, LedgerError, DpsqlError):
             if operation == "query":
                 held = parameters.get("query")
@@ -109,6 +111,14 @@ def _known(context: Context, source: ProtectedSource, call: QueryPurchase) -> He
                 if summed is not None:
                     return summed
     return None
+
+
+def _read_alike(source: ProtectedSource, name: str) -> bool:
+    """Return whether a release has read its tables by the links of today: else it is of other rows, or keeps others of a unit."""
+    if not source.reads.links:
+        return True
+    then = source.ledger.links_of(name)
+    return all(then.get(link.source) == link for link in source.reads.links)
 
 
 def _contains(held: Mapping[str, Any], wanted: Mapping[str, Any], call: QueryPurchase, parameters: Mapping[str, Any]) -> bool:

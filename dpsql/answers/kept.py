@@ -32,7 +32,7 @@ class Kept(NamedTuple):
         return f"about {100 * self.share:.0f} % of all, or less where few have very many (by release {self.release!r})"
 
 
-def estimate(context: Context, database: str, source: str, query: str, most: int) -> Kept | None:
+def estimate(context: Context, database: str, source: str, query: str, most: int, *, linked: bool = False) -> Kept | None:
     """Estimate the share of rows that are kept; None where no histogram of rows per unit was bought, or it says nothing.
 
     Parameters
@@ -43,6 +43,8 @@ def estimate(context: Context, database: str, source: str, query: str, most: int
         The protected table and the relation, as the books call them. A histogram of the relation comes before one of the table.
     most : int
         max_contributions.
+    linked : bool
+        Whether the relation has rows of linked tables: then a histogram of the protected table says nothing of it.
     """
     books, hers = Books(context.cursor, database), context.analyst or ""
     if not books.exist():
@@ -52,7 +54,7 @@ def estimate(context: Context, database: str, source: str, query: str, most: int
         "WHERE source = ? AND operation = 'contributions' AND status = 'stored' AND query IN (?, ?) "
         f"AND (? = '' OR release IN (SELECT release FROM {books.table('ledger')} WHERE action = 'charge' AND who = ?)) "
         "ORDER BY (query = ?)::INTEGER DESC, charged_at DESC, release ASC",
-        [source, query, source, hers, hers, query],
+        [source, query, query if linked else source, hers, hers, query],
     ).fetchall()
     for (name,) in rows:
         with suppress(ReleaseError, LedgerError):
@@ -88,5 +90,6 @@ def sentence(context: Context, database: str, bought: Release) -> str | None:
     said = unit_rows.capped(unit, most)
     if said is None:
         return None
-    known = estimate(context, database, str(manifest["source"]), str(manifest["query"]), most)
+    linked = bool(manifest.get("linked"))
+    known = estimate(context, database, str(manifest["source"]), str(manifest["query"]), most, linked=linked)
     return said if known is None else f"{said}, {known.said}"

@@ -23,7 +23,8 @@ from dpsql.books.schema import Books
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.query import QueryCall
 from dpsql.errors import DpsqlError
-from dpsql.protected.source import ProtectedSource, catalog_of
+from dpsql.protected.home import catalog_of
+from dpsql.protected.source import ProtectedSource
 from dpsql.release import identity
 from dpsql.session.instance import Context, Instance
 

@@ -10,7 +10,9 @@ from typing import Any
 
 from dpsql.answers import report_figures, report_linked, report_maps, report_query, ruled
 from dpsql.answers.report_figures import Synthetic
+from dpsql.books.entries import Protection
 from dpsql.books.ledger import Ledger
+from dpsql.books.links import Links
 from dpsql.books.schema import Books
 from dpsql.calls.stored import ReportCall
 from dpsql.custodian import comparing
@@ -126,7 +128,7 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
     ]
     if plan.units:
         columns = [dataclasses.replace(column, in_order=True) for column in columns]
-    state = books.protection() if books else None
+    state = _contract(books)
     return Content(
         manifest=bought.manifest,
         method=plan.method,
@@ -159,7 +161,7 @@ def _of_query(context: Context, bought: Release, compare: bool) -> Content:
     if compare:
         raise ArgumentError("compare", compare, "the answer of a query is not compared with the table; leave it out")
     books, entries = _books(context, bought)
-    state = books.protection() if books else None
+    state = _contract(books)
     home = books.books.database if books else context.database
     return Content(
         manifest=bought.manifest,
@@ -184,7 +186,7 @@ def _of_linked(context: Context, bought: Release, compare: bool, progress: Progr
         expected += "compares a synthetic database with the protected one"
         raise ArgumentError("compare", compare, expected.format(bought.manifest["source"]))
     books, entries = _books(context, bought)
-    state = books.protection() if books else None
+    state = _contract(books)
     return report_linked.content(
         context,
         bought,
@@ -193,6 +195,14 @@ def _of_linked(context: Context, bought: Release, compare: bool, progress: Progr
         ledger=entries,
         chain_holds=books.chain_holds() if books else None,
     )
+
+
+def _contract(books: Ledger | None) -> Protection | None:
+    """Return the contract in force that a ledger's releases count under: of a table that was linked since, its root's."""
+    if books is None:
+        return None
+    root = Links(books.books.cursor, books.books.database, books.books).root(books.source)
+    return Ledger(books.books, root, books.who).protection()
 
 
 def _rows(found: figures.Measured, drawn: Synthetic | None, sets: int) -> float | None:

@@ -29,8 +29,9 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     -----
     Privacy: what is declared, and what was released.
     """
+    about = _about(protected)
     for column in query.lost if query is not None else ():
-        _say(context, f"{name} of {protected.source.table.name}: {left_out(column)}")
+        _say(context, f"{name} of {about}: {left_out(column)}")
     held = protected.protection
     unit, most, source = held.privacy_unit, held.max_contributions, protected.source
     if unit is None or source.one_per_unit or not saying.heard(context.progress):
@@ -44,12 +45,13 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
         comparable = not filtered and most == held.max_contributions
     share = ""
     if comparable:
-        known = kept.estimate(context, protected.books.database, protected.key, protected.query, most)
+        linked = bool(source.linked)
+        known = kept.estimate(context, protected.books.database, protected.key, protected.query, most, linked=linked)
         if known is not None:
             share = f", {known.said}"
-        else:
-            share = f"; about what share of all rows that is, dp_contributions({literal(source.table.name)}, epsilon := ...) buys"
-    _say(context, f"{name} of {source.table.name}: {said}{share}")
+        elif not linked or source.bare:
+            share = f"; about what share of all rows that is, dp_contributions({literal(about)}, epsilon := ...) buys"
+    _say(context, f"{name} of {about}: {said}{share}")
 
 
 def tell_narrowed(
@@ -78,7 +80,15 @@ def tell_narrowed(
         text = readable.expression(arguments[one.position])
         low, high = f"{one.lower:,.6g}", f"{one.upper:,.6g}"
         line = f"values below {low} count as {low}, values above {high} as {high}, since declared bounds are far wider"
-        _say(context, f"{name} of {protected.source.table.name}: {text}: {line}")
+        _say(context, f"{name} of {_about(protected)}: {text}: {line}")
+
+
+def _about(protected: ProtectedSource) -> str:
+    """Return the name of the table that a source reads; of linked ones all of them."""
+    source = protected.source
+    if source.bare and source.named is not None:
+        return source.named.name
+    return ", ".join(table.name for table in source.tables) if source.linked else source.table.name
 
 
 def _say(context: Context, line: str) -> None:

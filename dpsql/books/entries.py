@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -38,6 +38,8 @@ FIELDS = {
     "contents": "VARCHAR",
     "previous": "VARCHAR",
 }
+READS = "linked"
+"""What the parameters of a charge have beside what was asked, where a release reads linked tables: their names."""
 RESTORE = "Nothing more can be bought from it until the custodian restores the books from a backup."
 _SHAPE = (
     duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException, duckdb.InvalidInputException,
@@ -62,7 +64,7 @@ class Purchase:
 
     ``status`` is 'charged' until the release is 'stored' or has 'failed', which is final; ``charge`` is what it cost, in texts.
     ``contents`` is the SHA-256 of the noisy counts that were stored: no others are ever shown. ``entry`` is the number of the
-    newest entry about it.
+    newest entry about it. ``parameters`` is what was asked; ``linked`` the tables that it reads, where some are linked.
     """
 
     release: str
@@ -74,6 +76,7 @@ class Purchase:
     status: str = "charged"
     contents: str | None = None
     entry: int = 0
+    linked: dict[str, Any] = field(default_factory=dict)
 
 
 def failure(purchase: Purchase) -> ReleaseError:
@@ -128,9 +131,12 @@ def purchase_of(release: str, row: Sequence[Any]) -> Purchase:
     entry, operation, query, parameters, plan, *cost = row
     charge = dict(zip(("rho", "epsilon", "delta", "events", "hash"), cost, strict=True))
     charge["events"] = load(charge["events"])
-    found = Purchase(release, operation, query, load(parameters), load(plan), charge, entry=entry)
-    asked, wanted = found.parameters, found.plan
+    asked, wanted = load(parameters), load(plan)
+    linked = asked.pop(READS, {}) if isinstance(asked, dict) else {}
+    found = Purchase(release, operation, query, asked, wanted, charge, entry=entry, linked=linked)
     if not isinstance(asked, dict) or not isinstance(wanted, dict) or "epsilon" not in asked or not isinstance(charge["hash"], str):
+        raise ValueError("not a purchase")
+    if not isinstance(linked, dict):
         raise ValueError("not a purchase")
     if not isinstance(asked["epsilon"], (int, float)) or not isinstance(operation, str) or not isinstance(query, str):
         raise ValueError("not a purchase")

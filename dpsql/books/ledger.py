@@ -18,7 +18,6 @@ from typing import Any
 
 from dpsql.accounting import Charge, fits, remaining, shortfall
 from dpsql.books.anchor import WRITTEN, Anchor
-from dpsql.books.chain import Chain
 from dpsql.books.entries import (
     Protection,
     Purchase,
@@ -31,9 +30,11 @@ from dpsql.books.entries import (
     reading,
     same_contract,
 )
+from dpsql.books.linked import LINKED, Linked, Reads, named
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.text.relation import identifier
 
+_NOTHING = Reads()
 _BUDGETS = ("protect", "raise", "lower")
 MOST_INTERRUPTIONS = 3
 """Readings of a table, through more than its columns, that may be interrupted before the custodian resumes: how long one lasts can
@@ -56,7 +57,7 @@ def _texts(item: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-class Ledger(Chain):
+class Ledger(Linked):
     """Budgets and charges of one source, in the books of one database."""
 
     def protection(self) -> Protection | None:
@@ -65,15 +66,21 @@ class Ledger(Chain):
         Raises
         ------
         LedgerError
-            The book was edited and holds no budget any more: the table must not look public.
+            The book was edited and holds no budget any more: the table must not look public. Or it is linked, and so protected by
+            the budget of another table (`dpsql.protected.source.protection_of`).
         """
         if not self.books.exist():
             return None
-        rows = self._rows(_CONTRACT, actions=_BUDGETS)
-        if not rows and self._last() == (0, None):
-            return None
+        columns, actions = ("action", *_CONTRACT), (*_BUDGETS, LINKED)
+        found = self._rows(columns, actions=actions)
+        if not found:
+            if self._last() == (0, None):
+                return None
+            found = self._rows(columns, actions=actions)  # another session may have begun the book just now
+        if any(action == LINKED for action, *_ in found):
+            raise LedgerError(f"{self.source} is linked: it has no budget of its own but that of its root (FROM dp_links())")
         with reading(self.source):
-            return protection_of(self.source, rows[-1])  # no budget, and entries: it was edited
+            return protection_of(self.source, found[-1][1:])  # no budget, and entries: it was edited
 
     def naming(self, column: str) -> list[str]:
         """Return the releases, not refunded, that are about a column: the latest first."""
@@ -89,7 +96,11 @@ class Ledger(Chain):
         return [release for release, named in reversed(found.items()) if named]
 
     def charges(self) -> list[Charge]:
-        """Return every charge that counts: all but the refunded ones."""
+        """Return every charge that counts: all but the refunded ones, and those of linked tables that were merged."""
+        return [*self.charged().values(), *self.merged().values()]
+
+    def charged(self) -> dict[str, Charge]:
+        """Return every charge of this source's own that counts, by release."""
         rows = self._rows(["action", "release", "rho", "epsilon", "delta", "events"], actions=("charge", "refund"))
         counted: dict[str, Charge] = {}
         with reading(self.source):
@@ -98,7 +109,7 @@ class Ledger(Chain):
                     counted.pop(release, None)  # an edited book may refund what it never charged
                 else:
                     counted[release] = charge_from_row(rho, epsilon, delta, events)
-        return list(counted.values())
+        return counted
 
     def purchase(self, release: str) -> Purchase | None:
         """Return the charge of a release, or None if there is none that counts."""
@@ -231,7 +242,12 @@ class Ledger(Chain):
         return looked[-1][0] if looked else None
 
     def _bounded(self) -> bool:
-        """Return whether something was bought whose noise depends on max_contributions: all but histograms of rows per unit."""
+        """Return whether something was bought whose noise depends on max_contributions: all but histograms of rows per unit.
+
+        What a linked table had spent before it was linked counts: its entries stand under the contract of the root since.
+        """
+        if self.merged():
+            return True
         bought: dict[str, str] = {}
         for action, release, operation in self._rows(["action", "release", "operation"], actions=("charge", "refund")):
             if action == "charge":
@@ -252,26 +268,30 @@ class Ledger(Chain):
         planned: Protection,
         versions: Mapping[str, str],
         advice: str,
+        reads: Reads = _NOTHING,
     ) -> None:
         """Charge the source for a release, before a row is read; ``planned`` is the contract that its noise was calibrated for.
+
+        ``reads``: the linked tables that it reads, with their links as they were planned with; the entry names them.
 
         Raises
         ------
         BudgetExceeded
             The budget does not cover it; nothing is written.
         LedgerError
-            The book was edited or does not agree with its anchor, the contract was changed meanwhile, or the release is charged
-            already.
+            The book was edited or does not agree with its anchor, the contract or a link was changed meanwhile, or the release is
+            charged already.
         """
 
         def decide() -> dict[str, Any]:
             protection = self._affordable(release, charge, planned, advice)
+            self.check_reads(reads)
             return {
                 "action": "charge",
                 "release": release,
                 "operation": operation,
                 "query": query,
-                "parameters": canonical_json(parameters),
+                "parameters": canonical_json({**parameters, **named(self.source, reads)}),
                 "plan": canonical_json(plan),
                 "events": canonical_json([event.to_json() for event in charge.events]),
                 "rho": charge.rho,

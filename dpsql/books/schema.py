@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 import duckdb
@@ -13,7 +13,7 @@ from dpsql.books.entries import reading
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import LedgerError, first_line
 from dpsql.text.bounded_json import load
-from dpsql.text.relation import identifier
+from dpsql.text.relation import identifier, literal
 
 SCHEMA = "dpsql"
 
@@ -68,13 +68,14 @@ class Books:
         return bool(row and row[0])
 
     def _current(self) -> bool:
-        """Return whether views and tables are this version's: an older one's do not know what became of a release, nor rules."""
+        """Return whether views and tables are this version's: an older one's know less of releases, rules and links."""
         query = (
             "SELECT system.main.count_star() FROM system.main.duckdb_views() WHERE database_name = ? AND schema_name = ? "
-            "AND view_name = 'releases' AND system.main.contains(sql, 'failed')"
+            "AND (view_name = 'releases' AND system.main.contains(sql, 'failed') "
+            "OR view_name = 'budgets' AND system.main.contains(sql, '''linked'''))"
         )
         row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()
-        return bool(row and row[0]) and self._has("rules")
+        return row == (2,) and self._has("rules")
 
     def open(self) -> None:
         """Create the books if there are none, and what an older version's lack: a table, the views for readers without dpsql.
@@ -156,6 +157,25 @@ class Books:
         query = f"SELECT rule FROM {self.table('rules')} WHERE source = ? ORDER BY written_at ASC, rule ASC"  # noqa: S608
         with reading(source):
             return self._texts(query, [source])
+
+    def private(self, tables: Collection[str]) -> list[str]:
+        """Return those of some tables that have, or had, a budget or a link, in order: none of them is public."""
+        if not tables or not self.exist():
+            return []
+        listed = ", ".join(map(literal, tables))
+        ledger = self.table("ledger")
+        return self._texts(f"SELECT DISTINCT source FROM {ledger} WHERE source IN ({listed}) ORDER BY source ASC")  # noqa: S608
+
+    def said(self, *actions: str) -> list[tuple[str, str, str]]:
+        """Return source, action and parameters of all entries with one of these actions, in order."""
+        if not self.exist():
+            return []
+        query = (
+            f"SELECT source, action, parameters FROM {self.table('ledger')} "  # noqa: S608
+            f"WHERE action IN ({', '.join(map(literal, actions))}) ORDER BY source ASC, entry ASC"
+        )
+        with reading(f"database {self.database}"):
+            return [(str(source), str(action), str(said)) for source, action, said in self.cursor.execute(query).fetchall()]
 
     def sources_of(self, release: str) -> list[str]:
         """Return the sources on whose ledgers a release was charged; one, but for an edited book."""

@@ -26,6 +26,7 @@ from dpsql.calls.words import COLUMN, DISCOVERED, RELEASE, SOURCE
 from dpsql.domains.attributes import OUTSIDE
 
 CALENDAR = ("hour", "day", "week", "month", "quarter", "year")
+ORPHANS = ("drop", "unit")
 REPORTS = ("tables", "tuples", "values")
 _ATTRIBUTE = "column_name, type, kind, codes, labels, nullable, outside, status"
 
@@ -34,7 +35,8 @@ _ATTRIBUTE = "column_name, type, kind, codes, labels, nullable, outside, status"
 class ProtectCall(Call):
     """Give a table a privacy budget, or raise or lower it (on the ledger).
 
-    What is left out stays as it is; at first neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs max_contributions.
+    What is left out stays as it is; at first neighbors 'add_remove' and accountant 'zcdp'. A privacy_unit needs max_contributions,
+    which is 1 where the column is declared unique.
     """
 
     name: ClassVar[str] = "protect"
@@ -84,6 +86,69 @@ class ProtectCall(Call):
     def with_defaults(self, **kept: Any) -> ProtectCall:
         """Return the call with what it leaves out filled in."""
         return self.changed(**{name: value for name, value in kept.items() if getattr(self, name) is None})
+
+
+@dataclass(frozen=True)
+class LinkCall(Call):
+    """Say whose rows a table's rows are: those of the row of another table whose key they hold.
+
+    A linked table is under the budget of its root, the table at the end of the way up; what a release protects are all rows of a
+    unit in all tables. A FOREIGN KEY is offered: without column, the only one to the parent is taken. What is left out later stays
+    as it is. There is no way back: the rows would become public.
+    """
+
+    name: ClassVar[str] = "link"
+    function: ClassVar[str] = "link"
+    privacy: ClassVar[str] = f"{FREE}; no row is read. A link is public knowledge"
+    gives: ClassVar[str] = "source, column_name, parent, parent_column, root, max_rows, orphans, change; one row"
+
+    source: str = argument(arguments.text, "The table that is linked: its name.", default=REQUIRED, python="str")
+    column: str | None = argument(
+        optional(arguments.text),
+        "Its column that holds the parent's key (column_name in SQL, or the second argument; column is a reserved word).",
+        python="str | None",
+        also="column_name",
+    )
+    parent: str | None = argument(
+        optional(arguments.text), "The table that it belongs to: it has a budget, or is linked itself.", python="str | None"
+    )
+    parent_column: str | None = argument(
+        optional(arguments.text),
+        "The parent's key, declared unique; its PRIMARY KEY or only UNIQUE column, if left out.",
+        python="str | None",
+    )
+    max_rows: int | None = argument(
+        whole(1, 1_000_000),
+        "Rows of the table that a row of the parent may have. Of a unit a release keeps the product along the way up, at random; noise "
+        "grows with it.",
+        python="int | None",
+    )
+    orphans: str | None = argument(
+        optional(one_of(*ORPHANS)),
+        "Rows whose parent is NULL or not there: 'drop' (left out, the default) or 'unit' (all of them are rows of one unit).",
+        python="str | None",
+        choices=ORPHANS,
+    )
+    merge: bool = argument(
+        flag,
+        "true: what the table has spent of a budget of its own is added to what its root has spent.",
+        default=False,
+        python="bool",
+    )
+
+
+@dataclass(frozen=True)
+class LinksCall(Call):
+    """List the links of tables to those whose rows theirs are."""
+
+    name: ClassVar[str] = "links"
+    function: ClassVar[str] = "links"
+    privacy: ClassVar[str] = f"{FREE}; from the books"
+    gives: ClassVar[str] = "source, column_name, parent, parent_column, root, max_rows, orphans; a row a link"
+
+    source: str | None = argument(
+        optional(arguments.text), "A linked table, or a root: all that is linked to it; all, if left out.", python="str | None"
+    )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from dpsql.calls.declaration import Call
 
 WHERE = {
     "protect": "custody:ProtectCall",
+    "link": "custody:LinkCall",
+    "links": "custody:LinksCall",
     "declare": "custody:DeclareCall",
     "rule": "custody:RuleCall",
     "domain": "custody:DomainCall",

@@ -103,7 +103,8 @@ def _sql(before: str, text: str, names: Names) -> Iterator[Completion]:
     """Yield what may stand at the cursor in a statement."""
     open_text = _ARGUMENT.search(before)
     if open_text:
-        values = names.releases if open_text[1].lower() == "release" else CHOICES.get(open_text[1].lower(), ())
+        named: dict[str, Iterable[str]] = {"release": names.releases, "parent": names.tables}
+        values = named.get(open_text[1].lower(), CHOICES.get(open_text[1].lower(), ()))
         yield from _matching(open_text[2], values)
         return
     first = _FIRST_ARGUMENT.search(before)

@@ -14,6 +14,13 @@ from dpsql.cli.printing import ALIASES, MODES
 from dpsql.cli.session import Failed, Leave, Session
 from dpsql.text.relation import inline
 
+_BUDGETS = """
+SELECT source, epsilon FROM dpsql.budgets UNION ALL
+SELECT linked.source, root.epsilon FROM dpsql.ledger linked JOIN dpsql.budgets root ON root.source = linked.parameters ->> '$.root'
+WHERE linked.action = 'linked'
+"""
+"""The budget of each protected table; of a linked one its root's."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -54,7 +61,7 @@ def _help(session: Session, arguments: list[str]) -> None:
 
 
 def _tables(session: Session, arguments: list[str]) -> None:
-    from dpsql.protected.source import key_of  # loaded when needed: it reads SQL, for which sqlglot takes .1 s
+    from dpsql.protected.linked import key_of  # loaded when needed: it reads SQL, for which sqlglot takes .1 s
     from dpsql.source.model import TableId
 
     found = session.guarded(lambda: session.con.execute(sql.text("shell_tables"), _pattern(arguments)).fetchall())
@@ -66,7 +73,7 @@ def _tables(session: Session, arguments: list[str]) -> None:
 
 def _budgets(con: duckdb.DuckDBPyConnection) -> dict[str, float]:
     try:
-        return {key: float(epsilon) for key, epsilon in con.execute("SELECT source, epsilon FROM dpsql.budgets").fetchall()}
+        return {key: float(epsilon) for key, epsilon in con.execute(_BUDGETS).fetchall()}
     except duckdb.CatalogException:  # no table is protected yet
         return {}
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Parsers = argparse._SubParsersAction
 _WHO = "letters a to z, digits, '_', '-' and '.'"
 _GRANT = "TABLE=EPSILON"
+_NONE_YET = "none is yet: CALL dp_protect('table', epsilon := ...)"
 
 
 def add_commands(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -113,7 +114,7 @@ def _add(chosen: argparse.Namespace) -> None:
     if chosen.grants is not None:
         grants = _grants(chosen.grants, tables)
     elif tables is not None:
-        grants = dict.fromkeys(sorted(tables), analysts.EPSILON)
+        grants = dict.fromkeys(sorted(set(tables.values())), analysts.EPSILON)
     else:
         told = f"is open in another process, so its tables are not known here: say --grant {_GRANT}"
         raise ArgumentError("database", str(chosen.database), told)
@@ -170,19 +171,21 @@ def _path(chosen: argparse.Namespace) -> Path:
     return path
 
 
-def _protected(database: Path) -> set[str] | None:
-    """Return the protected tables of a database as its books spell them; None where another process has it open."""
+def _protected(database: Path) -> dict[str, str] | None:
+    """Return the protected tables of a database, see `_budgets`; None where another process has it open."""
     con = _opened(database)
     if con is None:
         return None
     try:
-        return {source for source in _with_budgets(con) if not source.startswith("file:")}
+        return {source: root for source, root in _budgets(con).items() if not source.startswith("file:")}
     finally:
         con.close()
 
 
-def _with_budgets(con: duckdb.DuckDBPyConnection) -> set[str]:
-    return {str(source) for (source,) in con.execute("SELECT DISTINCT source FROM dp_budget()").fetchall()}
+def _budgets(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Return whose budget each protected table is under, as the books spell them: its own, or of a linked one its root's."""
+    query = "SELECT source, source FROM dp_budget() UNION ALL SELECT source, root FROM dp_links()"
+    return {str(source): str(root) for source, root in con.execute(query).fetchall()}
 
 
 def _check_public(database: Path, table: str) -> None:
@@ -200,7 +203,7 @@ def _check_public(database: Path, table: str) -> None:
         told = "is open in another process, so it is not known here whether the table is protected: stop that one first"
         raise ArgumentError("database", str(database), told)
     try:
-        protected = _with_budgets(con)
+        protected = _budgets(con)
         query = (
             "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = current_database() AND NOT internal "
             "UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = current_database() AND NOT internal"
@@ -209,7 +212,10 @@ def _check_public(database: Path, table: str) -> None:
     finally:
         con.close()
     if table in protected:
-        raise ArgumentError("table", table, "it is protected: nobody sees its rows; dpsql analyst grant says who may ask about it")
+        root = protected[table]
+        linked = "" if root == table else f", by its link to {root}"
+        told = f"it is protected{linked}: nobody sees its rows; dpsql analyst grant says who may ask about {root if linked else 'it'}"
+        raise ArgumentError("table", table, told)
     if table not in there:
         raise ArgumentError("table", table, "there is no such table or view")
 
@@ -230,8 +236,8 @@ def _opened(database: Path) -> duckdb.DuckDBPyConnection | None:
     return con
 
 
-def _grants(given: Sequence[str], tables: set[str] | None) -> dict[str, float]:
-    """Return grants as they were typed; where the protected tables are known, of these alone."""
+def _grants(given: Sequence[str], tables: Mapping[str, str] | None) -> dict[str, float]:
+    """Return grants as they were typed; where the protected tables are known, of those with a budget alone."""
     grants: dict[str, float] = {}
     for text in given:
         name, _, number = text.rpartition("=")
@@ -241,8 +247,11 @@ def _grants(given: Sequence[str], tables: set[str] | None) -> dict[str, float]:
             raise ArgumentError("grant", text, "a table and the epsilon of one question are required: visits=0.05") from None
         table = _key("grant", name)
         if tables is not None and table not in tables and epsilon != 0:
-            there = f"there are {', '.join(sorted(tables))}" if tables else "none is yet: CALL dp_protect('table', epsilon := ...)"
+            there = f"there are {', '.join(sorted(set(tables.values())))}" if tables else _NONE_YET
             raise ArgumentError("grant", text, f"{table} is no protected table; {there}")
+        if tables is not None and tables.get(table, table) != table and epsilon != 0:
+            root = tables[table]
+            raise ArgumentError("grant", text, f"{table} is linked, and goes with {root}: grant {root}={number}")
         if table in grants:
             raise ArgumentError("grant", text, f"{table} was given before; say it once")
         grants[table] = epsilon
@@ -262,7 +271,7 @@ def _key(argument: str, name: str) -> str:
 
 
 def _spelled(schema: str, name: str) -> str:
-    from dpsql.protected.source import key_of
+    from dpsql.protected.linked import key_of
     from dpsql.source.model import TableId
 
     return key_of(TableId("", schema, name))

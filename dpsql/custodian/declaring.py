@@ -18,7 +18,7 @@ from dpsql.domains.declare import declare as build_attribute
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
 from dpsql.protected import public
 from dpsql.protected.ruled import rules_of
-from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.protected.source import ProtectedSource, protection_of, resolve
 from dpsql.purchase import buying
 from dpsql.release import identity
 from dpsql.running.progress import Progress
@@ -187,20 +187,23 @@ def domain(context: Context, call: DomainCall) -> str:
     own = protected.declarations().keys()
     others = [column for column in protected.source.columns if column.name not in own]
     by_constraint = {c.name for c in others if protected.by_constraint(c) is not None}
-    widened = protected.constraints.widened
+    widened = {name for held in protected.constraints.values() for name in held.widened}
     by_name = {a.name: _shown(a, _status(a, own, by_constraint, widened)) for a in declared.attributes}
     for column in left_out:
-        status = "the privacy unit" if protected.is_unit(column) else f"left out: no domain declared{_referring(protected, column)}"
+        out = f"left out: no domain declared{_referring(context, protected, column)}"
+        status = "the privacy unit" if protected.is_unit(column) else out
         by_name[column.name] = (column.name, column.sql_type, None, None, None, None, None, status)
     return inline(ATTRIBUTE_COLUMNS, [*(by_name[c.name] for c in protected.source.columns), *_rules(protected)])
 
 
-def _referring(protected: ProtectedSource, column: OutputColumn) -> str:
-    """Return how a column that refers to a list is declared, if that list is public."""
+def _referring(context: Context, protected: ProtectedSource, column: OutputColumn) -> str:
+    """Return how a column that refers to a list is declared, if that list may be public: a protected or linked table is not."""
     found = protected.refers_to(column)
     if found is None:
         return ""
     table, key = found
+    if protection_of(context, table)[1] is not None:
+        return ""
     return f"; if the key of {table.name} is public: categories_from := {literal(f'{identifier(table.name)}.{identifier(key)}')}"
 
 
@@ -208,7 +211,8 @@ def _rules(protected: ProtectedSource) -> list[tuple[Any, ...]]:
     """Return a row per rule, and per CHECK constraint that says what no rule may say."""
     known = [(", ".join(one.rule.columns), one.rule.text, one.status) for one in rules_of(protected)]
     if protected.source.bare:
-        known += [(None, text, "CHECK constraint that is no rule") for text in protected.constraints.others]  # type: ignore[misc]
+        others = [text for held in protected.constraints.values() for text in held.others]
+        known += [(None, text, "CHECK constraint that is no rule") for text in others]  # type: ignore[misc]
     return [(columns, None, "rule", None, text, None, None, status) for columns, text, status in known]
 
 

@@ -13,6 +13,8 @@ from dpsql.books.ledger import Ledger
 from dpsql.calls import arguments
 from dpsql.calls.custody import ProtectCall
 from dpsql.errors import ArgumentError
+from dpsql.protected.home import catalog_of
+from dpsql.protected.linked import root_key
 from dpsql.protected.source import ledger_of
 from dpsql.session.instance import Context
 from dpsql.source.analysis import find_table, relation_columns
@@ -42,6 +44,13 @@ def protect(context: Context, call: ProtectCall) -> str:
     """
     context.known.clear()
     table = find_table(context.cursor, call.source, database=context.database, schema=context.schema)
+    root = root_key(context, table)
+    if root is not None:
+        raise ArgumentError(
+            "source",
+            call.source,
+            f"is linked, and under the budget of {root}: CALL dp_protect({literal(root)}, ...) changes that (FROM dp_links())",
+        )
     ledger = ledger_of(context, table)
     ledger.check_chain()
     if call.resume:
@@ -74,7 +83,11 @@ def protect(context: Context, call: ProtectCall) -> str:
             several = f"is {column.sql_type}, whose equal values have several forms"
             raise ArgumentError("privacy_unit", unit, f"{several}; add a column that is {KINDS}, and name that")
         unit = column.name
-        if stated is None and (current is None or fold(current.privacy_unit or "") != fold(unit)):
+        unsaid = stated is None and (current is None or fold(current.privacy_unit or "") != fold(unit))
+        keys = [] if table.is_file else catalog_of(context).keys(table)
+        if unsaid and any([fold(name) for name in key] == [fold(unit)] for key in keys):
+            contributions = 1  # the schema says so; and were it wrong, one row of each unit is kept all the same
+        elif unsaid:
             raise ArgumentError("max_contributions", None, _CHOOSE.format(unit=unit, table=literal(call.source)))
     elif contributions != 1:
         raise ArgumentError("max_contributions", contributions, "needs a privacy_unit: the column that tells whose rows these are")

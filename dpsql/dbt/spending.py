@@ -7,6 +7,7 @@ from typing import Any
 
 from dpsql.accounting.left import remaining
 from dpsql.books.ledger import Ledger
+from dpsql.books.links import Links
 from dpsql.books.schema import Books
 from dpsql.errors import DpsqlError
 from dpsql.rows import drawing
@@ -36,7 +37,9 @@ def _line(context: Context, name: str, before: bool) -> str:
         return "answered with what was bought before, nothing is spent"
     source, epsilon = str(bought.manifest["source"]), at_most(float(bought.manifest["charge"]["epsilon"]))
     paid = "bought before, nothing is spent" if before else f"bought for epsilon = {epsilon:g}"
-    books = Ledger(Books(context.cursor, drawing.home(context, name)), source, context.user)
+    held = Books(context.cursor, drawing.home(context, name))
+    source = Links(held.cursor, held.database, held).root(source)  # of a table that was linked since
+    books = Ledger(held, source, context.user)
     protection = books.protection()
     if protection is None:
         return f"{name}: {paid}"

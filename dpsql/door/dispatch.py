@@ -17,6 +17,8 @@ from dpsql.session.instance import Context, Instance, open_context
 
 ANSWERS = {
     "protect": "custodian.protect:protect",
+    "link": "custodian.linking:link",
+    "links": "custodian.linking:links",
     "declare": "custodian.declaring:declare",
     "rule": "custodian.ruling:rule",
     "domain": "custodian.declaring:domain",

@@ -7,7 +7,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError
-from dpsql.protected.source import ledger_of
+from dpsql.protected.source import protection_of
 from dpsql.session.instance import Context
 from dpsql.source.analysis import TableId, find_table, relation_columns
 from dpsql.text.names import fold
@@ -68,7 +68,7 @@ def _public(context: Context, argument: str, taken: object, name: str) -> TableI
         found = find_table(context.cursor, name, database=context.database, schema=context.schema)
     except ArgumentError:
         raise ArgumentError(argument, taken, "must name a public table (not a view) that exists, as 'table.column'") from None
-    if ledger_of(context, found).protection() is not None:
+    if protection_of(context, found)[1] is not None:
         raise ArgumentError(argument, taken, "that table is protected, and a domain read off it would show its values")
     return found
 

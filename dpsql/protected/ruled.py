@@ -63,10 +63,10 @@ def rules_of(protected: ProtectedSource) -> list[Ruled]:
                 raise LedgerError(told) from None
             for own in _copied(rule, copies):
                 found.setdefault(own.text, Ruled(own, DECLARED, place, text))
-    table = {name: names for name, names in _by_origin(protected).items()}
-    for rule in protected.constraints.rules:
-        for own in _copied(rule, table):
-            found.setdefault(own.text, Ruled(own, CHECK, protected.key, rule.text))
+    for home, constraints in protected.constraints.items():
+        for rule in constraints.rules:
+            for own in _copied(rule, _by_origin(protected, home)):
+                found.setdefault(own.text, Ruled(own, CHECK, home, rule.text))
     return list(found.values())[:MOST_RULES]
 
 
@@ -98,13 +98,14 @@ def _places(protected: ProtectedSource) -> Iterator[tuple[str, Mapping[str, list
                 if found == view:
                     copies.setdefault(fold(name), []).append(column.name)
         yield view, copies
-    yield protected.key, _by_origin(protected)
+    for home in dict.fromkeys([protected.own, *(protected.home_of(column) for column in protected.source.columns)]):
+        yield home, _by_origin(protected, home)
 
 
-def _by_origin(protected: ProtectedSource) -> dict[str, list[str]]:
+def _by_origin(protected: ProtectedSource, home: str) -> dict[str, list[str]]:
     copies: dict[str, list[str]] = {}
     for column in protected.source.columns:
-        if column.origin is not None and not protected.is_unit(column):
+        if column.origin is not None and protected.home_of(column) == home and not protected.is_unit(column):
             copies.setdefault(fold(column.origin), []).append(column.name)
     return copies
 

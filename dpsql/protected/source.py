@@ -13,21 +13,24 @@ from sqlglot import exp
 
 from dpsql.books.entries import Protection
 from dpsql.books.ledger import Ledger
+from dpsql.books.linked import Reads
 from dpsql.books.schema import Books
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.declare import self_declared
-from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected
+from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected, UnsupportedQuery
 from dpsql.protected.constraints import Constraints
+from dpsql.protected.home import books_of, catalog_of
+from dpsql.protected.linked import is_root, key_of, keys_linked, lineage_of, reads_of, root_key
 from dpsql.session.instance import Context
 from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table, relation_columns
 from dpsql.source.catalog import Catalog
-from dpsql.source.listed import Functions
+from dpsql.source.linked import Lineage
+from dpsql.source.ways import KEY
 from dpsql.text.names import fold
-from dpsql.text.relation import identifier
 
 _PLAIN = (
     exp.Select, exp.From, exp.Subquery, exp.Table, exp.TableAlias, exp.Alias, exp.Column, exp.Identifier,
-    exp.ReadParquet, exp.Literal, exp.EQ, exp.Boolean, exp.PropertyEQ, exp.Kwarg,
+    exp.ReadParquet, exp.Literal, exp.EQ, exp.Boolean, exp.PropertyEQ, exp.Kwarg, exp.Join,
 )
 """What the SQL of a plain source is made of; the second line is how a file is read."""
 
@@ -42,22 +45,10 @@ def home(context: Context, table: TableId) -> str:
     return context.database
 
 
-def key_of(table: TableId) -> str:
-    """Return the name under which the books know a table, whatever the database is attached as and in whatever case it is spelled.
-
-    Examples
-    --------
-    >>> key_of(TableId("census", "main", "Adult")), key_of(TableId("census", "Odd one", "1a"))
-    ('main.adult', '"odd one"."1a"')
-    """
-    if table.is_file:
-        return f"file:{table.name}"
-    return ".".join(part if part.isidentifier() else identifier(part) for part in (fold(table.schema), fold(table.name)))
-
-
 def ledger_of(context: Context, table: TableId) -> Ledger:
-    """Return the ledger of a table, protected or not."""
-    return Ledger(books_of(context, home(context, table)), key_of(table), context.user, apart=context.analyst is not None)
+    """Return the ledger of a table, protected or not; of a linked one its root's."""
+    key = root_key(context, table) or key_of(table)
+    return Ledger(books_of(context, home(context, table)), key, context.user, apart=context.analyst is not None)
 
 
 @contextmanager
@@ -71,30 +62,15 @@ def own_ledger(context: Context, protected: ProtectedSource) -> Iterator[Ledger]
 
 
 def protection_of(context: Context, table: TableId) -> tuple[Ledger, Protection | None]:
-    """Return the ledger of a table and its contract as the call found it, None where it is not protected."""
+    """Return the ledger of a table and its contract as the call found it, None where it is not protected.
+
+    Of a linked table both are its root's. The contract's privacy_unit is then a column of the root: whose rows those of a linked
+    table are says `dpsql.protected.linked.lineage_of`.
+    """
     found: tuple[Ledger, Protection | None] | None = context.known.get(("protection", table))
     if found is None:
         ledger = ledger_of(context, table)
         found = context.known["protection", table] = (ledger, ledger.protection())
-    return found
-
-
-def catalog_of(context: Context) -> Catalog:
-    """Return the catalog as a call sees it: everything is looked up once."""
-    found = context.known.get("catalog")
-    if not isinstance(found, Catalog):
-        functions = context.instance.remembered.setdefault("functions", Functions())
-        found = context.known["catalog"] = Catalog(context.cursor, functions)
-    return found
-
-
-def books_of(context: Context, database: str) -> Books:
-    """Return the books of a database, one object in a call: whether they exist is looked up once."""
-    found = context.known.get(("books", database))
-    if not isinstance(found, Books):
-        number = next((oid for name, oid, _, _ in context.attached() if name == database), None)
-        current: set[object] = context.instance.remembered.setdefault("books", set())
-        found = context.known["books", database] = Books(context.cursor, database, current=(current, (database, number)))
     return found
 
 
@@ -105,6 +81,12 @@ class ProtectedSource:
     source: Source
     ledger: Ledger
     protection: Protection
+    reads: Reads = Reads()
+    """The protected tables that it reads and their links, where some are linked."""
+    contract: Protection | None = None
+    """The contract in the books where ``protection`` is not that itself, but what it comes to over links: `held`."""
+    lineages: tuple[Lineage, ...] = ()
+    """The ways up of the linked tables that it reads."""
 
     @property
     def books(self) -> Books:
@@ -117,9 +99,24 @@ class ProtectedSource:
         return self.ledger.source
 
     @property
+    def held(self) -> Protection:
+        """The contract in the books. ``protection``: the same with the unit and the rows of a unit that a source over links has."""
+        return self.contract or self.protection
+
+    @property
+    def own(self) -> str:
+        """Name of the table that the source names, in the books: of a linked one not its root's, which is ``key``."""
+        named = self.source.named
+        return key_of(named) if self.source.bare and named is not None else self.key
+
+    @property
     def query(self) -> str:
         """What identifies the measured relation: the table's name, or the normalised text of a view, file or query."""
-        return self.key if self.source.bare else self.source.canonical
+        return self.own if self.source.bare else self.source.canonical
+
+    def home_of(self, column: OutputColumn) -> str:
+        """Return the table that a column is a copy of a column of, as the books call it."""
+        return self.key if column.home is None else key_of(column.home)
 
     @property
     def plain(self) -> bool:
@@ -130,15 +127,19 @@ class ProtectedSource:
         source = self.source
         if source.bare:
             return True
-        if source.local or source.filtered or source.public_tables:
+        narrowed = source.filtered and not source.linked
+        if source.local or narrowed or source.public_tables:
             return False
         parsed = sqlglot.parse_one(source.sql, read="duckdb")
         constants = {one.alias for one in parsed.selects if isinstance(one, exp.Alias) and isinstance(one.this, exp.Literal)}
         if any(column.origin is None and column.name not in constants for column in source.columns):  # SELECT 1, for count(*)
             return False
         for alias in parsed.find_all(exp.Alias):
-            if alias.alias == UNIT:  # our own expression, total: the privacy unit in bytes
-                alias.set("this", exp.column(UNIT))
+            if alias.alias in (UNIT, KEY):  # our own expressions, total: the privacy unit and the key of a parent, in bytes
+                alias.set("this", exp.column(alias.alias))
+        if source.linked:  # the joins of links are our own as well: nothing else is joined in a source that is row by row
+            for join in list(parsed.find_all(exp.Join)):
+                join.set("on", None)
         return all(isinstance(node, _PLAIN) for node in parsed.walk())
 
     def column(self, name: str) -> OutputColumn:
@@ -157,14 +158,15 @@ class ProtectedSource:
 
     def declared(self) -> dict[str, Attribute]:
         """Return what was declared for this source, for views below it or for the protected table itself, by column name."""
-        return {**self.books.declared(self.key), **self.books.declared(self.query), **self.declarations()}
+        return {**self.books.declared(self.own), **self.books.declared(self.query), **self.declarations()}
 
     def declarations(self) -> dict[str, Attribute]:
         """Return what was declared for each column of the source: for this query, for a view below it, or for the table."""
-        places = {place: self.books.declared(place) for place in {self.query, self.key, *self.views()}}
+        homes = {self.home_of(column) for column in self.source.columns}
+        places = {place: self.books.declared(place) for place in {self.query, self.key, *homes, *self.views()}}
         found: dict[str, Attribute] = {}
         for column in self.source.columns:
-            copied = [(self.query, column.name), *reversed(column.views), (self.key, column.origin or "")]
+            copied = [(self.query, column.name), *reversed(column.views), (self.home_of(column), column.origin or "")]
             attribute = next((places[place][name] for place, name in copied if name in places[place]), None)
             if attribute is not None:
                 found[column.name] = attribute
@@ -175,22 +177,27 @@ class ProtectedSource:
         return {view for column in self.source.columns for view, _ in column.views}
 
     @cached_property
-    def constraints(self) -> Constraints:
-        """What the schema of the protected table says. Privacy: no row of it is read."""
-        return Constraints(self.books.cursor, self.source.table)
+    def constraints(self) -> dict[str, Constraints]:
+        """What the schema says of the tables whose columns are copied, as the books call them. Privacy: no row is read."""
+        homes = {self.home_of(column): column.home or self.source.table for column in self.source.columns}
+        return {name: Constraints(self.books.cursor, table) for name, table in homes.items()}
 
     def by_constraint(self, column: OutputColumn) -> Attribute | None:
-        """Return the domain that CHECK constraints of the table give a column that copies one of its."""
-        return None if column.origin is None else self.constraints.attribute(column)
+        """Return the domain that CHECK constraints of its table give a column that copies one."""
+        return None if column.origin is None else self.constraints[self.home_of(column)].attribute(column)
 
     def refers_to(self, column: OutputColumn) -> tuple[TableId, str] | None:
         """Return the table and column that a column refers to by a foreign key. Privacy: of the catalog; neither table is read."""
-        return None if column.origin is None else self.constraints.reference(column)
+        return None if column.origin is None else self.constraints[self.home_of(column)].reference(column)
 
     def is_unit(self, column: OutputColumn) -> bool:
         """Return whether a column says whose row this is: it has no domain, and is no data."""
         unit = self.protection.privacy_unit
-        return unit is not None and fold(column.origin or column.name) == fold(unit)
+        if unit is None:
+            return False
+        if column.home is None:
+            return fold(column.origin or column.name) == fold(unit)
+        return any(holds_unit(lineage, column.origin or "", unit) for lineage in self.lineages if lineage.table == column.home)
 
     def attributes(self) -> tuple[Domain, list[OutputColumn]]:
         """Return the domain of the declared columns, in column order, and the columns that have none.
@@ -224,6 +231,30 @@ class ProtectedSource:
         return Domain(tuple(found)), left_out
 
 
+def holds_unit(lineage: Lineage, column: str, unit: str) -> bool:
+    """Return whether a column of a linked table holds the privacy unit of the root itself."""
+    hop = lineage.hops[0]
+    return len(lineage.hops) == 1 and fold(hop.column) == fold(column) and fold(hop.parent_column) == fold(unit)
+
+
+def unit_of(context: Context, root: TableId) -> str | None:
+    """Return the column that tells the units of a table apart: its privacy unit, or, where a row is a person, what links hold.
+
+    Raises
+    ------
+    UnsupportedQuery
+        Links hold two keys of a table whose rows are people: neither is the unit.
+    """
+    _, found = protection_of(context, root)
+    if found is None or found.privacy_unit is not None:
+        return None if found is None else found.privacy_unit
+    keys = keys_linked(context, root)
+    if len(keys) > 1:
+        reason = f"links hold several of its keys, {sorted(keys.values())!r}, and it has no privacy unit; link all by one key"
+        raise UnsupportedQuery(root.text, reason)
+    return next(iter(keys.values()), None)
+
+
 def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSource:
     """Check a source and find the budget it charges.
 
@@ -233,7 +264,7 @@ def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSou
     text : str
     local : bool
         Whether it may combine rows of one privacy unit (:func:`dpsql.source.analysis.analyse`); whoever asks then bounds the rows
-        of a unit.
+        of a unit. Linked tables may be joined without it: their rows are bounded wherever they are counted.
 
     Raises
     ------
@@ -262,12 +293,17 @@ def table_alone(context: Context, table: TableId) -> ProtectedSource | None:
     ledger, found = protection_of(context, table)
     if found is None:
         return None
+    lineage = lineage_of(context, table)
     columns = tuple(relation_columns(context.cursor, table, catalog_of(context)))
+    root = table
+    if lineage is not None:
+        root, columns = lineage.root, tuple(dataclasses.replace(column, home=table) for column in columns)
     source = Source(
-        text=table.text, canonical=table.text, table=table, sql="", columns=columns, filtered=False, public_tables=(), unit=None,
-        row=None, bare=True,
+        text=table.text, canonical=table.text, table=root, sql="", columns=columns, filtered=lineage is not None,
+        public_tables=(), unit=None, row=None, bare=True, named=table, tables=(table,),
+        linked=() if lineage is None else (table,), most=None if lineage is None else lineage.most * found.max_contributions,
     )
-    return ProtectedSource(source, ledger, found)
+    return _over_links(context, ProtectedSource(source, ledger, found))
 
 
 def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
@@ -278,28 +314,42 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
         consulted[table], found = protection_of(context, table)
         return found
 
-    def unit(table: TableId) -> str | None:
-        found = protection(table)
-        return found.privacy_unit if found else None
-
     def most_rows(table: TableId) -> int:
         found = protection(table)
         return found.max_contributions if found else 1
 
-    catalog_of(context).check_functions()
-    try:
-        source = analyse(
+    linked: set[TableId] = set()
+
+    def lineage(table: TableId) -> Lineage | None:
+        found = lineage_of(context, table)
+        if found is not None:
+            linked.add(table)
+        return found
+
+    def analysed(local: bool) -> Source:
+        return analyse(
             context.cursor,
             text,
             database=context.database,
             schema=context.schema,
             protected=lambda table: protection(table) is not None,
             public_keys=lambda table: (),
-            unit_column=unit,
+            unit_column=lambda table: None if protection(table) is None else unit_of(context, table),
             most_rows=most_rows,
+            lineage=lineage,
+            is_root=lambda table: is_root(context, table),
             local=local,
             catalog=catalog_of(context),
         )
+
+    catalog_of(context).check_functions()
+    try:
+        try:
+            source = analysed(local)
+        except UnsupportedQuery:
+            if local or not linked:
+                raise
+            source = analysed(True)  # joins along links are unit-local; whoever counts bounds the rows of a unit
     except DpsqlError:
         for ledger in consulted.values():  # an edited book may name a unit that is not there
             ledger.check_chain()
@@ -307,7 +357,26 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
     found = protection(source.table)
     if found is None:  # pragma: no cover -- analyse has just seen it
         raise NotProtected(f"source = {text!r}: its budget has gone")
-    return ProtectedSource(source, consulted[source.table], found)
+    return _over_links(context, ProtectedSource(source, consulted[source.table], found))
+
+
+def _over_links(context: Context, protected: ProtectedSource) -> ProtectedSource:
+    """Return a source with the unit and the rows of a unit that it has, where those are not what its table's contract says."""
+    source, held = protected.source, protected.protection
+    if not source.linked and not (source.local and held.privacy_unit is None):
+        return protected
+    found = (lineage_of(context, table) for table in source.linked)
+    return dataclasses.replace(
+        protected,
+        protection=dataclasses.replace(
+            held,
+            privacy_unit=unit_of(context, source.table),
+            max_contributions=held.max_contributions if source.most is None else source.most,
+        ),
+        contract=held,
+        reads=reads_of(context, source.tables),
+        lineages=tuple(lineage for lineage in found if lineage is not None),
+    )
 
 
 def describe_key(context: Context, text: str) -> tuple[str, str]:
@@ -316,7 +385,8 @@ def describe_key(context: Context, text: str) -> tuple[str, str]:
     if not table.is_file and _is_view(context, table):
         protected = resolve(context, text)
         return protected.books.database, protected.key
-    return ledger_of(context, table).books.database, key_of(table)
+    ledger = ledger_of(context, table)
+    return ledger.books.database, ledger.source
 
 
 def _is_view(context: Context, table: TableId) -> bool:

@@ -6,6 +6,7 @@ happened to the data since, and charges nothing. Killed after the charge, the sa
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from dpsql.errors import ReleaseError
 from dpsql.kinds import measures
 from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import spelled
+from dpsql.protected.linked import key_of
 from dpsql.protected.source import ProtectedSource, own_ledger, resolve
 from dpsql.purchase import failures
 from dpsql.purchase.measuring import in_force, measure, versions
@@ -185,11 +187,18 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
         parameters=wanted.parameters,
         plan=wanted.plan.to_json(),
         charge=wanted.calibration.charge,
-        planned=protected.protection,
+        planned=protected.held,
         versions=versions(),
         advice="Ask for a smaller epsilon (FROM dp_budget() shows what is left), or reread what was bought (FROM dp_releases()).",
+        reads=dataclasses.replace(protected.reads, public=_public(protected)),
     )
     return _prepare(protected, name, store)
+
+
+def _public(protected: ProtectedSource) -> tuple[str, ...]:
+    """Return the tables that a source takes for public, as the books call them, of the database of its books."""
+    beside = (table for table in protected.source.public_tables if not table.is_file)
+    return tuple(key_of(table) for table in beside if table.database == protected.books.database)
 
 
 def _bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:

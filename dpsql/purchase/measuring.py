@@ -19,7 +19,9 @@ from dpsql.errors import DpsqlError, LedgerError, ReleaseError
 from dpsql.kinds import measures
 from dpsql.kinds.planned import total_is_public
 from dpsql.measure.reading import Measured
-from dpsql.protected.source import ProtectedSource, catalog_of, own_ledger
+from dpsql.protected.home import catalog_of
+from dpsql.protected.linked import check_lineages
+from dpsql.protected.source import ProtectedSource, own_ledger
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.purchase import failures
 from dpsql.release import costs, identity
@@ -78,7 +80,8 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
     plan, name = planned(purchase.plan, purchase.release), purchase.release
     with protected.ledger.whole():
         protected.ledger.check_intact()  # an edited plan could have smaller noise
-        check_unchanged(protected, plan, name)
+        check_lineages(context, protected.lineages)
+        check_unchanged(protected, purchase, plan)
     members = _public_facts(context, protected, plan, name)
     release.remove_leftovers(path)
     note = failures.Note(protected.key, name, purchase.charge["hash"], context.instance.key)
@@ -182,9 +185,19 @@ def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path
     note.forget(path.parent)
 
 
-def check_unchanged(protected: ProtectedSource, plan: Plan, name: str) -> None:
-    """Refuse to read under another contract than was charged, or a private number of rows where a public one was charged."""
-    if protected.ledger.protection() != protected.protection:  # a charge fixes the contract, but this call may be older
+def check_unchanged(protected: ProtectedSource, purchase: Purchase, plan: Plan) -> None:
+    """Refuse to read under another contract or other links than were charged, or private rows where a public number was charged."""
+    name, reads = purchase.release, protected.reads
+    if set(purchase.linked.get("tables", ())) != set(reads.tables) or any(
+        links.get(link.source) != link
+        for links in ([protected.ledger.links(purchase.entry), protected.ledger.links()] if reads.links else [])
+        for link in reads.links
+    ):
+        raise ReleaseError(
+            f"release {name!r} was charged with other links than are in force now; nothing was read. Link the tables as they were "
+            "(FROM dp_ledger() shows it) to finish the release, or buy another one: release := 'another name'"
+        )
+    if protected.ledger.protection() != protected.held:  # a charge fixes the contract, but this call may be older
         raise ReleaseError(f"release {name!r}: {protected.key} was protected anew meanwhile; repeat the call")
     if plan.public_total and not total_is_public(protected, plan.domain):
         raise ReleaseError(
@@ -228,6 +241,7 @@ def manifest(protected: ProtectedSource, purchase: Purchase, total: int | None, 
         "charge": purchase.charge,
         "total": total,
         "notes": notes,
+        **({"linked": purchase.linked} if purchase.linked else {}),
         "created": dt.datetime.now(dt.UTC).replace(microsecond=0).isoformat(),
         "versions": versions(),
     }

@@ -39,13 +39,13 @@ class Block:
 
     # -- what it is -------------------------------------------------------------------------------------------------------
 
-    def aggregated(self, units: frozenset[str]) -> bool:
-        """Return whether it merges rows of different people. ``units``: the columns of its answer that are the privacy unit."""
+    def aggregated(self, keys: frozenset[str]) -> bool:
+        """Return whether it merges rows of different people. ``keys``: the columns of its answer that tell the privacy unit."""
         node = self.node
         if node.args.get("group") is not None or any(has_aggregate(e) for e in self._outputs()):
             self._read_groups()
             return True
-        if node.args.get("distinct") is not None and not units:
+        if node.args.get("distinct") is not None and not keys:
             if node.args["distinct"].args.get("on") is not None:
                 advice = "it gives out one row of several people; DISTINCT ON the privacy unit keeps one of each"
                 refuse("DISTINCT ON", advice, node)
@@ -59,13 +59,16 @@ class Block:
     def by_unit(self) -> bool:
         """Return whether its groups are privacy units (with other keys): then it keeps people apart."""
         whole = {i for one in self.sets for i in one if all(i in other for other in self.sets)}
-        return any(self._is_unit(self.keys[i]) for i in whole)
+        return any(self._copies(self.keys[i], lambda relation: relation.telling) for i in whole)
 
     def _is_unit(self, node: exp.Expression) -> bool:
+        return self._copies(node, lambda relation: relation.units)
+
+    def _copies(self, node: exp.Expression, of: Callable[[Relation], frozenset[str]]) -> bool:
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             return False
         table = fold(node.table)
-        return any(fold(node.name) in relation.units and table in ("", name) for name, relation in self.items)
+        return any(fold(node.name) in of(relation) and table in ("", name) for name, relation in self.items)
 
     def _outputs(self) -> list[exp.Expression]:
         node = self.node

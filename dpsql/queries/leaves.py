@@ -10,7 +10,9 @@ from dpsql.algebra.ranges import Range
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected
-from dpsql.protected.source import catalog_of, protection_of, resolve, table_alone
+from dpsql.protected.home import catalog_of
+from dpsql.protected.linked import is_root
+from dpsql.protected.source import ProtectedSource, resolve, table_alone
 from dpsql.queries.declared import range_of_attribute, range_of_type, range_of_values
 from dpsql.queries.taken import Leaf
 from dpsql.queries.universes import Universe, universe_of_attribute, universe_of_type
@@ -176,10 +178,26 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
         table = entry.table
     else:
         table = file_table(path, repr(path))
-    _, protection = protection_of(context, table)
-    columns = tuple(fold(column.name) for column in relation_columns(context.cursor, table, catalog))
-    unit = None if protection is None else protection.privacy_unit
-    return Leaf(protection is not None, columns, frozenset() if unit is None else frozenset({fold(unit)}))
+    protected = table_alone(context, table)
+    if protected is None:
+        return Leaf(False, tuple(fold(column.name) for column in relation_columns(context.cursor, table, catalog)))
+    columns = tuple(fold(column.name) for column in protected.source.columns)
+    unit = protected.protection.privacy_unit
+    units = frozenset(fold(column.name) for column in protected.source.columns if protected.is_unit(column))
+    if unit is not None and not protected.lineages:  # it may be a column that a source cannot name
+        units |= {fold(unit)}
+    return Leaf(True, columns, units, _keys(context, catalog, protected) - units)
+
+
+def _keys(context: Context, catalog: Catalog, protected: ProtectedSource) -> frozenset[str]:
+    """Return the columns of a table with links whose values tell whose row one is: the link's own, and keys without NULL."""
+    table = protected.source.named
+    if table is None or table.is_file or not (protected.lineages or is_root(context, table)):
+        return frozenset()
+    there = {fold(column.name): column for column in protected.source.columns}
+    single = [fold(key[0]) for key in catalog.keys(table) if len(key) == 1]
+    held = {fold(lineage.hops[0].column) for lineage in protected.lineages}
+    return frozenset(held | {name for name in single if name in there and not there[name].nullable})
 
 
 def _view(context: Context, name: str) -> Leaf:

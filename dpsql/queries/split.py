@@ -113,7 +113,7 @@ class _Splitter:
         leaf = self.facts(node)
         if not leaf.protected:
             self.public.append(node)
-        return renamed(node, Relation("rows" if leaf.protected else "public", leaf.columns, leaf.units))
+        return renamed(node, Relation("rows" if leaf.protected else "public", leaf.columns, leaf.units, leaf.keys))
 
     def _inside(self, node: exp.Expression, known: Known) -> Literal["answer", "public"]:
         """Return what the arguments of a list or table function are made of."""
@@ -135,7 +135,8 @@ class _Splitter:
         if {left.kind, right.kind} >= {"rows", "answer"} or {left.kind, right.kind} == {"rows", "public"}:
             refuse(node.key.upper(), "one side has rows of people, the other has not; aggregate both sides", node)
         if left.kind == "rows":
-            return Relation("rows", left.columns, left.units if right.units else frozenset())
+            keys = left.telling if right.telling else frozenset()
+            return Relation("rows", left.columns, left.units if right.units else frozenset(), keys)
         return Relation("answer" if "answer" in (left.kind, right.kind) else "public", left.columns)
 
     def _with(self, node: exp.Expression, known: Known) -> Known:
@@ -171,12 +172,10 @@ class _Splitter:
             return Relation("answer" if "answer" in kinds else "public", output(node, items)[0])
         if "answer" in kinds:
             refuse("FROM", f"rows beside an aggregate of rows: {BESIDE}", node)
-        columns, units = output(node, items)
+        columns, units, keys = output(node, items)
         block = Block(self, node, items, known)
-        if not block.aggregated(units):
-            return Relation("rows", columns, units)
-        if block.by_unit():
-            return Relation("rows", columns, units)
+        if not block.aggregated(units | keys) or block.by_unit():
+            return Relation("rows", columns, units, keys)
         name = f"{CORE}{next(self._numbers)}"  # before cores inside of it are taken out
         self.cores.append(block.take_out(name))
         return Relation("answer", columns)

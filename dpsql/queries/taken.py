@@ -28,20 +28,30 @@ BESIDE = (
 
 @dataclass(frozen=True)
 class Leaf:
-    """What is publicly known of a table or view that a text names. ``columns``: folded names, in order."""
+    """What is publicly known of a table or view that a text names. ``columns``: folded names, in order.
+
+    ``units``: those that are the privacy unit; ``keys``: others that tell it, for rows with one value of them belong to one unit.
+    """
 
     protected: bool
     columns: tuple[str, ...]
     units: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Relation:
-    """What a relation of the text is: rows of people, an answer (or made of answers), or public."""
+    """What a relation of the text is: rows of people, an answer (or made of answers), or public; ``keys`` as of `Leaf`."""
 
     kind: Literal["rows", "answer", "public"]
     columns: tuple[str, ...] | None = None
     units: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
+
+    @property
+    def telling(self) -> frozenset[str]:
+        """The columns of which rows with one value belong to one unit."""
+        return self.units | self.keys
 
 
 @dataclass

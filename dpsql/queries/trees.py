@@ -91,15 +91,21 @@ def renamed(node: exp.Expression, relation: Relation) -> Relation:
         return relation
     columns = relation.columns
     if columns is None or len(names) > len(columns):
-        return Relation(relation.kind, (*names,) if columns is None else columns, relation.units - set(names))
+        given = set(names)
+        return Relation(relation.kind, (*names,) if columns is None else columns, relation.units - given, relation.keys - given)
     new = (*names, *columns[len(names) :])
-    return Relation(relation.kind, new, frozenset(b for a, b in zip(columns, new, strict=True) if a in relation.units))
+    pairs = list(zip(columns, new, strict=True))
+    units, keys = (frozenset(b for a, b in pairs if a in known) for known in (relation.units, relation.keys))
+    return Relation(relation.kind, new, units, keys)
 
 
-def output(node: exp.Select, items: Sequence[tuple[str, Relation]]) -> tuple[tuple[str, ...] | None, frozenset[str]]:
-    """Return the columns that a SELECT gives, and which of them copy the privacy unit."""
+def output(
+    node: exp.Select, items: Sequence[tuple[str, Relation]]
+) -> tuple[tuple[str, ...] | None, frozenset[str], frozenset[str]]:
+    """Return the columns that a SELECT gives, and which of them copy the privacy unit, or another column that tells it."""
     names: list[str] = []
     units: set[str] = set()
+    keys: set[str] = set()
     known = True
     for item in node.expressions:
         inner = inner_of(item)
@@ -115,11 +121,13 @@ def output(node: exp.Select, items: Sequence[tuple[str, Relation]]) -> tuple[tup
                     known &= relation.columns is not None
                     names += [c for c in relation.columns or () if c not in left_out]
                     units |= relation.units - left_out
+                    keys |= relation.keys - left_out
             continue
         name = fold(item.alias) if isinstance(item, exp.Alias) else fold(shown_name(item))
         names.append(name)
         if isinstance(inner, exp.Column):
             table = fold(inner.table)
-            if any(fold(inner.name) in relation.units and table in ("", other) for other, relation in items):
-                units.add(name)
-    return (tuple(names) if known else None), frozenset(units)
+            for held, told in ((units, [r.units for _, r in items]), (keys, [r.keys for _, r in items])):
+                if any(fold(inner.name) in one and table in ("", other) for (other, _), one in zip(items, told, strict=True)):
+                    held.add(name)
+    return (tuple(names) if known else None), frozenset(units), frozenset(keys)

@@ -8,7 +8,8 @@ Why the result has stability 1
 Adding, removing or changing one row of the protected table adds, removes or changes at most one row of the result, and no
 other row of the result moves. By induction over the generated SQL, which is built from nothing but:
 
-- the protected table itself, read once (a second reading, under any name, in any view or CTE, is refused);
+- the protected table itself, read once (a second reading, under any name, in any view or CTE, is refused); or a linked one beside
+  its parents (see below);
 - ``SELECT e1, ..., en FROM r``: every e is deterministic and reads one row of r (no aggregate, window, subquery, lateral or
   volatile function: every node of the tree and every function is on a list of allowed ones, nothing is on a list of
   forbidden ones), so a row of r gives one row;
@@ -18,8 +19,9 @@ other row of the result moves. By induction over the generated SQL, which is bui
   Equal means the same bytes, in DISTINCT ON as in ON (:mod:`dpsql.source.keys`).
 
 The last point is believed, not measured; so the number of the protected table's row travels along as ``__dp_row`` where there is
-a join, and whoever counts makes rows of one number one row first (:func:`dpsql.domains.encoding.encode_sql`). A privacy unit column
-travels along as ``__dp_unit``, in the one form that its values have.
+a join, and whoever counts makes rows of one number one row first (:func:`dpsql.domains.encoding.encode_sql`). Rows of a linked
+table have no number, and are joined with public ones here on whole numbers and dates alone, of which nothing can change what is
+equal. A privacy unit column travels along as ``__dp_unit``, in the one form that its values have.
 
 Unit-local sources
 ------------------
@@ -40,6 +42,47 @@ the property and p is public:
   the unit of the result is that of a side which is there in every row, or of the side that is there (COALESCE);
 - ``r [LEFT | SEMI | ANTI | CROSS] JOIN p ON c``: a row meets rows of p, whatever r has besides. Rows of p that meet nothing are
   never in the result.
+
+Linked tables
+-------------
+A table without a unit of its own may be linked to a parent (:mod:`dpsql.source.linked`): its rows are those of the unit whose
+row of the parent has, in a unique column, the value that their link column has. Neighbours then differ by *all* rows of one
+unit in *all* linked tables. Both inductions begin with one more leaf (:mod:`dpsql.source.ways`), ``SELECT c.x, ..., p.__dp_unit
+FROM child c [LEFT] JOIN p ON c.column = p.key``, where p is (key, ``__dp_unit``) of the root, or of the leaf of a parent that
+is linked itself:
+
+- Let R(u) be the rows with unit u of all linked tables: of the root those that have it, of a child those that link to a row of
+  R(u). A key is unique, so a row links to one row at most, and is of one unit: the R(u) are disjoint. Rows that link to no row,
+  the orphans, are left out, or are R(NULL) together with what they lead to.
+- The rows of the leaf with unit u are a function of R(u) alone: of a root, those that have it; of a child, a row that meets a
+  row of p with unit u is in R(u) by definition, and every row of R(u) of the child does; with LEFT JOIN what meets nothing has
+  unit NULL, and is in R(NULL). So the leaf has the property of unit-local sources, in whose induction "the protected table" is
+  any of them.
+- Equal means the same bytes, of one type, and unique is then unique in bytes: a constraint that takes more values for equal
+  allows fewer rows. Were a key not unique all the same, a child's row would be there once for each row that it meets, with the
+  unit of that row, and the rows with unit u would still depend on the root's rows of u and on rows that link to them; nothing
+  here believes that a row comes out once.
+- A join of two relations with people's rows has ``l.__dp_unit = r.__dp_unit`` in its condition as before, whatever the text
+  says. That the text joins on one key (child to parent, or siblings to one another), and not on the unit, changes which rows of
+  the unit meet; the unit is that of both sides anyway, by the uniqueness of the key, so the join gives what the text says.
+- A text may group by, or partition by, a key in place of the unit (``Column.tells_unit``): ``__dp_unit`` is among the keys of
+  the generated SQL all the same.
+- Where the text joins a linked table to its parent by the link itself (``c.column = p.key``, inner or LEFT), the table is read
+  without a way up of its own: a row of it meets the row of its parent, which stands on the left with its unit, and is of that
+  unit by definition.
+
+- Where EXISTS or IN compares the link column of a linked table with a column of a row outside that holds the same key, as the key
+  itself or as a link to it, the rows of the subquery are read without a way up (SEMI or ANTI JOIN). Let v be the value outside,
+  and u the unit of that row. The row of the key v is of unit u, for the row outside is that one or links to it; so every row that
+  links to v is in R(u) by definition, and partners are sought in R(u) alone. Where there is no row of the key v, both are orphans,
+  and u is NULL. The answer is that of the text as well if no orphan is a row and the root's unit is NOT NULL; elsewhere units
+  are compared too, since NULL meets nobody.
+
+How many rows a unit has after such joins is not bounded by anything here: links state numbers of rows (``Source.most``), which
+are a default for whoever bounds. Counting keeps so many rows of each unit, chosen by that unit's rows alone, and its
+sensitivity is that of the bound. A source of one linked table that is row by row has stability 1 in its rows and carries the
+unit; whether the number of all rows is public cannot be said of it (``Source.filtered``). Tables of two roots are refused:
+bounding rows per unit of one kind lets in rows of others of the other kind.
 
 *Function of the set* is meant literally: which of several equal values comes out, which of two rows that tie comes first, and the
 last digit of a sum of floating-point numbers must not depend on where the rows stand, because that changes with other people's
@@ -90,12 +133,14 @@ from dpsql.source.binder import check, check_local
 from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
 from dpsql.source.leaves import View
 from dpsql.source.limits import LIMITING
+from dpsql.source.linked import Lineage
 from dpsql.source.local import LocalAnalysis, WithoutUnit
 from dpsql.source.model import ROW, UNIT, Column, OutputColumn, Source, TableId, fold, identifier, quoted
 from dpsql.source.parquet import unsafe_columns
 from dpsql.source.parse import QUERY, agree, render, tokens
 from dpsql.source.rehearsal import guarded, rehearse
 from dpsql.source.relations import Analysis
+from dpsql.source.unit_local import UnitLocal
 from dpsql.text.spelled import plainly
 
 __all__ = ["UNIT", "OutputColumn", "Source", "TableId", "analyse", "find_table", "relation_columns"]
@@ -114,6 +159,8 @@ def analyse(
     public_keys: Callable[[TableId], Sequence[Sequence[str]]] = lambda table: (),
     unit_column: Callable[[TableId], str | None] = lambda table: None,
     most_rows: Callable[[TableId], int] = lambda table: 1,
+    lineage: Callable[[TableId], Lineage | None] = lambda table: None,
+    is_root: Callable[[TableId], bool] = lambda table: False,
     local: bool = False,
     catalog: Catalog | None = None,
 ) -> Source:
@@ -132,9 +179,13 @@ def analyse(
     public_keys : callable
         Declared unique keys of a public table or file; PRIMARY KEY, UNIQUE constraints and UNIQUE indexes are found without it.
     unit_column : callable
-        The privacy unit column of a protected table, or None.
+        The privacy unit column of a protected table, or None. Of the root of links it is what tells its rows apart.
     most_rows : callable
-        Rows of one unit of a protected table that are counted.
+        Rows of one unit of a table with a budget that are counted.
+    lineage : callable
+        The way from a linked table up to its root; None for a table that is not linked.
+    is_root : callable
+        Whether tables are linked to a table with a budget: then its keys tell its units apart too.
     local : bool
         Whether a source that is not row by row may be unit-local instead.
     catalog : Catalog, optional
@@ -154,7 +205,7 @@ def analyse(
     Privacy: free. Reads names, types and constraints only; the messages depend on nothing else.
     """
     catalog = catalog or Catalog(cursor)
-    given = (catalog, protected, public_keys, unit_column, (database, schema), most_rows)
+    given = (catalog, protected, public_keys, unit_column, (database, schema), most_rows, lineage, is_root)
     try:
         try:
             return _analyse(catalog, Analysis(*given), _checked_text(text))
@@ -201,17 +252,19 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
     table = analysis.table
     if table is None or not relation.protected:
         analysis.nothing_protected()
-    if not analysis.public:
+    if not analysis.public or analysis.lineages:
         analysis.carried.drop_numbers()
     sql = render(relation.select)
+    walk = UnitLocal(table, analysis.carried.unit or "", analysis.lineages)
     if analysis.local:
-        check_local(catalog, sql, analysis.probe(relation.select), [table, *analysis.public], analysis.carried.unit or "")
+        check_local(catalog, sql, analysis.probe(relation.select), [*analysis.read, *analysis.public], walk)
     else:
-        check(catalog, sql, analysis.probe(relation.select), [table, *analysis.public])
+        linked = walk if analysis.lineages else None
+        check(catalog, sql, analysis.probe(relation.select), analysis.read, analysis.public, linked)
     rehearse(catalog, relation.select, analysis.leaves)
     described, sql = catalog.describe(sql), render(guarded(relation.select))
     found = tuple(
-        OutputColumn(d.name, d.sql_type, c.origin, c.nullable, _views(c, table.database))
+        OutputColumn(d.name, d.sql_type, c.origin, c.nullable, _views(c, table.database), c.home)
         for d, c in zip(described, relation.columns, strict=False)
     )
     return Source(
@@ -220,15 +273,19 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         table=table,
         sql=sql,
         columns=found,
-        filtered=analysis.filtered or analysis.local,
+        filtered=analysis.filtered or analysis.local or bool(analysis.lineages),
         public_tables=tuple(analysis.public),
         unit=UNIT if analysis.carried.unit is not None else None,
-        row=ROW if analysis.public and not analysis.local else None,
-        bare=named == table,
+        row=ROW if analysis.public and not (analysis.local or analysis.lineages) else None,
+        bare=named is not None and (named == table or named in analysis.lineages),
         local=analysis.local,
         one_per_unit=relation.one,
         most_rows=relation.most if analysis.local else None,
         limited=max((part.meta.get(LIMITING, 0) for part in relation.select.find_all(exp.Select)), default=0) or None,
+        named=named,
+        tables=tuple(analysis.read),
+        linked=tuple(analysis.lineages),
+        most=relation.most if analysis.lineages else None,
     )
 
 

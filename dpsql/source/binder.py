@@ -34,7 +34,9 @@ _LOCAL_OPERATORS = _OPERATORS | {
 _FROM = {"BASE_TABLE", "JOIN", "SUBQUERY", "TABLE_FUNCTION"}
 
 
-def check(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId]) -> None:
+def check(
+    catalog: Catalog, sql: str, probe: str, own: Sequence[TableId], public: Sequence[TableId], walk: UnitLocal | None = None
+) -> None:
     """Refuse generated SQL that DuckDB does not understand as rows in, rows out.
 
     Parameters
@@ -45,8 +47,11 @@ def check(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId]) -> 
     probe : str
         The same with every table replaced by an empty relation of the same columns: its plan is looked at. (The plan of a
         file can't be serialized on 2.0.)
-    tables : sequence of TableId
-        What it may read, each once: the protected table and the public ones, each of which has one DISTINCT ON.
+    own, public : sequence of TableId
+        What it may read, each once: the protected table, of a linked one its parents too, and public ones, each of which has one
+        DISTINCT ON.
+    walk : UnitLocal, optional
+        Of a linked table: its rows have to carry the unit.
 
     Raises
     ------
@@ -61,7 +66,10 @@ def check(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId]) -> 
         distinct += _check_parsed(node, names)
         if kind := _relation(node):
             read[kind] += 1
-    if distinct != len(tables) - 1 or read != Counter(t.text if not t.is_file else "read_parquet()" for t in tables):
+    tables = [*own, *public]
+    if walk is not None:
+        walk.check(tree["statements"][0])
+    if distinct != len(public) or read != Counter(t.text if not t.is_file else "read_parquet()" for t in tables):
         raise UnsupportedQuery("the rewritten source", "DuckDB reads other tables in it")
     plan = _plan(catalog, probe, plan_text)
     for node in nodes(plan):
@@ -71,7 +79,7 @@ def check(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId]) -> 
     _check_unchanged(catalog, names)
 
 
-def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId], unit: str) -> None:
+def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId], walk: UnitLocal) -> None:
     """Refuse generated SQL in which DuckDB finds rows without their privacy unit, or what the kernel does not list.
 
     Parameters
@@ -80,9 +88,9 @@ def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId
     sql, probe : str
         As for :func:`check`.
     tables : sequence of TableId
-        What it may read, as often as it likes: the protected table first, then public ones.
-    unit : str
-        The privacy unit column of the protected table.
+        What it may read, as often as it likes: protected tables and public ones.
+    walk : UnitLocal
+        A fresh one.
 
     Raises
     ------
@@ -91,7 +99,6 @@ def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId
     tree, plan_text = _tree_and_plan(catalog, sql, probe)
     if tree.get("error") or len(tree["statements"]) != 1:
         raise UnsupportedQuery("the rewritten source", f"DuckDB does not read it as one SELECT: {tree.get('error_message')}")
-    walk = UnitLocal(tables[0], unit)
     walk.check(tree["statements"][0])
     if walk.read != {t.text if not t.is_file else "read_parquet()" for t in tables}:
         raise UnsupportedQuery("the rewritten source", "DuckDB reads other tables in it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -52,6 +52,23 @@ def is_unit(node: exp.Expression, scope: Scope) -> bool:
     return found is not None and found[1].unit
 
 
+def orphaned(node: exp.Expression, scope: Scope) -> bool:
+    """Return whether rows of the unit NULL may have several values of a column."""
+    found = plain(node, scope)
+    return found is not None and found[1].orphans
+
+
+def tells_unit(node: exp.Expression, scope: Scope) -> bool:
+    """Return whether rows with one value of an expression are rows of one unit: the unit itself, or a key that is never NULL."""
+    found = plain(node, scope)
+    return found is not None and found[1].tells_unit
+
+
+def same_key(left: Column, right: Column) -> bool:
+    """Return whether rows in which two columns are equal, and not NULL, are rows of one unit: both hold one unique key."""
+    return bool(left.keys & right.keys)
+
+
 def grouped(
     rows: Rows, keys: Sequence[exp.Expression], trees: Sequence[exp.Expression], where: str
 ) -> tuple[Rows, list[exp.Expression]]:
@@ -72,7 +89,7 @@ def grouped(
     trees : list
         With columns in the place of keys and aggregates.
     """
-    if rows.unit is not None and not any(is_unit(key, rows.scope) for key in keys):
+    if rows.unit is not None and not any(tells_unit(key, rows.scope) for key in keys):
         at = keys[0] if keys else trees[0] if trees else None
         refuse("GROUP BY" if keys else "an aggregate", combine_inside(rows.scope, "GROUP BY {}, ..."), at, where)
     below = Layer(rows)
@@ -89,11 +106,11 @@ def grouped(
             mark = signature(node, rows.scope)
             if mark not in calls:
                 calls[mark] = combined(node, below)
-    alone = rows.unit is not None and all(c.unit for c in columns)
+    alone = rows.unit is not None and all(c.unit and not c.orphans for c in columns)
     over = below.close(one=rows.unit is not None and alone)
     group = Layer(over)
     for column in columns:
-        group.listed.append((column, group.reference(column, over), None))
+        group.listed.append((replace(column, unique=column.unique or len(columns) == 1), group.reference(column, over), None))
     made = {m: group.add(c.written(lambda column: group.reference(column, over))) for m, c in calls.items()}
     select = group.select()
     by = [group.reference(column, over) for column in columns]
@@ -231,7 +248,7 @@ def _window(node: exp.Window, layer: Layer, named: dict[str, exp.Window], where:
     partition = node.args.get("partition_by") or (base.args.get("partition_by") if base else None) or []
     order = node.args.get("order") or (base.args.get("order") if base else None)
     spec = node.args.get("spec") or (base.args.get("spec") if base else None)
-    if layer.rows.unit is not None and not any(is_unit(part, scope) for part in partition):
+    if layer.rows.unit is not None and not any(tells_unit(part, scope) for part in partition):
         refuse("a window function", combine_inside(scope, "PARTITION BY {}"), node, where)
     inner = node.this.this if isinstance(node.this, exp.Filter) else node.this
     function = str(inner.this).lower() if isinstance(inner, exp.Anonymous) else inner.key

@@ -18,6 +18,9 @@ _EXACT = frozenset((
     "BLOB",
 ))
 _FLOATS = ("FLOAT", "DOUBLE")
+_PLAIN = frozenset((
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "DATE",
+))
 KINDS = "an integer, DECIMAL, VARCHAR, DATE, TIME, TIMESTAMP, UUID, BLOB, BOOLEAN or ENUM"
 """What a key or a privacy unit may be, for messages."""
 
@@ -33,6 +36,17 @@ def exact(sql_type: str) -> bool:
     if sql_type.endswith("]"):
         return False
     return sql_type in _EXACT or sql_type.startswith(("DECIMAL(", "ENUM("))
+
+
+def plain(sql_type: str) -> bool:
+    """Return whether a database has one notion of equality only for a type, whatever its settings: whole numbers and dates.
+
+    Examples
+    --------
+    >>> plain("BIGINT"), plain("DATE"), plain("VARCHAR"), plain("DECIMAL(9,2)")
+    (True, True, False, False)
+    """
+    return sql_type in _PLAIN
 
 
 def is_unit(sql_type: str) -> bool:

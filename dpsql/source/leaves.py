@@ -9,12 +9,15 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError, NotProtected
-from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns, table_expression
-from dpsql.source.model import RESERVED, Column, TableId, fold, literal, quoted, refuse
+from dpsql.source.catalog import FILE_ENDINGS, Catalog, Described, Entry, file_table, generated_columns, table_expression
+from dpsql.source.limits import MOST_COUNTED
+from dpsql.source.linked import Lineage
+from dpsql.source.model import RESERVED, UNIT, Column, TableId, fold, identifier, literal, quoted, refuse
 from dpsql.source.parquet import unsafe_columns
 from dpsql.source.parse import render
 from dpsql.source.rows import Carried, number_column
 from dpsql.source.scope import Item, Texts
+from dpsql.source.ways import Ways, marked
 
 
 @dataclass
@@ -51,10 +54,17 @@ class Leaves:
         unit_column: Callable[[TableId], str | None],
         home: tuple[str, str],
         most_rows: Callable[[TableId], int] = lambda table: 1,
+        lineage: Callable[[TableId], Lineage | None] = lambda table: None,
+        is_root: Callable[[TableId], bool] = lambda table: False,
     ) -> None:
         self.home, self.most_rows = home, most_rows
-        self.catalog, self.protected, self.public_keys, self.unit_column = catalog, protected, public_keys, unit_column
+        self.catalog, self.public_keys, self.unit_column = catalog, public_keys, unit_column
+        self.protected: Callable[[TableId], bool] = lambda table: lineage(table) is not None or protected(table)
+        self.lineage, self.is_root = lineage, is_root
+        self.ways = Ways(catalog, unit_column, self._parent)
         self.table: TableId | None = None
+        self.read: list[TableId] = []  # protected tables, each once
+        self.lineages: dict[TableId, Lineage] = {}  # of those that are linked, and are not read as parents only
         self.public: list[TableId] = []
         self.filtered = False
         self.leaves: dict[str, list[tuple[str, str]]] = {}
@@ -108,24 +118,65 @@ class Leaves:
         if protected and public:
             refuse("JOIN", f"{table.text} is protected too: a join of protected tables is not allowed", node, view.where)
         if protected:
-            if self.table is not None and not (self.local and self.table == table):
-                other = "two protected tables can't be combined; make one table of both, and protect that"
+            lineage = self.lineage(table)
+            root = table if lineage is None else lineage.root
+            if self.table is not None and not (self.local and self.table == root):
+                other = "two protected tables can be combined if they are linked (dp_link) to one; else make one table of both"
                 reason = other if self.local else "a protected table may be read once, and only one of them"
                 refuse(f"{table.text}", reason, node, view.where)
-            self.table = table
+            self.table = root
             columns = [replace(c, origin=c.name) for c in columns]
+            if lineage is not None or self.is_root(table):
+                unit = self.unit_column(root) if lineage is None else self.ways.unit(lineage)
+                columns = [marked(c, lineage, self.catalog.keys(table), table, unit) for c in columns]
+            self._reads(table)
         alias = self._alias()
         self.leaves[alias] = [(d.name, d.sql_type) for d in described]
         out = table_expression(table, alias)
-        if protected:
+        if protected and lineage is not None:
+            self.lineages[table] = lineage
+            join, unit_ = self.ways.up(lineage, alias)
+            self.carried.begin_linked(alias, self.ways.unit(lineage), unit_, join)
+        elif protected:
             self.carried.begin(table, alias, [d.name for d in described], columns, self.unit_column(table))
             if self.carried.numbered:
                 self.leaves[alias].append((number_column(table), "BIGINT"))
         name = node.alias_or_name or alias
+        if protected and lineage is not None and not self.local:
+            alias, out = self._beside(alias, out, columns)
+        most = self.most_of(table) if protected else 1
         advice = "one far value of a {} column fails every call that reads it; CREATE TABLE t AS FROM the file"
         left_out = {column: advice.format(kind) for column, kind in unsafe.items()}
         columns = self._renamed(node, columns, view)
-        return Item(name, alias, out, columns, path_of(node, table), protected=protected, unsafe=left_out)
+        return Item(name, alias, out, columns, path_of(node, table), protected=protected, unsafe=left_out, most=most)
+
+    def _beside(self, alias: str, table: exp.Expression, columns: Sequence[Column]) -> tuple[str, exp.Subquery]:
+        """Return a linked table as a relation of its columns and its privacy unit, and the alias of that."""
+        listed: list[exp.Expression] = [
+            exp.Alias(this=exp.Column(this=identifier(c.ref), table=identifier(alias)), alias=identifier(c.ref)) for c in columns
+        ]
+        listed.append(exp.Alias(this=self.carried.unit_of(alias), alias=identifier(UNIT)))
+        select = exp.Select(expressions=listed).from_(table)
+        select.append("joins", self.carried.joins[alias])
+        above = self._alias()
+        return above, exp.Subquery(this=select, alias=exp.TableAlias(this=identifier(above)))
+
+    def most_of(self, table: TableId) -> int:
+        """Return the rows of a unit that a protected table has by its contract and its links."""
+        lineage = self.lineage(table)
+        return self.most_rows(table) if lineage is None else min(self.most_rows(lineage.root) * lineage.most, MOST_COUNTED)
+
+    def _reads(self, table: TableId) -> None:
+        if table not in self.read:
+            self.read.append(table)
+
+    def _parent(self, table: TableId, columns: list[Described]) -> str:
+        """Return an alias for a parent's rows, under which its columns are known."""
+        alias = self._alias()
+        if columns:
+            self._reads(table)
+            self.leaves[alias] = [(d.name, d.sql_type) for d in columns]
+        return alias
 
     def nothing_protected(self) -> NoReturn:
         """Say that a source reaches no table with a budget."""

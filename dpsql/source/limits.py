@@ -4,12 +4,13 @@ A source may combine the rows of one unit in any number, and how many they are i
 DISTINCT, set operations, ranks, running sums of whole numbers and joins with one row a unit take time and memory in proportion to a
 unit's rows. What is not of that kind takes at most `MOST_ROWS` rows of a unit from each side:
 
-- joins of people's rows with people's rows, where both sides may have several of one unit;
-- EXISTS and IN with more than equalities, which compare rows with rows;
+- joins of people's rows with people's rows, where both sides may have several of one unit, and neither is compared by a unique
+  key of linked tables, of which a row meets one row at most;
+- EXISTS and IN with more than equalities, which compare rows with rows, in the same way;
 - windows over lists, which hold a list for each row.
 
-And a value is repeated for many rows (by a window, by a join with one row a unit, or with public rows) only where it has a bound:
-texts are cut to `LONGEST` characters, longer BLOBs are NULL, and columns of other types without a fixed size are not there.
+And a value is repeated for many rows (by a window, by a join with one row a unit or a key, or with public rows) only where it has a
+bound: texts are cut to `LONGEST` characters, longer BLOBs are NULL, and columns of other types without a fixed size are not there.
 
 So one unit makes at most the square of it in each of them. What a join leaves of a unit has no bound again, and is limited anew
 where it meets another relation.
@@ -30,6 +31,8 @@ from dpsql.algebra.pieces import call, only_if
 from dpsql.source.layers import COMBINING, Layer, Rows, canonical, comparable
 from dpsql.source.model import Column, fold, identifier, refuse
 from dpsql.source.scope import Item, Scope
+from dpsql.source.total import keeps
+from dpsql.source.ways import LEAF
 
 MOST_ROWS = 1000
 """Rows of one unit that each side of a join of people's rows keeps."""
@@ -41,6 +44,7 @@ LONGEST = 256
 """Characters of a text, and bytes of a BLOB, that is repeated for many rows."""
 
 _FIXED = frozenset({"INTERVAL", "TIME WITH TIME ZONE", '"NULL"'})
+_LONG = "a {} of one row would be repeated for many; CAST it to VARCHAR, or take a part of it, in a subquery before the join"
 LIMITING = "dpsql_limiting"
 """Mark on a generated SELECT that leaves rows of a unit out: how many it keeps."""
 
@@ -88,6 +92,30 @@ def shorten(rows: Rows) -> None:
         vars(rows).update(vars(_shortened(rows)))
 
 
+def cut(rows: Rows) -> None:
+    """Do what `shorten` does, in the SELECTs of tables themselves where that is enough: they stay what they are."""
+    long = [item for item in rows.scope.items if has_long(item.columns)]
+    if rows.unit is None or not all(isinstance(item.node, exp.Subquery) and LEAF in item.node.this.meta for item in long):
+        shorten(rows)
+        return
+    for item in long:
+        columns = {column.ref: column for column in item.columns}
+        listed = []
+        for shown in item.node.this.expressions:
+            column = columns.get(shown.alias)
+            value = shown.this if column is None else short(shown.this, column.sql_type)
+            if column is not None and value is None:
+                item.unsafe[fold(column.name)] = _LONG.format(column.sql_type)
+                item.columns = [one for one in item.columns if one.ref != column.ref]
+            elif value is shown.this:
+                listed.append(shown)
+            elif value is not None:
+                if column is not None and column.sql_type == "VARCHAR":
+                    keeps(value, "VARCHAR")
+                listed.append(exp.Alias(this=value, alias=identifier(shown.alias)))
+        item.node.this.set("expressions", listed)
+
+
 def short(value: exp.Expression, sql_type: str) -> exp.Expression | None:
     """Return a value of bounded size; None for a type of which there is none."""
     if sql_type == "VARCHAR":
@@ -117,10 +145,7 @@ def _shortened(rows: Rows) -> Rows:
         for column in item.columns:
             value = short(exp.Column(this=identifier(column.ref), table=identifier(item.alias)), column.sql_type)
             if value is None:
-                item.unsafe[fold(column.name)] = (
-                    f"a {column.sql_type} of one row would be repeated for many; CAST it to VARCHAR, or take a part of it, in a "
-                    "subquery before the join"
-                )
+                item.unsafe[fold(column.name)] = _LONG.format(column.sql_type)
             else:
                 layer.listed.append((replace(column, ref=rows.fresh("p")), canonical(value, column.sql_type), item))
     return layer.close()

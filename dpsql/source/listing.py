@@ -56,7 +56,7 @@ class Listing(Analysis):
 
     def _distinct(self, node: exp.Select, relation: Relation, view: View) -> Relation:
         """Return the different rows of each unit."""
-        if relation.protected and not any(c.unit for c in relation.columns):
+        if relation.protected and not any(c.tells_unit for c in relation.columns):
             refuse("DISTINCT", combine_inside(Scope(self.catalog, [], []), "add {} to the list"), node.args["distinct"], view.where)
         item = self._nested(relation, exp.Table(), "", view)
         rows = self.over(item)

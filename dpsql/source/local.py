@@ -14,7 +14,7 @@ from dpsql.algebra.pieces import call
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source.aggregates import composed, is_aggregate
 from dpsql.source.catalog import Entry
-from dpsql.source.combining import grouped, is_unit, is_window, windowed
+from dpsql.source.combining import grouped, is_unit, is_window, orphaned, windowed
 from dpsql.source.expressions import Rewriter
 from dpsql.source.joins import chain
 from dpsql.source.layers import Rows, finish, outermost, substituted
@@ -27,6 +27,7 @@ from dpsql.source.relations import DEEPEST, Relation
 from dpsql.source.scope import Item, Scope
 from dpsql.source.sets import set_operation
 from dpsql.source.unit_joins import Joins, conditions_of
+from dpsql.source.ways import LEAF
 
 _REFUSED = {
     "limit": (
@@ -103,13 +104,48 @@ class LocalAnalysis(Listing):
         if clause is None:
             return Rows(scope, exp.Select(), None, self._fresh), rest
         start, joins = chain(clause.this)
+        start, joins, said = self._parents_first(node, start, [*joins, *(node.args.get("joins") or [])], view)
+        rest += said
         first = self._item(start, view)
         scope.items.append(first)
         unit = exp.Column(this=identifier(UNIT), table=identifier(first.alias)) if first.protected else None
         rows = Rows(scope, exp.Select().from_(first.node), unit, self._fresh, first.one, most=first.most)
-        for join in [*joins, *(node.args.get("joins") or [])]:
+        for join in joins:
             rows = Joins(self, view).join(rows, join, rest)
         return rows, rest
+
+    def _parents_first(
+        self, node: exp.Select, start: exp.Expression, joins: list[exp.Join], view: View
+    ) -> tuple[exp.Expression, list[exp.Join], list[exp.Expression]]:
+        """Return FROM with linked tables after their parents, where the order does not matter, and the conditions after ON."""
+        inner = all(
+            set(used(join)) <= {"this", "on", "kind"} and str(join.args.get("kind") or "").upper() in ("", "INNER", "CROSS")
+            for join in joins
+        )
+        relations = [start, *(join.this for join in joins)]
+        stars = any(isinstance(e.this if isinstance(e, exp.Column) else e, exp.Star) for e in node.expressions)
+        if not inner or stars or not all(isinstance(relation, exp.Table | exp.Subquery) for relation in relations):
+            return start, joins, []
+        depths = [self._depth(relation, view) for relation in relations]
+        own_first = sorted(range(len(relations)), key=lambda i: (depths[i] is None, depths[i] or 0))
+        if not any(depths) or own_first == sorted(own_first):
+            return start, joins, []
+        said = [part for join in joins if join.args.get("on") for part in conditions_of(join.args["on"])]
+        first, *others = (relations[i] for i in own_first)
+        return first, [exp.Join(this=other) for other in others], said
+
+    def _depth(self, node: exp.Expression, view: View) -> int | None:
+        """Return how many links lead from a protected table up to its root; None for anything else."""
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+            return None
+        parts = [part.name for part in node.parts]
+        if len(parts) == 1 and any(name == fold(node.name) for name, _ in view.ctes):
+            return None
+        entry = self.catalog.locate(parts, list(view.homes))
+        if entry is None or entry.is_view or not self.protected(entry.table):
+            return None
+        lineage = self.lineage(entry.table)
+        return 0 if lineage is None else len(lineage.hops)
 
     def _listed(self, node: exp.Select, rows: Rows, view: View) -> Relation:
         """Compute groups, windows and the list of a SELECT."""
@@ -208,7 +244,7 @@ class LocalAnalysis(Listing):
         if qualify is not None:
             refuse("DISTINCT ON with QUALIFY", "put one of them into a subquery", on, where)
         keys = [self._spelled(key, aliases, scope) for key in (on.expressions if isinstance(on, exp.Tuple) else [on])]
-        self._only_unit = all(is_unit(key, scope) for key in keys)
+        self._only_unit = all(is_unit(key, scope) and not orphaned(key, scope) for key in keys)
         order = node.args.get("order")
         orders = []
         for entry in order.expressions if order is not None else []:
@@ -249,14 +285,20 @@ class LocalAnalysis(Listing):
             (replace(c, name=c.ref), Rewriter(inner.scope)(exp.column(c.name, table=item.name, quoted=True))) for c in item.columns
         ]
         inner.unit = unit
+        if (join := self.carried.joins.get(item.alias)) is not None:
+            inner.tree.append("joins", join)
         alias = self._alias()
         out = exp.Subquery(this=finish(inner, listed), alias=exp.TableAlias(this=identifier(alias)))
+        out.this.meta[LEAF] = item.protected
         columns = [
-            replace(c, collated=c.collated and c.sql_type != "VARCHAR", unit=unit is not None and c.origin == self.carried.unit)
+            replace(
+                c,
+                collated=c.collated and c.sql_type != "VARCHAR",
+                unit=c.unit or (unit is not None and c.home is None and c.origin == self.carried.unit),
+            )
             for c in item.columns
         ]
-        most = self.most_rows(table) if item.protected else 1
-        return replace(item, alias=alias, node=out, columns=columns, most=most)
+        return replace(item, alias=alias, node=out, columns=columns)
 
     def _values(self, node: exp.Values, view: View) -> Relation:
         """Return VALUES as constants, one SELECT after another."""

@@ -13,15 +13,17 @@ from sqlglot import exp
 from dpsql.algebra.pieces import paren
 from dpsql.errors import ArgumentError
 from dpsql.source.aggregates import is_aggregate
-from dpsql.source.combining import is_unit, is_window
+from dpsql.source.combining import is_unit, is_window, same_key
 from dpsql.source.expressions import Rewriter
+from dpsql.source.keys import plain as sure
 from dpsql.source.layers import Layer, Rows, outermost, plain
 from dpsql.source.leaves import View
 from dpsql.source.limits import limit, looked_up
-from dpsql.source.model import Column, identifier, refuse
+from dpsql.source.model import Column, fold, identifier, refuse
 from dpsql.source.parse import used
 from dpsql.source.scope import Item, Scope
-from dpsql.source.unit_joins import Joins, joined
+from dpsql.source.unit_joins import Joins, Meets, joined
+from dpsql.source.ways import below_parent, is_leaf
 
 
 @dataclass
@@ -60,17 +62,26 @@ class Members(Joins):
         others = [c for c in conditions if c not in said]
         member = value is not None and column is not None and not (column.unit and is_unit(value, rows.scope))
         compared = not looked_up(others, item, both) or (member and negated)
-        if compared and inner.unit is not None and rows.unit is not None and not rows.one and not inner.one:
+        several = inner.unit is not None and rows.unit is not None and not rows.one and not inner.one
+        if compared and several and not Meets.of(self, rows, item, conditions, both).linear:
             limit(rows)
             limit(inner)
             item = inner.scope.items[0]
             column = column and item.column(column.name)
             both = replace(rows.scope, items=[*rows.scope.items, *inner.scope.items])
         written = [self._condition(c, Rewriter(both)) for c in others]
-        same = bool(said)
+        pairs = [
+            (c, self._beside(c, rows.scope, both), pair[1]) for c in conditions if (pair := self._linked(c, item, both)) is not None
+        ]
+        same = bool(said) or bool(pairs)
         if value is not None and column is not None:
+            outside = plain(value, rows.scope) if isinstance(value, exp.Column | exp.Paren) else None
+            same |= outside is not None and same_key(outside[1], column)
+            if outside is not None and not negated:
+                pairs.append((value, value, column))
             if column.unit and is_unit(value, rows.scope):
                 same = True
+                said.append(value)
             else:
                 written += self._in(rows, value, column, item, negated)
         if inner.unit is not None:
@@ -79,8 +90,45 @@ class Members(Joins):
             if not same:
                 advice = "connect them: EXISTS (SELECT 1 FROM t2 WHERE t2.unit = t.unit ...) or unit IN (SELECT unit ...)"
                 refuse("EXISTS or IN", f"its rows are other people's; {advice}", at, self.view.where)
-            written.insert(0, exp.EQ(this=rows.unit.copy(), expression=inner.unit.copy()))
+            link = next((one for one in pairs if self._on_link(*one, rows.scope)), None)
+            below = below_parent(item.node) if link is not None else None
+            if link is None or below is None:
+                written.insert(0, exp.EQ(this=rows.unit.copy(), expression=inner.unit.copy()))
+            else:  # a row that is there holds the key of its parent, whose unit is that of the row outside
+                item = replace(item, node=below)
+                if any(link[0] is c for c in said):  # it is not written for itself
+                    held = exp.Column(this=identifier(link[2].ref), table=identifier(item.alias))
+                    written.insert(0, exp.EQ(this=Rewriter(rows.scope)(link[1]), expression=held))
         rows.tree.append("joins", joined(item, "ANTI" if negated else "SEMI", None, written or [exp.true()]))
+
+    @staticmethod
+    def _beside(condition: exp.Expression, outer: Scope, both: Scope) -> exp.Expression:
+        """Return the side of an equality that is a column of the rows outside."""
+        while isinstance(condition, exp.Paren):
+            condition = condition.this
+        sides = (condition.this, condition.expression)
+        return next(side for side in sides if (found := plain(side, both)) is not None and any(found[0] is i for i in outer.items))
+
+    def _on_link(self, _: exp.Expression, key: exp.Expression, inside: Column, outer: Scope) -> bool:
+        """Return whether an equality says that a row of a linked table is one of the unit of the row outside.
+
+        ``key``: the side of it that is a column outside, of a table that is read as it is. Where an orphan could be a row, or a row
+        of the root have no unit, the units themselves are compared: NULL meets nobody.
+        """
+        found = plain(key, outer)
+        if found is None or found[0].outer or not is_leaf(found[0].node):
+            return False
+        outside = found[1]
+        analysis = self.analysis
+        lineage = analysis.lineages.get(inside.home) if inside.home is not None else None
+        if lineage is None or outside.sql_type != inside.sql_type or not sure(inside.sql_type):
+            return False
+        hop, hops = lineage.hops[0], [hop for one in analysis.lineages.values() for hop in one.hops]
+        unit = analysis.ways.unit(lineage)
+        kept = [c.nullable for c in analysis.catalog.columns(lineage.root) if c.name == unit] != [False]
+        if kept or any(one.orphans != "drop" for one in hops) or fold(inside.origin or "") != fold(hop.column):
+            return False
+        return (hop.parent, fold(hop.parent_column)) in outside.keys
 
     def _inner(
         self, rows: Rows, query: exp.Expression, valued: bool, at: exp.Expression

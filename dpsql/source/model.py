@@ -94,6 +94,8 @@ class OutputColumn:
         False only for a plain copy of a column that is declared NOT NULL.
     views : tuple of (str, str)
         The columns of views that this is a plain copy of, the innermost first: the view as the books call it, and its column.
+    home : TableId or None
+        The linked table that ``origin`` is a column of; None: of the table that has the budget.
     """
 
     name: str
@@ -101,6 +103,7 @@ class OutputColumn:
     origin: str | None
     nullable: bool = True
     views: tuple[tuple[str, str], ...] = ()
+    home: TableId | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class Source:
     canonical : str
         For the release key: the resolved identity of a bare relation, or the SELECT with every table name qualified.
     table : TableId
-        The one protected table that the source reaches.
+        The one table whose budget pays: the protected table that the source reaches, of linked tables their root.
     sql : str
         A SELECT with every name qualified and quoted, views and CTEs inlined, every expression total; safe to embed as
         ``FROM (<sql>) AS s``. Its columns are ``columns``, followed by ``__dp_unit`` where ``unit`` says so, and
@@ -129,9 +132,9 @@ class Source:
         ``'__dp_unit'`` if the protected table has a privacy unit column, else None. Its values are equal if their bytes are.
     row : str or None
         ``'__dp_row'`` if the source has a join: the number of the protected table's row, so that a row which comes out more
-        than once can be counted once.
+        than once can be counted once. Rows of a linked table have none.
     bare : bool
-        Whether the text names the protected table itself, with nothing between.
+        Whether the text names the protected table itself, or a linked one, with nothing between.
     local : bool
         Whether rows of one privacy unit are combined or repeated (GROUP BY unit, windows, DISTINCT, set operations, joins of the
         table with itself, joins that multiply): then only the rows with one ``__dp_unit`` depend on the rows of that unit, and
@@ -145,6 +148,15 @@ class Source:
         UNION ALL makes several of one. None: as many as there are.
     limited : int or None
         Rows of a unit that are kept, at most, where they meet others of it (:mod:`dpsql.source.limits`); None: all are.
+    named : TableId or None
+        The table, view or file that the text is the name of; None for a SELECT.
+    tables : tuple of TableId
+        The protected tables that are read, parents of linked tables among them, in the order in which they are met.
+    linked : tuple of TableId
+        Those whose rows the text reads by a link, and whose units it has from their parents; () for a source of one table alone.
+    most : int or None
+        Rows of one unit that the links allow, as a default for whoever bounds them; None without linked tables. It is no bound of
+        what comes out: rows of a unit are bounded where they are counted, whatever this says.
 
     Notes
     -----
@@ -165,6 +177,10 @@ class Source:
     one_per_unit: bool = False
     most_rows: int | None = None
     limited: int | None = None
+    named: TableId | None = None
+    tables: tuple[TableId, ...] = ()
+    linked: tuple[TableId, ...] = ()
+    most: int | None = None
 
 
 @dataclass(frozen=True)
@@ -172,7 +188,11 @@ class Column:
     """A column of a relation in FROM while a SELECT is analysed: the text calls it ``name``, the generated SQL ``ref``.
 
     ``collated``: whether its type has a collation, so that values which differ could be called equal. ``unit``: whether in every
-    row it is the privacy unit whose row this is.
+    row it is the privacy unit whose row this is. ``orphans``: but rows of the unit NULL may have any value in it. ``home``: the
+    linked table that ``origin`` is of. ``keys``: unique columns of protected tables such that a row in which this column has the
+    value of one of them, and is not NULL, is a row of the same unit as the row of that value. ``told``: and rows in which it is
+    NULL, if there are any, are those of one unit. ``unique``: whether no two rows have one value in it, NULL aside: known of keys
+    of tables with links, and believed where work is bounded, not where rows of people could meet.
     """
 
     name: str
@@ -183,6 +203,16 @@ class Column:
     views: tuple[tuple[TableId, str], ...] = ()
     collated: bool = False
     unit: bool = False
+    orphans: bool = False
+    home: TableId | None = None
+    keys: frozenset[tuple[TableId, str]] = frozenset()
+    told: bool = False
+    unique: bool = False
+
+    @property
+    def tells_unit(self) -> bool:
+        """Whether rows with one value in it are rows of one unit: it is the unit, or a key of which NULL says as much."""
+        return self.unit or (bool(self.keys) and self.told)
 
 
 def place(node: exp.Expression | None) -> str:

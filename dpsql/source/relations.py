@@ -11,7 +11,7 @@ from sqlglot.tokens import TokenType
 from dpsql.source.catalog import Entry
 from dpsql.source.expressions import Rewriter
 from dpsql.source.joins import chain, covered_key, key_pairs, one_row_a_key
-from dpsql.source.keys import in_bytes
+from dpsql.source.keys import in_bytes, plain
 from dpsql.source.leaves import Cte, Leaves, View, path_of
 from dpsql.source.model import RESERVED, Column, fold, identifier, refuse
 from dpsql.source.parse import agree, parse, render, tokens, used
@@ -221,7 +221,10 @@ class Analysis(Leaves):
         pairs = key_pairs(join, scope, item, view.where)
         keys = [*([] if table.is_file else self.catalog.keys(table)), *self.public_keys(table)]
         key = covered_key(keys, table, item, {public.ref for public, _ in pairs}, join, view.where)
-        if self.table is not None and not self.carried.numbered:
+        exactly = all(plain(public.sql_type) for public, _ in pairs)
+        if self.table is not None and self.carried.linked and not exactly:
+            refuse("JOIN", "rows of a linked table have no number; join on a key of whole numbers or dates here", join, view.where)
+        if self.table is not None and not self.carried.linked and not self.carried.numbered:
             advice = f"a column {number_column(self.table)!r} hides the numbers of rows, by which a row is counted once; rename it"
             refuse("JOIN", advice, join, view.where)
         self.public.append(table)
@@ -272,7 +275,7 @@ class Analysis(Leaves):
         listed_ = [exp.Alias(this=v, alias=identifier(c.name)) for v, c in zip(values, columns, strict=True)]
         out.set("expressions", listed_)
         self.carried.add(out, scope.items[0].alias)
-        return Relation(out, columns, unnamed)
+        return Relation(out, columns, unnamed, most=scope.items[0].most)
 
     def _expand(self, node: exp.Expression, scope: Scope) -> list[tuple[str, exp.Expression]]:
         """Return (name or '', expression) for each column that one entry of the list stands for."""

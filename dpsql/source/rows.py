@@ -28,6 +28,8 @@ class Carried:
         self.numbered = False  # whether rows have a number: a column of that name may hide it
         self._origin: dict[str, dict[str, exp.Expression]] = {}  # of the protected table's alias: what they are there
         self._selects: list[exp.Select] = []
+        self.joins: dict[str, exp.Join] = {}  # of a linked table's alias: the join to its parent
+        self.linked = False
 
     def begin(self, table: TableId, alias: str, stored: Sequence[str], columns: Sequence[Column], unit: str | None) -> None:
         """Note what they are in the protected table.
@@ -61,6 +63,21 @@ class Carried:
         if self.numbered:
             found[ROW] = exp.Column(this=identifier(number_column(table)), table=identifier(alias))
         self._origin[alias] = found
+
+    def begin_linked(self, alias: str, unit: str, value: exp.Expression, join: exp.Join) -> None:
+        """Note what the unit of a linked table is: ``value``, after ``join``. Its rows have no number: a unit's are bounded.
+
+        Parameters
+        ----------
+        alias : str
+            Of the linked table, in the generated SQL.
+        unit : str
+            The privacy unit column of its root.
+        """
+        if self.unit is not None and fold(self.unit) != fold(unit):
+            raise ArgumentError("source", unit, f"its rows are told apart by {self.unit!r} elsewhere; declare a privacy_unit")
+        self.unit, self.numbered, self.linked = unit, False, True
+        self._origin[alias], self.joins[alias] = {UNIT: value}, join
 
     def unit_of(self, alias: str) -> exp.Expression | None:
         """Return the privacy unit of the protected table of this alias, in its one form; None if it has none."""

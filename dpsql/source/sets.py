@@ -49,7 +49,8 @@ def set_operation(
     types = [_common(analysis, [side.columns[i] for side in sides], construct, node, view) for i in range(len(first.columns))]
     columns = [_column([side.columns[i] for side in sides], kind, sql_type) for i, sql_type in enumerate(types)]
     if kind is not exp.Union or distinct:
-        if first.protected and not any(all(side.columns[i].unit for side in sides) for i in range(len(columns))):
+        told = (c.tells_unit and all(side.columns[i].tells_unit for side in sides) for i, c in enumerate(columns))
+        if first.protected and not any(told):
             refuse(
                 construct,
                 combine_inside(Scope(analysis.catalog, [], []), "have {} in the same place on both sides"),
@@ -97,7 +98,7 @@ def _column(columns: list[Column], kind: type[exp.Expression], sql_type: str) ->
     first = columns[0]
     if kind is exp.Except:
         return replace(first, ref=first.name, sql_type=sql_type)
-    same = all(c.origin == first.origin for c in columns)
+    same = all((c.origin, c.home) == (first.origin, first.home) for c in columns)
     return replace(
         first,
         ref=first.name,
@@ -105,7 +106,12 @@ def _column(columns: list[Column], kind: type[exp.Expression], sql_type: str) ->
         origin=first.origin if same else None,
         views=first.views if all(c.views == first.views for c in columns) else (),
         nullable=any(c.nullable for c in columns),
+        home=first.home if same else None,
         unit=all(c.unit for c in columns),
+        orphans=any(c.orphans for c in columns),
+        keys=frozenset.intersection(*(c.keys for c in columns)),
+        told=all(c.told for c in columns),
+        unique=first.unique and kind is not exp.Union,
     )
 
 

@@ -52,6 +52,11 @@ def is_total(node: exp.Expression) -> bool:
     return node.meta.get(_TOTAL) is not None
 
 
+def keeps(node: exp.Expression, sql_type: str) -> None:
+    """Say that an expression of this type is total: the first characters of a text, of which any text has some."""
+    node.meta[_TOTAL] = sql_type
+
+
 def declare(node: exp.Binary, types: Types, sql_type: Callable[[exp.Expression], str]) -> None:
     """Say that arithmetic of DECIMALs that keeps every digit is total, where both sides are; see `mark`."""
     for side in (node.this, node.expression):

@@ -15,16 +15,18 @@ from sqlglot import exp
 
 from dpsql.algebra.pieces import call, paren
 from dpsql.errors import ArgumentError
-from dpsql.source.combining import windowed
+from dpsql.source.combining import same_key, windowed
 from dpsql.source.expressions import Rewriter
 from dpsql.source.keys import exact
+from dpsql.source.keys import plain as sure
 from dpsql.source.layers import Layer, Rows, comparable, plain
 from dpsql.source.leaves import View
-from dpsql.source.limits import MOST_COUNTED, limit, looked_up, shorten
+from dpsql.source.limits import MOST_COUNTED, cut, limit, looked_up, shorten
 from dpsql.source.listing import Listing
 from dpsql.source.model import UNIT, Column, fold, identifier, refuse
 from dpsql.source.parse import render, used
 from dpsql.source.scope import Item, Scope
+from dpsql.source.ways import is_leaf, without_parent
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 MOST_RELATIONS = 12
@@ -35,9 +37,55 @@ _NO_UNIT = "rows of the public table that meet nobody would belong to no person;
 
 def conditions_of(node: exp.Expression) -> list[exp.Expression]:
     """Return the conditions that AND connects."""
-    if isinstance(node, exp.Paren) and isinstance(node.this, exp.Paren | exp.And):
+    if isinstance(node, exp.Paren) and isinstance(node.this, exp.Paren | exp.And | exp.Or):
         return conditions_of(node.this)
+    if isinstance(node, exp.Or):
+        return _factored(node)
     return [*conditions_of(node.this), *conditions_of(node.expression)] if isinstance(node, exp.And) else [node]
+
+
+def _factored(node: exp.Or) -> list[exp.Expression]:
+    """Return ``a AND b OR a AND c`` as ``a`` and ``b OR c``, which is the same with NULLs as well: DuckDB joins on ``a``."""
+    sides = [conditions_of(side) for side in node.flatten()]
+    texts = [{render(part) for part in side} for side in sides]
+    common = set.intersection(*texts)
+    if not common:
+        return [node]
+    first = {render(part): part for part in sides[0]}
+    shared = [part for text, part in first.items() if text in common]
+    left = [[part.copy() for part in side if render(part) not in common] for side in sides]
+    if not all(left):
+        return shared
+    return [*shared, exp.Paren(this=exp.or_(*(exp.Paren(this=exp.and_(*parts, copy=False)) for parts in left), copy=False))]
+
+
+@dataclass
+class Meets:
+    """How often rows of two relations of people meet, by unique keys of tables with links; work, not privacy, rests on it.
+
+    ``left_once``: a row on the right meets at most one on the left; ``right_once``: one on the left at most one on the right.
+    """
+
+    left_once: bool = False
+    right_once: bool = False
+
+    @property
+    def linear(self) -> bool:
+        """Whether there are no more pairs than rows on one of the sides, so that neither has to be limited before they meet."""
+        return self.left_once or self.right_once
+
+    @classmethod
+    def of(cls, joins: Joins, rows: Rows, item: Item, conditions: Sequence[exp.Expression], both: Scope, *, key: bool = False) -> Meets:
+        """Return how often they meet under conditions; ``key``: whether the right side is a public table that has one row a key."""
+        pairs = [pair for c in conditions if (pair := joins._linked(c, item, both)) is not None]
+        pairs = [(left, right) for left, right in pairs if left.sql_type == right.sql_type]
+        return cls(any(left.unique for left, _ in pairs), key or any(right.unique for _, right in pairs))
+
+    def mark(self, rows: Rows, item: Item) -> None:
+        """Note which keys are not unique any more once the relations are joined."""
+        repeated = [*([] if self.right_once else rows.scope.items), *([] if self.left_once else [item])]
+        for one in repeated:
+            one.columns = [replace(column, unique=False) if column.unique else column for column in one.columns]
 
 
 @dataclass
@@ -76,30 +124,44 @@ class Joins:
         both = replace(rows.scope, items=[*rows.scope.items, item])
         conditions = [c for c in given if not self._same_unit(c, rows.scope, item, both)]
         units = rows.unit is not None and item.protected
+        known: list[exp.Expression] = []
         if units:
             pool = rest if not side and kind in ("", "INNER", "CROSS") else []
-            if len(conditions) == len(given) and not any(
-                self._known(c, both) and self._same_unit(c, rows.scope, item, both) for c in pool
-            ):
+            known = [*given, *(c for c in pool if self._known(c, both))]
+            linked = any(self._linked(c, item, both) for c in known)
+            if not linked and not any(self._same_unit(c, rows.scope, item, both) for c in known):
                 refuse(name, _SAME_UNIT, join, where)
         key = [] if item.protected else self._key(join, item, conditions, both)
         if rows.one and key:
             item = self._first_of(item, key)
             both = replace(rows.scope, items=[*rows.scope.items, item])
-        if units and not rows.one and not item.one and not (kind in ("SEMI", "ANTI") and looked_up(conditions, item, both)):
+        meets = Meets.of(self, rows, item, known, both, key=bool(key))
+        several = units and not rows.one and not item.one
+        if several and not meets.linear and not (kind in ("SEMI", "ANTI") and looked_up(conditions, item, both)):
             limit(rows)
             item = self._changed(item, limit)
-            both = replace(rows.scope, items=[*rows.scope.items, item])
+        elif several and meets.linear and kind not in ("SEMI", "ANTI"):
+            if not meets.right_once:
+                cut(rows)
+            item = item if meets.left_once else self._changed(item, cut)
         elif kind not in ("SEMI", "ANTI"):
             item = self._bounded(rows, item, key=bool(key))
-            both = replace(rows.scope, items=[*rows.scope.items, item])
+        both = replace(rows.scope, items=[*rows.scope.items, item])
+        held: exp.Expression | None = None
+        if units and side in ("", "LEFT") and kind in ("", "INNER", "CROSS"):
+            held = next((one for c in known if (one := self._held(c, rows, item, both)) is not None), None)
         written = [self._condition(c, Rewriter(both)) for c in conditions]
-        if units and rows.unit is not None:
+        if held is not None and isinstance(item.node, exp.Subquery):
+            item.node = without_parent(item.node)  # the row on the left is its parent, and of the same unit
+            written.insert(0, held)
+        elif units and rows.unit is not None:
             written.insert(0, exp.EQ(this=rows.unit.copy(), expression=unit_column(item.alias)))
+            written += [self._condition(c, Rewriter(both)) for c in known if self._linked(c, item, both) and c not in given]
         if kind in ("SEMI", "ANTI"):
             rows.tree.append("joins", joined(item, kind, None, written))
             return rows
-        most = self._most(rows, item, side, [*conditions, *(c for c in rest if self._known(c, both))], both, key=bool(key))
+        most = self._most(rows, item, side, [*given, *(c for c in rest if self._known(c, both))], both, key=bool(key))
+        meets.mark(rows, item)
         if side in ("RIGHT", "FULL"):
             out = self._wrapped(rows, item, side, using, written)
             out.most = most
@@ -107,7 +169,7 @@ class Joins:
         for column in using:
             item.hidden.add(fold(column))
         if side == "LEFT":
-            item.columns = [replace(c, nullable=True, unit=False) for c in item.columns]
+            item.columns, item.outer = _perhaps(item.columns), True
         rows.one = rows.one and item.one
         rows.unit = rows.unit if rows.unit is not None or not item.protected else unit_column(item.alias)
         rows.joined(item, joined(item, None if written else "CROSS", side or None, written))
@@ -145,7 +207,10 @@ class Joins:
         bound would be far too wide, and rows that are more are bounded as any.
         """
         if rows.unit is not None and item.protected:
+            along = [self._along(*pair, rows, item) for c in conditions if (pair := self._linked(c, item, both)) is not None]
             most = max(rows.most * item.most, rows.most + item.most if side == "FULL" else 0)
+            if along:
+                most = max(min(along), rows.most if side in ("LEFT", "FULL") else 1, item.most if side in ("RIGHT", "FULL") else 1)
         elif rows.unit is None and not item.protected:
             most = 1
         elif item.protected:
@@ -247,6 +312,45 @@ class Joins:
             return False
         return sum(f is not None and f[0] is item for f in found) == 1
 
+    def _held(self, node: exp.Expression, rows: Rows, item: Item, both: Scope) -> exp.Expression | None:
+        """Return the join of a linked table to the row of its parent on the left, where a condition is the link itself."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if type(node) is not exp.EQ:
+            return None
+        found = [plain(side, both) if isinstance(side, exp.Column | exp.Paren) else None for side in (node.this, node.expression)]
+        for first, second in (found, found[::-1]):
+            if first is None or second is None or first[0] is item or second[0] is not item:
+                continue
+            (owner, key), (_, column) = first, second
+            lineage = self.analysis.lineages.get(column.home) if column.home is not None else None
+            if lineage is None or not is_leaf(item.node) or not is_leaf(owner.node) or owner.outer or not sure(key.sql_type):
+                continue
+            hop, home = lineage.hops[0], key.home or self.analysis.table
+            ends = [(column.origin, hop.column), (key.origin, hop.parent_column)]
+            if home == hop.parent and all(fold(a or "") == fold(b) for a, b in ends):
+                sides = [exp.Column(this=identifier(c.ref), table=identifier(i.alias)) for i, c in (first, second)]
+                return exp.EQ(this=sides[1], expression=sides[0])
+        return None
+
+    def _along(self, left: Column, right: Column, rows: Rows, item: Item) -> int:
+        """Return the rows of a unit after a join on a key, by the rows of the table whose key it is: each meets its own alone."""
+        keys = [self.analysis.most_of(table) for table, _ in left.keys & right.keys]
+        return max(1, rows.most * item.most // max(keys, default=1))
+
+    @staticmethod
+    def _linked(node: exp.Expression, item: Item, both: Scope) -> tuple[Column, Column] | None:
+        """Return the columns on the left and of ``item`` that a condition says to hold one key: then their rows are one unit's."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if type(node) is not exp.EQ:
+            return None
+        found = [plain(side, both) if isinstance(side, exp.Column | exp.Paren) else None for side in (node.this, node.expression)]
+        first, second = found
+        if first is None or second is None or (first[0] is item) == (second[0] is item) or not same_key(first[1], second[1]):
+            return None
+        return (second[1], first[1]) if first[0] is item else (first[1], second[1])
+
     @staticmethod
     def _condition(node: exp.Expression, rewrite: Rewriter) -> exp.Expression:
         """Return a condition; the two sides of a comparison are expressions of their own."""
@@ -266,8 +370,9 @@ class Joins:
             if right is not None:
                 merged.append((name, column, owner, right))
         one = rows.one and item.one and side == "RIGHT"
-        items = [replace(i, columns=[replace(c, nullable=True, unit=False) for c in i.columns]) for i in rows.scope.items]
-        last = replace(item, columns=[replace(c, nullable=True, unit=c.unit and side == "RIGHT") for c in item.columns])
+        items = [replace(i, columns=_perhaps(i.columns)) for i in rows.scope.items]
+        kept = side == "RIGHT"
+        last = replace(item, columns=[replace(c, nullable=True, unit=c.unit and kept, told=c.told and kept) for c in item.columns])
         rows.scope.items[:] = items
         rows.joined(last, joined(item, None, side, written))
         rows.unit = right_unit
@@ -280,8 +385,7 @@ class Joins:
             ]
             value: exp.Expression = sides[1] if side == "RIGHT" else exp.Coalesce(this=sides[0], expressions=[sides[1]])
             unit = right.unit and (side == "RIGHT" or column.unit)
-            same = column.origin if column.origin == right.origin else None
-            made = layer.add(value, replace(right, origin=right.origin if side == "RIGHT" else same, unit=unit, nullable=True))
+            made = layer.add(value, _merged(column, right, side, unit))
             layer.listed[-1] = (replace(made, name=name), value, None)
         layer.keep_all()
         out = layer.close(one=one)
@@ -291,6 +395,21 @@ class Joins:
         if merged:  # the merged columns come first in *
             out.scope.items.insert(0, out.scope.items.pop())
         return out
+
+
+def _perhaps(columns: Sequence[Column]) -> list[Column]:
+    """Return the columns of a side that may be missing: NULL says nothing there."""
+    return [replace(c, nullable=True, unit=False, told=False) for c in columns]
+
+
+def _merged(column: Column, right: Column, side: str, unit: bool) -> Column:
+    """Return the one column that two after USING become in a RIGHT or FULL join."""
+    if side == "RIGHT":
+        return replace(right, unit=unit, nullable=True)
+    same = (column.origin, column.home) == (right.origin, right.home)
+    origin, home = (right.origin, right.home) if same else (None, None)
+    keys, orphans, told = column.keys & right.keys, column.orphans or right.orphans, column.told and right.told
+    return replace(right, origin=origin, home=home, keys=keys, told=told, orphans=orphans, unit=unit, nullable=True)
 
 
 def unit_column(alias: str) -> exp.Column:

@@ -8,15 +8,19 @@ in the same place on both sides of a set operation, and it is equal on both side
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dpsql.errors import UnsupportedQuery
 from dpsql.source.catalog import shipped_kinds
+from dpsql.source.linked import Hop, Lineage
 from dpsql.source.model import UNIT, TableId, fold, quoted
 from dpsql.source.parse import nodes
 
 Node = dict[str, Any]
+Stored = tuple[str, str, str, str]
+"""A relation and its column, and the table and the column that it copies."""
 
 
 @dataclass(frozen=True)
@@ -25,21 +29,32 @@ class Side:
 
     ``carriers`` are the relations in it whose ``__dp_unit`` is that of every row; ``pair`` are two of which one is, after a FULL
     JOIN.
-    ``leaf`` is the alias of the protected table, read directly.
+    ``leaf`` is the alias of the relation that gives a protected table's rows their unit, ``column`` what it is called there: the
+    protected table itself, read directly, or the parent that a linked table is joined to. ``stored``: columns that copy those of
+    protected tables, in relations of which every row here has one, of its unit. ``loose``: a linked table without its parent,
+    ``chosen``: of which rows may be left out.
     """
 
     unit: bool
     carriers: frozenset[str] = frozenset()
     pair: tuple[frozenset[str], frozenset[str]] | None = None
     leaf: str = ""
+    column: str = ""
+    stored: frozenset[Stored] = frozenset()
+    loose: str = ""
+    chosen: bool = False
 
 
 class UnitLocal:
     """The walk over one parse tree. ``read`` collects the tables that it reads."""
 
-    def __init__(self, table: TableId, unit: str) -> None:
+    def __init__(self, table: TableId, unit: str, lineages: Mapping[TableId, Lineage] | None = None) -> None:
         self.table, self.unit = table, unit
         self.read: set[str] = set()
+        self.hops: dict[str, tuple[Hop, bool]] = {}  # by the name of a linked table: its link, and whether that ends at the root
+        for lineage in (lineages or {}).values():
+            for place, hop in enumerate(lineage.hops):
+                self.hops[hop.child.text] = hop, place + 1 == len(lineage.hops)
 
     def check(self, statement: Node) -> None:
         """Refuse a statement whose rows do not carry the privacy unit.
@@ -53,8 +68,16 @@ class UnitLocal:
 
     def _query(self, node: Node) -> tuple[bool, int]:
         """Return whether a query has people's rows, and the place of the unit among its columns."""
-        if (node.get("cte_map") or {}).get("map") or node.get("modifiers"):
-            raise _refused("WITH, DISTINCT, an order or LIMIT")
+        modifiers = node.get("modifiers") or []
+        if (node.get("cte_map") or {}).get("map") or any(m.get("type") != "DISTINCT_MODIFIER" for m in modifiers):
+            raise _refused("WITH, an order or LIMIT")
+        has, place = self._plain_query(node)
+        if modifiers and has:
+            raise _refused("DISTINCT")
+        return has, place
+
+    def _plain_query(self, node: Node) -> tuple[bool, int]:
+        """Return the same of a query without what may follow it."""
         if node["type"] == "SET_OPERATION_NODE":
             sides = [self._query(side) for side in node.get("children") or (node["left"], node["right"])]
             if len(set(sides)) != 1 or node["setop_type"] not in ("UNION", "EXCEPT", "INTERSECT"):
@@ -63,6 +86,8 @@ class UnitLocal:
         if node["type"] != "SELECT_NODE" or any(node.get(key) for key in ("having", "qualify", "sample")):
             raise _refused(str(node["type"]))
         side = self._from(node["from_table"])
+        if side.loose:  # nothing joins it to its parent here: its rows would pass for public ones
+            raise _refused("a linked table without its parent")
         self._expressions(node, side)
         if not side.unit:
             return False, -1
@@ -76,7 +101,7 @@ class UnitLocal:
         if side.leaf:
             named = {tuple(n["column_names"]) for n in nodes(node) if n.get("class") == "COLUMN_REF"}
             called = {str(n["function_name"]).lower() for n in nodes(node) if n.get("class") == "FUNCTION"}
-            return named == {(side.leaf, self.unit)} and called <= {"encode", "isnan", "+"}
+            return named == {(side.leaf, side.column)} and called <= {"encode", "isnan", "+"}
         if side.pair is not None and node.get("type") == "OPERATOR_COALESCE":
             found = [_unit_of(child) for child in node.get("children") or node.get("arguments") or []]
             return len(found) == 2 and found[0] in side.pair[0] and found[1] in side.pair[1]
@@ -93,6 +118,7 @@ class UnitLocal:
             list(map(list, node.get("group_sets") or [])) != [list(range(len(groups)))] or any(not _column(g) for g in groups)
         ):
             raise _refused("GROUP BY")
+        self._unnests(node, every, side)
         kinds = shipped_kinds()
         combines = any(n.get("class") == "FUNCTION" and kinds.get(str(n["function_name"]).lower()) == "aggregate" for n in every)
         if not side.unit:
@@ -103,6 +129,20 @@ class UnitLocal:
             if side.leaf or groups or not any(self._carries(part, side) for part in window.get("partitions") or []):
                 raise _refused("a window")
 
+    @staticmethod
+    def _unnests(node: Node, every: list[Node], side: Side) -> None:
+        """Check that a list is unnested where columns alone are selected: each value stands beside the unit of its row."""
+        lists = [n for n in node["select_list"] if _is_unnest(n)]
+        if len(lists) != sum(_is_unnest(n) for n in every):
+            raise _refused("unnest")
+        if not lists:
+            return
+        given = [child for n in lists for child in n.get("children") or [a["expression"] for a in n["arguments"]]]
+        plain = all(_column(n) for n in [*given, *(n for n in node["select_list"] if not _is_unnest(n))])
+        alone = not node.get("group_expressions") and not node.get("where_clause")
+        if (side.unit and not side.carriers) or not plain or not alone or len(given) != len(lists):
+            raise _refused("unnest")
+
     def _from(self, node: Node) -> Side:
         """Return what a relation has of units."""
         kind = node["type"]
@@ -111,9 +151,13 @@ class UnitLocal:
         if kind == "EMPTY":
             return Side(False)
         if kind == "SUBQUERY":
-            alias = str(node["alias"])
-            has, _ = self._query(node["subquery"]["node"])
-            return Side(has, frozenset([alias]) if has else frozenset())
+            alias, query = str(node["alias"]), node["subquery"]["node"]
+            if _is_bare(query) and _table_name(query["from_table"]) in self.hops:
+                return self._loose(alias, query)
+            if _is_plain(query) and (below := self._below(alias, query)) is not None:
+                return below
+            has, _ = self._query(query)
+            return Side(has, frozenset([alias]) if has else frozenset(), stored=_stored(alias, query, self.hops, self.table))
         if kind in ("BASE_TABLE", "TABLE_FUNCTION"):
             return self._leaf(node)
         if kind != "JOIN" or node.get("ref_type", "REGULAR") not in ("REGULAR", "CROSS"):
@@ -122,7 +166,7 @@ class UnitLocal:
 
     def _leaf(self, node: Node) -> Side:
         if node["type"] == "BASE_TABLE":
-            name = quoted(node["catalog_name"], node["schema_name"], node["table_name"])
+            name = _table_name(node)
             own = not self.table.is_file and name == self.table.text
         else:
             if str(node["function"]["function_name"]).lower() != "read_parquet":
@@ -131,10 +175,115 @@ class UnitLocal:
             own = self.table.is_file and self.table.name in texts
             name = "read_parquet()"
         self.read.add(name)
-        return Side(own, frozenset(), None, str(node["alias"])) if own else Side(False)
+        if name in self.hops:
+            raise _refused("a linked table without its parent")
+        return Side(own, frozenset(), None, str(node["alias"]), self.unit) if own else Side(False)
+
+    def _linked(self, node: Node, hop: Hop, last: bool) -> Side:
+        """Return what a linked table has of units that stands beside its parent, joined on the link and on nothing else.
+
+        The parent is a SELECT of two columns from its table, or from that beside its own parent: the key that the link points to,
+        and the unit.
+        """
+        child, parent = node["left"], node["right"]
+        self.read.add(hop.child.text)
+        if child.get("sample") or child.get("at_clause") or parent.get("sample") or parent["type"] != "SUBQUERY":
+            raise _refused("a linked table")
+        if node["join_type"] != ("LEFT" if hop.orphans == "unit" else "INNER") or node.get("using_columns"):
+            raise _refused("the join of a linked table")
+        query = parent["subquery"]["node"]
+        if query["type"] != "SELECT_NODE" or query.get("where_clause") or query.get("group_expressions") or query.get("modifiers"):
+            raise _refused("the parent of a linked table")
+        inside, rows = query["from_table"], query["from_table"]
+        if not last:
+            rows = inside["left"] if inside["type"] == "JOIN" else inside
+        named = rows["type"] == "BASE_TABLE" and _table_name(rows) == hop.parent.text
+        if not named or not self._query(query)[0]:
+            raise _refused("the parent of a linked table")
+        listed = query["select_list"]
+        keys = [n for n in listed if n.get("alias") != UNIT]
+        above, key = str(parent["alias"]), str(keys[0].get("alias") or "") if len(keys) == 1 else ""
+        held = _bare(keys[0]) if key else ()
+        on = node.get("condition") or {}
+        sides = (on["left"], on["right"]) if on.get("type") == "COMPARE_EQUAL" else ()
+        found = {_bare(side) for side in sides}
+        if held != (str(rows["alias"]), hop.parent_column) or found != {(str(child["alias"]), hop.column), (above, key)}:
+            raise _refused("the columns of a link")
+        return Side(True, frozenset(), None, above, UNIT)
+
+    def _loose(self, alias: str, query: Node) -> Side:
+        """Return a linked table as it is stored, which has to be joined to its parent."""
+        table = _table_name(query["from_table"])
+        self.read.add(table)
+        return Side(False, frozenset(), stored=_stored(alias, query, self.hops, self.table), loose=table)
+
+    def _below(self, alias: str, query: Node) -> Side | None:
+        """Return rows of a linked table as it is stored, chosen and computed one by one; None if they are not those of one."""
+        rows = query["from_table"]
+        inside = rows["subquery"]["node"]
+        if not _is_bare(inside) or _table_name(inside["from_table"]) not in self.hops:
+            return None
+        below = self._loose(str(rows["alias"]), inside)
+        every = list(nodes([*query["select_list"], query.get("where_clause") or {}]))
+        kinds = shipped_kinds()
+        combines = any(n.get("class") == "FUNCTION" and kinds.get(str(n["function_name"]).lower()) == "aggregate" for n in every)
+        if combines or any(n.get("class") in ("WINDOW", "SUBQUERY") or "from_table" in n or _is_unnest(n) for n in every):
+            raise _refused("a linked table without its parent")
+        stored = {(r, c): (table, name) for r, c, table, name in below.stored}
+        found = ((str(listed.get("alias") or ""), _reference(listed)) for listed in query["select_list"])
+        copied = ((name or place[1], stored[place]) for name, place in found if len(place) == 2 and place in stored)
+        return Side(False, stored=frozenset((alias, name, *of) for name, of in copied), loose=below.loose, chosen=True)
+
+    def _member(self, left: Side, right: Side, node: Node) -> Side:
+        """Return rows that have, or do not have, a partner in a linked table that is read without its parent.
+
+        The partner holds the key that a column on the left holds too, as the key itself or as a link to it: the row of that key,
+        and so whatever links to it, is of the unit of the row on the left; where there is no such row, both are orphans, of one
+        unit.
+        """
+        hop, _ = self.hops[right.loose]
+        children = {(r, c) for r, c, table, name in right.stored if (table, name) == (hop.child.text, hop.column)}
+        others = {text: other for text, (other, _) in self.hops.items()}
+        held = {
+            (r, c)
+            for r, c, table, name in left.stored
+            if (table, name) == (hop.parent.text, hop.parent_column)
+            or (table in others and (others[table].column, others[table].parent, others[table].parent_column)
+                == (name, hop.parent, hop.parent_column))
+        }  # fmt: skip
+        if left.unit and not left.leaf and not left.pair and not left.loose:
+            for condition in _conjuncts(node.get("condition") or {}):
+                if condition.get("type") == "COMPARE_EQUAL":
+                    sides = [_reference(condition[side]) for side in ("left", "right")]
+                    if (sides[0] in children and sides[1] in held) or (sides[1] in children and sides[0] in held):
+                        return Side(True, left.carriers, stored=left.stored)
+        raise _refused("a linked table without its parent")
+
+    def _held(self, left: Side, right: Side, node: Node, kind: str) -> Side:
+        """Return a linked table beside the row of its parent on the left, whose unit is that of the row on the left."""
+        hop, _ = self.hops[right.loose]
+        if not left.unit or left.leaf or left.pair or right.chosen or kind not in ("INNER", "LEFT"):
+            raise _refused("a linked table without its parent")
+        children = {(r, c) for r, c, table, name in right.stored if (table, name) == (hop.child.text, hop.column)}
+        parents = {(r, c) for r, c, table, name in left.stored if (table, name) == (hop.parent.text, hop.parent_column)}
+        for condition in _conjuncts(node.get("condition") or {}):
+            if condition.get("type") == "COMPARE_EQUAL":
+                sides = [_reference(condition[side]) for side in ("left", "right")]
+                if (sides[0] in children and sides[1] in parents) or (sides[1] in children and sides[0] in parents):
+                    return Side(True, left.carriers, stored=left.stored | (right.stored if kind == "INNER" else frozenset()))
+        raise _refused("a linked table without its parent")
 
     def _join(self, node: Node) -> Side:
+        beside = node["left"]
+        if beside["type"] == "BASE_TABLE" and _table_name(beside) in self.hops:
+            return self._linked(node, *self.hops[_table_name(beside)])
         left, right, kind = self._from(node["left"]), self._from(node["right"]), str(node["join_type"])
+        if left.loose:
+            raise _refused("a linked table without its parent")
+        if right.loose and kind in ("SEMI", "ANTI"):
+            return self._member(left, right, node)
+        if right.loose:
+            return self._held(left, right, node, kind)
         if left.leaf or right.leaf or left.pair or right.pair:
             raise _refused("a join")
         if left.unit and right.unit:
@@ -144,11 +293,11 @@ class UnitLocal:
             ):
                 raise _refused("a join of people's rows")
         if kind == "INNER":
-            return Side(left.unit or right.unit, left.carriers | right.carriers)
+            return Side(left.unit or right.unit, left.carriers | right.carriers, stored=left.stored | right.stored)
         if kind in ("LEFT", "SEMI", "ANTI") and (left.unit or not right.unit):
-            return Side(left.unit, left.carriers)
+            return Side(left.unit, left.carriers, stored=left.stored)
         if kind == "RIGHT" and (right.unit or not left.unit):
-            return Side(right.unit, right.carriers)
+            return Side(right.unit, right.carriers, stored=right.stored)
         if kind in ("OUTER", "FULL") and left.unit == right.unit:
             return Side(left.unit, frozenset(), (left.carriers, right.carriers))
         raise _refused(f"{kind} JOIN")
@@ -158,8 +307,70 @@ def _refused(what: str) -> UnsupportedQuery:
     return UnsupportedQuery("the rewritten source", f"the privacy unit does not come through: {what}; write it more plainly")
 
 
+def _table_name(node: Node) -> str:
+    return quoted(node["catalog_name"], node["schema_name"], node["table_name"])
+
+
+def _is_bare(query: Node) -> bool:
+    """Whether a query is nothing but columns of a table, as they are or decoded from their bytes."""
+    simple = query.get("type") == "SELECT_NODE" and not any(
+        query.get(key) for key in ("where_clause", "group_expressions", "modifiers", "having", "qualify", "sample")
+    )
+    if not simple or (query.get("cte_map") or {}).get("map") or query["from_table"]["type"] != "BASE_TABLE":
+        return False
+    if query["from_table"].get("sample") or query["from_table"].get("at_clause"):
+        return False
+    every = list(nodes(query["select_list"]))
+    called = {str(n["function_name"]).lower() for n in every if n.get("class") == "FUNCTION"}
+    return {n["class"] for n in every if n.get("class")} <= {"COLUMN_REF", "FUNCTION"} and called <= {"encode", "decode"}
+
+
+def _is_plain(query: Node) -> bool:
+    """Whether a query is a SELECT from one subquery, with or without WHERE."""
+    return (
+        query.get("type") == "SELECT_NODE"
+        and not any(query.get(key) for key in ("group_expressions", "modifiers", "having", "qualify", "sample"))
+        and not (query.get("cte_map") or {}).get("map")
+        and query["from_table"]["type"] == "SUBQUERY"
+        and not query["from_table"].get("sample")
+    )
+
+
+def _stored(alias: str, query: Node, hops: Mapping[str, tuple[Hop, bool]], root: TableId) -> frozenset[Stored]:
+    """Return the columns of a SELECT that copy those of the protected table that it reads, alone or beside its parent."""
+    if query.get("type") != "SELECT_NODE" or query.get("group_expressions"):
+        return frozenset()
+    rows = query["from_table"]
+    rows = rows["left"] if rows["type"] == "JOIN" else rows
+    if rows["type"] != "BASE_TABLE" or (_table_name(rows) not in hops and _table_name(rows) != root.text):
+        return frozenset()
+    found = ((listed, _reference(listed)) for listed in query["select_list"])
+    return frozenset(
+        (alias, str(listed.get("alias") or reference[1]), _table_name(rows), reference[1])
+        for listed, reference in found
+        if reference[:1] == (str(rows["alias"]),)
+    )
+
+
+def _reference(node: Node) -> tuple[str, ...]:
+    """Return the relation and the name of a column; () for anything else."""
+    return tuple(str(part) for part in node["column_names"]) if _column(node) else ()
+
+
+def _bare(node: Node) -> tuple[str, ...]:
+    """Return the relation and the column that an expression is the bytes of; () if it is anything else."""
+    if node.get("class") == "FUNCTION" and str(node["function_name"]).lower() == "encode":
+        inner = node.get("children") or [a["expression"] for a in node.get("arguments") or []]
+        node = inner[0] if len(inner) == 1 else {}
+    return tuple(str(part) for part in node["column_names"]) if _column(node) else ()
+
+
 def _column(node: Node) -> bool:
     return node.get("class") == "COLUMN_REF" and len(node["column_names"]) == 2
+
+
+def _is_unnest(node: Node) -> bool:
+    return node.get("class") == "FUNCTION" and str(node["function_name"]).lower() in ("unnest", "unlist")
 
 
 def _is_unit(node: Node) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
+from dpsql.text.names import fold
+
 Value = None | bool | int | float | str | Decimal | dt.datetime | Sequence["Value"]
 
 
@@ -25,6 +27,17 @@ def identifier(*parts: str) -> str:
     '"main"."odd ""na""me"'
     """
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def key_name(schema: str, name: str) -> str:
+    """Return the name under which the books know a table or view, in whatever case it is spelled.
+
+    Examples
+    --------
+    >>> key_name("main", "Adult"), key_name("Odd one", "1a")
+    ('main.adult', '"odd one"."1a"')
+    """
+    return ".".join(part if part.isidentifier() else identifier(part) for part in (fold(schema), fold(name)))
 
 
 def split_name(text: str) -> list[str]:

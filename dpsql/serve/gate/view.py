@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 import duckdb
 
 from dpsql.books.ledger import Ledger
+from dpsql.books.linked import Link, root_of
+from dpsql.books.links import Links
 from dpsql.books.schema import SCHEMA, Books
 from dpsql.source.listed import Functions
 from dpsql.text.names import fold
-from dpsql.text.relation import identifier
+from dpsql.text.relation import key_name
 
 GRANTED, PUBLIC = "granted", "public"
 BOOKS = SCHEMA
@@ -34,7 +36,7 @@ Looked = tuple[str | None, frozenset[str]]
 class Entry:
     """A table or view of the served database. ``status``: `GRANTED` or `PUBLIC`; None: it is hidden.
 
-    ``reads``: the granted tables that it reads in the end.
+    ``reads``: the granted tables that it reads in the end; of linked ones the root, which is what is granted and pays.
     """
 
     schema: str
@@ -47,7 +49,7 @@ class Entry:
     @property
     def key(self) -> str:
         """The name under which the books know it."""
-        return ".".join(part if part.isidentifier() else identifier(part) for part in (fold(self.schema), fold(self.name)))
+        return key_name(self.schema, self.name)
 
 
 @dataclass
@@ -94,7 +96,8 @@ class View:
     _seen: dict[tuple[str, bool], Entry] = field(default_factory=dict, repr=False)
     _columns: dict[str, list[tuple[str, str]]] | None = field(default=None, repr=False)
     _releases: list[str] | None = field(default=None, repr=False)
-    _protected: dict[str, bool] = field(default_factory=dict, repr=False)
+    _payers: dict[str, str | None] = field(default_factory=dict, repr=False)
+    _links: dict[str, Link] | None = field(default=None, repr=False)
 
     @property
     def who(self) -> str:
@@ -142,10 +145,21 @@ class View:
         return [entry.sql for entry in self.entries.values() if entry.is_view]
 
     def protected(self, key: str) -> bool:
-        """Return whether a table has a budget."""
-        if key not in self._protected:
-            self._protected[key] = Ledger(self.books, key, "").protection() is not None
-        return self._protected[key]
+        """Return whether a table has a budget, or is linked to one that has."""
+        return self.payer(key) is not None
+
+    def payer(self, key: str) -> str | None:
+        """Return the table whose budget a table is under, itself or the root that it is linked to; None: it is not protected.
+
+        Privacy: a linked table is as its root: never public, there for whoever has a grant of the root, who pays with that.
+        """
+        if key not in self._payers:
+            if self._links is None:
+                self._links = Links(self.cursor, self.database, self.books).all()
+            root = root_of(self._links, key)
+            held = key in self._links or Ledger(self.books, root, "").protection() is not None
+            self._payers[key] = root if held else None
+        return self._payers[key]
 
     def releases(self) -> list[str]:
         """Return the releases that she has bought."""
@@ -172,6 +186,7 @@ class View:
         return self.looked(self, entry, stack)
 
     def _table(self, entry: Entry) -> Looked:
-        if self.protected(entry.key):
-            return (GRANTED, frozenset({entry.key})) if entry.key in self.grants else (None, frozenset())
+        payer = self.payer(entry.key)
+        if payer is not None:
+            return (GRANTED, frozenset({payer})) if payer in self.grants else (None, frozenset())
         return (PUBLIC if entry.key in self.public else None), frozenset()

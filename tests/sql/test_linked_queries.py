@@ -1,0 +1,127 @@
+"""Queries, tables of counts and synthetic tables of linked tables, as a user asks for them; links that change meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from linked_tables import PROCEDURES, make_patients
+
+import dpsql
+from dpsql.purchase import buying
+from dpsql.running import interruption
+
+pytestmark = pytest.mark.any_duckdb
+
+
+@pytest.fixture
+def con(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = duckdb.connect(str(tmp_path / "clinic.duckdb"))
+    make_patients(connection, 500)
+    dpsql.load(connection, user="tester", progress=False)
+    connection.execute(
+        "CALL dp_protect('patients', epsilon := 1000, delta := 1e-9, privacy_unit := 'patient_id', max_contributions := 1)"
+    )
+    connection.execute("CALL dp_link('visits', 'patient_id', parent := 'patients', max_rows := 20)")
+    connection.execute(PROCEDURES)
+    for table, column, said in (
+        ("patients", "sex", "categories := ['f', 'm'], nullable := false"), ("patients", "age", "lower := 20, upper := 80, bins := 4"),
+        ("visits", "cost", "lower := 0, upper := 100, bins := 5"), ("procedures", "code", "categories := ['c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6'], nullable := false"),
+    ):  # fmt: skip
+        connection.execute(f"CALL dp_declare('{table}', '{column}', {said})")
+    yield connection
+    connection.close()
+
+
+def ask(con: duckdb.DuckDBPyConnection, sql: str, more: str = "epsilon := 100") -> list[tuple]:
+    quoted = sql.replace("'", "''")
+    return con.execute(f"FROM dp_query('{quoted}', {more})").fetchall()
+
+
+def test_answers_are_those_of_the_text(con):
+    """Noise of epsilon 100 and 20 or 100 rows a unit is below 60 in a count of 1,800 with a probability of 1 - 1e-9."""
+    joined = "SELECT p.sex, count(*) AS n, avg(v.cost) AS a FROM visits v JOIN patients p USING (patient_id) GROUP BY p.sex ORDER BY 1"
+    for got, true in zip(ask(con, joined), con.execute(joined).fetchall(), strict=True):
+        assert got[0] == true[0] and abs(got[1] - true[1]) < 60 and abs(got[2] - true[2]) < 5
+    per_code = "SELECT q.code, count(*) AS n FROM procedures q JOIN visits v USING (visit_id) JOIN patients p USING (patient_id) GROUP BY 1 ORDER BY 1"
+    for got, true in zip(ask(con, per_code), con.execute(per_code).fetchall(), strict=True):
+        assert got[0] == true[0] and abs(got[1] - true[1]) < 300
+    per_unit = "SELECT count(*), avg(n) FROM (SELECT patient_id, count(*) AS n FROM visits WHERE patient_id IS NOT NULL GROUP BY patient_id)"
+    (got,), (true,) = ask(con, per_unit, "epsilon := 100, bounds := {'n': [0, 10]}"), con.execute(per_unit).fetchall()
+    assert abs(got[0] - true[0]) < 10 and abs(got[1] - true[1]) < 1
+
+
+def test_orphans_are_left_out_or_one_unit(con):
+    own = con.execute("SELECT count(*) FROM visits SEMI JOIN patients USING (patient_id)").fetchall()[0][0]
+    every = con.execute("SELECT count(*) FROM visits").fetchall()[0][0]
+    assert abs(ask(con, "SELECT count(*) FROM visits", "epsilon := 100, max_rows_per_group := 20")[0][0] - own) < 60
+    con.execute("CALL dp_link('visits', 'patient_id', parent := 'patients', max_rows := 20, orphans := 'unit')")
+    found = ask(con, "SELECT count(*) FROM visits", "epsilon := 100, max_rows_per_group := 20, release := 'again'")[0][0]
+    assert own + 20 - 60 < found < own + 20 + 60 < every, "20 of the orphans are kept, which are one unit"
+
+
+def test_tables_of_counts_and_synthetic_tables(con):
+    con.execute("CREATE TABLE copy AS FROM dp_synthesize('SELECT p.sex, v.cost FROM visits v JOIN patients p USING (patient_id)', epsilon := 50)")
+    assert [row[0] for row in con.execute("DESCRIBE copy").fetchall()] == ["sex", "cost"]
+    rows = con.execute("SELECT count(*) FROM copy").fetchall()[0][0]
+    assert abs(rows - con.execute("SELECT count(*) FROM visits SEMI JOIN patients USING (patient_id)").fetchall()[0][0]) < 300
+    assert con.execute("SELECT count(*) FROM dp_marginals('visits', k := 1, epsilon := 1)").fetchall()[0][0] > 0
+    assert con.execute("SELECT DISTINCT source FROM dp_releases()").fetchall() == [("main.patients",)]
+
+
+def test_the_plan_says_what_links_mean(con):
+    notes = "\n".join(con.execute("SELECT unnest(notes) FROM dp_plan('SELECT code, count(*) FROM procedures GROUP BY code', epsilon := 1)").df().iloc[:, 0])
+    assert "100 rows of a unit" in notes and "main.patients" in notes and "left out" in notes
+    assert "main.procedures: at most 5 a row of main.visits" in notes
+
+
+@pytest.mark.parametrize("then", ["max_rows := 50", "max_rows := 20, orphans := 'unit'"])
+def test_links_that_changed_after_the_charge(con, monkeypatch, then):
+    def stop(*given):
+        raise interruption.Stopped("interrupted")
+
+    text = "SELECT count(*) FROM procedures"
+    with monkeypatch.context() as patch:
+        patch.setattr(buying, "measure", stop)
+        with pytest.raises(duckdb.Error):
+            ask(con, text)
+    spent = con.execute("SELECT epsilon_spent FROM dp_budget('patients')").fetchall()
+    assert spent[0][0] > 0
+    con.execute(f"CALL dp_link('visits', 'patient_id', parent := 'patients', {then})")
+    with pytest.raises(duckdb.Error, match="other links"):
+        ask(con, text)
+    con.execute("CALL dp_link('visits', 'patient_id', parent := 'patients', max_rows := 20, orphans := 'drop')")
+    assert len(ask(con, text)) == 1
+    assert con.execute("SELECT epsilon_spent FROM dp_budget('patients')").fetchall() == spent
+
+
+def test_a_key_that_is_none_any_more_is_named(con):
+    con.execute("CREATE OR REPLACE TABLE visits AS FROM visits")
+    con.execute("INSERT INTO visits FROM visits LIMIT 3")
+    for text in ("SELECT count(*) FROM procedures", "SELECT count(*) FROM procedures JOIN visits USING (visit_id)"):
+        with pytest.raises(duckdb.Error, match="visit_id.*unique"):
+            ask(con, text)
+    assert con.execute("SELECT epsilon_spent FROM dp_budget('patients')").fetchall()[0][0] == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT patient_id, count(*) FROM visits GROUP BY patient_id",
+        "SELECT visit_id, count(*) FROM procedures GROUP BY visit_id",
+        "SELECT count(*) FROM visits a JOIN visits b ON a.cost = b.cost",
+        "SELECT * FROM visits",
+    ],
+)
+def test_persons_are_not_given_out(con, text):
+    with pytest.raises(duckdb.Error):
+        ask(con, text)
+    assert con.execute("SELECT epsilon_spent FROM dp_budget('patients')").fetchall()[0][0] == 0
+
+
+@pytest.mark.parametrize("join", ["patients p FULL JOIN visits v", "visits v FULL JOIN patients p", "patients p RIGHT JOIN visits v"])
+def test_the_bound_of_a_join_that_keeps_both_sides_is_that_of_the_larger(con, join):
+    plan = f"FROM dp_plan('SELECT count(*) FROM {join} USING (patient_id)', epsilon := 1)"
+    assert "links allow 20 rows of a unit" in str(con.execute(plan).fetchall())
