@@ -15,7 +15,7 @@ import numpy as np
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.measure.linked import LinkedReading, Statements
 from dpsql.measure.reading import snapshot
-from dpsql.methods.nested_classes import Block, blocks
+from dpsql.methods.nested_classes import Block, blocks, cut, folded
 from dpsql.numerics.arrays import IntArray
 from dpsql.release.linked import LinkedColumn, LinkedPlan, LinkedTable
 from dpsql.release.ordered import gap_edges
@@ -38,8 +38,8 @@ def table(name: str, parent: int | None, most: int, sizes: Sequence[int], referr
     columns = tuple(LinkedColumn(found, "INTEGER", required=False) for found in names)
     return LinkedTable(
         f"main.{name}", name, parent, most, "drop", link, None if parent is None else referred or "id", ("id",), "id", False, columns,
-        Domain(attributes),
-    )  # fmt: skip
+        Domain(attributes), groups=cut(most),
+    )
 
 
 def timed(found: LinkedTable, **more: Any) -> LinkedTable:
@@ -181,8 +181,16 @@ def by_hand(database: Made) -> list[IntArray]:
                     values.append(len(families[child].get(number, [])))
     found_blocks = []
     for block, shape in zip(plan.blocks, plan.shapes, strict=True):
-        cells = np.zeros(shape, np.int64)
-        (t, i) = block.left
+        (t, i), split = block.left, block.split(plan.shape)
+        sizes = shape
+        if block.kind in ("pair", "across", "sibling"):
+            sizes = tuple(plan.shape.extended(place)[column] for place, column in (block.left, block.right))
+        whole = np.zeros((len(plan.tables[block.table].groups) if split else 1, *sizes), np.int64)
+        cells = whole[0]
+
+        def group(members: int, starts: tuple[int, ...] = plan.tables[block.table].groups if split else (1,)) -> int:
+            return sum(start <= members for start in starts) - 1
+
         if block.kind in ("first", "next", "gap"):
             _add_ordered(database, block, cells, codes[t], families[t], weights[plan.tables[t].parent or 0])
         elif block.right is None:
@@ -193,15 +201,17 @@ def by_hand(database: Made) -> list[IntArray]:
             for up, members in families[t].items():
                 for r, s in itertools.permutations(members, 2):
                     share = weights[above][up] // (len(members) * (len(members) - 1))
-                    cells[codes[t][r][i], codes[t][s][block.right[1]]] += share
+                    whole[group(len(members)), codes[t][r][i], codes[t][s][block.right[1]]] += share
         else:
             (u, j) = block.right
             for number, values in codes[u].items():
                 at, place = number, u
                 while place != t:
                     at, place = parents[place][at], plan.tables[place].parent or 0
-                cells[codes[t][at][i], values[j]] += weights[u][number]
-        found_blocks.append(cells)
+                alone = len(families[u][parents[u][number]]) if u else 1
+                whole[group(alone), codes[t][at][i], values[j]] += weights[u][number]
+        whole = folded(whole) if block.folded else whole
+        found_blocks.append(whole if split else whole[0])
     return found_blocks
 
 

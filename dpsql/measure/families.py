@@ -15,8 +15,11 @@ are the disjoint families of the unit's rows in the parent table.
 - ``one``, ``pair``: each row of table t adds its weight to one cell. ``across``: each row of t adds its weight to one cell,
   that of its own value and of its one ancestor's. Both: at most W.
 - ``sibling``: a parent's row of weight w with k >= 2 rows has k (k - 1) ordered pairs of different rows, and each adds
-  floor(w / (k (k - 1))) to one cell: at most w. The parent's rows of a unit add up to at most W.
-
+  floor(w / (k (k - 1))) to one cell: at most w. The parent's rows of a unit add up to at most W. Where both columns are the same
+  the table is folded, (x, y) and (y, x) are one cell: what is added to it is added once.
+- A block that is split by groups has a table for each group of parent rows by their number of rows, k. Every row, and every pair, is
+  of one parent's row, and so in one group: it adds its weight to one cell of one of these tables. Where groups begin is a number of
+  the plan, which follows from the public ``most`` alone.
 - ``first``: a parent's row of weight w adds w to one cell, or nothing. ``next``, ``gap``: of k' >= 2 rows each but the last adds
   floor(w / (k' - 1)) to one cell: at most w. The parent's rows of a unit add up to at most W.
 
@@ -39,13 +42,13 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from dpsql.methods.nested_classes import GAPS, ORDERED, Block
+from dpsql.methods.nested_classes import GAPS, ORDERED, Block, folded
 from dpsql.numerics.arrays import FloatArray, IntArray
 from dpsql.numerics.products import multiplies
 from dpsql.release.linked import WEIGHTS, LinkedPlan
@@ -122,14 +125,19 @@ class Families:
             elif block.kind in ORDERED:
                 self._found[place] += chunk.ordered(block)
             elif block.right is not None and block.kind != "sibling":
-                self._found[place] += chunk.pair(block.left, block.right)
+                self._found[place] += chunk.pair(block.left, block.right, split=block.split(self._shape))
         for table, places in self._siblings.items():
-            products = chunk.siblings(table)
             starts = np.concatenate([[0], np.cumsum(self._sizes[table])])
-            for place in places:
-                (_, i), (_, j) = self._plan.blocks[place].left, self._plan.blocks[place].right or (0, 0)
-                part = products[starts[i] : starts[i + 1], starts[j] : starts[j + 1]].astype(np.int64)
-                self._found[place] += part - chunk.same(table, i, j)
+            for group, products in chunk.siblings(table):
+                for place in places:
+                    block = self._plan.blocks[place]
+                    (_, i), (_, j) = block.left, block.right or block.left
+                    found = products[starts[i] : starts[i + 1], starts[j] : starts[j + 1]].astype(np.int64)
+                    found -= chunk.same(table, i, j, group)
+                    into = self._found[place]
+                    if block.split(self._shape):
+                        into = into[group]
+                    into += folded(found) if block.folded else found
         self.units += tables[0].count
 
     def flat(self) -> IntArray:
@@ -173,16 +181,27 @@ class _Chunk:
         (t, i) = place
         return _summed(self._columns[t][i], self.weights[t], self._sizes[t][i])
 
-    def pair(self, left: Place, right: Place) -> IntArray:
-        """Return the weight of the rows of the right table by their code, and their own or their ancestor's code of the left."""
+    def pair(self, left: Place, right: Place, *, split: bool) -> IntArray:
+        """Return the weight of the rows of the right table by their code, and their own or their ancestor's code of the left.
+
+        ``split``: by groups of their parent rows, on the first axis.
+        """
         (a, i), (t, j) = left, right
         codes = self._columns[a][i] if a == t else self._columns[a][i][self._ancestor(a, t)]
-        return self._table(codes, (a, i), (t, j), self.weights[t])
+        if not split:
+            return self._table(codes, (a, i), (t, j), self.weights[t])
+        m, n, groups = self._sizes[a][i], self._sizes[t][j], len(self._plan.tables[t].groups)
+        group = self._groups(t)[self._tables[t].parent]
+        return _summed((group * m + codes) * n + self._columns[t][j], self.weights[t], groups * m * n).reshape(groups, m, n)
 
     def _table(self, codes: IntArray, left: Place, right: Place, weights: IntArray) -> IntArray:
         (a, i), (t, j) = left, right
         m, n = self._sizes[a][i], self._sizes[t][j]
         return _summed(codes * n + self._columns[t][j], weights, m * n).reshape(m, n)
+
+    def _groups(self, table: int) -> IntArray:
+        """Return the group of each parent's row, by its number of rows of a table."""
+        return self._plan.shape.tables[table].group_of(self._families[table])
 
     def _ancestor(self, a: int, t: int) -> IntArray:
         """Return the place of the row of table a above each row of table t."""
@@ -231,15 +250,19 @@ class _Chunk:
         count = np.bincount(parent, minlength=self._tables[self._parent(table)].count)
         return _Line(placed, starts, np.flatnonzero(same), count)
 
-    @multiplies
-    def siblings(self, table: int) -> FloatArray:
-        """Return the sum over families of share times the product of the numbers of rows of every two codes.
+    def siblings(self, table: int) -> Iterator[tuple[int, FloatArray]]:
+        """Yield for each group the sum over its families of share times the product of the numbers of rows of every two codes.
 
         Shape (D, D), D the number of codes of all columns: rows that are paired with themselves are among them, see `same`.
         """
+        shares, groups = self._shares(table), self._groups(table)
+        for group in range(len(self._plan.tables[table].groups)):
+            yield group, self._products(table, np.where(groups == group, shares, 0))
+
+    @multiplies
+    def _products(self, table: int, shares: IntArray) -> FloatArray:
         sizes = self._sizes[table]
         starts, width = np.concatenate([[0], np.cumsum(sizes)[:-1]]), sum(sizes)
-        shares = self._shares(table)
         large = np.flatnonzero(shares)
         number = np.full(shares.size, -1, np.int64)
         number[large] = np.arange(large.size)
@@ -258,9 +281,9 @@ class _Chunk:
             found += (hot * shares[large[first:last], None]).T @ hot
         return found
 
-    def same(self, table: int, i: int, j: int) -> IntArray:
-        """Return what rows paired with themselves add to `siblings`."""
-        shares = self._shares(table)[self._tables[table].parent]
+    def same(self, table: int, i: int, j: int, group: int) -> IntArray:
+        """Return what rows of a group that are paired with themselves add to `siblings`."""
+        shares = np.where(self._groups(table) == group, self._shares(table), 0)[self._tables[table].parent]
         if i != j:
             return self._table(self._columns[table][i], (table, i), (table, j), shares)
         return np.diag(_summed(self._columns[table][i], shares, self._sizes[table][i]))

@@ -191,7 +191,7 @@ def _hop(context: Context, child: TableId, link: Link) -> tuple[Hop, bool]:
         column, key, keyed = check_columns(context, child, link.column, parent, link.parent_column)
     except DpsqlError as error:
         raise LinkBroken(link.source, link.above, str(error)) from None
-    return Hop(child, column, parent, key, link.max_rows, link.orphans), keyed
+    return Hop(child, column, parent, key, link.max_rows, link.orphans, link.order_by), keyed
 
 
 class Unfit(DpsqlError):

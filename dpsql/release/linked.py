@@ -33,7 +33,7 @@ NUMBERED = ("integer", "text", "uuid")
 """Families of types that new keys can have: whole numbers, texts of them, UUIDs that end with them."""
 _FIELDS = {
     "source", "name", "parent", "most", "orphans", "link", "referred", "keys", "primary", "foreign", "columns", "domain", "rules",
-    "checks",
+    "checks", "groups",
 }  # fmt: skip
 
 
@@ -60,6 +60,8 @@ class LinkedTable:
         Place of its parent among the tables; None for the root.
     most : int
         Rows that one row of the parent may have; 1 for the root.
+    groups : tuple of int
+        Numbers of rows with which groups of parent rows begin (`dpsql.methods.nested_classes.cut`): public, and no part of the data.
     orphans : {'drop', 'unit'}
         As declared. Here rows without a parent are left out in either case: no row could stand above them.
     link, referred : str or None
@@ -101,6 +103,7 @@ class LinkedTable:
     checks: tuple[str, ...] = ()
     order: str | None = None
     across: tuple[str, ...] = ()
+    groups: tuple[int, ...] = (1,)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that ``from_json`` reads back."""
@@ -119,6 +122,7 @@ class LinkedTable:
             "domain": self.domain.to_json(),
             "rules": list(self.rules),
             "checks": list(self.checks),
+            "groups": list(self.groups),
             **({} if self.order is None else {"order": self.order}),
             **({"across": list(self.across)} if self.across else {}),
         }
@@ -127,7 +131,7 @@ class LinkedTable:
     def from_json(cls, item: Mapping[str, Any]) -> LinkedTable:
         """Read what ``to_json`` wrote; `LinkedPlan.check` says whether it fits the others."""
         _require(isinstance(item, dict) and set(item) - {"order", "across"} == _FIELDS)
-        lists = ("keys", "columns", "rules", "checks", "across")
+        lists = ("keys", "columns", "rules", "checks", "across", "groups")
         _require(all(isinstance(item.get(name, []), list) for name in lists))
         return cls(**{
             **item,
@@ -137,6 +141,7 @@ class LinkedTable:
             "rules": tuple(item["rules"]),
             "checks": tuple(item["checks"]),
             "across": tuple(item.get("across", ())),
+            "groups": tuple(item["groups"]),
         })  # fmt: skip
 
     @property
@@ -181,7 +186,7 @@ class LinkedPlan:
     @cached_property
     def shape(self) -> Shape:
         """The sizes of the columns and of the families, for `dpsql.methods.nested_classes`."""
-        listed = ((table.name, table.parent, table.domain.sizes, table.most, table.order_place) for table in self.tables)
+        listed = ((t.name, t.parent, t.domain.sizes, t.most, t.order_place, t.groups) for t in self.tables)
         return Shape(tuple(TableShape(*one) for one in listed))
 
     @cached_property
@@ -238,7 +243,8 @@ class LinkedPlan:
         texts = (table.source, table.name, *table.keys, *(column.name for column in table.columns))
         _require(all(isinstance(text, str) and text and "\0" not in text for text in texts))
         _require(_whole(table.most) and 1 <= table.most <= MOST_ROWS and table.orphans in ("drop", "unit"))
-        _require(isinstance(table.foreign, bool))
+        _require(isinstance(table.foreign, bool) and all(_whole(start) for start in table.groups))
+        _require(table.groups[:1] == (1,) and list(table.groups) == sorted({*table.groups}) and table.groups[-1] <= table.most)
         names = [column.name for column in table.columns]
         _require(len({name.lower() for name in names}) == len(names))
         _require(all(sqltypes.parse(c.sql_type).text == c.sql_type and isinstance(c.required, bool) for c in table.columns))

@@ -87,8 +87,25 @@ def test_siblings_that_count_twice_are_caught(monkeypatch: pytest.MonkeyPatch) -
     assert _caught()
 
 
+def test_a_folded_table_to_which_both_halves_are_added_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    once = families.folded
+    monkeypatch.setattr(families, "folded", lambda table: once(table) + np.where(np.arange(once(table).size) > 0, once(table), 0))
+    assert _caught()
+
+
+def test_rows_that_are_in_every_group_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    once = _Chunk.pair
+
+    def everywhere(self: _Chunk, left: tuple[int, int], right: tuple[int, int], *, split: bool) -> np.ndarray:
+        found = once(self, left, right, split=split)
+        return np.broadcast_to(found.sum(axis=0), found.shape) if split else found
+
+    monkeypatch.setattr(_Chunk, "pair", everywhere)
+    assert _caught()
+
+
 def test_rows_paired_with_themselves_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Chunk, "same", lambda self, table, i, j: 0)
+    monkeypatch.setattr(_Chunk, "same", lambda *_: 0)
     assert _caught()
 
 

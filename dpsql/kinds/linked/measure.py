@@ -29,10 +29,10 @@ class Linked(Measurer):
 
     def bind(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
         """Try what can be tried without reading a row: whether links are those of the plan, whether DuckDB binds its SELECTs."""
-        statements, reader = _statements(context, protected, plan), reader_of(context, protected)
+        statements = _statements(context, protected, plan)
         with binding():
             for place in range(len(statements.plan.tables)):
-                reader.bind(statements.codes(place))
+                context.cursor.execute(f"DESCRIBE {statements.codes(place)}").fetchall()
 
     def reads(self, context: Context, protected: ProtectedSource, plan: Plan) -> Reads:
         """Return all tables of the plan, with their links."""
@@ -50,7 +50,7 @@ class Linked(Measurer):
         What a unit adds to a block is proved in `dpsql.measure.families`; a level of a fine histogram is such a block of one
         column, on cells that follow from what was released before it.
         """
-        cursor, refinement = reader_of(context, protected).cursor, None
+        cursor, refinement = context.cursor, None
         with snapshot(cursor):
             with progress.stage("encode"):
                 reading = LinkedReading(cursor, _statements(context, protected, plan))

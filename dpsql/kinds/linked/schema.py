@@ -12,10 +12,12 @@ from dpsql.books.ledger import Ledger
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ArgumentError, DomainError, ReleaseError
+from dpsql.methods.nested_classes import cut
 from dpsql.protected.constraints import Constraints
-from dpsql.protected.linked import tables_of
+from dpsql.protected.home import catalog_of
+from dpsql.protected.linked import key_of, tables_of
 from dpsql.protected.ruled import CHECK, across_of, in_force
-from dpsql.protected.source import ProtectedSource, catalog_of, key_of
+from dpsql.protected.source import ProtectedSource
 from dpsql.release.linked import MOST_ROWS, NUMBERED, LinkedColumn, LinkedPlan, LinkedTable
 from dpsql.release.ordered import can_order
 from dpsql.rules.effects import effect
@@ -87,8 +89,6 @@ def check_root(context: Context, protected: ProtectedSource) -> None:
     if protected.own != key:
         way = f"name the table that has the budget: dp_synthesize_tables('{key}', ...)"
         raise ArgumentError("source", protected.own, f"is linked to {key}; {way}")
-    if protected.remote is not None:
-        raise ArgumentError("source", key, f"its rows are in {protected.remote.engine}; linked tables have to be in DuckDB")
     unit = protected.protection.privacy_unit
     keys = catalog_of(context).keys(protected.source.table)
     if unit is not None and not any(len(found) == 1 and fold(found[0]) == fold(unit) for found in keys):
@@ -164,6 +164,7 @@ class _Builder:
             rules=tuple(one.rule.text for one in ruled),
             checks=tuple(one.rule.text for one in ruled if one.status == CHECK),
             order=None if hop is None else self._order(table, hop, domain),
+            groups=(1,) if hop is None else cut(self._most(table, hop)),
         )
 
     def _with_across(self, tables: tuple[LinkedTable, ...]) -> tuple[LinkedTable, ...]:
@@ -306,7 +307,9 @@ def places_of(
         The key of a link is no longer declared unique, or a table is gone.
     """
     if anew:
-        context = replace(context, known={name: value for name, value in context.known.items() if name == "call"})
+        known = context.known.items()
+        books = {name: value for name, value in known if name == "call" or (isinstance(name, tuple) and name[0] == "books")}
+        context = replace(context, known=books)
     check_root(context, protected)
     lineages = {key_of(lineage.table): lineage for lineage in tables_of(context, protected.source.table)}
     root = protected.source.table

@@ -171,7 +171,7 @@ class Descent:
 
     def _parents(self, t: int, now: _Forward) -> Float32:
         """Return the weights of the rows of a table by group, slot and their parents' class, shape (G, S, K_p)."""
-        return now.slots[t] * now.weights[self.parents[t]].sum(0)
+        return np.asarray(now.slots[t] * now.weights[self.parents[t]].sum(0))
 
     @multiplies
     def gradients(self, step: int, *, correct: bool = False) -> list[Float32]:
@@ -245,7 +245,7 @@ class Descent:
     def _siblings(self, t: int, g: int, seen: Float32, slope: Float32, now: _Forward, back: _Forward, correct: bool) -> float:
         """Add the slopes of 1/4 sum S (sum_st C_s w q_st C_t^T - Y)^2 of a group; ``seen``: C, shape (D, S, K_p)."""
         target, above = self.targets["sibling", t, t], now.weights[self.parents[t]].sum(0)
-        paired = now.pairs[t][g] * above
+        paired: Float32 = np.asarray(now.pairs[t][g] * above)
         flat = seen.reshape(len(seen), -1)
         residual = flat @ _mixed(seen, paired).reshape(len(seen), -1).T
         loss = self._residual(residual, target.shares[g], target.weights[g], correct) / 2.0
