@@ -22,6 +22,8 @@ from dpsql.api import (  # noqa: E402
     histogram,
     import_release,
     ledger,
+    link,
+    links,
     marginals,
     plan,
     protect,
@@ -33,6 +35,7 @@ from dpsql.api import (  # noqa: E402
     sample,
     summarize,
     synthesize,
+    synthesize_tables,
 )
 from dpsql.errors import (  # noqa: E402
     ArgumentError,
@@ -102,6 +105,8 @@ __all__ = [
     "import_release",
     "interrupt",
     "ledger",
+    "link",
+    "links",
     "load",
     "marginals",
     "plan",
@@ -115,4 +120,5 @@ __all__ = [
     "show",
     "summarize",
     "synthesize",
+    "synthesize_tables",
 ]

@@ -30,7 +30,7 @@ DECLARED = {
     ("lineitem", "l_returnflag"): "categories := ['A', 'N', 'R'], nullable := false",
     ("lineitem", "l_linestatus"): "categories := ['F', 'O'], nullable := false",
     ("orders", "o_orderpriority"): "categories := ['1-URGENT', '2-HIGH', '3-MEDIUM', '4-NOT SPECIFIED', '5-LOW'], nullable := false",
-    ("lineitem", "l_shipmode"): "categories := ['AIR', 'FOB', 'MAIL', 'RAIL', 'REG AIR', 'SHIP', 'TRUCK'], nullable := false",
+    ("lineitem", "l_shipmode"): "categories := ['AIR', 'FOB', 'MAIL', 'AIR REG', 'RAIL', 'REG AIR', 'SHIP', 'TRUCK'], nullable := false",
     ("lineitem", "l_quantity"): "lower := 1, upper := 50, nullable := false",
     ("lineitem", "l_extendedprice"): "lower := 0, upper := 110000, nullable := false",
     ("lineitem", "l_discount"): "lower := 0, upper := 0.1, nullable := false",

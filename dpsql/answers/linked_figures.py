@@ -5,6 +5,7 @@ Privacy: post-processing of a release.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -43,12 +44,19 @@ class Measure:
         Of the noise on a number, in units.
     synthetic : ndarray or None
         The same of the synthetic database; None where it was not counted.
+    table, drawn : ndarray; ndarray or None
+        Both by codes alone: of all groups of parent rows together, of siblings of one column a symmetric table.
+    groups : int
+        How many numbers a cell of ``table`` is the sum of.
     """
 
     block: Block
     released: FloatArray
     scale: float
     synthetic: FloatArray | None
+    table: FloatArray
+    drawn: FloatArray | None
+    groups: int
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,10 @@ class LinkedFigures:
         """Return the standard deviation of the noise on a number of units."""
         return figures.deviation_of(self.plan.mechanism, measure.scale) or 0.0
 
+    def deviation_of_table(self, measure: Measure) -> float:
+        """Return the standard deviation of the noise on a cell of a measure's table, at most."""
+        return self.deviation(measure) * math.sqrt(measure.groups)
+
     def half_width(self, measure: Measure) -> float:
         """Return half the width of the 95 % band of a number of units."""
         return figures.half_width(self.deviation(measure), measure.scale if self.plan.mechanism == "laplace" else None)
@@ -117,9 +129,9 @@ class LinkedFigures:
 
     def strength(self, measure: Measure) -> tuple[Strength, Strength | None]:
         """Return the dependence of a measured pair, and that of the synthetic rows, weighted alike."""
-        deviation = self.deviation(measure)
-        found = dependence.released_strengths(Measured({(0, 1): measure.released}, {(0, 1): deviation}), 2)[(0, 1)]
-        return found, None if measure.synthetic is None else dependence.plain_strength(measure.synthetic, deviation)
+        deviation = self.deviation_of_table(measure)
+        found = dependence.released_strengths(Measured({(0, 1): measure.table}, {(0, 1): deviation}), 2)[(0, 1)]
+        return found, None if measure.drawn is None else dependence.plain_strength(measure.drawn, deviation)
 
     def of_table(self, table: int) -> tuple[Measured, dict[Clique, FloatArray]]:
         """Return the measured tables of rows of a table, by positions of extended columns, and the synthetic ones."""
@@ -130,9 +142,11 @@ class LinkedFigures:
         for block, measure in self.measures.items():
             if block.left[0] == table and block.kind in ("one", "pair"):
                 clique = (block.left[1],) if block.right is None else (block.left[1], block.right[1])
-                tables[clique], deviations[clique], scales[clique] = measure.released, self.deviation(measure), measure.scale
-                if measure.synthetic is not None:
-                    synthetic[clique] = measure.synthetic
+                tables[clique], deviations[clique] = measure.table, self.deviation_of_table(measure)
+                if measure.groups == 1:
+                    scales[clique] = measure.scale
+                if measure.drawn is not None:
+                    synthetic[clique] = measure.drawn
         return Measured(tables, deviations, scales if self.plan.mechanism == "laplace" else {}), synthetic
 
 
@@ -174,5 +188,9 @@ def gather(context: Context, bought: Release, progress: Progress) -> LinkedFigur
     measures = {}
     for place, (block, table) in enumerate(zip(linked.blocks, bought.statistics(context.cursor).blocks, strict=True)):
         released = np.asarray(table, np.float64).reshape(linked.shapes[place]) / linked.weight
-        measures[block] = Measure(block, released, float(plan.scales[place]) / linked.weight, synthetic.get(place))
+        drawn = synthetic.get(place)
+        measures[block] = Measure(
+            block, released, float(plan.scales[place]) / linked.weight, drawn, block.whole(linked.shape, released),
+            None if drawn is None else block.whole(linked.shape, drawn), released.shape[0] if block.split(linked.shape) else 1,
+        )
     return LinkedFigures(plan, linked, model, units, [float(number) * larger for number in rows], measures)

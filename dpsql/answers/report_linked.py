@@ -248,13 +248,13 @@ def _means(found: LinkedFigures, child: int) -> Listing | None:
     above = linked.tables[child].parent or 0
     domain, place = linked.tables[above].domain, linked.shape.fan_out(child)
     measures = [(i, one) for i in range(len(domain.attributes)) if (one := found.find("pair", (above, i), (above, place)))]
-    ranked = sorted(measures, key=lambda item: -_told(found, item[1]) if item[1].released.size <= dependence.LARGE else 1.0)
+    ranked = sorted(measures, key=lambda item: -_told(found, item[1]) if item[1].table.size <= dependence.LARGE else 1.0)
     rows: list[tuple[str, ...]] = []
     for i, measure in ranked[:_MEANS]:
-        shown = figures.grouping(domain.attributes[i], measure.released.sum(1), _VALUES)
+        shown = figures.grouping(domain.attributes[i], measure.table.sum(1), _VALUES)
         for label, codes in zip(shown.labels, shown.codes, strict=True):
-            mean, width = _ratio(measure.released[codes].sum(0), found.deviation(measure) * math.sqrt(len(codes)))
-            drawn = None if measure.synthetic is None else _ratio(measure.synthetic[codes].sum(0), 0.0)[0]
+            mean, width = _ratio(measure.table[codes].sum(0), found.deviation_of_table(measure) * math.sqrt(len(codes)))
+            drawn = None if measure.drawn is None else _ratio(measure.drawn[codes].sum(0), 0.0)[0]
             rows.append((domain.names[i], label, number(mean, 3), number(width, 2), number(drawn, 3)))
     if not rows:
         return None

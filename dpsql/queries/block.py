@@ -150,7 +150,7 @@ class Block:
     def take_out(self, name: str) -> Core:
         """Make the SELECT one over the answer of a core, and return the core."""
         node = self.node
-        self._no_scalar_subqueries()
+        self.no_scalar_subqueries()
         self._no_outer_columns()
         rows = self._rows()
         if not node.expressions:
@@ -284,13 +284,31 @@ class Block:
             self.aggregates.append(written)
         return self._places[text]
 
-    def _no_scalar_subqueries(self) -> None:
-        """Refuse a value that is computed of other people's rows, in what is counted."""
+    def no_scalar_subqueries(self, *, alone: bool = False) -> None:
+        """Refuse a value that is computed of other people's rows, in what is counted; ``alone``: but for what names an outer row."""
         where = self.node.args.get("where")
         for part in [*([where] if where is not None else []), *self.keys]:
             for inner in part.find_all(exp.Subquery):
                 if not isinstance(inner.parent, exp.In | exp.Exists) and self._reads_rows(inner):
-                    raise FirstAsked(inner, self._ctes(inner.this))
+                    if not (alone and self._is_correlated(inner)):
+                        raise FirstAsked(inner, self._ctes(inner.this))
+
+    def _is_correlated(self, query: exp.Expression) -> bool:
+        """Return whether a subquery names columns of a SELECT around it, or may."""
+        tables = [table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
+        names = {fold(item.alias_or_name) for item in [*tables, *query.find_all(exp.Subquery)]}
+        there = [self._columns_of(table) for table in tables]
+        if self.columns is None or any(columns is None for columns in there):
+            return True
+        known = {name for columns in there for name in columns or ()}
+        columns = [column for column in query.find_all(exp.Column) if not isinstance(column.this, exp.Star)]
+        if any(fold(column.table) not in names | known for column in columns if column.table):  # x.y may be a field of x
+            return True
+        return any(not column.table and fold(column.name) in self.columns - known for column in columns)
+
+    def _columns_of(self, table: exp.Table) -> tuple[str, ...] | None:
+        cte = self.known.get(fold(table.name)) if len(table.parts) == 1 else None
+        return cte.relation.columns if cte else self.splitter.facts(table).columns
 
     def _no_outer_columns(self) -> None:
         """Refuse columns of a query around this one: its answer would be another one for each of its rows."""

@@ -175,6 +175,7 @@ class _Splitter:
         columns, units, keys = output(node, items)
         block = Block(self, node, items, known)
         if not block.aggregated(units | keys) or block.by_unit():
+            block.no_scalar_subqueries(alone=True)
             return Relation("rows", columns, units, keys)
         name = f"{CORE}{next(self._numbers)}"  # before cores inside of it are taken out
         self.cores.append(block.take_out(name))

@@ -94,7 +94,7 @@ def shorten(rows: Rows) -> None:
 
 def cut(rows: Rows) -> None:
     """Do what `shorten` does, in the SELECTs of tables themselves where that is enough: they stay what they are."""
-    long = [item for item in rows.scope.items if has_long(item.columns)]
+    long = [item for item in rows.scope.items if has_long(item.columns) and not item.short]
     if rows.unit is None or not all(isinstance(item.node, exp.Subquery) and LEAF in item.node.this.meta for item in long):
         shorten(rows)
         return
@@ -114,6 +114,7 @@ def cut(rows: Rows) -> None:
                     keeps(value, "VARCHAR")
                 listed.append(exp.Alias(this=value, alias=identifier(shown.alias)))
         item.node.this.set("expressions", listed)
+        item.short = True
 
 
 def short(value: exp.Expression, sql_type: str) -> exp.Expression | None:

@@ -30,6 +30,7 @@ class Item:
     protected: bool = True
     one: bool = False  # no privacy unit has more than one row in it
     outer: bool = False  # a row may have none of its rows beside it
+    short: bool = False  # every value of it has a bound on its size
     most: int = 1  # rows that a unit with as many in the protected table as are counted has in it
     unsafe: dict[str, str] = field(default_factory=dict)  # folded name -> why a column is not there, and what to write
 

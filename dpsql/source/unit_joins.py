@@ -124,14 +124,14 @@ class Joins:
         both = replace(rows.scope, items=[*rows.scope.items, item])
         conditions = [c for c in given if not self._same_unit(c, rows.scope, item, both)]
         units = rows.unit is not None and item.protected
-        known: list[exp.Expression] = []
+        linked_tables = bool(self.analysis.lineages)
+        pool = [c for c in rest if self._known(c, both)] if not side and kind in ("", "INNER", "CROSS") else []
+        known = [*given, *pool]
         if units:
-            pool = rest if not side and kind in ("", "INNER", "CROSS") else []
-            known = [*given, *(c for c in pool if self._known(c, both))]
             linked = any(self._linked(c, item, both) for c in known)
             if not linked and not any(self._same_unit(c, rows.scope, item, both) for c in known):
                 refuse(name, _SAME_UNIT, join, where)
-        key = [] if item.protected else self._key(join, item, conditions, both)
+        key = [] if item.protected else self._key(join, item, [*conditions, *pool] if linked_tables else conditions, both)
         if rows.one and key:
             item = self._first_of(item, key)
             both = replace(rows.scope, items=[*rows.scope.items, item])
@@ -253,10 +253,11 @@ class Joins:
 
         ``key``: whether a row meets at most one row of a public table, by a declared key.
         """
+        change = cut if self.analysis.lineages else shorten
         if rows.unit is not None and not item.one and not key and (rows.one or not item.protected):
-            shorten(rows)
+            change(rows)
         if item.protected and not rows.one and (item.one or rows.unit is None):
-            return self._changed(item, shorten)
+            return self._changed(item, change)
         return item
 
     def _changed(self, item: Item, change: Callable[[Rows], object]) -> Item:

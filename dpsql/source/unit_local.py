@@ -312,7 +312,7 @@ def _table_name(node: Node) -> str:
 
 
 def _is_bare(query: Node) -> bool:
-    """Whether a query is nothing but columns of a table, as they are or decoded from their bytes."""
+    """Whether a query is nothing but columns of a table, as they are, decoded from their bytes, or the first characters of them."""
     simple = query.get("type") == "SELECT_NODE" and not any(
         query.get(key) for key in ("where_clause", "group_expressions", "modifiers", "having", "qualify", "sample")
     )
@@ -322,7 +322,8 @@ def _is_bare(query: Node) -> bool:
         return False
     every = list(nodes(query["select_list"]))
     called = {str(n["function_name"]).lower() for n in every if n.get("class") == "FUNCTION"}
-    return {n["class"] for n in every if n.get("class")} <= {"COLUMN_REF", "FUNCTION"} and called <= {"encode", "decode"}
+    classes = {n["class"] for n in every if n.get("class")}
+    return classes <= {"COLUMN_REF", "FUNCTION", "CONSTANT"} and called <= {"encode", "decode", "left"}
 
 
 def _is_plain(query: Node) -> bool:

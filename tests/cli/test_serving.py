@@ -125,6 +125,21 @@ def test_what_is_published(capsys, census):
     assert Analysts(census.with_name("analysts.toml")).public() == {"main.busy"}
 
 
+def test_a_linked_table_goes_with_its_root(capsys, tmp_path):
+    path = tmp_path / "clinic.duckdb"
+    with duckdb.connect(path) as con:
+        dpsql.load(con)
+        con.execute("CREATE TABLE people (id INTEGER PRIMARY KEY); CREATE TABLE trips (id INTEGER); CREATE VIEW seen AS FROM trips")
+        con.execute("CALL dp_protect('people', epsilon := 4, delta := 1e-9); CALL dp_link('trips', 'id', parent := 'people', max_rows := 2)")
+    told = "it is protected, by its link to main.people: nobody sees its rows; dpsql analyst grant says who may ask about main.people"
+    assert told in run(capsys, "publish", "Trips", path, code=1)
+    told = "grant = 'trips=0.2': main.trips is linked, and goes with main.people: grant main.people=0.2"
+    assert told in run(capsys, "analyst", "add", "alice", path, "--grant", "trips=0.2", code=1)
+    assert "alice may ask: main.people at 0.1 a question" in run(capsys, "analyst", "add", "alice", path)[1]
+    assert "goes with main.people" in run(capsys, "analyst", "grant", "alice", path, "trips=1", code=1)
+    assert granted(path) == {"main.people": 0.1} and Analysts(path.with_name("analysts.toml")).public() == set()
+
+
 def test_while_the_database_is_served(capsys, census):
     """What needs no look at the tables works; the rest says what to do."""
     program = "import sys, duckdb; con = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"

@@ -165,8 +165,8 @@ class Descent:
             fan_out = theta[self.parents[t]][self.fans[t]]
             now.slots.append(np.einsum("gks,km->gsm", self.slots[t], fan_out, optimize=True))
             pairs = np.einsum("gkr,km->grm", self.paired[t], fan_out, optimize=True)
-            now.pairs.append(pairs.reshape(len(pairs), *(self.shape.tables[t].slots,) * 2, -1))
-            now.weights.append(self._parents(t, now).reshape(len(pairs), -1) @ given[t].T)
+            now.pairs.append(pairs.reshape(len(pairs), *(self.shape.tables[t].slots,) * 2, pairs.shape[2]))
+            now.weights.append(_flat(self._parents(t, now)) @ given[t].T)
         return now
 
     def _parents(self, t: int, now: _Forward) -> Float32:
@@ -189,11 +189,12 @@ class Descent:
             self._penalise(now, back, step)
         for t in reversed(self.tables[1:]):
             p, parents = self.parents[t], self._parents(t, now)
-            back.given[t] += back.weights[t].T @ parents.reshape(len(parents), -1)
+            back.given[t] += back.weights[t].T @ _flat(parents)
             self._spread(t, (back.weights[t] @ now.given[t]).reshape(parents.shape), now, back)
             fan_out = back.theta[p][self.fans[t]]
             fan_out += np.einsum("gks,gsm->km", self.slots[t], back.slots[t], optimize=True)
-            fan_out += np.einsum("gkr,grm->km", self.paired[t], back.pairs[t].reshape(len(parents), -1, fan_out.shape[1]), optimize=True)
+            pairs = back.pairs[t].reshape(len(parents), self.paired[t].shape[2], fan_out.shape[1])
+            fan_out += np.einsum("gkr,grm->km", self.paired[t], pairs, optimize=True)
         back.given[0] = back.weights[0].T.copy()
         return self._logit_slopes(now, back)
 
@@ -245,9 +246,9 @@ class Descent:
     def _siblings(self, t: int, g: int, seen: Float32, slope: Float32, now: _Forward, back: _Forward, correct: bool) -> float:
         """Add the slopes of 1/4 sum S (sum_st C_s w q_st C_t^T - Y)^2 of a group; ``seen``: C, shape (D, S, K_p)."""
         target, above = self.targets["sibling", t, t], now.weights[self.parents[t]].sum(0)
-        paired: Float32 = np.asarray(now.pairs[t][g] * above)
-        flat = seen.reshape(len(seen), -1)
-        residual = flat @ _mixed(seen, paired).reshape(len(seen), -1).T
+        paired: Float32 = np.multiply(now.pairs[t][g], above, dtype=np.float32)
+        flat = _flat(seen)
+        residual = flat @ _flat(_mixed(seen, paired)).T
         loss = self._residual(residual, target.shares[g], target.weights[g], correct) / 2.0
         pulled = (residual @ flat).reshape(seen.shape)
         slope += _mixed(pulled, paired)
@@ -291,7 +292,7 @@ class Descent:
                 if ("across", a, t) in self.targets:
                     loss += self._across(a, b, t, g, (seen[at], kept[at]), (slopes[at], slope), now, back, correct)
                 if at + 1 < len(seen):
-                    flat = slopes[at + 1].reshape(len(slope), -1)
+                    flat = _flat(slopes[at + 1])
                     back.given[a] += kept[at].T @ flat
                     slope += flat @ now.given[a].T
                 slopes[at] += slope[:, None, :] * shares[at]
@@ -300,7 +301,7 @@ class Descent:
                     back.slots[b][g] += moved
                 else:
                     back.slots[b] += moved
-        flat = first_slope.reshape(len(first), -1)
+        flat = _flat(first_slope)
         back.given[t] += now.theta[t].T @ flat
         back.theta[t] += flat @ now.given[t].T
         return loss
@@ -329,9 +330,9 @@ class Descent:
         """
         target, fan, weights = self.targets["across", a, t], self.fans[b], now.weights[a].sum(0)
         seen, kept = right
-        flat, theta = seen.reshape(len(seen), -1), now.theta[a]
+        flat, theta = _flat(seen), now.theta[a]
         numbers = self.slots[b].sum(0)
-        by_number = ((theta[fan] * weights)[:, None, :] * numbers[:, :, None]).reshape(len(numbers), -1)
+        by_number = _flat((theta[fan] * weights)[:, None, :] * numbers[:, :, None])
         residual: Float32 = np.asarray((theta * weights) @ kept.T, theta.dtype)
         residual[fan] = by_number @ flat.T
         loss = self._residual(residual, target.shares[g], target.weights[g], correct)
@@ -340,7 +341,7 @@ class Descent:
         slope = residual @ kept
         slopes[1][...] += (residual.T @ theta) * weights
         slopes[0][...] += (of_number.T @ by_number).reshape(seen.shape)
-        slope[fan] += np.einsum("ksm,ks->km", (of_number @ flat).reshape(*numbers.shape, -1), numbers, optimize=True)
+        slope[fan] += np.einsum("ksm,ks->km", (of_number @ flat).reshape(*numbers.shape, len(weights)), numbers, optimize=True)
         back.weights[a] += np.einsum("dk,dk->k", theta, slope)
         back.theta[a] += slope * weights
         return loss
@@ -383,6 +384,11 @@ class Descent:
         relative = 1.0 / np.sqrt(told + _REWEIGHT_OFFSET)
         relative *= max(float(told.sum()), _TINY) / max(float(told @ relative), _TINY)
         self.relative[t] = relative[self.owners[t]].astype(np.float32)[:, None]
+
+
+def _flat(values: Float32) -> Float32:
+    """Return an array whose last two axes are one."""
+    return values.reshape(len(values), values.shape[1] * values.shape[2])
 
 
 @multiplies

@@ -87,7 +87,7 @@ def draw(model: NestedClasses, units: int, rng: np.random.Generator, stop: Stop 
             parents = np.repeat(np.arange(fan_out.size, dtype=np.int64), fan_out)
             first = np.cumsum(fan_out) - fan_out
             slots = slots_of(table, np.arange(parents.size) - first[parents])
-            given = model.given[t].reshape(len(model.given[t]), -1)
+            given = model.given[t].reshape(len(model.given[t]), table.slots * model.given[t].shape[2])
             own = allocated(slots * model.given[t].shape[2] + classes[table.parent][parents], given.T, rng).astype(np.intp)
         codes = np.empty((len(shape.extended(t)), own.size), np.int32)
         by_class = np.argsort(own.astype(_smallest(model.values[t].shape[1])), kind="stable")

@@ -217,10 +217,6 @@ class Block:
         table = values.sum(axis=0) if self.split(shape) else values
         return unfolded(table) if self.folded else table
 
-    def noise_of_whole(self, shape: Shape, deviation: float) -> float:
-        """Return the deviation of a cell of `whole`, where the cells have one; the largest."""
-        return deviation * (self.shape(shape)[0] ** 0.5 if self.split(shape) else 1.0)
-
 
 def folded(table: NDArray[Number]) -> NDArray[Number]:
     """Return the upper half of a square table, row by row, with what is below the diagonal added; last two axes.
