@@ -15,7 +15,7 @@ import numpy as np
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.measure.linked import LinkedReading, Statements
 from dpsql.measure.reading import snapshot
-from dpsql.methods.nested_classes import Block, blocks, cut, folded
+from dpsql.methods.nested_classes import Block, blocks, folded
 from dpsql.numerics.arrays import IntArray
 from dpsql.release.linked import LinkedColumn, LinkedPlan, LinkedTable
 from dpsql.release.ordered import gap_edges
@@ -38,7 +38,7 @@ def table(name: str, parent: int | None, most: int, sizes: Sequence[int], referr
     columns = tuple(LinkedColumn(found, "INTEGER", required=False) for found in names)
     return LinkedTable(
         f"main.{name}", name, parent, most, "drop", link, None if parent is None else referred or "id", ("id",), "id", False, columns,
-        Domain(attributes), groups=cut(most),
+        Domain(attributes), groups=(1, 2) if most > 1 else (1,),
     )
 
 

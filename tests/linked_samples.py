@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsql.methods.nested_classes import Block, Drawn, NestedClasses, Shape, TableShape, cut, folded
+from dpsql.methods.nested_classes import Block, Drawn, NestedClasses, Shape, TableShape, folded
 from dpsql.methods.nested_classes.model import slices
 
-HOMES = Shape((TableShape("homes", None, (4, 3)), TableShape("persons", 0, (3, 5, 2), most=5, groups=cut(5))))
+HOMES = Shape((TableShape("homes", None, (4, 3)), TableShape("persons", 0, (3, 5, 2), most=5, groups=(1, 2, 4))))
 MANY = Shape((TableShape("homes", None, (2,)), TableShape("persons", 0, (3, 2), most=9, groups=(1, 4))))
 DEEP = Shape(
     (

@@ -42,7 +42,8 @@ def sample(context: Context, call: SampleCall) -> str:
         if bought.plan.linked is not None:
             return schemas.sample(context, call, bought, progress)
         if call.into_schema is not None:
-            raise ArgumentError("into_schema", call.into_schema, "the release is of one table, whose rows are the answer; leave it out")
+            expected = "the release is of one table, whose rows are the answer; leave it out"
+            raise ArgumentError("into_schema", call.into_schema, expected)
         progress.expect(costs.stage_seconds(bought.plan, call.rows))
         return drawing.relation(bought, drawing.rows(context, bought, call.rows, call.seed, progress))
 

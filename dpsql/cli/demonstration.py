@@ -33,6 +33,9 @@ SELECT "table", round(avg(age), 1) AS mean_age, round(median(income)) AS median_
 FROM (SELECT 'raw' AS "table", * FROM people UNION ALL SELECT 'synthetic', * FROM people_synth)
 GROUP BY ALL ORDER BY "table" ASC"""
 EVALUATED = "FROM dp_evaluate('people', 'people_synth', max_k := 2)"
+VISITS = """\
+SELECT patient_id, born, region, visit_at, department, cost
+FROM {schema}.visits JOIN {schema}.patients USING (patient_id) LIMIT 5"""
 SUMMED = f"SELECT 100 * min(tvd), 100 * max(tvd), max(maximum_100) {EVALUATED}"
 
 
@@ -79,7 +82,7 @@ def run_linked_demo(session: Session, patients: int, epsilon: float) -> None:
     session.fixed_width = WIDTH
     session.guarded(lambda: sample.create_hospital(session.con, patients))
     _say(session, f"-- A made-up hospital: {patients:,} patients, their visits, and the procedures of those")
-    _show(session, "SELECT patient_id, born, region, visit_at, department, cost FROM visits JOIN patients USING (patient_id) LIMIT 5")
+    _show(session, VISITS.format(schema="main"))
     _say(session, "\n-- One budget for all three: a visit is its patient's, and so is a procedure of it")
     for statement in (*sample.PROTECT_LINKED, *sample.DECLARE_LINKED):
         _say(session, f"{statement};")
@@ -88,7 +91,7 @@ def run_linked_demo(session: Session, patients: int, epsilon: float) -> None:
     started = time.perf_counter()
     _show(session, f"FROM dp_synthesize_tables('patients', epsilon := {epsilon}, into_schema := 'synth')")
     _say(session, f"   ({time.perf_counter() - started:.1f} s)")
-    _show(session, "SELECT patient_id, born, region, visit_at, department, cost FROM synth.visits JOIN synth.patients USING (patient_id) LIMIT 5")
+    _show(session, VISITS.format(schema="synth"))
     _say(session, "\n-- How accurate is it? (compares with the raw rows: for the custodian, not for publication)")
     _show(
         session,

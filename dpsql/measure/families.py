@@ -17,9 +17,9 @@ are the disjoint families of the unit's rows in the parent table.
 - ``sibling``: a parent's row of weight w with k >= 2 rows has k (k - 1) ordered pairs of different rows, and each adds
   floor(w / (k (k - 1))) to one cell: at most w. The parent's rows of a unit add up to at most W. Where both columns are the same
   the table is folded, (x, y) and (y, x) are one cell: what is added to it is added once.
-- A block that is split by groups has a table for each group of parent rows by their number of rows, k. Every row, and every pair, is
-  of one parent's row, and so in one group: it adds its weight to one cell of one of these tables. Where groups begin is a number of
-  the plan, which follows from the public ``most`` alone.
+- A block that is split by groups has a table for each group of parent rows by their number of rows, k. Every row, and every pair,
+  is of one parent's row, and so in one group: it adds its weight to one cell of one of these tables. Where groups begin was decided
+  by what was released before (`dpsql.kinds.linked.measure`), and is the same for both databases then.
 - ``first``: a parent's row of weight w adds w to one cell, or nothing. ``next``, ``gap``: of k' >= 2 rows each but the last adds
   floor(w / (k' - 1)) to one cell: at most w. The parent's rows of a unit add up to at most W.
 
@@ -101,7 +101,6 @@ class Families:
         for place, block in enumerate(plan.blocks):
             if block.kind == "sibling":
                 self._siblings[block.left[0]].append(place)
-        self.units = 0
 
     @cached_property
     def most_units(self) -> int:
@@ -138,7 +137,6 @@ class Families:
                     if block.split(self._shape):
                         into = into[group]
                     into += folded(found) if block.folded else found
-        self.units += tables[0].count
 
     def flat(self) -> IntArray:
         """Return the cells of all blocks, one block after the other, in the order of the plan."""

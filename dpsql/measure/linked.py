@@ -166,6 +166,11 @@ class LinkedReading:
                 reading.numpy(f"CREATE TEMP TABLE {identifier(self._names[-1])} AS {select}")
             self._rows = [_count(reading, name) for name in self._names]
 
+    @property
+    def units(self) -> int:
+        """The number of units. Privacy: secret, unless it is public."""
+        return self._rows[0]
+
     def counted(self, plan: LinkedPlan) -> Families:
         """Count the blocks of the plan, whose bins are cut.
 

@@ -6,14 +6,14 @@ Privacy: None: plans are public. Links, key columns and constraints are facts of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Domain
-from dpsql.methods.nested_classes import ORDERED, Block, Shape, TableShape
+from dpsql.methods.nested_classes import GROUPS, ORDERED, Block, Shape, TableShape
 from dpsql.release.ordered import can_order
 from dpsql.rules import across
 from dpsql.rules.across import Across, Joined
@@ -33,7 +33,7 @@ NUMBERED = ("integer", "text", "uuid")
 """Families of types that new keys can have: whole numbers, texts of them, UUIDs that end with them."""
 _FIELDS = {
     "source", "name", "parent", "most", "orphans", "link", "referred", "keys", "primary", "foreign", "columns", "domain", "rules",
-    "checks", "groups",
+    "checks",
 }  # fmt: skip
 
 
@@ -61,7 +61,8 @@ class LinkedTable:
     most : int
         Rows that one row of the parent may have; 1 for the root.
     groups : tuple of int
-        Numbers of rows with which groups of parent rows begin (`dpsql.methods.nested_classes.cut`): public, and no part of the data.
+        Numbers of rows with which groups of parent rows begin (`dpsql.methods.nested_classes.cut`). A plan has none but (1,); the
+        groups are cut from released numbers of rows and kept with these (`dpsql.release.refined`).
     orphans : {'drop', 'unit'}
         As declared. Here rows without a parent are left out in either case: no row could stand above them.
     link, referred : str or None
@@ -122,7 +123,6 @@ class LinkedTable:
             "domain": self.domain.to_json(),
             "rules": list(self.rules),
             "checks": list(self.checks),
-            "groups": list(self.groups),
             **({} if self.order is None else {"order": self.order}),
             **({"across": list(self.across)} if self.across else {}),
         }
@@ -131,7 +131,7 @@ class LinkedTable:
     def from_json(cls, item: Mapping[str, Any]) -> LinkedTable:
         """Read what ``to_json`` wrote; `LinkedPlan.check` says whether it fits the others."""
         _require(isinstance(item, dict) and set(item) - {"order", "across"} == _FIELDS)
-        lists = ("keys", "columns", "rules", "checks", "across", "groups")
+        lists = ("keys", "columns", "rules", "checks", "across")
         _require(all(isinstance(item.get(name, []), list) for name in lists))
         return cls(**{
             **item,
@@ -141,7 +141,6 @@ class LinkedTable:
             "rules": tuple(item["rules"]),
             "checks": tuple(item["checks"]),
             "across": tuple(item.get("across", ())),
-            "groups": tuple(item["groups"]),
         })  # fmt: skip
 
     @property
@@ -182,6 +181,35 @@ class LinkedPlan:
         left = iter(domain.attributes)
         tables = (replace(table, domain=Domain(tuple(next(left) for _ in table.domain.attributes))) for table in self.tables)
         return replace(self, tables=tuple(tables))
+
+    def with_groups(self, groups: Sequence[Sequence[int]]) -> LinkedPlan:
+        """Return the plan with groups of parent rows for each table, as they were cut.
+
+        Raises
+        ------
+        ValueError
+            They are none that could have been cut.
+        """
+        _require(len(groups) == len(self.tables))
+        for table, starts in zip(self.tables, groups, strict=True):
+            _require(1 <= len(starts) <= GROUPS and all(_whole(start) for start in starts) and starts[0] == 1)
+            _require(list(starts) == sorted({*starts}) and starts[-1] <= table.most)
+        tables = (replace(table, groups=tuple(starts)) for table, starts in zip(self.tables, groups, strict=True))
+        return replace(self, tables=tuple(tables))
+
+    @property
+    def most_cells(self) -> int:
+        """Cells of all blocks, where each table has as many groups as there may be."""
+        return sum(self.with_groups([range(1, min(table.most, GROUPS) + 1) for table in self.tables]).lengths)
+
+    def fan_outs(self) -> list[int]:
+        """Return the places of the blocks of numbers of rows: they are released first, and groups are cut from them."""
+        sizes = [len(table.domain.attributes) for table in self.tables]
+        return [place for place, b in enumerate(self.blocks) if b.kind == "one" and b.left[1] >= sizes[b.left[0]]]
+
+    def only(self, places: Sequence[int]) -> LinkedPlan:
+        """Return the plan with some of its blocks."""
+        return replace(self, blocks=tuple(self.blocks[place] for place in places))
 
     @cached_property
     def shape(self) -> Shape:
@@ -243,8 +271,7 @@ class LinkedPlan:
         texts = (table.source, table.name, *table.keys, *(column.name for column in table.columns))
         _require(all(isinstance(text, str) and text and "\0" not in text for text in texts))
         _require(_whole(table.most) and 1 <= table.most <= MOST_ROWS and table.orphans in ("drop", "unit"))
-        _require(isinstance(table.foreign, bool) and all(_whole(start) for start in table.groups))
-        _require(table.groups[:1] == (1,) and list(table.groups) == sorted({*table.groups}) and table.groups[-1] <= table.most)
+        _require(isinstance(table.foreign, bool))
         names = [column.name for column in table.columns]
         _require(len({name.lower() for name in names}) == len(names))
         _require(all(sqltypes.parse(c.sql_type).text == c.sql_type and isinstance(c.required, bool) for c in table.columns))

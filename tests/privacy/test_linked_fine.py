@@ -53,8 +53,7 @@ def counted(rows: list[list[Row]]) -> dict[int, np.ndarray[Any, Any]]:
     grids = {place: grid_of(PLAN.domain.attributes[place], 2) for place in PLACES}
     with snapshot(con):
         tables = tuple(TableId("memory", "main", found.name) for found in PLAN.tables)
-        found_counts = LinkedReading(con, Statements(PLAN, tables, None), ["a" * 32] * 3).fine(grids)
-    return found_counts
+        return LinkedReading(con, Statements(PLAN, tables, None), ["a" * 32] * 3).fine(grids)
 
 
 @pytest.mark.parametrize("seed", range(cases(3)))

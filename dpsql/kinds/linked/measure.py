@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from dpsql.accounting import standard_deviation
 from dpsql.books.linked import Reads
 from dpsql.errors import ReleaseError
 from dpsql.kinds.linked.plan import units_are_public
@@ -13,12 +17,14 @@ from dpsql.measure.fine import released
 from dpsql.measure.linked import LinkedReading, Statements
 from dpsql.measure.noising import add_noise
 from dpsql.measure.reading import Measured, binding, snapshot
+from dpsql.methods import nested_classes
+from dpsql.numerics.arrays import IntArray
 from dpsql.protected.linked import reads_of
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.release.linked import LinkedPlan
 from dpsql.release.plan import Plan
-from dpsql.release.refined import column_grid, resolved
+from dpsql.release.refined import Refinement, column_grid, resolved
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.source.analysis import relation_columns
@@ -45,12 +51,14 @@ class Linked(Measurer):
     def measure(
         self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None
     ) -> Measured:
-        """Buy the fine histograms and cut bins from them, then count the blocks, and add noise of ``plan.scales`` to every cell.
+        """Release fine histograms and numbers of rows, cut bins and groups from them, then all other blocks, with noise on all.
 
         What a unit adds to a block is proved in `dpsql.measure.families`; a level of a fine histogram is such a block of one
-        column, on cells that follow from what was released before it.
+        column, on cells that follow from what was released before it. Numbers of rows are blocks with scales of the plan as all
+        others are: they are drawn once, before the others, whose cells are split by groups that follow from them. So all is one
+        adaptive composition of mechanisms whose scales were charged for.
         """
-        cursor, refinement = context.cursor, None
+        cursor, refinement = context.cursor, Refinement((), ())
         with snapshot(cursor):
             with progress.stage("encode"):
                 reading = LinkedReading(cursor, _statements(context, protected, plan))
@@ -58,12 +66,39 @@ class Linked(Measurer):
                 with progress.stage("fine histograms"):
                     grids = {column.position: column_grid(plan, column) for column in plan.fine}
                     refinement = released(plan, reading.fine(grids), exact=True)
-            linked = _of(resolved(plan, refinement))
             with progress.stage("count"):
-                found = reading.counted(linked)
-        with progress.stage("noise"):
-            flat = add_noise(found.flat(), linked.lengths, plan.scales, plan.mechanism)
-        return Measured(flat, [], found.units if plan.public_total else None, refinement=refinement)
+                linked = _of(resolved(plan, refinement))
+                first = linked.fan_outs()
+                numbers = _noisy(reading, plan, linked, first)
+                refinement = replace(refinement, groups=_groups(plan, linked, first, numbers))
+                linked = _of(resolved(plan, refinement))
+                others = [place for place in range(len(linked.blocks)) if place not in set(first)]
+                parts = dict(zip([*first, *others], [*numbers, *_noisy(reading, plan, linked, others)], strict=True))
+        flat = np.concatenate([parts[place] for place in range(len(linked.blocks))])
+        return Measured(flat, [], reading.units if plan.public_total else None, refinement=refinement)
+
+
+def _noisy(reading: LinkedReading, plan: Plan, linked: LinkedPlan, places: Sequence[int]) -> list[IntArray]:
+    """Count some blocks, and return them with noise of their scales on every cell."""
+    if not places:
+        return []
+    some = linked.only(places)
+    flat = add_noise(reading.counted(some).flat(), some.lengths, [plan.scales[place] for place in places], plan.mechanism)
+    return np.split(flat, np.cumsum(some.lengths)[:-1])
+
+
+def _groups(
+    plan: Plan, linked: LinkedPlan, places: Sequence[int], numbers: Sequence[IntArray]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of each table, cut from released numbers of rows. Privacy: post-processing."""
+    found: list[tuple[int, ...]] = [(1,)] * len(linked.tables)
+    two = [scale for scale, block in zip(plan.scales, linked.blocks, strict=True) if block.right is not None]
+    deviation = standard_deviation(plan.mechanism, max(two or plan.scales)) / linked.weight
+    for place, counts in zip(places, numbers, strict=True):
+        table, column = linked.blocks[place].left
+        child = linked.children(table)[column - len(linked.tables[table].domain.attributes)]
+        found[child] = nested_classes.cut(np.asarray(counts, np.float64) / linked.weight, deviation)
+    return tuple(found)
 
 
 def _statements(context: Context, protected: ProtectedSource, plan: Plan) -> Statements:

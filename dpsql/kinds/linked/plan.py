@@ -116,7 +116,7 @@ def units_are_public(protected: ProtectedSource, tables: Sequence[LinkedTable]) 
 def _check_size(linked: LinkedPlan) -> None:
     if not linked.blocks:
         raise DomainError("there is nothing to measure: declare columns of the tables with dp_declare")
-    cells = sum(linked.lengths)
+    cells = linked.most_cells
     if cells > MAX_CELLS or len(linked.blocks) > MOST_BLOCKS:
         largest = max(zip(linked.lengths, linked.blocks, strict=True), key=lambda found: found[0])[1]
         where = {linked.tables[place[0]].name for place in (largest.left, largest.right) if place is not None}
@@ -143,6 +143,11 @@ def _notes(schema: Schema, linked: LinkedPlan, plan: Plan) -> list[str]:
         "parent's row, so every unit weighs one in each table",
         *schema.notes,
     ]
+    if any(table.most > 1 for table in linked.tables):
+        said.append(
+            f"tables of rows are split by up to {nested_classes.GROUPS} groups of numbers of rows of one parent row, cut from the "
+            "released numbers: a unit is in one cell of them together, as before"
+        )
     scales = sorted({float(scale) / linked.weight for scale in plan.scales})
     said.append(f"noise scale in units: {scales[0]:.4g}" + (f" to {scales[-1]:.4g}" if scales[-1] > scales[0] else ""))
     if linked.weight < _FINE * least_share(schema.tables):

@@ -12,7 +12,6 @@ from dpsql.books.ledger import Ledger
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ArgumentError, DomainError, ReleaseError
-from dpsql.methods.nested_classes import cut
 from dpsql.protected.constraints import Constraints
 from dpsql.protected.home import catalog_of
 from dpsql.protected.linked import key_of, tables_of
@@ -164,7 +163,6 @@ class _Builder:
             rules=tuple(one.rule.text for one in ruled),
             checks=tuple(one.rule.text for one in ruled if one.status == CHECK),
             order=None if hop is None else self._order(table, hop, domain),
-            groups=(1,) if hop is None else cut(self._most(table, hop)),
         )
 
     def _with_across(self, tables: tuple[LinkedTable, ...]) -> tuple[LinkedTable, ...]:

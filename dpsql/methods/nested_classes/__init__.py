@@ -5,11 +5,24 @@ from dpsql.methods.nested_classes.efforts import EFFORTS, USUAL, fit
 from dpsql.methods.nested_classes.lines import Ordering, Scale
 from dpsql.methods.nested_classes.model import NestedClasses, expected
 from dpsql.methods.nested_classes.order import ordered
-from dpsql.methods.nested_classes.shapes import GAPS, ORDERED, Block, Shape, TableShape, blocks, cut, folded, shares, unfolded
+from dpsql.methods.nested_classes.shapes import (
+    GAPS,
+    GROUPS,
+    ORDERED,
+    Block,
+    Shape,
+    TableShape,
+    blocks,
+    cut,
+    folded,
+    shares,
+    unfolded,
+)
 
 __all__ = [
     "EFFORTS",
     "GAPS",
+    "GROUPS",
     "ORDERED",
     "USUAL",
     "Block",

@@ -50,8 +50,11 @@ class Pull:
 
 @dataclass
 class _Forward:
-    """What follows from the parameters, by table: theta (D, K), rho (K, S K_p), by group the shares of parent rows by number and slot
-    h (G, S, K_p) and of pairs of their rows q (G, S, S, K_p), and the weights of classes (G, K); of the root one group."""
+    """What follows from the parameters, by table.
+
+    theta (D, K), rho (K, S K_p), by group the shares of parent rows in each slot h (G, S, K_p) and of pairs of their rows
+    q (G, S, S, K_p), and the weights of classes (G, K); of the root one group.
+    """
 
     theta: list[Float32]
     given: list[Float32]
@@ -61,7 +64,7 @@ class _Forward:
 
 
 class Descent:
-    """One run of Adam. Parameters are logits: theta_t (D_t, K_t) of every table, pi (K_0, 1), rho_t (K_t, S_t K_p) of the others."""
+    """One run of Adam. Parameters are logits: theta_t (D_t, K_t) of all tables, pi (K_0, 1), rho_t (K_t, S_t K_p) of the others."""
 
     def __init__(self, given: Targets, classes: Sequence[int], steps: int, pull: Pull, seed: int) -> None:
         self.given, self.shape, self.steps = given, given.shape, steps
@@ -246,7 +249,7 @@ class Descent:
     def _siblings(self, t: int, g: int, seen: Float32, slope: Float32, now: _Forward, back: _Forward, correct: bool) -> float:
         """Add the slopes of 1/4 sum S (sum_st C_s w q_st C_t^T - Y)^2 of a group; ``seen``: C, shape (D, S, K_p)."""
         target, above = self.targets["sibling", t, t], now.weights[self.parents[t]].sum(0)
-        paired: Float32 = np.multiply(now.pairs[t][g], above, dtype=np.float32)
+        paired = _scaled(now.pairs[t][g], above)
         flat = _flat(seen)
         residual = flat @ _flat(_mixed(seen, paired)).T
         loss = self._residual(residual, target.shares[g], target.weights[g], correct) / 2.0
@@ -384,6 +387,11 @@ class Descent:
         relative = 1.0 / np.sqrt(told + _REWEIGHT_OFFSET)
         relative *= max(float(told.sum()), _TINY) / max(float(told @ relative), _TINY)
         self.relative[t] = relative[self.owners[t]].astype(np.float32)[:, None]
+
+
+def _scaled(values: Float32, by: Float32) -> Float32:
+    """Return a product of arrays."""
+    return values * by
 
 
 def _flat(values: Float32) -> Float32:

@@ -2,8 +2,8 @@
 
 1. Units' classes by systematic sampling; within a class every extended column (fan-outs too) takes each value as often as the
    model says, rounded up or down, and what rounding leaves over is carried from class to class. Values are in random order.
-2. A table's rows are then known: so many of each parent row. Of all rows in one slot whose parents' rows are of one class, each class
-   of their own comes out as often as expected, in random order; then their columns as in 1. And so on down.
+2. A table's rows are then known: so many of each parent row. Of all rows in one slot whose parents' rows are of one class, each
+   class of their own comes out as often as expected, in random order; then their columns as in 1. And so on down.
 
 3. Rows of a table with an order are put into it, family by family (`lines.py`), before rows below them are drawn.
 

@@ -1,8 +1,8 @@
 r"""Nested latent classes of linked tables, and the tables of shares that follow from them.
 
 A unit has a class z with probability pi_z. Given the class of its row, a row's extended columns (the number of its child rows
-among them) are independent. The k child rows of a row are in *slots*: the first ones have a slot each, all later ones share the last
-(`TableShape.slots`). A child row in slot s draws a class y ~ rho_s(y | class of its parent's row), independently of its siblings.
+among them) are independent. The k child rows of a row are in *slots*: the first ones have a slot each, all later ones share the
+last (`TableShape.slots`). A child row in slot s draws a class y ~ rho_s(y | class of its parent's row), independently of its siblings.
 Slots are no order of rows: every table is of all of them, and which row is in which slot is not known, and not asked. They are what
 lets siblings be each other's opposite: where each row was drawn from the same shares, siblings' tables were mixtures of c c^T, of
 which none has c_head > 0 and a table without two heads; with slots the first row is the head, and the others are none.
@@ -44,8 +44,8 @@ class NestedClasses:
     values : tuple of ndarray, shape (D_t, K_t)
         theta of each table: shares of the codes of all extended columns, one after the other; each column's sum 1 in a class.
     given : tuple of ndarray, shape (K_t, S_t, K_p)
-        rho of each table: shares of its rows' classes by their slot and their parent's class, sum 1 over the first axis; (K_0, 0, 0)
-        for the root.
+        rho of each table: shares of its rows' classes by their slot and their parent's class, sum 1 over the first axis;
+        (K_0, 0, 0) for the root.
     orders : tuple of Ordering
         Of the tables whose rows stand in an order.
     """
@@ -87,7 +87,7 @@ def slot_shares(table: TableShape) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class _Below:
-    """Of a child table, by group: shares of its parent's row in each slot h (G, S, K_p), of pairs q (G, S, S, K_p), weights (G, K_t)."""
+    """Of a child table, by group: shares of parent rows in each slot h (G, S, K_p), of pairs q (G, S, S, K_p), weights (G, K_t)."""
 
     h: FloatArray
     q: FloatArray

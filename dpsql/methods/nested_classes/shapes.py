@@ -30,6 +30,8 @@ ORDERED = ("first", "next", "gap")
 """Kinds of blocks that are there for tables with an order alone; the classes are not fitted to them (`order.py`)."""
 GROUPS = 4
 """Groups of parents by their number of rows, at most."""
+_ENOUGH = 100.0
+"""Units of a group over the deviation of the noise: with fewer, tables of groups tell less than the tables of all."""
 _MOST_SLOTS = 6
 _ONE_WAY_SHARE, _FAN_OUT_SHARE, _ONE_WAY_POWER = 1.0 / 11.0, 1.0 / 7.0, 2.0 / 3.0
 
@@ -50,8 +52,8 @@ class TableShape:
     order : int or None
         Position of the declared column in whose order the rows of one parent row stand; None: they stand in none.
     groups : tuple of int
-        Numbers of rows with which groups of parent rows begin, ascending from 1: the tables of a child table are measured by groups of
-        its parent rows (`cut`).
+        Numbers of rows with which groups of parent rows begin, ascending from 1: the tables of a child table are measured by
+        groups of its parent rows (`cut`).
     """
 
     name: str
@@ -71,20 +73,45 @@ class TableShape:
         return np.maximum(np.searchsorted(self.groups, rows, side="right") - 1, 0)
 
 
-def cut(most: int) -> tuple[int, ...]:
-    """Return the groups of parent rows that have up to ``most`` rows: a rule of that public number, four about equally long in logs.
+def cut(units: FloatArray, deviation: float) -> tuple[int, ...]:
+    """Return the groups of parent rows, from released shares of units by their number of rows: as many as the noise can bear.
+
+    Parameters
+    ----------
+    units : ndarray, shape (most + 1,)
+        Noisy numbers of units by the number of rows of a parent row.
+    deviation : float
+        Standard deviation of the noise of the tables that are to be split, in units; about that of ``units`` too.
+
+    Returns
+    -------
+    tuple of int
+        Numbers of rows with which groups begin: up to four, about equally long in logs, each with enough units.
 
     Notes
     -----
-    Privacy: no number of rows of anybody decides where groups are cut.
+    Privacy: post-processing of a released histogram; nobody's number of rows is looked at.
 
     Examples
     --------
-    >>> cut(1), cut(2), cut(8), cut(20)
-    ((1,), (1, 2), (1, 2, 3, 5), (1, 3, 5, 10))
+    >>> cut(np.array([0.0, 900, 900, 600, 500, 300, 200, 100, 100]), 1.0), cut(np.array([0.0, 900, 900, 600, 10, 0, 0]), 1.0)
+    ((1, 2, 3, 5), (1, 2, 3))
+    >>> cut(np.array([0.0, 900, 900, 600]), 100.0), cut(np.zeros(2), 1.0)
+    ((1,), (1,))
     """
-    starts = {int(most ** (step / GROUPS)) + 1 for step in range(1, GROUPS)}
-    return (1, *sorted(start for start in starts if 1 < start <= most))
+    enough = _ENOUGH * deviation
+    above = np.cumsum(units[:0:-1])[::-1]  # with so many rows or more
+    wanted = enough + 3.0 * deviation * np.sqrt(np.arange(above.size, 0, -1))
+    most = int(np.flatnonzero(above >= wanted).max(initial=0)) + 1
+    starts = [1, *sorted({int(most ** (step / GROUPS)) + 1 for step in range(1, GROUPS)} - {1})]
+    starts = [start for start in starts if start <= most]
+    while len(starts) > 1:
+        held = [float(part.sum()) for part in np.split(units, starts)[1:]]
+        least = int(np.argmin(held))
+        if held[least] >= enough:
+            break
+        del starts[least + 1 if least + 1 < len(starts) else least]
+    return tuple(starts)
 
 
 @dataclass(frozen=True)
@@ -168,9 +195,9 @@ class Block:
     kind : {'one', 'pair', 'across', 'sibling', 'first', 'next', 'gap'}
         'one': a column. 'pair': two columns of the same row. 'across': a column of an ancestor's row (left) and one of the
         row itself (right), with the weight of the row. 'sibling': two columns of two different rows of one parent row: with
-        k >= 2 rows, every ordered pair of them has the weight of the parent's row divided by k (k - 1); of one column twice the table
-        is folded, so that a pair of codes is one cell whichever row has which. 'first': a column of
-        the first row in a table's order, with the weight of the parent's row. 'next': a column of a row and the same one of the row
+        k >= 2 rows, every ordered pair of them has the weight of the parent's row divided by k (k - 1); of one column twice the
+        table is folded, so that a pair of codes is one cell whichever row has which. 'first': a column of the first row in a
+        table's order, with the weight of the parent's row. 'next': a column of a row and the same one of the row
         after it: of k ordered rows, each of the k - 1 has the weight of the parent's row divided by k - 1. 'gap': how far, in the
         column of the order, the row after is from a row, in `GAPS` cells (`dpsql.release.ordered`); weights as 'next'.
     left, right : (int, int)
