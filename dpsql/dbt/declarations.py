@@ -1,6 +1,7 @@
 """Budgets, domains and rules that a dbt project declares in schema.yml, under ``meta: {dpsql: ...}``.
 
-A source, seed, snapshot or table model has ``protect`` with the arguments of ``dp_protect``; columns have the arguments of
+A source, seed, snapshot or table model has ``protect`` with the arguments of ``dp_protect``, or ``link`` with those of ``dp_link``
+(`dpsql.dbt.links`); the root of linked tables also ``synthesize`` (`dpsql.dbt.linked`); columns have the arguments of
 ``dp_declare``; ``rules`` of a source or model is a list of what ``dp_rule`` declares: texts, or mappings of its arguments, of which
 ``remove: true`` takes a rule back. They are applied when dbt starts and ends, and, for relations that the run itself makes, before
 each ``dp_*`` call. Applying the same again writes nothing. What is no longer in schema.yml stays as it was declared.
@@ -9,13 +10,15 @@ each ``dp_*`` call. Applying the same again writes nothing. What is no longer in
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dpsql.calls.custody import DeclareCall, ProtectCall, RuleCall
 from dpsql.custodian import declaring, protect, ruling
+from dpsql.dbt import links
+from dpsql.dbt import nodes as schema_yml
+from dpsql.dbt.nodes import Node
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected
 from dpsql.protected.ruled import DECLARED, rules_of
 from dpsql.protected.source import ProtectedSource, resolve
@@ -25,25 +28,7 @@ from dpsql.source.analysis import find_table, relation_columns
 from dpsql.source.catalog import Catalog
 from dpsql.text.names import fold
 
-PROTECT = ("epsilon", "delta", "neighbors", "privacy_unit", "max_contributions", "accountant", "anchor")
-DECLARE = ("lower", "upper", "bins", "edges", "calendar", "categories", "categories_from", "nullable", "outside")
-RULE = ("rule", "remove")
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
-
-
 _declared: dict[str, Declarations] = {}  # by database instance
-
-
-@dataclass(frozen=True)
-class Node:
-    """What schema.yml says about one relation: ``label`` for messages, ``relation`` as SQL."""
-
-    label: str
-    relation: str
-    is_source: bool
-    protect: Mapping[str, Any]
-    columns: Mapping[str, Mapping[str, Any]]
-    rules: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass
@@ -72,13 +57,14 @@ class Declarations:
             new = [(node, shape) for node, shape in present if self.done.get(node.label) != shape]
             for node, _ in new:
                 _protect(context, node)
+            unlinked = links.apply(context, [node for node, _ in new], self.nodes)
             there = {node.label for node, _ in present}
             absent = [node for node in self.nodes if node.is_source and node.label not in there]
             notices = [f"{node.label}: there is no {node.relation}" for node in absent]
             waiting = {node.label: _declare(context, node) for node, _ in new}
             domains_wait = any(waiting.values())
             for node, shape in new:  # a rule may look at columns that another node declares
-                waits = [*waiting[node.label], *_declare_rules(context, node, domains_wait)]
+                waits = [*unlinked.get(node.label, []), *waiting[node.label], *_declare_rules(context, node, domains_wait)]
                 notices += waits
                 if not waits:
                     self.done[node.label] = shape
@@ -107,7 +93,7 @@ def declare(context: Context, given: Mapping[str, Any]) -> list[str]:
 
     With ``again`` (at the end of a run) what the run has applied already is not repeated.
     """
-    declarations = Declarations([node(item) for item in given["nodes"]])
+    declarations = Declarations([schema_yml.node(item) for item in given["nodes"]])
     before = _declared.get(context.instance.key)
     if given.get("again") and before is not None and before.nodes == declarations.nodes:
         declarations = before
@@ -117,88 +103,16 @@ def declare(context: Context, given: Mapping[str, Any]) -> list[str]:
     return [*notices, *declarations.beyond(context)] if given.get("again") else notices
 
 
-def node(item: Mapping[str, Any]) -> Node:
-    """Check what one node declares.
-
-    Examples
-    --------
-    >>> node({"label": "source raw.people", "relation": '"raw"."people"', "kind": "source", "meta": {"protect": {"epsilon": 1,
-    ...       "delta": "1e-9"}}, "columns": {"age": {"lower": 0, "upper": "1e2"}}}).columns
-    {'age': {'lower': 0, 'upper': 100.0}}
-    """
-    label, meta = str(item["label"]), item.get("meta") or {}
-    _check_keys(label, meta, ("protect", "rules"))
-    protect = meta.get("protect") or {}
-    _check_keys(f"{label}, protect", protect, PROTECT)
-    columns = {name: arguments(f"{label}, column {name}", given) for name, given in (item.get("columns") or {}).items()}
-    given = rules(label, meta.get("rules"))
-    return Node(label, str(item["relation"]), item["kind"] == "source", numbers(protect), columns, given)
-
-
-def arguments(label: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of ``dp_declare`` that the meta of a column holds."""
-    _check_keys(label, given, DECLARE)
-    return numbers(given)
-
-
-def rules(label: str, given: Any) -> list[dict[str, Any]]:
-    """Return the arguments of ``dp_rule`` that a list of rules holds: texts, or mappings with ``rule`` and ``remove``.
-
-    Examples
-    --------
-    >>> rules("source raw.people", ["age >= 18", {"rule": "age >= 21", "remove": True}])
-    [{'rule': 'age >= 18'}, {'rule': 'age >= 21', 'remove': True}]
-    """
-    if given is None:
-        return []
-    if not isinstance(given, list):
-        raise DpsqlError(f"schema.yml, {label}: rules is {given!r}, which is no list; write rules: ['age >= 18', ...]")
-    found = []
-    for item in given:
-        if isinstance(item, Mapping):
-            _check_keys(f"{label}, rules", item, RULE)
-        text = item.get("rule") if isinstance(item, Mapping) else item
-        if not isinstance(text, str):
-            raise DpsqlError(f"schema.yml, {label}: the rule {text!r} is no text; write it in quotes: rules: ['age >= 18', ...]")
-        found.append(dict(item) if isinstance(item, Mapping) else {"rule": text})
-    return found
-
-
-def numbers(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with numbers like 1e-9 as numbers: YAML reads them as texts unless they have a dot.
-
-    Examples
-    --------
-    >>> numbers({"delta": "1e-9", "lower": "2020-01-01", "edges": ["1e3", 5]})
-    {'delta': 1e-09, 'lower': '2020-01-01', 'edges': [1000.0, 5]}
-    """
-
-    def number(value: Any) -> Any:
-        return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
-
-    found = {}
-    for name, value in given.items():
-        listed = name == "edges" and isinstance(value, list)
-        found[name] = [number(item) for item in value] if listed else value if name == "categories" else number(value)
-    return found
-
-
-def _check_keys(label: str, given: Any, allowed: Sequence[str]) -> None:
-    if not isinstance(given, Mapping):
-        raise DpsqlError(f"schema.yml, {label}: {given!r} is not a mapping; it takes {', '.join(allowed)}")
-    unknown = [name for name in given if name not in allowed]
-    if unknown:
-        hint = ""
-        if unknown[0] == "discover":
-            hint = ". Buying a list of values is no declaration: use a pre-hook, CALL dp_declare(..., discover := true)"
-        raise DpsqlError(f"schema.yml, {label}: meta dpsql has no key {unknown[0]!r}; it takes {', '.join(allowed)}{hint}")
+def declared(context: Context) -> Sequence[Node]:
+    """Return the nodes that the project has declared in this process."""
+    found = _declared.get(context.instance.key)
+    return () if found is None else found.nodes
 
 
 def _shape(context: Context, node: Node) -> str | None:
     """Return the relation as the catalog has it, to see whether it was made anew; None if it is not there."""
-    home = {"database": context.database, "schema": context.schema}
     try:
-        table = find_table(context.cursor, node.relation, **home, views=True)
+        table = find_table(context.cursor, node.relation, database=context.database, schema=context.schema, views=True)
     except ArgumentError:
         return None
     if table.is_file:

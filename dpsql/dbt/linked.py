@@ -30,7 +30,7 @@ from dpsql.text.relation import identifier
 _SHAPE = "its SELECT may only name columns of one linked table: select * from {{ source('raw', 'visits') }}"
 
 
-def linked_table(context: Context, given: Mapping[str, Any]) -> dict[str, str]:
+def linked_table(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the SELECT that stands for a model over one of several linked tables, buying their release if nobody has.
 
     Parameters
@@ -41,7 +41,8 @@ def linked_table(context: Context, given: Mapping[str, Any]) -> dict[str, str]:
     Returns
     -------
     dict
-        ``sql``: over the synthetic copy; no table of the source is in it. ``release``: the identifier.
+        ``sql``: over the synthetic copy; no table of the source is in it. ``release``: the identifier. ``spent``: what
+        `dpsql.dbt.spending` takes.
 
     Raises
     ------
@@ -65,10 +66,12 @@ def linked_table(context: Context, given: Mapping[str, Any]) -> dict[str, str]:
     root, call = _call(context, label, table)
     copied = {one.source: one for one in schema_of(context, root).tables}[table.own]
     columns = _columns(label, copied, wanted)
+    name = identity.release_id(root.key, call.operation, root.query, str(call.release), root.ledger.owner)
+    before = [] if root.ledger.purchase(name) is None else [name]
     synthesize_tables(context, call)
     into = f"{call.into_schema}.{identifier(copied.name)}"
     sql = f"select {', '.join(identifier(name) for name in columns)} from {into}"  # noqa: S608 -- names of a plan, quoted
-    return {"sql": sql, "release": identity.release_id(root.key, call.operation, root.query, str(call.release))}
+    return {"sql": sql, "release": name, "spent": {"label": label, "releases": [name], "before": before}}
 
 
 def _read(label: str, sql: str) -> tuple[str, list[str] | None]:

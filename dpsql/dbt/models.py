@@ -17,9 +17,9 @@ from dpsql.answers.query import queries
 from dpsql.calls import arguments
 from dpsql.calls.query import QueryCall
 from dpsql.custodian.evaluate import comparable_domain, evaluate
-from dpsql.dbt.declarations import arguments as declared_arguments
 from dpsql.dbt.declarations import declare_column, declare_rules
-from dpsql.dbt.declarations import rules as declared_rules
+from dpsql.dbt.nodes import arguments as declared_arguments
+from dpsql.dbt.nodes import rules as declared_rules
 from dpsql.domains.encoding import encode
 from dpsql.errors import DomainError, DpsqlError, ReleaseError
 from dpsql.measure.counting import count_tables
@@ -181,6 +181,11 @@ def within_error(context: Context, given: Mapping[str, Any]) -> list[str]:
         context.cursor, arguments.text(given, "relation"), database=context.database, schema=context.schema, views=True
     )
     bought = drawing.find(context, given.get("release") or _marked(context, table))
+    if bought.plan.linked is not None:
+        raise ReleaseError(
+            f"dp_within_error: release {bought.identifier!r} is of linked tables, which this test does not compare; FROM "
+            "dp_report(release) shows distances from the released tables, and dp_evaluate compares schemas"
+        )
     if against == "raw":
         return _outside_of_raw(context, table, bought, k, most)
     return _outside_of_released(context, table, bought, k, most)

@@ -98,18 +98,6 @@ def test_links_are_written_once_and_the_order_may_change(tmp_path):
     assert third["success"] and ordered == [[0]], third
 
 
-def test_a_run_that_is_killed_after_the_charge_charges_nothing_more(tmp_path):
-    folder = project(tmp_path / "p", TABLES, files())
-    code, printed = dbt(folder, ["run", "--select", "synth_visits"], environment={"KILL": "after the charge"})
-    assert code == 9, printed
-    charges, nothing, built, again = dbt(
-        folder, CHARGES, ["sql", "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'synth_visits'"], ["build"], CHARGES
-    )
-    assert len(charges) == 1 and nothing == [[0]]
-    assert built["success"], built
-    assert again == charges
-
-
 def test_another_epsilon_over_the_budget_and_what_is_no_table_are_refused(tmp_path):
     wrong = {
         "joined.sql": MODEL % ("*", "visits") + " join {{ source('raw', 'patients') }} using (patient_id)",

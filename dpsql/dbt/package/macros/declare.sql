@@ -1,4 +1,4 @@
-{#- Budgets, domains and rules of schema.yml: collected from the project, and handed to the plugin (profiles.yml: dpsql.dbt). -#}
+{#- Budgets, domains, links and rules of schema.yml: collected from the project, and handed to the plugin (profiles.yml: dpsql.dbt). -#}
 
 {#- Runs when dbt starts and ends, and before `dbt show` of a dp_synthetic model. Says at the end what could not be applied. -#}
 {% macro declare(last=false) %}
@@ -12,12 +12,13 @@
 {% macro declared_nodes() %}
   {%- set found = [] -%}
   {%- for node in graph.sources.values() | list + graph.nodes.values() | list
-        if node.resource_type in ('source', 'seed', 'snapshot', 'model') and node.config.materialized not in ('dp_synthetic', 'dp_query', 'ephemeral') -%}
+        if node.resource_type in ('source', 'seed', 'snapshot', 'model') and node.config.materialized not in ('dp_synthetic', 'dp_synthetic_table', 'dp_query', 'ephemeral') -%}
     {%- set meta = dpsql.declared_meta(node) -%}
     {%- set columns = dpsql.declared_columns(node) -%}
     {%- if meta or columns -%}
       {%- set name = node.source_name ~ '.' ~ node.name if node.resource_type == 'source' else node.name -%}
       {%- do found.append({'label': node.resource_type ~ ' ' ~ name, 'kind': node.resource_type, 'relation': node.relation_name,
+                           'name': node.name, 'group': node.source_name if node.resource_type == 'source' else '',
                            'meta': meta, 'columns': columns}) -%}
     {%- endif -%}
   {%- endfor -%}
@@ -49,7 +50,7 @@
 {% endmacro %}
 
 {% macro question(action, given) %}
-  {%- set all = dict(given, interface=3) -%}
+  {%- set all = dict(given, interface=4) -%}
   {{ return('__dp_dbt(' ~ dpsql.literal(action) ~ ', ' ~ dpsql.literal(tojson(all)) ~ ', current_database(), current_schema())') }}
 {% endmacro %}
 
