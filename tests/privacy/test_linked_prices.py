@@ -6,19 +6,17 @@ histograms look at the same cells: the loss of an adaptive composition is that o
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any
 
 import duckdb
 import numpy as np
 import pytest
-from analysts import instance_of
 from case_counts import cases
+from dpsql.udfs import instance_of
 
 import dpsql
 from dpsql.calls.schemas import SynthesizeTablesCall
@@ -85,11 +83,10 @@ def watched(patch: pytest.MonkeyPatch, before: Reading | None = None) -> Iterato
         found.rounds.append((flat.copy(), [int(n) for n in lengths], list(scales), mechanism))
         return shown.copy()
 
-    fresh = lambda size: secrets.token_hex(size) if size != 16 else f"{next(salts):032x}"  # noqa: E731
     with patch.context() as inside:
         inside.setattr(blocks, "add_noise", noise)
         inside.setattr(fine, "add_noise", noise)
-        inside.setattr(linked, "secrets", SimpleNamespace(token_hex=fresh))
+        inside.setattr(linked, "fresh_salt", lambda: f"{next(salts):032x}")
         yield found
 
 

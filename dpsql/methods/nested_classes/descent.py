@@ -249,11 +249,11 @@ class Descent:
     def _siblings(self, t: int, g: int, seen: Float32, slope: Float32, now: _Forward, back: _Forward, correct: bool) -> float:
         """Add the slopes of 1/4 sum S (sum_st C_s w q_st C_t^T - Y)^2 of a group; ``seen``: C, shape (D, S, K_p)."""
         target, above = self.targets["sibling", t, t], now.weights[self.parents[t]].sum(0)
-        paired = _scaled(now.pairs[t][g], above)
+        paired = now.pairs[t][g] * above
         flat = _flat(seen)
         residual = flat @ _flat(_mixed(seen, paired)).T
         loss = self._residual(residual, target.shares[g], target.weights[g], correct) / 2.0
-        pulled = (residual @ flat).reshape(seen.shape)
+        pulled: Float32 = np.asarray(residual @ flat, flat.dtype).reshape(seen.shape)
         slope += _mixed(pulled, paired)
         crossed = np.matmul(seen.transpose(2, 1, 0), pulled.transpose(2, 0, 1)).transpose(1, 2, 0) * np.float32(0.5)
         back.pairs[t][g] += crossed * above
@@ -387,11 +387,6 @@ class Descent:
         relative = 1.0 / np.sqrt(told + _REWEIGHT_OFFSET)
         relative *= max(float(told.sum()), _TINY) / max(float(told @ relative), _TINY)
         self.relative[t] = relative[self.owners[t]].astype(np.float32)[:, None]
-
-
-def _scaled(values: Float32, by: Float32) -> Float32:
-    """Return a product of arrays."""
-    return values * by
 
 
 def _flat(values: Float32) -> Float32:

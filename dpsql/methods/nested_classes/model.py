@@ -2,10 +2,10 @@ r"""Nested latent classes of linked tables, and the tables of shares that follow
 
 A unit has a class z with probability pi_z. Given the class of its row, a row's extended columns (the number of its child rows
 among them) are independent. The k child rows of a row are in *slots*: the first ones have a slot each, all later ones share the
-last (`TableShape.slots`). A child row in slot s draws a class y ~ rho_s(y | class of its parent's row), independently of its siblings.
-Slots are no order of rows: every table is of all of them, and which row is in which slot is not known, and not asked. They are what
-lets siblings be each other's opposite: where each row was drawn from the same shares, siblings' tables were mixtures of c c^T, of
-which none has c_head > 0 and a table without two heads; with slots the first row is the head, and the others are none.
+last (`TableShape.slots`). A child row in slot s draws a class y ~ rho_s(y | class of its parent's row), independently of its
+siblings. Slots are no order of rows: every table is of all of them, and which row is in which slot is not known, and not asked.
+They are what lets siblings be each other's opposite: where each row is drawn from the same shares, siblings' tables are mixtures of
+c c^T, of which none has c_head > 0 and a table without two heads; with slots the first row is the head, and the others are none.
 
 With N_ks how many of k rows are in slot s, F_z(k) the shares of the number of rows, W_t the weights of the classes of table t, and
 theta_t the shares of codes by class, of the parent rows with k in a group g
