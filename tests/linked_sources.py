@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import duckdb
 
-from dpsql.session.settings import pin
+from dpsql.session.settings import pin, sound_plans
 from dpsql.source.analysis import Source, TableId, analyse
 from dpsql.source.linked import Hop, Lineage, Orphans
 
@@ -45,6 +45,7 @@ class Linked:
         )
         self.cursor = self.con.cursor()
         pin(self.cursor)
+        sound_plans(self.cursor)  # as before every reading of joins
         first = Hop(table("visits"), "patient", table("patients"), "patient", 4, self.orphans)
         self.ways = {table("visits"): Lineage(table("visits"), table("patients"), (first,))}
         for name in ("procedures", "labs"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -100,10 +100,15 @@ def budget(context: Context, call: BudgetCall) -> str:
 
 def _with_budget(book: Books, sources: Sequence[str]) -> list[str]:
     """Return the sources that have budgets of their own: linked tables are under their root's. Of an edited book all."""
+    links = _links(book)
+    return [source for source in sources if source not in links]
+
+
+def _links(book: Books) -> Collection[str]:
+    """Return the tables that are linked; of an edited book none."""
     with suppress(LedgerError):
-        links = Links(book.cursor, book.database, book).all()
-        return [source for source in sources if source not in links]
-    return list(sources)
+        return Links(book.cursor, book.database, book).all()
+    return ()
 
 
 def _budget_row(books: Ledger) -> tuple[Any, ...]:
@@ -138,11 +143,13 @@ def releases(context: Context, call: ReleasesCall) -> str:
         )
         with reading(f"database {book.database}" if key is None else key):
             found = book.cursor.execute(query, [key, key]).fetchall()
+        links = _links(book)
         intact = {source: Ledger(book, source, context.user).chain_holds() for source in {str(row[1]) for row in found}}
         for row in found:
             notes = _notes(context, book, str(row[0])) if row[8] == "stored" else []
             warning = [] if intact[str(row[1])] else ["the ledger was edited: its chain of hashes does not hold"]
-            rows.append((*row, _filters(str(row[3]), str(row[1])), [*notes, *warning]))
+            whole = str(row[3]) in links  # a linked table as it is
+            rows.append((*row, None if whole else _filters(str(row[3]), str(row[1])), [*notes, *warning]))
     losses = [position for position, name in enumerate(RELEASE_COLUMNS) if name in ("epsilon", "rho")]
     shown = [[at_most(float(v)) if i in losses and _number(v) else v for i, v in enumerate(row)] for row in rows]
     return _ordered("releases", {**RELEASE_COLUMNS, "filters": "VARCHAR", "notes": "VARCHAR[]"}, shown)

@@ -125,8 +125,8 @@ class LinkCall(Call):
     )
     max_rows: int | None = argument(
         whole(1, 1_000_000),
-        "Rows of the table that a row of the parent may have. Of a unit a release keeps the product along the way up, at random; noise "
-        "grows with it.",
+        "Rows of the table that a row of the parent may have. Of a unit a release keeps the product along the way up, at random; "
+        "noise grows with it.",
         python="int | None",
     )
     orphans: str | None = argument(

@@ -213,8 +213,8 @@ def _check_public(database: Path, table: str) -> None:
         con.close()
     if table in protected:
         root = protected[table]
-        linked = "" if root == table else f", by its link to {root}"
-        told = f"it is protected{linked}: nobody sees its rows; dpsql analyst grant says who may ask about {root if linked else 'it'}"
+        linked, which = ("", "it") if root == table else (f", by its link to {root}", root)
+        told = f"it is protected{linked}: nobody sees its rows; dpsql analyst grant says who may ask about {which}"
         raise ArgumentError("table", table, told)
     if table not in there:
         raise ArgumentError("table", table, "there is no such table or view")

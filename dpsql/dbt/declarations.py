@@ -1,4 +1,4 @@
-"""Budgets, domains and rules that a dbt project declares in schema.yml, under ``meta: {dpsql: ...}``.
+"""Budgets, links, domains and rules that a dbt project declares in schema.yml, under ``meta: {dpsql: ...}``.
 
 A source, seed, snapshot or table model has ``protect`` with the arguments of ``dp_protect``, or ``link`` with those of ``dp_link``
 (`dpsql.dbt.links`); the root of linked tables also ``synthesize`` (`dpsql.dbt.linked`); columns have the arguments of

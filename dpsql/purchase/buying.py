@@ -29,6 +29,7 @@ from dpsql.release.store import Release
 from dpsql.running import interruption
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
+from dpsql.session.settings import sound_plans
 
 
 def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
@@ -203,6 +204,8 @@ def _public(protected: ProtectedSource) -> tuple[str, ...]:
 
 def _bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
     """Try before the charge what can be tried without reading a row."""
+    if protected.source.local or protected.source.linked:
+        sound_plans(context.cursor)
     measures.bind(context, protected, plan)
 
 

@@ -33,6 +33,7 @@ from dpsql.release.refined import resolved
 from dpsql.running import interruption
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
+from dpsql.session.settings import sound_plans
 
 
 @cache
@@ -122,6 +123,8 @@ def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name
         raise ReleaseError(f"release {name!r} is charged, nothing was read yet: the call {large}; then the same call finishes it")
     try:
         catalog_of(context).check_functions()  # once more: another thread may have registered one
+        if protected.source.local or protected.source.linked:
+            sound_plans(context.cursor)  # once more, too: it is a setting of the whole database
         if context.known.pop(("bound", name), None) != plan:  # else it was bound just before the charge
             measures.bind(context, protected, plan)
         return measures.universe(context, protected, plan)

@@ -285,13 +285,14 @@ class Block:
         return self._places[text]
 
     def no_scalar_subqueries(self, *, alone: bool = False) -> None:
-        """Refuse a value that is computed of other people's rows, in what is counted; ``alone``: but for what names an outer row."""
+        """Refuse a value that is computed of other people's rows, in what is counted; ``alone``: unless it names a row outside."""
         where = self.node.args.get("where")
         for part in [*([where] if where is not None else []), *self.keys]:
             for inner in part.find_all(exp.Subquery):
-                if not isinstance(inner.parent, exp.In | exp.Exists) and self._reads_rows(inner):
-                    if not (alone and self._is_correlated(inner)):
-                        raise FirstAsked(inner, self._ctes(inner.this))
+                if isinstance(inner.parent, exp.In | exp.Exists) or not self._reads_rows(inner):
+                    continue
+                if not (alone and self._is_correlated(inner)):
+                    raise FirstAsked(inner, self._ctes(inner.this))
 
     def _is_correlated(self, query: exp.Expression) -> bool:
         """Return whether a subquery names columns of a SELECT around it, or may."""

@@ -18,7 +18,7 @@ from pathlib import Path
 import duckdb
 
 from dpsql.errors import ArgumentError, DpsqlError, first_line, holder
-from dpsql.session.settings import PINNED
+from dpsql.session.settings import PINNED, sound_plans
 from dpsql.text.relation import literal
 from dpsql.udfs import load
 
@@ -125,6 +125,7 @@ def _lock_down(con: duckdb.DuckDBPyConnection, store: Path) -> None:
         if name != "search_path":
             with suppress(duckdb.Error):  # of another version, or of a session alone; a cursor says what does not fit
                 con.execute(f"SET GLOBAL {name} = {literal(pinned.value)}")
+    sound_plans(con)
     wanted = {
         "python_enable_replacements": "false",
         "allowed_directories": f"[{literal(str(store))}]",

@@ -69,8 +69,16 @@ PINNED = {
 }
 """Every setting that dpsql depends on and that a session can override; a version of DuckDB may not have all of them.
 
-``disabled_optimizers`` can be set for the whole database only; no SQL of the books depends on it. ``python_enable_replacements``
-stays as it is: `dpsql.rows.writing` works with and without it, and names in a source are looked up in the catalog.
+``disabled_optimizers`` can be set for the whole database only, see `sound_plans`; no SQL of the books depends on it.
+``python_enable_replacements`` stays as it is: `dpsql.rows.writing` works with and without it, and names in a source are looked up
+in the catalog.
+"""
+
+UNSOUND = ("common_subplan",)
+"""Optimizers of DuckDB that give other rows than were asked for.
+
+On 2.0.0 and 2.0.1 ``common_subplan`` takes two joins for one and mixes up their columns. Whether it is used depends on how many
+rows tables have: so one person's rows could change those of all others.
 """
 
 _TYPES = "SELECT system.main.count_star() FROM system.main.duckdb_types()"
@@ -136,6 +144,32 @@ def settle(con: duckdb.DuckDBPyConnection, *, views: bool = False) -> None:
         raise
     except duckdb.Error:  # overloaded functions can break DuckDB's own views; then functions are listed more often
         return
+
+
+def sound_plans(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Switch off `UNSOUND` optimizers, for the whole database: no session can do so for itself. To be called before joins are read.
+
+    Raises
+    ------
+    DpsqlError
+        The configuration is locked, and they are in use.
+    """
+    query = "SELECT coalesce(value, '') FROM system.main.duckdb_settings() WHERE name = 'disabled_optimizers'"
+    row = cursor.execute(query).fetchone()
+    off = [name.strip() for name in str(row[0] if row else "").split(",") if name.strip()]
+    if set(UNSOUND) <= set(off):
+        return
+    there = {str(name) for (name,) in cursor.execute("SELECT name FROM system.main.duckdb_optimizers()").fetchall()}
+    wanted = [*off, *(name for name in UNSOUND if name in there and name not in off)]
+    if wanted == off:
+        return
+    try:
+        cursor.execute(f"SET GLOBAL disabled_optimizers = '{','.join(wanted)}'")
+    except duckdb.InvalidInputException as error:
+        raise DpsqlError(
+            f"setting disabled_optimizers lacks {', '.join(UNSOUND)}, which gives wrong answers to joins on some versions of "
+            f"DuckDB: {first_line(error)}. SET GLOBAL disabled_optimizers = '{','.join(wanted)}' before the configuration is locked"
+        ) from None
 
 
 def _check_locked(cursor: duckdb.DuckDBPyConnection, error: duckdb.Error) -> None:

@@ -205,20 +205,23 @@ def analyse(
     Privacy: free. Reads names, types and constraints only; the messages depend on nothing else.
     """
     catalog = catalog or Catalog(cursor)
-    given = (catalog, protected, public_keys, unit_column, (database, schema), most_rows, lineage, is_root)
+
+    def begin(kind: type[Analysis], unit: Callable[[TableId], str | None] = unit_column) -> Analysis:
+        return kind(catalog, protected, public_keys, unit, (database, schema), most_rows, lineage, is_root)
+
     try:
         try:
-            return _analyse(catalog, Analysis(*given), _checked_text(text))
+            return _analyse(catalog, begin(Analysis), _checked_text(text))
         except (UnsupportedQuery, ArgumentError, NotProtected) as error:
             if not local:
                 raise
             first = error
         try:
-            return _analyse(catalog, LocalAnalysis(*given), text)
+            return _analyse(catalog, begin(LocalAnalysis), text)
         except WithoutUnit as without:
             # with a unit it would be refused all the same: then that is what is wrong with it
             try:
-                _analyse(catalog, LocalAnalysis(*given[:3], lambda table: catalog.columns(table)[0].name, *given[4:]), text)
+                _analyse(catalog, begin(LocalAnalysis, lambda table: catalog.columns(table)[0].name), text)
             except (UnsupportedQuery, ArgumentError) as other:
                 if str(other) == str(first):
                     raise first from None

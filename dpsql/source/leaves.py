@@ -128,7 +128,8 @@ class Leaves:
             columns = [replace(c, origin=c.name) for c in columns]
             if lineage is not None or self.is_root(table):
                 unit = self.unit_column(root) if lineage is None else self.ways.unit(lineage)
-                columns = [marked(c, lineage, self.catalog.keys(table), table, unit) for c in columns]
+                keys = self.catalog.keys(table)
+                columns = [marked(c, lineage, keys, table, unit) for c in columns]
             self._reads(table)
         alias = self._alias()
         self.leaves[alias] = [(d.name, d.sql_type) for d in described]

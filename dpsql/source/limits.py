@@ -105,8 +105,7 @@ def cut(rows: Rows) -> None:
             column = columns.get(shown.alias)
             value = shown.this if column is None else short(shown.this, column.sql_type)
             if column is not None and value is None:
-                item.unsafe[fold(column.name)] = _LONG.format(column.sql_type)
-                item.columns = [one for one in item.columns if one.ref != column.ref]
+                item.leave_out(column, _LONG.format(column.sql_type))
             elif value is shown.this:
                 listed.append(shown)
             elif value is not None:

@@ -63,7 +63,7 @@ class Members(Joins):
         member = value is not None and column is not None and not (column.unit and is_unit(value, rows.scope))
         compared = not looked_up(others, item, both) or (member and negated)
         several = inner.unit is not None and rows.unit is not None and not rows.one and not inner.one
-        if compared and several and not Meets.of(self, rows, item, conditions, both).linear:
+        if compared and several and not Meets.of(self, item, conditions, both).linear:
             limit(rows)
             limit(inner)
             item = inner.scope.items[0]

@@ -39,6 +39,12 @@ class Item:
         self._positions = {fold(c.name): i for i, c in reversed(list(enumerate(self.columns)))}
         self._generated: dict[str, Column] = {}
 
+    def leave_out(self, column: Column, why: str) -> None:
+        """Take a column away; ``why`` is said where it is named."""
+        self.unsafe[fold(column.name)] = why
+        self.columns = [one for one in self.columns if one is not column]
+        self.__post_init__()
+
     def column(self, name: str) -> Column | None:
         """Return the column of this name."""
         position = self._positions.get(fold(name))

@@ -75,7 +75,7 @@ class Meets:
         return self.left_once or self.right_once
 
     @classmethod
-    def of(cls, joins: Joins, rows: Rows, item: Item, conditions: Sequence[exp.Expression], both: Scope, *, key: bool = False) -> Meets:
+    def of(cls, joins: Joins, item: Item, conditions: Sequence[exp.Expression], both: Scope, *, key: bool = False) -> Meets:
         """Return how often they meet under conditions; ``key``: whether the right side is a public table that has one row a key."""
         pairs = [pair for c in conditions if (pair := joins._linked(c, item, both)) is not None]
         pairs = [(left, right) for left, right in pairs if left.sql_type == right.sql_type]
@@ -135,7 +135,7 @@ class Joins:
         if rows.one and key:
             item = self._first_of(item, key)
             both = replace(rows.scope, items=[*rows.scope.items, item])
-        meets = Meets.of(self, rows, item, known, both, key=bool(key))
+        meets = Meets.of(self, item, known, both, key=bool(key))
         several = units and not rows.one and not item.one
         if several and not meets.linear and not (kind in ("SEMI", "ANTI") and looked_up(conditions, item, both)):
             limit(rows)

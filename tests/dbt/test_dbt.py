@@ -193,7 +193,7 @@ models:
 
 
 def test_declarations_say_where_they_are_wrong(tmp_path):
-    from dpsql.dbt.declarations import node
+    from dpsql.dbt.nodes import node
     from dpsql.errors import DpsqlError
 
     item = {"label": "source s.t", "relation": "t", "kind": "source", "meta": {}, "columns": {}}

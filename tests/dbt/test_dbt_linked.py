@@ -1,20 +1,28 @@
-"""Linked tables in dbt: links in schema.yml, and a model for each table of one release that is charged once."""
+"""Linked tables in dbt: links in schema.yml, models over linked tables that are charged to the root."""
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 
 pytest.importorskip("dbt.adapters.duckdb")
 
-from dbt_projects import CHARGES, dbt, project
+from dbt_projects import dbt, project  # noqa: E402
+
+import dpsql  # noqa: E402
+from dpsql.dbt import links  # noqa: E402
+from dpsql.dbt.nodes import node  # noqa: E402
+from dpsql.errors import DpsqlError  # noqa: E402
+from dpsql.session.instance import open_context  # noqa: E402
+from dpsql.udfs import instance_of  # noqa: E402
 
 TABLES = """
-CREATE TABLE patients (patient_id INTEGER PRIMARY KEY, sex VARCHAR, note VARCHAR);
-CREATE TABLE visits (visit_id INTEGER PRIMARY KEY, patient_id INTEGER REFERENCES patients (patient_id), cost INTEGER, day DATE);
-CREATE TABLE procedures (procedure_id INTEGER PRIMARY KEY, visit_id INTEGER, urgent BOOLEAN);
-INSERT INTO patients SELECT i, ['f', 'm'][1 + i % 2], 'n' || i FROM range(300) t(i);
-INSERT INTO visits SELECT i, i // 3, i % 500, DATE '2024-01-01' + (i % 300)::INTEGER FROM range(900) t(i);
-INSERT INTO procedures SELECT i, i // 2, i % 4 = 0 FROM range(1000) t(i);
+CREATE TABLE patients (patient_id INTEGER PRIMARY KEY, sex VARCHAR);
+CREATE TABLE visits (visit_id INTEGER PRIMARY KEY, patient_id INTEGER REFERENCES patients (patient_id), cost INTEGER);
+CREATE TABLE procedures (visit_id INTEGER, urgent BOOLEAN);
+INSERT INTO patients SELECT i, ['f', 'm'][1 + i % 2] FROM range(300) t(i);
+INSERT INTO visits SELECT i, i // 3, i % 500 FROM range(900) t(i);
+INSERT INTO procedures SELECT i // 2, i % 4 = 0 FROM range(1000) t(i);
 """
 SCHEMA = """
 sources:
@@ -24,202 +32,69 @@ sources:
       - name: procedures
         config: {meta: {dpsql: {link: {column: visit_id, parent: visits, max_rows: 3}}}}
       - name: visits
-        config: {meta: {dpsql: {link: {max_rows: 5, order_by: %s}}}}
-        columns:
-          - {name: cost, config: {meta: {dpsql: {lower: 0, upper: 500, bins: 4, nullable: false}}}}
-          - {name: day, config: {meta: {dpsql: {lower: '2024-01-01', upper: '2024-12-31', bins: 4, nullable: false}}}}
+        config: {meta: {dpsql: {link: {max_rows: 5}, rules: ['cost >= 0']}}}
+        columns: [{name: cost, config: {meta: {dpsql: {lower: 0, upper: 500, bins: 4, nullable: false}}}}]
       - name: patients
-        config:
-          meta:
-            dpsql:
-              protect: {epsilon: 3, delta: 1e-9, privacy_unit: patient_id, max_contributions: 1}
-              synthesize: {epsilon: %s, options: {effort: fast}}
+        config: {meta: {dpsql: {protect: {epsilon: 3, delta: 1e-9, privacy_unit: patient_id}}}}
         columns: [{name: sex, config: {meta: {dpsql: {categories: [f, m], nullable: false}}}}]
-models:
-  - name: synth_visits
-    columns:
-      - name: patient_id
-        data_tests: [{relationships: {arguments: {to: ref('synth_patients'), field: patient_id}}}]
 """
-MODEL = "{{ config(materialized='dp_synthetic_table') }} select %s from {{ source('raw', '%s') }}"
 FILES = {
-    "synth_patients.sql": MODEL % ("*", "patients"),
-    "synth_visits.sql": MODEL % ("day, patient_id, cost", "visits"),
-    "synth_procedures.sql": MODEL % ("*", "procedures"),
-    "later.sql": "select count(*) as n from {{ ref('synth_visits') }} join {{ ref('synth_patients') }} using (patient_id)",
+    "schema.yml": SCHEMA,
+    "by_sex.sql": "{{ config(materialized='dp_query', epsilon=0.5) }} select p.sex, count(*) as n, avg(v.cost) as cost "
+    "from {{ source('raw', 'visits') }} v join {{ source('raw', 'patients') }} p using (patient_id) group by p.sex",
+    "copy.sql": "{{ config(materialized='dp_synthetic', epsilon=0.5, seed=1) }} select cost from {{ source('raw', 'visits') }}",
+    "urgent.sql": "{{ config(materialized='dp_query', epsilon=0.5) }} select urgent, count(*) as n from {{ source('raw', 'procedures') }} "
+    "group by urgent",
 }
-MODELS = ("synth_patients", "synth_visits", "synth_procedures")
-ORPHANS = ["sql", """SELECT (SELECT count(*) FROM synth_visits WHERE patient_id NOT IN (SELECT patient_id FROM synth_patients)),
-    (SELECT count(*) FROM synth_procedures WHERE visit_id NOT IN (SELECT visit_id FROM dpsql_main_patients.visits)),
-    (SELECT count(*) FROM synth_visits) = (SELECT count(*) FROM dpsql_main_patients.visits),
-    (SELECT count(*) FROM synth_procedures) > 0, (SELECT n FROM later) = (SELECT count(*) FROM synth_visits)"""]
-COMMENTS = ["sql", "SELECT DISTINCT comment FROM duckdb_tables() WHERE schema_name = 'main' AND table_name LIKE 'synth%'"]
-HASHES = ["sql", "SELECT (SELECT sum(hash(p)) FROM synth_patients p), (SELECT sum(hash(v)) FROM synth_visits v), (SELECT sum(hash(p)) FROM synth_procedures p)"]
+BOOK = ["sql", "SELECT count(*) FROM dpsql.ledger"]
 
 
-def files(order: str = "day", epsilon: str = "1.5", **more: str) -> dict[str, str]:
-    return {**FILES, "schema.yml": SCHEMA % (order, epsilon), **more}
-
-
-def test_all_models_are_of_one_release_that_is_charged_once(tmp_path):
-    folder = project(tmp_path / "p", TABLES, files())
-    one, charged, built, orphans, hashes, charges, columns, again, same, comments, shown, still = dbt(
-        folder, ["run", "--select", "synth_procedures"], CHARGES, ["build"], ORPHANS, HASHES, CHARGES,
-        ["sql", "SELECT column_name FROM duckdb_columns() WHERE table_name LIKE 'synth%' ORDER BY table_name, column_index"],
-        ["run", "--select", "synth_visits", "--full-refresh"], HASHES, COMMENTS,
-        ["show", "--select", "synth_patients", "--limit", "2"], CHARGES,
-    )
-    assert one["success"] and {name for name in one["nodes"] if not name.startswith("dpsql-on")} == {"synth_procedures"}, one
-    assert len(charged) == 1 and charged[0][0].startswith("patients-synthesize_tables-patients_default-"), charged
-    assert built["success"] and set(MODELS) <= set(built["nodes"]), built
-    assert orphans == [[0, 0, True, True, True]]
-    assert charges == charged == still
-    assert [name for (name,) in columns] == [
-        "patient_id", "sex", "procedure_id", "visit_id", "urgent", "day", "patient_id", "cost",
-    ]
-    assert again["success"] and same == hashes
-    assert comments == [[f"dpsql release: {charged[0][0]}"]]
-    assert shown["success"] and "patient_id" in shown["printed"], shown
-
-
-def test_links_are_written_once_and_the_order_may_change(tmp_path):
-    folder = project(tmp_path / "p", TABLES, files("''"))
-    book = ["sql", "SELECT count(*) FROM dpsql.ledger"]
-    first, links, entries, second, same, _, third, ordered = dbt(
-        folder, ["run", "--select", "later"], ["sql", "SELECT source, action FROM dpsql.ledger ORDER BY ALL"], book,
-        ["run", "--select", "later"], book, ["write", "models/schema.yml", files()["schema.yml"]], ["run", "--select", "synth_visits"],
-        ["sql", "SELECT count(*) FROM dpsql_main_patients.visits v JOIN dpsql_main_patients.visits w "
-         "ON v.patient_id = w.patient_id AND w.visit_id = v.visit_id + 1 WHERE w.day < v.day"],
-    )
-    assert not first["success"]  # synth_visits is not there yet
-    assert entries == same and links, (links, second)
-    assert third["success"] and ordered == [[0]], third
-
-
-def test_another_epsilon_over_the_budget_and_what_is_no_table_are_refused(tmp_path):
-    wrong = {
-        "joined.sql": MODEL % ("*", "visits") + " join {{ source('raw', 'patients') }} using (patient_id)",
-        "filtered.sql": MODEL % ("*", "visits") + " where cost > 3",
-        "computed.sql": MODEL % ("cost + 1 as cost", "visits"),
-        "nested.sql": "{{ config(materialized='dp_synthetic_table') }} select * from (select * from {{ source('raw', 'visits') }})",
-        "unknown.sql": MODEL % ("note", "patients"),
-        "own.sql": "{{ config(materialized='dp_synthetic_table', epsilon=1.0) }} select * from {{ source('raw', 'visits') }}",
-    }
-    folder = project(tmp_path / "p", TABLES, files(**wrong))
-    names = [name.removesuffix(".sql") for name in wrong]
-    refused, charges, built, bought, _, dear, more = dbt(
-        folder, ["run", "--select", *names], CHARGES, ["run", "--select", *MODELS], CHARGES,
-        ["write", "models/schema.yml", files(epsilon="2.9, release: again")["schema.yml"]], ["run", "--select", *MODELS], CHARGES,
-    )
-    assert {name for name, (status, _) in refused["nodes"].items() if status == "error"} == set(names), refused
-    for name in ("joined", "filtered", "computed", "nested"):
-        assert "may only name columns of one linked table" in refused["nodes"][name][1], refused["nodes"][name]
-    assert "'note' is no column of the synthetic patients" in refused["nodes"]["unknown"][1]
-    assert "has no release of its own" in refused["nodes"]["own"][1]
-    assert charges == []
-    assert built["success"] and len(bought) == 1
-    assert not dear["success"] and more == bought
-    assert all("budget" in dear["nodes"][name][1] for name in MODELS), dear["nodes"]
-
-
-def test_odd_names(tmp_path):
-    tables = """
-        CREATE TABLE "Order" ("select" INTEGER PRIMARY KEY, "größe <b>" VARCHAR);
-        CREATE TABLE "lí""ne" ("group" INTEGER, "select" INTEGER, x BOOLEAN);
-        INSERT INTO "Order" SELECT i, ['a', 'b'][1 + i % 2] FROM range(200) t(i);
-    """  # the child is empty
-    schema = """
-sources:
-  - name: raw
-    schema: main
-    tables:
-      - name: orders
-        identifier: Order
-        quoting: {identifier: true}
-        config: {meta: {dpsql: {protect: {epsilon: 3, delta: 1e-9}, synthesize: {epsilon: 2, options: {effort: fast}, into_schema: 'My "copy"'}}}}
-        columns: [{name: "größe <b>", config: {meta: {dpsql: {categories: [a, b]}}}}]
-      - name: lines
-        identifier: 'lí""ne'
-        quoting: {identifier: true}
-        config: {meta: {dpsql: {link: {column: select, parent: orders, max_rows: 3}}}}
-"""
-    folder = project(
-        tmp_path / "p", tables,
-        {"schema.yml": schema, "o.sql": MODEL % ('"größe <b>", "select"', "orders"), "l.sql": MODEL % ("*", "lines")},
-    )
-    built, rows, there, charges = dbt(
-        folder, ["run"],
-        ["sql", 'SELECT count(*) FROM l WHERE "select" NOT IN (SELECT "select" FROM o)'],
-        ["sql", "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'My \"copy\"' ORDER BY ALL"], CHARGES,
-    )
-    assert built["success"], built
-    assert rows == [[0]] and len(there) == 2 and len(charges) == 1
+def test_models_over_linked_tables_are_charged_to_the_root(tmp_path):
+    folder = project(tmp_path / "p", TABLES, FILES)
+    built, charged, linked, book, again, same = dbt(
+        folder, ["build"],
+        ["sql", "SELECT source, parameters -> '$.linked.tables' FROM dpsql.ledger WHERE action = 'charge' ORDER BY ALL"],
+        ["sql", "SELECT source, action FROM dpsql.ledger WHERE action IN ('link', 'linked') ORDER BY ALL"], BOOK, ["build"], BOOK,
+    )  # fmt: skip
+    assert built["success"] and {"by_sex", "copy", "urgent"} <= set(built["nodes"]), built
+    assert [source for source, _ in charged] == ["main.patients"] * 3
+    assert sorted(tables for _, tables in charged)[0] == '["main.patients","main.procedures","main.visits"]'
+    assert linked == [["main.patients", "link"]] * 2 + [["main.procedures", "linked"], ["main.visits", "linked"]]
+    assert again["success"] and same == book, again
 
 
 def test_links_say_where_they_are_wrong():
-    from dpsql.dbt.nodes import node
-    from dpsql.errors import DpsqlError
-
     item = {"label": "source raw.t", "relation": "t", "kind": "source", "columns": {}}
     for meta, expected in (
         ({"link": {"to": "a"}}, "source raw.t, link: meta dpsql has no key 'to'; it takes column, parent"),
         ({"link": "a"}, "source raw.t, link: 'a' is not a mapping"),
         ({"link": {}, "protect": {"epsilon": 1}}, "source raw.t: a linked table is under its root's budget"),
-        ({"synthesize": {"method": "mwem"}}, "source raw.t, synthesize: meta dpsql has no key 'method'"),
     ):
         with pytest.raises(DpsqlError, match=expected):
             node({**item, "meta": meta})
 
 
 def test_a_circle_of_links_is_refused():
-    from dpsql.dbt import links
-    from dpsql.dbt.nodes import node
-    from dpsql.errors import DpsqlError
-
     nodes = [
         node({"label": name, "name": name, "group": "raw", "relation": name, "kind": "source", "meta": {"link": {"parent": parent}}})
         for name, parent in (("a", "b"), ("b", "a"))
     ]
     with pytest.raises(DpsqlError, match="circle"):
-        links.apply(None, nodes, nodes)
-
-
-def test_dp_within_error_says_what_to_do_instead():
-    import duckdb
-    from dpsql.udfs import instance_of
-
-    import dpsql
-    from dpsql.dbt import models
-    from dpsql.errors import ReleaseError
-    from dpsql.session.instance import open_context
-
-    with duckdb.connect() as con:
-        con.execute("CREATE TABLE a (id INTEGER PRIMARY KEY, x BOOLEAN); CREATE TABLE b (id INTEGER, x BOOLEAN)")
-        dpsql.load(con)
-        con.execute("CALL dp_protect('a', epsilon := 3, delta := 1e-9); CALL dp_link('b', 'id', parent := 'a', max_rows := 2)")
-        bought = con.execute("FROM dp_synthesize_tables('a', epsilon := 1, into_schema := 's', options := {effort: 'fast'})").fetchall()
-        with open_context(instance_of(con), "memory", "main") as context, pytest.raises(ReleaseError, match="dp_report"):
-            models.within_error(context, {"relation": "s.b", "max_tvd": 0.5, "release": bought[0][3]})
+        links.apply(None, nodes, nodes)  # type: ignore[arg-type]
 
 
 def test_a_link_waits_for_a_parent_that_the_run_makes():
-    import duckdb
-    from dpsql.udfs import instance_of
-
-    import dpsql
-    from dpsql.dbt import links
-    from dpsql.dbt.nodes import node
-    from dpsql.session.instance import open_context
-
     parent = node({"label": "model a", "name": "a", "group": "", "relation": "a", "kind": "model", "meta": {"protect": {"epsilon": 1}}})
-    child = node({"label": "model b", "name": "b", "group": "", "relation": "b", "kind": "model",
-                  "meta": {"link": {"column": "id", "parent": "a", "max_rows": 2}}})
+    link = {"column": "id", "parent": "a", "max_rows": 2}
+    child = node({"label": "model b", "name": "b", "group": "", "relation": "b", "kind": "model", "meta": {"link": link}})
     with duckdb.connect() as con:
         con.execute("CREATE TABLE b (id INTEGER)")
         dpsql.load(con)
-        with open_context(instance_of(con), "memory", "main") as context:
+        instance = instance_of(con)
+        assert instance is not None
+        with open_context(instance, "memory", "main") as context:
             assert links.apply(context, [child], [parent, child]) == {"model b": ["model b: its parent a is not there yet"]}
         con.execute("CREATE TABLE a (id INTEGER PRIMARY KEY); CALL dp_protect('a', epsilon := 1, delta := 1e-9)")
-        with open_context(instance_of(con), "memory", "main") as context:
+        with open_context(instance, "memory", "main") as context:
             assert links.apply(context, [child], [parent, child]) == {"model b": []}
         assert con.execute("SELECT parent, max_rows FROM dp_links()").fetchall() == [("main.a", 2)]

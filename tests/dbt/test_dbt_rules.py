@@ -65,7 +65,7 @@ def test_rules_are_written_once_and_taken_back_by_name(tmp_path):
 
 
 def test_rules_say_where_they_are_wrong():
-    from dpsql.dbt.declarations import node
+    from dpsql.dbt.nodes import node
     from dpsql.errors import DpsqlError
 
     item = {"label": "model m", "relation": "m", "kind": "model", "columns": {}}

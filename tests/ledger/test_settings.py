@@ -179,3 +179,52 @@ def test_every_order_by_says_its_direction():
     parts_of_strings = ("ORDER BY ", "ORDER BY md5")
     assert [item for item in wrong if item[1] not in parts_of_strings] == []
     assert undirected("SELECT a ORDER BY a, b DESC") != []
+
+
+JOINED = "SELECT count(*) FROM t a JOIN t b ON a.k = b.k AND a.x < b.x"
+
+
+def optimizers(con) -> str:
+    return str(con.execute("SELECT value FROM duckdb_settings() WHERE name = 'disabled_optimizers'").fetchall()[0][0])
+
+
+def joined(con) -> None:
+    con.execute("CREATE TABLE t AS SELECT i % 9 AS k, i AS x FROM range(50) t(i)")
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('t', epsilon := 1, delta := 1e-9, privacy_unit := 'k', max_contributions := 3)")
+
+
+@pytest.mark.parametrize("held", ["", "unused_columns", "common_subexpressions,unused_columns"])
+def test_optimizers_that_give_other_rows_are_off_where_joins_are_read_and_others_stay(held):
+    con = duckdb.connect()
+    con.execute(f"SET disabled_optimizers = '{held}'")
+    joined(con)
+    assert sorted(optimizers(con).split(",")) == sorted(held.split(","))
+    for name in ("first", "second"):
+        con.execute(f"FROM dp_query('{JOINED}', epsilon := 0.1, max_rows_per_group := 3, release := '{name}')")
+        there = {"common_subplan"} if "common_subplan" in known_optimizers() else set()
+        assert set(optimizers(con).split(",")) - {""} == {*held.split(","), *there} - {""}
+        con.execute("SET disabled_optimizers = ''")  # somebody takes it back
+        held = ""
+    con.close()
+
+
+def known_optimizers() -> set[str]:
+    return {str(name) for (name,) in duckdb.sql("SELECT name FROM duckdb_optimizers()").fetchall()}
+
+
+def test_a_locked_configuration_reads_joins_only_without_them():
+    for first in (False, True):
+        con = duckdb.connect()
+        joined(con)
+        if first and "common_subplan" in known_optimizers():
+            con.execute("SET disabled_optimizers = 'common_subplan'")
+        con.execute("SET lock_configuration = true")
+        text = f"FROM dp_query('{JOINED}', epsilon := 0.1, max_rows_per_group := 3)"
+        if first or "common_subplan" not in known_optimizers():
+            assert con.execute(text).fetchall()
+        else:
+            with pytest.raises(duckdb.Error, match="before the configuration is locked"):
+                con.execute(text)
+            assert con.execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchall() == [(0,)]
+        con.close()

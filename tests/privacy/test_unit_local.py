@@ -95,7 +95,7 @@ def no_unit_in_windows(monkeypatch) -> str:
         return out
 
     monkeypatch.setattr(combining, "_over", planted)
-    monkeypatch.setattr(combining, "is_unit", lambda node, scope: True)
+    monkeypatch.setattr(combining, "tells_unit", lambda node, scope: True)
     return "SELECT patient, count(*) OVER (PARTITION BY kind) AS n FROM visits"
 
 
@@ -110,7 +110,7 @@ def no_unit_in_groups(monkeypatch) -> str:
         return real(self, select, **more)
 
     monkeypatch.setattr(layers.Layer, "close", planted)
-    monkeypatch.setattr(combining, "is_unit", lambda node, scope: True)
+    monkeypatch.setattr(combining, "tells_unit", lambda node, scope: True)
     return "SELECT kind, count(*) AS n FROM visits GROUP BY kind"
 
 

@@ -24,6 +24,7 @@ from dpsql.source.leaves import View
 from dpsql.source.local import LocalAnalysis
 from dpsql.source.model import TableId
 from dpsql.source.parse import parse_query, render
+from dpsql.source.unit_local import UnitLocal
 
 TABLE = TableId("memory", "main", "p")
 HOME = ("memory", "main")
@@ -72,7 +73,7 @@ def accepted(catalog: Catalog, text: str, counts: Counter) -> str | None:
     analysis = LocalAnalysis(catalog, lambda t: True, lambda t: (), lambda t: "g", HOME)
     try:
         relation = analysis.query(parse_query(text), View((HOME,)))
-        check_local(catalog, render(relation.select), analysis.probe(relation.select), [TABLE], "g")
+        check_local(catalog, render(relation.select), analysis.probe(relation.select), [TABLE], UnitLocal(TABLE, "g"))
     except (UnsupportedQuery, ArgumentError):
         counts["refused"] += 1
         return None
