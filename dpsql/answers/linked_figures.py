@@ -21,7 +21,7 @@ from dpsql.release.linked import Kind, LinkedPlan
 from dpsql.release.plan import Plan
 from dpsql.release.store import Release
 from dpsql.rows import shares
-from dpsql.rows.families import Drawing, Model, model_of, plan_of
+from dpsql.rows.families import Drawing, Model, described, model_of, plan_of
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 
@@ -173,7 +173,7 @@ def gather(context: Context, bought: Release, progress: Progress) -> LinkedFigur
     with progress.stage("fit"):
         model = model_of(context.cursor, bought)
     units = min(model.units, MOST_UNITS)
-    drawing, rows = Drawing(context.cursor, bought, model, units, None), np.zeros(len(linked.tables), np.int64)
+    drawing, rows = Drawing(context.cursor, described(bought), model, units, None), np.zeros(len(linked.tables), np.int64)
     places = compared(linked)
 
     def parts() -> Iterator[list[Drawn]]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from dpsql.calls.schemas import SynthesizeTablesCall
 from dpsql.calls.stored import SampleCall
 from dpsql.errors import ArgumentError, DpsqlError
-from dpsql.kinds.linked.schema import schema_of
+from dpsql.kinds.plans import request
 from dpsql.protected.source import resolve
 from dpsql.purchase import buying
 from dpsql.release.store import Release
@@ -22,15 +20,26 @@ COLUMNS = {"table_name": "VARCHAR", "rows": "BIGINT", "parent": "VARCHAR", "rele
 def synthesize_tables(context: Context, call: SynthesizeTablesCall) -> str:
     """Return where the tables of a synthetic database were put, buying the release at the first call."""
     name = _named(call.into_schema)
-    tables: list[str] = []
-    with suppress(DpsqlError):  # what is wrong with the source is said where it is bought; a stored release needs no source
-        tables = [table.name for table in schema_of(context, resolve(context, call.source)).tables]
-    schemas.check_target(context, name, tables)
+    _rehearse(context, call, name)
     with Progress("dp_synthesize_tables", show=context.progress) as progress:
         bought = buying.buy(context, call, progress)
         answer = _put(context, bought, name, call.units, call.seed, progress)
     context.instance.last_seconds, context.instance.last_peak_mb = dict(progress.seconds), dict(progress.peak_mb)
     return answer
+
+
+def _rehearse(context: Context, call: SynthesizeTablesCall, name: str) -> None:
+    """Try to write before anything is charged: whatever is released must not be lost to a table that cannot be made.
+
+    What is wrong with the source is said where it is bought, and a stored release needs no source.
+    """
+    schemas.check_target(context, name, [])
+    try:
+        linked = request(context, resolve(context, call.source), call).plan.linked
+    except DpsqlError:
+        return
+    if linked is not None:
+        schemas.rehearse(context, linked, name)
 
 
 def sample(context: Context, call: SampleCall, bought: Release, progress: Progress) -> str:

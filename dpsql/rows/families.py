@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 import duckdb
@@ -18,6 +18,7 @@ import pandas as pd
 
 from dpsql.accounting import standard_deviation
 from dpsql.domains import sqltypes
+from dpsql.domains.attributes import Domain
 from dpsql.domains.decoder import Columns, Decoder
 from dpsql.domains.grid import Histogram
 from dpsql.domains.within import Placed
@@ -89,14 +90,14 @@ def model_of(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Model:
     units = units_of(linked, values, deviations) if total is None else float(total)
     units, effort = max(units, 1.0), str(plan.options.get("effort", nested_classes.USUAL))
     shares, noise = [block / units for block in values], [deviation / units for deviation in deviations]
-    fitted = nested_classes.fit(linked.shape, linked.blocks, shares, noise, units, effort, _seed(bought))
+    fitted = nested_classes.fit(linked.shape, linked.blocks, shares, noise, units, effort, _seed(bought.identifier))
     scales = {
         t: scale_of(table.domain.attributes[table.order_place])
         for t, table in enumerate(linked.tables)
         if table.order_place is not None
     }
     if scales:
-        fitted = nested_classes.ordered(fitted, linked.blocks, shares, noise, scales, _seed(bought))
+        fitted = nested_classes.ordered(fitted, linked.blocks, shares, noise, scales, _seed(bought.identifier))
     model = Model(fitted, round(units))
     with _guard:
         _models[key] = model
@@ -115,8 +116,31 @@ def units_of(linked: LinkedPlan, values: list[FloatArray], deviations: list[floa
     return float((weights * sums).sum() / weights.sum())
 
 
-def _seed(bought: Release) -> int:
-    return int(hashlib.sha256(bought.identifier.encode()).hexdigest()[:15], 16)
+def _seed(identifier_: str) -> int:
+    return int(hashlib.sha256(identifier_.encode()).hexdigest()[:15], 16)
+
+
+@dataclass(frozen=True)
+class Described:
+    """What is drawn: the plan, with its bins; what a fixed seed is made of; where in their bins values lie, by place of a column."""
+
+    linked: LinkedPlan
+    identifier: str
+    inside: Mapping[int, Histogram]
+
+
+def described(bought: Release) -> Described:
+    """Return what a release gives rows of."""
+    return Described(plan_of(bought), bought.identifier, histograms(bought.planned, bought.refinement))
+
+
+def made_up(linked: LinkedPlan) -> tuple[Described, Model]:
+    """Return what gives made-up rows of a plan, of its types alone: no rule holds, and no release is looked at."""
+    bounded = Domain(tuple(a.bounded if a.automatic else a for a in linked.domain.attributes))
+    found = linked.with_domain(bounded)
+    tables = tuple(replace(table, rules=(), checks=(), across=(), order=None) for table in found.tables)
+    found = replace(found, tables=tables, blocks=())
+    return Described(found, "rehearsal", {}), Model(nested_classes.uniform(found.shape), 1)
 
 
 @dataclass(frozen=True)
@@ -134,7 +158,7 @@ class Drawing:
     ----------
     cursor : DuckDB cursor
         Evaluates rules on synthetic rows; no table is read.
-    bought : Release
+    wanted : Described
     model : Model
     units : int
         Rows of the root.
@@ -148,12 +172,12 @@ class Drawing:
     """
 
     def __init__(
-        self, cursor: duckdb.DuckDBPyConnection, bought: Release, model: Model, units: int, seed: int | None
+        self, cursor: duckdb.DuckDBPyConnection, wanted: Described, model: Model, units: int, seed: int | None
     ) -> None:
-        self.plan, self._model, self._units = plan_of(bought), model, units
-        self._seeds = [seed or 0, _seed(bought)]
+        self.plan, self._model, self._units = wanted.linked, model, units
+        self._seeds = [seed or 0, _seed(wanted.identifier)]
         self.rows = [0] * len(self.plan.tables)
-        inside = histograms(bought.planned, bought.refinement)
+        inside = wanted.inside
         self._inside: list[dict[str, Histogram]] = [
             {a.name: inside[place] for i, a in enumerate(table.domain.attributes) if (place := self.plan.place(t, i)) in inside}
             for t, table in enumerate(self.plan.tables)
@@ -170,7 +194,7 @@ class Drawing:
         self._above = {place: self.plan.joined(place) for place, table in enumerate(self.plan.tables) if table.across}
         self._places = {table.name: place for place, table in enumerate(self.plan.tables)}
         self._named = {self._places[name] for joined in self._above.values() for name, _ in joined.above}
-        self._menders = [self._mender(cursor, place, bought.identifier) for place in range(len(self.plan.tables))]
+        self._menders = [self._mender(cursor, place, wanted.identifier) for place in range(len(self.plan.tables))]
         ruled = {place for place, mending in enumerate(self._menders) if mending is not None}
         self._sorted = {place for place, table in enumerate(self.plan.tables) if table.order is not None and place in ruled}
 

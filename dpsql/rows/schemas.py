@@ -6,6 +6,7 @@ Privacy: post-processing; the synthetic tables are read and written, no other.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Mapping
 
 import duckdb
 
@@ -13,7 +14,7 @@ from dpsql.books.schema import SCHEMA
 from dpsql.errors import ArgumentError, first_line
 from dpsql.release.linked import LinkedPlan, LinkedTable
 from dpsql.release.store import Release
-from dpsql.rows.families import Drawing, model_of, plan_of
+from dpsql.rows.families import Drawing, described, made_up, model_of, plan_of
 from dpsql.rows.models import mark
 from dpsql.rows.writing import run, visible
 from dpsql.running.progress import Progress
@@ -24,6 +25,8 @@ from dpsql.text.relation import identifier, literal, split_name
 _MADE = "dpsql: synthetic rows of "  # as `dpsql.rows.drawing` has it
 _PATH = "SET search_path = 'system.main'"  # as `dpsql.session.settings.pin` has it
 _SYSTEM = ("information_schema", "pg_catalog")
+_REHEARSED = 3
+"""Units of a rehearsal."""
 
 
 def schema_name(context: Context, name: str) -> tuple[str, str]:
@@ -108,47 +111,80 @@ def write(
         marker = f"{_MADE}{bought.identifier}, {mark(bought)}.{wanted}-units.seed-{seed or 0}"
         there = check_target(context, name, [table.name for table in linked.tables])
         if [there.get(fold(table.name)) for table in linked.tables] != [marker] * len(linked.tables):
-            drawing = Drawing(context.cursor, bought, model, wanted, seed)
-            try:
-                _fill(context, drawing, (database, schema), there, marker, progress)
-            except duckdb.InterruptException:
-                _roll_back(context)
-                raise
-            except duckdb.Error as error:
-                _roll_back(context)
-                raise ArgumentError("into_schema", name, f"its tables cannot be made: {first_line(error)}") from None
-            except BaseException:
-                _roll_back(context)
-                raise
+            drawing = Drawing(context.cursor, described(bought), model, wanted, seed)
+            with _whole(context, name):
+                _create(context, linked, (database, schema), there)
+                with progress.stage("sampling and writing"):
+                    _insert(context, drawing, (database, schema))
+                    for table in linked.tables:
+                        quoted = identifier(database, schema, table.name)
+                        context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(marker)}")
+                    run(context.cursor, "COMMIT")
         return _answer(context, linked, (database, schema), bought.identifier)
 
 
-def _fill(
-    context: Context, drawing: Drawing, place: tuple[str, str], there: dict[str, str], marker: str, progress: Progress
-) -> None:
-    cursor, tables = context.cursor, drawing.plan.tables
-    cursor.execute("BEGIN")
+def rehearse(context: Context, linked: LinkedPlan, name: str) -> None:
+    """Make the tables of a plan, write made-up rows into them, and take all of it back.
+
+    What cannot be written (types, names, constraints, a schema that is read alone) is known before anything is charged.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    place = schema_name(context, name)
+    with context.instance.lock(f"schema {place[0]} {fold(place[1])}"):
+        there = check_target(context, name, [table.name for table in linked.tables])
+        wanted, model = made_up(linked)
+        with _whole(context, name):
+            _create(context, linked, place, there)
+            _create(context, wanted.linked, place, {fold(table.name): "" for table in linked.tables})
+            _insert(context, Drawing(context.cursor, wanted, model, _REHEARSED, None), place)
+            context.cursor.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
+def _whole(context: Context, name: str) -> Iterator[None]:
+    """Begin a transaction, which the block ends; whatever goes wrong leaves nothing behind."""
+    context.cursor.execute("BEGIN")
+    try:
+        yield
+    except duckdb.InterruptException:
+        _roll_back(context)
+        raise
+    except duckdb.Error as error:
+        _roll_back(context)
+        raise ArgumentError("into_schema", name, f"its tables cannot be made: {first_line(error)}") from None
+    except BaseException:
+        _roll_back(context)
+        raise
+
+
+def _create(context: Context, linked: LinkedPlan, place: tuple[str, str], there: Mapping[str, str]) -> None:
+    """Make the tables, in the place of those that are there."""
+    cursor = context.cursor
     cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(*place)}")
-    for table in reversed(tables):
+    for table in reversed(linked.tables):
         if fold(table.name) in there:
             cursor.execute(f"DROP TABLE {identifier(*place, table.name)}")
     cursor.execute(f"USE {identifier(*place)}")  # DuckDB before 2.0 finds the parent of a FOREIGN KEY on the search path alone
     try:
-        for number in range(len(tables)):
-            cursor.execute(create_sql(drawing.plan, number, place))
+        for number in range(len(linked.tables)):
+            cursor.execute(create_sql(linked, number, place))
     finally:
         with contextlib.suppress(duckdb.Error):  # after an error `_roll_back` does it
             cursor.execute(_PATH)
+
+
+def _insert(context: Context, drawing: Drawing, place: tuple[str, str]) -> None:
+    """Write the rows of a draw."""
+    cursor, tables = context.cursor, drawing.plan.tables
     names = [identifier(*place, table.name) for table in tables]
     lists = [drawing.select(number) for number in range(len(tables))]
-    with progress.stage("sampling and writing"):
-        for part in drawing.parts():
-            with visible(cursor, [part.frame]):
-                statement = f"INSERT INTO {names[part.table]} SELECT {lists[part.table]} FROM __dpsql_frame_0"  # noqa: S608
-                run(cursor, statement, [part.frame])
-        for quoted in names:
-            cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(marker)}")
-        run(cursor, "COMMIT")
+    for part in drawing.parts():
+        with visible(cursor, [part.frame]):
+            statement = f"INSERT INTO {names[part.table]} SELECT {lists[part.table]} FROM __dpsql_frame_0"  # noqa: S608
+            run(cursor, statement, [part.frame])
 
 
 def create_sql(plan: LinkedPlan, number: int, place: tuple[str, str]) -> str:

@@ -15,7 +15,7 @@ import dpsql
 from dpsql.methods.nested_classes import Drawn
 from dpsql.release.linked import LinkedPlan
 from dpsql.rows import drawing, shares
-from dpsql.rows.families import Drawing, model_of
+from dpsql.rows.families import Drawing, described, model_of
 from dpsql.session.instance import open_context
 
 
@@ -107,8 +107,8 @@ def test_families_are_the_rows_that_are_written(con):
     with open_context(instance_of(con), "a", "main") as context:
         bought = drawing.find(context, release)
         model = model_of(context.cursor, bought)
-        found = list(Drawing(context.cursor, bought, model, model.units, None).families())
-        plain = Drawing(context.cursor, bought, model, model.units, None)
+        found = list(Drawing(context.cursor, described(bought), model, model.units, None).families())
+        plain = Drawing(context.cursor, described(bought), model, model.units, None)
         plain._menders = [None] * len(plain.plan.tables)
         unruled = list(plain.families())
     assert len(found) == 1

@@ -27,6 +27,7 @@ from dpsql.purchase import buying, measuring
 from dpsql.release.checking import check_item
 from dpsql.release.linked import LinkedColumn, LinkedTable
 from dpsql.release.plan import Plan
+from dpsql.rows import schemas
 from dpsql.rows.families import Drawing, Part, check_range, key_value
 from dpsql.running.progress import Progress
 from dpsql.session.instance import open_context
@@ -195,6 +196,23 @@ def test_nothing_is_written_where_one_table_cannot_be(clinic: duckdb.DuckDBPyCon
     with pytest.raises(duckdb.Error, match="books"):
         clinic.execute(BUY.replace("synth'", "dpsql'"))
     assert one(clinic, "SELECT releases FROM dp_budget()") == 1
+
+
+def test_what_cannot_be_written_is_known_before_it_is_charged(clinic: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    clinic.execute("CREATE SCHEMA synth; CREATE VIEW synth.visits AS SELECT 1 AS x")
+    with pytest.raises(duckdb.Error, match="did not make"):
+        clinic.execute(BUY)
+    clinic.execute("DROP SCHEMA synth CASCADE")
+    made = schemas.create_sql
+    monkeypatch.setattr(schemas, "create_sql", lambda *given: f"{made(*given)} and what DuckDB does not know")
+    with pytest.raises(duckdb.Error, match="cannot be made"):
+        clinic.execute(BUY)
+    monkeypatch.setattr(schemas, "create_sql", made)
+    monkeypatch.setattr(Drawing, "select", lambda self, place: "1 / 0 AS nothing, 'x'::INTEGER AS no_number")
+    with pytest.raises(duckdb.Error, match="cannot be made"):
+        clinic.execute(BUY)
+    assert one(clinic, "SELECT releases FROM dp_budget()") == 0
+    assert one(clinic, "SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'synth' AND database_name = current_database()") == 0
 
 
 def test_a_failing_draw_leaves_no_table_and_no_schema(clinic: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from dpsql.methods.nested_classes.draw import Drawn, draw, draw_parts
 from dpsql.methods.nested_classes.efforts import EFFORTS, USUAL, fit
 from dpsql.methods.nested_classes.lines import Ordering, Scale
-from dpsql.methods.nested_classes.model import NestedClasses, expected
+from dpsql.methods.nested_classes.model import NestedClasses, expected, uniform
 from dpsql.methods.nested_classes.order import ordered
 from dpsql.methods.nested_classes.shapes import (
     GAPS,
@@ -42,4 +42,5 @@ __all__ = [
     "ordered",
     "shares",
     "unfolded",
+    "uniform",
 ]

@@ -57,6 +57,22 @@ class NestedClasses:
     orders: tuple[Ordering, ...] = ()
 
 
+def uniform(shape: Shape) -> NestedClasses:
+    """Return the model of one class in which every code of a column is as frequent as any other: made-up rows.
+
+    Examples
+    --------
+    >>> uniform(Shape((TableShape("homes", None, (4,)),))).values[0].ravel().tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+    values = [
+        np.concatenate([np.zeros(0), *(np.full(size, 1.0 / size) for size in shape.extended(t))])[:, None]
+        for t in range(len(shape.tables))
+    ]
+    given = [np.zeros((1, 0, 0)), *(np.ones((1, table.slots, 1)) for table in shape.tables[1:])]
+    return NestedClasses(shape, np.ones(1), tuple(values), tuple(given))
+
+
 def slices(shape: Shape, table: int) -> list[slice]:
     """Return where each extended column's codes stand among all codes of a table."""
     ends = np.cumsum((0, *shape.extended(table)))
