@@ -32,7 +32,7 @@ GROUPS = 4
 """Groups of parents by their number of rows, at most."""
 _ENOUGH = 100.0
 """Units of a group over the deviation of the noise: with fewer, tables of groups tell less than the tables of all."""
-_MOST_SLOTS = 6
+_MOST_SLOTS = 3
 _ONE_WAY_SHARE, _FAN_OUT_SHARE, _ONE_WAY_POWER = 1.0 / 11.0, 1.0 / 7.0, 2.0 / 3.0
 
 
