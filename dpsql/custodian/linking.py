@@ -31,8 +31,8 @@ LINK_COLUMNS = {
 }
 _CHOOSE = (
     "is needed: so many rows of {source} a row of {parent} may have; what a unit has beyond that is left out of a release, at "
-    "random, and noise grows with it. Begin with what is usual, e.g. max_rows := 10; it can be changed at any time, for releases that "
-    "are bought from then on"
+    "random, and noise grows with it. Begin with what is usual, e.g. max_rows := 10; it can be changed at any time, for releases "
+    "that are bought from then on"
 )
 
 

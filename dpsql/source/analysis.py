@@ -80,9 +80,11 @@ is linked itself:
 
 How many rows a unit has after such joins is not bounded by anything here: links state numbers of rows (``Source.most``), which
 are a default for whoever bounds. Counting keeps so many rows of each unit, chosen by that unit's rows alone, and its
-sensitivity is that of the bound. A source of one linked table that is row by row has stability 1 in its rows and carries the
-unit; whether the number of all rows is public cannot be said of it (``Source.filtered``). Tables of two roots are refused:
-bounding rows per unit of one kind lets in rows of others of the other kind.
+sensitivity is that of the bound. Work is bounded before rows meet (:mod:`dpsql.source.limits`): a row meets one row at most where
+a unique key is compared, and else both sides are limited, by the unit's own rows. A source of one linked table that is row by row
+has stability 1 in its rows and carries the unit; whether the number of all rows is public cannot be said of it
+(``Source.filtered``). Tables of two roots are refused: bounding rows per unit of one kind lets in rows of others of the other
+kind.
 
 *Function of the set* is meant literally: which of several equal values comes out, which of two rows that tie comes first, and the
 last digit of a sum of floating-point numbers must not depend on where the rows stand, because that changes with other people's

@@ -51,7 +51,7 @@ def synthesized(db: Database, epsilon: float, seed: int, effort: str) -> tuple[D
     for d in range(len(tables)):
         names = [name for name in db.names[d] if d + 1 == len(tables) or name != db.names[d][-1]]
         up = "" if d == 0 else "up - 1 AS up, "
-        frame = con.execute(f"SELECT {up}{', '.join(names)} FROM s.t{d} ORDER BY id ASC").fetchnumpy()
+        frame = con.execute(f"SELECT {up}{', '.join(names)} FROM s.t{d} ORDER BY {'id' if d + 1 < len(tables) else 'up'} ASC").fetchnumpy()
         found.append(np.stack([np.asarray(frame[name], np.int64) for name in names], 1))
         parents.append(None if d == 0 else np.asarray(frame["up"], np.int64))
     for d in range(len(tables) - 1):

@@ -7,14 +7,14 @@ import pytest
 
 pytest.importorskip("dbt.adapters.duckdb")
 
-from dbt_projects import dbt, project  # noqa: E402
+from dbt_projects import dbt, project
+from dpsql.udfs import instance_of
 
-import dpsql  # noqa: E402
-from dpsql.dbt import links  # noqa: E402
-from dpsql.dbt.nodes import node  # noqa: E402
-from dpsql.errors import DpsqlError  # noqa: E402
-from dpsql.session.instance import open_context  # noqa: E402
-from dpsql.udfs import instance_of  # noqa: E402
+import dpsql
+from dpsql.dbt import links
+from dpsql.dbt.nodes import node
+from dpsql.errors import DpsqlError
+from dpsql.session.instance import open_context
 
 TABLES = """
 CREATE TABLE patients (patient_id INTEGER PRIMARY KEY, sex VARCHAR);

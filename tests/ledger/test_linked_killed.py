@@ -1,113 +1,117 @@
-"""A process killed while it buys or writes a synthetic database: paid once, all tables or none, the same call finishes it."""
+"""A process that is killed anywhere in dp_link leaves both tables' books true: the link is there, on both, or on neither."""
 
 from __future__ import annotations
 
 import os
-import signal
+import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import duckdb
 import pytest
-from linked_tables import link_patients, make_patients
+from linked_tables import PROTECT, make_patients
+from struck import LONG
 
 import dpsql
 
-BUY = "FROM dp_synthesize_tables('patients', epsilon := 1, into_schema := 'synth', release := 'first', options := {'effort': 'fast'})"
-OTHER = "FROM dp_sample('first', into_schema := 'synth', seed := 5)"
-TABLES = ("patients", "procedures", "visits")
-VICTIM = """
-import importlib, os, sys, duckdb, dpsql
+pytestmark = pytest.mark.any_duckdb
 
-path, module, name, when, call = sys.argv[1:]
-con = duckdb.connect(path)
-dpsql.load(con, progress=False)
-there, calls = importlib.import_module(module), []
-plain = getattr(there, name)
+LINK = "FROM dp_link('visits', 'patient_id', parent := 'patients', max_rows := 20, merge := true)"
+OWN = "CALL dp_protect('visits', epsilon := 2, delta := 1e-9, privacy_unit := 'patient_id', max_contributions := 4, anchor := '{}')"
+ANCHORS = ("root.txt", "visits.txt")
+MOST = 40
+# A child kills itself at the n-th place that it comes to; one process imports everything, and forks a child for each n until one
+# comes to the end. Anchors are files outside of the database: each child begins with those of the whole, and leaves its own.
+VICTIMS = f"""
+import functools, os, shutil, sys
+import duckdb, dpsql
+from dpsql.books.anchor import Anchor
+from dpsql.books.chain import Chain
 
-def last(*given, **named):
-    calls.append(name)
-    if str(len(calls)) == when or when in given:
+left = 0
+
+def at():
+    global left
+    left -= 1
+    if left == 0:
         os.kill(os.getpid(), 9)
-    return plain(*given, **named)
 
-setattr(there, name, last)
-con.execute(call).fetchall()
+def around(owner, name):
+    plain = getattr(owner, name)
+
+    @functools.wraps(plain)
+    def followed(*given, **named):
+        at()
+        found = plain(*given, **named)
+        at()
+        return found
+
+    setattr(owner, name, followed)
+
+for owner, name in ((Chain, "_insert"), (Anchor, "append"), (os, "fsync")):
+    around(owner, name)
+folder = sys.argv[1]
+for place in range(1, {MOST}):
+    path = os.path.join(folder, str(place))
+    shutil.copytree(os.path.join(folder, "whole"), path)
+    for name in {ANCHORS}:
+        shutil.copy(os.path.join(path, name), folder)
+    child = os.fork()
+    if child == 0:
+        con = duckdb.connect(os.path.join(path, "clinic.duckdb"))
+        dpsql.load(con, progress=False)
+        left = place
+        con.execute("{LINK}")
+        os._exit(0)
+    ended = os.waitpid(child, 0)[1]
+    for name in {ANCHORS}:
+        shutil.copy(os.path.join(folder, name), path)
+    if ended == 0:
+        break
 """
-PLACES = [
-    ("dpsql.kinds.linked.measure", "add_noise", 1),
-    ("dpsql.rows.schemas", "model_of", 1),
-    ("dpsql.rows.schemas", "create_sql", 3),
-    ("dpsql.rows.schemas", "run", "COMMIT"),  # after one call for each table with rows
-    ("dpsql.rows.schemas", "_answer", 1),
-]
 
 
-def killed(path: Path, module: str, name: str, when: int | str, call: str) -> None:
-    """Call in a process that is killed at the n-th call of a function, or at its first one with a text."""
-    command = [sys.executable, "-P", "-c", VICTIM, str(path), module, name, str(when), call]
-    ended = subprocess.run(command, check=False, env=os.environ, capture_output=True)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr[-500:]
-
-
-def opened(path: Path) -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect(str(path))
+def opened(folder: Path) -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect(str(folder / "clinic.duckdb"))
     dpsql.load(con, progress=False)
     return con
 
 
-def content(con: duckdb.DuckDBPyConnection) -> list[object]:
-    listed = con.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'synth' ORDER BY ALL ASC").fetchall()
-    return [(name, con.execute(f"SELECT * FROM synth.{name} ORDER BY ALL ASC").fetchall()) for (name,) in listed]
+def entries(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
+    return con.execute("SELECT source, action FROM dpsql.ledger WHERE action IN ('link', 'linked') ORDER BY source").fetchall()
 
 
-def charges(con: duckdb.DuckDBPyConnection) -> int:
-    assert con.execute("SELECT bool_and(chain_holds) FROM dp_ledger('patients')").fetchone() == (True,)
-    return int(con.execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchall()[0][0])
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    con = duckdb.connect(str(tmp_path / "clinic.duckdb"))
-    make_patients(con, 2000)  # of few, noise would leave one or none, and two draws of one patient are often equal
-    dpsql.load(con, progress=False)
-    link_patients(con)
-    con.execute("CALL dp_declare('patients', 'sex', categories := ['f', 'm'])")
-    con.execute("CALL dp_declare('patients', 'age', lower := 0, upper := 100, bins := 10)")
-    con.execute("CALL dp_declare('visits', 'cost', lower := 0, upper := 100, bins := 10)")
-    con.execute("CALL dp_declare('procedures', 'code', categories := ['c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6'])")
-    con.close()
-    return tmp_path / "clinic.duckdb"
-
-
-@pytest.mark.parametrize(("module", "name", "when"), PLACES)
-def test_all_tables_or_none_and_one_charge(path: Path, module: str, name: str, when: int | str) -> None:
-    killed(path, module, name, when, BUY)
-    con = opened(path)
-    assert charges(con) == 1
-    written = content(con)
-    assert [table for table, _ in written] == (list(TABLES) if name == "_answer" else [])  # it is committed by then
-    assert len(con.execute(BUY).fetchall()) == len(TABLES)
-    assert charges(con) == 1
-    found = content(con)
-    assert [table for table, _ in found] == list(TABLES)
-    assert not written or written == found
-    orphans = "SELECT count(*) FROM synth.visits v ANTI JOIN synth.patients p USING (patient_id)"
-    assert con.execute(orphans).fetchone() == (0,)
-    con.close()
-
-
-@pytest.mark.parametrize(("module", "name", "when"), PLACES[3:-1])
-def test_another_draw_that_is_killed_leaves_the_first_one(path: Path, module: str, name: str, when: int | str) -> None:
-    con = opened(path)
-    con.execute(BUY).fetchall()
-    before = content(con)
-    con.close()
-    killed(path, module, name, when, OTHER)
-    con = opened(path)
-    assert content(con) == before
-    con.execute(OTHER).fetchall()
-    assert content(con) != before
-    assert charges(con) == 1
-    con.close()
+def test_the_link_is_on_both_ledgers_or_on_none(tmp_path):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    with opened(whole) as con:
+        make_patients(con)
+        root, visits = (tmp_path / name for name in ANCHORS)
+        con.execute(PROTECT.replace("max_con", f"anchor := '{root}', max_con"))
+        con.execute(OWN.format(visits))
+    for name in ANCHORS:
+        shutil.copy(tmp_path / name, whole)
+    command = [sys.executable, "-P", "-c", VICTIMS, str(tmp_path)]
+    with subprocess.Popen(command, env=os.environ, stderr=subprocess.PIPE, text=True) as child:
+        hangs = threading.Timer(LONG, child.kill)
+        hangs.start()
+        said = child.communicate()[1]
+        hangs.cancel()
+    assert said == "" and child.returncode == 0
+    places = sorted((path for path in tmp_path.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    assert 8 < len(places) < MOST - 1
+    both, linked = [("main.patients", "link"), ("main.visits", "linked")], 0
+    for folder in places:
+        for name in ANCHORS:
+            shutil.copy(folder / name, tmp_path)
+        with opened(folder) as con:
+            found = entries(con)
+            assert found in ([], both), (folder.name, found)
+            linked += found == both
+            change = con.execute(f"SELECT change FROM ({LINK})").fetchall()  # the same call finishes it, or finds it
+            assert change == [("in force",) if found else ("linked, its budget is given up",)]
+            assert entries(con) == both
+            assert con.execute("SELECT source, chain_holds, books FROM dp_budget()").fetchall() == [("main.patients", True, "intact")]
+    assert 0 < linked < len(places)

@@ -12,7 +12,7 @@ from linked_tables import PROCEDURES, PROTECT, VISITS, link_patients, make_patie
 
 import dpsql
 from dpsql.books.links import Links
-from dpsql.protected.linked import lineage_of, tables_of
+from dpsql.protected.linked import lineage_of
 from dpsql.protected.source import protection_of
 from dpsql.session.instance import Context, open_context
 from dpsql.source.linked import Hop
@@ -77,8 +77,6 @@ def test_the_way_up_is_found(context):
     assert lineage is not None and lineage.root == table("patients") and lineage.most == 100
     assert lineage.hops == (Hop(table("procedures"), "visit_id", table("visits"), "visit_id", 5), up)
     assert lineage_of(context, table("patients")) is None
-    assert [one.table.name for one in tables_of(context, table("patients"))] == ["visits", "procedures"]
-    assert tables_of(context, table("visits")) == ()
     ledger, protection = protection_of(context, table("procedures"))
     assert ledger.source == "main.patients" and protection is not None and protection.privacy_unit == "patient_id"
     links = Links(context.cursor, "clinic")

@@ -210,7 +210,8 @@ def test_optimizers_that_give_other_rows_are_off_where_joins_are_read_and_others
 
 
 def known_optimizers() -> set[str]:
-    return {str(name) for (name,) in duckdb.sql("SELECT name FROM duckdb_optimizers()").fetchall()}
+    with duckdb.connect() as con:
+        return {str(name) for (name,) in con.execute("SELECT name FROM duckdb_optimizers()").fetchall()}
 
 
 def test_a_locked_configuration_reads_joins_only_without_them():

@@ -34,7 +34,10 @@ def database(shape: str) -> Linked:
 
 
 def texts_of(shape: str) -> tuple[str, ...]:
-    return (*ROWS, *LOCAL, *(BY_UNIT if database(shape).unit != "family" else ()))
+    """Return all texts for two shapes, and a third of them for each of the others."""
+    every = (*ROWS, *LOCAL, *(BY_UNIT if database(shape).unit != "family" else ()))
+    whole = ("a key of numbers", "several rows of the root, orphans are a unit")
+    return every if shape in whole else every[list(SHAPES).index(shape) % 3 :: 3]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -46,7 +49,7 @@ def test_every_source_carries_the_unit(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=cases(6), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(5), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 12))
 def test_taking_out_a_unit_takes_out_its_rows_and_no_others(shape, seed, size):
     assert database(shape).violations(texts_of(shape), seed, size) == []
@@ -55,9 +58,9 @@ def test_taking_out_a_unit_takes_out_its_rows_and_no_others(shape, seed, size):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_who_has_one_row_by_construction_has_one(shape):
     db = database(shape)
-    ones = [text for text in texts_of(shape) if db.source(text).one_per_unit]
+    ones = [text for text in (*BY_UNIT, *LOCAL[:2]) if db.unit != "family" and db.source(text).one_per_unit]
     assert bool(ones) == (db.unit != "family" and db.orphans == "drop")
-    for seed in range(10):
+    for seed in range(4):
         db.fill(db.random_rows(random.Random(seed), 8))
         for text in ones:
             units = db.cursor.execute(f"SELECT __dp_unit FROM ({db.source(text).sql})").fetchall()
@@ -113,7 +116,7 @@ def test_rows_of_exists_on_a_link_are_read_without_their_parents_where_that_is_t
     monkeypatch.setattr(members.Members, "_on_link", lambda self, *given: False)
     db, other = database("a key of numbers"), Linked()
     assert other.source(text).sql.count('"main"."patients"') == roots["orphans are a unit"]
-    for seed in range(cases(20)):
+    for seed in range(cases(5)):
         rows = db.random_rows(random.Random(seed), 8)
         db.fill(rows)
         other.fill(rows)

@@ -12,7 +12,7 @@ from linked_tables import link_patients, make_patients
 
 import dpsql
 from dpsql.errors import LinkBroken
-from dpsql.protected.linked import lineage_of, tables_of
+from dpsql.protected.linked import lineage_of
 from dpsql.session.instance import open_context
 from dpsql.source.linked import Lineage
 from dpsql.source.model import TableId
@@ -189,11 +189,8 @@ def test_a_link_that_the_schema_does_not_bear_out_is_an_error_that_names_it(con,
     assert con.execute("SELECT source FROM dp_budget('procedures')").fetchall() == [("main.patients",)]  # the books need no catalog
 
 
-def test_a_table_that_was_dropped_is_left_out_and_comes_back_linked(con):
-    root = TableId("clinic", "main", "patients")
+def test_a_table_that_was_dropped_comes_back_linked(con):
     con.execute("DROP TABLE procedures")
-    with open_context(instance_of(con), "clinic", "main") as context:
-        assert [found.table.name for found in tables_of(context, root)] == ["visits"]
     con.execute("CREATE TABLE PROCEDURES (code VARCHAR, visit_id BIGINT)")
     found = way(con, "PROCEDURES")
     assert found is not None and found.most == 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -18,7 +19,20 @@ pytestmark = pytest.mark.any_duckdb
 
 @pytest.fixture
 def con(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = duckdb.connect(str(tmp_path / "clinic.duckdb"))
+    """A database for a test that changes it."""
+    with clinic_at(tmp_path / "clinic.duckdb") as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
+    with clinic_at(tmp_path_factory.mktemp("clinic") / "clinic.duckdb") as connection:
+        yield connection
+
+
+@contextmanager
+def clinic_at(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = duckdb.connect(str(path))
     make_patients(connection, 500)
     dpsql.load(connection, user="tester", progress=False)
     connection.execute(
@@ -31,8 +45,10 @@ def con(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         ("visits", "cost", "lower := 0, upper := 100, bins := 5"), ("procedures", "code", "categories := ['c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6'], nullable := false"),
     ):  # fmt: skip
         connection.execute(f"CALL dp_declare('{table}', '{column}', {said})")
-    yield connection
-    connection.close()
+    try:
+        yield connection
+    finally:
+        connection.close()
 
 
 def ask(con: duckdb.DuckDBPyConnection, sql: str, more: str = "epsilon := 100") -> list[tuple]:
@@ -40,16 +56,16 @@ def ask(con: duckdb.DuckDBPyConnection, sql: str, more: str = "epsilon := 100") 
     return con.execute(f"FROM dp_query('{quoted}', {more})").fetchall()
 
 
-def test_answers_are_those_of_the_text(con):
+def test_answers_are_those_of_the_text(clinic):
     """Noise of epsilon 100 and 20 or 100 rows a unit is below 60 in a count of 1,800 with a probability of 1 - 1e-9."""
     joined = "SELECT p.sex, count(*) AS n, avg(v.cost) AS a FROM visits v JOIN patients p USING (patient_id) GROUP BY p.sex ORDER BY 1"
-    for got, true in zip(ask(con, joined), con.execute(joined).fetchall(), strict=True):
+    for got, true in zip(ask(clinic, joined), clinic.execute(joined).fetchall(), strict=True):
         assert got[0] == true[0] and abs(got[1] - true[1]) < 60 and abs(got[2] - true[2]) < 5
     per_code = "SELECT q.code, count(*) AS n FROM procedures q JOIN visits v USING (visit_id) JOIN patients p USING (patient_id) GROUP BY 1 ORDER BY 1"
-    for got, true in zip(ask(con, per_code), con.execute(per_code).fetchall(), strict=True):
+    for got, true in zip(ask(clinic, per_code), clinic.execute(per_code).fetchall(), strict=True):
         assert got[0] == true[0] and abs(got[1] - true[1]) < 300
     per_unit = "SELECT count(*), avg(n) FROM (SELECT patient_id, count(*) AS n FROM visits WHERE patient_id IS NOT NULL GROUP BY patient_id)"
-    (got,), (true,) = ask(con, per_unit, "epsilon := 100, bounds := {'n': [0, 10]}"), con.execute(per_unit).fetchall()
+    (got,), (true,) = ask(clinic, per_unit, "epsilon := 100, bounds := {'n': [0, 10]}"), clinic.execute(per_unit).fetchall()
     assert abs(got[0] - true[0]) < 10 and abs(got[1] - true[1]) < 1
 
 
@@ -62,17 +78,17 @@ def test_orphans_are_left_out_or_one_unit(con):
     assert own + 20 - 60 < found < own + 20 + 60 < every, "20 of the orphans are kept, which are one unit"
 
 
-def test_tables_of_counts_and_synthetic_tables(con):
-    con.execute("CREATE TABLE copy AS FROM dp_synthesize('SELECT p.sex, v.cost FROM visits v JOIN patients p USING (patient_id)', epsilon := 50)")
-    assert [row[0] for row in con.execute("DESCRIBE copy").fetchall()] == ["sex", "cost"]
-    rows = con.execute("SELECT count(*) FROM copy").fetchall()[0][0]
-    assert abs(rows - con.execute("SELECT count(*) FROM visits SEMI JOIN patients USING (patient_id)").fetchall()[0][0]) < 300
-    assert con.execute("SELECT count(*) FROM dp_marginals('visits', k := 1, epsilon := 1)").fetchall()[0][0] > 0
-    assert con.execute("SELECT DISTINCT source FROM dp_releases()").fetchall() == [("main.patients",)]
+def test_tables_of_counts_and_synthetic_tables(clinic):
+    clinic.execute("CREATE TABLE copy AS FROM dp_synthesize('SELECT p.sex, v.cost FROM visits v JOIN patients p USING (patient_id)', epsilon := 50)")
+    assert [row[0] for row in clinic.execute("DESCRIBE copy").fetchall()] == ["sex", "cost"]
+    rows = clinic.execute("SELECT count(*) FROM copy").fetchall()[0][0]
+    assert abs(rows - clinic.execute("SELECT count(*) FROM visits SEMI JOIN patients USING (patient_id)").fetchall()[0][0]) < 300
+    assert clinic.execute("SELECT count(*) FROM dp_marginals('visits', k := 1, epsilon := 1)").fetchall()[0][0] > 0
+    assert clinic.execute("SELECT DISTINCT source FROM dp_releases()").fetchall() == [("main.patients",)]
 
 
-def test_the_plan_says_what_links_mean(con):
-    notes = "\n".join(con.execute("SELECT unnest(notes) FROM dp_plan('SELECT code, count(*) FROM procedures GROUP BY code', epsilon := 1)").df().iloc[:, 0])
+def test_the_plan_says_what_links_mean(clinic):
+    notes = "\n".join(clinic.execute("SELECT unnest(notes) FROM dp_plan('SELECT code, count(*) FROM procedures GROUP BY code', epsilon := 1)").df().iloc[:, 0])
     assert "100 rows of a unit" in notes and "main.patients" in notes and "left out" in notes
     assert "main.procedures: at most 5 a row of main.visits" in notes
 
@@ -115,13 +131,14 @@ def test_a_key_that_is_none_any_more_is_named(con):
         "SELECT * FROM visits",
     ],
 )
-def test_persons_are_not_given_out(con, text):
+def test_persons_are_not_given_out(clinic, text):
+    before = clinic.execute("SELECT epsilon_spent FROM dp_budget('patients')").fetchall()
     with pytest.raises(duckdb.Error):
-        ask(con, text)
-    assert con.execute("SELECT epsilon_spent FROM dp_budget('patients')").fetchall()[0][0] == 0
+        ask(clinic, text)
+    assert clinic.execute("SELECT epsilon_spent FROM dp_budget('patients')").fetchall() == before
 
 
 @pytest.mark.parametrize("join", ["patients p FULL JOIN visits v", "visits v FULL JOIN patients p", "patients p RIGHT JOIN visits v"])
-def test_the_bound_of_a_join_that_keeps_both_sides_is_that_of_the_larger(con, join):
+def test_the_bound_of_a_join_that_keeps_both_sides_is_that_of_the_larger(clinic, join):
     plan = f"FROM dp_plan('SELECT count(*) FROM {join} USING (patient_id)', epsilon := 1)"
-    assert "links allow 20 rows of a unit" in str(con.execute(plan).fetchall())
+    assert "links allow 20 rows of a unit" in str(clinic.execute(plan).fetchall())

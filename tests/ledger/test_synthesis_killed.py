@@ -1,0 +1,113 @@
+"""A process killed while it buys or writes a synthetic database: paid once, all tables or none, the same call finishes it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from linked_tables import link_patients, make_patients
+
+import dpsql
+
+BUY = "FROM dp_synthesize_tables('patients', epsilon := 1, into_schema := 'synth', release := 'first', options := {'effort': 'fast'})"
+OTHER = "FROM dp_sample('first', into_schema := 'synth', seed := 5)"
+TABLES = ("patients", "procedures", "visits")
+VICTIM = """
+import importlib, os, sys, duckdb, dpsql
+
+path, module, name, when, call = sys.argv[1:]
+con = duckdb.connect(path)
+dpsql.load(con, progress=False)
+there, calls = importlib.import_module(module), []
+plain = getattr(there, name)
+
+def last(*given, **named):
+    calls.append(name)
+    if str(len(calls)) == when or when in given:
+        os.kill(os.getpid(), 9)
+    return plain(*given, **named)
+
+setattr(there, name, last)
+con.execute(call).fetchall()
+"""
+PLACES = [
+    ("dpsql.kinds.linked.measure", "add_noise", 1),
+    ("dpsql.rows.schemas", "model_of", 1),
+    ("dpsql.rows.schemas", "create_sql", 3),
+    ("dpsql.rows.schemas", "run", "COMMIT"),  # after one call for each table with rows
+    ("dpsql.rows.schemas", "_answer", 1),
+]
+
+
+def killed(path: Path, module: str, name: str, when: int | str, call: str) -> None:
+    """Call in a process that is killed at the n-th call of a function, or at its first one with a text."""
+    command = [sys.executable, "-P", "-c", VICTIM, str(path), module, name, str(when), call]
+    ended = subprocess.run(command, check=False, env=os.environ, capture_output=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-500:]
+
+
+def opened(path: Path) -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect(str(path))
+    dpsql.load(con, progress=False)
+    return con
+
+
+def content(con: duckdb.DuckDBPyConnection) -> list[object]:
+    listed = con.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'synth' ORDER BY ALL ASC").fetchall()
+    return [(name, con.execute(f"SELECT * FROM synth.{name} ORDER BY ALL ASC").fetchall()) for (name,) in listed]
+
+
+def charges(con: duckdb.DuckDBPyConnection) -> int:
+    assert con.execute("SELECT bool_and(chain_holds) FROM dp_ledger('patients')").fetchone() == (True,)
+    return int(con.execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchall()[0][0])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    con = duckdb.connect(str(tmp_path / "clinic.duckdb"))
+    make_patients(con, 2000)  # of few, noise would leave one or none, and two draws of one patient are often equal
+    dpsql.load(con, progress=False)
+    link_patients(con)
+    con.execute("CALL dp_declare('patients', 'sex', categories := ['f', 'm'])")
+    con.execute("CALL dp_declare('patients', 'age', lower := 0, upper := 100, bins := 10)")
+    con.execute("CALL dp_declare('visits', 'cost', lower := 0, upper := 100, bins := 10)")
+    con.execute("CALL dp_declare('procedures', 'code', categories := ['c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6'])")
+    con.close()
+    return tmp_path / "clinic.duckdb"
+
+
+@pytest.mark.parametrize(("module", "name", "when"), PLACES)
+def test_all_tables_or_none_and_one_charge(path: Path, module: str, name: str, when: int | str) -> None:
+    killed(path, module, name, when, BUY)
+    con = opened(path)
+    assert charges(con) == 1
+    written = content(con)
+    assert [table for table, _ in written] == (list(TABLES) if name == "_answer" else [])  # it is committed by then
+    assert len(con.execute(BUY).fetchall()) == len(TABLES)
+    assert charges(con) == 1
+    found = content(con)
+    assert [table for table, _ in found] == list(TABLES)
+    assert not written or written == found
+    orphans = "SELECT count(*) FROM synth.visits v ANTI JOIN synth.patients p USING (patient_id)"
+    assert con.execute(orphans).fetchone() == (0,)
+    con.close()
+
+
+@pytest.mark.parametrize(("module", "name", "when"), PLACES[3:-1])
+def test_another_draw_that_is_killed_leaves_the_first_one(path: Path, module: str, name: str, when: int | str) -> None:
+    con = opened(path)
+    con.execute(BUY).fetchall()
+    before = content(con)
+    con.close()
+    killed(path, module, name, when, OTHER)
+    con = opened(path)
+    assert content(con) == before
+    con.execute(OTHER).fetchall()
+    assert content(con) != before
+    assert charges(con) == 1
+    con.close()
