@@ -70,7 +70,8 @@ class Links:
         wanted : Link
             Its root is not looked at: it follows from the parent. max_rows, orphans and order_by may be other ones than before,
             whatever was bought: every release bounds rows as its own plan says, and the neighbours are all rows of a unit anyway.
-            Columns and parent may be other ones until a release has read the table: then the rows of a unit would be others than it was for.
+            Columns and parent may be other ones until a release has read the table: then the rows of a unit would be others than
+            it was for.
         merge : bool
             Whether what the table has spent of a budget of its own is added to the root's losses.
         keyed : bool

@@ -122,7 +122,7 @@ def _seed(identifier_: str) -> int:
 
 @dataclass(frozen=True)
 class Described:
-    """What is drawn: the plan, with its bins; what a fixed seed is made of; where in their bins values lie, by place of a column."""
+    """What is drawn: the plan, with its bins; what a fixed seed is made of; where in their bins values lie, by a column's place."""
 
     linked: LinkedPlan
     identifier: str
