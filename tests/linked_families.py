@@ -32,13 +32,14 @@ def attribute(name: str, values: int, **more: Any) -> Attribute:
 
 def table(name: str, parent: int | None, most: int, sizes: Sequence[int], referred: str | None = None, **more: Any) -> LinkedTable:
     """Return a table whose key is ``id`` and whose link is ``up``."""
+    groups = more.pop("groups", (1, 2) if most > 1 else (1,))
     attributes = tuple(attribute(f"{name}{i}", size, **more) for i, size in enumerate(sizes))
     link = None if parent is None else "up"
     names = ["id", *([] if link is None else [link]), *(a.name for a in attributes)]
     columns = tuple(LinkedColumn(found, "INTEGER", required=False) for found in names)
     return LinkedTable(
         f"main.{name}", name, parent, most, "drop", link, None if parent is None else referred or "id", ("id",), "id", False, columns,
-        Domain(attributes), groups=(1, 2) if most > 1 else (1,),
+        Domain(attributes), groups=groups,
     )
 
 
@@ -57,7 +58,7 @@ def planned(tables: Sequence[LinkedTable]) -> LinkedPlan:
 
 CHAIN = planned([table("a", None, 1, (2, 3)), table("b", 0, 3, (2, 2)), table("c", 1, 2, (3,))])
 TWO = planned([table("a", None, 1, (3,), outside="drop", nullable=False), table("b", 0, 4, (2,)), table("c", 0, 2, (2, 2), outside="drop", nullable=False)])
-TREE = planned([table("a", None, 1, (2,)), table("b", 0, 2, (2,)), table("c", 0, 3, (2,)), table("d", 1, 3, (2,)), table("e", 3, 2, (2,))])
+TREE = planned([table("a", None, 1, (2,)), table("b", 0, 2, (2,)), table("c", 0, 3, (2,)), table("d", 1, 3, (2,), groups=()), table("e", 3, 2, (2,), groups=())])
 ORDERED = planned([table("a", None, 1, (2,)), timed(table("b", 0, 4, (2, 3))), table("c", 1, 2, (2,))])
 DEEP = planned([table("a", None, 1, (2,)), table("b", 0, 2, (2,)), timed(table("c", 1, 3, (3,)), nullable=False, outside="other")])
 PLANS = {"chain": CHAIN, "two children": TWO, "tree": TREE, "ordered": ORDERED, "deep and ordered": DEEP}
@@ -185,11 +186,16 @@ def by_hand(database: Made) -> list[IntArray]:
         sizes = shape
         if block.kind in ("pair", "across", "sibling"):
             sizes = tuple(plan.shape.extended(place)[column] for place, column in (block.left, block.right))
-        whole = np.zeros((len(plan.tables[block.table].groups) if split else 1, *sizes), np.int64)
+        home = plan.shape.home(block.table)
+        starts = plan.tables[home].groups if split else (1,)
+        whole = np.zeros((len(starts), *sizes), np.int64)
         cells = whole[0]
 
-        def group(members: int, starts: tuple[int, ...] = plan.tables[block.table].groups if split else (1,)) -> int:
-            return sum(start <= members for start in starts) - 1
+        def group(up: int, starts: tuple[int, ...] = starts, at: int = block.table, home: int = home) -> int:
+            """Return the group of the rows of the parent row with this number."""
+            while at != home:
+                at, up = plan.tables[at].parent or 0, parents[plan.tables[at].parent or 0][up]
+            return sum(start <= len(families[home][up]) for start in starts) - 1
 
         if block.kind in ("first", "next", "gap"):
             _add_ordered(database, block, cells, codes[t], families[t], weights[plan.tables[t].parent or 0])
@@ -201,15 +207,14 @@ def by_hand(database: Made) -> list[IntArray]:
             for up, members in families[t].items():
                 for r, s in itertools.permutations(members, 2):
                     share = weights[above][up] // (len(members) * (len(members) - 1))
-                    whole[group(len(members)), codes[t][r][i], codes[t][s][block.right[1]]] += share
+                    whole[group(up), codes[t][r][i], codes[t][s][block.right[1]]] += share
         else:
             (u, j) = block.right
             for number, values in codes[u].items():
                 at, place = number, u
                 while place != t:
                     at, place = parents[place][at], plan.tables[place].parent or 0
-                alone = len(families[u][parents[u][number]]) if u else 1
-                whole[group(alone), codes[t][at][i], values[j]] += weights[u][number]
+                whole[group(parents[u][number]) if split else 0, codes[t][at][i], values[j]] += weights[u][number]
         whole = folded(whole) if block.folded else whole
         found_blocks.append(whole if split else whole[0])
     return found_blocks

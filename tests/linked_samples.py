@@ -8,14 +8,22 @@ from dpsql.methods.nested_classes import Block, Drawn, NestedClasses, Shape, Tab
 from dpsql.methods.nested_classes.model import slices
 
 HOMES = Shape((TableShape("homes", None, (4, 3)), TableShape("persons", 0, (3, 5, 2), most=5, groups=(1, 2, 4))))
+BELOW = Shape(
+    (
+        TableShape("a", None, (3, 2)),
+        TableShape("b", 0, (4,), most=4, groups=(1, 3)),
+        TableShape("c", 1, (2, 3), most=3, groups=()),
+        TableShape("d", 2, (3,), most=2, groups=()),
+    )
+)
 MANY = Shape((TableShape("homes", None, (2,)), TableShape("persons", 0, (3, 2), most=9, groups=(1, 4))))
 DEEP = Shape(
     (
         TableShape("a", None, (3, 2)),
-        TableShape("b", 0, (4,), most=3),
+        TableShape("b", 0, (4,), most=3, groups=(1, 2)),
         TableShape("c", 1, (2, 3), most=2, groups=(1, 2)),
         TableShape("d", 0, (3,), most=1),
-        TableShape("e", 2, (2,), most=2),
+        TableShape("e", 2, (2,), most=2, groups=()),
     )
 )
 
@@ -69,14 +77,22 @@ def row_weights(shape: Shape, rows: list[Drawn]) -> list[np.ndarray]:
     return found
 
 
+def _groups(shape: Shape, rows: list[Drawn], t: int) -> np.ndarray:
+    """Return the group of the rows of each parent row."""
+    above = shape.parent(t)
+    if shape.tables[t].groups:
+        return shape.tables[t].group_of(np.bincount(rows[t].parent, minlength=len(rows[above].codes)))
+    return _groups(shape, rows, above)[rows[above].parent]
+
+
 def counted(shape: Shape, rows: list[Drawn], block: Block) -> np.ndarray:
     """Return a block's exact shares of units."""
     weights, split = row_weights(shape, rows), block.split(shape)
     (t, i), (u, j) = block.left, block.right or block.left
     sizes = (shape.extended(t)[i], *(() if block.right is None else (shape.extended(u)[j],)))
-    table = np.zeros((len(shape.tables[u].groups) if split else 1, *sizes))
+    table = np.zeros((shape.group_count(u) if split else 1, *sizes))
     fan_out = np.bincount(rows[u].parent, minlength=len(rows[shape.parent(u)].codes)) if u else np.ones(0, int)
-    group = shape.tables[u].group_of(fan_out) if split else np.zeros_like(fan_out)
+    group = _groups(shape, rows, u) if split else np.zeros_like(fan_out)
     whose = group[rows[u].parent] if u else np.zeros(len(rows[0].codes), int)
     if block.kind == "one":
         np.add.at(table, (0, rows[t].codes[:, i]), weights[t])

@@ -158,6 +158,11 @@ def _summed(codes: CodeArray, weights: FloatArray, size: int) -> FloatArray:
     return np.bincount(codes, weights, size).astype(np.float64)
 
 
+def _mean(values: FloatArray, weights: FloatArray) -> float | None:
+    """Return the weighted mean; None where there is nothing."""
+    return float(np.sum(values * weights) / weights.sum()) if values.size else None
+
+
 def _summary(figures: Sequence[Figure]) -> Iterator[Row]:
     """Return a row for each measure, over all its figures."""
     for measure in MEASURES:
@@ -297,7 +302,7 @@ class _Pair:
             values = side[t].order
             gaps = np.zeros(0) if values is None else values[line.after] - values[line.before]
             cells.append(_summed(gap_cells(attribute, gaps), line.shares, GAPS))
-            means.append(float(gaps @ line.shares / line.shares.sum()) if gaps.size else None)
+            means.append(_mean(gaps, line.shares))
         yield Figure("time between", name, distance(cells[0], cells[1]), attribute.name, raw=means[0], synthetic=means[1])
 
     def means(self, t: int) -> Iterator[Figure]:

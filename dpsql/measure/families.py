@@ -17,9 +17,10 @@ are the disjoint families of the unit's rows in the parent table.
 - ``sibling``: a parent's row of weight w with k >= 2 rows has k (k - 1) ordered pairs of different rows, and each adds
   floor(w / (k (k - 1))) to one cell: at most w. The parent's rows of a unit add up to at most W. Where both columns are the same
   the table is folded, (x, y) and (y, x) are one cell: what is added to it is added once.
-- A block that is split by groups has a table for each group of parent rows by their number of rows, k. Every row, and every pair,
-  is of one parent's row, and so in one group: it adds its weight to one cell of one of these tables. Where groups begin was decided
-  by what was released before (`dpsql.kinds.linked.measure`), and is the same for both databases then.
+- A block that is split by groups has a table for each group of parent rows by their number of rows, k (or of rows above them by
+  theirs). Every row, and every pair, is of one parent's row, and so in one group: it adds its weight to one cell of one of these
+  tables. Where groups begin was decided by what was released before (`dpsql.kinds.linked.measure`), and is the same for both
+  databases then.
 - ``first``: a parent's row of weight w adds w to one cell, or nothing. ``next``, ``gap``: of k' >= 2 rows each but the last adds
   floor(w / (k' - 1)) to one cell: at most w. The parent's rows of a unit add up to at most W.
 
@@ -188,7 +189,7 @@ class _Chunk:
         codes = self._columns[a][i] if a == t else self._columns[a][i][self._ancestor(a, t)]
         if not split:
             return self._table(codes, (a, i), (t, j), self.weights[t])
-        m, n, groups = self._sizes[a][i], self._sizes[t][j], len(self._plan.tables[t].groups)
+        m, n, groups = self._sizes[a][i], self._sizes[t][j], self._plan.shape.group_count(t)
         group = self._groups(t)[self._tables[t].parent]
         return _summed((group * m + codes) * n + self._columns[t][j], self.weights[t], groups * m * n).reshape(groups, m, n)
 
@@ -198,8 +199,12 @@ class _Chunk:
         return _summed(codes * n + self._columns[t][j], weights, m * n).reshape(m, n)
 
     def _groups(self, table: int) -> IntArray:
-        """Return the group of each parent's row, by its number of rows of a table."""
-        return self._plan.shape.tables[table].group_of(self._families[table])
+        """Return the group that a table's rows of each parent's row are in: by their number, or that of the parent's row."""
+        shape = self._plan.shape
+        if shape.tables[table].groups:
+            return shape.tables[table].group_of(self._families[table])
+        above = self._parent(table)
+        return self._groups(above)[self._tables[above].parent]
 
     def _ancestor(self, a: int, t: int) -> IntArray:
         """Return the place of the row of table a above each row of table t."""
@@ -254,7 +259,7 @@ class _Chunk:
         Shape (D, D), D the number of codes of all columns: rows that are paired with themselves are among them, see `same`.
         """
         shares, groups = self._shares(table), self._groups(table)
-        for group in range(len(self._plan.tables[table].groups)):
+        for group in range(self._plan.shape.group_count(table)):
             yield group, self._products(table, np.where(groups == group, shares, 0))
 
     @multiplies

@@ -62,7 +62,7 @@ class LinkedTable:
         Rows that one row of the parent may have; 1 for the root.
     groups : tuple of int
         Numbers of rows with which groups of parent rows begin (`dpsql.methods.nested_classes.cut`). A plan has none but (1,); the
-        groups are cut from released numbers of rows and kept with these (`dpsql.release.refined`).
+        groups are cut from released numbers of rows and kept with these (`dpsql.release.refined`). Empty: those of the parent.
     orphans : {'drop', 'unit'}
         As declared. Here rows without a parent are left out in either case: no row could stand above them.
     link, referred : str or None
@@ -192,15 +192,17 @@ class LinkedPlan:
         """
         _require(len(groups) == len(self.tables))
         for table, starts in zip(self.tables, groups, strict=True):
-            _require(1 <= len(starts) <= GROUPS and all(_whole(start) for start in starts) and starts[0] == 1)
-            _require(list(starts) == sorted({*starts}) and starts[-1] <= table.most)
+            _require(len(starts) <= GROUPS and all(_whole(start) for start in starts) and (len(starts) > 0 or bool(table.parent)))
+            _require(not starts or (starts[0] == 1 and list(starts) == sorted({*starts}) and starts[-1] <= table.most))
         tables = (replace(table, groups=tuple(starts)) for table, starts in zip(self.tables, groups, strict=True))
         return replace(self, tables=tuple(tables))
 
     @property
     def most_cells(self) -> int:
         """Cells of all blocks, where each table has as many groups as there may be."""
-        return sum(self.with_groups([range(1, min(table.most, GROUPS) + 1) for table in self.tables]).lengths)
+        split = ("pair", "across", "sibling")
+        times = (GROUPS if block.kind in split and block.table > 0 else 1 for block in self.blocks)
+        return sum(length * most for length, most in zip(self.lengths, times, strict=True))
 
     def fan_outs(self) -> list[int]:
         """Return the places of the blocks of numbers of rows: they are released first, and groups are cut from them."""

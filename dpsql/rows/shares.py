@@ -54,7 +54,8 @@ class _Part:
         for t, table in enumerate(linked.tables[1:], 1):
             above, parent = table.parent or 0, drawn[t].parent
             self._children.append(np.bincount(parent, minlength=len(drawn[above].codes)))
-            self._groups.append(self._shape.tables[t].group_of(self._children[t]))
+            own = self._shape.tables[t]
+            self._groups.append(own.group_of(self._children[t]) if own.groups else self._groups[above][drawn[above].parent])
             self._weights.append((self._weights[above] / np.maximum(self._children[t], 1))[parent])
         self._lines: Mapping[int, tuple[IntArray, IntArray, IntArray, IntArray]] = {
             t: self._line(t) for t, rows in enumerate(drawn) if rows.order is not None

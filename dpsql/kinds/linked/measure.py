@@ -90,14 +90,23 @@ def _noisy(reading: LinkedReading, plan: Plan, linked: LinkedPlan, places: Seque
 def _groups(
     plan: Plan, linked: LinkedPlan, places: Sequence[int], numbers: Sequence[IntArray]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the groups of each table, cut from released numbers of rows. Privacy: post-processing."""
+    """Return the groups of each table, cut from released numbers of rows; none: the parent's, by which rows differ more.
+
+    Privacy: post-processing.
+    """
     found: list[tuple[int, ...]] = [(1,)] * len(linked.tables)
     two = [scale for scale, block in zip(plan.scales, linked.blocks, strict=True) if block.right is not None]
     deviation = standard_deviation(plan.mechanism, max(two or plan.scales)) / linked.weight
+    spreads = [1.0] * len(found)
     for place, counts in zip(places, numbers, strict=True):
         table, column = linked.blocks[place].left
         child = linked.children(table)[column - len(linked.tables[table].domain.attributes)]
-        found[child] = nested_classes.cut(np.asarray(counts, np.float64) / linked.weight, deviation)
+        units = np.asarray(counts, np.float64) / linked.weight
+        found[child], spreads[child] = nested_classes.cut(units, deviation), nested_classes.spread(units)
+    for child, table_ in enumerate(linked.tables):
+        above = table_.parent
+        if above and len(found[above]) != 1 and spreads[above] > spreads[child]:
+            found[child], spreads[child] = (), spreads[above]
     return tuple(found)
 
 

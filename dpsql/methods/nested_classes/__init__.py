@@ -16,6 +16,7 @@ from dpsql.methods.nested_classes.shapes import (
     cut,
     folded,
     shares,
+    spread,
     unfolded,
 )
 
@@ -41,6 +42,7 @@ __all__ = [
     "folded",
     "ordered",
     "shares",
+    "spread",
     "unfolded",
     "uniform",
 ]

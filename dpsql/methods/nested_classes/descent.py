@@ -174,7 +174,8 @@ class Descent:
 
     def _parents(self, t: int, now: _Forward) -> Float32:
         """Return the weights of the rows of a table by group, slot and their parents' class, shape (G, S, K_p)."""
-        return np.asarray(now.slots[t] * now.weights[self.parents[t]].sum(0))
+        above = now.weights[self.parents[t]]
+        return np.asarray(now.slots[t] * (above.sum(0) if self.shape.tables[t].groups else above[:, None]))
 
     @multiplies
     def gradients(self, step: int, *, correct: bool = False) -> list[Float32]:
@@ -196,16 +197,26 @@ class Descent:
             self._spread(t, (back.weights[t] @ now.given[t]).reshape(parents.shape), now, back)
             fan_out = back.theta[p][self.fans[t]]
             fan_out += np.einsum("gks,gsm->km", self.slots[t], back.slots[t], optimize=True)
-            pairs = back.pairs[t].reshape(len(parents), self.paired[t].shape[2], fan_out.shape[1])
+            pairs = back.pairs[t].reshape(len(self.paired[t]), self.paired[t].shape[2], fan_out.shape[1])
             fan_out += np.einsum("gkr,grm->km", self.paired[t], pairs, optimize=True)
         back.given[0] = back.weights[0].T.copy()
         return self._logit_slopes(now, back)
 
+    @multiplies
     def _spread(self, t: int, slope: Float32, now: _Forward, back: _Forward) -> None:
         """Add the slopes of `_parents` to those of what they are products of."""
         p = self.parents[t]
-        back.weights[p] += np.einsum("gsm,gsm->m", slope, now.slots[t])
-        back.slots[t] += slope * now.weights[p].sum(0)
+        if self.shape.tables[t].groups:
+            back.weights[p] += np.einsum("gsm,gsm->m", slope, now.slots[t])
+            back.slots[t] += slope * now.weights[p].sum(0)
+        else:
+            back.weights[p] += np.einsum("gsm,sm->gm", slope, now.slots[t][0])
+            back.slots[t][0] += np.einsum("gsm,gm->sm", slope, now.weights[p])
+
+    def _within(self, t: int, a: int, g: int) -> slice:
+        """Return the groups of weights of an ancestor's classes (or its own) that a group of a table's rows stands beside."""
+        decided = len(self.shape.path(a)) >= len(self.shape.path(self.shape.home(t)))
+        return slice(g, g + 1) if decided else slice(None)
 
     @multiplies
     def _logit_slopes(self, now: _Forward, back: _Forward) -> list[Float32]:
@@ -248,16 +259,18 @@ class Descent:
     @multiplies
     def _siblings(self, t: int, g: int, seen: Float32, slope: Float32, now: _Forward, back: _Forward, correct: bool) -> float:
         """Add the slopes of 1/4 sum S (sum_st C_s w q_st C_t^T - Y)^2 of a group; ``seen``: C, shape (D, S, K_p)."""
-        target, above = self.targets["sibling", t, t], now.weights[self.parents[t]].sum(0)
-        paired = now.pairs[t][g] * above
+        target, p = self.targets["sibling", t, t], self.parents[t]
+        own, some = (g, slice(None)) if self.shape.tables[t].groups else (0, slice(g, g + 1))
+        above = now.weights[p][some].sum(0)
+        paired = now.pairs[t][own] * above
         flat = _flat(seen)
         residual = flat @ _flat(_mixed(seen, paired)).T
         loss = self._residual(residual, target.shares[g], target.weights[g], correct) / 2.0
         pulled: Float32 = np.asarray(residual @ flat, flat.dtype).reshape(seen.shape)
         slope += _mixed(pulled, paired)
         crossed = np.matmul(seen.transpose(2, 1, 0), pulled.transpose(2, 0, 1)).transpose(1, 2, 0) * np.float32(0.5)
-        back.pairs[t][g] += crossed * above
-        back.weights[self.parents[t]] += np.einsum("stk,stk->k", crossed, now.pairs[t][g])
+        back.pairs[t][own] += crossed * above
+        back.weights[p][some] += np.einsum("stk,stk->k", crossed, now.pairs[t][own])
         return loss
 
     @multiplies
@@ -276,19 +289,18 @@ class Descent:
     @multiplies
     def _chain(self, t: int, now: _Forward, back: _Forward, correct: bool) -> float:
         """Add the slopes of the siblings of a table, and of it and each of its ancestors, group by group."""
-        loss, path = 0.0, self.shape.path(t)[::-1]
+        loss, path, home = 0.0, self.shape.path(t)[::-1], self.shape.home(t)
         # Shares of the codes of a row given slot and class of the ancestor's row: `seen` by slot, `kept` of all slots.
         first = self._seen(t, now.theta[t], now)
         first_slope = np.zeros_like(first)
-        for g, share in enumerate(now.slots[t]):
+        for g in range(self.shape.group_count(t)):
             if ("sibling", t, t) in self.targets:
                 loss += self._siblings(t, g, first, first_slope, now, back, correct)
-            seen, shares = [first], [share]
-            kept = [_kept(first, share)]
-            for b in path[1:-1]:
+            shares = [now.slots[b][g] if b == home else now.slots[b].sum(0) for b in path[:-1]]
+            seen, kept = [first], [_kept(first, shares[0])]
+            for b, share in zip(path[1:-1], shares[1:], strict=True):
                 seen.append(self._seen(b, kept[-1], now))
-                shares.append(now.slots[b].sum(0))
-                kept.append(_kept(seen[-1], shares[-1]))
+                kept.append(_kept(seen[-1], share))
             slopes = [first_slope, *(np.zeros_like(one) for one in seen[1:])]
             for at in range(len(seen) - 1, -1, -1):
                 a, b, slope = path[at + 1], path[at], np.zeros_like(kept[at])
@@ -300,7 +312,7 @@ class Descent:
                     slope += flat @ now.given[a].T
                 slopes[at] += slope[:, None, :] * shares[at]
                 moved = np.einsum("dk,dsk->sk", slope, seen[at], optimize=True)
-                if b == t:
+                if b == home:
                     back.slots[b][g] += moved
                 else:
                     back.slots[b] += moved
@@ -331,7 +343,8 @@ class Descent:
 
         ``right``: shares of the row's codes by slot and class of the ancestor's row, and of all slots; ``slopes``: theirs.
         """
-        target, fan, weights = self.targets["across", a, t], self.fans[b], now.weights[a].sum(0)
+        target, fan, some = self.targets["across", a, t], self.fans[b], self._within(t, a, g)
+        weights = now.weights[a][some].sum(0)
         seen, kept = right
         flat, theta = _flat(seen), now.theta[a]
         numbers = self.slots[b].sum(0)
@@ -345,7 +358,7 @@ class Descent:
         slopes[1][...] += (residual.T @ theta) * weights
         slopes[0][...] += (of_number.T @ by_number).reshape(seen.shape)
         slope[fan] += np.einsum("ksm,ks->km", (of_number @ flat).reshape(*numbers.shape, len(weights)), numbers, optimize=True)
-        back.weights[a] += np.einsum("dk,dk->k", theta, slope)
+        back.weights[a][some] += np.einsum("dk,dk->k", theta, slope)
         back.theta[a] += slope * weights
         return loss
 

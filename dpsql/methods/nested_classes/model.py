@@ -97,7 +97,7 @@ def slot_shares(table: TableShape) -> tuple[FloatArray, FloatArray]:
     two = count[:, :, None] * count[:, None, :] - count[:, :, None] * np.eye(table.slots, dtype=np.int64)
     one = count / np.maximum(numbers, 1)[:, None]
     pairs = two / np.maximum(numbers * (numbers - 1), 1)[:, None, None]
-    member = table.group_of(numbers) == np.arange(len(table.groups))[:, None]
+    member = table.group_of(numbers) == np.arange(max(len(table.groups), 1))[:, None]
     return member[:, :, None] * one, member[:, :, None, None] * pairs
 
 
@@ -118,8 +118,9 @@ def _below(model: NestedClasses) -> dict[int, _Below]:
         fan_out = model.values[parent][slices(model.shape, parent)[model.shape.fan_out(t)]]
         one, two = slot_shares(table)
         h, q = (np.tensordot(shares, fan_out, (1, 0)) for shares in (one, two))
-        above = model.shares if parent == 0 else found[parent].weights.sum(axis=0)
-        found[t] = _Below(h, q, np.einsum("ysk,gsk->gy", model.given[t], h * above, optimize=True))
+        above = model.shares[None] if parent == 0 else found[parent].weights
+        above = above.sum(axis=0, keepdims=True) if table.groups else above
+        found[t] = _Below(h, q, np.einsum("ysk,gsk->gy", model.given[t], h * above[:, None], optimize=True))
     return found
 
 
@@ -141,21 +142,25 @@ def expected(model: NestedClasses, block: Block) -> FloatArray:
         own = below[t].weights if t else model.shares[None]
         return _by_group(shape, block, [(left * one) @ right.T for one in own])
     if block.kind == "sibling":
-        above = weights[shape.parent(t)]
+        above = weights[shape.parent(t)][None] if shape.tables[t].groups else below[shape.parent(t)].weights
+        paired = below[t].q * above[:, None, None]
         one, other = (_seen(side, model.given[t]) for side in (left, right))
-        tables = [np.einsum("csk,stk,dtk->cd", one, q * above, other, optimize=True) for q in below[t].q]
+        tables = [np.einsum("csk,stk,dtk->cd", one, both, other, optimize=True) for both in paired]
         return _by_group(shape, block, [folded(table) for table in tables] if block.folded else tables)
-    tables = []
-    for share in below[u].h if block.split(shape) else below[u].h.sum(axis=0, keepdims=True):
-        at, seen, some = u, _seen(right, model.given[u]), share
+    tables, home, count = [], shape.home(u), shape.group_count(u)
+    decided = len(shape.path(t)) >= len(shape.path(home))  # the row above is in a group itself
+    for g in range(count):
+        at, seen, some = u, _seen(right, model.given[u]), below[u].h[g if u == home else 0]
         while shape.parent(at) != t:
             at = shape.parent(at)
-            seen, some = _seen(np.einsum("csk,sk->ck", seen, some), model.given[at]), below[at].h.sum(axis=0)
+            seen = _seen(np.einsum("csk,sk->ck", seen, some), model.given[at])
+            some = below[at].h[g] if at == home else below[at].h.sum(axis=0)
+        above = below[t].weights[g] if decided else weights[t]
         if i == shape.fan_out(at):
-            counts = slot_shares(shape.tables[at])[0].sum(axis=0)
-            tables.append(np.einsum("nk,ns,csk->nc", left * weights[t], counts, seen, optimize=True))
+            counts = slot_shares(shape.tables[at])[0][slice(g, g + 1) if at == home else slice(None)].sum(axis=0)
+            tables.append(np.einsum("nk,ns,csk->nc", left * above, counts, seen, optimize=True))
         else:
-            tables.append((left * weights[t]) @ np.einsum("csk,sk->ck", seen, some).T)
+            tables.append((left * above) @ np.einsum("csk,sk->ck", seen, some).T)
     return _by_group(shape, block, tables)
 
 

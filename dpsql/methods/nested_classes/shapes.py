@@ -53,7 +53,7 @@ class TableShape:
         Position of the declared column in whose order the rows of one parent row stand; None: they stand in none.
     groups : tuple of int
         Numbers of rows with which groups of parent rows begin, ascending from 1: the tables of a child table are measured by
-        groups of its parent rows (`cut`).
+        groups of its parent rows (`cut`). Empty: by the groups that the parent's table is measured by, which its rows are in.
     """
 
     name: str
@@ -70,7 +70,7 @@ class TableShape:
 
     def group_of(self, rows: IntArray) -> IntArray:
         """Return the group of each number of rows of a parent row; of none, which is in no group, the first."""
-        return np.maximum(np.searchsorted(self.groups, rows, side="right") - 1, 0)
+        return np.maximum(np.searchsorted(self.groups or (1,), rows, side="right") - 1, 0)
 
 
 def cut(units: FloatArray, deviation: float) -> tuple[int, ...]:
@@ -114,6 +114,19 @@ def cut(units: FloatArray, deviation: float) -> tuple[int, ...]:
     return tuple(starts)
 
 
+def spread(units: FloatArray) -> float:
+    """Return how unequal the numbers of rows of parent rows are: their mean square over the square of their mean; 1 where equal.
+
+    Examples
+    --------
+    >>> spread(np.array([5.0, 0.0, 9.0])), spread(np.array([0.0, 1.0, 0.0, 1.0]))
+    (1.0, 1.25)
+    """
+    numbers, weights = np.arange(1, units.size), np.maximum(units[1:], 0.0)
+    total, mean = float(weights.sum()), float((weights * numbers).sum())
+    return 1.0 if mean <= 0.0 else float((weights * numbers**2).sum()) * total / mean**2
+
+
 @dataclass(frozen=True)
 class Shape:
     """Linked tables.
@@ -143,8 +156,9 @@ class Shape:
         for table in self.tables:
             if any(size < 1 for size in table.sizes):
                 raise ArgumentError("sizes", table.sizes, "integers, at least 1")
-            if table.groups[:1] != (1,) or list(table.groups) != sorted({*table.groups}) or table.groups[-1] > max(table.most, 1):
-                raise ArgumentError("groups", table.groups, "ascending numbers of rows from 1")
+            own = table.groups or (1,)
+            if own[0] != 1 or list(own) != sorted({*own}) or own[-1] > table.most or not (table.groups or table.parent):
+                raise ArgumentError("groups", table.groups, "ascending numbers of rows from 1; none at most below a child table")
             if table.order is not None and (table.parent is None or not 0 <= table.order < len(table.sizes)):
                 raise ArgumentError("order", table.order, f"the position of a column of a child table; {table.name!r}")
 
@@ -179,6 +193,14 @@ class Shape:
         if parent is None:
             raise ArgumentError("table", table, "the position of a table that has a parent")
         return parent
+
+    def home(self, table: int) -> int:
+        """Return the table whose number of rows of a parent row decides the group of a table's rows."""
+        return table if self.tables[table].groups else self.home(self.parent(table))
+
+    def group_count(self, table: int) -> int:
+        """Return the number of groups of a table's rows."""
+        return len(self.tables[self.home(table)].groups)
 
     def path(self, table: int) -> tuple[int, ...]:
         """Return the tables from the root to this one, both included."""
@@ -220,7 +242,7 @@ class Block:
         sizes = tuple(shape.extended(t)[i] for t, i in (self.left, self.right or self.left)[: 1 if self.right is None else 2])
         if self.folded:
             sizes = (sizes[0] * (sizes[0] + 1) // 2,)
-        return (len(shape.tables[self.table].groups), *sizes) if self.split(shape) else sizes
+        return (shape.group_count(self.table), *sizes) if self.split(shape) else sizes
 
     @property
     def table(self) -> int:
@@ -235,9 +257,10 @@ class Block:
     def split(self, shape: Shape) -> bool:
         """Return whether it is split by groups of parent rows."""
         t = self.table
-        if t == 0 or self.kind not in ("pair", "across", "sibling") or len(shape.tables[t].groups) == 1:
+        if t == 0 or self.kind not in ("pair", "across", "sibling") or shape.group_count(t) == 1:
             return False
-        return self.left != (shape.parent(t), shape.fan_out(t))
+        home = shape.home(t)
+        return self.left != (shape.parent(home), shape.fan_out(home))
 
     def whole(self, shape: Shape, values: FloatArray) -> FloatArray:
         """Return the table of the codes of both columns, of all groups together; of siblings of one column a symmetric one."""

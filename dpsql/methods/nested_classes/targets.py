@@ -95,7 +95,7 @@ def targets(shape: Shape, blocks: Sequence[Block], values: Sequence[FloatArray],
     strength = math.sqrt(sum(p * count for p, count in two) / cells) if cells else 0.0
     unit = max(strength, 1.0) ** 2
     tables = range(len(shape.tables))
-    lengths, groups = [sum(shape.extended(t)) for t in tables], [len(table.groups) for table in shape.tables]
+    lengths, groups = [sum(shape.extended(t)) for t in tables], [shape.group_count(t) for t in tables]
     known = _smooth(shape, _known(blocks, values, precisions))
     found = Targets(
         shape, strength, _one_way(shape, known), tuple(_empty(n) for n in lengths),
