@@ -36,6 +36,7 @@ from dpsql.api import (  # noqa: E402
     summarize,
     synthesize,
     synthesize_tables,
+    unlink,
 )
 from dpsql.errors import (  # noqa: E402
     ArgumentError,
@@ -123,4 +124,5 @@ __all__ = [
     "summarize",
     "synthesize",
     "synthesize_tables",
+    "unlink",
 ]

@@ -78,7 +78,7 @@ def link(
 
     A linked table is under the budget of its root, the table at the end of the way up; what a release protects are all rows of
     a unit in all tables. A FOREIGN KEY is offered: without column, the only one to the parent is taken. What is left out later
-    stays as it is. There is no way back: the rows would become public.
+    stays as it is. `dp_unlink` takes a link back while no release has read the table.
 
     Privacy: free; no row is read. A link is public knowledge. Gives source, column_name, parent, parent_column, root, max_rows,
     orphans, order_by, change; one row.
@@ -106,6 +106,25 @@ def link(
     """
     return answered(con, "link", source=source, column=column, parent=parent, parent_column=parent_column, max_rows=max_rows,
         orphans=orphans, merge=merge, order_by=order_by)
+
+
+def unlink(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+) -> duckdb.DuckDBPyRelation:
+    """Take a link back that no release has read through (``dp_unlink``).
+
+    The table then waits for a budget or another link, and is not public. What is linked to the table is unlinked first.
+    Repeating the call changes nothing.
+
+    Privacy: free; no row is read. Gives source, parent, root, change; one row.
+
+    Parameters
+    ----------
+    source
+        The table that is linked: its name.
+    """
+    return answered(con, "unlink", source=source)
 
 
 def links(
@@ -385,7 +404,7 @@ def aggregates(
     source
         The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
     reporting_length
-        Most values of a combination, 1 to 10.
+        Most values of a combination, 1 to 10, or as many as columns.
     epsilon
         What the release may cost, above 0, at most 1000; smaller protects better. A stored release is reread without it.
     delta

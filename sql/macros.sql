@@ -21,9 +21,9 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
 
 -- dp_link: Say whose rows a table's rows are: those of the row of another table whose key they hold. A linked table is under the
 -- budget of its root, the table at the end of the way up; what a release protects are all rows of a unit in all tables. A FOREIGN
--- KEY is offered: without column, the only one to the parent is taken. What is left out later stays as it is. There is no way back:
--- the rows would become public. Privacy status: free; no row is read. A link is public knowledge. Gives source, column_name,
--- parent, parent_column, root, max_rows, orphans, order_by, change; one row.
+-- KEY is offered: without column, the only one to the parent is taken. What is left out later stays as it is. `dp_unlink` takes a
+-- link back while no release has read the table. Privacy status: free; no row is read. A link is public knowledge. Gives source,
+-- column_name, parent, parent_column, root, max_rows, orphans, order_by, change; one row.
 CREATE OR REPLACE MACRO dp_link(source, column_name := NULL, parent := NULL, parent_column := NULL, max_rows := NULL,
     orphans := NULL, merge := false, order_by := NULL, "column" := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('link',
@@ -32,6 +32,16 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source, "column" := "column", parent := parent, parent_column := parent_column, max_rows := max_rows,
         orphans := orphans, merge := merge, order_by := order_by, column_name := column_name))::VARCHAR)));
+
+-- dp_unlink: Take a link back that no release has read through. The table then waits for a budget or another link, and is not
+-- public. What is linked to the table is unlinked first. Repeating the call changes nothing. Privacy status: free; no row is read.
+-- Gives source, parent, root, change; one row.
+CREATE OR REPLACE MACRO dp_unlink(source) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('unlink',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        source := source))::VARCHAR)));
 
 -- dp_links: List the links of tables to those whose rows theirs are. Privacy status: free; from the books. Gives source,
 -- column_name, parent, parent_column, root, max_rows, orphans, order_by; a row a link.

@@ -9,14 +9,15 @@ CREATE SCHEMA IF NOT EXISTS {books};
 -- release failed, which is its final result), or three 'interrupt' (a reading was stopped by hand; parameters name the release),
 -- only plain sources are sold until a 'resume'. An 'anchor' entry names, in parameters,
 -- the file outside the database that every entry is noted in. A 'link' says in parameters whose rows those of another table are: that
--- one is under this budget, and has an entry 'linked' of its own; what it had spent before stands in the 'link' and counts.
+-- one is under this budget, and has an entry 'linked' of its own; what it had spent before stands in the 'link' and counts. 'unlink'
+-- and 'unlinked' take a link back.
 CREATE TABLE IF NOT EXISTS {books}.ledger (
     source VARCHAR NOT NULL,              -- the protected table, schema-qualified; a file by its path
     entry INTEGER NOT NULL,               -- 1, 2, 3, ... within a source
     written_at TIMESTAMP NOT NULL,                -- UTC
     who VARCHAR NOT NULL,
     action VARCHAR NOT NULL,              -- protect, raise, lower, charge, store, fail, interrupt, refund, resume, anchor,
-                                          -- link, linked
+                                          -- link, linked, unlink, unlinked
     release VARCHAR,                      -- the release that the entry is about
     operation VARCHAR,                    -- marginals, synthesize
     query VARCHAR,                        -- the relation that was measured, normalised
@@ -59,8 +60,8 @@ CREATE TABLE IF NOT EXISTS {books}.rules (
 CREATE OR REPLACE VIEW {books}.budgets AS
 SELECT source, epsilon, delta, neighbors, privacy_unit, max_contributions, accountant, written_at, who
 FROM {books}.ledger
-WHERE action IN ('protect', 'raise', 'lower') AND source NOT IN (SELECT source FROM {books}.ledger WHERE action = 'linked')
-QUALIFY system.main.row_number() OVER (PARTITION BY source ORDER BY entry DESC) = 1;
+WHERE action IN ('protect', 'raise', 'lower', 'linked', 'unlinked')
+QUALIFY system.main.row_number() OVER (PARTITION BY source ORDER BY entry DESC) = 1 AND action NOT IN ('linked', 'unlinked');
 
 CREATE OR REPLACE VIEW {books}.releases AS
 {releases};

@@ -11,6 +11,7 @@ SELECT
         WHEN 'fail' THEN 'reading failed' WHEN 'resume' THEN 'sales resumed' WHEN 'interrupt' THEN 'reading interrupted'
         WHEN 'anchor' THEN 'anchor named'
         WHEN 'link' THEN 'linked: ' || (parameters ->> '$.child[1]') WHEN 'linked' THEN 'under ' || (parameters ->> '$.root')
+        WHEN 'unlink' THEN 'unlinked: ' || (parameters ->> '$.child[1]')
         ELSE action
     END AS what,
     release,

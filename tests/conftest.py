@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -23,8 +24,16 @@ pytest_plugins = ["duckdb_facts", "every_other", "seeded_entropy"]
 if newer(duckdb.__version__):  # child processes say on standard error what pyproject.toml has this one ignore
     os.environ["PYTHONWARNINGS"] = f"ignore:DuckDB {duckdb.__version__} is newer than any"
 
+gc.disable()  # what is collected stays: looking through it again and again took as long as collecting it
+
 hypothesis.settings.register_profile("cases", derandomize=True, deadline=None, max_examples=cases(50), print_blob=True)
 hypothesis.settings.load_profile("cases")
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from here on, and never again among modules and cases."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
@@ -54,6 +63,20 @@ def con(tmp_path: Path, protected_people: Path) -> Iterator[duckdb.DuckDBPyConne
     dpsql.load(connection, user="tester")
     yield connection
     connection.close()
+
+
+@pytest.fixture(scope="session")
+def plain_database() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database that holds nothing and that nobody changes: making one takes longer than a statement."""
+    with duckdb.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def plain(plain_database: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A session in it, whose settings and temporary tables are its own."""
+    with plain_database.cursor() as session:
+        yield session
 
 
 @pytest.fixture(scope="module")

@@ -68,13 +68,18 @@ QUERIES = {
 
 
 def make_tpch() -> duckdb.DuckDBPyConnection:
-    """Make, protect and link them, as the benchmark of TPC-H does."""
+    """Return a connection with the tables, protected and linked."""
     con = duckdb.connect()
     con.execute(TABLES)
     dpsql.load(con, user="tester", progress=False)
+    protect_tpch(con)
+    return con
+
+
+def protect_tpch(con: duckdb.DuckDBPyConnection) -> None:
+    """Protect and link the tables, and declare what the statements need."""
     con.execute("CALL dp_protect('customer', epsilon := 1000, delta := 1e-6, privacy_unit := 'c_custkey', max_contributions := 1)")
     con.execute("CALL dp_link('orders', 'o_custkey', parent := 'customer', parent_column := 'c_custkey', max_rows := 30)")
     con.execute("CALL dp_link('lineitem', 'l_orderkey', parent := 'orders', parent_column := 'o_orderkey', max_rows := 7)")
     for (table, column), said in DECLARED.items():
         con.execute(f"CALL dp_declare('{table}', '{column}', {said})")
-    return con

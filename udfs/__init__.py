@@ -36,7 +36,7 @@ _parsed: dict[str, list[duckdb.Statement]] = {}
 def load(
     con: Any, *, store: str | Path | None = None, user: str | None = None, progress: bool | None = None, macros: bool = True
 ) -> None:
-    """Register dpsql's functions and macros on a connection. Safe to repeat.
+    """Register dpsql's functions and macros on a connection. Safe to repeat; a result that was not read to its end is over.
 
     Parameters
     ----------
@@ -145,6 +145,7 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
 
     # DuckDB lets go of the functions when this connection closes, and still calls them from the others.
     instance.functions = (call, instance_key, combined)
+    con.execute("SELECT 1").fetchall()  # DuckDB 2 takes no functions while a result is read, if only to its one row
     for name in CALLS:
         con.create_function(name, call, ["VARCHAR", "VARCHAR"], "VARCHAR", side_effects=True)
     con.create_function(INSTANCE, instance_key, [], "VARCHAR", side_effects=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from dpsql.accounting import remaining, share_used
@@ -101,7 +102,7 @@ def budget(context: Context, call: BudgetCall) -> str:
 def _with_budget(book: Books, sources: Sequence[str]) -> list[str]:
     """Return the sources that have budgets of their own: linked tables are under their root's. Of an edited book all."""
     links = _links(book)
-    return [source for source in sources if source not in links]
+    return [source for source in sources if source not in links and not Ledger(book, source, "").is_unlinked()]
 
 
 def _links(book: Books) -> Collection[str]:
@@ -144,17 +145,21 @@ def releases(context: Context, call: ReleasesCall) -> str:
         with reading(f"database {book.database}" if key is None else key):
             found = book.cursor.execute(query, [key, key]).fetchall()
         links = _links(book)
-        intact = {source: Ledger(book, source, context.user).chain_holds() for source in {str(row[1]) for row in found}}
+        ledgers = {source: Ledger(book, source, context.user) for source in {str(row[1]) for row in found}}
+        intact = {source: ledger.chain_holds() for source, ledger in ledgers.items()}
+        entries = {source: _entries(ledger) for source, ledger in ledgers.items()}  # of all releases, not once for each
         for row in found:
-            notes = _notes(context, book, str(row[0])) if row[8] == "stored" else []
-            warning = [] if intact[str(row[1])] else ["the ledger was edited: its chain of hashes does not hold"]
+            source = str(row[1])
+            notes = _notes(context, ledgers[source], entries[source], str(row[0])) if row[8] == "stored" else []
+            warning = [] if intact[source] else ["the ledger was edited: its chain of hashes does not hold"]
             whole = str(row[3]) in links  # a linked table as it is
-            rows.append((*row, None if whole else _filters(str(row[3]), str(row[1])), [*notes, *warning]))
+            rows.append((*row, None if whole else _filters(str(row[3]), source), [*notes, *warning]))
     losses = [position for position, name in enumerate(RELEASE_COLUMNS) if name in ("epsilon", "rho")]
     shown = [[at_most(float(v)) if i in losses and _number(v) else v for i, v in enumerate(row)] for row in rows]
     return _ordered("releases", {**RELEASE_COLUMNS, "filters": "VARCHAR", "notes": "VARCHAR[]"}, shown)
 
 
+@lru_cache(maxsize=4096)
 def _filters(query: str, source: str) -> str | None:
     """Return the conditions under which a release has rows of its source; None: all of them.
 
@@ -184,15 +189,24 @@ def _number(value: Any) -> bool:
     return value is not None and math.isfinite(float(value))
 
 
-def _notes(context: Context, book: Books, name: str) -> list[str]:
+def _entries(ledger: Ledger) -> dict[str, list[tuple[Any, ...]]] | None:
+    """Return what a ledger says of each release; None where it was edited and cannot be read."""
+    with suppress(LedgerError):
+        return ledger.entries()
+    return None
+
+
+def _notes(context: Context, ledger: Ledger, entries: dict[str, list[tuple[Any, ...]]] | None, name: str) -> list[str]:
     """Return what a stored release says about itself (statistics that were thresholded, say)."""
     from dpsql.answers import kept
     from dpsql.rows import drawing
 
     with suppress(ReleaseError, LedgerError):
-        found = drawing.bought(context, book, name)
+        if entries is None:
+            raise LedgerError("the books were edited")
+        found = drawing.of_purchase(context, ledger, name, ledger.purchase_in(entries, name))
         if found is None:
             return []
-        said = kept.sentence(context, book.database, found)
+        said = kept.sentence(context, ledger.books.database, found)
         return [*(str(note) for note in found.manifest.get("notes", [])), *([] if said is None else [said])]
     return ["its file cannot be read: it was moved, edited or replaced"]

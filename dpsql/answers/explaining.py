@@ -17,7 +17,7 @@ from dpsql.calls.query import ExplainCall
 from dpsql.domains import sqltypes
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.protected.source import ProtectedSource, resolve
-from dpsql.queries.groups import left_out
+from dpsql.queries.groups import left_out, of_declared
 from dpsql.release.queried import QueryPlan
 from dpsql.release.store import Release
 from dpsql.rows import drawing
@@ -100,11 +100,12 @@ def _share(context: Context, found: Release, query: QueryPlan) -> list[tuple[str
 
 
 def _groups(query: QueryPlan) -> list[tuple[str, str]]:
+    some = [("values", of_declared(aggregate)) for aggregate in query.partial]
     if not query.keys:
-        return []
+        return some
     if query.public:
-        return [("groups", _PUBLIC.format(query.groups)), *(("groups", left_out(name)) for name in query.lost)]
-    return [("groups", _PRIVATE)]
+        return [("groups", _PUBLIC.format(query.groups)), *(("groups", left_out(name)) for name in query.lost), *some]
+    return [("groups", _PRIVATE), *some]
 
 
 def _estimates(query: QueryPlan) -> list[str]:

@@ -46,6 +46,14 @@ def estimate(context: Context, database: str, source: str, query: str, most: int
     linked : bool
         Whether the relation has rows of linked tables: then a histogram of the protected table says nothing of it.
     """
+    asked = ("kept", database, source, query, most, linked)
+    if asked not in context.known:  # of many releases of one source once
+        context.known[asked] = _estimate(context, database, source, query, most, linked=linked)
+    found: Kept | None = context.known[asked]
+    return found
+
+
+def _estimate(context: Context, database: str, source: str, query: str, most: int, *, linked: bool) -> Kept | None:
     books, hers = Books(context.cursor, database), context.analyst or ""
     if not books.exist():
         return None

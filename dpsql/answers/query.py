@@ -41,7 +41,8 @@ def query(context: Context, call: QueryCall) -> str:
         text = answered.relation(context, found, parts)
     for part in (part for row in parts for part in row):
         telling.tell(context, "dp_query", part.protected, part.held.plan.query)
-        telling.tell_narrowed(context, "dp_query", part.protected, part.held.plan.query, list(part.held.question["arguments"]))
+        texts, ends = list(part.held.question["arguments"]), call.confidence is not None
+        telling.tell_narrowed(context, "dp_query", part.protected, part.held.plan.query, texts, intervals=ends)
     if completed is call:  # else it is made of the releases of its subqueries too
         remembered.remember(context, call, call.sql, text, [(part.protected, part.held.release) for row in parts for part in row])
     return text

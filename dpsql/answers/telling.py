@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dpsql.answers import kept, query_words
 from dpsql.domains import unit_rows
 from dpsql.protected.source import ProtectedSource
-from dpsql.queries.groups import left_out
+from dpsql.queries.groups import left_out, of_declared
 from dpsql.release.queried import QueryPlan
 from dpsql.running import saying
 from dpsql.session.instance import Context
@@ -30,8 +30,9 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     Privacy: what is declared, and what was released.
     """
     about = _about(protected)
-    for column in query.lost if query is not None else ():
-        _say(context, f"{name} of {about}: {left_out(column)}")
+    lines = [] if query is None else [*map(left_out, query.lost), *map(of_declared, query.partial)]
+    for line in lines:
+        _say(context, f"{name} of {about}: {line}")
     held = protected.protection
     unit, most, source = held.privacy_unit, held.max_contributions, protected.source
     if unit is None or source.one_per_unit or not saying.heard(context.progress):
@@ -55,7 +56,7 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
 
 
 def tell_narrowed(
-    context: Context, name: str, protected: ProtectedSource, query: QueryPlan | None, arguments: Sequence[str]
+    context: Context, name: str, protected: ProtectedSource, query: QueryPlan | None, arguments: Sequence[str], *, intervals: bool
 ) -> None:
     """Say beside an answer between which bounds values are counted whose declared ones are wide.
 
@@ -67,6 +68,9 @@ def tell_narrowed(
         What was bought.
     arguments : sequence of str
         Texts, by position.
+    intervals : bool
+        Whether the answer has some: they are of the values as they were moved, and hold the true number less often where a few rows
+        far out make up a sum, most of all that of a single group.
 
     Notes
     -----
@@ -80,6 +84,7 @@ def tell_narrowed(
         text = readable.expression(arguments[one.position])
         low, high = f"{one.lower:,.6g}", f"{one.upper:,.6g}"
         line = f"values below {low} count as {low}, values above {high} as {high}, since declared bounds are far wider"
+        line += "; intervals are of values so counted, not of those far out" if intervals else ""
         _say(context, f"{name} of {_about(protected)}: {text}: {line}")
 
 

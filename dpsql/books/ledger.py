@@ -30,8 +30,8 @@ from dpsql.books.entries import (
     reading,
     same_contract,
 )
-from dpsql.books.linked import LINKED, Linked, Reads, named
-from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.books.linked import LINKED, UNLINKED, Linked, Reads, named
+from dpsql.errors import BudgetExceeded, LedgerError, NotProtected
 from dpsql.text.relation import identifier
 
 _NOTHING = Reads()
@@ -46,6 +46,21 @@ _PURCHASE = (
     "action", "contents", "entry", "operation", "query", "parameters", "plan", "rho_text", "epsilon_text", "delta_text", "events",
     "hash",
 )
+
+
+def _counting(release: str, rows: Sequence[Sequence[Any]]) -> Purchase | None:
+    """Return the charge of a release that counts, of its entries in order, as `_PURCHASE` lists them."""
+    found: Purchase | None = None
+    for action, contents, entry, *bought in rows:
+        if action == "charge":
+            found = purchase_of(release, [entry, *bought])
+        elif action == "refund":
+            found = None
+        elif action == "store" and found is not None:
+            found = dataclasses.replace(found, status="stored", contents=contents, entry=entry)
+        elif action == "fail" and found is not None:
+            found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
+    return found
 
 
 def _texts(item: Any) -> Iterator[str]:
@@ -68,19 +83,46 @@ class Ledger(Linked):
         LedgerError
             The book was edited and holds no budget any more: the table must not look public. Or it is linked, and so protected by
             the budget of another table (`dpsql.protected.source.protection_of`).
+        NotProtected
+            It was linked, and has neither link nor budget now: it is not public for that.
+        """
+        action, held = self._contract()
+        if action == UNLINKED:
+            told = f"CALL dp_protect('{self.source}', epsilon := ..., delta := ...), or dp_link it again"
+            raise NotProtected(f"{self.source} was linked, and has neither link nor budget now, but is not public for that: {told}")
+        return self._protection(action, held)
+
+    def is_unlinked(self) -> bool:
+        """Return whether the source was linked, and has neither a link nor a budget now."""
+        return self._contract()[0] == UNLINKED
+
+    def standing(self) -> Protection | None:
+        """Return the budget that a new one would change: as `protection`, but None of a source that is unlinked."""
+        action, held = self._contract()
+        return None if action == UNLINKED else self._protection(action, held)
+
+    def _contract(self) -> tuple[str | None, Sequence[Any]]:
+        """Return the newest entry that decides whose budget the source is under: its action, and the values of `_CONTRACT`.
+
+        The action is None where there is no book, or nothing in it; and '' where there are entries, but none that decides.
         """
         if not self.books.exist():
-            return None
-        columns, actions = ("action", *_CONTRACT), (*_BUDGETS, LINKED)
+            return None, ()
+        columns, actions = ("action", *_CONTRACT), (*_BUDGETS, LINKED, UNLINKED)
         found = self._rows(columns, actions=actions)
         if not found:
             if self._last() == (0, None):
-                return None
+                return None, ()
             found = self._rows(columns, actions=actions)  # another session may have begun the book just now
-        if any(action == LINKED for action, *_ in found):
+        return (str(found[-1][0]), found[-1][1:]) if found else ("", ())
+
+    def _protection(self, action: str | None, held: Sequence[Any]) -> Protection | None:
+        if action is None:
+            return None
+        if action == LINKED:
             raise LedgerError(f"{self.source} is linked: it has no budget of its own but that of its root (FROM dp_links())")
         with reading(self.source):
-            return protection_of(self.source, found[-1][1:])  # no budget, and entries: it was edited
+            return protection_of(self.source, held)  # no budget, and entries: it was edited
 
     def naming(self, column: str) -> list[str]:
         """Return the releases, not refunded, that are about a column: the latest first."""
@@ -115,19 +157,22 @@ class Ledger(Linked):
         """Return the charge of a release, or None if there is none that counts."""
         if not self.books.exist():
             return None
-        found: Purchase | None = None
         rows = self._rows(_PURCHASE, release=release)
         with reading(self.source):
-            for action, contents, entry, *bought in rows:
-                if action == "charge":
-                    found = purchase_of(release, [entry, *bought])
-                elif action == "refund":
-                    found = None
-                elif action == "store" and found is not None:
-                    found = dataclasses.replace(found, status="stored", contents=contents, entry=entry)
-                elif action == "fail" and found is not None:
-                    found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
+            return _counting(release, rows)
+
+    def entries(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Return what `purchase_in` reads a charge from, by release, of all at once."""
+        found: dict[str, list[tuple[Any, ...]]] = {}
+        if self.books.exist():
+            for release, *row in self._rows(["release", *_PURCHASE]):
+                found.setdefault(str(release), []).append(tuple(row))
         return found
+
+    def purchase_in(self, entries: Mapping[str, Sequence[tuple[Any, ...]]], release: str) -> Purchase | None:
+        """Return the charge of a release among `entries`, or None if there is none that counts."""
+        with reading(self.source):
+            return _counting(release, entries.get(release, ()))
 
     def entries_of(self, release: str) -> list[tuple[Any, ...]]:
         """Return action, contents and hash of the entries about a release, in order."""
@@ -196,7 +241,7 @@ class Ledger(Linked):
 
         def decide() -> dict[str, Any] | None:
             self.check_intact()
-            change = budget_change(self.protection(), wanted, self.charges(), bounded=self._bounded())
+            change = budget_change(self.standing(), wanted, self.charges(), bounded=self._bounded())
             if change == "unchanged":
                 return None
             return {
@@ -207,9 +252,9 @@ class Ledger(Linked):
                 **contract(wanted),
             }
 
-        moved = anchor is not None and self.protection() is not None and anchor != self.anchor()
+        moved = anchor is not None and self.standing() is not None and anchor != self.anchor()
         if moved and anchor is not None:
-            budget_change(self.protection(), wanted, self.charges(), bounded=self._bounded())  # refused before anything is written
+            budget_change(self.standing(), wanted, self.charges(), bounded=self._bounded())  # refused before anything is written
             self._anchor(anchor)
         self._append(decide)
         if not moved and anchor is not None and anchor != self.anchor():
@@ -352,7 +397,7 @@ class Ledger(Linked):
             anchor = self.anchor()
             if anchor is not None:
                 Anchor(anchor).check(self._head())
-            self.protection()
+            self.standing()
             self.charges()
             since = self._outcomes()
         except LedgerError as error:

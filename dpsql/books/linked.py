@@ -3,7 +3,8 @@
 A link is an entry 'link' of the root's ledger: it says whose rows the rows of a table are (`dpsql.source.linked`). The linked table
 gets an entry 'linked' of its own, in the same transaction: so nobody protects or links it at the same time, and no reader that does
 not know links takes it for a public table. What a table had spent before under a budget of its own is in the entry that
-linked it, and counts as losses of the root. There is no entry that takes a link back: the rows would become public.
+linked it, and counts as losses of the root. 'unlink' and 'unlinked' take a link back that no release has read through; the table is
+not public then, but waits for a budget or another link: who bought nothing of it has no reason to see its rows.
 
 Privacy: None: links are public facts of the schema.
 """
@@ -23,6 +24,9 @@ from dpsql.text.bounded_json import check_numbers, load
 from dpsql.text.relation import key_name
 
 LINK, LINKED = "link", "linked"
+UNLINK, UNLINKED = "unlink", "unlinked"
+ABOUT_LINKS = (LINK, LINKED, UNLINK)
+"""Actions that decide which links are in force."""
 Orphans = Literal["drop", "unit"]
 ORPHANS: tuple[Orphans, ...] = ("drop", "unit")
 
@@ -114,6 +118,16 @@ def links_of(rows: Iterable[tuple[str, str, str]]) -> dict[str, Link]:
     LedgerError
         An entry holds what dpsql never wrote, or links go in a circle.
     """
+    found = _followed(rows)
+    links = {link.source: link for link in found.values()}
+    for link in found.values():
+        if links[link.source] is not link or root_of(links, link.source) != link.root:
+            raise edited(link.root, f"the links of {link.source} contradict one another")
+    return links
+
+
+def _followed(rows: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], Link]:
+    """Return the links that entries leave in force, by the ledger that they are in and the table that is linked."""
     found: dict[tuple[str, str], Link] = {}
     for source, action, parameters in rows:
         with reading(source):
@@ -121,12 +135,11 @@ def links_of(rows: Iterable[tuple[str, str, str]]) -> dict[str, Link]:
                 found = {place: link for place, link in found.items() if place[0] != source}
                 continue
             link = Link.from_json(source, load(parameters))
-            found[source, link.source] = link
-    links = {link.source: link for link in found.values()}
-    for link in found.values():
-        if links[link.source] is not link or root_of(links, link.source) != link.root:
-            raise edited(link.root, f"the links of {link.source} contradict one another")
-    return links
+            if action == UNLINK:
+                found.pop((source, link.source), None)
+            else:
+                found[source, link.source] = link
+    return found
 
 
 def root_of(links: Mapping[str, Link], source: str) -> str:
@@ -153,18 +166,10 @@ class Linked(Chain):
         """Return the links in force that lead to this source, by the table that is linked; ``entry``: as it was written."""
         if not self.books.exist():
             return {}
-        rows = self._rows(["entry", "action", "parameters"], actions=(LINK, LINKED))
-        found: dict[str, Link] = {}
+        rows = self._rows(["entry", "action", "parameters"], actions=ABOUT_LINKS)
         with reading(self.source):
-            for number, action, said in rows:
-                if entry is not None and int(number) > entry:
-                    break
-                if action == LINKED:
-                    found = {}
-                else:
-                    link = Link.from_json(self.source, load(said))
-                    found[link.source] = link
-        return found
+            until = [(self.source, action, said) for number, action, said in rows if entry is None or int(number) <= entry]
+        return {link.source: link for link in _followed(until).values()}
 
     def links_of(self, release: str) -> dict[str, Link]:
         """Return the links that a release was charged under, by the table that is linked."""

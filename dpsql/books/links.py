@@ -16,7 +16,7 @@ from dpsql.accounting import fits
 from dpsql.books.anchor import WRITTEN, Anchor, Head
 from dpsql.books.entries import Protection, canonical_json
 from dpsql.books.ledger import Ledger
-from dpsql.books.linked import LINK, LINKED, Link, charge_to_json, links_of, root_of
+from dpsql.books.linked import ABOUT_LINKS, LINK, LINKED, UNLINK, UNLINKED, Link, charge_to_json, links_of, root_of
 from dpsql.books.schema import Books
 from dpsql.errors import ArgumentError, NotProtected
 from dpsql.text.names import fold
@@ -52,7 +52,7 @@ class Links:
         LedgerError
             The book was edited.
         """
-        return links_of(self.books.said(LINK, LINKED))
+        return links_of(self.books.said(*ABOUT_LINKS))
 
     def of(self, source: str) -> Link | None:
         """Return the link of a table, None where it has none."""
@@ -93,35 +93,106 @@ class Links:
                 return found
         raise ArgumentError("parent", wanted.above, "other sessions link it just now; repeat the call")  # pragma: no cover
 
+    def remove(self, source: str, who: str) -> Link | None:
+        """Take the link of a table back, if no release has read through it; return it. None: the table was unlinked before.
+
+        The table is not public then: it needs a budget of its own or another link before anything can be asked about it.
+
+        Raises
+        ------
+        ArgumentError
+            The table has never been linked, tables are linked to it, a release has read it, or what it had spent was merged.
+        LedgerError
+            The books were edited or cannot be written.
+        """
+        link = self.of(source)
+        if link is None:
+            if Ledger(self.books, source, who).is_unlinked():
+                return None
+            raise ArgumentError("source", source, "is not linked (FROM dp_links())")
+        _Removing(self.books, link, who).run()
+        return link
+
+
+class _Writing:
+    """Entries about one link on the ledgers of its root and of the table, written in one transaction."""
+
+    def __init__(self, books: Books, link: Link, who: str) -> None:
+        self.books = books
+        self.ledger, self.own = Ledger(books, link.root, who), Ledger(books, link.source, who)
+        self._noted: tuple[Anchor, Head] | None = None
+
+    def _decide(self) -> dict[str, Any] | None:
+        """Return the entry of the root's ledger, on the newest books, within the transaction that writes it; None: none is."""
+        raise NotImplementedError
+
+    def _write(self) -> None:
+        self.ledger._append(self._decide)
+        if self._noted is not None:
+            anchor, head = self._noted
+            anchor.append(WRITTEN, head)
+
+    def _insert(self, action: str, link: Link) -> None:
+        """Write the entry of the table's own ledger."""
+        said = canonical_json({"root": link.root, "link": link.to_json()})
+        self._noted = self.own._insert({"action": action, "parameters": said})
+
+
+class _Removing(_Writing):
+    """One link being taken back."""
+
+    def __init__(self, books: Books, link: Link, who: str) -> None:
+        super().__init__(books, link, who)
+        self.link = link
+
+    def run(self) -> None:
+        """Write the entries; errors are those of `Links.remove`."""
+        self._write()
+
+    def _decide(self) -> dict[str, Any] | None:
+        """Decide on the newest books, within the transaction that writes."""
+        self._noted, source = None, self.link.source
+        links = links_of(self.books.said(*ABOUT_LINKS))
+        found = links.get(source)
+        if found is None or found.root != self.link.root:
+            return None  # another session was first
+        self.ledger.check_intact()
+        below = [link.source for link in links.values() if link.above == source]
+        if below:
+            raise ArgumentError("source", source, f"tables are linked to it ({', '.join(below)}): unlink these first")
+        if any(place[0] == source for place in self.ledger.merged()):
+            raise ArgumentError("source", source, f"what it had spent was added to {found.root}, for good")
+        if is_read(self.ledger, source):
+            told = "a release has read it under this link, so that it stays; dp_link changes max_rows and orphans"
+            raise ArgumentError("source", source, told)
+        self._insert(UNLINKED, found)
+        return {"action": UNLINK, "parameters": canonical_json(found.to_json())}
+
 
 class _Moved(Exception):
     """The parent has another root than when the ledger was chosen."""
 
 
-class _Setting:
-    """One link being set, on the ledgers of its root and of the table, in one transaction."""
+class _Setting(_Writing):
+    """One link being set or changed."""
 
     def __init__(self, books: Books, wanted: Link, who: str, *, merge: bool, keyed: bool) -> None:
-        self.books, self.wanted, self.merge, self.keyed = books, wanted, merge, keyed
-        self.ledger, self.own = Ledger(books, wanted.root, who), Ledger(books, wanted.source, who)
-        self._noted: tuple[Anchor, Head] | None = None
+        super().__init__(books, wanted, who)
+        self.wanted, self.merge, self.keyed = wanted, merge, keyed
         self._change: Change = "in force"
 
     def run(self) -> tuple[Link, Change] | None:
         """Write the entries; None where the root is another one meanwhile."""
         try:
-            self.ledger._append(self._decide)
+            self._write()
         except _Moved:
             return None
-        if self._noted is not None and self._change != "in force":
-            anchor, head = self._noted
-            anchor.append(WRITTEN, head)
         return self.wanted, self._change
 
     def _decide(self) -> dict[str, Any] | None:
         """Decide on the newest books, within the transaction that writes: errors are those of `Links.set`."""
         self._noted, wanted = None, self.wanted
-        links = links_of(self.books.said(LINK, LINKED))
+        links = links_of(self.books.said(*ABOUT_LINKS))
         check_shape(links, wanted)
         if root_of(links, wanted.above) != wanted.root:
             raise _Moved
@@ -138,8 +209,7 @@ class _Setting:
         if before is not None:
             return self._changed(before)
         merged = self._merged(protection)
-        said = canonical_json({"root": wanted.root, "link": wanted.to_json()})
-        self._noted = self.own._insert({"action": LINKED, "parameters": said})
+        self._insert(LINKED, wanted)
         return {"action": LINK, "parameters": canonical_json({**wanted.to_json(), **({"merged": merged} if merged else {})})}
 
     def _changed(self, before: Link) -> dict[str, Any] | None:
@@ -150,7 +220,7 @@ class _Setting:
         merged = any(place[0] == wanted.source for place in self.ledger.merged())
         if merged and wanted.orphans != "drop":
             raise ArgumentError("orphans", wanted.orphans, _DROP)
-        if not same_way(before, wanted) and (merged or self._is_read(wanted.source)):
+        if not same_way(before, wanted) and (merged or is_read(self.ledger, wanted.source)):
             raise ArgumentError(
                 "source",
                 wanted.source,
@@ -160,17 +230,6 @@ class _Setting:
             )
         self._change = "changed"
         return {"action": LINK, "parameters": canonical_json(self.wanted.to_json())}
-
-    def _is_read(self, source: str) -> bool:
-        """Return whether a release has read a table, or one that is linked to it."""
-        links, read = self.ledger.links(), self.ledger.read()
-        for name in read:
-            at: str | None = name
-            while at is not None:
-                if at == source:
-                    return True
-                at = links[at].above if at in links else None
-        return False
 
     def _check_unit(self, links: Mapping[str, Link]) -> None:
         """Where a row of the root is a unit, the key that links point to is its name: one key, that every row has."""
@@ -200,8 +259,8 @@ class _Setting:
         its loss was the same, and losses of releases add up on the root's ledger as they are. Orphans are rows of no unit then:
         they have to be left out by later releases, else many values would be one unit.
         """
-        own = Ledger(self.books, self.wanted.source, self.own.who)
-        held = own.protection()
+        own = self.own
+        held = own.standing()
         charged = {} if held is None else own.charged()
         if held is None:
             self._change = "linked"
@@ -282,6 +341,18 @@ def check_shape(links: Mapping[str, Link], wanted: Link) -> None:
     old, new = (root_of(links, one) for one in (before.above, above))
     if old != new:
         raise ArgumentError("parent", above, f"{source} is linked to {before.above} already, of root {old}: {MANY}")
+
+
+def is_read(ledger: Ledger, source: str) -> bool:
+    """Return whether a release of a root has read a table that is linked to it, or one that is linked to that table."""
+    links = ledger.links()
+    for name in ledger.read():
+        at: str | None = name
+        while at is not None:
+            if at == source:
+                return True
+            at = links[at].above if at in links else None
+    return False
 
 
 def same_way(one: Link, other: Link) -> bool:

@@ -72,7 +72,7 @@ class Books:
         query = (
             "SELECT system.main.count_star() FROM system.main.duckdb_views() WHERE database_name = ? AND schema_name = ? "
             "AND (view_name = 'releases' AND system.main.contains(sql, 'failed') "
-            "OR view_name = 'budgets' AND system.main.contains(sql, '''linked'''))"
+            "OR view_name = 'budgets' AND system.main.contains(sql, '''unlinked'''))"
         )
         row = self.cursor.execute(query, [self.database, SCHEMA]).fetchone()
         return row == (2,) and self._has("rules")

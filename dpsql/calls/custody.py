@@ -100,7 +100,7 @@ class LinkCall(Call):
 
     A linked table is under the budget of its root, the table at the end of the way up; what a release protects are all rows of a
     unit in all tables. A FOREIGN KEY is offered: without column, the only one to the parent is taken. What is left out later stays
-    as it is. There is no way back: the rows would become public.
+    as it is. `dp_unlink` takes a link back while no release has read the table.
     """
 
     name: ClassVar[str] = "link"
@@ -147,6 +147,22 @@ class LinkCall(Call):
         "database has first and next rows like the table's. '' takes it back.",
         python="str | None",
     )
+
+
+@dataclass(frozen=True)
+class UnlinkCall(Call):
+    """Take a link back that no release has read through.
+
+    The table then waits for a budget or another link, and is not public. What is linked to the table is unlinked
+    first. Repeating the call changes nothing.
+    """
+
+    name: ClassVar[str] = "unlink"
+    function: ClassVar[str] = "unlink"
+    privacy: ClassVar[str] = f"{FREE}; no row is read"
+    gives: ClassVar[str] = "source, parent, root, change; one row"
+
+    source: str = argument(arguments.text, "The table that is linked: its name.", default=REQUIRED, python="str")
 
 
 @dataclass(frozen=True)

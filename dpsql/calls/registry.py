@@ -10,6 +10,7 @@ from dpsql.calls.declaration import Call
 WHERE = {
     "protect": "custody:ProtectCall",
     "link": "custody:LinkCall",
+    "unlink": "custody:UnlinkCall",
     "links": "custody:LinksCall",
     "declare": "custody:DeclareCall",
     "rule": "custody:RuleCall",

@@ -133,7 +133,7 @@ class AggregatesCall(BuyingCall):
     gives: ClassVar[str] = "columns VARCHAR[], values VARCHAR[], n BIGINT (noisy, above 0)"
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
-    reporting_length: Any = argument(anything, "Most values of a combination, 1 to 10.", python="int | None")
+    reporting_length: Any = argument(anything, "Most values of a combination, 1 to 10, or as many as columns.", python="int | None")
     epsilon: float | None = argument(some_epsilon, EPSILON, python="float | None")
     delta: float | None = argument(some_delta, DELTA, python="float | None")
     columns: tuple[str, ...] | None = argument(some_columns, COLUMNS, python="Sequence[str] | None")

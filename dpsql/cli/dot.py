@@ -17,7 +17,8 @@ from dpsql.text.relation import inline
 _BUDGETS = """
 SELECT source, epsilon FROM dpsql.budgets UNION ALL
 SELECT linked.source, root.epsilon FROM dpsql.ledger linked JOIN dpsql.budgets root ON root.source = linked.parameters ->> '$.root'
-WHERE linked.action = 'linked'
+WHERE linked.action IN ('linked', 'unlinked')
+QUALIFY row_number() OVER (PARTITION BY linked.source ORDER BY linked.entry DESC) = 1 AND linked.action = 'linked'
 """
 """The budget of each protected table; of a linked one its root's."""
 

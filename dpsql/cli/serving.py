@@ -196,7 +196,7 @@ def _check_public(database: Path, table: str) -> None:
     ArgumentError
         It is protected, or not there; or another process has the database open, so that this is not known.
     """
-    from dpsql.books.schema import SCHEMA
+    from dpsql.books.schema import SCHEMA, Books
 
     con = _opened(database)
     if con is None:
@@ -209,12 +209,17 @@ def _check_public(database: Path, table: str) -> None:
             "UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = current_database() AND NOT internal"
         )
         there = {_spelled(schema, name) for schema, name in con.execute(query).fetchall() if schema != SCHEMA}
+        ((name,),) = con.execute("SELECT current_database()").fetchall()
+        unlinked = table not in protected and bool(Books(con, str(name)).private([table]))
     finally:
         con.close()
     if table in protected:
         root = protected[table]
         linked, which = ("", "it") if root == table else (f", by its link to {root}", root)
         told = f"it is protected{linked}: nobody sees its rows; dpsql analyst grant says who may ask about {which}"
+        raise ArgumentError("table", table, told)
+    if unlinked:
+        told = "it was linked once, and is not public since; publish a table of another name that holds what may be seen"
         raise ArgumentError("table", table, told)
     if table not in there:
         raise ArgumentError("table", table, "there is no such table or view")

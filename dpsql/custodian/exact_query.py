@@ -12,11 +12,11 @@ from dpsql.algebra.aggregates import DISTINCT
 from dpsql.calls.query import QueryExactCall
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL
-from dpsql.domains.encoding import SOURCE_NAME, UNIT_COLUMN, guarded
+from dpsql.domains.encoding import SOURCE_NAME, guarded
 from dpsql.errors import ArgumentError, first_line
 from dpsql.kinds.query.plan import Planning
 from dpsql.measure.groups import public_groups
-from dpsql.measure.statement import Statement
+from dpsql.measure.statement import Statement, units_sql
 from dpsql.noise.entropy import fresh_salt
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.queries.asked import Asked, Wanted
@@ -127,7 +127,7 @@ class _Answer:
         listed = ", ".join([*by, *(f"{sql} AS {identifier(name)}" for name, sql in aggregates.items())]) or "1 AS one"
         grouped = f" GROUP BY {', '.join(by)}" if by else ""
         if table is None:
-            units = _units(plan)
+            units = units_sql(plan, nulls=True)
             grouped += f" HAVING {units} >= {min_units}" if plan.keys else ""
             return f"{rows.reading()} SELECT {listed} FROM __dp_rows{grouped}"  # noqa: S608 -- quoted
         shown = [f"groups.{key}" for key in keys]
@@ -147,7 +147,7 @@ class _Answer:
         if one.function == "count":
             return f"count(*){only}"
         if one.function == "count_units":
-            return f"{_units(plan)}{only}"
+            return f"{units_sql(plan, nulls=False)}{only}"
         given = [self._clipped(place, one) for place in one.arguments]
         if one.function == "count_distinct":
             return f"count(DISTINCT {given[0]}){only}"
@@ -173,10 +173,6 @@ class _Answer:
         if family == "float":
             name = f"(CASE WHEN NOT system.main.isnan({name}) THEN {name} END)"
         return f"(CASE WHEN {name} IS NOT NULL THEN greatest(least({name}, {ends[1]}), {ends[0]}) END)"
-
-
-def _units(plan: QueryPlan) -> str:
-    return f"count(DISTINCT {{'u': {identifier(UNIT_COLUMN)}}})" if plan.unit else "count(*)"
 
 
 def _bound(value: float, sql_type: str) -> str:

@@ -1,4 +1,4 @@
-"""dp_link and dp_links: whose rows the rows of a table are. No row is read."""
+"""dp_link, dp_unlink and dp_links: whose rows the rows of a table are. No row is read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from dpsql.books.linked import Link
 from dpsql.books.links import Links, check_shape
-from dpsql.calls.custody import LinkCall, LinksCall
+from dpsql.calls.custody import LinkCall, LinksCall, UnlinkCall
 from dpsql.errors import ArgumentError, NotProtected
 from dpsql.protected.home import books_of, catalog_of
 from dpsql.protected.linked import (
@@ -29,6 +29,7 @@ LINK_COLUMNS = {
     "source": "VARCHAR", "column_name": "VARCHAR", "parent": "VARCHAR", "parent_column": "VARCHAR", "root": "VARCHAR",
     "max_rows": "INTEGER", "orphans": "VARCHAR", "order_by": "VARCHAR",
 }
+UNLINK_COLUMNS = {"source": "VARCHAR", "parent": "VARCHAR", "root": "VARCHAR", "change": "VARCHAR"}
 _CHOOSE = (
     "is needed: so many rows of {source} a row of {parent} may have; what a unit has beyond that is left out of a release, at "
     "random, and noise grows with it. Begin with what is usual, e.g. max_rows := 10; it can be changed at any time, for releases "
@@ -80,6 +81,26 @@ def link(context: Context, call: LinkCall) -> str:
     found, change = links.set(wanted, context.user, merge=call.merge, keyed=keyed)
     context.known.clear()
     return inline({**LINK_COLUMNS, "change": "VARCHAR"}, [(*_row(found), change)])
+
+
+def unlink(context: Context, call: UnlinkCall) -> str:
+    """Take the link of a table back, before a release has read it. Returns a relation of one row.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such table, or `dpsql.books.links.Links.remove` refuses.
+
+    Privacy
+    -------
+    Free: no row is read. The table is asked about, or taken for public, by nobody until it has a budget or a link again.
+    """
+    context.known.clear()
+    table = _table(context, "source", call.source)
+    found = Links(context.cursor, table.database, books_of(context, table.database)).remove(key_of(table), context.user)
+    context.known.clear()
+    parent, root, change = (None, None, "no link is left") if found is None else (found.above, found.root, "unlinked")
+    return inline(UNLINK_COLUMNS, [(key_of(table), parent, root, change)])
 
 
 def links(context: Context, call: LinksCall) -> str:
@@ -176,7 +197,7 @@ def _only_key(context: Context, parent: TableId) -> str:
     primary = primary_key(context, parent)
     if len(primary) == 1:
         return primary[0]
-    single = {fold(names[0]): names[0] for names in catalog.keys(parent) if len(names) == 1}
+    single = catalog.single_keys(parent)
     if len(single) != 1:
         told = "has no PRIMARY KEY of one column" + (
             f" and several unique ones ({', '.join(single.values())}): name one" if single else " and no UNIQUE one: declare one"

@@ -56,7 +56,7 @@ def protect(context: Context, call: ProtectCall) -> str:
     if call.resume:
         return _resumed(ledger, call)
     anchor = _anchor(call.anchor)
-    current, stated = ledger.protection(), call.max_contributions
+    current, stated = ledger.standing(), call.max_contributions
     call = call.with_defaults(**_in_force(current))
     accountant, delta = call.accountant or "", call.delta
     if accountant == "zcdp" and not delta:
@@ -84,8 +84,7 @@ def protect(context: Context, call: ProtectCall) -> str:
             raise ArgumentError("privacy_unit", unit, f"{several}; add a column that is {KINDS}, and name that")
         unit = column.name
         unsaid = stated is None and (current is None or fold(current.privacy_unit or "") != fold(unit))
-        keys = [] if table.is_file else catalog_of(context).keys(table)
-        if unsaid and any([fold(name) for name in key] == [fold(unit)] for key in keys):
+        if unsaid and not table.is_file and fold(unit) in catalog_of(context).single_keys(table):
             contributions = 1  # the schema says so; and were it wrong, one row of each unit is kept all the same
         elif unsaid:
             raise ArgumentError("max_contributions", None, _CHOOSE.format(unit=unit, table=literal(call.source)))

@@ -18,6 +18,7 @@ from dpsql.session.instance import Context, Instance, open_context
 ANSWERS = {
     "protect": "custodian.protect:protect",
     "link": "custodian.linking:link",
+    "unlink": "custodian.linking:unlink",
     "links": "custodian.linking:links",
     "declare": "custodian.declaring:declare",
     "rule": "custodian.ruling:rule",

@@ -12,7 +12,8 @@ Every row of the bounded source adds a vector of integers to the counters of its
 - ``values``: 1 at the place of its value in a public list, where it is listed; with ``other`` at the last place where it is not.
 - ``tree``: 1 in a cell of every level; leaf = min(floor((clip(x) - lower) / width), leaves - 1), or the leaf between ``edges`` that
   its unit is in.
-- ``units``: 1 for the first row of the privacy unit in the group, else nothing.
+- ``units``: 1 for the first row of the privacy unit in the group, else nothing. Rows without a unit are bounded as those of one,
+  and count as one with ``nulls`` only.
 - ``distinct``: 1 for the first row of its value in the group, whatever the unit, else nothing.
 
 Rows whose filter does not hold, and rows with NULL or NaN, add nothing (but to the counter of ``nulls``, or of ``nans``).
@@ -139,7 +140,7 @@ class Measure:
     filter : int, optional
         Position of the row source's column ``f<position>``: rows where it is not true add nothing.
     nulls : bool
-        Whether 'moments' counts rows with NULL.
+        Whether 'moments' counts rows with NULL; whether 'units' counts those whose unit is NULL, as one.
     nans : bool
         Whether 'moments' of one variable counts rows with NaN, which is no number and not NULL, apart.
     grid : int, 1 to 2^30
@@ -193,8 +194,8 @@ class Measure:
         if self.filter is not None:
             _natural("filter", self.filter)
         _flag("nulls", self.nulls)
-        if self.nulls and self.kind != "moments":
-            raise ArgumentError("nulls", True, "rows with NULL are counted by kind 'moments' only")
+        if self.nulls and self.kind not in ("moments", "units"):
+            raise ArgumentError("nulls", True, "rows with NULL are counted by kinds 'moments' and 'units' only")
         _flag("nans", self.nans)
         if self.nans and (self.kind != "moments" or len(self.variables) != 1):
             raise ArgumentError("nans", True, "rows with NaN are counted by kind 'moments' of one variable only")
@@ -363,8 +364,9 @@ def sensitivity(
     added up within a group. A row's vector has L1 norm at most ``grid``: 'moments' by construction; all others have one counter,
     or one of them is 1 and the others 0 (a tree: on each level). Its L2 norm is at most its L1 norm. By the triangle inequality
     v has L1 norm at most grid * sum r_g, and L2 norm at most grid * r_g in group g, so at most grid * sqrt(sum r_g^2) in all.
-    'units': every r_g counts as 1. 'distinct': adding rows to a table raises the number of distinct values in a group by at
-    most the number of rows, and never lowers it; so v, the difference that the unit makes to the others' table, obeys the same.
+    'units': every r_g counts as 1, or as 0 where the unit is NULL and not counted. 'distinct': adding rows to a table raises the
+    number of distinct values in a group by at most the number of rows, and never lowers it; so v, the difference that the unit
+    makes to the others' table, obeys the same.
 
     *Largest norms.* sum r_g is at most min(C, G R). sum r_g^2 is convex, so it is largest at a vertex: as many groups as possible
     with R rows (or C, where that is less), one with what is left. (C rows in one group: C; G groups of R rows: R sqrt(G).)

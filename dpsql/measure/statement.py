@@ -205,8 +205,7 @@ class Statement:
         if measure.kind == "count":
             return [_sum("count(*)", condition)]
         if measure.kind == "units":
-            unit = f"count(DISTINCT {{'u': {identifier(UNIT_COLUMN)}}})" if self.plan.unit else "count(*)"
-            return [_sum(unit, condition)]
+            return [_sum(units_sql(self.plan, nulls=measure.nulls), condition)]
         if measure.kind == "distinct":
             return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
         # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
@@ -336,6 +335,14 @@ def _one_form(value: str, sql_type: str) -> str:
     if sqltypes.parse(sql_type).family != "float":
         return value
     return f"CASE WHEN system.main.isnan({value}) THEN CAST('nan' AS {sql_type}) ELSE {value} + CAST(0 AS {sql_type}) END"
+
+
+def units_sql(plan: QueryPlan, *, nulls: bool) -> str:
+    """Return the aggregate that counts units; with ``nulls`` rows without a unit, which are bounded as one, count as one."""
+    if not plan.unit:  # each row is one
+        return "count(*)"
+    unit = identifier(UNIT_COLUMN)
+    return f"count(DISTINCT {{'u': {unit}}})" if nulls else f"count(DISTINCT {unit})"
 
 
 def _sum(aggregate: str, condition: str | None) -> str:

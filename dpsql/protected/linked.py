@@ -155,7 +155,7 @@ def keys_linked(context: Context, root: TableId) -> dict[str, str]:
             key = stored_column(catalog, root, link.parent_column, "parent_column")
         except Unfit:
             raise LinkBroken(link.source, link.above, told) from None
-        if key.nullable or [fold(key.name)] not in [[fold(name) for name in names] for names in catalog.keys(root)]:
+        if key.nullable or fold(key.name) not in catalog.single_keys(root):
             raise LinkBroken(link.source, link.above, told)
         found[fold(key.name)] = key.name
     return found
@@ -231,9 +231,8 @@ def check_columns(context: Context, child: TableId, column: str, parent: TableId
             if one.name in catalog.collated(table):
                 several = "has a collation, under which texts that differ are equal: a row could be of two people"
                 raise Unfit(argument, f"column {one.name!r} of {key_of(table)} {several}; make it a VARCHAR without one")
-    keys = catalog.keys(parent)
-    if [fold(key.name)] not in [[fold(name) for name in names] for names in keys]:
-        listed = ", ".join(f"({', '.join(names)})" for names in keys) or "no key"
+    if fold(key.name) not in catalog.single_keys(parent):
+        listed = ", ".join(f"({', '.join(names)})" for names in catalog.keys(parent)) or "no key"
         raise Unfit(
             "parent_column",
             f"{key.name!r} of {key_of(parent)} is not declared unique, so a row could belong to several: it has {listed}; declare "

@@ -204,7 +204,7 @@ def _public(protected: ProtectedSource) -> tuple[str, ...]:
 
 def _bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
     """Try before the charge what can be tried without reading a row."""
-    if protected.source.local or protected.source.linked:
+    if protected.source.meets:
         sound_plans(context.cursor)
     measures.bind(context, protected, plan)
 

@@ -123,7 +123,7 @@ def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name
         raise ReleaseError(f"release {name!r} is charged, nothing was read yet: the call {large}; then the same call finishes it")
     try:
         catalog_of(context).check_functions()  # once more: another thread may have registered one
-        if protected.source.local or protected.source.linked:
+        if protected.source.meets:
             sound_plans(context.cursor)  # once more, too: it is a setting of the whole database
         if context.known.pop(("bound", name), None) != plan:  # else it was bound just before the charge
             measures.bind(context, protected, plan)

@@ -41,6 +41,8 @@ class Argument:
         Whether a value may be NaN, which is no number and not NULL: its type is FLOAT or DOUBLE.
     open, text : bool
         Whether it has values besides the listed ones; whether it is a text, so that one text can stand for all of these.
+    strays : bool
+        Whether rows may have other values than those that were declared, for which nothing stands.
     learned : int, optional
         Which histogram its bounds will be chosen from; ``lower`` and ``upper`` are the widest then.
     declared : bool
@@ -55,6 +57,7 @@ class Argument:
     nan: bool = False
     open: bool = False
     text: bool = False
+    strays: bool = False
     learned: int | None = None
     declared: bool = False
 
@@ -107,9 +110,10 @@ def choose(
         users = [w for w in by_units if w.condition == condition]
         if condition is None and selecting:
             select = len(chosen)
-        elif not any(w.function == "count_units" for w in users):
+        distinct = any(w.function == "count_units" for w in users)
+        if not distinct and not (condition is None and selecting):
             continue  # a count of rows, which the counts below give
-        chosen.append(Measure("units", filter=condition))
+        chosen.append(Measure("units", filter=condition, nulls=not distinct))
         shares.append(max((weights.get(w.text, 1.0) for w in users), default=SELECTING_WEIGHT))
     for one in wanted:
         found = _other(one, arguments, groups)
@@ -189,7 +193,7 @@ def _other(one: Wanted, arguments: Mapping[int, Argument], groups: int) -> Measu
         return Measure("values", (Variable(one.arguments[0]),), filter=one.condition, values=values, other=other)
     if one.function == "count_distinct":
         known = arguments[one.arguments[0]]
-        listed = None if known.open else known.values
+        listed = None if known.open or known.strays else known.values
         most = float(len(listed)) if listed else UNKNOWN_VALUES
         return Measure("distinct", (Variable(one.arguments[0], 0.0, most),), filter=one.condition)
     if one.function == "count":

@@ -18,7 +18,7 @@ from dpsql.algebra.ranges import INF, UNKNOWN, Range, alike, hull
 from dpsql.domains.edges import HUGE, neighbours
 from dpsql.errors import ArgumentError
 from dpsql.queries.bounds import Known, extent, narrowed
-from dpsql.queries.lineage import Leaf, Lineage
+from dpsql.queries.lineage import Leaf, Lineage, Made
 from dpsql.queries.naming import canonical, read_expression
 
 LeafRange = Callable[[exp.Table, str], Range | None]
@@ -66,6 +66,24 @@ class Relations:
         listed = lineage.outputs() or {}
         return {name: self._hull(origin) for name, origin in listed.items()}
 
+    def unstated(self, lineage: Lineage, node: exp.Expression) -> list[Range] | None:
+        """Return the ranges of the largest parts of an expression of which the call states nothing; None where it states no part.
+
+        What conditions compare changes no value by itself, and is no part.
+        """
+        if canonical(node, qualified=False) in self.given:
+            return []
+        if isinstance(node, exp.Column):
+            made = [part for part in lineage.origin(node) or () if isinstance(part, Made)]
+            found = [self.unstated(part.inside, part.expression) for part in made]
+        else:
+            found = [self.unstated(lineage, child) for child in _valued(node)]
+        if all(one is None for one in found):
+            return None
+        parts = [] if isinstance(node, exp.Column) else _valued(node)
+        out = [of for one in found if one is not None for of in one]
+        return out + [extent(child, self.known(lineage)) for child, one in zip(parts, found, strict=False) if one is None]
+
     def _column(self, lineage: Lineage, column: exp.Column) -> Range | None:
         key = (id(lineage), canonical(column))
         if key not in self._columns:
@@ -83,6 +101,19 @@ class Relations:
             else:
                 parts.append(extent(part.expression, self.known(part.inside)))
         return hull(parts[0], *parts[1:]) if parts else UNKNOWN
+
+
+def _valued(node: exp.Expression) -> list[exp.Expression]:
+    """Return the operands of a node that its value is made of: not those of its conditions."""
+    if isinstance(node, exp.Case):
+        default = node.args.get("default")
+        return [branch.args["true"] for branch in node.args["ifs"]] + ([] if default is None else [default])
+    if isinstance(node, exp.Filter | exp.Window):
+        return [node.this]
+    return [
+        child for child in node.iter_expressions()
+        if not isinstance(child, exp.Predicate | exp.Connector | exp.Not | exp.DataType | exp.Query | exp.Identifier)
+    ]
 
 
 def given_bounds(bounds: Mapping[str, Sequence[Any]] | None, argument: str = "bounds") -> dict[str, Range]:

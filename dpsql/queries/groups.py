@@ -22,15 +22,20 @@ from dpsql.queries.keys import Combinations, Groups, KeyValues, NotListed, Unive
 from dpsql.queries.naming import plain
 from dpsql.queries.universes import MOST_VALUES
 
-__all__ = ["Groups", "Universes", "left_out", "public_groups", "type_over"]
+__all__ = ["Groups", "Universes", "left_out", "of_declared", "public_groups", "type_over"]
 
 
 def left_out(name: str) -> str:
-    """Return what to know of groups over a column with values that are not listed: `Groups.lost`."""
+    """Return what to know of a column with values besides those that were declared: `Groups.lost`, `Groups.strays`."""
     return (
-        f"rows whose value of {name} is not in its declared list may be in no group; groups := 'private' finds other values that "
+        f"rows whose value of {name} is not among those declared may be in no group; groups := 'private' finds other values that "
         "enough units have"
     )
+
+
+def of_declared(aggregate: str) -> str:
+    """Return what to know of an aggregate that is made of the declared values of its argument, where rows may have others."""
+    return f"{aggregate} is of declared values alone: rows with others do not count in it"
 
 
 def public_groups(

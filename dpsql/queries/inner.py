@@ -88,6 +88,7 @@ class InnerValues:
             hull(found[0].range, *(f.range for f in found[1:])),
             any(f.nullable for f in found) or _adds_null(lineage.select),
             any(f.open for f in found) and listed,
+            any(f.strays for f in found),
         )
 
     def _made(self, part: Made) -> Universe | None:
@@ -114,7 +115,7 @@ class InnerValues:
             values = [row[0] for row in self.cursor.execute(text).fetchall()]
             nullable |= None in values
             listed = tuple(v for v in values if v is not None and not (groups.other and v == OTHER_LABEL))
-            return Universe(groups.types[0], listed, bounds, nullable, bool(groups.other or groups.lost))
+            return Universe(groups.types[0], listed, bounds, nullable, bool(groups.other or groups.lost), bool(groups.strays))
         sql_type = type_over(self.cursor, node, known)
         return None if sql_type is None else Universe(sql_type, None, bounds)
 

@@ -59,6 +59,8 @@ class Groups:
         Which keys are texts whose rows with values that are not listed are in the group `OTHER_LABEL`.
     lost : tuple of str
         Columns with values that are not listed, whose rows may be in no group.
+    strays : tuple of str
+        Columns whose rows may have values besides those that were declared: they may be in no group either.
     """
 
     sql: str
@@ -67,6 +69,7 @@ class Groups:
     reason: str = ""
     other: tuple[int, ...] = ()
     lost: tuple[str, ...] = ()
+    strays: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return not self.reason
@@ -150,7 +153,8 @@ class KeyValues:
             if self.universe(column).open and not self._tested(column)
             and (i not in other or (key is not column and shared.count(canonical(column)) > 1))
         }
-        return Groups(sql, tuple(types), total, other=other, lost=tuple(lost))
+        strays = {column.name: None for key in keys for column in key.find_all(exp.Column) if self._strays(column)}
+        return Groups(sql, tuple(types), total, other=other, lost=tuple(lost), strays=tuple(strays))
 
     # -- columns --------------------------------------------------------------------------------------------------------------
 
@@ -322,6 +326,17 @@ class KeyValues:
     def _unlisted(self, key: exp.Expression) -> list[exp.Column]:
         """Return the columns whose other values make a key something that `OTHER_LABEL` in their place does not."""
         return [column for column in key.find_all(exp.Column) if self.universe(column).other and not self._tested(column)]
+
+    def _strays(self, column: exp.Column) -> bool:
+        """Whether rows with other values than the declared ones may be in no group: neither the key nor WHERE compares them."""
+        universe = self.universe(column)
+        if not universe.strays or column.find_ancestor(exp.Predicate) is not None:  # true or false, as others are
+            return False
+        if universe.values is not None:
+            wanted = self.condition.flatten() if isinstance(self.condition, exp.And) else [self.condition]
+            return not any(part and self._decides(part) and canonical(part.this) == canonical(column) for part in wanted)
+        asked = extent(column, narrowed(self.condition, lambda node: range_of_type(self.universe(node).sql_type)))
+        return not universe.range.lower <= asked.lower <= asked.upper <= universe.range.upper
 
     def _tested(self, column: exp.Column) -> bool:
         """Whether a column is compared with listed values alone where it stands: all other values are alike there."""

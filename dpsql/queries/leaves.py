@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.algebra.ranges import Range
+from dpsql.algebra.ranges import Range, meet
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute
+from dpsql.domains.declare import self_declared
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected
 from dpsql.protected.home import catalog_of
 from dpsql.protected.linked import is_root
 from dpsql.protected.source import ProtectedSource, resolve, table_alone
-from dpsql.queries.declared import range_of_attribute, range_of_type, range_of_values
+from dpsql.queries.declared import range_of_attribute, range_of_type, range_of_values, typed_range
 from dpsql.queries.taken import Leaf
 from dpsql.queries.universes import Universe, universe_of_attribute, universe_of_type
 from dpsql.session.instance import Context
@@ -34,6 +36,7 @@ class Facts:
         self._catalog = catalog_of(context)
         self._leaves: dict[str, Leaf] = {}
         self._columns: dict[str, dict[str, Attribute | str]] = {}
+        self._protected: dict[str, ProtectedSource] = {}
         self._ranges: dict[tuple[str, str], Range] = {}
 
     def __call__(self, node: exp.Table) -> Leaf:
@@ -97,7 +100,19 @@ class Facts:
             return None
         if isinstance(found, str):
             return universe_of_type(found) if self(node).protected else self._public(node, name, found)
-        return universe_of_attribute(found)
+        known = universe_of_attribute(found)
+        return replace(known, strays=not known.open and self._strays(node, found))
+
+    def _strays(self, node: exp.Table, attribute: Attribute) -> bool:
+        """Whether rows may have other values than those that were declared: no type and no CHECK constraint rules them out."""
+        protected = self._protected[_key(node)]
+        column = protected.column(attribute.name)
+        by = self_declared(column.name, column.sql_type, column.nullable) or protected.by_constraint(column)
+        if attribute.kind == "categorical":
+            return by is None or not by.categories or not set(by.categories) <= set(attribute.categories)
+        inside, possible = range_of_attribute(attribute), typed_range(column.sql_type)
+        possible = possible if by is None else meet(possible, range_of_attribute(by))
+        return not inside.lower <= possible.lower <= possible.upper <= inside.upper
 
     def _public(self, node: exp.Table, name: str, sql_type: str) -> Universe:
         """Return the values of a column of a public table, which everybody may read."""
@@ -138,6 +153,7 @@ class Facts:
         protected = None if table is None else table_alone(self.context, table)
         if protected is None:
             protected = resolve(self.context, _key(node), local=True)
+        self._protected[_key(node)] = protected
         domain, without = protected.attributes()
         return {
             **{fold(column.name): column.sql_type for column in without},
@@ -195,7 +211,7 @@ def _keys(context: Context, catalog: Catalog, protected: ProtectedSource) -> fro
     if table is None or table.is_file or not (protected.lineages or is_root(context, table)):
         return frozenset()
     there = {fold(column.name): column for column in protected.source.columns}
-    single = [fold(key[0]) for key in catalog.keys(table) if len(key) == 1]
+    single = catalog.single_keys(table)
     held = {fold(lineage.hops[0].column) for lineage in protected.lineages}
     return frozenset(held | {name for name in single if name in there and not there[name].nullable})
 

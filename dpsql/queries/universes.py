@@ -37,6 +37,9 @@ class Universe:
         Whether NULL is possible.
     open : bool
         Whether there are values besides the listed ones (a list that was bought, or ``outside := 'other'``).
+    strays : bool
+        Whether rows may have values besides the listed ones, or outside of the bounds, for which nothing stands: they were declared
+        by somebody, and neither the type nor a CHECK constraint says the same.
     """
 
     sql_type: str
@@ -44,6 +47,7 @@ class Universe:
     range: Range = UNKNOWN
     nullable: bool = True
     open: bool = False
+    strays: bool = False
 
     @property
     def other(self) -> bool:

@@ -31,7 +31,7 @@ _FIELDS = {
     "threshold", "delta", "selecting", "asked",
 }
 _LISTS = ("learning", "cutting", "counting", "picking")
-_OPTIONAL = (*_LISTS, "different", "other", "lost")
+_OPTIONAL = (*_LISTS, "different", "other", "lost", "partial")
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,9 @@ class QueryPlan:
     other : tuple of int
         Keys of public groups of which one, `OTHER_LABEL`, has all rows whose value is not listed.
     lost : tuple of str
-        Columns with values that are not listed, whose rows may be in no public group.
+        Columns with values that are not listed, or not declared, whose rows may be in no public group.
+    partial : tuple of str
+        Aggregates over a list of values of which rows may have others.
     """
 
     keys: tuple[str, ...]
@@ -125,6 +127,7 @@ class QueryPlan:
     other: tuple[int, ...] = ()
     picking: tuple[Picking, ...] = ()
     lost: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
 
     @property
     def early(self) -> bool:
@@ -176,6 +179,7 @@ class QueryPlan:
             **({"counting": [one.to_json() for one in self.counting]} if self.counting else {}),
             **({"other": list(self.other)} if self.other else {}),
             **({"lost": list(self.lost)} if self.lost else {}),
+            **({"partial": list(self.partial)} if self.partial else {}),
             **({"picking": [one.to_json() for one in self.picking]} if self.picking else {}),
         }
 
@@ -194,8 +198,9 @@ class QueryPlan:
         _require(all(isinstance(found, list) and len(found) <= MOST_MEASURES for found in (learning, cutting, counting, picking)))
         keys, measures, asked = item["keys"], item["measures"], item["asked"]
         other = item.get("other", [])
-        lost = item.get("lost", [])
-        _require(isinstance(lost, list) and len(lost) <= MOST_MEASURES and all(isinstance(name, str) for name in lost))
+        lost, partial = item.get("lost", []), item.get("partial", [])
+        for names in (lost, partial):
+            _require(isinstance(names, list) and len(names) <= MOST_MEASURES and all(isinstance(name, str) for name in names))
         _require(isinstance(other, list) and (not other or item["public"] is True))
         _require(all(type(place) is int and 0 <= place < len(keys) for place in other))
         _require(all(isinstance(found, list) for found in (keys, measures, asked)))
@@ -217,6 +222,7 @@ class QueryPlan:
                 "learning": tuple(Learning.from_json(one) for one in learning),
                 "other": tuple(other),
                 "lost": tuple(lost),
+                "partial": tuple(partial),
                 "cutting": tuple(Cutting.from_json(one) for one in cutting),
                 "counting": tuple(Counting.from_json(one) for one in counting),
                 "picking": tuple(Picking.from_json(one) for one in picking),

@@ -11,7 +11,7 @@ import duckdb
 
 from dpsql import methods
 from dpsql.accounting import noise_band
-from dpsql.books.entries import failure
+from dpsql.books.entries import Purchase, failure
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import SCHEMA, Books
 from dpsql.domains import multi_value
@@ -271,7 +271,11 @@ def bought(context: Context, books: Books, name: str) -> Release | None:
 
 def of_ledger(context: Context, ledger: Ledger, name: str) -> Release | None:
     """Return a release that was bought on this ledger, as it knows it; None if none of that name counts. Errors: see `bought`."""
-    purchase = ledger.purchase(name)
+    return of_purchase(context, ledger, name, ledger.purchase(name))
+
+
+def of_purchase(context: Context, ledger: Ledger, name: str, purchase: Purchase | None) -> Release | None:
+    """Return a release of a charge that counts; None if none does. Errors: see `bought`."""
     if purchase is None:
         return None
     if purchase.status == "failed":

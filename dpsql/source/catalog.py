@@ -181,6 +181,10 @@ class Catalog:
         found = [list(row[0]) for row in _rows(self.cursor, _KEYS, where)]
         return found + [key for (sql,) in _rows(self.cursor, _INDEXES, where) if (key := index_columns(str(sql or "")))]
 
+    def single_keys(self, table: TableId) -> dict[str, str]:
+        """Return the columns that are declared unique by themselves, by their names folded."""
+        return {fold(key[0]): key[0] for key in self.keys(table) if len(key) == 1}
+
     def checks(self, table: TableId) -> list[str]:
         """Return the expression of each CHECK constraint of a table."""
         return [str(row[1]) for row in self._constraints(table) if row[0] == "CHECK" and row[1]]

@@ -38,12 +38,12 @@ def exact(sql_type: str) -> bool:
     return sql_type in _EXACT or sql_type.startswith(("DECIMAL(", "ENUM("))
 
 
-def plain(sql_type: str) -> bool:
+def one_equality(sql_type: str) -> bool:
     """Return whether a database has one notion of equality only for a type, whatever its settings: whole numbers and dates.
 
     Examples
     --------
-    >>> plain("BIGINT"), plain("DATE"), plain("VARCHAR"), plain("DECIMAL(9,2)")
+    >>> one_equality("BIGINT"), one_equality("DATE"), one_equality("VARCHAR"), one_equality("DECIMAL(9,2)")
     (True, True, False, False)
     """
     return sql_type in _PLAIN

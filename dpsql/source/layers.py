@@ -167,6 +167,17 @@ def plain(node: exp.Expression, scope: Scope) -> tuple[Item, Column] | None:
     return None if fields else (item, column)
 
 
+def compared(
+    node: exp.Expression, scope: Scope, *kinds: type[exp.Expression]
+) -> tuple[tuple[Item, Column], tuple[Item, Column]] | None:
+    """Return the two columns that a comparison of one of these kinds is of, with their relations; None for anything else."""
+    node = node.unnest()
+    if type(node) not in kinds:
+        return None
+    left, right = plain(node.this, scope), plain(node.expression, scope)
+    return None if left is None or right is None else (left, right)
+
+
 def signature(node: exp.Expression, scope: Scope) -> str:
     """Return a text that two expressions share if and only if they mean the same columns in the same expression."""
     copied = node.copy()

@@ -15,8 +15,8 @@ from dpsql.errors import ArgumentError
 from dpsql.source.aggregates import is_aggregate
 from dpsql.source.combining import is_unit, is_window, same_key
 from dpsql.source.expressions import Rewriter
-from dpsql.source.keys import plain as sure
-from dpsql.source.layers import Layer, Rows, outermost, plain
+from dpsql.source.keys import one_equality
+from dpsql.source.layers import Layer, Rows, compared, outermost, plain
 from dpsql.source.leaves import View
 from dpsql.source.limits import limit, looked_up
 from dpsql.source.model import Column, fold, identifier, refuse
@@ -104,8 +104,7 @@ class Members(Joins):
     @staticmethod
     def _beside(condition: exp.Expression, outer: Scope, both: Scope) -> exp.Expression:
         """Return the side of an equality that is a column of the rows outside."""
-        while isinstance(condition, exp.Paren):
-            condition = condition.this
+        condition = condition.unnest()
         sides = (condition.this, condition.expression)
         return next(side for side in sides if (found := plain(side, both)) is not None and any(found[0] is i for i in outer.items))
 
@@ -121,7 +120,7 @@ class Members(Joins):
         outside = found[1]
         analysis = self.analysis
         lineage = analysis.lineages.get(inside.home) if inside.home is not None else None
-        if lineage is None or outside.sql_type != inside.sql_type or not sure(inside.sql_type):
+        if lineage is None or outside.sql_type != inside.sql_type or not one_equality(inside.sql_type):
             return False
         hop, hops = lineage.hops[0], [hop for one in analysis.lineages.values() for hop in one.hops]
         unit = analysis.ways.unit(lineage)
@@ -184,14 +183,10 @@ class Members(Joins):
     @staticmethod
     def _says_unit(node: exp.Expression, outer: Scope, both: Scope) -> bool:
         """Whether a condition says that the unit inside is that outside."""
-        while isinstance(node, exp.Paren):
-            node = node.this
-        if type(node) not in (exp.EQ, exp.NullSafeEQ):
+        pair = compared(node, both, exp.EQ, exp.NullSafeEQ)
+        if pair is None or not all(column.unit for _, column in pair):
             return False
-        found = [plain(side, both) if isinstance(side, exp.Column | exp.Paren) else None for side in (node.this, node.expression)]
-        if any(f is None or not f[1].unit for f in found):
-            return False
-        return sum(any(f is not None and f[0] is i for i in outer.items) for f in found) == 1
+        return sum(any(one is i for i in outer.items) for one, _ in pair) == 1
 
     def _in(self, rows: Rows, value: exp.Expression, column: Column, item: Item, negated: bool) -> list[exp.Expression]:
         """Return ``value = column``; of NOT IN what SQL means by it: no partner that is equal, none where either is NULL."""

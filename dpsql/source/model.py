@@ -183,6 +183,12 @@ class Source:
     most: int | None = None
 
 
+    @property
+    def meets(self) -> bool:
+        """Whether rows of people are combined or joined with one another: then DuckDB's plans have to be sound."""
+        return self.local or bool(self.linked)
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of a relation in FROM while a SELECT is analysed: the text calls it ``name``, the generated SQL ``ref``.

@@ -129,11 +129,44 @@ def agree(cursor: duckdb.DuckDBPyConnection, text: str, tree: exp.Expression, wh
     if theirs.get("error"):
         refuse(f"the text{where}", f"DuckDB does not read it as one SELECT: {theirs.get('error_message')}")
     if ours.get("error") or len(theirs["statements"]) != 1 or _normal(ours) != _normal(theirs):
+        piece = _piece(text, _differing(_normal(ours, places=True), _normal(theirs, places=True)))
         refuse(
-            f"the text{where}",
+            f"{piece or 'the text'}{where}",
             "it can be read in two ways (sqlglot and DuckDB disagree about it); write it more plainly: brackets around "
-            "operands, functions instead of rare operators, decimal numbers",
+            "operands, CAST(... AS type) of constants, functions instead of rare operators",
         )
+
+
+def _differing(ours: Any, theirs: Any) -> tuple[Any, ...] | None:
+    """Return where the first of the smallest parts is that two normal trees read in two ways: its first byte and its length.
+
+    None: nothing differs. ``()``: it is not known where.
+    """
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        pairs = list(zip(ours, theirs, strict=True))
+    elif isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() - _PLACES == theirs.keys() - _PLACES:
+        pairs = [(ours[key], theirs[key]) for key in theirs.keys() - _PLACES]
+    else:
+        return None if ours == theirs else _place(theirs)
+    found = [_differing(one, other) for one, other in pairs]
+    places = [place for place in found if place is not None]
+    return min(filter(None, places), default=_place(theirs)) if places else None
+
+
+def _place(node: Any) -> tuple[Any, ...]:
+    place = node.get("query_location") if isinstance(node, dict) else None
+    return (place, node.get("query_location_length")) if type(place) is int and place < 1 << 60 else ()
+
+
+def _piece(text: str, place: tuple[Any, ...] | None) -> str:
+    """Return a part of a text for a message, with its place; to the end of the line where its length is not known (DuckDB 1)."""
+    if not place:
+        return ""
+    start, length = place
+    before, after = text.encode()[:start].decode(errors="replace"), text.encode()[start:]
+    shown = (after if length is None else after[:length]).decode(errors="replace").split("\n")[0].strip()
+    cut = f"{shown[:_SHOWN]}..." if len(shown) > _SHOWN else shown
+    return f"{cut!r} (line {before.count(chr(10)) + 1}, column {len(before) - (before.rfind(chr(10)) + 1) + 1})" if cut else ""
 
 
 def _both(cursor: duckdb.DuckDBPyConnection, one: str, other: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -151,18 +184,23 @@ _TYPES = {
     "text": "varchar", "string": "varchar", "char": "varchar", "bpchar": "varchar", "nvarchar": "varchar", "numeric": "decimal",
     "dec": "decimal", "int8": "bigint", "long": "bigint", "int": "integer", "int4": "integer", "signed": "integer",
     "int2": "smallint", "short": "smallint", "int1": "tinyint", "bool": "boolean", "logical": "boolean", "real": "float",
-    "float4": "float", "float8": "double", "datetime": "timestamp",
+    "float4": "float", "float8": "double", "datetime": "timestamp", "timestamp_us": "timestamp", "int16": "smallint",
+    "int32": "integer", "int64": "bigint", "int128": "hugeint", "uint128": "uhugeint", "binary": "blob", "bytea": "blob",
+    "varbinary": "blob", "bitstring": "bit", "timetz": "time with time zone", "timestamptz": "timestamp with time zone",
 }
-_DROPPED = ("query_location", "query_location_length", "qualified_name")
+_SHOWN = 40
+"""Characters of a text that a message shows, at most."""
+_PLACES = frozenset({"query_location", "query_location_length"})
+_DROPPED = _PLACES | {"qualified_name"}
 
 
-def _normal(node: Any) -> Any:
-    """Return a syntax tree with the spellings that mean the same made the same."""
+def _normal(node: Any, *, places: bool = False) -> Any:
+    """Return a syntax tree with the spellings that mean the same made the same; ``places``: with those of its parts in the text."""
     if isinstance(node, list):
-        return [_normal(n) for n in node]
+        return [_normal(n, places=places) for n in node]
     if not isinstance(node, dict):
         return node
-    out = {k: _normal(v) for k, v in node.items() if k not in _DROPPED}
+    out = {k: _normal(v, places=places) for k, v in node.items() if k not in _DROPPED or (places and k in _PLACES)}
     if isinstance(out.get("modifiers"), list):  # ORDER BY has no effect on a set of rows: it is left out
         out["modifiers"] = [m for m in out["modifiers"] if m.get("type") != "ORDER_MODIFIER"]
     if "column_names" in out:
@@ -190,7 +228,8 @@ def _normal(node: Any) -> Any:
     if node.get("class") == "OPERATOR" and node.get("type") == "OPERATOR_NOT":
         return _negation(out["children"][0], str(out.get("alias", "")))
     if node.get("class") == "CONSTANT":
-        return {"class": "CONSTANT", "alias": out.get("alias"), "value": _constant(node)}
+        where = {k: v for k, v in out.items() if k in _PLACES}
+        return {"class": "CONSTANT", "alias": out.get("alias"), "value": _constant(node), **where}
     return out
 
 

@@ -11,7 +11,7 @@ from sqlglot.tokens import TokenType
 from dpsql.source.catalog import Entry
 from dpsql.source.expressions import Rewriter
 from dpsql.source.joins import chain, covered_key, key_pairs, one_row_a_key
-from dpsql.source.keys import in_bytes, plain
+from dpsql.source.keys import in_bytes, one_equality
 from dpsql.source.leaves import Cte, Leaves, View, path_of
 from dpsql.source.model import RESERVED, Column, fold, identifier, refuse
 from dpsql.source.parse import agree, parse, render, tokens, used
@@ -221,7 +221,7 @@ class Analysis(Leaves):
         pairs = key_pairs(join, scope, item, view.where)
         keys = [*([] if table.is_file else self.catalog.keys(table)), *self.public_keys(table)]
         key = covered_key(keys, table, item, {public.ref for public, _ in pairs}, join, view.where)
-        exactly = all(plain(public.sql_type) for public, _ in pairs)
+        exactly = all(one_equality(public.sql_type) for public, _ in pairs)
         if self.table is not None and self.carried.linked and not exactly:
             refuse("JOIN", "rows of a linked table have no number; join on a key of whole numbers or dates here", join, view.where)
         if self.table is not None and not self.carried.linked and not self.carried.numbered:

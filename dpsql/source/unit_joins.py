@@ -17,9 +17,8 @@ from dpsql.algebra.pieces import call, paren
 from dpsql.errors import ArgumentError
 from dpsql.source.combining import same_key, windowed
 from dpsql.source.expressions import Rewriter
-from dpsql.source.keys import exact
-from dpsql.source.keys import plain as sure
-from dpsql.source.layers import Layer, Rows, comparable, plain
+from dpsql.source.keys import exact, one_equality
+from dpsql.source.layers import Layer, Rows, comparable, compared, plain
 from dpsql.source.leaves import View
 from dpsql.source.limits import MOST_COUNTED, cut, limit, looked_up, shorten
 from dpsql.source.listing import Listing
@@ -304,28 +303,19 @@ class Joins:
     @staticmethod
     def _same_unit(node: exp.Expression, left: Scope, item: Item, both: Scope) -> bool:
         """Whether a condition says that the units of both sides are equal."""
-        while isinstance(node, exp.Paren):
-            node = node.this
-        if type(node) not in (exp.EQ, exp.NullSafeEQ):
-            return False
-        found = [plain(side, both) if isinstance(side, exp.Column | exp.Paren) else None for side in (node.this, node.expression)]
-        if any(f is None or not f[1].unit for f in found):
-            return False
-        return sum(f is not None and f[0] is item for f in found) == 1
+        pair = compared(node, both, exp.EQ, exp.NullSafeEQ)
+        return pair is not None and all(column.unit for _, column in pair) and sum(one is item for one, _ in pair) == 1
 
     def _held(self, node: exp.Expression, rows: Rows, item: Item, both: Scope) -> exp.Expression | None:
         """Return the join of a linked table to the row of its parent on the left, where a condition is the link itself."""
-        while isinstance(node, exp.Paren):
-            node = node.this
-        if type(node) is not exp.EQ:
-            return None
-        found = [plain(side, both) if isinstance(side, exp.Column | exp.Paren) else None for side in (node.this, node.expression)]
-        for first, second in (found, found[::-1]):
-            if first is None or second is None or first[0] is item or second[0] is not item:
+        pair = compared(node, both, exp.EQ)
+        for first, second in () if pair is None else (pair, pair[::-1]):
+            if first[0] is item or second[0] is not item:
                 continue
             (owner, key), (_, column) = first, second
             lineage = self.analysis.lineages.get(column.home) if column.home is not None else None
-            if lineage is None or not is_leaf(item.node) or not is_leaf(owner.node) or owner.outer or not sure(key.sql_type):
+            leaves = is_leaf(item.node) and is_leaf(owner.node)
+            if lineage is None or not leaves or owner.outer or not one_equality(key.sql_type):
                 continue
             hop, home = lineage.hops[0], key.home or self.analysis.table
             ends = [(column.origin, hop.column), (key.origin, hop.parent_column)]
@@ -342,15 +332,13 @@ class Joins:
     @staticmethod
     def _linked(node: exp.Expression, item: Item, both: Scope) -> tuple[Column, Column] | None:
         """Return the columns on the left and of ``item`` that a condition says to hold one key: then their rows are one unit's."""
-        while isinstance(node, exp.Paren):
-            node = node.this
-        if type(node) is not exp.EQ:
+        pair = compared(node, both, exp.EQ)
+        if pair is None or (pair[0][0] is item) == (pair[1][0] is item):
             return None
-        found = [plain(side, both) if isinstance(side, exp.Column | exp.Paren) else None for side in (node.this, node.expression)]
-        first, second = found
-        if first is None or second is None or (first[0] is item) == (second[0] is item) or not same_key(first[1], second[1]):
+        (first, left), (_, right) = pair
+        if not same_key(left, right):
             return None
-        return (second[1], first[1]) if first[0] is item else (first[1], second[1])
+        return (right, left) if first is item else (left, right)
 
     @staticmethod
     def _condition(node: exp.Expression, rewrite: Rewriter) -> exp.Expression:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 from pathlib import Path
 
@@ -23,24 +24,14 @@ import duckdb_extension_tpch  # a package of the extension, where DuckDB has one
 
 import dpsql
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tpch_tables import protect_tpch
+
 AGGREGATES = (1, 4, 5, 6, 7, 8, 9, 12, 13, 14, 19, 21)
 KEYS = {
     "customer": "c_custkey", "orders": "o_orderkey", "part": "p_partkey", "supplier": "s_suppkey", "nation": "n_nationkey",
     "region": "r_regionkey", "partsupp": "ps_partkey, ps_suppkey",
-}
-DECLARED = {
-    ("lineitem", "l_returnflag"): "categories := ['A', 'N', 'R'], nullable := false",
-    ("lineitem", "l_linestatus"): "categories := ['F', 'O'], nullable := false",
-    ("orders", "o_orderpriority"): "categories := ['1-URGENT', '2-HIGH', '3-MEDIUM', '4-NOT SPECIFIED', '5-LOW'], nullable := false",
-    ("lineitem", "l_shipmode"): "categories := ['AIR', 'FOB', 'MAIL', 'RAIL', 'REG AIR', 'SHIP', 'TRUCK', 'AIR REG'], nullable := false",
-    ("lineitem", "l_quantity"): "lower := 1, upper := 50, nullable := false",
-    ("lineitem", "l_extendedprice"): "lower := 0, upper := 110000, nullable := false",
-    ("lineitem", "l_discount"): "lower := 0, upper := 0.1, nullable := false",
-    ("lineitem", "l_tax"): "lower := 0, upper := 0.08, nullable := false",
-    ("lineitem", "l_shipdate"): "lower := '1992-01-01', upper := '1998-12-31', nullable := false",
-    ("orders", "o_orderdate"): "lower := '1992-01-01', upper := '1998-12-31', nullable := false",
-    ("orders", "o_totalprice"): "lower := 0, upper := 600000, nullable := false",
-    ("customer", "c_acctbal"): "lower := -1000, upper := 10000, nullable := false",
 }
 MORE = {9: ", bounds := {'ps_supplycost': [0, 1000]}", **dict.fromkeys((15, 17, 20, 22), ", adaptive := true")}
 
@@ -52,16 +43,6 @@ def load(con: duckdb.DuckDBPyConnection, scale: float) -> None:
     con.execute(f"CALL dbgen(sf = {scale})")
     for table, key in KEYS.items():
         con.execute(f"CREATE UNIQUE INDEX {table}_key ON {table}({key})")
-
-
-def protect(con: duckdb.DuckDBPyConnection) -> None:
-    """Protect and link them."""
-    dpsql.load(con, progress=False)
-    con.execute("CALL dp_protect('customer', epsilon := 1000, delta := 1e-6, privacy_unit := 'c_custkey', max_contributions := 1)")
-    con.execute("CALL dp_link('orders', 'o_custkey', parent := 'customer', parent_column := 'c_custkey', max_rows := 30)")
-    con.execute("CALL dp_link('lineitem', 'l_orderkey', parent := 'orders', parent_column := 'o_orderkey', max_rows := 7)")
-    for (table, column), said in DECLARED.items():
-        con.execute(f"CALL dp_declare('{table}', '{column}', {said})")
 
 
 def least(con: duckdb.DuckDBPyConnection, texts: list[str]) -> tuple[float, float]:
@@ -84,7 +65,8 @@ def main() -> None:
     con = duckdb.connect()
     load(con, given.scale)
     queries = {int(n): str(text) for n, text in con.execute("SELECT query_nr, query FROM tpch_queries()").fetchall()}
-    protect(con)
+    dpsql.load(con, progress=False)
+    protect_tpch(con)
     con.execute("FROM dp_query('SELECT count(*) FROM customer', epsilon := 0.1)").fetchall()  # modules are imported at a first call
     wanted = [int(n) for n in given.only.split(",")] if given.only else sorted(queries)
     ratios: dict[int, tuple[float, float]] = {}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ pytest.importorskip("dbt.adapters.duckdb")
 
 from dbt_projects import CHARGES, dbt, project
 
+from dpsql.cli.commands import main
 from dpsql.dbt.project import init
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dbt"
@@ -26,14 +25,14 @@ def states(done: dict[str, Any]) -> dict[str, str]:
     return {name: status for name, (status, _) in done["nodes"].items()}
 
 
-def test_the_example_is_charged_once_per_release(tmp_path):
+def test_the_example_is_charged_once_per_release(tmp_path, monkeypatch):
     folder = tmp_path / "people"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("target", "dbt_packages", "logs", "*.duckdb*", "dpsql_package"))
     profile = folder / "profiles.yml"
     profile.write_text(profile.read_text().replace("people.duckdb", "project.duckdb"))
-    cli = [sys.executable, "-P", "-m", "dpsql.cli"]
-    subprocess.run([*cli, "run", "load_people.sql", "--database", "project.duckdb"], cwd=folder, check=True, capture_output=True)
-    subprocess.run([*cli, "dbt", "init"], cwd=folder, check=True, capture_output=True)
+    monkeypatch.chdir(folder)
+    assert main(["run", "load_people.sql", "--database", "project.duckdb"]) == 0
+    assert main(["dbt", "init"]) == 0
     rows = ["sql", "SELECT * FROM people_synth ORDER BY ALL"]
     deps, first, once, before, second, *others = dbt(
         folder, ["deps"], ["build"], ENTRIES, rows, ["build"], ["run", "--full-refresh"], ["compile"], ["docs", "generate"], ["test"],

@@ -126,8 +126,8 @@ def test_inactive_members_are_uniform_and_distinct() -> None:
     assert fits(numbers, stats.binom.pmf(np.arange(21), 20, p))
     assert len(seen) == 20
     assert stats.chisquare(list(seen.values())).pvalue > ALPHA
-    assert len(pairs) == 190
-    assert stats.chisquare(list(pairs.values())).pvalue > ALPHA
+    assert len(pairs) <= 190  # eight of each are expected: one of them stays away in every twelfth run
+    assert stats.chisquare([*pairs.values(), *[0] * (190 - len(pairs))]).pvalue > ALPHA
     assert fits(weights, (1 - q) * q ** np.arange(60))
 
 

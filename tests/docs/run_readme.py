@@ -18,8 +18,10 @@ What a page may hold, besides plain blocks:
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -29,6 +31,7 @@ from pathlib import Path
 import duckdb
 
 import dpsql
+from dpsql.cli.commands import main as main_of_commands
 
 ROOT = Path(__file__).parents[2]
 DATABASE = "census.duckdb"
@@ -36,6 +39,7 @@ _FENCE = re.compile(
     r"(?:<!-- (?P<mark>fails|run) -->\n)?^```(?P<language>python|sql|sh|text)\n(?P<shown>.*?)^```", re.DOTALL | re.MULTILINE
 )
 _BORROWED = re.compile(r"^<!-- as on (?P<page>\S+) -->$", re.MULTILINE)
+_SHELL = frozenset({"|", ">", "<", ">>", "&&", "||", "&", ";"})
 _HIDDEN = re.compile(r"^<!-- (?P<language>python|sql)\n(?P<code>.*?)^-->", re.DOTALL | re.MULTILINE)
 
 
@@ -76,6 +80,23 @@ def fits(shown: Sequence[str], columns: Sequence[str]) -> bool:
     if shown[0] == "…":
         return any(fits(shown[1:], columns[i:]) for i in range(len(columns) + 1))
     return bool(columns) and shown[0] == columns[0] and fits(shown[1:], columns[1:])
+
+
+def script(code: str) -> str:
+    """Run commands by bash; return what they print."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where dpsql's own command is
+    command = ["bash", "-euo", "pipefail", "-c", code]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "PATH": path}).stdout
+
+
+def commands(lines: Sequence[list[str]]) -> str:
+    """Run commands that are dpsql's own, in this process, whose start takes longer than they do; return what they print."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        for line in lines:
+            code = main_of_commands(line[1:])
+            if code:
+                raise subprocess.CalledProcessError(code, line)
+    return printed.getvalue()
 
 
 class Page:
@@ -120,10 +141,9 @@ class Page:
             self._sql(code, fails=mark == "fails")
         elif language == "sh" and mark == "run":
             self.close()
-            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where dpsql's own command is
-            command = ["bash", "-euo", "pipefail", "-c", code]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "PATH": path})
-            self.answers, self.error = list(boxes(done.stdout)), ""
+            lines = [shlex.split(line, comments=True) for line in code.splitlines()] if "<<" not in code else [[]]
+            alone = all(words and words[0] == "dpsql" and not _SHELL.intersection(words) for words in lines)
+            self.answers, self.error = list(boxes(commands(lines) if alone else script(code))), ""
             self.done += 1
         elif language == "text":
             self._check_output(code)

@@ -45,7 +45,7 @@ def test_every_macro_and_parameter_is_in_the_reference():
     text = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
     sections = {part.split("\n", 1)[0]: part for part in text.split("\n## ")}
     found = macros()
-    assert len({name for name, _ in found}) == 27
+    assert len({name for name, _ in found}) == 28
     for name, parameters in found:
         if name == "dp_combine":
             section = next(line for line in text.splitlines() if "`dp_combine(" in line)
@@ -109,6 +109,7 @@ def test_the_runner_notices_what_is_wrong(tmp_path, monkeypatch):
         "<!-- fails -->\n```sql\nFROM nothing_here;\n```\n\n```text\nanother error\n```\n": False,
         "<!-- sql\nCREATE TABLE hidden AS SELECT 1 AS a;\n-->\n\n```sql\nFROM hidden;\n```\n\n" + box.format("a"): True,
         "<!-- run -->\n```sh\nfalse\n```\n": False,
+        "<!-- run -->\n```sh\ndpsql budget nowhere.duckdb  # here, and not by bash\n```\n": False,
         "```sh\nfalse\n```\n": True,
     }
     for i, (text, passes) in enumerate(cases.items()):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Sequence
 
 import duckdb
 import pytest
 from case_counts import cases
+from pairwise import WHOLE
 from sample_tables import make_people, protect_people
 
 import dpsql
@@ -60,11 +62,11 @@ def loosened(con: duckdb.DuckDBPyConnection, statements: list[str]) -> None:
             con.execute(statement)
 
 
-def check(con: duckdb.DuckDBPyConnection, edits: list[str]) -> None:
+def check(con: duckdb.DuckDBPyConnection, edits: list[str], calls: Sequence[str] = CALLS) -> None:
     changed = con.execute("SELECT count(*) FROM (FROM kept EXCEPT ALL FROM dpsql.ledger)").fetchone()[0] if typed(con) else 1
     changed += con.execute("SELECT abs((SELECT count(*) FROM kept) - (SELECT count(*) FROM dpsql.ledger))").fetchone()[0]
     texts = []
-    for call in CALLS:
+    for call in calls:
         try:
             con.execute(call).fetchall()
         except duckdb.Error as error:
@@ -95,7 +97,7 @@ def test_any_value_in_any_column(books, column):
         value = VALUES[(place + number * 21) % len(VALUES)]
         edits = [f"UPDATE dpsql.ledger SET {column} = {value} WHERE entry = {1 + (place + number) % 4}"]
         loosened(books, edits)
-        check(books, edits)
+        check(books, edits, CALLS if WHOLE else CALLS[(place + number) % 2 :: 2])  # every call on every column
 
 
 def test_random_edits(books):

@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from pairwise import grid
 from prepared import beside, copied
 from query_readings import ask, database, make_sales, protect_sales, replayed
 
@@ -94,9 +95,7 @@ def test_another_question_is_charged(con: duckdb.DuckDBPyConnection, sql: str, m
     assert len(charges(con)) == 2
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-@pytest.mark.parametrize("accountant", ["zcdp", "basic"])
+@grid(accountant=["zcdp", "basic"], mechanism=["gaussian", "laplace"], neighbors=["add_remove", "replace_one"])
 def test_the_price_of_the_plan_is_the_charge(accountant: str, mechanism: str, neighbors: str) -> None:
     """And the books hold, and say so; what is over the budget is refused, and nothing is read or charged."""
     con = database(accountant=accountant, neighbors=neighbors, epsilon=10)

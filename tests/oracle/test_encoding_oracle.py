@@ -69,8 +69,7 @@ CHOICES = list(itertools.product(("clamp", "other", "drop"), (False, True)))
 
 
 @pytest.mark.parametrize("sql_type", NUMBERS)
-def test_numbers_fall_into_the_bins_of_searchsorted(sql_type):
-    connection = duckdb.connect()
+def test_numbers_fall_into_the_bins_of_searchsorted(plain, sql_type):
     texts = [*NUMBERS[sql_type], None]
     cast = {"D": Decimal, "F": lambda v: float(np.float32(v))}.get(sql_type[0], int)
     cast = float if sql_type == "DOUBLE" else cast
@@ -85,7 +84,7 @@ def test_numbers_fall_into_the_bins_of_searchsorted(sql_type):
                 assert "lies in bin" in str(error)  # the type cannot fill a bin
                 continue
             wanted = [reference(attribute, None if t is None else cast(t)) for t in texts]
-            assert codes(connection, attribute, texts) == wanted, (edges, outside, nullable)
+            assert codes(plain, attribute, texts) == wanted, (edges, outside, nullable)
             checked += 1
     assert checked >= 6
 
@@ -106,9 +105,8 @@ CLOCKS = ("2020-01-01 00:00:00.000001", "2020-07-01 23:59:59.999999", "2021-01-0
 
 @pytest.mark.parametrize("sql_type", ["DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP WITH TIME ZONE"])
 @pytest.mark.parametrize(("outside", "nullable"), CHOICES)
-def test_dates_and_times(sql_type, outside, nullable):
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'Asia/Kolkata'")
+def test_dates_and_times(plain, sql_type, outside, nullable):
+    plain.execute("SET TimeZone = 'Asia/Kolkata'")
     attribute = declare("x", sql_type, nullable=nullable, lower="2020-01-01", upper="2021-01-01", bins=7, outside=outside)
     naive = declare("x", sql_type.split(" ")[0], nullable=nullable, lower="2020-01-01", upper="2021-01-01", bins=7, outside=outside)
     moments = MOMENTS if sql_type in ("DATE", "TIMESTAMP_S", "TIMESTAMP_MS") else MOMENTS + CLOCKS
@@ -116,7 +114,7 @@ def test_dates_and_times(sql_type, outside, nullable):
     texts = [*(f"{m if ' ' in m or sql_type == 'DATE' else m + ' 00:00:00'}{zone}" for m in moments), None, "infinity", "-infinity"]
     wanted = [reference(naive, dt.datetime.fromisoformat(m)) for m in moments] + [reference(naive, None)]
     ends = [naive.values - 1, 0] if outside == "clamp" else [reference(naive, dt.datetime.max), reference(naive, dt.datetime.min)]
-    assert codes(connection, attribute, texts) == wanted + ends
+    assert codes(plain, attribute, texts) == wanted + ends
 
 
 def test_nanoseconds_and_times_of_day():
@@ -149,11 +147,10 @@ AWKWARD = (
 
 
 @pytest.mark.parametrize(("outside", "nullable"), CHOICES)
-def test_texts_are_compared_byte_by_byte(outside, nullable):
-    connection = duckdb.connect()
+def test_texts_are_compared_byte_by_byte(plain, outside, nullable):
     attribute = declare('odd "name"; --'.replace('"', ""), "VARCHAR", nullable=nullable, categories=AWKWARD, outside=outside)
     texts = [*AWKWARD, None, "b", "a ", "null", "E", "\0", "a\0"]
-    assert codes(connection, attribute, texts) == [reference(attribute, text) for text in texts]
+    assert codes(plain, attribute, texts) == [reference(attribute, text) for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -170,11 +167,10 @@ def test_texts_are_compared_byte_by_byte(outside, nullable):
         ("ENUM('b', 'a')", ["a"], ["a", "b"], [0, 1]),
     ],
 )
-def test_categories_of_other_types(sql_type, categories, texts, wanted):
-    connection = duckdb.connect()
-    listed = canonical_categories(connection, sql_type, categories)
+def test_categories_of_other_types(plain, sql_type, categories, texts, wanted):
+    listed = canonical_categories(plain, sql_type, categories)
     attribute = declare("x", sql_type, nullable=True, categories=listed, outside="other")
-    assert codes(connection, attribute, texts) == wanted
+    assert codes(plain, attribute, texts) == wanted
 
 
 def test_thousands_of_categories_and_bins():

@@ -64,7 +64,7 @@ class Gate:
         tree.set("expressions", [r.select.expressions[0].this.copy().as_(f"x{i}") for i, (_, (r, _)) in enumerate(batch)])
         analysis = batch[0][1][1]
         try:
-            check(self.catalog, render(tree), analysis.probe(tree), [TABLE])
+            check(self.catalog, render(tree), analysis.probe(tree), [TABLE], [])
         except UnsupportedQuery:
             self._halves(batch, "refused")
             return

@@ -77,6 +77,7 @@ FREE = {
         "CALL dp_link('visits', 'patient_id', parent := 'doctors', max_rows := 1)", "CALL dp_link('visits', 'cost', parent := 'wards', parent_column := 'cost')",
         "CALL dp_link('doctors', 'visit_id', parent := 'visits', max_rows := 1)", "CALL dp_link('seen', 'patient_id', parent := 'patients', max_rows := 1)",
     ],
+    "unlink": ["CALL dp_unlink('visits')", "CALL dp_unlink('patients')", "CALL dp_unlink('codes')", "CALL dp_unlink('seen')"],
     "links": ["FROM dp_links()", "FROM dp_links('visits')"],
     "declare": [
         "CALL dp_declare('{}', '{}', categories_from := '{}')".format(*place, taken)

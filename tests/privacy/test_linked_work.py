@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from linked_sources import BY_UNIT, LOCAL, ROWS, Linked
+from work import rows_given
 
 from dpsql.source import limits, unit_joins
 
@@ -51,21 +50,6 @@ def database() -> Iterator[Linked]:
         yield Linked()
 
 
-def work(db: Linked, text: str) -> int:
-    """Return how many rows all operators of a statement gave, as DuckDB's own profile says."""
-    todo: list[Any] = [json.loads(db.cursor.execute(f"EXPLAIN (ANALYZE, FORMAT json) {db.source(text).sql}").fetchall()[0][1])]
-    found = []
-    while todo:
-        node = todo.pop()
-        if isinstance(node, list):
-            todo += node
-        elif isinstance(node, dict):
-            todo += node.values()
-            found += [int(node[name]) for name in ("operator_cardinality", "intermediate_rows") if name in node]  # 1.x, 2.0
-    assert found
-    return sum(found)
-
-
 def heavy(db: Linked, rows: int) -> None:
     """Give one patient so many visits, one of which has so many procedures and labs; and thirty others three of each."""
     for name in ("labs", "procedures", "visits", "patients"):
@@ -83,7 +67,7 @@ def test_work_grows_with_the_rows_of_a_unit_and_not_with_their_square(database):
     found: dict[int, list[int]] = {}
     for rows in (1, 1000):
         heavy(database, rows)
-        found[rows] = [work(database, text) for text in texts]
+        found[rows] = [rows_given(database.cursor, database.source(text).sql) for text in texts]
     most = 12 * 8 * 3 * 1000 + 12 * 10 * FEW**2  # tables, layers of each, rows of a unit in three tables; joins, each limited
     assert {text: more - one for text, one, more in zip(texts, found[1], found[1000], strict=True) if more - one > most} == {}
 
@@ -93,7 +77,7 @@ def test_without_the_limit_it_grows_with_a_power(monkeypatch):
     monkeypatch.setattr(limits, "MOST_ROWS", 10**6)
     unlimited = Linked()
     heavy(unlimited, 400)
-    assert work(unlimited, TWO) > 400**2
+    assert rows_given(unlimited.cursor, unlimited.source(TWO).sql) > 400**2
 
 
 def test_a_key_that_is_taken_for_unique_is_found(database, monkeypatch):
@@ -103,7 +87,7 @@ def test_a_key_that_is_taken_for_unique_is_found(database, monkeypatch):
     fooled = Linked()
     assert not fooled.source(TWO).limited
     heavy(fooled, 1000)
-    assert work(fooled, TWO) > 10**6
+    assert rows_given(fooled.cursor, fooled.source(TWO).sql) > 10**6
 
 
 @pytest.mark.parametrize(("text", "expected"), LIMITED.items())

@@ -24,7 +24,7 @@ from dpsql.measure import query as reading
 from dpsql.mechanisms import ranked
 from dpsql.mechanisms.ranked import Ranked, Uniform, picked
 
-pytestmark = pytest.mark.usefixtures("unrehearsed")
+pytestmark = pytest.mark.usefixtures("functions_as_shipped", "unrehearsed")
 
 VALUES, MOST = 3, 4
 TABLES = [rows for rows in itertools.product(range(MOST + 1), repeat=VALUES) if sum(rows) <= MOST]

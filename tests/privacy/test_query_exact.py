@@ -19,6 +19,8 @@ from dpsql.custodian import protect
 from dpsql.measure import query as reading
 from dpsql.release.plan import Plan
 
+pytestmark = pytest.mark.usefixtures("functions_as_shipped", "unrehearsed")
+
 GROUPS = "SELECT g, count(DISTINCT u) FROM t GROUP BY g"
 
 

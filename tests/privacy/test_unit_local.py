@@ -14,6 +14,7 @@ import pytest
 from case_counts import cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pairwise import WHOLE
 from sqlglot import exp
 from unit_local_statements import EVERY, EXACT
 from unit_local_tables import UNITS, Database, random_table, shown_as, violations
@@ -30,10 +31,16 @@ def database(kind: str) -> Database:
     return Database(kind)
 
 
+def texts_of(kind: str) -> list[str]:
+    """Return the statements that are tried with units of this type: all with texts that a collation makes equal, half with each other one."""
+    place = list(UNITS).index(kind)
+    return list(EVERY) if WHOLE or place == 0 else list(EVERY[place - 1 :: 2])
+
+
 @pytest.mark.parametrize("kind", UNITS)
 def test_every_statement_is_local(kind):
     assert len(EVERY) >= 60
-    for text in EVERY:
+    for text in texts_of(kind):
         source = database(kind).source(text)
         assert source.local and source.unit == "__dp_unit" and source.row is None and source.filtered, text
 
@@ -43,7 +50,7 @@ def test_every_statement_is_local(kind):
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 40))
 def test_taking_out_a_unit_takes_out_its_rows_and_no_others(kind, seed, size):
     table = random_table(random.Random(seed), kind, size)
-    assert violations(database(kind), table, EVERY, seed) == []
+    assert violations(database(kind), table, texts_of(kind), seed) == []
 
 
 def test_more_rows_than_a_thread_takes_at_once():

@@ -78,7 +78,7 @@ def test_rows_in_no_group_are_spoken_of(partly: duckdb.DuckDBPyConnection, capfd
     for place, (column, key) in enumerate((("n", "n"), ("d", "d"), ("n", "n // 10"), ("s", "length(s)"))):
         capfd.readouterr()
         partly.execute(f"FROM dp_query('SELECT {key} AS k, count(*) FROM t GROUP BY k', epsilon := 1, release := 'q{place}')").fetchall()
-        said = f"rows whose value of {column} is not in its declared list may be in no group; groups := 'private' finds"
+        said = f"rows whose value of {column} is not among those declared may be in no group; groups := 'private' finds"
         line = capfd.readouterr().err
         explained = [text for row in partly.execute(f"FROM dp_explain('q{place}')").fetchall() for text in map(str, row)]
         assert any(said in text for text in explained)

@@ -148,3 +148,20 @@ def test_nothing_is_said_where_all_rows_count_or_nobody_wants_it(alone, capfd, m
     monkeypatch.setenv("DPSQL_PROGRESS", "off")
     alone.execute("FROM dp_query('SELECT count(*) FROM t', epsilon := 50)").fetchall()
     assert capfd.readouterr().err == ""
+
+
+def test_rows_without_a_unit_are_bounded_as_one_and_counted_as_none():
+    """NULL counted as a unit; SQL counts values alone."""
+    con = duckdb.connect()
+    con.execute("CREATE TABLE t AS SELECT CASE WHEN i < 30 THEN i % 3 END AS p, i % 2 = 0 AS g FROM range(60) t(i)")
+    dpsql.load(con, progress=False)
+    con.execute("CALL dp_protect('t', epsilon := 1000, delta := 1e-3, privacy_unit := 'p', max_contributions := 20)")
+    calls = {"count(DISTINCT p)": 3, "count(DISTINCT p) FILTER (WHERE g)": 3, "count(*)": 50, "count(DISTINCT p), count(*)": 3}
+    for call, truth in calls.items():
+        found = con.execute(f"FROM dp_query('SELECT {call} FROM t', epsilon := 100)").fetchone()[0]
+        assert abs(found - truth) <= (25 if call == "count(*)" else 0)  # noise of 20 rows of a unit, and of one
+        assert con.execute(f"FROM dp_query_exact('SELECT {call} FROM t')").fetchone()[0] == truth
+    private = ", groups := 'private', max_groups := 2, max_rows_per_group := 1"
+    for call, truth in {"count(*) AS n": 4, "count(DISTINCT p) AS n": 3}.items():  # three units, and the rows without one
+        found = con.execute(f"FROM dp_query('SELECT g, {call} FROM t GROUP BY g ORDER BY g ASC', epsilon := 100, delta := 1e-4{private})").fetchall()
+        assert found == [(False, truth), (True, truth)]

@@ -72,7 +72,11 @@ def test_the_bounds_are_said_beside_the_answer(capsys: pytest.CaptureFixture[str
     con = table(20_000)
     dpsql.load(con, progress=True)
     con.execute("FROM dp_query('SELECT avg(cost) FROM visits', epsilon := 2)").fetchall()
-    assert re.search(r"dp_query of visits: cost: values below 0 count as 0, values above [\d,.]+ as [\d,.]+, since declared bounds", capsys.readouterr().err)
+    said = capsys.readouterr().err
+    assert re.search(r"dp_query of visits: cost: values below 0 count as 0, values above [\d,.]+ as [\d,.]+, since declared bounds", said)
+    assert "intervals are of" not in said
+    con.execute("FROM dp_query('SELECT avg(cost) FROM visits', epsilon := 2, confidence := 0.9)").fetchall()
+    assert "intervals are of values so counted, not of those far out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,29 @@ def test_others_are_as_they_were(visits: duckdb.DuckDBPyConnection, items: str, 
 def test_a_given_bound_is_taken_as_it_is(visits: duckdb.DuckDBPyConnection) -> None:
     said = notes(visits, "SELECT avg(cost) FROM visits", ", options := {'bounds': {'cost': [0, 10000000]}}")
     assert "of values from 0 to 1e+07" in said
+
+
+_GIVEN = ", options := {'bounds': {'cost': [0, 10000000]}}"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["sum(cost + cost) FROM visits", "avg(cost * 2) FROM visits", "sum(-visits.cost) FROM visits", "sum(CASE WHEN age > 5 THEN cost ELSE 0 END) FROM visits",
+     "avg(u / 2) FROM (SELECT patient, cost + age AS u FROM visits)", "sum(coalesce(cost, 0)) FILTER (WHERE ward = 1) FROM visits", "var_pop(round(cost)) FROM visits",
+     "avg(u + u) FROM (SELECT patient, cost AS u FROM visits UNION ALL SELECT patient, age FROM visits)"],
+)
+def test_a_given_bound_holds_for_what_is_made_of_the_column(visits: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """It was obeyed for sum(cost) alone: sum(cost + cost) was narrowed."""
+    assert "may be anything from" in notes(visits, f"SELECT {sql}")
+    assert "may be anything from" not in notes(visits, f"SELECT {sql}", _GIVEN)
+
+
+def test_what_the_call_says_nothing_of_is_narrowed_still(visits: duckdb.DuckDBPyConnection) -> None:
+    for sql in ("sum(cost + patient2) FROM (SELECT patient, cost, cost * 1000 AS patient2, age FROM visits)", "sum(age * 1000000) FROM visits"):
+        given = ", options := {'bounds': {'age': [0, 100]}}"
+        assert ("may be anything from" in notes(visits, f"SELECT {sql}", given if "age *" in sql else "")) is ("cost" in sql)
+    said = notes(visits, "SELECT sum(cost * age) FROM visits", ", options := {'bounds': {'age': [0, 100]}}")
+    assert "cost * age may be anything from" in said
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])

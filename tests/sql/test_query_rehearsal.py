@@ -65,11 +65,12 @@ FEWER = ("BOOLEAN", "TINYINT", "HUGEINT", "FLOAT", "DECIMAL(38, 10)", "DATE", "T
 
 @pytest.mark.parametrize("kind", [i for i, name in enumerate(TYPES) if WHOLE or name in FEWER], ids=lambda i: TYPES[i])
 def test_refused_before_or_answered_after(every: duckdb.DuckDBPyConnection, kind: int) -> None:
-    """Every aggregate with every type; forms and groups in turn, or all of them (DPSQL_HYPOTHESIS=thorough)."""
+    """Every aggregate with every other type; forms and groups in turn. All of them with every type (DPSQL_HYPOTHESIS=thorough)."""
     low, high = BOUNDS.get(TYPES[kind], ("0", "1"))
     every_one = list(itertools.product(FORMS, GROUPS))
     answered = refused = 0
-    for place, aggregate in enumerate(AGGREGATES):
+    turn = 0 if WHOLE else FEWER.index(TYPES[kind]) % 2
+    for place, aggregate in [*enumerate(AGGREGATES)][turn :: 1 if WHOLE else 2]:
         for (after, options), group in every_one if WHOLE else [every_one[(7 * kind + 5 * place) % len(every_one)]]:
             x = f"x{kind}"
             sql = f"SELECT {aggregate.format(x=x)} {after} FROM every {group.format(x=x)}"

@@ -133,7 +133,9 @@ def test_tuples_are_kept_uniformly_and_one_row_does_not_change_another(con):
     con.execute(f"DROP TABLE {more}")
 
 
-def test_rows_have_empty_cells_as_often_as_the_table(con):
+def test_rows_have_empty_cells_as_often_as_the_table(con, monkeypatch):
+    """But for the drawing of rows, whose deviation is less than 2; noise is off."""
+    monkeypatch.setattr(discrete, "add_noise", lambda flat, mechanism, scale: flat.copy())
     call = "dp_synthesize('t', method := 'aggregate_seeded', epsilon := 60, options := {'reporting_length': 2, 'empty': true})"
     notes, epsilon = con.execute(
         "SELECT notes, epsilon FROM dp_plan('t', method := 'aggregate_seeded', epsilon := 60, options := {'reporting_length': 2, 'empty': true})"
@@ -148,7 +150,7 @@ def test_rows_have_empty_cells_as_often_as_the_table(con):
         np.asarray(con.execute(f"SELECT count(*) FILTER (c0 IS NULL AND c1 IS NULL), count(*) FILTER (c3 = 1 AND c4 IS NULL) FROM {x}").fetchone())
         for x in ("t", "s")
     ]
-    assert np.abs(both[0] - both[1]).max() <= 25
+    assert np.abs(both[0] - both[1]).max() <= 20
     assert con.execute("SELECT notes[3] FROM dp_releases()").fetchone()[0].startswith("a row was counted in at most")
 
 
@@ -216,17 +218,18 @@ def test_values_of_a_text_are_attributes_of_their_own(offences, monkeypatch):
     assert {(tuple(c), tuple(v)): n for c, v, n in got} == dict(wanted)
 
 
-def test_rows_hold_several_values_in_a_text_again(offences):
+def test_rows_hold_several_values_in_a_text_again(offences, monkeypatch):
+    """But for the drawing of rows, whose deviation is less than 6; noise is off."""
+    monkeypatch.setattr(discrete, "add_noise", lambda flat, mechanism, scale: flat.copy())
     call = "dp_synthesize('offences', method := 'aggregate_seeded', epsilon := 30, options := {'reporting_length': 2, 'multi_value_columns': {'kinds': ';'}})"
     offences.execute(f"CREATE TABLE s AS FROM {call}")
     shown = offences.execute("SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = 's' ORDER BY column_index").fetchall()
     assert shown == [("region", "VARCHAR"), ("kinds", "VARCHAR")]
     counts = [dict(offences.execute(f"SELECT coalesce(kinds, ''), count(*) FROM {table} GROUP BY 1").fetchall()) for table in ("offences", "s")]
-    # Noise on tuples that nobody has may add some rows with them; in 60 runs at most 2.
-    assert sum(n for kinds, n in counts[1].items() if kinds not in counts[0]) <= 20
+    assert sum(n for kinds, n in counts[1].items() if kinds not in counts[0]) <= 20  # in 24 runs at most 1
     assert {kind for kinds in counts[1] for kind in kinds.split(";")} <= {"", "theft", "fraud", "arson", "none yet"}
     for kinds in ("", "theft", "fraud", "theft;arson", "theft;fraud"):
-        assert abs(counts[0].get(kinds, 0) - counts[1].get(kinds, 0)) < 90, kinds
+        assert abs(counts[0].get(kinds, 0) - counts[1].get(kinds, 0)) < 60, kinds
     assert "Zaphod 77" not in str(counts[1])
 
 

@@ -308,7 +308,7 @@ def test_the_plan_says_what_a_list_does_not_have_and_what_it_takes_to_be_in_it(c
 def test_a_number_that_is_in_no_list_is_said_to_be_in_no_group(codes):
     codes.execute("CALL dp_declare('codes', 'number', categories := [1, 2, 3], outside := 'other')")
     [(notes,)] = codes.execute("SELECT notes FROM dp_plan('SELECT number, count(*) FROM codes GROUP BY number', epsilon := 1)").fetchall()
-    assert any("value of number is not in its declared list may be in no group" in note for note in notes)
+    assert any("value of number is not among those declared may be in no group" in note for note in notes)
 
 
 # -- times of day ------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import datetime as dt
 import math
 from fractions import Fraction
 
-import duckdb
 import numpy as np
 import pytest
 from bounded_attributes import BOUNDS, LARGEST, TINY, bounded, named
@@ -160,7 +159,7 @@ def inputs(attribute, edges: np.ndarray) -> list[str]:
 
 
 @pytest.mark.parametrize("case", BOUNDS, ids=named)
-def test_the_number_of_a_value_lies_in_its_cell(case):
+def test_the_number_of_a_value_lies_in_its_cell(plain, case):
     """In a table, so that no branch is folded away: an infinite date must not be counted in days, nor NaN compared."""
     attribute = bounded(*case)
     parsed, grid = sqltypes.parse(attribute.sql_type), grid_of(attribute)
@@ -168,10 +167,9 @@ def test_the_number_of_a_value_lies_in_its_cell(case):
     number = number_expression(attribute, column).sql(dialect="duckdb")
     outside = dataclasses.replace(attribute.bounded, outside="other", nullable=True)
     code = code_expression(outside, column).sql(dialect="duckdb")
-    with duckdb.connect() as con:
-        con.execute("SET TimeZone = 'Asia/Kolkata'")
-        con.execute(f"CREATE TABLE t AS SELECT unnest([{', '.join(inputs(attribute, grid.edges))}]) AS x")
-        rows = con.execute(f"SELECT x::VARCHAR, typeof({number}), {number}, {code} FROM t").fetchall()
+    plain.execute("SET TimeZone = 'Asia/Kolkata'")
+    plain.execute(f"CREATE TEMP TABLE t AS SELECT unnest([{', '.join(inputs(attribute, grid.edges))}]) AS x")
+    rows = plain.execute(f"SELECT x::VARCHAR, typeof({number}), {number}, {code} FROM t").fetchall()
     assert len(rows) > 6
     inside = 0
     for text, kind, found, where in rows:
@@ -193,13 +191,12 @@ def test_the_number_of_a_value_lies_in_its_cell(case):
 
 
 @pytest.mark.parametrize("sql_type", ["DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIME"])
-def test_moments_are_steps_since_1970(sql_type):
+def test_moments_are_steps_since_1970(plain, sql_type):
     ends = ("00:00:00", "23:59:59") if sql_type == "TIME" else ("1960-01-01", "2030-01-01")
     texts = ["00:00:01", "12:30:00", "23:59:59"] if sql_type == "TIME" else ["1960-01-01", "1969-12-31", "1970-01-01", "1999-05-05", "2030-01-01"]
     attribute, parsed = bounded(sql_type, *ends), sqltypes.parse(sql_type)
     number = number_expression(attribute, exp.column("x", quoted=True)).sql(dialect="duckdb")
-    with duckdb.connect() as con:
-        con.execute("SET TimeZone = 'America/St_Johns'")
-        zone = " 00:00:00+00" if "ZONE" in sql_type else ""
-        rows = con.execute(f"SELECT {number} FROM (SELECT unnest($1::VARCHAR[])::{sql_type} AS x)", [[text + zone for text in texts]]).fetchall()
+    plain.execute("SET TimeZone = 'America/St_Johns'")
+    zone = " 00:00:00+00" if "ZONE" in sql_type else ""
+    rows = plain.execute(f"SELECT {number} FROM (SELECT unnest($1::VARCHAR[])::{sql_type} AS x)", [[text + zone for text in texts]]).fetchall()
     assert [row[0] for row in rows] == [sqltypes.steps_of(parsed, text) for text in texts]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -36,6 +36,8 @@ _SUMMED = FIRST | SECOND | PAIRS
 _BOUNDED = _SUMMED | RANKED
 MOST_LISTED = 10_000
 """Whole numbers that are listed one by one."""
+_MOST_SHOWN = 3
+"""Expressions that a note names."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
 
 
@@ -58,8 +60,10 @@ class Asking:
         self.relations = Relations(self.facts.range, given)
         self.universes = InnerValues(context.cursor, self.facts.universe, given).universes(self.lineage)
         self.notes: list[str] = []
+        self.partial: list[str] = []
         self._check_columns()
         check_listed(self.asked.source, self.lineage, self.facts)
+        self._say_undefined()
 
     def _stated(self) -> dict[str, Range]:
         """Return the bounds that GoogleSQL's clause states, which hold for a group's total there and for a row here."""
@@ -83,6 +87,23 @@ class Asking:
     def _universe(self, node: exp.Column) -> Universe | None:
         """Return what is known of the values of a column of the rows."""
         return self.universes(node)
+
+    def _say_undefined(self) -> None:
+        """Say which quotients and remainders of the rows are NULL where DuckDB has infinity or NaN, or fails.
+
+        Divided by what cannot be zero, as declared or by WHERE, they have a value.
+        """
+        known, found = self.relations.known(self.lineage), dict[str, None]()
+        asked = self.asked
+        parts = (asked.source, *asked.keys, *asked.arguments, *asked.conditions)
+        for node in (one for part in parts for one in part.find_all(exp.Div, exp.IntDiv, exp.Mod, bfs=False)):
+            here = node.find_ancestor(exp.Select) in (None, asked.source)
+            divisor = extent(node.expression, known if here else lambda column: None)
+            if divisor.lower <= 0 <= divisor.upper:
+                found[readable.expression(canonical(node, qualified=False))] = None
+        if found:
+            shown = ", ".join(list(found)[:_MOST_SHOWN]) + (", ..." if len(found) > _MOST_SHOWN else "")
+            self.notes.append(f"NULL where it is divided by zero, and a condition over it is not true: {shown}")
 
     # -- arguments --------------------------------------------------------------------------------------------------------
 
@@ -108,9 +129,9 @@ class Asking:
                 way = "CALL dp_declare(..., categories := [...]), or bounds of whole numbers" if function in DISTINCT else (
                     "CALL dp_declare(..., categories := [...])"
                 )
-                shown = f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
-                raise ArgumentError("sql", shown, f"its values are not declared: {way}")
-            traits = {"nan": family == "float", "open": self._open(node), "text": family == "text"}
+                raise ArgumentError("sql", _called(function, text), f"its values are not declared: {way}")
+            traits = {"nan": family == "float", "open": self._open(node), "text": family == "text", "strays": self._strays(node)}
+            self.partial += self._partial(functions & choosing.LISTED, text, traits)
             bounded = bool(functions & _BOUNDED)
             self._check_sort(node, text, family, self.types[f"a{place}"])
             finite = limits.finite and limits.sort not in ("unknown", "nothing")
@@ -140,12 +161,14 @@ class Asking:
             return limits
         if ALL in self.call.call.auto:
             return limits
-        held = self.protected.protection
+        contributions, along = self.protected.held.max_contributions, [way.most for way in self.protected.lineages]
+        most = contributions * max(along, default=1)
+        by = f"the {most} rows of a unit that links allow" if along else f"max_contributions = {most}"
         self.notes.append(
-            f"{text} is bounded by max_contributions = {held.max_contributions}, above which it counts as that; "
+            f"{text} is bounded by {by}, above which it counts as that; "
             f"bounds := {{{text!r}: [1, 100]}} says more, bounds := {{{text!r}: 'auto'}} has it learned"
         )
-        return replace(limits, upper=float(held.max_contributions))
+        return replace(limits, upper=float(most))
 
     def _check_auto(self, arguments: Mapping[int, Argument]) -> None:
         """Refuse to learn bounds where all are known: it would change nothing."""
@@ -195,8 +218,11 @@ class Asking:
         return Argument(edges[0], edges[-1], whole, learned=len(self.learning) - 1, declared=declared)
 
     def _is_narrowed(self, node: exp.Expression, limits: Range) -> bool:
-        """Return whether bounds are wide, and not those that the call gives for this very argument."""
-        return wide(limits.lower, limits.upper) and canonical(node, qualified=False) not in self.given
+        """Return whether bounds are wide, and not by those that the call gives for this argument or for what it is made of."""
+        if not wide(limits.lower, limits.upper):
+            return False
+        parts = self.relations.unstated(self.lineage, node)
+        return parts is None or any(not one.finite or (one.lower < one.upper and wide(one.lower, one.upper)) for one in parts)
 
     def _narrowed(self, place: int, text: str, limits: Range, *, whole: bool) -> Argument:
         """Return an argument with wide bounds, of which narrower ones will be learned; those of an earlier release, where it may.
@@ -238,6 +264,21 @@ class Asking:
         """Whether an argument has values besides the listed ones."""
         found = self._universe(node) if isinstance(node, exp.Column) else None
         return found is not None and found.open
+
+    def _strays(self, node: exp.Expression) -> bool:
+        """Whether what an argument is made of may have values besides the declared ones."""
+        found = [self._universe(column) for column in node.find_all(exp.Column)]
+        return any(one is not None and one.strays for one in found)
+
+    @staticmethod
+    def _partial(functions: Iterable[str], text: str, known: Mapping[str, bool]) -> list[str]:
+        """Return which aggregates over a list of values leave rows out that have others."""
+        others = [f for f in sorted(functions) if known["open"] and not (known["text"] and f == "histogram")]
+        return [_called(function, text) for function in (sorted(functions) if known["strays"] else others)]
+
+
+def _called(function: str, text: str) -> str:
+    return f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
 
 
 def _is_count(node: exp.Expression) -> bool:

@@ -28,7 +28,7 @@ from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
 from dpsql.queries.asked import Wanted
-from dpsql.queries.groups import Groups, left_out, public_groups
+from dpsql.queries.groups import Groups, left_out, of_declared, public_groups
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.together import Together
 from dpsql.release.plan import Plan
@@ -117,7 +117,7 @@ class Planning(Asking):
         if found and found.types != tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))):
             found = Groups("", reason="the types of its keys differ between the rows and the declarations")
         if found:
-            self.notes += map(left_out, found.lost)
+            self.notes += map(left_out, dict.fromkeys((*found.lost, *found.strays)))
             for place in found.other:
                 name = readable.expression(self.asked.key_texts[place])
                 self.notes.append(
@@ -169,6 +169,7 @@ class Planning(Asking):
         groups = self.groups()
         selecting = groups is None
         bounding, arguments = self.bounding(selecting=selecting), self.arguments()
+        self.notes += map(of_declared, dict.fromkeys(self.partial))
         self._check_auto(arguments)
         count = groups.count if groups is not None else None
         measures, weights, select = choosing.choose(
@@ -239,7 +240,8 @@ class Planning(Asking):
             groups=count,
             groups_sql="" if groups is None else groups.sql,
             other=() if groups is None else groups.other,
-            lost=() if groups is None else groups.lost,
+            lost=() if groups is None else tuple(dict.fromkeys((*groups.lost, *groups.strays))),
+            partial=tuple(dict.fromkeys(self.partial)),
             unit=held.privacy_unit is not None,
             max_rows=bounding.max_rows,
             max_groups=bounding.max_groups,

@@ -86,12 +86,12 @@ class AggregateSeeded:
     )
 
     def plan(self, domain: Domain, options: Mapping[str, Any]) -> MeasurementPlan:
-        """Return all tables of 1 ... R columns.
+        """Return all tables of 1 ... R columns, or of as many as there are.
 
         Raises
         ------
         ArgumentError
-            An option is unknown or out of range, or R is above the number of columns.
+            An option is unknown or out of range.
         DomainError
             There are too many tables or tuples.
 
@@ -100,16 +100,8 @@ class AggregateSeeded:
         Privacy: looks at the public domain and options alone.
         """
         chosen = self._checked(options)
-        length, columns = chosen["reporting_length"], len(domain.attributes)
-        if length > columns:
-            raise ArgumentError(
-                "reporting_length",
-                length,
-                f"there are {columns} columns with a domain, {list(domain.names)!r}, and a tuple has at most one value of each: "
-                f"at most {columns} is required",
-            )
         wanted = self.tuples(domain, chosen)
-        cliques = tuple_index(wanted.sizes, length).cliques
+        cliques = tuple_index(wanted.sizes, wanted.length).cliques
         return MeasurementPlan((*cliques, ()) if wanted.empty else cliques)
 
     def tuples(
@@ -118,14 +110,14 @@ class AggregateSeeded:
         """Return what is counted, and how the loss is split. Privacy: looks at the public domain and options alone."""
         chosen = self._checked(options)
         empty = _empty_columns(domain, chosen)
-        proportions = tuple_levels.sigma_proportions(chosen["sigma_proportions"], chosen["reporting_length"])
+        proportions = _proportions(chosen, len(domain.attributes))
         split = None
         if chosen["accounting"] == "published" and epsilon is not None and delta is not None:
-            split = _split(epsilon, delta, chosen)
+            split = _split(epsilon, delta, chosen, proportions)
         percentage = Fraction(str(chosen["percentile_percentage"]))
         return TuplePlan(
             sizes=tuple(size - (i in empty) for i, size in enumerate(domain.sizes)),
-            length=chosen["reporting_length"],
+            length=len(proportions),
             weights=tuple(p**-2 for p in proportions),
             empty=empty,
             percentile=percentage / 100 if empty and percentage < 100 else None,
@@ -153,7 +145,9 @@ class AggregateSeeded:
         upto = "at most " if wanted.percentile is not None else ""
         found = [f"noise of a count, k = 1 to {len(scales)}: sigma {upto}{_listed(scales)}"]
         if chosen["accounting"] == "exact":
-            other = tuple_levels.published_scales(_split(epsilon, delta, chosen), len(domain.attributes), l2_sensitivity)
+            columns = len(domain.attributes)
+            split = _split(epsilon, delta, chosen, _proportions(chosen, columns))
+            other = tuple_levels.published_scales(split, columns, l2_sensitivity)
             factor = float(other[0] / scales[0])
             found[0] += f"; accounting := 'published' has {_listed(other)}, larger by a factor of {factor:.3g}"
         index = tuple_index(wanted.sizes, wanted.length)
@@ -182,7 +176,8 @@ class AggregateSeeded:
         """Return the model of released counts; deterministic. Privacy: post-processing."""
         chosen = self._checked(options)
         domain = statistics.domain
-        wanted = self.tuples(domain, chosen) if domain is not None else TuplePlan(statistics.sizes, chosen["reporting_length"], ())
+        length = min(chosen["reporting_length"], len(statistics.sizes))
+        wanted = self.tuples(domain, chosen) if domain is not None else TuplePlan(statistics.sizes, length, ())
         index = tuple_index(wanted.sizes, wanted.length)
         levels, scales = levels_of(statistics, index)
         limits = tuple(self.threshold(k, scale, chosen) for k, scale in enumerate(scales, 1))
@@ -296,11 +291,18 @@ def _empty_columns(domain: Domain, chosen: Mapping[str, Any]) -> tuple[int, ...]
     return tuple(sorted({nullable[fold(name)] for name in given} | parts))
 
 
-def _split(epsilon: float, delta: float, chosen: Mapping[str, Any]) -> tuple_levels.PublishedSplit:
+def _proportions(chosen: Mapping[str, Any], columns: int) -> tuple[float, ...]:
+    """Return the noise of each level in proportion: a tuple has at most one value of each column, so there are no more levels."""
+    return tuple(tuple_levels.sigma_proportions(chosen["sigma_proportions"], chosen["reporting_length"])[:columns])
+
+
+def _split(
+    epsilon: float, delta: float, chosen: Mapping[str, Any], proportions: Sequence[float]
+) -> tuple_levels.PublishedSplit:
     return tuple_levels.published_split(
         epsilon,
         delta,
-        tuple_levels.sigma_proportions(chosen["sigma_proportions"], chosen["reporting_length"]),
+        proportions,
         percentile_share=chosen["percentile_epsilon_proportion"],
         records_share=chosen["number_of_records_epsilon_proportion"],
     )

@@ -20,11 +20,14 @@ from typing import Final
 
 from dpsql.serve.flight import frames
 from dpsql.serve.flight.frames import Cut, Frame, Stream
+from dpsql.serve.listening import close, listen
 from dpsql.serve.visits import Limits, Visits
 
 _PIECE: Final = 1 << 16
 _LOOK: Final = 0.1
 """Seconds between two looks at what has to end."""
+_TURNS: Final = 3
+"""Of the loop, after which the transport of an aborted connection, and what encrypts it, have let go of it."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class _Visit:
 
     key: str
     since: float
+    sock: socket.socket
     name: str | None = None
     sent: int = 0
     calls: int = 0
@@ -87,7 +91,7 @@ class Front:
         self._address, self._inside, self._tls, self._limits = (host, port), inside, tls, limits or FlightLimits()
         if tls is not None:
             tls.set_alpn_protocols(["h2"])
-        self._listening: socket.socket | None = None
+        self._listening: list[socket.socket] = []
         self._visits: Visits[str, _Visit] = Visits(self._limits)
         self._ending = False
         self._loop = asyncio.new_event_loop()
@@ -96,16 +100,14 @@ class Front:
     @property
     def port(self) -> int:
         """The port that is listened on."""
-        if self._listening is None:
-            return self._address[1]
-        port: int = self._listening.getsockname()[1]
+        port: int = self._listening[0].getsockname()[1] if self._listening else self._address[1]
         return port
 
     def start(self) -> None:
         """Listen; returns at once."""
-        family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
-        self._listening = socket.create_server(self._address, family=family, backlog=64)
-        self._listening.setblocking(False)
+        self._listening = listen(*self._address)
+        for one in self._listening:
+            one.setblocking(False)
         self._thread.start()
 
     def stop(self, seconds: float = 60.0) -> None:
@@ -133,33 +135,45 @@ class Front:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            looking = [self._loop.create_task(work) for work in (self._accept(), self._look())]
+            for one in self._listening:
+                self._listen(one)
+            looking = self._loop.create_task(self._look())
             self._loop.run_forever()
         finally:
-            tasks = [*looking, *(visit.task for visit in self._visits.values() if visit.task is not None)]
+            for one in self._listening:
+                self._loop.remove_reader(one)
+            tasks = [looking, *(visit.task for visit in self._visits.values() if visit.task is not None)]
             for task in tasks:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            assert self._listening is not None  # noqa: S101 -- it was started
-            self._listening.close()
+            for _ in range(_TURNS):  # an aborted connection is closed in a later turn of the loop
+                self._loop.run_until_complete(asyncio.sleep(0))
+            for visit in self._visits.values():  # whose task was ended before it began
+                visit.sock.close()
+            close(self._listening)
             self._loop.close()
 
-    async def _accept(self) -> None:
-        assert self._listening is not None  # noqa: S101 -- it was started
-        while not self._ending:
-            try:
-                sock, _ = await self._loop.sock_accept(self._listening)
-            except OSError:  # of one connection, or no file left for it: the next one may be taken
-                await asyncio.sleep(_LOOK)
-                continue
-            self._enter(sock)
-            await asyncio.sleep(0)  # its task begins: one that is ended before would not close it
+    def _listen(self, listening: socket.socket) -> None:
+        if not self._ending:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Take who waits; not by a task, which loses a connection where it is ended with one in its hand."""
+        try:
+            sock, _ = listening.accept()
+        except (BlockingIOError, ConnectionError, InterruptedError):  # of one connection
+            return
+        except OSError:  # no file is left for it: a little later one may be
+            self._loop.remove_reader(listening)
+            self._loop.call_later(_LOOK, self._listen, listening)
+            return
+        self._enter(sock)
 
     def _enter(self, sock: socket.socket) -> None:
         """Take a connection, or close it where there are too many."""
         visit = None
         if not self._ending:
-            visit = self._visits.enter(lambda: secrets.token_hex(16), lambda key: _Visit(key, time.monotonic()))
+            visit = self._visits.enter(lambda: secrets.token_hex(16), lambda key: _Visit(key, time.monotonic(), sock))
         if visit is None:
             sock.close()
         else:

@@ -157,7 +157,8 @@ class View:
             if self._links is None:
                 self._links = Links(self.cursor, self.database, self.books).all()
             root = root_of(self._links, key)
-            held = key in self._links or Ledger(self.books, root, "").protection() is not None
+            ledger = Ledger(self.books, root, "")
+            held = key in self._links or ledger.is_unlinked() or ledger.protection() is not None
             self._payers[key] = root if held else None
         return self._payers[key]
 

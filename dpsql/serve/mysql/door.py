@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
+from dpsql.serve.listening import close, listen
 from dpsql.serve.mysql import packets
 from dpsql.serve.mysql.catalogue import Catalogue, Session
 from dpsql.serve.mysql.codes import fault_of, too_many, unknown_database
@@ -48,34 +49,34 @@ class MysqlDoor:
     ) -> None:
         self._room, self._keys, self._address, self._tls, self._every = room, keys, (host, port), tls, every
         self._limits = limits or Limits()
-        self._listening: socket.socket | None = None
+        self._listening: list[socket.socket] = []
         self._ending, self._change = threading.Event(), threading.Lock()
         self._visits: Visits[int, _Visit] = Visits(self._limits)
         self._catalogues: dict[str, tuple[float, Catalogue]] = {}
-        self._accepting: threading.Thread | None = None
+        self._accepting: list[threading.Thread] = []
 
     @property
     def port(self) -> int:
         """The port that is listened on."""
-        if self._listening is None:
-            return self._address[1]
-        port: int = self._listening.getsockname()[1]
+        port: int = self._listening[0].getsockname()[1] if self._listening else self._address[1]
         return port
 
     def start(self) -> None:
         """Listen; returns at once."""
-        self._listening = listening = socket.create_server(self._address, backlog=64)
-        listening.settimeout(_LOOK)
-        self._accepting = threading.Thread(target=self._accept, args=[listening], name="dpsql-mysql", daemon=True)
-        self._accepting.start()
+        self._listening = listen(*self._address)
+        for one in self._listening:
+            one.settimeout(_LOOK)
+            thread = threading.Thread(target=self._accept, args=[one], name="dpsql-mysql", daemon=True)
+            self._accepting.append(thread)
+            thread.start()
 
     def stop(self, seconds: float = 60.0) -> None:
         """Listen no longer, finish what runs, and close every connection; returns after so many seconds at the latest."""
         until = time.monotonic() + seconds
         self._ending.set()
-        if self._listening is not None and self._accepting is not None:
-            self._accepting.join()
-            self._listening.close()
+        for thread in self._accepting:
+            thread.join()
+        close(self._listening)
         visits = self._visits.values()
         for visit in visits:
             visit.hush()

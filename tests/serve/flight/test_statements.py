@@ -179,9 +179,9 @@ def test_kinds_of_refusals_are_flights(opening):
 
 
 def listed():
-    """Of what the room's own tests try, every second."""
+    """Of what the room's own tests try, every fourth."""
     texts = [text for of_a_reason in HOSTILE.values() for text in of_a_reason]
-    return texts[::2]
+    return texts[::4]
 
 
 def test_no_text_gets_anything(house, alice):

@@ -3,7 +3,6 @@
 import datetime
 import struct
 
-import duckdb
 import pytest
 
 from dpsql.serve.mysql.results import definition, rows
@@ -56,9 +55,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("expression", CASES)
-def test_a_value_of_a_type(expression):
+def test_a_value_of_a_type(plain, expression):
     full, code, text, binary = CASES[expression]
-    cursor = duckdb.connect().execute(f"SELECT {expression} AS v")
+    cursor = plain.execute(f"SELECT {expression} AS v")
     column, values = Column("v", str(cursor.description[0][1])), cursor.fetchall()
     kind = of_duckdb(column.type)
     if full is not None:

@@ -45,8 +45,8 @@ VALUES = {
 
 
 @pytest.mark.parametrize("text", VALUES)
-def test_a_text_means_what_it_means_in_mysql(text):
-    (row,) = duckdb.connect().execute(to_duckdb(text)).fetchall()
+def test_a_text_means_what_it_means_in_mysql(plain, text):
+    (row,) = plain.execute(to_duckdb(text)).fetchall()
     assert row == VALUES[text]
 
 
@@ -107,18 +107,18 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 
 
 @given(st.lists(TEXT | st.integers(-(2**62), 2**62) | st.none() | st.booleans() | st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=4), min_size=1, max_size=4))
-def test_a_parameter_comes_back_as_it_was(values):
+def test_a_parameter_comes_back_as_it_was(plain_database, values):
     text = to_duckdb("SELECT " + ", ".join("?" for _ in values), values)
-    assert duckdb.connect().execute(text).fetchall() == [tuple(values)]
+    assert plain_database.execute(text).fetchall() == [tuple(values)]
 
 
 @given(TEXT)
-def test_a_string_written_by_mysqls_rules_comes_back_as_it_was(value):
+def test_a_string_written_by_mysqls_rules_comes_back_as_it_was(plain_database, value):
     for quote in "'\"":
         escaped = value.replace("\\", "\\\\").replace(quote, quote * 2)
         slashed = value.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"').replace("\n", "\\n")
         for inner in (escaped, slashed):
-            assert duckdb.connect().execute(to_duckdb(f"SELECT {quote}{inner}{quote} AS s")).fetchall() == [(value,)]
+            assert plain_database.execute(to_duckdb(f"SELECT {quote}{inner}{quote} AS s")).fetchall() == [(value,)]
 
 
 @given(st.text(st.sampled_from("'\"`\\/*-#;? a1!\n(),@:="), max_size=30))

@@ -51,12 +51,12 @@ def test_cells_stay_inside_of_what_is_known(known: tuple[float, float], wanted: 
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_the_statement_puts_every_number_in_the_cell_that_is_meant(kind: str) -> None:
+def test_the_statement_puts_every_number_in_the_cell_that_is_meant(plain: duckdb.DuckDBPyConnection, kind: str) -> None:
     one = learning(kind)
     near = [nearby for edge in one.edges for nearby in (math.nextafter(edge, -math.inf), edge, math.nextafter(edge, math.inf))]
     values = np.array([*near, 0.0, -0.0, 1e300, -1e300, 5e-324, 3.0, -7.5])
     sql = f"SELECT list({_cell('x', one.edges, 0, one.cells)} ORDER BY i) FROM (SELECT unnest(?::DOUBLE[]) AS x, generate_subscripts(?::DOUBLE[], 1) AS i)"
-    row = duckdb.connect().execute(sql, [values.tolist(), values.tolist()]).fetchone()
+    row = plain.execute(sql, [values.tolist(), values.tolist()]).fetchone()
     assert row is not None
     assert row[0] == np.clip(np.searchsorted(one.edges, values, side="right") - 1, 0, one.cells - 1).tolist()
 
