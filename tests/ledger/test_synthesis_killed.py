@@ -38,7 +38,7 @@ con.execute(call).fetchall()
 PLACES = [
     ("dpsql.kinds.linked.measure", "add_noise", 1),
     ("dpsql.rows.schemas", "model_of", 1),
-    ("dpsql.rows.schemas", "create_sql", 3),
+    ("dpsql.rows.schemas", "create_sql", 9),  # after six of the rehearsal
     ("dpsql.rows.schemas", "run", "COMMIT"),  # after one call for each table with rows
     ("dpsql.rows.schemas", "_answer", 1),
 ]

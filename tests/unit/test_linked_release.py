@@ -262,6 +262,11 @@ def test_what_cannot_be_copied_is_refused_with_the_reason(clinic: duckdb.DuckDBP
     clinic.execute("CALL dp_link('below', 'i', parent := 'many', max_rows := 2)")
     with pytest.raises(duckdb.Error, match="several rows of one who"):
         clinic.execute("FROM dp_synthesize_tables('many', epsilon := 1, into_schema := 's')")
+    clinic.execute("CREATE TABLE floats (who DOUBLE UNIQUE, i INTEGER UNIQUE); CREATE TABLE under (i INTEGER, x BOOLEAN)")
+    dpsql.protect(clinic, "floats", epsilon=1, delta=1e-9, privacy_unit="who", max_contributions=1)
+    clinic.execute("CALL dp_link('under', 'i', parent := 'floats', parent_column := 'i', max_rows := 2)")
+    with pytest.raises(duckdb.Error, match="two keys can be one unit"):
+        clinic.execute("FROM dp_synthesize_tables('floats', epsilon := 1, into_schema := 's')")
     with pytest.raises(duckdb.Error, match="mechanism|options"):
         clinic.execute("FROM dp_synthesize_tables('patients', epsilon := 1, into_schema := 's', options := {'mechanism': 'x'})")
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 from linked_samples import BELOW, DEEP, HOMES, MANY, counted, independent_rows, made_up
 
 from dpsql.errors import ArgumentError
-from dpsql.methods.nested_classes import Block, NestedClasses, Shape, TableShape, blocks, expected, fit, shares
+from dpsql.methods.nested_classes import Block, NestedClasses, Shape, TableShape, blocks, expected, fit, shares, unfolded
 from dpsql.methods.nested_classes.descent import Descent, Pull
+from dpsql.methods.nested_classes.model import slices
 from dpsql.methods.nested_classes.targets import targets
 
 ONE_CHILD = Shape((TableShape("a", None, (3,)), TableShape("b", 0, (2, 3), most=1)))
@@ -73,7 +75,7 @@ def test_refused_shapes(tables: tuple[TableShape, ...]) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_expected_is_what_rows_drawn_one_by_one_give(shape: Shape) -> None:
     """Each cell is a mean over n units of weights in [0, 1]: Hoeffding's bound at 1e-6 / 2000 cells is sqrt(log(4e9) / 2n)."""
-    model, units = made_up(shape, 4, 1), 200_000
+    model, units = made_up(shape, 4, 1), 50_000
     rows = independent_rows(model, units, 2)
     bound = (np.log(4e9) / (2 * units)) ** 0.5
     assert sum(np.prod(block.shape(shape)) for block in blocks(shape)) < 2000
@@ -127,11 +129,29 @@ def test_noise_is_averaged_out() -> None:
 
 
 def test_siblings_are_dependent() -> None:
-    model, truth = _fitted(HOMES, 0.001)
-    apart = dataclasses.replace(
-        model, given=(model.given[0], np.repeat(model.given[1].mean((1, 2), keepdims=True), model.given[1].shape[1], 1))
-    )
-    assert _distances(HOMES, model, truth)["sibling"] < 0.5 * _distances(HOMES, apart, truth)["sibling"]
+    """Rows that depend on each other: an eighth as far from the truth as independent rows in every group, and nearer than the noise.
+
+    The first row of a home is of its class, all others of the opposite one, so that rows of one parent are each other's opposite.
+    """
+    model, deviation = made_up(HOMES, 4, 1), 0.001
+    given = np.full((4, 3, 4), 0.02)
+    for home, slot in itertools.product(range(4), range(3)):
+        given[(home + 2 * (slot > 0)) % 4, slot, home] = 0.94
+    model.values[0][slices(HOMES, 0)[2]] = 1 / 6  # as many homes of each number of rows
+    model = dataclasses.replace(model, shares=np.full(4, 0.25), given=(model.given[0], given))
+    truth = {block: expected(model, block) for block in blocks(HOMES)}
+    rng, apart, noise = np.random.default_rng(3), [], []
+    noisy = [table + deviation * rng.standard_normal(table.shape) for table in truth.values()]
+    for (block, table), raw in zip(truth.items(), noisy, strict=True):
+        if block.kind == "sibling":
+            whole = unfolded(table) if block.folded else table
+            product = whole.sum(-1, keepdims=True) * whole.sum(-2, keepdims=True)
+            independent = product / np.maximum(whole.sum((-2, -1), keepdims=True), 1e-12)
+            apart.append(0.5 * np.abs(independent - whole).sum() / whole.sum())
+            noise.append(0.5 * np.abs(raw - table).sum() / table.sum())
+    found = _distances(HOMES, fit(HOMES, list(truth), noisy, [deviation] * len(truth), 1e5, "fast"), truth)["sibling"]
+    assert found < np.mean(apart) / 8
+    assert found < 0.7 * np.mean(noise)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

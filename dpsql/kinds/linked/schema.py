@@ -22,6 +22,7 @@ from dpsql.release.ordered import can_order
 from dpsql.rules.effects import effect
 from dpsql.session.instance import Context
 from dpsql.source.analysis import OutputColumn, Source, relation_columns
+from dpsql.source.keys import KINDS, exact
 from dpsql.source.linked import Hop, Lineage
 from dpsql.source.model import TableId
 from dpsql.text.names import fold
@@ -78,6 +79,9 @@ def schema_of(context: Context, protected: ProtectedSource) -> Schema:
 def check_root(context: Context, protected: ProtectedSource) -> None:
     """Refuse a source that is not a table, is elsewhere, or may have several rows of one unit.
 
+    A unit adds at most W to a block because it has one row of the root (`dpsql.measure.families`): the privacy unit is a key by
+    itself, of a type whose equality is that of bytes. Of a number like DOUBLE, 0.0 and -0.0 are two keys, and one unit.
+
     Raises
     ------
     ArgumentError
@@ -89,8 +93,17 @@ def check_root(context: Context, protected: ProtectedSource) -> None:
         way = f"name the table that has the budget: dp_synthesize_tables('{key}', ...)"
         raise ArgumentError("source", protected.own, f"is linked to {key}; {way}")
     unit = protected.protection.privacy_unit
-    keys = catalog_of(context).keys(protected.source.table)
-    if unit is not None and not any(len(found) == 1 and fold(found[0]) == fold(unit) for found in keys):
+    if unit is None:
+        return
+    types = {fold(column.name): column.sql_type for column in protected.source.columns}
+    if not exact(types[fold(unit)]):
+        raise ArgumentError(
+            "source",
+            key,
+            f"has {unit} of type {types[fold(unit)]} as its privacy unit, in which two keys can be one unit; a synthetic database "
+            f"has one row of the first table for each unit: the unit must be {KINDS}",
+        )
+    if fold(unit) not in catalog_of(context).single_keys(protected.source.table):
         raise ArgumentError(
             "source",
             key,
@@ -237,7 +250,7 @@ class _Builder:
 
     def _most(self, table: TableId, hop: Hop) -> int:
         """Return the rows that one row of the parent may have: one, where the link is a key itself."""
-        if any(len(key) == 1 and fold(key[0]) == fold(hop.column) for key in catalog_of(self._context).keys(table)):
+        if fold(hop.column) in catalog_of(self._context).single_keys(table):
             return 1
         if hop.max_rows > MOST_ROWS:
             raise ArgumentError("max_rows", hop.max_rows, f"of the link of {table.name}: at most {MOST_ROWS:,} can be copied")
