@@ -67,9 +67,11 @@ def charges(con: duckdb.DuckDBPyConnection) -> int:
     return int(con.execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchall()[0][0])
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    con = duckdb.connect(str(tmp_path / "clinic.duckdb"))
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A database file with linked tables, of which nothing was bought."""
+    path = tmp_path_factory.mktemp("killed") / "clinic.duckdb"
+    con = duckdb.connect(str(path))
     make_patients(con, 2000)  # of few, noise would leave one or none, and two draws of one patient are often equal
     dpsql.load(con, progress=False)
     link_patients(con)
@@ -78,7 +80,15 @@ def path(tmp_path: Path) -> Path:
     con.execute("CALL dp_declare('visits', 'cost', lower := 0, upper := 100, bins := 10)")
     con.execute("CALL dp_declare('procedures', 'code', categories := ['c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6'])")
     con.close()
-    return tmp_path / "clinic.duckdb"
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(declared: bytes, tmp_path: Path) -> Path:
+    """A copy of it."""
+    path = tmp_path / "clinic.duckdb"
+    path.write_bytes(declared)
+    return path
 
 
 @pytest.mark.parametrize(("module", "name", "when"), PLACES)

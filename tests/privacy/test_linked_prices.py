@@ -6,6 +6,7 @@ histograms look at the same cells: the loss of an adaptive composition is that o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -90,18 +91,15 @@ def watched(patch: pytest.MonkeyPatch, before: Reading | None = None) -> Iterato
         yield found
 
 
-def bought(rows: Rows, unit: str | None, orphans: str, neighbors: str, mechanism: str, patch: Any, before: Reading | None = None) -> Any:
-    """Return what was counted for a release of a database of these rows, its charge (rho, epsilon) and its public total."""
-    con = duckdb.connect()
+@functools.cache
+def database(unit: str | None, orphans: str, neighbors: str, mechanism: str) -> duckdb.DuckDBPyConnection:
+    """A database of all tests of a contract: declaring one takes longer than what is measured."""
+    con = duckdb.connect(config={"threads": 1})
     con.execute(TABLES.format(key="PRIMARY KEY" if unit is None else "UNIQUE"))
-    for name, listed in rows.items():
-        if listed:
-            marks = ", ".join([f"({', '.join('?' * len(listed[0]))})"] * len(listed))
-            con.execute(f"INSERT INTO {name} VALUES {marks}", [value for row in listed for value in row])
     dpsql.load(con, progress=False)
     contract = f", privacy_unit := '{unit}', max_contributions := 1" if unit else ""
     accountant = ", accountant := 'basic'" if mechanism == "laplace" else ""
-    con.execute(f"CALL dp_protect('patients', epsilon := 100, delta := 1e-6, neighbors := '{neighbors}'{contract}{accountant})")
+    con.execute(f"CALL dp_protect('patients', epsilon := 1000, delta := 1e-6, neighbors := '{neighbors}'{contract}{accountant})")
     for name, column, parent, key, most in (("visits", "id", "patients", "id", 3), ("procedures", "visit", "visits", "visit", 2), ("notes", "id", "patients", "id", 2)):
         con.execute(f"CALL dp_link('{name}', '{column}', parent := '{parent}', parent_column := '{key}', max_rows := {most}, orphans := '{orphans}')")
     con.execute("CALL dp_declare('patients', 'sex', categories := ['f', 'm'])")
@@ -110,11 +108,24 @@ def bought(rows: Rows, unit: str | None, orphans: str, neighbors: str, mechanism
     con.execute("CALL dp_declare('procedures', 'code', categories := ['a', 'b'], outside := 'drop')")
     con.execute("CALL dp_declare('procedures', 'price', lower := 0, upper := 100)")
     con.execute("CALL dp_declare('notes', 'kind', categories := [0, 1])")
-    call = SynthesizeTablesCall(source="patients", epsilon=20.0, into_schema="s", options={"effort": "fast", "mechanism": mechanism})
+    return con
+
+
+def bought(rows: Rows, unit: str | None, orphans: str, neighbors: str, mechanism: str, patch: Any, before: Reading | None = None) -> Any:
+    """Return what was counted for a release of a database of these rows, its charge (rho, epsilon) and its public total."""
+    con = database(unit, orphans, neighbors, mechanism)
+    for name, listed in rows.items():
+        con.execute(f"TRUNCATE {name}")
+        if listed:
+            marks = ", ".join([f"({', '.join('?' * len(listed[0]))})"] * len(listed))
+            con.execute(f"INSERT INTO {name} VALUES {marks}", [value for row in listed for value in row])
+    charges = "FROM dpsql.ledger WHERE action = 'charge'"
+    name = f"r{con.execute(f'SELECT count(*) {charges}').fetchall()[0][0]}"
+    options = {"effort": "fast", "mechanism": mechanism}
+    call = SynthesizeTablesCall(source="patients", epsilon=20.0, into_schema="s", options=options, release=name)
     with watched(patch, before) as found, open_context(instance_of(con), "memory", "main") as context, Progress("test", show=False) as progress:
         release = buying.buy(context, call, progress)
-    rho, epsilon = con.execute("SELECT rho, epsilon FROM dpsql.ledger WHERE action = 'charge'").fetchall()[0]
-    con.close()
+    rho, epsilon = con.execute(f"SELECT rho, epsilon {charges} ORDER BY entry DESC LIMIT 1").fetchall()[0]
     return found, float(rho if mechanism == "gaussian" else epsilon), release.manifest["total"]
 
 

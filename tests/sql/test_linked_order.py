@@ -24,7 +24,7 @@ import visits
 BUY = "FROM dp_synthesize_tables('patients', epsilon := 20, into_schema := '{}', release := '{}', options := {{'effort': 'fast'}})"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as con:
         visits.create(con, 1500)
@@ -37,7 +37,7 @@ def measured(con: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def test_an_order_is_declared_kept_changed_and_taken_back(con: duckdb.DuckDBPyConnection) -> None:
-    order = "SELECT order_by FROM dp_links('visits')"
+    order, most = "SELECT order_by FROM dp_links('visits')", con.execute("SELECT max_rows FROM dp_links('visits')").fetchall()[0][0]
     assert con.execute(order).fetchone() == ("day",)
     assert con.execute("SELECT order_by, change FROM dp_link('visits')").fetchone() == ("day", "in force")
     assert con.execute("SELECT order_by, change FROM dp_link('visits', order_by := 'COST')").fetchone() == ("cost", "changed")
@@ -46,6 +46,7 @@ def test_an_order_is_declared_kept_changed_and_taken_back(con: duckdb.DuckDBPyCo
     assert con.execute(order).fetchone() == (None,)
     with pytest.raises(duckdb.Error, match="order_by.*'when' is not a stored column of main.visits"):
         con.execute("CALL dp_link('visits', order_by := 'when')")
+    con.execute(f"CALL dp_link('visits', order_by := 'day', max_rows := {most})")
 
 
 def test_a_plan_says_which_order_is_measured_and_why_one_is_not(con: duckdb.DuckDBPyConnection) -> None:
@@ -58,6 +59,7 @@ def test_a_plan_says_which_order_is_measured_and_why_one_is_not(con: duckdb.Duck
     assert any("the order of visits by reason is not measured" in row for row in measured(con))
     con.execute("CALL dp_link('visits', order_by := '')")
     assert not any("order of" in row for row in measured(con))
+    con.execute("CALL dp_link('visits', order_by := 'day')")
 
 
 def test_rows_are_written_in_order_and_draws_repeat(con: duckdb.DuckDBPyConnection) -> None:
@@ -91,7 +93,7 @@ def test_rows_are_written_in_order_and_draws_repeat(con: duckdb.DuckDBPyConnecti
 )  # fmt: skip
 def test_orders_of_all_types(sql_type: str, low: str, high: str, more: str) -> None:
     with duckdb.connect() as con:
-        visits.create(con, 400)
+        visits.create(con, 200)
         value = "epoch(day)::BIGINT // 86400 % 1000 + .25" if "TIME" not in sql_type else "day"
         con.execute(f"ALTER TABLE visits ADD COLUMN moment {sql_type}; UPDATE visits SET moment = CASE WHEN visit % 20 > 0 THEN ({value})::{sql_type} END")
         visits.protected(con, order=False)

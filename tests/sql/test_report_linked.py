@@ -60,11 +60,17 @@ def plain(text: str) -> str:
     return re.sub(r'<section id="provenance">.*?</section>', "", text, flags=re.DOTALL)
 
 
-@pytest.fixture
-def bought(tmp_path: Path):
-    with duckdb.connect(str(tmp_path / "a.duckdb")) as con:
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory):
+    """A database and a release of all tests that only read it."""
+    with duckdb.connect(str(tmp_path_factory.mktemp("report") / "a.duckdb")) as con:
         make(con)
-        yield con, con.execute(BUY).fetchone()[3], tmp_path / "r.html"
+        yield con, con.execute(BUY).fetchone()[3]
+
+
+@pytest.fixture
+def bought(released, tmp_path: Path):
+    return *released, tmp_path / "r.html"
 
 
 def test_the_page_has_a_section_a_table_and_one_on_links(bought):
@@ -135,17 +141,20 @@ def test_the_dependence_of_siblings_and_of_parents_is_found(tmp_path):
     assert 0.4 < float(released) < 0.6 and 0.3 < float(synthetic) < 0.6
 
 
-def test_nothing_but_the_release_is_read(bought):
+def test_nothing_but_the_release_is_read(tmp_path):
     """The page is the same after every protected row is gone: no exact count can be on it."""
-    con, release, path = bought
-    text, _ = report(con, release, path)
-    con.execute("DELETE FROM procedures; DELETE FROM visits; DELETE FROM patients")
-    con.execute("DROP SCHEMA synth CASCADE")
-    again, _ = report(con, release, path)
-    assert plain(text) == plain(again)
-    con.execute("DROP TABLE procedures; DROP TABLE visits; DROP TABLE patients")
-    gone, _ = report(con, release, path)
-    assert plain(gone) == plain(text)
+    path = tmp_path / "r.html"
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as con:
+        make(con)
+        release = con.execute(BUY).fetchone()[3]
+        text, _ = report(con, release, path)
+        con.execute("DELETE FROM procedures; DELETE FROM visits; DELETE FROM patients")
+        con.execute("DROP SCHEMA synth CASCADE")
+        again, _ = report(con, release, path)
+        assert plain(text) == plain(again)
+        con.execute("DROP TABLE procedures; DROP TABLE visits; DROP TABLE patients")
+        gone, _ = report(con, release, path)
+        assert plain(gone) == plain(text)
 
 
 def test_a_comparison_is_refused_with_the_way_out(bought):

@@ -25,30 +25,43 @@ PLAN = "SELECT unnest(notes) FROM dp_plan('patients', operation := 'synthesize_t
 DAYS = "lower := DATE '2000-01-01', upper := DATE '2009-12-31'"
 
 
+def declared() -> duckdb.DuckDBPyConnection:
+    """Return a database of three linked tables with declared columns."""
+    con = duckdb.connect()
+    con.execute(
+        """
+        CREATE TABLE patients (patient_id INTEGER PRIMARY KEY, born DATE, weight INTEGER);
+        CREATE TABLE visits (visit_id BIGINT PRIMARY KEY, patient_id INTEGER, day DATE, cost INTEGER);
+        CREATE TABLE procedures (visit_id BIGINT, done DATE, "select" VARCHAR);
+        INSERT INTO patients SELECT i, DATE '2000-01-01' + (i * 37 % 3600)::INTEGER, i % 90 FROM range(1500) t(i);
+        INSERT INTO visits SELECT row_number() OVER () AS v, patient_id, born + (hash(patient_id, n) % 40)::INTEGER * 5,
+            nullif((hash(n, patient_id) % 50)::INTEGER, 7) FROM patients, range(3) r(n);
+        INSERT INTO procedures SELECT visit_id, day + (visit_id % 9)::INTEGER, 'c' || visit_id % 3 FROM visits;
+        """
+    )
+    dpsql.load(con, user="tester", progress=False)
+    con.execute(PROTECT.replace("epsilon := 3", "epsilon := 100"))
+    con.execute("CALL dp_link('visits', 'patient_id', parent := 'patients', max_rows := 4)")
+    con.execute("CALL dp_link('procedures', 'visit_id', parent := 'visits', max_rows := 2)")
+    con.execute(f"CALL dp_declare('patients', 'born', {DAYS}, bins := 10, nullable := false)")
+    con.execute("CALL dp_declare('patients', 'weight', lower := 0, upper := 90, bins := 9, nullable := false)")
+    con.execute(f"CALL dp_declare('visits', 'day', {DAYS}, bins := 10, nullable := false)")
+    con.execute("CALL dp_declare('visits', 'cost', lower := 0, upper := 50, bins := 5)")
+    con.execute(f"CALL dp_declare('procedures', 'done', {DAYS}, bins := 10)")
+    con.execute("""CALL dp_declare('procedures', 'select', categories := ['c0', 'c1', 'c2'], nullable := false)""")
+    return con
+
+
 @pytest.fixture
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as con:
-        con.execute(
-            """
-            CREATE TABLE patients (patient_id INTEGER PRIMARY KEY, born DATE, weight INTEGER);
-            CREATE TABLE visits (visit_id BIGINT PRIMARY KEY, patient_id INTEGER, day DATE, cost INTEGER);
-            CREATE TABLE procedures (visit_id BIGINT, done DATE, "select" VARCHAR);
-            INSERT INTO patients SELECT i, DATE '2000-01-01' + (i * 37 % 3600)::INTEGER, i % 90 FROM range(1500) t(i);
-            INSERT INTO visits SELECT row_number() OVER () AS v, patient_id, born + (hash(patient_id, n) % 40)::INTEGER * 5,
-                nullif((hash(n, patient_id) % 50)::INTEGER, 7) FROM patients, range(3) r(n);
-            INSERT INTO procedures SELECT visit_id, day + (visit_id % 9)::INTEGER, 'c' || visit_id % 3 FROM visits;
-            """
-        )
-        dpsql.load(con, user="tester", progress=False)
-        con.execute(PROTECT.replace("epsilon := 3", "epsilon := 100"))
-        con.execute("CALL dp_link('visits', 'patient_id', parent := 'patients', max_rows := 4)")
-        con.execute("CALL dp_link('procedures', 'visit_id', parent := 'visits', max_rows := 2)")
-        con.execute(f"CALL dp_declare('patients', 'born', {DAYS}, bins := 10, nullable := false)")
-        con.execute("CALL dp_declare('patients', 'weight', lower := 0, upper := 90, bins := 9, nullable := false)")
-        con.execute(f"CALL dp_declare('visits', 'day', {DAYS}, bins := 10, nullable := false)")
-        con.execute("CALL dp_declare('visits', 'cost', lower := 0, upper := 50, bins := 5)")
-        con.execute(f"CALL dp_declare('procedures', 'done', {DAYS}, bins := 10)")
-        con.execute("""CALL dp_declare('procedures', 'select', categories := ['c0', 'c1', 'c2'], nullable := false)""")
+    with declared() as con:
+        yield con
+
+
+@pytest.fixture(scope="module")
+def unruled() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database of all tests that declare and buy nothing."""
+    with declared() as con:
         yield con
 
 
@@ -107,11 +120,11 @@ def test_rows_in_an_order_stay_in_it(con: duckdb.DuckDBPyConnection) -> None:
         ("visits", 'day >= "patients; DROP TABLE x".born', "is neither 'visits' nor"),
     ],
 )
-def test_refusals_say_why_and_write_nothing(con: duckdb.DuckDBPyConnection, source: str, rule: str, said: str) -> None:
+def test_refusals_say_why_and_write_nothing(unruled: duckdb.DuckDBPyConnection, source: str, rule: str, said: str) -> None:
     with pytest.raises(duckdb.Error, match=said):
-        con.execute("FROM dp_rule(?, ?)", [source, rule])
-    assert con.execute(f"SELECT count(*) FROM dp_domain('{source}') WHERE kind = 'rule'").fetchone() == (0,)
-    assert con.execute("SELECT count(*) FROM dp_releases()").fetchone() == (0,)
+        unruled.execute("FROM dp_rule(?, ?)", [source, rule])
+    assert unruled.execute(f"SELECT count(*) FROM dp_domain('{source}') WHERE kind = 'rule'").fetchone() == (0,)
+    assert unruled.execute("SELECT count(*) FROM dp_releases()").fetchone() == (0,)
 
 
 def test_it_is_listed_taken_back_and_kept_by_what_was_bought(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:

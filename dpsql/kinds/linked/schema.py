@@ -95,13 +95,14 @@ def check_root(context: Context, protected: ProtectedSource) -> None:
     unit = protected.protection.privacy_unit
     if unit is None:
         return
-    types = {fold(column.name): column.sql_type for column in protected.source.columns}
-    if not exact(types[fold(unit)]):
+    columns = relation_columns(context.cursor, protected.source.table, catalog_of(context))  # as they are now
+    kind = next((column.sql_type for column in columns if fold(column.name) == fold(unit)), "that is gone")
+    if not exact(kind):
         raise ArgumentError(
             "source",
             key,
-            f"has {unit} of type {types[fold(unit)]} as its privacy unit, in which two keys can be one unit; a synthetic database "
-            f"has one row of the first table for each unit: the unit must be {KINDS}",
+            f"has the privacy unit {unit} of type {kind}, of which two keys can be one unit; a synthetic database has one row "
+            f"of the first table for each unit: it must be {KINDS}",
         )
     if fold(unit) not in catalog_of(context).single_keys(protected.source.table):
         raise ArgumentError(
