@@ -15,6 +15,7 @@ from linked_families import ORDERED
 from dpsql.custodian.evaluate_linked import COLUMNS, evaluate_linked
 from dpsql.custodian.linked_reading import ComparedTable
 from dpsql.domains.attributes import Attribute, Domain
+from dpsql.methods.nested_classes import order as fitting
 from dpsql.release.linked import LinkedPlan, LinkedTable
 from dpsql.release.ordered import can_order, gap_cells, gap_edges, scale_of, step_of
 
@@ -91,7 +92,8 @@ def test_rows_are_written_in_order_and_draws_repeat(con: duckdb.DuckDBPyConnecti
         ("DOUBLE", "0", "1000", ""), ("TIMESTAMP_NS", "'2020-01-01'", "'2023-12-31'", ", bins := 5"),
     ],
 )  # fmt: skip
-def test_orders_of_all_types(sql_type: str, low: str, high: str, more: str) -> None:
+def test_orders_of_all_types(sql_type: str, low: str, high: str, more: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "_MOST_UNITS", 1_000)  # how well it is fitted is not asked here
     with duckdb.connect() as con:
         visits.create(con, 200)
         value = "epoch(day)::BIGINT // 86400 % 1000 + .25" if "TIME" not in sql_type else "day"

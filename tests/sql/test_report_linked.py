@@ -12,6 +12,7 @@ from report_pages import Page, check_self_contained
 
 import dpsql
 from dpsql.errors import DpsqlError
+from dpsql.methods.nested_classes import order
 from dpsql.purchase import buying
 from dpsql.rows import drawing
 from dpsql.session.instance import open_context
@@ -58,6 +59,14 @@ def report(con: duckdb.DuckDBPyConnection, release: str, path: Path) -> tuple[st
 def plain(text: str) -> str:
     """Return what is the same however often a page is made of a release: all but the lines of the ledger."""
     return re.sub(r'<section id="provenance">.*?</section>', "", text, flags=re.DOTALL)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """How well an order is fitted is not asked here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "_MOST_UNITS", 1_000)
+        yield
 
 
 @pytest.fixture(scope="module")
