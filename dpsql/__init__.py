@@ -36,6 +36,7 @@ from dpsql.api import (  # noqa: E402
     sample,
     summarize,
     synthesize,
+    synthesize_tables,
     unlink,
 )
 from dpsql.errors import (  # noqa: E402
@@ -124,5 +125,6 @@ __all__ = [
     "show",
     "summarize",
     "synthesize",
+    "synthesize_tables",
     "unlink",
 ]

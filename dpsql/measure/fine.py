@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import duckdb
 import numpy as np
 from sqlglot import exp
@@ -45,7 +47,16 @@ def refined_by(
         return None
     with progress.stage("fine histograms"):
         secret = count_fine(cursor, fine_statement(protected, plan), plan)
-        counts = tuple(_released(plan, column, secret[column.position]) for column in plan.fine)
+        return released(plan, secret, exact=exact)
+
+
+def released(plan: Plan, secret: Mapping[int, IntArray], *, exact: bool) -> Refinement:
+    """Return what is released of exact counts of the finest cells, by position: noisy levels, and the bins cut from them.
+
+    Privacy: see `refined_by`; where a unit adds at most W to all cells of a column together, every level is a table of that
+    sensitivity, and the scales of the plan are for it.
+    """
+    counts = tuple(_released(plan, column, secret[column.position]) for column in plan.fine)
     return Refinement(counts, refined.cut_edges(plan, counts, _cell_noise(plan), exact=exact))
 
 
@@ -110,4 +121,4 @@ def count_fine(cursor: duckdb.DuckDBPyConnection, select: str, plan: Plan) -> di
     return found
 
 
-__all__ = ["count_fine", "fine_statement", "refined_by"]
+__all__ = ["count_fine", "fine_statement", "refined_by", "released"]
