@@ -92,8 +92,9 @@ class LinkedFigures:
         return f"count({self.linked.tables[child].name})"
 
     def deviation(self, measure: Measure) -> float:
-        """Return the standard deviation of the noise on a number of units."""
-        return figures.deviation_of(self.plan.mechanism, measure.scale) or 0.0
+        """Return the standard deviation of the noise on a number of units: it is a whole number of parts of a unit."""
+        weight = self.linked.weight
+        return (figures.deviation_of(self.plan.mechanism, measure.scale * weight) or 0.0) / weight
 
     def deviation_of_table(self, measure: Measure) -> float:
         """Return the standard deviation of the noise on a cell of a measure's table, at most."""
@@ -105,7 +106,8 @@ class LinkedFigures:
 
     def mean_error(self, measure: Measure) -> float:
         """Return the mean absolute error that the noise puts on a number of units."""
-        return expected_absolute_error(self.plan.mechanism, measure.scale)
+        weight = self.linked.weight
+        return expected_absolute_error(self.plan.mechanism, measure.scale * weight) / weight
 
     def distance(self, measure: Measure) -> float | None:
         """Return the distance of the synthetic from the released table, as a share of units; None where it was not counted."""

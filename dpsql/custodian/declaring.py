@@ -148,7 +148,7 @@ def declarable(context: Context, call: DeclareCall) -> tuple[ProtectedSource, Ou
     protected = resolve(context, call.source)
     column = protected.column(call.column)
     if protected.is_unit(column):
-        expected = "is the privacy unit: it says whose row this is and cannot be data at the same time"
+        expected = f"{protected.unit_is}: it says whose row this is and cannot be data at the same time"
         raise ArgumentError("column", call.column, expected)
     listed = call.discover and not finds_bounds(context, call)
     outside = call.outside or ("other" if listed else "clamp")

@@ -80,7 +80,7 @@ def _check_declared(protected: ProtectedSource, call: RuleCall, found: Rule) -> 
     missing = [column for column in left_out if column.name in set(found.columns) - set(domain.names)]
     for column in missing:
         if protected.is_unit(column):
-            raise ArgumentError("rule", call.rule, f"{column.name!r} is the privacy unit: it is no data, and in no synthetic row")
+            raise ArgumentError("rule", call.rule, f"{column.name!r} {protected.unit_is}: it is no data, and in no synthetic row")
     if missing:
         raise ArgumentError("rule", call.rule, f"a rule is over declared columns; {without_domain(call.source, missing)}")
 

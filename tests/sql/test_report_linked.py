@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
+import numpy as np
 import pytest
 from dpsql.udfs import instance_of
 from report_pages import Page, check_self_contained
 
 import dpsql
+from dpsql.answers.linked_figures import LinkedFigures, Measure
 from dpsql.errors import DpsqlError
-from dpsql.methods.nested_classes import order
+from dpsql.methods.nested_classes import Block, order
 from dpsql.purchase import buying
 from dpsql.rows import drawing
 from dpsql.session.instance import open_context
@@ -236,3 +240,15 @@ def test_no_declared_columns_and_one_child_a_parent(tmp_path: Path):
         text, _ = report(con, release, tmp_path / "r.html")
         assert "It has no declared columns" in text and "units, public" in text
         assert "one row of the table with all rows of the linked tables that belong to it" in text
+
+
+@pytest.mark.parametrize(("mechanism", "deviation", "error"), [("gaussian", 1, math.sqrt(2 / math.pi)), ("laplace", math.sqrt(2), 1)])
+@pytest.mark.parametrize("scale", [0.125, 20.0])
+def test_noise_is_of_parts_of_a_unit(mechanism, deviation, error, scale):
+    """Whole numbers with a scale of an eighth would be 0 almost always."""
+    cell = np.ones(1)
+    measure = Measure(Block("one", (0, 0)), cell, scale, None, cell, None, 1)
+    found = LinkedFigures(SimpleNamespace(mechanism=mechanism), SimpleNamespace(weight=1 << 20), None, 1, [], {})
+    assert found.deviation(measure) == pytest.approx(deviation * scale, rel=1e-4)
+    assert found.mean_error(measure) == pytest.approx(error * scale, rel=1e-4)
+    assert found.half_width(measure) == pytest.approx((1.96 if mechanism == "gaussian" else math.log(20)) * scale, rel=1e-3)
