@@ -6,8 +6,6 @@ Privacy: post-processing throughout: free, repeatable, seedable.
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,6 +32,7 @@ from dpsql.rows.block import Block
 from dpsql.rows.decoding import Codes
 from dpsql.rows.models import mark
 from dpsql.rows.obeying import Mender, mender_of
+from dpsql.rows.recent import Recent
 from dpsql.rows.zeros import emptied
 from dpsql.rules.effects import concerning
 from dpsql.rules.grammar import stored
@@ -45,9 +44,6 @@ _ROWS = 1 << 17
 _SPARE_UNITS = 4096
 _SPARE, _VALUES = 1, 2
 """In seeds: what follows is of its own."""
-_MODELS = 4
-_models: OrderedDict[str, Model] = OrderedDict()
-_guard = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -56,6 +52,9 @@ class Model:
 
     fitted: NestedClasses
     units: int
+
+
+_models: Recent[Model] = Recent(4)
 
 
 def plan_of(bought: Release) -> LinkedPlan:
@@ -73,11 +72,10 @@ def plan_of(bought: Release) -> LinkedPlan:
 
 def model_of(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Model:
     """Return the model of a release, fitting it if this process has not done so lately."""
-    key = f"{bought.path} {mark(bought)}"
-    with _guard:
-        if key in _models:
-            _models.move_to_end(key)
-            return _models[key]
+    return _models.get(f"{bought.path} {mark(bought)}", lambda: _fit(cursor, bought))
+
+
+def _fit(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Model:
     linked, plan = plan_of(bought), bought.plan
     statistics = bought.statistics(cursor)
     values = [
@@ -98,12 +96,7 @@ def model_of(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Model:
     }
     if scales:
         fitted = nested_classes.ordered(fitted, linked.blocks, shares, noise, scales, _seed(bought.identifier))
-    model = Model(fitted, round(units))
-    with _guard:
-        _models[key] = model
-        while len(_models) > _MODELS:
-            _models.popitem(last=False)
-    return model
+    return Model(fitted, round(units))
 
 
 def units_of(linked: LinkedPlan, values: list[FloatArray], deviations: list[float]) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import duckdb
 
-from dpsql.books.schema import SCHEMA
+from dpsql.books.schema import SCHEMA, rollback
 from dpsql.errors import ArgumentError, first_line
 from dpsql.release.linked import LinkedPlan, LinkedTable
 from dpsql.release.store import Release
@@ -221,6 +221,5 @@ def _answer(
 
 
 def _roll_back(context: Context) -> None:
-    with contextlib.suppress(duckdb.Error):  # a failed COMMIT has ended the transaction already
-        context.cursor.execute("ROLLBACK")
+    rollback(context.cursor)
     context.cursor.execute(_PATH)

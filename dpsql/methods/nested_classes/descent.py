@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from dpsql.methods.nested_classes.model import NestedClasses, slices, slot_shares
 from dpsql.methods.nested_classes.targets import Target, Targets
+from dpsql.numerics.adam import move
 from dpsql.numerics.products import multiplies
 
 Float32 = npt.NDArray[np.float32]
@@ -37,7 +38,7 @@ _SMALLEST_SHARE, _TINY, _LOWEST_LOG = 1e-7, 1e-12, -30.0
 _RESIDUAL_FROM, _RESIDUAL_AT = 2.0, 0.4
 _REWEIGHT_FROM, _REWEIGHT_EVERY, _REWEIGHT_OFFSET = 0.3, 10, 0.05
 _ANCHOR_EVERY = 10
-_MOMENT, _RATE, _START_DEVIATION, _START_GIVEN = 0.9, 0.5, 0.5, 1.0
+_RATE, _START_DEVIATION, _START_GIVEN = 0.5, 0.5, 1.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class Descent:
             gradients = self.gradients(step, correct=step == correction)
             rate = 0.5 * _RATE * (1.0 + math.cos(math.pi * step / self.steps))
             for parameter, gradient, moments in zip((*self.logits, *self.class_logits), gradients, self.moments, strict=True):
-                _move(parameter, gradient, *moments, step, rate)
+                move(parameter, gradient, *moments, step, rate)
         found = self.model()
         finite = all(bool(np.isfinite(part).all()) for part in (found.shares, *found.values, *found.given))
         return found if finite else self.independent()
@@ -417,24 +418,6 @@ def _mixed(values: Float32, paired: Float32) -> Float32:
 def _kept(seen: Float32, share: Float32) -> Float32:
     """Return sum_s C_s h_s, shape (D, K)."""
     return np.asarray(np.einsum("dsk,sk->dk", seen, share, optimize=True))
-
-
-def _move(parameter: Float32, gradient: Float32, first: Float32, second: Float32, step: int, rate: float) -> None:
-    """Take one step of Adam in place."""
-    kept, part = np.float32(_MOMENT), np.float32(1.0 - _MOMENT)
-    correction = 1.0 - _MOMENT**step
-    first *= kept
-    second *= kept
-    scale = gradient * part
-    first += scale
-    scale *= gradient
-    second += scale
-    np.multiply(second, np.float32(1.0 / correction), out=scale)
-    np.sqrt(scale, out=scale)
-    scale += np.float32(_TINY)
-    np.divide(first, scale, out=scale)
-    scale *= np.float32(rate / correction)
-    parameter -= scale
 
 
 def _softmax(logits: npt.NDArray[Any]) -> npt.NDArray[Any]:
