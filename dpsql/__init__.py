@@ -37,6 +37,7 @@ from dpsql.api import (  # noqa: E402
     sample,
     summarize,
     synthesize,
+    synthesize_tables,
     unlink,
 )
 from dpsql.errors import (  # noqa: E402
@@ -126,5 +127,6 @@ __all__ = [
     "show",
     "summarize",
     "synthesize",
+    "synthesize_tables",
     "unlink",
 ]

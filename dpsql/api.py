@@ -72,6 +72,7 @@ def link(
     max_rows: int | None = None,
     orphans: str | None = None,
     merge: bool = False,
+    order_by: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Say whose rows a table's rows are: those of the row of another table whose key they hold (``dp_link``).
 
@@ -80,7 +81,7 @@ def link(
     stays as it is. `dp_unlink` takes a link back while no release has read the table.
 
     Privacy: free; no row is read. A link is public knowledge. Gives source, column_name, parent, parent_column, root, max_rows,
-    orphans, change; one row.
+    orphans, order_by, change; one row.
 
     Parameters
     ----------
@@ -99,9 +100,12 @@ def link(
         Rows whose parent is NULL or not there: 'drop' (left out, the default) or 'unit' (all of them are rows of one unit).
     merge
         true: what the table has spent of a budget of its own is added to what its root has spent.
+    order_by
+        A number, date or time of the table, in whose order the rows of one parent row stand (the time of a visit): a synthetic
+        database has first and next rows like the table's. '' takes it back.
     """
     return answered(con, "link", source=source, column=column, parent=parent, parent_column=parent_column, max_rows=max_rows,
-        orphans=orphans, merge=merge)
+        orphans=orphans, merge=merge, order_by=order_by)
 
 
 def unlink(
@@ -129,7 +133,8 @@ def links(
 ) -> duckdb.DuckDBPyRelation:
     """List the links of tables to those whose rows theirs are (``dp_links``).
 
-    Privacy: free; from the books. Gives source, column_name, parent, parent_column, root, max_rows, orphans; a row a link.
+    Privacy: free; from the books. Gives source, column_name, parent, parent_column, root, max_rows, orphans, order_by; a row a
+    link.
 
     Parameters
     ----------
@@ -362,6 +367,8 @@ def plan(
     operation: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost (``dp_plan``).
+
+    With operation := 'synthesize_tables' the plan is of a table and all that are linked to it.
 
     A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options.
 
@@ -772,16 +779,64 @@ def synthesize(
         seed=seed, options=options, release=release, into=into)
 
 
+def synthesize_tables(
+    con: duckdb.DuckDBPyConnection,
+    source: str,
+    *,
+    into_schema: str,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    units: int | None = None,
+    seed: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    release: str | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Buy a synthetic database: copies of a protected table and of all tables that are linked to it (``dp_synthesize_tables``).
+
+    They are called as the source's tables, with new keys: every row's parent is there, families are as large as released, and
+    the constraints of the source that keys and declared columns can keep hold. All tables are written in one transaction, or
+    none. The schema is made where it is not there; tables that an earlier call made in it are replaced. Columns without a
+    domain are left out. One row of the answer for each table: table_name, rows, parent, release.
+
+    Privacy: charged once per release. Gives table_name, rows BIGINT, parent, release; a row per table, parents first.
+
+    Parameters
+    ----------
+    source
+        The protected table whose rows are the units; dp_link links others to it.
+    epsilon
+        What the release may cost, above 0, at most 1000; smaller protects better. A stored release is reread without it.
+    into_schema
+        The schema that the tables are put into, made where it is not there; 'name' or 'database.name'.
+    delta
+        Its delta; under 'zcdp' the table's, if left out.
+    units
+        Number of synthetic units, rows of the first table; about as many as the source has, if left out.
+    seed
+        Seed of the drawing: the same rows again.
+    options
+        mechanism ('gaussian' or 'laplace'), accountant (of its calibration), fine (part of the loss of fine histograms), effort
+        ('fast', 'balanced' or 'best'), as a struct.
+    release
+        Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    """
+    return answered(con, "synthesize_tables", source=source, epsilon=epsilon, into_schema=into_schema, delta=delta, units=units,
+        seed=seed, options=options, release=release)
+
+
 def sample(
     con: duckdb.DuckDBPyConnection,
     release: str,
     *,
     rows: int | None = None,
     seed: int | None = None,
+    into_schema: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Draw other rows of a stored release (``dp_sample``).
 
-    Privacy: free: post-processing. Gives the columns of the source, in its types.
+    Of linked tables another database is drawn into a schema; rows are those of the first table.
+
+    Privacy: free: post-processing. Gives the columns of the source, in its types; of linked tables as dp_synthesize_tables.
 
     Parameters
     ----------
@@ -791,8 +846,10 @@ def sample(
         Number of synthetic rows; about as many as the source has, if left out.
     seed
         Seed of the drawing: the same rows again.
+    into_schema
+        Of linked tables: the schema that the tables are put into, made where it is not there; 'name' or 'database.name'.
     """
-    return answered(con, "sample", release=release, rows=rows, seed=seed)
+    return answered(con, "sample", release=release, rows=rows, seed=seed, into_schema=into_schema)
 
 
 def ledger(
@@ -856,23 +913,25 @@ def evaluate(
     seed: int = 7,
     report: str = "tables",
 ) -> duckdb.DuckDBPyRelation:
-    """Compare a synthetic table with the raw one (``dp_evaluate``).
+    """Compare a synthetic table with the raw one, or a schema of linked tables with a root and its linked tables (``dp_evaluate``).
 
     report 'tables' and 'tuples' count bins and categories: an error inside a bin is not in them. 'tuples': how well
     combinations of values are kept, by their count (bucket, preservation, errors, suppressed, fabricated, leaked). 'values'
     sees inside bins: per column KS and Wasserstein distance, mean and quartiles, also by group, equal rows, and how well a
-    model learns.
+    model learns. Of a schema, 'tables': fan-out, distances inside tables, of parent and child and of siblings, means by group,
+    orphans.
 
     Privacy: NOT PRIVATE, for the custodian only. Gives a row per kind of table: mean and largest errors, total variation
     distance, rows, shortfall; report 'values': a row per figure: measure, column_name, group_column, group_value, raw,
-    synthetic, error, relative.
+    synthetic, error, relative; of a schema: a row per figure, the summary first: level, measure, table_name, column_name,
+    other_table, other_column, figures, raw, synthetic, error, largest, independent.
 
     Parameters
     ----------
     source
         The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
     synthetic
-        Name of the synthetic table or view.
+        Name of the synthetic table or view, or of a schema of linked tables.
     max_k
         Tables of up to that many columns, 1 to 3; of 'values' 1: no groups and no models.
     queries

@@ -23,15 +23,15 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
 -- budget of its root, the table at the end of the way up; what a release protects are all rows of a unit in all tables. A FOREIGN
 -- KEY is offered: without column, the only one to the parent is taken. What is left out later stays as it is. `dp_unlink` takes a
 -- link back while no release has read the table. Privacy status: free; no row is read. A link is public knowledge. Gives source,
--- column_name, parent, parent_column, root, max_rows, orphans, change; one row.
+-- column_name, parent, parent_column, root, max_rows, orphans, order_by, change; one row.
 CREATE OR REPLACE MACRO dp_link(source, column_name := NULL, parent := NULL, parent_column := NULL, max_rows := NULL,
-    orphans := NULL, merge := false, "column" := NULL) AS TABLE
+    orphans := NULL, merge := false, order_by := NULL, "column" := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('link',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source, "column" := "column", parent := parent, parent_column := parent_column, max_rows := max_rows,
-        orphans := orphans, merge := merge, column_name := column_name))::VARCHAR)));
+        orphans := orphans, merge := merge, order_by := order_by, column_name := column_name))::VARCHAR)));
 
 -- dp_unlink: Take a link back that no release has read through. The table then waits for a budget or another link, and is not
 -- public. What is linked to the table is unlinked first. Repeating the call changes nothing. Privacy status: free; no row is read.
@@ -44,7 +44,7 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         source := source))::VARCHAR)));
 
 -- dp_links: List the links of tables to those whose rows theirs are. Privacy status: free; from the books. Gives source,
--- column_name, parent, parent_column, root, max_rows, orphans; a row a link.
+-- column_name, parent, parent_column, root, max_rows, orphans, order_by; a row a link.
 CREATE OR REPLACE MACRO dp_links(source := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('links',
     system.main.to_json(system.main.struct_pack(
@@ -125,12 +125,13 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source, rows := rows, seed := seed))::VARCHAR)));
 
--- dp_plan: Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost. A source
--- with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options. One row (of a query: one for
--- each release that it buys): measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected
--- errors, what is left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage)
--- and memory for two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other
--- max_contributions. Privacy status: free; no row is read. Gives one row.
+-- dp_plan: Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost. With
+-- operation := 'synthesize_tables' the plan is of a table and all that are linked to it. A source with aggregates is planned as a
+-- query; its bounds, groups, max_groups, ... may stand in options. One row (of a query: one for each release that it buys):
+-- measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is left after,
+-- notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory for two cores and
+-- rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other max_contributions. Privacy status:
+-- free; no row is read. Gives one row.
 CREATE OR REPLACE MACRO dp_plan(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, k := NULL,
     mechanism := NULL, rows := NULL, options := NULL, release := NULL, operation := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('plan',
@@ -249,14 +250,30 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         source := source, method := method, epsilon := epsilon, delta := delta, columns := columns, rows := rows, seed := seed,
         options := options, release := release, "into" := "into", into_table := into_table))::VARCHAR)));
 
--- dp_sample: Draw other rows of a stored release. Privacy status: free: post-processing. Gives the columns of the source, in its
--- types.
-CREATE OR REPLACE MACRO dp_sample(release, rows := NULL, seed := NULL) AS TABLE
+-- dp_synthesize_tables: Buy a synthetic database: copies of a protected table and of all tables that are linked to it. They are
+-- called as the source's tables, with new keys: every row's parent is there, families are as large as released, and the constraints
+-- of the source that keys and declared columns can keep hold. All tables are written in one transaction, or none. The schema is
+-- made where it is not there; tables that an earlier call made in it are replaced. Columns without a domain are left out. One row
+-- of the answer for each table: table_name, rows, parent, release. Privacy status: charged once per release. Gives table_name, rows
+-- BIGINT, parent, release; a row per table, parents first.
+CREATE OR REPLACE MACRO dp_synthesize_tables(source, epsilon := NULL, into_schema := NULL, delta := NULL, units := NULL,
+    seed := NULL, options := NULL, release := NULL) AS TABLE
+FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('synthesize_tables',
+    system.main.to_json(system.main.struct_pack(
+        __database := system.main.current_database(), __schema := system.main.current_schema(),
+        __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
+        source := source, epsilon := epsilon, into_schema := into_schema, delta := delta, units := units, seed := seed,
+        options := options, release := release))::VARCHAR)));
+
+-- dp_sample: Draw other rows of a stored release. Of linked tables another database is drawn into a schema; rows are those of the
+-- first table. Privacy status: free: post-processing. Gives the columns of the source, in its types; of linked tables as
+-- dp_synthesize_tables.
+CREATE OR REPLACE MACRO dp_sample(release, rows := NULL, seed := NULL, into_schema := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('sample',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
-        release := release, rows := rows, seed := seed))::VARCHAR)));
+        release := release, rows := rows, seed := seed, into_schema := into_schema))::VARCHAR)));
 
 -- dp_ledger: Show every entry of the books, and whether the chain of hashes holds. Privacy status: free. Gives a row per entry.
 CREATE OR REPLACE MACRO dp_ledger(source := NULL) AS TABLE
@@ -285,12 +302,15 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source))::VARCHAR)));
 
--- dp_evaluate: Compare a synthetic table with the raw one. report 'tables' and 'tuples' count bins and categories: an error inside
--- a bin is not in them. 'tuples': how well combinations of values are kept, by their count (bucket, preservation, errors,
--- suppressed, fabricated, leaked). 'values' sees inside bins: per column KS and Wasserstein distance, mean and quartiles, also by
--- group, equal rows, and how well a model learns. Privacy status: NOT PRIVATE, for the custodian only. Gives a row per kind of
--- table: mean and largest errors, total variation distance, rows, shortfall; report 'values': a row per figure: measure,
--- column_name, group_column, group_value, raw, synthetic, error, relative.
+-- dp_evaluate: Compare a synthetic table with the raw one, or a schema of linked tables with a root and its linked tables. report
+-- 'tables' and 'tuples' count bins and categories: an error inside a bin is not in them. 'tuples': how well combinations of values
+-- are kept, by their count (bucket, preservation, errors, suppressed, fabricated, leaked). 'values' sees inside bins: per column KS
+-- and Wasserstein distance, mean and quartiles, also by group, equal rows, and how well a model learns. Of a schema, 'tables':
+-- fan-out, distances inside tables, of parent and child and of siblings, means by group, orphans. Privacy status: NOT PRIVATE, for
+-- the custodian only. Gives a row per kind of table: mean and largest errors, total variation distance, rows, shortfall; report
+-- 'values': a row per figure: measure, column_name, group_column, group_value, raw, synthetic, error, relative; of a schema: a row
+-- per figure, the summary first: level, measure, table_name, column_name, other_table, other_column, figures, raw, synthetic,
+-- error, largest, independent.
 CREATE OR REPLACE MACRO dp_evaluate(source, synthetic, max_k := 3, queries := NULL, seed := 7, report := 'tables') AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('evaluate',
     system.main.to_json(system.main.struct_pack(

@@ -16,6 +16,7 @@ import pytest
 from struck import LONG
 
 import dpsql
+from dpsql.engines.spark.session import as_of_a_file
 
 WHY = "pysail and pyspark-client are not installed: pip install 'dpsql[dev]'"
 _running: list[Any] = []
@@ -24,7 +25,8 @@ _running: list[Any] = []
 @cache
 def url() -> str:
     """Return the address of this process's server."""
-    pytest.importorskip("pyspark.sql.connect", reason=WHY)
+    with as_of_a_file():
+        pytest.importorskip("pyspark.sql.connect", reason=WHY)
     pytest.importorskip("pysail", reason=WHY)
     os.environ.setdefault("RUST_LOG", "off")
     from pysail.spark import SparkConnectServer

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from dpsql.algebra.aggregates import EXTREMES, QUANTILES, SECOND, measured
-from dpsql.answers import auto, kept, link_words, query_words
+from dpsql.answers import auto, kept, link_words, linked_words, query_words
 from dpsql.answers.cells import cell_text
 from dpsql.books.schema import Books
 from dpsql.calls.query import ExplainCall
@@ -42,9 +42,11 @@ def explain(context: Context, call: ExplainCall) -> str:
     Raises
     ------
     ArgumentError
-        The release is not the answer of a query.
+        The release is neither the answer of a query nor one of linked tables.
     """
     found = drawing.find(context, call.release)
+    if found.plan.linked is not None:
+        return inline(COLUMNS, linked_words.explanation(found, found.plan.linked))
     if found.plan.query is None:
         raise ArgumentError("release", call.release, "is not the answer of a query; FROM dp_releases() says what it is")
     return inline(COLUMNS, rows(context, found))

@@ -15,7 +15,7 @@ import numpy as np
 from dpsql import methods
 from dpsql.accounting import expected_absolute_error, remaining
 from dpsql.answers import held as held_by
-from dpsql.answers import kept, link_words, query_words, ruled
+from dpsql.answers import kept, link_words, linked_words, query_words, ruled
 from dpsql.answers.query import queries
 from dpsql.books.entries import Purchase, failure
 from dpsql.calls.buying import BuyingCall
@@ -53,7 +53,7 @@ _BOUNDED = ("integer", "decimal", "float")
 
 
 def plan(context: Context, call: PlanCall) -> str:
-    """Return the plan of a dp_synthesize, dp_marginals (with ``k``) or dp_contributions call, as a relation of one row.
+    """Return the plan of a dp_synthesize(_tables), dp_marginals (with ``k``) or dp_contributions call, as a relation of one row.
 
     Of an aggregate query: a row for each release that it would buy.
     """
@@ -101,10 +101,10 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names), protected.protection.privacy_unit),
         "operation": operation,
         "method": wanted.plan.method,
-        "tables": len(wanted.plan.cliques) - _pairs(wanted.plan) + len(wanted.plan.coarse),
+        "tables": _tables(wanted.plan),
         "cells": None if wanted.plan.open else wanted.plan.cells,
         "mechanism": wanted.plan.mechanism,
-        "noise_scale": usual_scale(wanted.plan) if wanted.plan.query is None else query_words.scale(wanted.plan),
+        "noise_scale": _noise_scale(wanted.plan) if wanted.plan.query is None else query_words.scale(wanted.plan),
         "noise_by_contributions": _map(by_number),
         "epsilon": at_most(float(charge.epsilon)),
         "delta": float(charge.delta),
@@ -117,7 +117,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         **{f"expected_error_{k}way": _rounded(expected_error(wanted.plan, k)) for k in (1, 2, 3)},
         **estimate(ruled.breakable(wanted.plan, rules), rows, duckdb_limit_mb(context)),
         "calibration": wanted.calibration.method,
-        "columns": list(wanted.plan.domain.names) if not isinstance(asked, QueryPurchase) else _keys(asked),
+        "columns": _columns(wanted.plan) if not isinstance(asked, QueryPurchase) else _keys(asked),
         "left_out": list(wanted.left_out),
         "notes": [
             *taken,
@@ -132,6 +132,20 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     return [shown[column] for column in PLAN_COLUMNS]
 
 
+def _tables(plan: Plan) -> int:
+    if plan.linked is not None:
+        return len(plan.linked.blocks)
+    return len(plan.cliques) - _pairs(plan) + len(plan.coarse)
+
+
+def _noise_scale(plan: Plan) -> float | None:
+    return usual_scale(plan) if plan.linked is None else linked_words.scale(plan, plan.linked)
+
+
+def _columns(plan: Plan) -> list[str]:
+    return list(plan.domain.names) if plan.linked is None else linked_words.columns(plan.linked)
+
+
 def _keys(asked: QueryPurchase) -> list[str]:
     return [readable.expression(text) for text in asked.asked.key_texts]
 
@@ -140,6 +154,8 @@ def measures(plan: Plan, order: Sequence[int], unit: str | None = None) -> str:
     """Return in words which tables a plan measures; ``order``: of the attributes, as the caller named them."""
     if plan.query is not None:
         return query_words.measures(plan.query, unit)
+    if plan.linked is not None:
+        return linked_words.measures(plan.linked)
     names = [plan.domain.names[position] for position in order]
     if plan.units:
         return "privacy units by their number of rows"
@@ -174,7 +190,7 @@ def _by_contributions(
 ) -> dict[int, float | None]:
     """Return the noise scale of the same call for other bounds on the rows of a unit; nothing where rows are the units."""
     held = protected.protection
-    if held.privacy_unit is None or plan.units or plan.query is not None:
+    if held.privacy_unit is None or plan.units or plan.query is not None or plan.linked is not None:
         return {}
     offered = sorted({*unit_rows.OFFERED, held.max_contributions})
     scale = usual_scale(plan)
@@ -223,6 +239,8 @@ def _capped(context: Context, protected: ProtectedSource, plan: Plan, by_number:
             *query_words.bounding(plan.query, held.privacy_unit),
             *query_words.limiting(protected.source.limited, held.privacy_unit),
         ]
+    if plan.linked is not None:
+        return linked_words.bounding(plan.linked)
     if said is None or plan.units:
         return []
     linked, most = bool(protected.source.linked), held.max_contributions
@@ -248,6 +266,8 @@ def _taken(wanted: Request, purchase: Purchase | None, other: list[str]) -> list
     if purchase.status == "failed":
         return [str(failure(purchase))]
     stored = planned(purchase.plan, purchase.release)
+    if stored.linked != wanted.plan.linked:
+        return ["links or domains were declared since: the call gives back the stored release, of the tables of then"]
     if stored.domain != wanted.plan.domain:
         return ["domains were declared since: the call gives back the stored release, over the domains of then"]
     if set(stored.rules) != set(wanted.plan.rules):
@@ -294,6 +314,8 @@ def expected_error(plan: Plan, k: int) -> float | None:
     """
     if plan.open or plan.query is not None or not plan.scales:
         return None
+    if plan.linked is not None:
+        return linked_words.expected_error(plan, plan.linked, k)
     wide = [(places, attributes) for places, attributes in plan.orders if attributes.shape[1] >= k]
     if not wide:
         return None

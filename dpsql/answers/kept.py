@@ -11,7 +11,7 @@ from typing import NamedTuple
 import duckdb
 
 from dpsql.accounting import noise_band
-from dpsql.answers import query_words
+from dpsql.answers import linked_words, query_words
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
 from dpsql.domains import unit_rows
@@ -94,6 +94,8 @@ def sentence(context: Context, database: str, bought: Release) -> str | None:
     unit, most = manifest.get("privacy_unit"), int(manifest.get("max_contributions") or 1)
     if bought.plan.query is not None:
         return "; ".join(query_words.bounding(bought.plan.query, unit)) or None
+    if bought.plan.linked is not None:
+        return "; ".join(linked_words.bounding(bought.plan.linked))
     if bought.plan.units:
         return f"counts are of units ({unit}), each once, by their number of rows"
     said = unit_rows.capped(unit, most)

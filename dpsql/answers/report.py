@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import uuid
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpsql.answers import report_figures, report_query, ruled
+from dpsql.answers import report_figures, report_linked, report_maps, report_query, ruled
 from dpsql.answers.report_figures import Synthetic
 from dpsql.books.entries import Protection
 from dpsql.books.ledger import Ledger
@@ -18,13 +16,11 @@ from dpsql.books.links import Links
 from dpsql.books.schema import Books
 from dpsql.calls.stored import ReportCall
 from dpsql.custodian import comparing
-from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError, ReleaseError
-from dpsql.numerics.arrays import Clique, FloatArray
+from dpsql.numerics.arrays import Clique
 from dpsql.page import dependence, document, figures, fine
-from dpsql.page.content import Content, Listing, Maps
+from dpsql.page.content import Content, Listing
 from dpsql.page.crosstab import cross_tables
-from dpsql.page.dependence import Strength
 from dpsql.release.store import Release
 from dpsql.rows import drawing
 from dpsql.running.progress import Progress
@@ -103,6 +99,8 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
     plan = bought.plan
     if plan.query is not None:
         return _of_query(context, bought, compare)
+    if plan.linked is not None:
+        return _of_linked(context, bought, compare, progress)
     statistics = bought.statistics(context.cursor)
     domain = report_figures.shown_domain(plan, statistics)
     found = report_figures.measured(plan, statistics)
@@ -111,7 +109,7 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
         strengths = dependence.released_strengths(found, count)
         mapped = dependence.most_dependent(strengths, count, MOST_MAPPED)
         charted = dependence.most_dependent(strengths, count, MOST_CHARTS)
-    pairs = _pairs(domain, mapped)
+    pairs = report_maps.pairs(domain, mapped)
     drawn = report_figures.synthetic(context, bought, domain, pairs, progress)
     parts = {i: fine.cuts(domain.attributes[i]) for i in charted if drawn is not None}
     cut = {i: some for i, some in parts.items() if some is not None}
@@ -150,7 +148,9 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
         columns_left_out=[name for i, name in enumerate(domain.names[:count]) if i not in set(charted)][:_NAMES_SHOWN],
         listings=report_figures.listings(context, bought, statistics),
         tables=[] if plan.method and statistics.tables else cross_tables(found, domain, {} if raw is None else raw.counts),
-        maps=_maps(domain, mapped, strengths, found, drawn, raw),
+        maps=report_maps.maps(
+            domain.names, mapped, strengths, found, None if drawn is None else drawn.counts, None if raw is None else raw.counts
+        ),
         notes=report_figures.method_notes(bought),
         comparison=None if raw is None else comparing.as_content(raw, released, kept, domain),
     )
@@ -179,6 +179,24 @@ def _of_query(context: Context, bought: Release, compare: bool) -> Content:
     )
 
 
+def _of_linked(context: Context, bought: Release, compare: bool, progress: Progress) -> Content:
+    """Return what the page of linked tables says."""
+    if compare:
+        expected = "is of several tables, which are not compared on the page; leave it out: FROM dp_evaluate('{}', 'schema') "
+        expected += "compares a synthetic database with the protected one"
+        raise ArgumentError("compare", compare, expected.format(bought.manifest["source"]))
+    books, entries = _books(context, bought)
+    state = _contract(books)
+    return report_linked.content(
+        context,
+        bought,
+        progress,
+        budget=None if state is None else (float(state.budget.epsilon), float(state.budget.delta)),
+        ledger=entries,
+        chain_holds=books.chain_holds() if books else None,
+    )
+
+
 def _contract(books: Ledger | None) -> Protection | None:
     """Return the contract in force that a ledger's releases count under: of a table that was linked since, its root's."""
     if books is None:
@@ -192,40 +210,6 @@ def _rows(found: figures.Measured, drawn: Synthetic | None, sets: int) -> float 
     if known is None and drawn is not None:
         known = drawn.rows / sets
     return known
-
-
-def _pairs(domain: Domain, mapped: Sequence[int]) -> list[Clique]:
-    """Return the pairs of the shown columns whose tables are not too large."""
-    return [(i, j) for i, j in itertools.combinations(mapped, 2) if domain.sizes[i] * domain.sizes[j] <= dependence.LARGE]
-
-
-def _maps(
-    domain: Domain,
-    mapped: Sequence[int],
-    strengths: Mapping[Clique, Strength],
-    found: figures.Measured,
-    drawn: Synthetic | None,
-    raw: comparing.Raw | None,
-) -> Maps | None:
-    """Return the maps of pairs; synthetic and raw tables are weighted as the released ones are."""
-    noise = {pair: deviation for pair, (_, deviation) in dependence.pair_tables(found).items()}
-
-    def plain(counts: Mapping[Clique, FloatArray]) -> FloatArray | None:
-        two_way = {clique: table for clique, table in counts.items() if len(clique) == 2}
-        some: dict[Clique, Strength] = {
-            clique: dependence.plain_strength(table, noise.get(clique, 0.0)) for clique, table in two_way.items()
-        }
-        return dependence.matrix(some, mapped) if some else None
-
-    released = dependence.matrix(strengths, mapped) if strengths else None
-    synthetic = None if drawn is None else plain(drawn.counts)
-    if len(mapped) < 2 or (released is None and synthetic is None):
-        return None
-    low, high = dependence.band_matrices(strengths, mapped) if strengths and any(noise.values()) else (None, None)
-    return Maps(
-        [domain.names[i] for i in mapped], released, synthetic, None if raw is None else plain(raw.counts), low, high,
-        len(domain.attributes) - len(mapped), sum(not s.told_apart for s in strengths.values()), len(strengths),
-    )
 
 
 def _books(context: Context, bought: Release) -> tuple[Ledger | None, Listing | None]:

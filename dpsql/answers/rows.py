@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dpsql.answers import lake, telling
+from dpsql.answers import lake, schemas, telling
 from dpsql.calls.rows import SynthesizeCall
 from dpsql.calls.stored import SampleCall
 from dpsql.engines.registry import writes
+from dpsql.errors import ArgumentError
 from dpsql.protected.source import resolve
 from dpsql.purchase import buying
 from dpsql.release import costs
@@ -41,9 +42,14 @@ def synthesize(context: Context, call: SynthesizeCall) -> str:
 
 
 def sample(context: Context, call: SampleCall) -> str:
-    """Return other rows of a stored release."""
+    """Return other rows of a stored release; of linked tables where another database was put."""
     bought = drawing.find(context, call.release)
     with Progress("dp_sample", show=context.progress) as progress:
+        if bought.plan.linked is not None:
+            return schemas.sample(context, call, bought, progress)
+        if call.into_schema is not None:
+            expected = "the release is of one table, whose rows are the answer; leave it out"
+            raise ArgumentError("into_schema", call.into_schema, expected)
         progress.expect(costs.stage_seconds(bought.plan, call.rows))
         return drawing.relation(bought, drawing.rows(context, bought, call.rows, call.seed, progress))
 

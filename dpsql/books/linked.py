@@ -43,6 +43,8 @@ class Link:
     max_rows : int, at least 1
         Rows of the child that one row of the parent may have in a release.
     orphans : {'drop', 'unit'}
+    order_by : str or None
+        The child's column in whose order the rows of one parent row stand.
     root : str
         The table that has the budget, as the books call it.
     """
@@ -54,10 +56,11 @@ class Link:
     max_rows: int
     orphans: Orphans
     root: str
+    order_by: str | None = None
 
     def __post_init__(self) -> None:
         whole = isinstance(self.max_rows, int) and not isinstance(self.max_rows, bool) and self.max_rows >= 1
-        texts = (*self.child, self.column, *self.parent, self.parent_column, self.root)
+        texts = (*self.child, self.column, *self.parent, self.parent_column, self.root, self.order_by or "")
         if not whole or self.orphans not in ORPHANS or not all(isinstance(text, str) for text in texts):
             raise ValueError("not a link")
 
@@ -75,7 +78,7 @@ class Link:
         """Return what an entry says of the link; the root is whose ledger it is in."""
         return {
             "child": list(self.child), "column": self.column, "parent": list(self.parent), "parent_column": self.parent_column,
-            "max_rows": self.max_rows, "orphans": self.orphans,
+            "max_rows": self.max_rows, "orphans": self.orphans, **({} if self.order_by is None else {"order_by": self.order_by}),
         }
 
     @classmethod
@@ -84,7 +87,7 @@ class Link:
         (schema, name), (parent_schema, parent_name) = said["child"], said["parent"]
         return cls(
             (schema, name), said["column"], (parent_schema, parent_name), said["parent_column"], said["max_rows"], said["orphans"],
-            root,
+            root, said.get("order_by"),
         )
 
 

@@ -68,9 +68,10 @@ class Links:
         Parameters
         ----------
         wanted : Link
-            Its root is not looked at: it follows from the parent. max_rows and orphans may be other ones than before, whatever was
-            bought: every release bounds rows as its own plan says, and the neighbours are all rows of a unit anyway. Columns and
-            parent may be other ones until a release has read the table: then the rows of a unit would be others than it was for.
+            Its root is not looked at: it follows from the parent. max_rows, orphans and order_by may be other ones than before,
+            whatever was bought: every release bounds rows as its own plan says, and the neighbours are all rows of a unit anyway.
+            Columns and parent may be other ones until a release has read the table: then the rows of a unit would be others than
+            it was for.
         merge : bool
             Whether what the table has spent of a budget of its own is added to the root's losses.
         keyed : bool
@@ -225,7 +226,7 @@ class _Setting(_Writing):
                 wanted.source,
                 f"is linked by {before.column!r} to {before.above} ({before.parent_column}) already, and there is one way up from "
                 "each table: with two, a row could be of two people. Releases have read it under that link, so that it stays; "
-                "max_rows and orphans can be changed",
+                "max_rows, orphans and order_by can be changed",
             )
         self._change = "changed"
         return {"action": LINK, "parameters": canonical_json(self.wanted.to_json())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -89,6 +90,11 @@ class ProtectCall(Call):
         return self.changed(**{name: value for name, value in kept.items() if getattr(self, name) is None})
 
 
+def _order_column(given: Mapping[str, Any], name: str) -> str | None:
+    """Return a column's name, or '' as it is."""
+    return "" if given.get(name) == "" else optional(arguments.text)(given, name)
+
+
 @dataclass(frozen=True)
 class LinkCall(Call):
     """Say whose rows a table's rows are: those of the row of another table whose key they hold.
@@ -101,7 +107,7 @@ class LinkCall(Call):
     name: ClassVar[str] = "link"
     function: ClassVar[str] = "link"
     privacy: ClassVar[str] = f"{FREE}; no row is read. A link is public knowledge"
-    gives: ClassVar[str] = "source, column_name, parent, parent_column, root, max_rows, orphans, change; one row"
+    gives: ClassVar[str] = "source, column_name, parent, parent_column, root, max_rows, orphans, order_by, change; one row"
 
     source: str = argument(arguments.text, "The table that is linked: its name.", default=REQUIRED, python="str")
     column: str | None = argument(
@@ -136,6 +142,12 @@ class LinkCall(Call):
         default=False,
         python="bool",
     )
+    order_by: str | None = argument(
+        _order_column,
+        "A number, date or time of the table, in whose order the rows of one parent row stand (the time of a visit): a synthetic "
+        "database has first and next rows like the table's. '' takes it back.",
+        python="str | None",
+    )
 
 
 @dataclass(frozen=True)
@@ -161,7 +173,7 @@ class LinksCall(Call):
     name: ClassVar[str] = "links"
     function: ClassVar[str] = "links"
     privacy: ClassVar[str] = f"{FREE}; from the books"
-    gives: ClassVar[str] = "source, column_name, parent, parent_column, root, max_rows, orphans; a row a link"
+    gives: ClassVar[str] = "source, column_name, parent, parent_column, root, max_rows, orphans, order_by; a row a link"
 
     source: str | None = argument(
         optional(arguments.text), "A linked table, or a root: all that is linked to it; all, if left out.", python="str | None"
@@ -274,11 +286,12 @@ class DomainCall(Call):
 
 @dataclass(frozen=True)
 class EvaluateCall(Call):
-    """Compare a synthetic table with the raw one.
+    """Compare a synthetic table with the raw one, or a schema of linked tables with a root and its linked tables.
 
     report 'tables' and 'tuples' count bins and categories: an error inside a bin is not in them. 'tuples': how well combinations
     of values are kept, by their count (bucket, preservation, errors, suppressed, fabricated, leaked). 'values' sees inside bins:
     per column KS and Wasserstein distance, mean and quartiles, also by group, equal rows, and how well a model learns.
+    Of a schema, 'tables': fan-out, distances inside tables, of parent and child and of siblings, means by group, orphans.
     """
 
     name: ClassVar[str] = "evaluate"
@@ -286,11 +299,15 @@ class EvaluateCall(Call):
     privacy: ClassVar[str] = NOT_PRIVATE
     gives: ClassVar[str] = (
         "a row per kind of table: mean and largest errors, total variation distance, rows, shortfall; report 'values': "
-        "a row per figure: measure, column_name, group_column, group_value, raw, synthetic, error, relative"
+        "a row per figure: measure, column_name, group_column, group_value, raw, synthetic, error, relative; "
+        "of a schema: a row per figure, the summary first: "
+        "level, measure, table_name, column_name, other_table, other_column, figures, raw, synthetic, error, largest, independent"
     )
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
-    synthetic: str = argument(arguments.text, "Name of the synthetic table or view.", default=REQUIRED, python="str")
+    synthetic: str = argument(
+        arguments.text, "Name of the synthetic table or view, or of a schema of linked tables.", default=REQUIRED, python="str"
+    )
     max_k: int = argument(
         whole(1, 3), "Tables of up to that many columns, 1 to 3; of 'values' 1: no groups and no models.", default=3, python="int"
     )

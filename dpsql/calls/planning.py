@@ -24,14 +24,15 @@ from dpsql.calls.declaration import (
 )
 from dpsql.calls.query import QueryCall
 from dpsql.calls.rows import SynthesizeCall
+from dpsql.calls.schemas import SynthesizeTablesCall
 from dpsql.calls.tables import ContributionsCall, MarginalsCall
 from dpsql.calls.values import DiscoverCall
 from dpsql.calls.words import COLUMNS, DELTA, EPSILON, OPTIONS, RELEASE, SOURCE
 from dpsql.errors import ArgumentError
 
-OPERATIONS = ("synthesize", "marginals", "contributions", "query", "discover")
+OPERATIONS = ("synthesize", "synthesize_tables", "marginals", "contributions", "query", "discover")
 _OTHERS = {"synthesize": ("k",), "marginals": ("method", "options"), "contributions": ("columns", "k", "method", "options"),
-           "discover": ("k", "method", "options")}
+           "discover": ("k", "method", "options"), "synthesize_tables": ("columns", "k", "method")}
 """Arguments of dp_plan that a call does not have."""
 QUERY_OPTIONS = ("groups", "max_groups", "max_rows_per_group", "min_units", "bounds")
 """Arguments of dp_query that the options of dp_plan may hold."""
@@ -42,6 +43,8 @@ MOST_ROWS = 10**12
 @dataclass(frozen=True)
 class PlanCall(Call):
     """Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost.
+
+    With operation := 'synthesize_tables' the plan is of a table and all that are linked to it.
 
     A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options.
 
@@ -103,7 +106,7 @@ class PlanCall(Call):
             raise ArgumentError("mechanism", self.mechanism, f"options say mechanism = {other!r}; leave one of them out")
         return {**self.options, "mechanism": self.mechanism}
 
-    def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall | DiscoverCall:
+    def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall | SynthesizeTablesCall | DiscoverCall:
         """Return the call that is planned.
 
         Raises
@@ -130,4 +133,6 @@ class PlanCall(Call):
             return ContributionsCall(**shared, mechanism=self.mechanism or "gaussian")
         if operation == "marginals":
             return MarginalsCall(**shared, columns=self.columns, k=self.k, mechanism=self.mechanism or "gaussian")
+        if operation == "synthesize_tables":
+            return SynthesizeTablesCall(**shared, options=self._with_mechanism())
         return SynthesizeCall(**shared, columns=self.columns, method=self.method, options=self._with_mechanism())

@@ -28,6 +28,7 @@ WHERE = {
     "summarize": "query:SummarizeCall",
     "explain": "query:ExplainCall",
     "synthesize": "rows:SynthesizeCall",
+    "synthesize_tables": "schemas:SynthesizeTablesCall",
     "sample": "stored:SampleCall",
     "ledger": "stored:LedgerCall",
     "budget": "stored:BudgetCall",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from dpsql.calls import arguments
 from dpsql.calls.declaration import FREE, NOT_PRIVATE, REQUIRED, Call, argument, flag, optional, whole
-from dpsql.calls.words import ROWS, SCOPE, SEED, STORED
+from dpsql.calls.words import INTO_SCHEMA, ROWS, SCOPE, SEED, STORED
 
 MAX_ROWS = 10_000_000_000
 MAX_SEED = 2**63 - 1
@@ -15,16 +15,22 @@ MAX_SEED = 2**63 - 1
 
 @dataclass(frozen=True)
 class SampleCall(Call):
-    """Draw other rows of a stored release."""
+    """Draw other rows of a stored release.
+
+    Of linked tables another database is drawn into a schema; rows are those of the first table.
+    """
 
     name: ClassVar[str] = "sample"
     function: ClassVar[str] = "sample"
     privacy: ClassVar[str] = f"{FREE}: post-processing"
-    gives: ClassVar[str] = "the columns of the source, in its types"
+    gives: ClassVar[str] = "the columns of the source, in its types; of linked tables as dp_synthesize_tables"
 
     release: str = argument(arguments.text, STORED, default=REQUIRED, python="str")
     rows: int | None = argument(whole(0, MAX_ROWS), ROWS, python="int | None")
     seed: int | None = argument(whole(0, MAX_SEED), SEED, python="int | None")
+    into_schema: str | None = argument(
+        optional(arguments.text), f"Of linked tables: {INTO_SCHEMA[0].lower()}{INTO_SCHEMA[1:]}", python="str | None"
+    )
 
 
 @dataclass(frozen=True)

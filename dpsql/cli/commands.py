@@ -120,9 +120,10 @@ def _shell(session: Session, chosen: argparse.Namespace) -> int:
 
 
 def _demo(session: Session, chosen: argparse.Namespace) -> None:
-    from dpsql.cli.demonstration import run_demo  # loaded when needed: its table is one of pandas, which takes .3 s
+    from dpsql.cli import demonstration  # loaded when needed: its table is one of pandas, which takes .3 s
 
-    run_demo(session, chosen.rows, chosen.epsilon)
+    run = demonstration.run_linked_demo if chosen.linked else demonstration.run_demo
+    run(session, chosen.rows, chosen.epsilon)
 
 
 def _init_dbt(chosen: argparse.Namespace) -> None:
@@ -189,6 +190,7 @@ def _writing(command: Adder) -> None:
     demo = command("demo", _demo, told)
     demo.add_argument("--database", default=MEMORY, metavar="FILE", help="DuckDB file to create (default: in memory)")
     demo.add_argument("--rows", type=int, default=20_000, help="rows of the sample table (default: 20000)")
+    demo.add_argument("--linked", action="store_true", help="three linked tables instead: patients (--rows), visits, procedures")
     demo.add_argument("--epsilon", type=float, default=1.0, help="privacy loss of the synthetic table (default: 1.0)")
 
 

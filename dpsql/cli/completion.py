@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import duckdb
@@ -49,16 +50,33 @@ class Names:
         """Read the catalogs again if a statement has run since."""
         if not self.fresh:
             con = self.con()
-            calls, columns, functions, keywords = (con.execute(query).fetchall() for query in sql.statements("completion"))
+            with _without_bar(con):
+                calls, columns, functions, keywords = (con.execute(query).fetchall() for query in sql.statements("completion"))
+                self.releases = _releases(con)
             self.calls = {name: list(parameters) for name, parameters in calls}
             self.tables = {}
             for table, column in columns:
                 self.tables.setdefault(table, []).append(column)
             self.functions = [name for (name,) in functions]
             self.keywords = [word.upper() for (word,) in keywords]
-            self.releases = _releases(con)
             self.fresh = True
         return self
+
+
+@contextmanager
+def _without_bar(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Keep DuckDB's progress bar out of the line that is being typed: on a slow machine the catalogs take seconds."""
+    row = con.execute("SELECT current_setting('enable_progress_bar')").fetchone()
+    shown = row is not None and bool(row[0])
+    if shown:
+        with suppress(duckdb.InvalidInputException):  # the configuration is locked
+            con.execute("SET enable_progress_bar = false")
+    try:
+        yield
+    finally:
+        if shown:
+            with suppress(duckdb.Error):
+                con.execute("SET enable_progress_bar = true")
 
 
 def _releases(con: duckdb.DuckDBPyConnection) -> list[str]:

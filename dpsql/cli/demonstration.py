@@ -1,4 +1,7 @@
-"""`dpsql demo`: a question, a synthetic table, how good both are, and the books, on a made-up table whose truth is known."""
+"""`dpsql demo`: a question, a synthetic table, how good both are, and the books, on a made-up table whose truth is known.
+
+With ``--linked``: a synthetic database of three linked tables.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,9 @@ SELECT "table", round(avg(age), 1) AS mean_age, round(median(income)) AS median_
 FROM (SELECT 'raw' AS "table", * FROM people UNION ALL SELECT 'synthetic', * FROM people_synth)
 GROUP BY ALL ORDER BY "table" ASC"""
 EVALUATED = "FROM dp_evaluate('people', 'people_synth', max_k := 2)"
+VISITS = """\
+SELECT patient_id, born, region, visit_at, department, cost
+FROM {schema}.visits JOIN {schema}.patients USING (patient_id) LIMIT 5"""
 SUMMED = f"SELECT 100 * min(tvd), 100 * max(tvd), max(maximum_100) {EVALUATED}"
 
 
@@ -61,6 +67,39 @@ def run_demo(session: Session, rows: int, epsilon: float) -> None:
     )
     _show(session, "SELECT source, epsilon, delta, epsilon_spent, epsilon_left, releases FROM dp_budget('people')")
     _lead_on(session)
+
+
+def run_linked_demo(session: Session, patients: int, epsilon: float) -> None:
+    """Protect, link, declare, plan, synthesize, evaluate, and show the books, of patients, visits and procedures.
+
+    Raises
+    ------
+    ArgumentError
+        ``patients`` is out of range.
+    """
+    if not 1 <= patients <= 10_000_000:
+        raise dpsql.ArgumentError("--rows", patients, "must be from 1 to 10,000,000")
+    session.fixed_width = WIDTH
+    session.guarded(lambda: sample.create_hospital(session.con, patients))
+    _say(session, f"-- A made-up hospital: {patients:,} patients, their visits, and the procedures of those")
+    _show(session, VISITS.format(schema="main"))
+    _say(session, "\n-- One budget for all three: a visit is its patient's, and so is a procedure of it")
+    for statement in (*sample.PROTECT_LINKED, *sample.DECLARE_LINKED):
+        _say(session, f"{statement};")
+        session.guarded(partial(session.con.execute, statement))
+    _say(session, "\n-- Spend: one statement from the raw database to a synthetic one")
+    started = time.perf_counter()
+    _show(session, f"FROM dp_synthesize_tables('patients', epsilon := {epsilon}, into_schema := 'synth')")
+    _say(session, f"   ({time.perf_counter() - started:.1f} s)")
+    _show(session, VISITS.format(schema="synth"))
+    _say(session, "\n-- How accurate is it? (compares with the raw rows: for the custodian, not for publication)")
+    _show(
+        session,
+        "SELECT measure, figures, round(error, 4) AS error, round(largest, 4) AS largest, round(independent, 4) AS independent "
+        "FROM dp_evaluate('patients', 'synth') WHERE level = 'summary'",
+    )
+    _say(session, "\n-- The books: what was spent, for all three")
+    _show(session, "SELECT source, epsilon, delta, epsilon_spent, epsilon_left, releases FROM dp_budget('visits')")
 
 
 def _ask(session: Session) -> None:

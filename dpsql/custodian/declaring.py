@@ -17,7 +17,7 @@ from dpsql.domains.declare import MAX_VALUES, self_declared
 from dpsql.domains.declare import declare as build_attribute
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
 from dpsql.protected import public
-from dpsql.protected.ruled import rules_of
+from dpsql.protected.ruled import across_of, rules_of
 from dpsql.protected.source import ProtectedSource, protection_of, resolve
 from dpsql.purchase import buying
 from dpsql.release import identity
@@ -148,7 +148,7 @@ def declarable(context: Context, call: DeclareCall) -> tuple[ProtectedSource, Ou
     protected = resolve(context, call.source)
     column = protected.column(call.column)
     if protected.is_unit(column):
-        expected = "is the privacy unit: it says whose row this is and cannot be data at the same time"
+        expected = f"{protected.unit_is}: it says whose row this is and cannot be data at the same time"
         raise ArgumentError("column", call.column, expected)
     listed = call.discover and not finds_bounds(context, call)
     outside = call.outside or ("other" if listed else "clamp")
@@ -210,6 +210,7 @@ def _referring(context: Context, protected: ProtectedSource, column: OutputColum
 def _rules(protected: ProtectedSource) -> list[tuple[Any, ...]]:
     """Return a row per rule, and per CHECK constraint that says what no rule may say."""
     known = [(", ".join(one.rule.columns), one.rule.text, one.status) for one in rules_of(protected)]
+    known += [(", ".join(one.shown()), one.text, "declared") for one in across_of(protected)]
     if protected.source.bare:
         others = [text for held in protected.constraints.values() for text in held.others]
         known += [(None, text, "CHECK constraint that is no rule") for text in others]  # type: ignore[misc]

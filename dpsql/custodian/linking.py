@@ -16,6 +16,7 @@ from dpsql.protected.linked import (
     key_of,
     lineage_of,
     primary_key,
+    stored_column,
     table_in,
 )
 from dpsql.protected.source import protection_of, remote_of
@@ -26,7 +27,7 @@ from dpsql.text.relation import inline, literal
 
 LINK_COLUMNS = {
     "source": "VARCHAR", "column_name": "VARCHAR", "parent": "VARCHAR", "parent_column": "VARCHAR", "root": "VARCHAR",
-    "max_rows": "INTEGER", "orphans": "VARCHAR",
+    "max_rows": "INTEGER", "orphans": "VARCHAR", "order_by": "VARCHAR",
 }
 UNLINK_COLUMNS = {"source": "VARCHAR", "parent": "VARCHAR", "root": "VARCHAR", "change": "VARCHAR"}
 _CHOOSE = (
@@ -79,7 +80,8 @@ def link(context: Context, call: LinkCall) -> str:
     if most is None:
         raise ArgumentError("max_rows", None, _CHOOSE.format(source=key_of(child), parent=key_of(parent)))
     orphans = call.orphans or ("drop" if before is None else before.orphans)
-    wanted = Link(ends[0], column, ends[1], key, most, "unit" if orphans == "unit" else "drop", "")
+    order = _order(context, call, child, None if before is None else before.order_by)
+    wanted = Link(ends[0], column, ends[1], key, most, "unit" if orphans == "unit" else "drop", "", order)
     found, change = links.set(wanted, context.user, merge=call.merge, keyed=keyed)
     context.known.clear()
     return inline({**LINK_COLUMNS, "change": "VARCHAR"}, [(*_row(found), change)])
@@ -134,7 +136,19 @@ def _ordered(context: Context, database: str) -> list[Link]:
 
 
 def _row(found: Link) -> tuple[Any, ...]:
-    return found.source, found.column, found.above, found.parent_column, found.root, found.max_rows, found.orphans
+    return found.source, found.column, found.above, found.parent_column, found.root, found.max_rows, found.orphans, found.order_by
+
+
+def _order(context: Context, call: LinkCall, child: TableId, before: str | None) -> str | None:
+    """Return the column that rows of one parent row are ordered by, as the catalog spells it; '' takes an order back."""
+    if call.order_by is None:
+        return before
+    if not call.order_by:
+        return None
+    try:
+        return stored_column(catalog_of(context), child, call.order_by, "order_by").name
+    except Unfit as error:
+        raise ArgumentError(error.argument, call.order_by, str(error)) from None
 
 
 def _table(context: Context, argument: str, name: str) -> TableId:

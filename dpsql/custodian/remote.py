@@ -8,8 +8,9 @@ from dpsql.calls.custody import RemoteCall
 from dpsql.engines import registry
 from dpsql.engines.remote import Described, Remote
 from dpsql.errors import ArgumentError, DpsqlError, first_line
+from dpsql.protected.booked import links_in
 from dpsql.protected.home import books_of, catalog_of
-from dpsql.protected.linked import key_of, links_in
+from dpsql.protected.linked import key_of
 from dpsql.protected.source import ledger_of, remote_of
 from dpsql.session.instance import Context
 from dpsql.source.analysis import TableId, relation_columns

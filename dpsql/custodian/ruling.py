@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Sequence
 
 from dpsql.calls.custody import RuleCall
+from dpsql.custodian import ruling_across
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.protected.columns import without_domain
 from dpsql.protected.ruled import CHECK, Ruled, in_force, rules_of
 from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.rules import across
 from dpsql.rules.contradictions import contradicting
 from dpsql.rules.effects import ALWAYS, ROWS, TABLES, effect
 from dpsql.rules.grammar import MOST_RULES, Rule, read
@@ -38,7 +40,11 @@ def rule(context: Context, call: RuleCall) -> str:
     """
     protected = resolve(context, call.source)
     names = [column.name for column in protected.source.columns]
-    found = read(call.rule, names)
+    above = ruling_across.above(context, protected)
+    found = read(call.rule, names) if above is None else across.read(call.rule, (above.name, names), above.columns)
+    if above is not None and isinstance(found, across.Across):
+        return inline(RULE_COLUMNS, [ruling_across.declared(context, protected, call, found, above)])
+    assert isinstance(found, Rule)  # noqa: S101 -- for the type checker
     known = rules_of(protected)
     same = next((one for one in known if one.rule.text == found.text), None)
     domain, _ = protected.attributes()
@@ -74,7 +80,7 @@ def _check_declared(protected: ProtectedSource, call: RuleCall, found: Rule) -> 
     missing = [column for column in left_out if column.name in set(found.columns) - set(domain.names)]
     for column in missing:
         if protected.is_unit(column):
-            raise ArgumentError("rule", call.rule, f"{column.name!r} is the privacy unit: it is no data, and in no synthetic row")
+            raise ArgumentError("rule", call.rule, f"{column.name!r} {protected.unit_is}: it is no data, and in no synthetic row")
     if missing:
         raise ArgumentError("rule", call.rule, f"a rule is over declared columns; {without_domain(call.source, missing)}")
 

@@ -1,8 +1,9 @@
 """dpsql in dbt: the plugin for dbt-duckdb. In profiles.yml: ``plugins: [{module: dpsql.dbt}]``.
 
 It loads the ``dp_*`` macros on dbt's connections, and answers what the macros of the dbt package (``package/``, which
-``dpsql dbt init`` copies into a project) ask. Budgets, domains and rules come from ``meta: {dpsql: ...}`` in schema.yml, see
-`dpsql.dbt.declarations`; the materialization ``dp_synthetic`` asks `dpsql.dbt.models` before it buys, and so does ``dp_query``.
+``dpsql dbt init`` copies into a project) ask. Budgets, domains, links and rules come from ``meta: {dpsql: ...}`` in schema.yml, see
+`dpsql.dbt.declarations`; the materialization ``dp_synthetic`` asks `dpsql.dbt.models` before it buys, and so does ``dp_query``;
+``dp_synthetic_table`` asks `dpsql.dbt.linked`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql.dbt import declarations, models, spending
+from dpsql.dbt import declarations, linked, models, spending
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.session.instance import Context, find_instance, open_context
 from dpsql.udfs import instance_of, load
@@ -34,6 +35,7 @@ ACTIONS: dict[str, Callable[[Context, Mapping[str, Any]], Any]] = {
     "declare": declarations.declare,
     "check": models.check,
     "check_query": models.check_query,
+    "linked_table": linked.linked_table,
     "within_error": models.within_error,
     "spent": spending.spent,
 }

@@ -1,10 +1,10 @@
 """Budgets, links, domains and rules that a dbt project declares in schema.yml, under ``meta: {dpsql: ...}``.
 
 A source, seed, snapshot or table model has ``protect`` with the arguments of ``dp_protect``, or ``link`` with those of ``dp_link``
-(`dpsql.dbt.links`); columns have the arguments of ``dp_declare``; ``rules`` of a source or model is a list of what ``dp_rule``
-declares: texts, or mappings of its arguments, of which ``remove: true`` takes a rule back. They are applied when dbt starts and
-ends, and, for relations that the run itself makes, before each ``dp_*`` call. Applying the same again writes nothing. What is no
-longer in schema.yml stays as it was declared.
+(`dpsql.dbt.links`); the root of linked tables also ``synthesize`` (`dpsql.dbt.linked`); columns have the arguments of
+``dp_declare``; ``rules`` of a source or model is a list of what ``dp_rule`` declares: texts, or mappings of its arguments, of which
+``remove: true`` takes a rule back. They are applied when dbt starts and ends, and, for relations that the run itself makes, before
+each ``dp_*`` call. Applying the same again writes nothing. What is no longer in schema.yml stays as it was declared.
 """
 
 from __future__ import annotations
@@ -103,11 +103,16 @@ def declare(context: Context, given: Mapping[str, Any]) -> list[str]:
     return [*notices, *declarations.beyond(context)] if given.get("again") else notices
 
 
+def declared(context: Context) -> Sequence[Node]:
+    """Return the nodes that the project has declared in this process."""
+    found = _declared.get(context.instance.key)
+    return () if found is None else found.nodes
+
+
 def _shape(context: Context, node: Node) -> str | None:
     """Return the relation as the catalog has it, to see whether it was made anew; None if it is not there."""
-    home = {"database": context.database, "schema": context.schema}
     try:
-        table = find_table(context.cursor, node.relation, **home, views=True)
+        table = find_table(context.cursor, node.relation, database=context.database, schema=context.schema, views=True)
     except ArgumentError:
         return None
     if table.is_file:

@@ -181,6 +181,11 @@ def within_error(context: Context, given: Mapping[str, Any]) -> list[str]:
         context.cursor, arguments.text(given, "relation"), database=context.database, schema=context.schema, views=True
     )
     bought = drawing.find(context, given.get("release") or _marked(context, table))
+    if bought.plan.linked is not None:
+        raise ReleaseError(
+            f"dp_within_error: release {bought.identifier!r} is of linked tables, which this test does not compare; FROM "
+            "dp_report(release) shows distances from the released tables, and dp_evaluate compares schemas"
+        )
     if against == "raw":
         return _outside_of_raw(context, table, bought, k, most)
     return _outside_of_released(context, table, bought, k, most)

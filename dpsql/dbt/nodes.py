@@ -11,7 +11,8 @@ from dpsql.errors import DpsqlError
 
 PROTECT = ("epsilon", "delta", "neighbors", "privacy_unit", "max_contributions", "accountant", "anchor")
 DECLARE = ("lower", "upper", "bins", "edges", "calendar", "categories", "categories_from", "nullable", "outside")
-LINK = ("column", "parent", "parent_column", "max_rows", "orphans", "merge")
+LINK = ("column", "parent", "parent_column", "max_rows", "orphans", "merge", "order_by")
+SYNTHESIZE = ("epsilon", "delta", "units", "seed", "options", "release", "into_schema")
 RULE = ("rule", "remove")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 
@@ -21,7 +22,7 @@ class Node:
     """What schema.yml says about one relation.
 
     ``label`` is for messages, ``relation`` is SQL. ``name`` and ``group`` are what the project calls it: a table of a source, or a
-    model without a group.
+    model without a group. ``synthesize``: what the release of it and the tables linked to it is.
     """
 
     label: str
@@ -31,6 +32,7 @@ class Node:
     columns: Mapping[str, Mapping[str, Any]]
     rules: Sequence[Mapping[str, Any]] = ()
     link: Mapping[str, Any] | None = None
+    synthesize: Mapping[str, Any] | None = None
     name: str = ""
     group: str = ""
 
@@ -45,18 +47,22 @@ def node(item: Mapping[str, Any]) -> Node:
     {'age': {'lower': 0, 'upper': 100.0}}
     """
     label, meta = str(item["label"]), item.get("meta") or {}
-    _check_keys(label, meta, ("protect", "link", "rules"))
+    _check_keys(label, meta, ("protect", "link", "synthesize", "rules"))
     protect = meta.get("protect") or {}
     _check_keys(f"{label}, protect", protect, PROTECT)
     link = None if meta.get("link") is None else part(f"{label}, link", meta["link"], LINK)
-    if link is not None and protect:
-        raise DpsqlError(f"schema.yml, {label}: a linked table is under its root's budget; take protect away here, or link")
+    if link is not None and (protect or meta.get("synthesize") is not None):
+        raise DpsqlError(
+            f"schema.yml, {label}: a linked table is under its root's budget and in its root's release; take protect and "
+            "synthesize away here, or link"
+        )
+    synthesize = None if meta.get("synthesize") is None else part(f"{label}, synthesize", meta["synthesize"], SYNTHESIZE)
     columns = {name: arguments(f"{label}, column {name}", given) for name, given in (item.get("columns") or {}).items()}
     given = rules(label, meta.get("rules"))
     return Node(
-        label, str(item["relation"]), item["kind"] == "source", numbers(protect), columns, given, link,
+        label, str(item["relation"]), item["kind"] == "source", numbers(protect), columns, given, link, synthesize,
         str(item.get("name") or ""), str(item.get("group") or ""),
-    )
+    )  # fmt: skip
 
 
 def part(label: str, given: Any, allowed: Sequence[str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL, Attribute
 from dpsql.domains.grid import Histogram
 from dpsql.domains.sqltypes import SqlType
-from dpsql.domains.within import Within
+from dpsql.domains.within import Placed, Within
 from dpsql.numerics.arrays import IntArray
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ class Decoder:
     """
 
     def __init__(self, attribute: Attribute, name: str, histogram: Histogram | None = None) -> None:
-        self.within = Within(attribute, histogram) if histogram is not None and Within.fits(attribute) else None
+        self.within: Within | Placed | None = None
+        if histogram is not None and Within.fits(attribute):
+            self.within = Within(attribute, histogram)
         self.attribute = attribute
         self.name = name
         self.parsed = sqltypes.parse(attribute.sql_type)

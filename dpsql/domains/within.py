@@ -26,6 +26,28 @@ _DAY = 86_400_000_000
 _ROUND_MOMENTS = (_DAY, _DAY // 24, 60_000_000, 1_000_000, 1_000)
 
 
+class Placed:
+    """Values of one attribute's rows that are known: `values` holds those of the rows that are decoded next.
+
+    Privacy: post-processing.
+    """
+
+    def __init__(self, attribute: Attribute) -> None:
+        parsed = sqltypes.parse(attribute.sql_type)
+        self._whole = parsed.family != "float"
+        self._scale = 10.0**parsed.scale if parsed.family not in ("temporal", "float") else 1.0
+        self._scale *= 1000.0 if parsed.text == "TIMESTAMP_NS" else 1.0
+        self.values: FloatArray = np.zeros(0)
+
+    def draw(self, codes: npt.NDArray[np.integer], rng: np.random.Generator) -> FloatArray | IntArray:
+        """Return the value of every row, as `Within.draw` does; of rows whose code is no bin, any."""
+        known = np.nan_to_num(self.values)
+        if not self._whole:
+            return known
+        units: IntArray = np.rint(known * self._scale).astype(np.int64)
+        return units
+
+
 class Within:
     """Values inside the bins of one attribute.
 

@@ -36,6 +36,7 @@ ANSWERS = {
     "summarize": "answers.summary:summarize",
     "explain": "answers.explaining:explain",
     "synthesize": "answers.rows:synthesize",
+    "synthesize_tables": "answers.schemas:synthesize_tables",
     "sample": "answers.rows:sample",
     "ledger": "answers.books:ledger",
     "budget": "answers.books:budget",

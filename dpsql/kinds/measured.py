@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from dpsql.books.linked import Reads
 from dpsql.measure.fine import fine_statement
 from dpsql.measure.reading import Measured, Reading, binding, reader_of
+from dpsql.protected.linked import check_lineages
 from dpsql.protected.source import ProtectedSource
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.release.plan import Plan
@@ -42,6 +44,22 @@ class Measurer(ABC):
     def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
         """Refuse a source whose columns have other types than their domains were declared for. No row is read."""
         self.reading(protected, plan).check_types(context.cursor)
+
+    def reads(self, context: Context, protected: ProtectedSource, plan: Plan) -> Reads:
+        """Return the protected tables whose rows are read, with their links: those that the source names."""
+        return protected.reads
+
+    def check_unchanged(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
+        """Refuse a source that is not what was charged for any more, on the books and the catalog as they are now.
+
+        A call may have waited for another one since it looked at the keys of links.
+
+        Raises
+        ------
+        DpsqlError
+            No row was read; the charge stands, and the call finishes the release once the source is put back.
+        """
+        check_lineages(context, protected.lineages)
 
     def universe(self, context: Context, protected: ProtectedSource, plan: Plan) -> Universe | None:
         """Return the public universe that released values come from; None where there is none. No protected row is read."""

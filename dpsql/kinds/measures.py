@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from dpsql import methods
+from dpsql.books.linked import Reads
 from dpsql.kinds.measured import Measurer
 from dpsql.kinds.which import Kind, kind_of
 from dpsql.measure.reading import Measured
@@ -43,11 +44,16 @@ def _measurer(kind: Kind) -> Measurer:
             from dpsql.kinds.query.measure import Query
 
             return Query()
+        case "linked":
+            from dpsql.kinds.linked.measure import Linked
+
+            return Linked()
 
 
 def measurer_of(plan: Plan) -> Measurer:
     """Return the kind of statistics that a plan measures."""
-    return _measurer(kind_of(methods.of(plan.method), units=plan.units, query=plan.query is not None))
+    query, linked = plan.query is not None, plan.linked is not None
+    return _measurer(kind_of(methods.of(plan.method), units=plan.units, query=query, linked=linked))
 
 
 def bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
@@ -58,6 +64,16 @@ def bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
 def universe(context: Context, protected: ProtectedSource, plan: Plan) -> Universe | None:
     """Return the public universe that released values come from, see `Measurer.universe`. No protected row is read."""
     return measurer_of(plan).universe(context, protected, plan)
+
+
+def reads(context: Context, protected: ProtectedSource, plan: Plan) -> Reads:
+    """Return the protected tables whose rows a plan reads, with their links, see `Measurer.reads`. No row is read."""
+    return measurer_of(plan).reads(context, protected, plan)
+
+
+def check_unchanged(context: Context, protected: ProtectedSource, plan: Plan) -> None:
+    """Refuse a source that is not what was charged for any more, see `Measurer.check_unchanged`. No row is read."""
+    measurer_of(plan).check_unchanged(context, protected, plan)
 
 
 def measure(

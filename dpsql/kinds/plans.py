@@ -8,11 +8,13 @@ from typing import Any
 
 from dpsql.accounting import Calibration
 from dpsql.calls.buying import BuyingCall
+from dpsql.calls.schemas import SynthesizeTablesCall
 from dpsql.calls.tables import ContributionsCall
 from dpsql.calls.values import BoundsCall
 from dpsql.errors import DomainError
 from dpsql.kinds.bounds.plan import plan as bounds
 from dpsql.kinds.drawn.plan import plan as drawn
+from dpsql.kinds.linked.plan import plan as linked
 from dpsql.kinds.open.plan import plan as open_values
 from dpsql.kinds.planned import Planner
 from dpsql.kinds.query.plan import plan as query
@@ -29,6 +31,7 @@ from dpsql.session.instance import Context
 
 _PLANNERS: dict[Kind, Planner] = {
     "tables": tables, "units": units, "tuples": tuples, "drawn": drawn, "open": open_values, "query": query,
+    "linked": linked,
 }
 
 
@@ -53,7 +56,8 @@ def planner_of(call: BuyingCall) -> Planner:
     if isinstance(call, BoundsCall):
         return bounds
     return _PLANNERS[kind_of(
-        call.release_method, units=isinstance(call, ContributionsCall), query=isinstance(call, QueryPurchase)
+        call.release_method, units=isinstance(call, ContributionsCall), query=isinstance(call, QueryPurchase),
+        linked=isinstance(call, SynthesizeTablesCall),
     )]
 
 

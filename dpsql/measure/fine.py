@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from sqlglot import exp
 
@@ -41,7 +43,16 @@ def refined_by(
         return None
     with progress.stage("fine histograms"):
         secret = count_fine(reader, fine_statement(protected, plan), plan)
-        counts = tuple(_released(plan, column, secret[column.position]) for column in plan.fine)
+        return released(plan, secret, exact=exact)
+
+
+def released(plan: Plan, secret: Mapping[int, IntArray], *, exact: bool) -> Refinement:
+    """Return what is released of exact counts of the finest cells, by position: noisy levels, and the bins cut from them.
+
+    Privacy: see `refined_by`; where a unit adds at most W to all cells of a column together, every level is a table of that
+    sensitivity, and the scales of the plan are for it.
+    """
+    counts = tuple(_released(plan, column, secret[column.position]) for column in plan.fine)
     return Refinement(counts, refined.cut_edges(plan, counts, _cell_noise(plan), exact=exact))
 
 
@@ -100,4 +111,4 @@ def count_fine(reader: Reader, select: str, plan: Plan) -> dict[int, IntArray]:
     return dict(zip(grids, reader.fine(select, numbers), strict=True))
 
 
-__all__ = ["count_fine", "fine_statement", "refined_by"]
+__all__ = ["count_fine", "fine_statement", "refined_by", "released"]

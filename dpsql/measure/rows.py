@@ -72,13 +72,17 @@ def heavy_units(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, p
     joins of one source: where DuckDB might take them for one (`dpsql.session.settings.UNSOUND`) all rows are bounded together.
     """
     asked = above_bounds(protected, plan)
-    found = None if asked is None else {row[0] for row in guarded(cursor, asked[0]).fetchall()}
-    if asked is None or found is None or _ELSEWHERE in found or (found and (plan.different or not plans_are_sound(cursor))):
-        yield None  # of rows that are different there are far fewer, so that most of the units found are not heavy
-    elif not found:
+    if asked is None:
+        yield None
+        return
+    whether, units = asked
+    found = {row[0] for row in guarded(cursor, whether).fetchall()}
+    if not found:
         yield NOBODY
+    elif _ELSEWHERE in found or plan.different or not plans_are_sound(cursor):
+        yield None  # of rows that are different there are far fewer, so that most of the units found are not heavy
     else:
-        with temporary_table(cursor, "units", asked[1]) as name:
+        with temporary_table(cursor, "units", units) as name:
             yield name
 
 

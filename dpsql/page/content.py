@@ -100,6 +100,52 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class LinkedTable:
+    """What the page says of one of several linked tables: texts about it, errors, rules, charts of columns, dependence of pairs."""
+
+    name: str
+    about: Sequence[str]
+    errors: Listing
+    rules: Sequence[str] = ()
+    columns: Sequence[Column] = ()
+    left_out: Sequence[str] = ()
+    maps: Maps | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """What the page says of a table below another one.
+
+    Parameters
+    ----------
+    title : str
+    about : texts
+    fan_out : Column
+        Rows of the parent by their number of children.
+    listings : tables
+        Means by the parent's columns; dependence of pairs of columns of a row and one above it, of siblings, of neighbours.
+    ordered : charts
+        Of the first row of each parent, and how far the next one is.
+    """
+
+    title: str
+    about: Sequence[str]
+    fan_out: Column
+    listings: Sequence[Listing] = ()
+    ordered: Sequence[Column] = ()
+
+
+@dataclass(frozen=True)
+class LinkedTables:
+    """What the page says of a release of linked tables, parents first; ``listing``: the tables, and rows of the synthetic ones."""
+
+    listing: Listing
+    about: Sequence[str]
+    tables: Sequence[LinkedTable]
+    links: Sequence[Link]
+
+
+@dataclass(frozen=True)
 class Content:
     """Everything on the page.
 
@@ -130,6 +176,8 @@ class Content:
         Of a query's release.
     comparison : Comparison or None
         NOT PRIVATE where given.
+    linked : LinkedTables or None
+        Of a release of linked tables.
     """
 
     manifest: Mapping[str, Any]
@@ -154,3 +202,4 @@ class Content:
     notes: Sequence[str] = field(default=())
     answer: Answer | None = None
     comparison: Comparison | None = None
+    linked: LinkedTables | None = None

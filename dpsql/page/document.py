@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from dpsql.page import answers, parts, steps, words
+from dpsql.page import answers, linked, parts, steps, words
 from dpsql.page.content import Answer, Content
 from dpsql.page.markup import details, facts, number, paragraphs, section, text
 from dpsql.page.style import CSS
@@ -21,7 +21,7 @@ _METHODS = {
 }
 
 
-_UNITS, _QUERY = "contributions", "query"
+_UNITS, _QUERY, _LINKED = "contributions", "query", "synthesize_tables"
 _MADE = {
     "marginals": "Noisy tables",
     "synthesize": "A synthetic table",
@@ -30,6 +30,7 @@ _MADE = {
     "discover": "A list of values",
     _QUERY: "The answer to a query",
     _UNITS: "A histogram of rows per unit",
+    _LINKED: "A synthetic database of linked tables",
 }
 
 
@@ -48,8 +49,8 @@ def page(content: Content) -> str:
     name = str(content.manifest["release"])
     open_, compared = _Sections(content), content.comparison is not None
     said = [
-        open_.answer(), open_.cost(), open_.guarantee(), open_.accuracy(), open_.tables(), open_.distributions(), open_.values(),
-        open_.dependence(), open_.lists(), open_.comparison(), open_.provenance(),
+        open_.answer(), open_.cost(), open_.guarantee(), open_.accuracy(), *open_.linked(), open_.tables(), open_.distributions(),
+        open_.values(), open_.dependence(), open_.lists(), open_.comparison(), open_.provenance(),
     ]
     links = "".join(f'<a href="#{key}">{text(title)}</a>' for key, title, body in said if body)
     sections = "".join(section(title, body, key=key, private=not compared) for key, title, body in said if body)
@@ -87,6 +88,7 @@ def _header(content: Content) -> str:
             ("" if content.public_total else "≈ ") + number(content.rows) if content.rows is not None else "–",
             f"{_counted_things(content)}, {'public' if content.public_total else 'as released'}",
         ),
+        *([(str(len(content.linked.tables)), "tables")] if content.linked is not None else []),
         (str(len(content.domain.rows)), "column" if len(content.domain.rows) == 1 else "columns"),
     ]
     shown = "".join(f'<div class="tile"><b>{text(value)}</b><span>{text(about)}</span></div>' for value, about in tiles)
@@ -115,7 +117,7 @@ def _tiles_of_answer(found: Answer) -> list[tuple[str, str]]:
 
 def _counted_things(content: Content) -> str:
     """Return what the number in the headline is a number of."""
-    if content.manifest["operation"] == _UNITS:
+    if content.manifest["operation"] in (_UNITS, _LINKED):
         return "units"
     return "rows" if content.counted is None else "kept rows"
 
@@ -147,14 +149,17 @@ class _Sections:
         """Say what was measured, and what it cost."""
         manifest, charge = self.manifest, self.manifest["charge"]
         unit, most, epsilon = manifest["privacy_unit"], manifest["max_contributions"], number(at_most(float(charge["epsilon"])), 5)
-        measured = "" if manifest["operation"] in (_UNITS, _QUERY) else f", at most {most} of them measured"
+        measured = "" if manifest["operation"] in (_UNITS, _QUERY, _LINKED) else f", at most {most} of them measured"
+        who = "one row" if unit is None else f"all rows of one value of {unit}{measured}"
+        if self.content.linked is not None:
+            who = f"{who}, and all rows of the other tables that belong to {'it' if unit is None else 'them'}"
         rows = [
             ("Source", manifest["source"]),
             ("Measured relation", manifest["query"]),
             ("Privacy loss of this release", f"epsilon = {epsilon} at delta = {number(float(charge['delta']))}"),
             ("The same as zero-concentrated loss", f"rho = {number(at_most(float(charge['rho'])), 5)}"),
             ("Neighbouring tables differ in", _METHODS.get(str(manifest["neighbors"]), str(manifest["neighbors"]))),
-            ("Privacy unit", "one row" if unit is None else f"all rows of one value of {unit}{measured}"),
+            ("Privacy unit", who),
             ("Accountant", manifest["accountant"]),
         ]
         body = facts(rows) + parts.listing(self.content.measured)
@@ -171,8 +176,11 @@ class _Sections:
     def guarantee(self) -> tuple[str, str, str]:
         """Say what is guaranteed."""
         manifest, charge = self.manifest, self.manifest["charge"]
-        most = None if manifest["operation"] in (_UNITS, _QUERY) else int(manifest["max_contributions"] or 1)
-        unit = words.unit_words(manifest["privacy_unit"], most)
+        every = manifest["operation"] in (_UNITS, _QUERY, _LINKED)
+        unit = words.unit_words(manifest["privacy_unit"], None if every else int(manifest["max_contributions"] or 1))
+        if self.content.linked is not None:
+            alone = manifest["privacy_unit"] is None
+            unit += " with all rows of the linked tables that belong to it" if alone else " in all linked tables"
         said = words.promise(float(charge["epsilon"]), float(charge["delta"]), str(manifest["neighbors"]), unit)
         body = paragraphs(*said, words.over_all(self.content.budget))
         if self.content.synthetic_rows is not None:
@@ -204,6 +212,15 @@ class _Sections:
                 "the intervals."
             )
             return "accuracy", "How exact the numbers are", paragraphs(said, counted or "")
+        if self.content.linked is not None:
+            said = (
+                "The noise was drawn from a known distribution, so its errors are known without looking at the data. For each "
+                "table, below, is said how far a released number of units is from the one that was counted, on average and in 95 "
+                "of 100 cases, and how far the synthetic tables are from the released ones. A distance is the share of units in a "
+                "wrong cell; what the noise alone would make of it stands beside it. A synthetic table that is nearer to the "
+                "released ones than that has left out much of their noise; one that is farther has lost some of what was measured."
+            )
+            return "accuracy", "How exact the numbers are", paragraphs(said, counted or "")
         true = "the true one" if counted is None else "the exact number of what was counted"
         said = (
             "The noise was drawn from a known distribution, so its errors are known without looking at the data: the table above "
@@ -217,6 +234,10 @@ class _Sections:
                 "bands. What is known of the method's errors is said above, under measurements and notes."
             )
         return "accuracy", "How exact the numbers are", paragraphs(said, counted or "")
+
+    def linked(self) -> list[tuple[str, str, str]]:
+        """Show linked tables one by one, and their links."""
+        return [] if self.content.linked is None else linked.sections(self.content.linked)
 
     def tables(self) -> tuple[str, str, str]:
         """Show what was released as cross-tables."""

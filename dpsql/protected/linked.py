@@ -105,6 +105,22 @@ def reads_of(context: Context, tables: Iterable[TableId]) -> Reads:
     return Reads(tuple(key_of(table) for table in listed), tuple(links.values())) if links else Reads()
 
 
+def tables_of(context: Context, root: TableId) -> tuple[Lineage, ...]:
+    """Return the ways up of all tables that are linked to a root, parents first, then in the order in which they were linked.
+
+    A table that was dropped has no rows and is left out. Errors are those of `lineage_of`, of any of them.
+    """
+    if root.is_file:
+        return ()
+    found = []
+    for link in links_in(context, root.database).values():
+        table = table_in(context, root.database, link.child) if link.root == key_of(root) else None
+        lineage = None if table is None else lineage_of(context, table)
+        if lineage is not None:
+            found.append(lineage)
+    return tuple(sorted(found, key=lambda lineage: len(lineage.hops)))
+
+
 def is_root(context: Context, table: TableId) -> bool:
     """Return whether tables are linked to a table that has a budget, as the books say. No linked table is looked at."""
     return not table.is_file and any(link.root == key_of(table) for link in links_in(context, table.database).values())
@@ -167,7 +183,7 @@ def _hop(context: Context, child: TableId, link: Link) -> tuple[Hop, bool]:
         column, key, keyed = check_columns(context, child, link.column, parent, link.parent_column)
     except DpsqlError as error:
         raise LinkBroken(link.source, link.above, str(error)) from None
-    return Hop(child, column, parent, key, link.max_rows, link.orphans), keyed
+    return Hop(child, column, parent, key, link.max_rows, link.orphans, link.order_by), keyed
 
 
 class Unfit(DpsqlError):

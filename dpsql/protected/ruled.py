@@ -16,6 +16,8 @@ import duckdb
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError, LedgerError
 from dpsql.protected.source import ProtectedSource
+from dpsql.rules.across import Across, is_across
+from dpsql.rules.across import stored as stored_across
 from dpsql.rules.effects import concerning
 from dpsql.rules.evaluating import evaluator
 from dpsql.rules.grammar import MOST_RULES, Rule, stored
@@ -56,6 +58,8 @@ def rules_of(protected: ProtectedSource) -> list[Ruled]:
     found: dict[str, Ruled] = {}
     for place, copies in _places(protected):
         for text in protected.books.rules(place):
+            if is_across(text):  # of synthetic databases alone
+                continue
             try:
                 rule = stored(text)
             except ArgumentError:
@@ -68,6 +72,13 @@ def rules_of(protected: ProtectedSource) -> list[Ruled]:
             for own in _copied(rule, _by_origin(protected, home)):
                 found.setdefault(own.text, Ruled(own, CHECK, home, rule.text))
     return list(found.values())[:MOST_RULES]
+
+
+def across_of(protected: ProtectedSource) -> list[Across]:
+    """Return the rules of a linked table that look at the tables above it too; none of other sources."""
+    if not protected.source.bare:
+        return []
+    return [stored_across(text) for text in protected.books.rules(protected.own) if is_across(text)]
 
 
 def in_force(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, domain: Domain) -> list[Ruled]:

@@ -119,6 +119,11 @@ class ProtectedSource:
         return self.contract or self.protection
 
     @property
+    def unit_is(self) -> str:
+        """What a column is that says whose row it is: of a linked table its link."""
+        return "is the privacy unit" if self.own == self.key else f"is the link to {self.key}"
+
+    @property
     def own(self) -> str:
         """Name of the table that the source names, in the books: of a linked one not its root's, which is ``key``."""
         named = self.source.named

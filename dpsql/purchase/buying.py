@@ -236,7 +236,7 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
         planned=protected.held,
         versions=versions(),
         advice="Ask for a smaller epsilon (FROM dp_budget() shows what is left), or reread what was bought (FROM dp_releases()).",
-        reads=dataclasses.replace(protected.reads, public=_public(protected)),
+        reads=dataclasses.replace(measures.reads(context, protected, wanted.plan), public=_public(protected)),
     )
     uses.note(context, name, wanted.calibration.charge)
     return _prepare(protected, name, store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import platform
 from contextlib import suppress
@@ -20,7 +21,6 @@ from dpsql.kinds import measures
 from dpsql.kinds.planned import total_is_public
 from dpsql.measure.reading import Measured
 from dpsql.protected.home import catalog_of
-from dpsql.protected.linked import check_lineages
 from dpsql.protected.source import ProtectedSource, own_ledger
 from dpsql.protected.universes import Resolved as Universe
 from dpsql.purchase import failures
@@ -83,7 +83,8 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
     plan, name = planned(purchase.plan, purchase.release), purchase.release
     with protected.ledger.whole():
         protected.ledger.check_intact()  # an edited plan could have smaller noise
-        check_lineages(context, protected.lineages)
+        measures.check_unchanged(context, protected, plan)
+        protected = dataclasses.replace(protected, reads=measures.reads(context, protected, plan))
         check_unchanged(protected, purchase, plan)
     members = _public_facts(context, protected, plan, name)
     release.remove_leftovers(path)

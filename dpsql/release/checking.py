@@ -20,6 +20,7 @@ from dpsql.domains import grid, sqltypes
 from dpsql.domains.attributes import OUTSIDE, Domain
 from dpsql.errors import DpsqlError, ReleaseError
 from dpsql.numerics.arrays import Clique
+from dpsql.release.linked import LinkedPlan
 from dpsql.release.plan import MAX_CELLS, MAX_TABLES, Plan
 from dpsql.release.queried import QueryPlan
 from dpsql.rules.grammar import MOST_RULES, stored
@@ -97,13 +98,15 @@ def check_item(item: Mapping[str, Any]) -> None:
     _require(all(_ascending(pair, len(domain.sizes)) for pair in pairs))
     listed = "all_of_order" in item["tables"]
     _require(not pairs or (2 in item["tables"]["all_of_order"] if listed else {tuple(p) for p in pairs} <= _tuples(item["tables"])))
+    linked = _linked(item)
     _check_fine(item)
     scales = item["scales"]
     _require(isinstance(scales, list) and all(isinstance(run, list) and len(run) == 2 for run in scales))
     _require(all(isinstance(text, str) and _whole(count) and count > 0 for text, count in scales))
     query = QueryPlan.from_json(item["query"]) if "query" in item else None
     _require(query is None or (not domain.attributes and tables == 0 and item["method"] is None))
-    _require(sum(count for _, count in scales) <= tables + len(pairs) + 1 + (0 if query is None else len(query.blocks)))
+    beside = (0 if query is None else len(query.blocks)) + (0 if linked is None else len(linked.blocks))
+    _require(sum(count for _, count in scales) <= tables + len(pairs) + 1 + beside)
     check_numbers(scales)
     _require(all(0 < Fraction(text) < 1 << 64 for text, _ in scales))
     _require(isinstance(item["mechanism"], str) and isinstance(item["public_total"], bool) and isinstance(item["options"], dict))
@@ -119,6 +122,17 @@ def check_item(item: Mapping[str, Any]) -> None:
     _check_rules(item.get("rules", []), domain)
 
 
+def _linked(item: Mapping[str, Any]) -> LinkedPlan | None:
+    """Return what is planned of linked tables, None where nothing is; refuse blocks that do not fit it."""
+    if "linked" not in item:
+        return None
+    for table in item["linked"]["tables"]:
+        _domain(table["domain"])
+    found = LinkedPlan.from_json(item["linked"])
+    _require(not item["domain"] and item["method"] is None and "query" not in item and item.get("blocks") == list(found.lengths))
+    return found
+
+
 def _check_rules(rules: object, domain: Domain) -> None:
     """Refuse rules that are none over the columns of the domain: they become SQL."""
     _require(isinstance(rules, list) and len(rules) <= MOST_RULES and all(isinstance(text, str) for text in rules))
@@ -131,6 +145,8 @@ def _check_rules(rules: object, domain: Domain) -> None:
 def _check_fine(item: Mapping[str, Any]) -> None:
     """Refuse fine histograms of columns without bounds, or automatic bins without a fine histogram."""
     columns, domain = item.get("fine", []), item["domain"]
+    if "linked" in item:
+        domain = [attribute for table in item["linked"]["tables"] for attribute in table["domain"]]
     _require(isinstance(columns, list) and len(columns) <= _MOST_FINE)
     _require(all(isinstance(column, list) and len(column) == 3 for column in columns))
     positions = [column[0] for column in columns]

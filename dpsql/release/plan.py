@@ -19,6 +19,7 @@ import numpy as np
 
 from dpsql.domains.attributes import Domain
 from dpsql.numerics.arrays import Clique, FloatArray, IntArray
+from dpsql.release.linked import LinkedPlan
 from dpsql.release.queried import QueryPlan
 from dpsql.tables import coarse
 from dpsql.tables.flat import AllCliques, by_order, cell_counts
@@ -86,6 +87,9 @@ class Plan:
         Rules that every row of the release obeys, in the canonical text of `dpsql.rules.grammar`.
     query : QueryPlan or None
         What is measured of a query; the domain and the tables are empty then. ``scales``: one for each of its blocks.
+    linked : LinkedPlan or None
+        What is measured of linked tables: they have domains of their own, and ``domain`` and ``cliques`` are empty. ``blocks`` and
+        ``scales``: one for each of its blocks.
     """
 
     domain: Domain
@@ -104,6 +108,7 @@ class Plan:
     fine: tuple[FineColumn, ...] = ()
     rules: tuple[str, ...] = ()
     query: QueryPlan | None = None
+    linked: LinkedPlan | None = None
 
     @property
     def listed(self) -> bool:
@@ -166,6 +171,7 @@ class Plan:
             **({"fine": [[c.position, c.mechanism, [str(s) for s in c.scales]] for c in self.fine]} if self.fine else {}),
             **({"rules": list(self.rules)} if self.rules else {}),
             **({"query": self.query.to_json()} if self.query is not None else {}),
+            **({"linked": self.linked.to_json()} if self.linked is not None else {}),
             "domain": self.domain.to_json(),
             "tables": _short(self.cliques, len(self.domain.attributes)),
             "scales": runs,
@@ -196,6 +202,7 @@ class Plan:
             fine=tuple(FineColumn(i, tuple(map(Fraction, scales)), name) for i, name, scales in item.get("fine", ())),
             rules=tuple(item.get("rules", ())),
             query=QueryPlan.from_json(item["query"]) if "query" in item else None,
+            linked=LinkedPlan.from_json(item["linked"]) if "linked" in item else None,
         )
 
 

@@ -45,11 +45,15 @@ class Refinement:
     bounds : tuple of Learned
         Of a query: what was chosen from each histogram of magnitudes; ``counts`` are theirs and then those of the histograms that
         leaves were cut from, at last the quantiles that were picked; ``edges`` None, then the ends of the leaves, None.
+    groups : tuple of tuples of int
+        Of linked tables: for each the groups of parent rows that were cut from released numbers of rows, which are blocks of the
+        release itself.
     """
 
     counts: tuple[IntArray, ...]
     edges: tuple[tuple[float, ...] | tuple[str, ...] | tuple[int, ...] | None, ...]
     bounds: tuple[Learned, ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()
 
     def with_picks(self, found: Sequence[IntArray]) -> Refinement:
         """Return it with quantiles that were picked, one array for each."""
@@ -64,6 +68,7 @@ class Refinement:
         """Return plain lists, as a manifest holds them."""
         return {
             **({"bounds": [one.to_json() for one in self.bounds]} if self.bounds else {}),
+            **({"groups": [list(starts) for starts in self.groups]} if self.groups else {}),
             "counts": [counts.tolist() for counts in self.counts],
             "edges": [None if edges is None else list(edges) for edges in self.edges],
         }
@@ -84,12 +89,13 @@ class Refinement:
             _require(all(isinstance(n, int) and not isinstance(n, bool) and abs(n) <= _LARGEST for n in found))
         for cut in edges:
             _require(cut is None or (isinstance(cut, list) and all(isinstance(edge, str | float | int) for edge in cut)))
-        bounds = item.get("bounds", [])
-        _require(isinstance(bounds, list))
+        bounds, groups = item.get("bounds", []), item.get("groups", [])
+        _require(isinstance(bounds, list) and isinstance(groups, list) and all(isinstance(starts, list) for starts in groups))
         return cls(
             tuple(np.asarray(found, np.int64) for found in counts),
             tuple(None if cut is None else tuple(cut) for cut in edges),
             tuple(Learned.from_json(one) for one in bounds),
+            tuple(tuple(starts) for starts in groups),
         )
 
 
@@ -100,7 +106,12 @@ def _require(holds: bool) -> None:
 
 def column_grid(plan: Plan, column: FineColumn) -> Grid:
     """Return the grid of a fine column, as deep as its levels."""
-    return grid_of(plan.domain.attributes[column.position], len(column.scales))
+    return grid_of(attributes_of(plan)[column.position], len(column.scales))
+
+
+def attributes_of(plan: Plan) -> tuple[Attribute, ...]:
+    """Return the attributes that fine columns are places of: of linked tables, those of all of them."""
+    return plan.domain.attributes if plan.linked is None else plan.linked.domain.attributes
 
 
 def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | None:
@@ -114,7 +125,8 @@ def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | No
     learning = plan.query.learning if plan.query is not None else ()
     cutting = plan.query.cutting if plan.query is not None else ()
     picking = plan.query.picking if plan.query is not None else ()
-    _require((item is None) == (not plan.fine and not (plan.query is not None and plan.query.early)))
+    early = plan.linked is not None or (plan.query is not None and plan.query.early)
+    _require((item is None) == (not plan.fine and not early))
     if item is None:
         return None
     found = Refinement.from_json(item)
@@ -129,8 +141,12 @@ def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | No
         resolved(plan, found)  # refuses ends that leaves cannot have
         return found
     _require(not found.bounds and len(found.counts) == len(plan.fine))
+    if plan.linked is None:
+        _require(not found.groups)
+    else:
+        plan.linked.with_groups(found.groups)  # refuses what cannot have been cut
     for column, counts, edges in zip(plan.fine, found.counts, found.edges, strict=True):
-        attribute = plan.domain.attributes[column.position]
+        attribute = attributes_of(plan)[column.position]
         fine.split(column_grid(plan, column), counts, column.scales, column.mechanism)
         _require((edges is None) == (not attribute.automatic))
         if edges is not None:
@@ -148,16 +164,20 @@ def _check_edges(attribute: Attribute, edges: Sequence[Any]) -> None:
 
 
 def resolved(plan: Plan, found: Refinement | None) -> Plan:
-    """Return the plan with the bins that were cut: its automatic attributes are plain ones."""
+    """Return the plan with the bins and groups that were cut: its automatic attributes are plain ones."""
     if found is None:
         return plan
     if plan.query is not None:
         picks = found.counts[plan.query.histograms :]
         return replace(plan, query=resolved_query(plan.query, found.bounds, found.ends, picks))
-    attributes = [*plan.domain.attributes]
+    attributes = [*attributes_of(plan)]
     for column, edges in zip(plan.fine, found.edges, strict=True):
         if edges is not None:
             attributes[column.position] = replace(attributes[column.position], edges=edges, automatic=False)
+    if plan.linked is not None:
+        linked = plan.linked.with_domain(Domain(tuple(attributes)))
+        linked = linked.with_groups(found.groups) if found.groups else linked  # none yet before numbers of rows are released
+        return replace(plan, linked=linked, blocks=linked.lengths)
     return replace(plan, domain=Domain(tuple(attributes)))
 
 
@@ -193,7 +213,7 @@ def cut_edges(
     """
     edges: list[tuple[float, ...] | tuple[str, ...] | None] = []
     for column, found in zip(plan.fine, counts, strict=True):
-        attribute = plan.domain.attributes[column.position]
+        attribute = attributes_of(plan)[column.position]
         if not attribute.automatic:
             edges.append(None)
             continue

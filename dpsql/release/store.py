@@ -170,7 +170,8 @@ def check_space(context: Context, database: str, store: Path, plan: Plan) -> Non
     ReleaseError
         A disk has too little space.
     """
-    cells = min(plan.cells, _LISTED) if plan.sparse else max(_LISTED, plan.cells) if plan.valued else plan.cells
+    most = plan.cells if plan.linked is None else plan.linked.most_cells
+    cells = min(most, _LISTED) if plan.sparse else max(_LISTED, most) if plan.valued else most
     needed = _SPARE + 20 * cells + 2 * len(json.dumps(plan.to_json()))
     path = context.database_path(database)
     for folder, least in ((store, needed), (None if path is None else path.parent, _SPARE)):

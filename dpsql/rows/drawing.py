@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -13,7 +12,7 @@ from dpsql import methods
 from dpsql.accounting import noise_band
 from dpsql.books.entries import Purchase, failure
 from dpsql.books.ledger import Ledger
-from dpsql.books.schema import SCHEMA, Books
+from dpsql.books.schema import SCHEMA, Books, rollback
 from dpsql.domains import multi_value
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError, ReleaseError, first_line
@@ -171,10 +170,10 @@ def into(context: Context, bought: Release, count: int | None, seed: int | None,
                 with progress.stage("writing"):
                     run(context.cursor, "COMMIT")
         except duckdb.Error as error:
-            _roll_back(context)
+            rollback(context.cursor)
             raise ArgumentError("into", name, f"the table cannot be created: {first_line(error)}") from None
         except BaseException:
-            _roll_back(context)
+            rollback(context.cursor)
             raise
         return wanted
 
@@ -201,11 +200,6 @@ def _fill(context: Context, bought: Release, found: Fitted, wanted: int, seed: i
                 mend, found.histograms,
             )
     context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(_marker(bought, wanted, seed))}")
-
-
-def _roll_back(context: Context) -> None:
-    with contextlib.suppress(duckdb.Error):  # a failed COMMIT has ended the transaction already
-        context.cursor.execute("ROLLBACK")
 
 
 def check_target(context: Context, name: str) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -17,15 +15,10 @@ from dpsql.domains.attributes import Domain
 from dpsql.domains.grid import Histogram
 from dpsql.release.plan import Plan
 from dpsql.release.store import Release
+from dpsql.rows.recent import Recent
 from dpsql.rules.effects import shaped
 from dpsql.rules.grammar import stored
 from dpsql.tables.tails import placed, trimmed
-
-_FITTED_MODELS = 4  # models kept in memory, so that drawing again does not fit again
-
-_models: OrderedDict[str, Fitted] = OrderedDict()
-
-_guard = threading.Lock()
 
 
 class Fitted(NamedTuple):
@@ -34,6 +27,9 @@ class Fitted(NamedTuple):
     model: Any
     domain: Domain
     histograms: Mapping[str, Histogram]
+
+
+_models: Recent[Fitted] = Recent(4)  # drawing again does not fit again
 
 
 def output_domain(plan: Plan, values: tuple[str, ...] = ()) -> Domain:
@@ -52,20 +48,14 @@ def mark(bought: Release) -> str:
 
 def fitted(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
     """Return the model of a release, fitting it if this process has not done so lately."""
-    key = f"{bought.path} {mark(bought)}"
-    with _guard:
-        if key in _models:
-            _models.move_to_end(key)
-            return _models[key]
+    return _models.get(f"{bought.path} {mark(bought)}", lambda: _fit(cursor, bought))
+
+
+def _fit(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
     plan = bought.plan
     statistics = trimmed(bought.statistics(cursor))
     if plan.rules:
         statistics = shaped(cursor, statistics, plan.domain, [stored(text) for text in plan.rules])
     inside = {plan.domain.names[position]: histogram for position, histogram in placed(statistics).items()}
     found = methods.get(plan.method or "").fit(statistics, plan.options)
-    model = Fitted(found, output_domain(plan, statistics.values), inside)
-    with _guard:
-        _models[key] = model
-        while len(_models) > _FITTED_MODELS:
-            _models.popitem(last=False)
-    return model
+    return Fitted(found, output_domain(plan, statistics.values), inside)

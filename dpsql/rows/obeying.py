@@ -24,29 +24,21 @@ from collections.abc import Callable, Sequence
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 
 from dpsql.domains.attributes import Domain
 from dpsql.domains.decoder import Columns, Decoder
 from dpsql.errors import ReleaseError
-from dpsql.rows.block import Block, Codes, Places, agreement, neighbours
+from dpsql.rows.block import Block, Codes, Places
 from dpsql.rows.decoding import Histograms
-from dpsql.rules.effects import ALWAYS, concerning, effect, places, together
-from dpsql.rules.evaluating import FALSE, Evaluator, evaluator
+from dpsql.rows.repairs import ROUNDS, Group, Mask, fitted
+from dpsql.rules.effects import ALWAYS, concerning, effect, together
+from dpsql.rules.evaluating import evaluator
 from dpsql.rules.grammar import Rule, stored
-from dpsql.rules.reasoning import single_valued
 
-Mask = npt.NDArray[np.bool_]
 _NONE: Histograms = {}
-_REDRAWS, _FEWEST_REDRAWS, _LEAST_SHARE = 24, 4, 0.02
-"""Tries inside bins; after how many, and below which share that worked, they are given up."""
-_ROUNDS, _CANDIDATES = 6, 24
-_KEYS, _COMPARED = 5, 12
-"""Columns that candidates are sorted by, and that alike rows agree on."""
-_MOST_DONORS, _FEWEST_DONORS = 40_000, 4_000
-_AT_ONCE = 1 << 18
-"""Rows that are evaluated together."""
 _MADE_UP, _MADE_UP_TIMES = 1 << 14, 16
+_FITTING_TIMES, _MOST_TRIED = 48, 1 << 21
+"""Times that rows are made up for those beside which few values fit, and tries of which none fits, at most."""
 
 
 def mender(
@@ -74,9 +66,29 @@ def mender(
     histograms : mapping of column name to Histogram
         Where in their bins values lie, also those that are drawn again.
     """
-    found = concerning([stored(text) for text in rules], domain)
-    kept = [rule for rule in found if effect(cursor, rule, domain).kind != ALWAYS]
-    return Mender(cursor, domain, kept, spare, release, histograms) if kept else None
+    return mender_of(cursor, domain, concerning([stored(text) for text in rules], domain), spare, release, histograms)
+
+
+def mender_of(
+    cursor: duckdb.DuckDBPyConnection,
+    domain: Domain,
+    rules: Sequence[Rule],
+    spare: Callable[[], Codes],
+    release: str,
+    histograms: Histograms = _NONE,
+    fixed: int = 0,
+) -> Mender | None:
+    """Return what repairs rows by rules that were read, see `mender`.
+
+    Parameters
+    ----------
+    rules : sequence of Rule
+        Over columns of the domain.
+    fixed : int
+        How many of the domain's last attributes stay as they are: those of rows above. ``spare`` has none of them.
+    """
+    kept = [rule for rule in rules if effect(cursor, rule, domain).kind != ALWAYS]
+    return Mender(cursor, domain, kept, spare, release, histograms, fixed) if kept else None
 
 
 def check(cursor: duckdb.DuckDBPyConnection, domain: Domain, rules: Sequence[str]) -> None:
@@ -86,7 +98,12 @@ def check(cursor: duckdb.DuckDBPyConnection, domain: Domain, rules: Sequence[str
     ------
     duckdb.Error, ValueError
     """
-    for rule in [stored(text) for text in rules]:
+    check_rules(cursor, domain, [stored(text) for text in rules])
+
+
+def check_rules(cursor: duckdb.DuckDBPyConnection, domain: Domain, rules: Sequence[Rule]) -> None:
+    """Refuse rules that are not boolean over the types of a domain, as `check` does."""
+    for rule in rules:
         evaluator(cursor, domain.select(rule.columns).attributes, [rule]).check()
 
 
@@ -101,17 +118,23 @@ class Mender:
         spare: Callable[[], Codes],
         release: str,
         histograms: Histograms,
+        fixed: int = 0,
     ) -> None:
         self._domain, self._spare_codes, self._release, self._histograms = domain, spare, release, histograms
         self._spare: Block | None = None
-        self._groups = [_Group(cursor, domain, some, histograms) for some in together(rules)]
+        self._free = len(domain.attributes) - fixed
+        self._groups = [Group(cursor, domain, some, histograms, self._free) for some in together(rules)]
         self.positions = sorted({position for group in self._groups for position in group.positions})
 
     def mended(self, codes: Codes, arrays: Columns, rng: np.random.Generator) -> Columns:
         """Return the arrays of a block of decoded rows, repaired."""
+        return self.mended_block(codes, arrays, rng).arrays()
+
+    def mended_block(self, codes: Codes, arrays: Columns, rng: np.random.Generator) -> Block:
+        """Return a block of decoded rows, repaired."""
         block = Block(codes, arrays)
         self.mend(block, rng, range(len(self._domain.attributes)))
-        return block.arrays()
+        return block
 
     def mend(self, block: Block, rng: np.random.Generator, compared: Sequence[int], single: Mask | None = None) -> None:
         """Repair a block in place.
@@ -134,29 +157,58 @@ class Mender:
             donors = np.flatnonzero(obeys if single is None else obeys & single[:, group.positions].all(axis=1))
             broken = group.redraw(block, broken, rng)
             broken = np.concatenate([group.exchange(block, broken, donors, compared, rng), beside])
-            if broken.size:
+            if broken.size and group.fixed:
+                self._fitting(group, block, broken, compared, rng)
+            elif broken.size:
                 pool, donors = (block, donors) if donors.size else self._pool(group, rng)
                 group.replace(block, broken, pool, donors, compared, rng)
 
-    def _pool(self, group: _Group, rng: np.random.Generator) -> tuple[Block, Places]:
+    def _pool(self, group: Group, rng: np.random.Generator) -> tuple[Block, Places]:
         """Return rows that obey the rules of a group: of the model, or else made up."""
-        if self._spare is None:
-            every = range(len(self._domain.attributes))
-            self._spare = _decoded(self._spare_codes(), self._domain, every, rng, self._histograms)
-        good = np.flatnonzero(group.obey(self._spare)) if len(self._spare) else np.zeros(0, np.intp)
+        spare = self._spare_rows(rng)
+        good = np.flatnonzero(group.obey(spare)) if len(spare) else np.zeros(0, np.intp)
         if good.size:
-            return self._spare, good
-        sizes = self._domain.sizes
+            return spare, good
         for _ in range(_MADE_UP_TIMES):
-            codes = np.zeros((_MADE_UP, len(sizes)), np.int32)
-            for position in group.positions:
-                codes[:, position] = rng.integers(0, sizes[position], _MADE_UP)
-            pool = _decoded(codes, self._domain, group.positions, rng, self._histograms)
+            pool = self._made_up(group, rng)
             good = np.flatnonzero(group.obey(pool))
             if good.size:
                 return pool, good
+        raise self._none(group)
+
+    def _spare_rows(self, rng: np.random.Generator) -> Block:
+        """Return other rows of the model."""
+        if self._spare is None:
+            self._spare = _decoded(self._spare_codes(), self._domain, range(self._free), rng, self._histograms)
+        return self._spare
+
+    def _made_up(self, group: Group, rng: np.random.Generator) -> Block:
+        """Return rows whose codes are drawn at random, of the attributes of a group that may change."""
+        sizes = self._domain.sizes
+        codes = np.zeros((_MADE_UP, len(sizes)), np.int32)
+        for position in group.free:
+            codes[:, position] = rng.integers(0, sizes[position], _MADE_UP)
+        return _decoded(codes, self._domain, group.free, rng, self._histograms)
+
+    def _fitting(
+        self, group: Group, block: Block, broken: Places, compared: Sequence[int], rng: np.random.Generator
+    ) -> None:
+        """Take columns from rows with which the rows obey beside what stays as it is: of the block, of the model, made up."""
+        spare = self._spare_rows(rng)
+        pools = [*[block] * ROUNDS, *[spare] * (ROUNDS if len(spare) else 0), *[None] * _FITTING_TIMES]
+        alike, tried = [position for position in compared if position < self._free], 0
+        for pool in pools:
+            if not broken.size or tried > _MOST_TRIED:
+                break
+            left = group.fit(block, broken, self._made_up(group, rng) if pool is None else pool, alike if pool else group.free, rng)
+            tried = tried + len(broken) * fitted(len(broken)) if pool is None and len(left) == len(broken) else 0
+            broken = left
+        if broken.size:
+            raise self._none(group)
+
+    def _none(self, group: Group) -> ReleaseError:
         listed = " and ".join(rule.text for rule in group.rules)
-        raise ReleaseError(
+        return ReleaseError(
             f"release {self._release!r}: no row was found that obeys the rules {listed[:400]}. The release stays as it is; take a "
             "rule back (dp_rule with remove := true), or declare wider domains, and buy one under another name"
         )
@@ -170,139 +222,3 @@ def _decoded(
         attribute = domain.attributes[position]
         arrays.update(Decoder(attribute, f"v{position}", histograms.get(attribute.name)).arrays(codes[:, position], rng))
     return Block(codes, arrays)
-
-
-class _Group:
-    """Rules that share columns, and the attributes that they look at."""
-
-    def __init__(
-        self, cursor: duckdb.DuckDBPyConnection, domain: Domain, rules: Sequence[Rule], histograms: Histograms
-    ) -> None:
-        self.rules = rules
-        self.positions = sorted({position for rule in rules for position in places(rule, domain)})
-        self._of_rule = [list(places(rule, domain)) for rule in rules]
-        attributes = [domain.attributes[position] for position in self.positions]
-        names = [f"v{position}" for position in self.positions]
-        self._evaluator: Evaluator = evaluator(cursor, attributes, rules, names)
-        decoders = [Decoder(a, name, histograms.get(a.name)) for a, name in zip(attributes, names, strict=True)]
-        redrawn = zip(self.positions, decoders, strict=True)
-        self._inside = [(position, decoder) for position, decoder in redrawn if not single_valued(decoder.attribute)]
-
-    def obey(self, block: Block) -> Mask:
-        """Return which rows of a block obey."""
-        return self._obey(self._values(block, slice(None)), len(block))
-
-    def partly_broken(self, block: Block, single: Mask) -> Mask:
-        """Return which rows without one value of every column break a rule all of whose columns have one."""
-        found = np.zeros(len(block), bool)
-        verdicts = self._evaluator.verdicts(self._values(block, slice(None)), len(block))
-        for positions, verdict in zip(self._of_rule, verdicts, strict=True):
-            found |= (verdict == FALSE) & single[:, positions].all(axis=1)
-        return found & ~single[:, self.positions].all(axis=1)
-
-    def _obey(self, values: Columns, rows: int) -> Mask:
-        return self._evaluator.obey(values, rows)
-
-    def _values(self, block: Block, rows: Places | slice) -> Columns:
-        return {name: array for position in self.positions for name, array in block.take(position, rows).items()}
-
-    def redraw(self, block: Block, broken: Places, rng: np.random.Generator) -> Places:
-        """Draw values inside their bins again where rows are broken; return those that still are."""
-        for turn in range(_REDRAWS if self._inside else 0):
-            if not broken.size:
-                break
-            fresh = {position: decoder.arrays(block.codes(position)[broken], rng) for position, decoder in self._inside}
-            values = self._values(block, broken)
-            for arrays in fresh.values():
-                values.update(arrays)
-            good = self._obey(values, len(broken))
-            rows = broken[good]
-            for position, arrays in fresh.items():
-                block.put(position, rows, block.codes(position)[rows], {name: array[good] for name, array in arrays.items()})
-            broken = broken[~good]
-            if turn + 1 >= _FEWEST_REDRAWS and good.mean() < _LEAST_SHARE:
-                break
-        return broken
-
-    def exchange(
-        self, block: Block, broken: Places, donors: Places, compared: Sequence[int], rng: np.random.Generator
-    ) -> Places:
-        """Exchange the values of one column with rows that obey; return the rows that are still broken."""
-        for _ in range(_ROUNDS if donors.size else 0):
-            if not broken.size:
-                break
-            chosen = _some(donors, len(broken), rng)
-            keys, others = self._chosen(compared, rng)
-            partners, columns = np.full(len(broken), -1), np.zeros(len(broken), np.int64)
-            candidates = neighbours(block, broken, block, chosen, keys, _CANDIDATES, rng)
-            step = max(1, _AT_ONCE // (_CANDIDATES * len(self.positions)))
-            for start in range(0, len(broken), step):
-                part = slice(start, start + step)
-                partners[part], columns[part] = self._best(block, broken[part], candidates[part], others)
-            once = np.zeros(len(broken), bool)  # a row is exchanged with one row at a time
-            found = np.flatnonzero(partners >= 0)
-            once[found[np.unique(partners[found], return_index=True)[1]]] = True
-            for number, position in enumerate(self.positions):
-                here = once & (columns == number)
-                _swap(block, position, broken[here], partners[here])
-            if not once.any():
-                break
-            broken = broken[~once]
-        return broken
-
-    def _chosen(self, compared: Sequence[int], rng: np.random.Generator) -> tuple[list[int], list[int]]:
-        """Return columns to sort candidates by, and those to compare: of the rules, and some of all others."""
-        own = set(self.positions)
-        others = [position for position in compared if position not in own]
-        some = [others[place] for place in rng.permutation(len(others))[:_COMPARED].tolist()]
-        return some[:_KEYS], [*self.positions, *some]
-
-    def _best(self, block: Block, broken: Places, candidates: Places, compared: Sequence[int]) -> tuple[Places, Places]:
-        """Return for each row the candidate, and the column, whose exchange repairs it and changes least; -1 where none does."""
-        shape = candidates.shape
-        mine, theirs = np.repeat(broken, shape[1]), candidates.ravel()
-        whole = agreement(block, broken, block, candidates, compared)
-        best = np.full(len(broken), -1)
-        column, score = np.zeros(len(broken), np.int64), np.full(len(broken), -1)
-        for number, position in enumerate(self.positions):
-            feasible = self._obey({**self._values(block, mine), **block.take(position, theirs)}, len(mine))
-            rest = np.flatnonzero(feasible)
-            if not rest.size:
-                continue
-            back = {**self._values(block, theirs[rest]), **block.take(position, mine[rest])}
-            feasible[rest] = self._obey(back, len(rest))
-            same = block.codes(position)[broken][:, None] == block.codes(position)[candidates]
-            # In one bin nothing but values moves: no table changes at all.
-            scores = np.where(same, len(compared), whole - same)
-            scores = np.where(feasible.reshape(shape), scores, -1)
-            place = scores.argmax(axis=1)
-            found = scores[np.arange(len(broken)), place]
-            better = found > score
-            best[better] = candidates[np.arange(len(broken)), place][better]
-            column[better], score[better] = number, found[better]
-        return best, column
-
-    def replace(
-        self, block: Block, broken: Places, pool: Block, donors: Places, compared: Sequence[int], rng: np.random.Generator
-    ) -> None:
-        """Take the columns of the rules from rows that obey."""
-        chosen = _some(donors, len(broken), rng)
-        keys, others = self._chosen(compared, rng)
-        candidates = neighbours(block, broken, pool, chosen, keys, _CANDIDATES, rng)
-        place = agreement(block, broken, pool, candidates, others).argmax(axis=1)
-        taken = candidates[np.arange(len(broken)), place]
-        for position in self.positions:
-            block.put(position, broken, pool.codes(position)[taken], pool.take(position, taken))
-
-
-def _some(donors: Places, broken: int, rng: np.random.Generator) -> Places:
-    """Return at most so many donors as are worth sorting for so many rows."""
-    most = min(_MOST_DONORS, max(_FEWEST_DONORS, _CANDIDATES * broken))
-    return donors if len(donors) <= most else rng.choice(donors, most, replace=False)
-
-
-def _swap(block: Block, position: int, first: Places, second: Places) -> None:
-    codes = block.codes(position)
-    mine, theirs = (codes[first], block.take(position, first)), (codes[second], block.take(position, second))
-    block.put(position, first, *theirs)
-    block.put(position, second, *mine)

@@ -102,14 +102,14 @@ def write(
             return
         with progress.stage("writing"):
             progress.advance(done / total if total else 0.0)
-            with _visible(cursor, frames):
+            with visible(cursor, frames):
                 sink.add(cursor, " UNION ALL ".join(f"({select(name)})" for name in FRAMES[: len(frames)]), frames)
             done += sum(map(len, frames))
             del frames
 
 
 @contextmanager
-def _visible(cursor: duckdb.DuckDBPyConnection, frames: Frames) -> Iterator[None]:
+def visible(cursor: duckdb.DuckDBPyConnection, frames: Frames) -> Iterator[None]:
     """Register frames where the session does not let DuckDB find variables, which it counts as access from outside, too."""
     found = cursor.execute(
         "SELECT current_setting('python_enable_replacements') AND current_setting('enable_external_access')"

@@ -37,7 +37,8 @@ _NODES: dict[type[exp.Expression], frozenset[str]] = {
     **dict.fromkeys((exp.And, exp.Or, *COMPARISONS, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.Mul, exp.Mod), _TWO),
     **dict.fromkeys((exp.Add, exp.Sub, exp.Div, exp.IntDiv, exp.DPipe), _TWO | {"typed", "safe"}),
     **dict.fromkeys((exp.Like, exp.ILike), _TWO | {"negate"}),
-    **dict.fromkeys((exp.Not, exp.Paren, exp.Neg, exp.Column), _ONE),
+    **dict.fromkeys((exp.Not, exp.Paren, exp.Neg), _ONE),
+    exp.Column: frozenset({"this", "table"}),
     exp.Between: frozenset({"this", "low", "high"}),
     exp.In: frozenset({"this", "expressions"}),
     exp.Case: frozenset({"this", "ifs", "default"}),
@@ -125,6 +126,7 @@ def read(text: str, columns: Sequence[str]) -> Rule:
     spelled = {fold(name): name for name in columns}
     found: dict[str, None] = {}
     for column in list(tree.find_all(exp.Column, bfs=False)):
+        _check_plain(text, column)
         name = spelled.get(fold(column.name))
         if name is None:
             _refuse(text, f"{column.name!r} is not a column of the source; it has {list(columns)[:40]!r}")
@@ -145,11 +147,28 @@ def stored(text: str) -> Rule:
     tree = _tree(text).copy()
     names: dict[str, None] = {}
     for column in list(tree.find_all(exp.Column, bfs=False)):
+        _check_plain(text, column)
         column.set("this", exp.to_identifier(column.name, quoted=True))
         names[column.name] = None
     if not names:
         _refuse(text, "looks at no column")
     return Rule(render(tree), tuple(names))
+
+
+def tree_of(text: str) -> exp.Expression:
+    """Return the checked tree of a rule, whose columns may be of named tables; a copy.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    return _tree(text).copy()
+
+
+def _check_plain(text: str, column: exp.Column) -> None:
+    if column.args.get("table") is not None:
+        said = "a rule names columns of the source itself; a rule of a linked table also those of the tables above it"
+        _refuse(text, f"{column.table!r}.{column.name!r}: {said}")
 
 
 def render(tree: exp.Expression) -> str:
@@ -214,7 +233,8 @@ def _check(text: str, node: exp.Expression) -> None:
     extra = _used(node) - _NODES[kind]
     if extra:
         _refuse(text, f"{node.key.upper()} with {min(extra).upper()}: not on the list of what a rule may say")
-    if kind is exp.Column and type(node.this) is not exp.Identifier:
+    names = (node.this, node.args.get("table")) if kind is exp.Column else ()
+    if any(name is not None and type(name) is not exp.Identifier for name in names):
         _refuse(text, "a rule names its columns one by one")
     if kind is exp.Anonymous and (not isinstance(node.this, str) or called(node) is None):
         _refuse(text, f"function {str(node.this)[:60]!r}: not on the list of functions of one row that a rule may call")

@@ -82,7 +82,7 @@ class Ask:
 
         outcome, begun = "answered", time.monotonic()
         try:
-            return self._in_turn(analyst, text, work)
+            return self._in_turn(analyst, work)
         except Refused as refused:
             outcome = refused.kind
             raise
@@ -97,7 +97,7 @@ class Ask:
             with limited(statement, self._limits.seconds):
                 return self._described(statement, view, _decided(text, dialect, parameters, view))
 
-        return self._in_turn(analyst, text, work)
+        return self._in_turn(analyst, work)
 
     def places(self, analyst: str, text: str) -> int:
         """Return how many values a statement takes for its parameters; it is parsed, and nothing else."""
@@ -106,7 +106,7 @@ class Ask:
             with limited(statement, self._limits.seconds):
                 return places(cursor, text)
 
-        return self._in_turn(analyst, text, work)
+        return self._in_turn(analyst, work)
 
     def schema(self, analyst: str) -> tuple[Table, ...]:
         """Return what an analyst may see: names and types."""
@@ -118,15 +118,15 @@ class Ask:
                     for e in view.all()
                 )
 
-        return self._in_turn(analyst, "", work)
+        return self._in_turn(analyst, work)
 
-    def _in_turn(self, analyst: str, text: str, work: Work[Given]) -> Given:
+    def _in_turn(self, analyst: str, work: Work[Given]) -> Given:
         with self._turns.turn(analyst) as given:
             if not given:
                 raise Refused("busy", errors.BUSY)
-            return self._guarded(analyst, text, work)
+            return self._guarded(analyst, work)
 
-    def _guarded(self, analyst: str, text: str, work: Work[Given]) -> Given:
+    def _guarded(self, analyst: str, work: Work[Given]) -> Given:
         """Do the work on a cursor of its own; whatever is raised becomes a refusal of the list."""
         view: View | None = None
         statement: Statement | None = None

@@ -24,7 +24,7 @@ UNDESCRIBED = "the columns of this call are known once it was asked: ask it with
 UNTRANSLATED = "the text is not understood as MySQL's: write it more plainly"
 UNFORESEEN = "the statement failed for a reason that only the custodian can find"
 _HIDDEN = "the call was refused or failed for a reason that only the custodian may see"
-OF_VIEW = (
+_OF_VIEW = (
     "the view cannot be asked about like this: something in the question, or in the text of the view, which only the custodian "
     "sees, is not granted or not answered; dp_ledger() says what was charged"
 )
@@ -72,7 +72,7 @@ def told(error: BaseException, hidden: Sequence[str] = (), *, of_view: bool = Fa
     """
     if isinstance(error, DpsqlError):
         if of_view and not isinstance(error, _MONEY):
-            return Refused("refused", OF_VIEW)
+            return Refused("refused", _OF_VIEW)
         line = first_line(error)
         quoted = next((kind for words, kind in _MACHINE.items() if words.lower() in line.lower()), None)
         if quoted is not None:

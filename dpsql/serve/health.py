@@ -12,6 +12,7 @@ import socket
 import socketserver
 import threading
 import time
+from contextlib import suppress
 from http import HTTPStatus
 
 import duckdb
@@ -62,9 +63,8 @@ class HealthDoor:
                 if visits.enter(lambda: key, lambda _: _Visit(self.request)) is None:
                     return
                 try:
-                    door.answer(self.request)
-                except OSError:  # whoever asked is gone, or was too slow
-                    return
+                    with suppress(OSError):  # whoever asked is gone, or was too slow
+                        door.answer(self.request)
                 finally:
                     visits.leave(key)
 
@@ -124,10 +124,8 @@ class _Visit:
 
     def cut(self) -> None:
         """End the connection."""
-        try:
+        with suppress(OSError):  # it has ended
             self._connection.shutdown(socket.SHUT_RDWR)
-        except OSError:  # it has ended
-            return
 
 
 def _request(connection: socket.socket, limits: Limits) -> bytes:

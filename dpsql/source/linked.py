@@ -30,6 +30,8 @@ class Hop:
     max_rows : int, at least 1
         Rows of the child that one row of the parent may have in a release.
     orphans : {'drop', 'unit'}
+    order_by : str or None
+        The child's column in whose order the rows of one parent row stand, as the link was given it; it may be gone.
     """
 
     child: TableId
@@ -38,6 +40,7 @@ class Hop:
     parent_column: str
     max_rows: int
     orphans: Orphans = "drop"
+    order_by: str | None = None
 
 
 @dataclass(frozen=True)

@@ -95,3 +95,24 @@ def test_the_choices_are_what_calls_take():
             )
     assert set(CHOICES["method"]) == set(dpsql.methods.names())
     con.close()
+
+
+def test_no_progress_bar_is_drawn_into_the_line_that_is_typed():
+    """Whoever has the bar on has it on afterwards, and completion works where it can't be switched off."""
+    con = duckdb.connect()
+    dpsql.load(con, progress=False)
+    con.execute("SET enable_progress_bar = true")
+    shown: list[bool] = []
+
+    class Watched:
+        def execute(self, query, *given):
+            if "current_setting" not in query and not query.startswith("SET "):
+                shown.append(con.execute("SELECT current_setting('enable_progress_bar')").fetchall()[0][0])
+            return con.execute(query, *given)
+
+    assert Names(Watched).read().calls
+    assert shown and not any(shown)
+    assert con.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]
+    con.execute("SET lock_configuration = true")
+    assert Names(lambda: con).read().calls
+    con.close()

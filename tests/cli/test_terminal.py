@@ -53,8 +53,10 @@ def test_a_session(tmp_path):
     # a table with a budget; completion of the call, its table, its parameter
     shell.type("CREATE TABLE people AS SELECT i % 2 = 0 AS member FROM range(5000) t(i);\r", "dpsql>")
     shell.type("CALL dp_protect('people', epsilon := 1, delta := 1e-9);\r", "└[─┴]*┘")
-    shell.type("FROM dp_synth\t", "dp_synthesize\\(")
-    shell.type("'peo\t", "people")
+    shell.type("FROM dp_synthesize_t\t", "dp_synthesize_tables\\(")
+    shell.type(CTRL_C, "dpsql>")
+    shell.type("FROM dp_synth\t", "dp_synthesize_tables")  # both are offered
+    shell.type("('peo\t", "people")
     shell.type("', eps\t", "epsilon")
     screen = shell.type("50);\r", r"dp_releases\(\)\)\.\s")
     assert "Error: privacy budget of main.people exceeded" in screen

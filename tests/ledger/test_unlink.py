@@ -85,8 +85,16 @@ def test_what_cannot_be_unlinked_is_said(con: duckdb.DuckDBPyConnection, stateme
         con.execute(statement)
 
 
-def test_a_release_that_has_read_a_table_keeps_its_link(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute("FROM dp_query('SELECT count(*) FROM procedures', epsilon := 0.1)")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "FROM dp_query('SELECT count(*) FROM procedures', epsilon := 0.1)",
+        "FROM dp_synthesize_tables('patients', epsilon := 0.1, into_schema := 's', options := {'effort': 'fast'})",
+    ],
+)
+def test_a_release_that_has_read_a_table_keeps_its_link(con: duckdb.DuckDBPyConnection, statement: str) -> None:
+    con.execute("CALL dp_declare('patients', 'sex', categories := ['f', 'm'])")
+    con.execute(statement)
     for name in ("procedures", "visits"):
         with pytest.raises(duckdb.Error, match="a release has read it" if name == "procedures" else "unlink these first"):
             con.execute(f"CALL dp_unlink('{name}')")

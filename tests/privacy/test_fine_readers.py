@@ -34,6 +34,8 @@ def test_exact_counts_of_levels_are_named_where_protected_rows_are_read_and_nowh
         if named - {"counted"} or (named and imports & {"fine", "counted"}):
             found[name] = named
     assert found.pop("measure/fine.py") == {"counted", "count_fine", "fine_statement", "number_expression"}
+    assert "number_expression" in found.pop("measure/linked.py")  # the same of linked tables
+    assert found.pop("custodian/linked_reading.py") == {"number_expression"}  # exact figures for the custodian, said to be not private
     assert set(found) <= {"kinds/measured.py"}  # binds the statement, without running it
     assert all(named == {"fine_statement"} for named in found.values())
 

@@ -11,7 +11,6 @@ from linked_tables import link_patients, make_patients
 
 import dpsql
 from dpsql.kinds import measures
-from dpsql.purchase import measuring
 
 pytestmark = pytest.mark.any_duckdb
 
@@ -20,6 +19,7 @@ CALLS = {
     "a table": "FROM dp_marginals('procedures', columns := ['code'], epsilon := 0.1)",
     "a query": f"FROM dp_query('{JOINED}', epsilon := 0.1)",
     "a chain": "FROM dp_query('SELECT count(*) FROM procedures', epsilon := 0.1)",
+    "all tables": "FROM dp_synthesize_tables('patients', epsilon := 0.1, into_schema := 'synth', options := {'effort': 'fast'})",
 }
 CHANGES = {
     "a key is dropped": ("DROP INDEX key", "CREATE UNIQUE INDEX key ON patients (patient_id)"),
@@ -51,7 +51,7 @@ def con(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 def interfering(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> list[int]:
     """Do something once, right after the charge; note each reading."""
-    reads, unchanged, measure = [], measuring.check_lineages, measures.measure
+    reads, unchanged, measure = [], measures.check_unchanged, measures.measure
     left = [what]
 
     def changed(*given):
@@ -59,7 +59,7 @@ def interfering(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> 
             left.pop()()
         unchanged(*given)
 
-    monkeypatch.setattr(measuring, "check_lineages", changed)
+    monkeypatch.setattr(measures, "check_unchanged", changed)
     monkeypatch.setattr(measures, "measure", lambda *given: (reads.append(1), measure(*given))[1])
     return reads
 
@@ -80,7 +80,7 @@ def test_a_schema_that_changes_after_the_charge_is_not_read(con, monkeypatch, ca
     assert actions == [("charge",), ("store",)]
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", [call for call in CALLS if call != "all tables"])
 @pytest.mark.parametrize("more", ["max_rows := 3", "orphans := 'unit'"])
 def test_a_link_that_changes_after_the_charge_is_not_read(con, monkeypatch, call, more):
     reads = interfering(monkeypatch, lambda: con.cursor().execute(f"CALL dp_link('visits', {more})"))
@@ -88,3 +88,25 @@ def test_a_link_that_changes_after_the_charge_is_not_read(con, monkeypatch, call
         con.execute(CALLS[call])
     con.execute("CALL dp_link('visits', max_rows := 20, orphans := 'drop')")
     assert not reads and con.execute(CALLS[call]).fetchall() and reads == [1]
+
+
+def test_a_number_of_units_that_was_public_is_not_given_out_where_a_key_may_be_null_now(tmp_path, monkeypatch):
+    con = duckdb.connect(str(tmp_path / "clinic.duckdb"))
+    con.execute("CREATE TABLE patients (patient_id INTEGER NOT NULL, sex VARCHAR); CREATE TABLE visits (patient_id INTEGER, cost INTEGER)")
+    con.execute("CREATE UNIQUE INDEX key ON patients (patient_id); INSERT INTO patients SELECT i, 'f' FROM range(40) t(i)")
+    con.execute("INSERT INTO visits SELECT i % 40, i % 3 FROM range(100) t(i)")
+    dpsql.load(con, user="tester", progress=False)
+    con.execute("CALL dp_protect('patients', epsilon := 1, delta := 1e-9, privacy_unit := 'patient_id', max_contributions := 1, neighbors := 'replace_one')")
+    con.execute("CALL dp_link('visits', 'patient_id', parent := 'patients', max_rows := 3)")
+    con.execute("CALL dp_declare('patients', 'sex', categories := ['f', 'm'], nullable := false)")
+    con.execute("CALL dp_declare('visits', 'cost', categories := [0, 1, 2])")
+    before, after = "DROP INDEX key; ALTER TABLE patients ALTER patient_id", "CREATE UNIQUE INDEX key ON patients (patient_id)"
+    looser = f"{before} DROP NOT NULL; INSERT INTO patients VALUES (NULL, 'f'); {after}"
+    reads = interfering(monkeypatch, lambda: con.cursor().execute(looser))
+    for _ in range(2):
+        with pytest.raises(duckdb.Error, match="was public, and is not now"):
+            con.execute(CALLS["all tables"])
+    assert not reads
+    con.execute(f"DELETE FROM patients WHERE patient_id IS NULL; {before} SET NOT NULL; {after}")
+    assert con.execute(CALLS["all tables"]).fetchall()[0][1] == 40 and reads == [1]
+    con.close()

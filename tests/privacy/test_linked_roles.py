@@ -65,6 +65,7 @@ CHARGED = {
     ],
     "summarize": ["FROM dp_summarize('visits', columns := ['cost'], epsilon := 1)"],
     "synthesize": ["FROM dp_synthesize('visits', columns := ['note'], epsilon := 1, seed := 1)"],
+    "synthesize_tables": ["FROM dp_synthesize_tables('patients', epsilon := 1, into_schema := 'synth', units := 5, seed := 1, options := {'effort': 'fast'})"],
     "declare": ["FROM dp_declare('procedures', 'weight', discover := true, epsilon := 1)"],
 }
 """What is answered and charged, by call."""
@@ -104,6 +105,10 @@ FREE = {
     "marginals": [
         "FROM dp_marginals('SELECT d.rank, v.cost FROM doctors d JOIN visits v USING (cost)', k := 1, epsilon := 1)",
         "FROM dp_marginals('SELECT p.sex FROM patients p JOIN visits v ON p.age = v.cost', k := 1, epsilon := 1)",
+    ],
+    "synthesize_tables": [
+        "FROM dp_synthesize_tables('visits', epsilon := 1, into_schema := 'synth')", "FROM dp_synthesize_tables('seen', epsilon := 1)",
+        "FROM dp_synthesize_tables('doctors', epsilon := 1, into_schema := 'synth')", "FROM dp_synthesize_tables('wards', epsilon := 1)",
     ],
     "synthesize": ["FROM dp_synthesize('SELECT d.rank FROM doctors d WHERE d.cost IN (SELECT cost FROM visits)', epsilon := 1)"],
     "query": [

@@ -208,3 +208,10 @@ def test_where_a_row_is_a_person_its_key_has_to_be_there(con):
         way(con, "trips")
     con.execute("DROP TABLE people; CREATE TABLE people (id INTEGER PRIMARY KEY)")
     assert way(con, "trips") is not None
+
+
+@pytest.mark.parametrize(("table", "column", "is_"), [("visits", "patient_id", "is the link to main.patients"), ("patients", "patient_id", "is the privacy unit")])
+def test_what_says_whose_row_it_is_is_no_data(con, table, column, is_):
+    for statement in (f"CALL dp_declare('{table}', '{column}', lower := 0, upper := 3)", f"CALL dp_rule('{table}', '{column} > 3')"):
+        with pytest.raises(duckdb.Error, match=is_):
+            con.execute(statement)

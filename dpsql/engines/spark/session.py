@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from dpsql.engines.spark.quiet import quiet
@@ -82,6 +84,8 @@ def session(url: str) -> Any:
     # Of pandas 3, none of whose frames are used; of settings that a server does not have; of retries that have come to an end.
     warnings.filterwarnings("ignore", module=r"pyspark(\.|$)")
     try:
+        with as_of_a_file():
+            import pyspark.sql.connect  # noqa: F401 -- it looks around when it is imported first
         from pyspark.sql.connect.client.core import DefaultChannelBuilder
         from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession
@@ -101,6 +105,24 @@ def session(url: str) -> Any:
             f"take the token (the environment variable {TOKEN})?"
         ) from None
     return own
+
+
+@contextlib.contextmanager
+def as_of_a_file() -> Iterator[None]:
+    """Let pyspark be imported where the interpreter runs no file: ``python -c``, a worker of a pool, another program.
+
+    It takes one without a file and without a prompt for a run of its own doctests, looks for a folder of Spark that a client does
+    not have, and ends the process.
+    """
+    main = sys.modules.get("__main__")
+    if main is None or hasattr(main, "__file__"):
+        yield
+        return
+    main.__file__ = ""
+    try:
+        yield
+    finally:
+        del main.__file__
 
 
 def close(own: Any) -> None:

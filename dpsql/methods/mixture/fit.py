@@ -45,6 +45,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.methods.mixture.targets import Targets
+from dpsql.numerics.adam import move
 from dpsql.numerics.arrays import FloatArray
 from dpsql.numerics.products import multiplies
 
@@ -56,7 +57,7 @@ _RESIDUAL_FROM = 2.0
 _RESIDUAL_AT = 0.4
 _REWEIGHT_FROM, _REWEIGHT_EVERY, _REWEIGHT_OFFSET = 0.3, 10, 0.05
 _ANCHOR_EVERY = 10
-_MOMENT, _RATE, _START_DEVIATION = 0.9, 0.5, 0.5
+_RATE, _START_DEVIATION = 0.5, 0.5
 _TINY, _LOWEST_LOG = 1e-12, -30.0
 
 
@@ -198,7 +199,7 @@ class _Descent:
             gradients = self._gradients(step, step == correction)
             rate = 0.5 * _RATE * (1.0 + math.cos(math.pi * step / self.steps))
             for at, parameter in enumerate((self.logits, self.class_logits)):
-                self._move(parameter, gradients[at], *self.moments[at], step, rate)
+                move(parameter, gradients[at], *self.moments[at], step, rate)
         exact = self._values().astype(float)
         shares = _softmax(self.class_logits.astype(float))
         return Mixture(shares, exact / self._spread(np.add.reduceat(exact, self.starts, axis=0)))
@@ -289,24 +290,6 @@ class _Descent:
         limit = np.divide(_RESIDUAL_FROM / unit, np.sqrt(weights), out=np.full_like(weights, np.inf), where=weights > 0.0)
         missed = target - model
         target += np.sign(missed) * np.maximum(np.abs(missed) - limit, np.float32(0.0))
-
-    @staticmethod
-    def _move(parameter: Float32, gradient: Float32, first: Float32, second: Float32, step: int, rate: float) -> None:
-        """Take one step of Adam in place."""
-        kept, part = np.float32(_MOMENT), np.float32(1.0 - _MOMENT)
-        correction = 1.0 - _MOMENT**step
-        first *= kept
-        second *= kept
-        scale = gradient * part
-        first += scale
-        scale *= gradient
-        second += scale
-        np.multiply(second, np.float32(1.0 / correction), out=scale)
-        np.sqrt(scale, out=scale)
-        scale += np.float32(_TINY)
-        np.divide(first, scale, out=scale)
-        scale *= np.float32(rate / correction)
-        parameter -= scale
 
 
 def _softmax(logits: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -174,14 +174,14 @@ def _class_columns(
     for column, size in zip(columns, sizes, strict=True):
         stop.check()
         expected = mixture.values[start : start + size, order].T * counts[:, None]
-        whole = _rounded(expected, counts, rng)
+        whole = rounded(expected, counts, rng)
         values = np.repeat(np.tile(np.arange(size, dtype=column.dtype), counts.size), whole.ravel())
-        column[:] = _shuffled(values, classes, size, rng)
+        column[:] = shuffled(values, classes, size, rng)
         start += size
     return columns, classes
 
 
-def _shuffled(values: CodeArray, classes: IndexArray, size: int, rng: np.random.Generator) -> CodeArray:
+def shuffled(values: CodeArray, classes: IndexArray, size: int, rng: np.random.Generator) -> CodeArray:
     """Return values in random order within each class."""
     places = int(classes[-1]) + 1 if classes.size else 1
     bits = max(size - 1, 1).bit_length()
@@ -197,7 +197,7 @@ def _shuffled(values: CodeArray, classes: IndexArray, size: int, rng: np.random.
     return keys.astype(values.dtype)
 
 
-def _rounded(expected: FloatArray, counts: IndexArray, rng: np.random.Generator) -> IndexArray:
+def rounded(expected: FloatArray, counts: IndexArray, rng: np.random.Generator) -> IndexArray:
     """Round a classes x values table: row sums exact, column sums up to one, every cell up or down."""
     whole = np.floor(expected + _IMPOSSIBLE).astype(np.intp)
     parts = expected - whole

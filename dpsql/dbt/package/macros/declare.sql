@@ -1,4 +1,4 @@
-{#- Budgets, links, domains and rules of schema.yml: collected from the project, and handed to the plugin (profiles.yml: dpsql.dbt). -#}
+{#- Budgets, domains, links and rules of schema.yml: collected from the project, and handed to the plugin (profiles.yml: dpsql.dbt). -#}
 
 {#- Runs when dbt starts and ends, and before `dbt show` of a dp_synthetic model. Says at the end what could not be applied. -#}
 {% macro declare(last=false) %}
@@ -12,7 +12,7 @@
 {% macro declared_nodes() %}
   {%- set found = [] -%}
   {%- for node in graph.sources.values() | list + graph.nodes.values() | list
-        if node.resource_type in ('source', 'seed', 'snapshot', 'model') and node.config.materialized not in ('dp_synthetic', 'dp_query', 'ephemeral') -%}
+        if node.resource_type in ('source', 'seed', 'snapshot', 'model') and node.config.materialized not in ('dp_synthetic', 'dp_synthetic_table', 'dp_query', 'ephemeral') -%}
     {%- set meta = dpsql.declared_meta(node) -%}
     {%- set columns = dpsql.declared_columns(node) -%}
     {%- if meta or columns -%}

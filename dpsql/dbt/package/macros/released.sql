@@ -1,4 +1,4 @@
-{#- What the materializations dp_synthetic and dp_query share: a table of what a call gives, which stands for the model's SELECT. -#}
+{#- What the materializations dp_synthetic, dp_synthetic_table and dp_query share: a table of what a call gives, which stands for the model's SELECT. -#}
 
 {#- Makes the table of a model; `bought`: sql, the release that the comment of the table names (none: no comment), and of what
     the log says afterwards what was spent. -#}
@@ -54,9 +54,12 @@
 
 {#- `dbt show` of such a model shows what was released: dbt would run the SELECT, which reads the protected table. -#}
 {% macro get_show_sql(compiled_code, sql_header, limit) %}
-  {%- if model is defined and model.config.materialized in ('dp_synthetic', 'dp_query') -%}
+  {%- if model is defined and model.config.materialized in ('dp_synthetic', 'dp_synthetic_table', 'dp_query') -%}
     {%- do dpsql.declare() -%}
-    {%- set bought = dpsql.synthetic_query(compiled_code) if model.config.materialized == 'dp_synthetic' else dpsql.answered_query(compiled_code) -%}
+    {%- if model.config.materialized == 'dp_synthetic' -%}{%- set bought = dpsql.synthetic_query(compiled_code) -%}
+    {%- elif model.config.materialized == 'dp_synthetic_table' -%}{%- set bought = dpsql.synthetic_table_query(compiled_code) -%}
+    {%- else -%}{%- set bought = dpsql.answered_query(compiled_code) -%}
+    {%- endif -%}
     {{ return(dbt.get_show_sql(bought.sql, sql_header, limit)) }}
   {%- endif -%}
   {{ return(dbt.get_show_sql(compiled_code, sql_header, limit)) }}

@@ -233,6 +233,8 @@ class Scalar:
             return aggregate(name, node, None, self, self._binder)
         if name == "try" and len(node.expressions) == 1:
             return self(node.expressions[0])
+        if name == "grouping" and len(node.expressions) == 1:
+            return of_type(f"CAST(grouping({self(node.expressions[0]).sql}) AS BIGINT)", "BIGINT")
         if name == "enum_code" and len(node.expressions) == 1:
             return place_in_list(node.expressions[0], self._binder, self)
         if name == "chr" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Literal):

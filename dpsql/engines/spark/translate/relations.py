@@ -61,6 +61,10 @@ class Scope:
         for alias, columns in kept:
             self.add(alias, columns)
 
+    def knows(self, node: exp.Column) -> bool:
+        """Return whether a column has this name."""
+        return (fold(node.table), fold(node.name)) in self._places
+
     def resolve(self, node: exp.Column) -> Typed:
         """Return a column by its name, as DuckDB compares names."""
         found = self._places.get((fold(node.table), fold(node.name)), [])
@@ -77,6 +81,31 @@ class Scope:
             if not table or fold(alias) == fold(table)
             for column, kind in columns
         ]
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Writes what stands after GROUP BY; ``listed``: what the SELECT lists."""
+
+    listed: Sequence[tuple[str, exp.Expression, Typed]]
+    scope: Scope
+    scalar: Scalar
+
+    def __call__(self, node: exp.Expression) -> str:
+        """Return a key, or sets of keys."""
+        if isinstance(node, exp.Literal):
+            refuse("GROUP BY with a number")
+        if isinstance(node, exp.GroupingSets):
+            sets = [", ".join(map(self, each.expressions if isinstance(each, exp.Tuple) else [each])) for each in node.expressions]
+            return f"GROUPING SETS ({', '.join(f'({keys})' for keys in sets)})"
+        return self._named(node) or self.scalar(node).sql
+
+    def _named(self, node: exp.Expression) -> str | None:
+        """Return what an alias of the list stands for; a column of the rows that has the name comes before it."""
+        if not isinstance(node, exp.Column) or node.table or self.scope.knows(node):
+            return None
+        found = [value.sql for alias, entry, value in self.listed if fold(alias) == fold(node.name) and not _aggregated(entry)]
+        return found[0] if len(found) == 1 else None
 
 
 class Translator:
@@ -185,7 +214,7 @@ class Translator:
         where, having = node.args.get("where"), node.args.get("having")
         if where is not None:
             parts.append(f"WHERE {scalar.condition(where.this)}")
-        parts += self._group(node.args.get("group"), listed, scalar)
+        parts += self._group(node.args.get("group"), listed, scope, scalar)
         if having is not None:
             parts.append(f"HAVING {scalar.condition(having.this)}")
         return Relation(" ".join(parts), tuple((column, value.type) for column, _, value in listed))
@@ -221,8 +250,9 @@ class Translator:
             return [(node.name, node, value)]
         return refuse("a column without a name")
 
+    @staticmethod
     def _group(
-        self, group: exp.Expression | None, listed: Sequence[tuple[str, exp.Expression, Typed]], scalar: Scalar
+        group: exp.Expression | None, listed: Sequence[tuple[str, exp.Expression, Typed]], scope: Scope, scalar: Scalar
     ) -> list[str]:
         if group is None:
             return []
@@ -232,10 +262,8 @@ class Translator:
             keys = [value for _, node, value in listed if not _aggregated(node)]
             found = [value.sql for value in keys if not value.constant]
             return [f"GROUP BY {', '.join(found)}"] if found else (["GROUP BY CAST(0 AS INT)"] if keys else [])
-        nodes = group.expressions
-        if any(isinstance(each, exp.Literal) for each in nodes):
-            refuse("GROUP BY with a number")
-        return [f"GROUP BY {', '.join(scalar(each).sql for each in nodes)}"] if nodes else []
+        keys = _Keys(listed, scope, scalar)
+        return [f"GROUP BY {', '.join(map(keys, group.expressions))}"] if group.expressions else []
 
     # -- FROM ---------------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,66 @@
+"""How many rows of a database of linked tables break its rules. NOT PRIVATE: for the custodian."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+
+from dpsql.custodian.linked_reading import ComparedTable, key_text, number_of
+from dpsql.domains.encoding import column_types
+from dpsql.rules import across
+from dpsql.text.names import fold
+from dpsql.text.relation import identifier
+
+
+def rows_breaking(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], position: int) -> list[int]:
+    """Return how many rows of a table break each of its rules; a rule that is NULL is kept.
+
+    Parameters
+    ----------
+    tables : sequence of ComparedTable
+        The root first, parents before children.
+    position : int
+        Of the table.
+
+    Raises
+    ------
+    DpsqlError
+        A rule fails on some row; the text is withheld.
+
+    Notes
+    -----
+    Privacy: NOT PRIVATE. A row without one of the rows above that a rule names is not counted: it is an orphan.
+    """
+    table = tables[position]
+    found = [
+        number_of(cursor, f"SELECT count(*) FROM ({table.sql}) AS t WHERE NOT ({rule}\n)")  # noqa: S608 -- canonical
+        for rule in table.rules
+    ]
+    for text in table.across:
+        rule = across.stored(text)
+        chain = _chain(cursor, tables, position)
+        aliases = {tables[place].name: f"t{place}" for place in chain if place != position}
+        own = f"t{position}"
+        names = {column: f"c{i}" for i, column in enumerate(dict.fromkeys(rule.columns))}
+        chosen = ", ".join(
+            f"{identifier(own if above is None else aliases[above], name)} AS {called}" for (above, name), called in names.items()
+        )
+        rows = f"SELECT {chosen} FROM {' JOIN '.join(chain.values())}"  # noqa: S608 -- quoted
+        found.append(number_of(cursor, f"SELECT count(*) FROM ({rows}) WHERE NOT ({rule.flat(names).text}\n)"))  # noqa: S608 -- canonical
+    return found
+
+
+def _chain(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], position: int) -> dict[int, str]:
+    """Return a table and those above it as they stand in a FROM clause, by position, the root last."""
+    found = {position: f"({tables[position].sql}) AS t{position}"}
+    place, above = position, tables[position].above
+    while above is not None:
+        link, key = tables[place].link, tables[place].key
+        kinds = [
+            {fold(name): kind for name, kind in column_types(cursor, tables[one].sql).items()} for one in (place, above)
+        ]
+        on = f"{key_text(f't{place}', link, kinds[0])} = {key_text(f't{above}', key, kinds[1])}"
+        found[above] = f"({tables[above].sql}) AS t{above} ON {on}"
+        place, above = above, tables[above].above
+    return found

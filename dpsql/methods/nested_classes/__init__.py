@@ -1,0 +1,48 @@
+"""Nested latent classes: a model of linked tables, fitted to noisy tables of shares of units."""
+
+from dpsql.methods.nested_classes.draw import Drawn, draw, draw_parts
+from dpsql.methods.nested_classes.efforts import EFFORTS, USUAL, fit
+from dpsql.methods.nested_classes.lines import Ordering, Scale
+from dpsql.methods.nested_classes.model import NestedClasses, expected, uniform
+from dpsql.methods.nested_classes.order import ordered
+from dpsql.methods.nested_classes.shapes import (
+    GAPS,
+    GROUPS,
+    ORDERED,
+    Block,
+    Shape,
+    TableShape,
+    blocks,
+    cut,
+    folded,
+    shares,
+    spread,
+    unfolded,
+)
+
+__all__ = [
+    "EFFORTS",
+    "GAPS",
+    "GROUPS",
+    "ORDERED",
+    "USUAL",
+    "Block",
+    "Drawn",
+    "NestedClasses",
+    "Ordering",
+    "Scale",
+    "Shape",
+    "TableShape",
+    "blocks",
+    "cut",
+    "draw",
+    "draw_parts",
+    "expected",
+    "fit",
+    "folded",
+    "ordered",
+    "shares",
+    "spread",
+    "unfolded",
+    "uniform",
+]

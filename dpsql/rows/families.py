@@ -1,0 +1,363 @@
+"""Families of synthetic rows from a release of linked tables: the model, and its tables block by block, with new keys.
+
+Privacy: post-processing throughout: free, repeatable, seedable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from dpsql.accounting import standard_deviation
+from dpsql.domains import sqltypes
+from dpsql.domains.attributes import Domain
+from dpsql.domains.decoder import Columns, Decoder
+from dpsql.domains.grid import Histogram
+from dpsql.domains.within import Placed
+from dpsql.errors import ArgumentError, ReleaseError
+from dpsql.methods import nested_classes
+from dpsql.methods.nested_classes import Drawn, NestedClasses
+from dpsql.numerics.arrays import FloatArray, IntArray
+from dpsql.release.linked import LinkedPlan, LinkedTable
+from dpsql.release.ordered import scale_of
+from dpsql.release.refined import histograms
+from dpsql.release.store import Release
+from dpsql.rows.block import Block
+from dpsql.rows.decoding import Codes
+from dpsql.rows.models import mark
+from dpsql.rows.obeying import Mender, mender_of
+from dpsql.rows.recent import Recent
+from dpsql.rows.zeros import emptied
+from dpsql.rules.effects import concerning
+from dpsql.rules.grammar import stored
+from dpsql.text.relation import identifier
+
+KEY, LINK = "__dp_key", "__dp_link"
+_ROWS = 1 << 17
+"""Rows that are decoded together."""
+_SPARE_UNITS = 4096
+_SPARE, _VALUES = 1, 2
+"""In seeds: what follows is of its own."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted model of linked tables, and the number of units of the source, public or noisy."""
+
+    fitted: NestedClasses
+    units: int
+
+
+_models: Recent[Model] = Recent(4)
+
+
+def plan_of(bought: Release) -> LinkedPlan:
+    """Return what a release holds of linked tables.
+
+    Raises
+    ------
+    ReleaseError
+        It is no such release.
+    """
+    if bought.plan.linked is None:
+        raise ReleaseError(f"release {bought.identifier!r} is none of linked tables: those are bought by dp_synthesize_tables")
+    return bought.plan.linked
+
+
+def model_of(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Model:
+    """Return the model of a release, fitting it if this process has not done so lately."""
+    return _models.get(f"{bought.path} {mark(bought)}", lambda: _fit(cursor, bought))
+
+
+def _fit(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Model:
+    linked, plan = plan_of(bought), bought.plan
+    statistics = bought.statistics(cursor)
+    values = [
+        np.asarray(block, np.float64).reshape(shape) / linked.weight
+        for block, shape in zip(statistics.blocks, linked.shapes, strict=True)
+    ]
+    values = emptied(cursor, linked, values)
+    deviations = [standard_deviation(plan.mechanism, scale) / linked.weight for scale in plan.scales]
+    total = statistics.total
+    units = units_of(linked, values, deviations) if total is None else float(total)
+    units, effort = max(units, 1.0), str(plan.options.get("effort", nested_classes.USUAL))
+    shares, noise = [block / units for block in values], [deviation / units for deviation in deviations]
+    fitted = nested_classes.fit(linked.shape, linked.blocks, shares, noise, units, effort, _seed(bought.identifier))
+    scales = {
+        t: scale_of(table.domain.attributes[table.order_place])
+        for t, table in enumerate(linked.tables)
+        if table.order_place is not None
+    }
+    if scales:
+        fitted = nested_classes.ordered(fitted, linked.blocks, shares, noise, scales, _seed(bought.identifier))
+    return Model(fitted, round(units))
+
+
+def units_of(linked: LinkedPlan, values: list[FloatArray], deviations: list[float]) -> float:
+    """Return the number of units from noisy tables of the root: each adds up to it, weighted by the inverse of its variance."""
+    root = [place for place, block in enumerate(linked.blocks) if block.left[0] == 0 and block.kind in ("one", "pair")]
+    if not root:
+        raise ReleaseError("the release holds no table of its units; restore it from a backup")
+    weights = np.asarray([1.0 / (values[place].size * deviations[place] ** 2 + 1e-12) for place in root])
+    sums = np.asarray([values[place].sum() for place in root])
+    return float((weights * sums).sum() / weights.sum())
+
+
+def _seed(identifier_: str) -> int:
+    return int(hashlib.sha256(identifier_.encode()).hexdigest()[:15], 16)
+
+
+@dataclass(frozen=True)
+class Described:
+    """What is drawn: the plan, with its bins; what a fixed seed is made of; where in their bins values lie, by a column's place."""
+
+    linked: LinkedPlan
+    identifier: str
+    inside: Mapping[int, Histogram]
+
+
+def described(bought: Release) -> Described:
+    """Return what a release gives rows of."""
+    return Described(plan_of(bought), bought.identifier, histograms(bought.planned, bought.refinement))
+
+
+def made_up(linked: LinkedPlan) -> tuple[Described, Model]:
+    """Return what gives made-up rows of a plan, of its types alone: no rule holds, and no release is looked at."""
+    bounded = Domain(tuple(a.bounded if a.automatic else a for a in linked.domain.attributes))
+    found = linked.with_domain(bounded)
+    tables = tuple(replace(table, rules=(), checks=(), across=(), order=None) for table in found.tables)
+    found = replace(found, tables=tables, blocks=())
+    return Described(found, "rehearsal", {}), Model(nested_classes.uniform(found.shape), 1)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of one table, as `Drawing.select` reads them."""
+
+    table: int
+    frame: pd.DataFrame
+
+
+class Drawing:
+    """One draw of all tables.
+
+    Parameters
+    ----------
+    cursor : DuckDB cursor
+        Evaluates rules on synthetic rows; no table is read.
+    wanted : Described
+    model : Model
+    units : int
+        Rows of the root.
+    seed : int or None
+        The same seed gives the same tables; None is a fixed seed of the release.
+
+    Attributes
+    ----------
+    rows : list of int
+        Rows of each table so far.
+    """
+
+    def __init__(
+        self, cursor: duckdb.DuckDBPyConnection, wanted: Described, model: Model, units: int, seed: int | None
+    ) -> None:
+        self.plan, self._model, self._units = wanted.linked, model, units
+        self._seeds = [seed or 0, _seed(wanted.identifier)]
+        self.rows = [0] * len(self.plan.tables)
+        inside = wanted.inside
+        self._inside: list[dict[str, Histogram]] = [
+            {a.name: inside[place] for i, a in enumerate(table.domain.attributes) if (place := self.plan.place(t, i)) in inside}
+            for t, table in enumerate(self.plan.tables)
+        ]
+        self._decoders = [
+            [Decoder(a, f"v{i}", self._inside[t].get(a.name)) for i, a in enumerate(table.domain.attributes)]
+            for t, table in enumerate(self.plan.tables)
+        ]
+        self._placed: dict[int, Placed] = {}
+        for t, table in enumerate(self.plan.tables):
+            if table.order_place is not None:
+                decoder = self._decoders[t][table.order_place]
+                self._placed[t] = decoder.within = Placed(decoder.attribute)
+        self._above = {place: self.plan.joined(place) for place, table in enumerate(self.plan.tables) if table.across}
+        self._places = {table.name: place for place, table in enumerate(self.plan.tables)}
+        self._named = {self._places[name] for joined in self._above.values() for name, _ in joined.above}
+        self._menders = [self._mender(cursor, place, wanted.identifier) for place in range(len(self.plan.tables))]
+        ruled = {place for place, mending in enumerate(self._menders) if mending is not None}
+        self._sorted = {place for place, table in enumerate(self.plan.tables) if table.order is not None and place in ruled}
+
+    def _mender(self, cursor: duckdb.DuckDBPyConnection, place: int, release: str) -> Mender | None:
+        table, above = self.plan.tables[place], self._above.get(place)
+        if not table.rules and above is None:
+            return None
+        domain, across = (table.domain, ()) if above is None else (above.domain, above.rules)
+        rules = [*concerning([stored(text) for text in table.rules], domain), *across]
+        fixed = 0 if above is None else len(above.above)
+        return mender_of(cursor, domain, rules, partial(self._spare, place), release, self._inside[place], fixed)
+
+    def _spare(self, place: int) -> Codes:
+        """Return codes of other rows of a table."""
+        drawn = nested_classes.draw(self._model.fitted, _SPARE_UNITS, np.random.default_rng([*self._seeds, _SPARE, place]))
+        return np.asarray(drawn[place].codes[:, : len(self.plan.tables[place].domain.attributes)])
+
+    def select(self, place: int) -> str:
+        """Return the SELECT list of a table's columns, in order and in their types, over the frame of a part."""
+        table = self.plan.tables[place]
+        expressions = {d.attribute.name: d.expression().sql(dialect="duckdb") for d in self._decoders[place]}
+        listed = []
+        for column in table.columns:
+            if column.name in expressions:
+                listed.append(f"CAST({expressions[column.name]} AS {column.sql_type}) AS {identifier(column.name)}")
+            else:
+                number = identifier(LINK if column.name == table.link else KEY)
+                listed.append(f"{key_value(number, column.sql_type)} AS {identifier(column.name)}")
+        return ", ".join(listed)
+
+    def parts(self) -> Iterator[Part]:
+        """Yield rows of all tables, parents before their children; their number is in `rows` afterwards."""
+        rng = np.random.default_rng([*self._seeds, _VALUES])
+        for drawn in nested_classes.draw_parts(self._model.fitted, self._units, np.random.default_rng(self._seeds)):
+            keys: list[IntArray] = []
+            for place, rows, block in self._blocks(drawn, rng):
+                while len(keys) <= place:
+                    keys.append(self._keys(len(keys), drawn, keys))
+                table, order = self.plan.tables[place], None
+                if place in self._sorted:
+                    order = self._order(place, drawn[place].parent, block)
+                    keys[place][order] = keys[place].copy()
+                arrays: Columns = {KEY: keys[place][rows] if order is None else keys[place][order]}
+                if table.parent is not None:
+                    links = keys[table.parent][drawn[place].parent[rows]]
+                    arrays[LINK] = links if order is None else links[order]
+                arrays.update(self._own(place, block, slice(None) if order is None else order))
+                yield Part(place, pd.DataFrame(arrays, copy=False))
+            for place, found in enumerate(drawn):
+                self.rows[place] += len(found.codes)
+
+    def _keys(self, place: int, drawn: list[Drawn], keys: list[IntArray]) -> IntArray:
+        """Return the keys of the rows of a part."""
+        table, rows = self.plan.tables[place], drawn[place]
+        if table.parent is not None and table.link in table.keys:
+            found: IntArray = keys[table.parent][rows.parent]
+        else:
+            found = np.arange(len(rows.codes), dtype=np.int64) + self.rows[place] + 1
+        check_range(table, int(found.max()) if len(found) else 0)
+        return found
+
+    def _order(self, place: int, parent: IntArray, block: Block) -> IntArray:
+        """Return which row stands in a place, where rules may have changed values that rows are ordered by."""
+        position = self.plan.tables[place].order_place
+        assert position is not None  # noqa: S101 -- for the type checker
+        attribute = self.plan.tables[place].domain.attributes[position]
+        values = block.take(position, slice(None))[f"v{position}"]
+        return np.lexsort((values, block.codes(position) >= attribute.values, parent))
+
+    def families(self) -> Iterator[list[Drawn]]:
+        """Yield the codes of the rows that `parts` gives, some units at a time; no drawing gives both.
+
+        A row of an order whose place in it a rule has changed has NaN as its ``order``.
+        """
+        rng, ruled = np.random.default_rng([*self._seeds, _VALUES]), any(mending is not None for mending in self._menders)
+        for drawn in nested_classes.draw_parts(self._model.fitted, self._units, np.random.default_rng(self._seeds)):
+            yield self._obeying(drawn, rng) if ruled else drawn
+
+    def _obeying(self, drawn: list[Drawn], rng: np.random.Generator) -> list[Drawn]:
+        """Return the codes of rows that obey the rules."""
+        found = [Drawn(rows.codes.copy(), rows.parent, None if rows.order is None else rows.order.copy()) for rows in drawn]
+        for place, some, block in self._blocks(drawn, rng):
+            columns, ordered = len(self.plan.tables[place].domain.attributes), self.plan.tables[place].order_place
+            codes, order = found[place].codes, found[place].order
+            for i, changed in block.changed().items():
+                if i >= columns:
+                    continue
+                if order is not None and i == ordered:
+                    order[some] = np.where(changed == codes[some, i], order[some], np.nan)
+                codes[some, i] = changed
+        return found
+
+    def _blocks(self, drawn: list[Drawn], rng: np.random.Generator) -> Iterator[tuple[int, slice, Block]]:
+        """Yield the rows of a part, decoded and repaired: the table, which of its rows, and the block."""
+        whole: dict[int, Block] = {}  # of tables that rules of others name
+        for place, rows in enumerate(drawn):
+            columns = len(self.plan.tables[place].domain.attributes)
+            step = max(len(rows.codes), 1) if place in self._named | self._sorted else _ROWS
+            for start in range(0, len(rows.codes), step):
+                some = slice(start, start + step)
+                if rows.order is not None:
+                    self._placed[place].values = rows.order[some]
+                codes: Codes = rows.codes[some, :columns]
+                arrays = self._values(place, codes, rng)
+                if place in self._above:
+                    codes, arrays = self._with_above(place, some, drawn, whole, codes, arrays)
+                mending = self._menders[place]
+                block = Block(codes, arrays) if mending is None else mending.mended_block(codes, arrays, rng)
+                if place in self._named:
+                    whole[place] = block
+                yield place, some, block
+
+    def _with_above(
+        self, place: int, some: slice, drawn: list[Drawn], whole: dict[int, Block], codes: Codes, arrays: Columns
+    ) -> tuple[Codes, Columns]:
+        """Return codes and arrays with those of the rows above that rules name, behind the own ones."""
+        count = len(self.plan.tables[place].domain.attributes)
+        added = []
+        for k, (name, position) in enumerate(self._above[place].above):
+            at, rows, wanted = self.plan.tables[place].parent, drawn[place].parent[some], self._places[name]
+            while at is not None and at != wanted:
+                rows, at = drawn[at].parent[rows], self.plan.tables[at].parent
+            block = whole[wanted]
+            added.append(block.codes(position)[rows])
+            prefix = f"v{position}"
+            taken = block.take(position, rows)
+            arrays = {**arrays, **{f"v{count + k}{key.removeprefix(prefix)}": array for key, array in taken.items()}}
+        return np.column_stack([codes, *added]), arrays
+
+    def _own(self, place: int, block: Block, rows: slice | IntArray) -> Columns:
+        """Return the arrays of a table's own columns in some rows."""
+        found: Columns = {}
+        for i in range(len(self.plan.tables[place].domain.attributes)):
+            found.update(block.take(i, rows))
+        return found
+
+    def _values(self, place: int, codes: Codes, rng: np.random.Generator) -> Columns:
+        found: Columns = {}
+        for i, decoder in enumerate(self._decoders[place]):
+            found.update(decoder.arrays(np.ascontiguousarray(codes[:, i]), rng))
+        return found
+
+
+def key_value(number: str, sql_type: str) -> str:
+    """Return a new key in the type of a column: a whole number, or the text or UUID of one.
+
+    Examples
+    --------
+    >>> key_value("k", "VARCHAR"), key_value("k", "SMALLINT")
+    ('CAST(k AS VARCHAR)', 'CAST(k AS SMALLINT)')
+    """
+    if sql_type == "UUID":
+        digits = f"CAST(to_hex(CAST({number} AS BIGINT)) AS VARCHAR)"
+        return f"CAST('00000000-0000-0000-0000-' || lpad(lower({digits}), 12, '0') AS UUID)"
+    return f"CAST({number} AS {sql_type})"
+
+
+def check_range(table: LinkedTable, largest: int) -> None:
+    """Refuse more rows than a key's type has numbers for.
+
+    Raises
+    ------
+    ArgumentError
+        Of synthetic rows: nothing but the release decides.
+    """
+    for column in table.columns:
+        parsed = sqltypes.parse(column.sql_type)
+        if column.name in table.keys and parsed.family == "integer" and largest > parsed.high:
+            raise ArgumentError(
+                "units",
+                largest,
+                f"rows of {table.name} are more than {column.name!r}, which is {column.sql_type}, can number; ask for fewer",
+            )

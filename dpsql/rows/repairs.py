@@ -1,0 +1,204 @@
+"""Rules that share columns, and how rows that break them are repaired: inside their bins, by exchange, from other rows.
+
+Privacy: post-processing of synthetic rows by public rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.domains.attributes import Domain
+from dpsql.domains.decoder import Columns, Decoder
+from dpsql.rows.block import Block, Places, agreement, neighbours
+from dpsql.rows.decoding import Histograms
+from dpsql.rules.effects import places
+from dpsql.rules.evaluating import FALSE, Evaluator, evaluator
+from dpsql.rules.grammar import Rule
+from dpsql.rules.reasoning import single_valued
+
+Mask = npt.NDArray[np.bool_]
+ROUNDS, _CANDIDATES = 6, 24
+_REDRAWS, _FEWEST_REDRAWS, _LEAST_SHARE = 24, 4, 0.02
+"""Tries inside bins; after how many, and below which share that worked, they are given up."""
+_KEYS, _COMPARED = 5, 12
+"""Columns that candidates are sorted by, and that alike rows agree on."""
+_MOST_DONORS, _FEWEST_DONORS = 40_000, 4_000
+_AT_ONCE = 1 << 18
+"""Rows that are evaluated together."""
+_MOST_FITTED = 1 << 12
+
+
+class Group:
+    """Rules that share columns, and the attributes that they look at."""
+
+    def __init__(
+        self, cursor: duckdb.DuckDBPyConnection, domain: Domain, rules: Sequence[Rule], histograms: Histograms, free: int
+    ) -> None:
+        self.rules = rules
+        self.positions = sorted({position for rule in rules for position in places(rule, domain)})
+        self.free = [position for position in self.positions if position < free]
+        self.fixed = [position for position in self.positions if position >= free]
+        self._of_rule = [list(places(rule, domain)) for rule in rules]
+        attributes = [domain.attributes[position] for position in self.positions]
+        names = [f"v{position}" for position in self.positions]
+        self._evaluator: Evaluator = evaluator(cursor, attributes, rules, names)
+        decoders = [Decoder(a, name, histograms.get(a.name)) for a, name in zip(attributes, names, strict=True)]
+        self._inside = [
+            (position, decoder)
+            for position, decoder in zip(self.positions, decoders, strict=True)
+            if position < free and not single_valued(decoder.attribute)
+        ]
+
+    def obey(self, block: Block) -> Mask:
+        """Return which rows of a block obey."""
+        return self._obey(self._values(block, slice(None)), len(block))
+
+    def partly_broken(self, block: Block, single: Mask) -> Mask:
+        """Return which rows without one value of every column break a rule all of whose columns have one."""
+        found = np.zeros(len(block), bool)
+        verdicts = self._evaluator.verdicts(self._values(block, slice(None)), len(block))
+        for positions, verdict in zip(self._of_rule, verdicts, strict=True):
+            found |= (verdict == FALSE) & single[:, positions].all(axis=1)
+        return found & ~single[:, self.positions].all(axis=1)
+
+    def _obey(self, values: Columns, rows: int) -> Mask:
+        return self._evaluator.obey(values, rows)
+
+    def _values(self, block: Block, rows: Places | slice) -> Columns:
+        return {name: array for position in self.positions for name, array in block.take(position, rows).items()}
+
+    def redraw(self, block: Block, broken: Places, rng: np.random.Generator) -> Places:
+        """Draw values inside their bins again where rows are broken; return those that still are."""
+        for turn in range(_REDRAWS if self._inside else 0):
+            if not broken.size:
+                break
+            fresh = {position: decoder.arrays(block.codes(position)[broken], rng) for position, decoder in self._inside}
+            values = self._values(block, broken)
+            for arrays in fresh.values():
+                values.update(arrays)
+            good = self._obey(values, len(broken))
+            rows = broken[good]
+            for position, arrays in fresh.items():
+                block.put(position, rows, block.codes(position)[rows], {name: array[good] for name, array in arrays.items()})
+            broken = broken[~good]
+            if turn + 1 >= _FEWEST_REDRAWS and good.mean() < _LEAST_SHARE:
+                break
+        return broken
+
+    def exchange(
+        self, block: Block, broken: Places, donors: Places, compared: Sequence[int], rng: np.random.Generator
+    ) -> Places:
+        """Exchange the values of one column with rows that obey; return the rows that are still broken."""
+        for _ in range(ROUNDS if donors.size else 0):
+            if not broken.size:
+                break
+            chosen = _some(donors, len(broken), rng)
+            keys, others = self._chosen(compared, rng)
+            partners, columns = np.full(len(broken), -1), np.zeros(len(broken), np.int64)
+            candidates = neighbours(block, broken, block, chosen, keys, _CANDIDATES, rng)
+            step = max(1, _AT_ONCE // (_CANDIDATES * len(self.positions)))
+            for start in range(0, len(broken), step):
+                part = slice(start, start + step)
+                partners[part], columns[part] = self._best(block, broken[part], candidates[part], others)
+            once = np.zeros(len(broken), bool)  # a row is exchanged with one row at a time
+            found = np.flatnonzero(partners >= 0)
+            once[found[np.unique(partners[found], return_index=True)[1]]] = True
+            for number, position in enumerate(self.free):
+                here = once & (columns == number)
+                _swap(block, position, broken[here], partners[here])
+            if not once.any():
+                break
+            broken = broken[~once]
+        return broken
+
+    def _chosen(self, compared: Sequence[int], rng: np.random.Generator) -> tuple[list[int], list[int]]:
+        """Return columns to sort candidates by, and those to compare: of the rules, and some of all others."""
+        own = set(self.positions)
+        others = [position for position in compared if position not in own]
+        some = [others[place] for place in rng.permutation(len(others))[:_COMPARED].tolist()]
+        return some[:_KEYS], [*self.positions, *some]
+
+    def _best(self, block: Block, broken: Places, candidates: Places, compared: Sequence[int]) -> tuple[Places, Places]:
+        """Return for each row the candidate, and the column, whose exchange repairs it and changes least; -1 where none does."""
+        shape = candidates.shape
+        mine, theirs = np.repeat(broken, shape[1]), candidates.ravel()
+        whole = agreement(block, broken, block, candidates, compared)
+        best = np.full(len(broken), -1)
+        column, score = np.zeros(len(broken), np.int64), np.full(len(broken), -1)
+        for number, position in enumerate(self.free):
+            feasible = self._obey({**self._values(block, mine), **block.take(position, theirs)}, len(mine))
+            rest = np.flatnonzero(feasible)
+            if not rest.size:
+                continue
+            back = {**self._values(block, theirs[rest]), **block.take(position, mine[rest])}
+            feasible[rest] = self._obey(back, len(rest))
+            same = block.codes(position)[broken][:, None] == block.codes(position)[candidates]
+            # In one bin nothing but values moves: no table changes at all.
+            scores = np.where(same, len(compared), whole - same)
+            scores = np.where(feasible.reshape(shape), scores, -1)
+            place = scores.argmax(axis=1)
+            found = scores[np.arange(len(broken)), place]
+            better = found > score
+            best[better] = candidates[np.arange(len(broken)), place][better]
+            column[better], score[better] = number, found[better]
+        return best, column
+
+    def replace(
+        self, block: Block, broken: Places, pool: Block, donors: Places, compared: Sequence[int], rng: np.random.Generator
+    ) -> None:
+        """Take the columns of the rules from rows that obey."""
+        chosen = _some(donors, len(broken), rng)
+        keys, others = self._chosen(compared, rng)
+        candidates = neighbours(block, broken, pool, chosen, keys, _CANDIDATES, rng)
+        place = agreement(block, broken, pool, candidates, others).argmax(axis=1)
+        taken = candidates[np.arange(len(broken)), place]
+        self._take(block, broken, pool, taken)
+
+    def _take(self, block: Block, rows: Places, pool: Block, taken: Places) -> None:
+        for position in self.free:
+            block.put(position, rows, pool.codes(position)[taken], pool.take(position, taken))
+
+    def fit(
+        self, block: Block, broken: Places, pool: Block, compared: Sequence[int], rng: np.random.Generator
+    ) -> Places:
+        """Take what may change from the most alike of some rows with which rows obey; return the rows that are still broken."""
+        chosen = _some(np.arange(len(pool)), len(broken), rng)
+        keys, others = self._chosen(compared, rng)
+        alike = [position for position in others if position in set(compared)]
+        count = fitted(len(broken))
+        candidates = neighbours(block, broken, pool, chosen, keys, count, rng)
+        left, step = [], max(1, _AT_ONCE // (count * len(self.positions)))
+        for start in range(0, len(broken), step):
+            rows, some = broken[start : start + step], candidates[start : start + step]
+            theirs = some.ravel()
+            values = {name: array for position in self.free for name, array in pool.take(position, theirs).items()}
+            mine = np.repeat(rows, some.shape[1])
+            values |= {name: array for position in self.fixed for name, array in block.take(position, mine).items()}
+            feasible = self._obey(values, len(mine)).reshape(some.shape)
+            place = np.where(feasible, agreement(block, rows, pool, some, alike), -1).argmax(axis=1)
+            found = feasible[np.arange(len(rows)), place]
+            self._take(block, rows[found], pool, some[np.arange(len(rows)), place][found])
+            left.append(rows[~found])
+        return np.concatenate(left)
+
+
+def fitted(broken: int) -> int:
+    """Return how many candidates are looked at for each of so many rows."""
+    return min(max(_AT_ONCE // broken, _CANDIDATES), _MOST_FITTED)
+
+
+def _some(donors: Places, broken: int, rng: np.random.Generator) -> Places:
+    """Return at most so many donors as are worth sorting for so many rows."""
+    most = min(_MOST_DONORS, max(_FEWEST_DONORS, _CANDIDATES * broken))
+    return donors if len(donors) <= most else rng.choice(donors, most, replace=False)
+
+
+def _swap(block: Block, position: int, first: Places, second: Places) -> None:
+    codes = block.codes(position)
+    mine, theirs = (codes[first], block.take(position, first)), (codes[second], block.take(position, second))
+    block.put(position, first, *theirs)
+    block.put(position, second, *mine)
