@@ -50,8 +50,9 @@ def test_what_is_not_there_to_write_to(con: duckdb.DuckDBPyConnection) -> None:
         con.execute("FROM dp_synthesize('here', epsilon := .5, into_table := 'spark:out')").fetchall()
 
 
-def test_a_table_that_is_written_or_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables of Sail's own catalog live as long as a session: one for all that happens here."""
+def test_a_table_that_is_written_or_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Tables of Sail's own catalog live as long as a session, and are in a folder where its process is: one for all of this."""
+    monkeypatch.chdir(tmp_path)
     own = sail.session()
     monkeypatch.setattr(session, "session", lambda url: own)
     monkeypatch.setattr(session, "close", lambda found: None)
