@@ -46,6 +46,12 @@ def session() -> Any:
     return sessions.session(url())
 
 
+def copy(statement: str) -> None:
+    """Write a file by a COPY of a database of its own."""
+    with duckdb.connect() as con:
+        con.execute(statement)
+
+
 def remote(path: Path, name: str, folder: Path, address: str | None = None, **protection: Any) -> duckdb.DuckDBPyConnection:
     """Return a database whose table ``name`` has its rows in a Parquet file or folder behind a server, protected."""
     con = duckdb.connect(str(path))

@@ -80,7 +80,7 @@ def test_every_parameter_says_what_it_means(call):
 
 @CALLS
 def test_what_no_call_has_is_refused_and_a_comparison_of_files_can_fail(call):
-    required = {p.name: "x" for p in call.parameters() if p.required or p.needed}
+    required = {p.name: (*p.choices, "x")[0] for p in call.parameters() if p.required or p.needed}
     required |= {name: 1.0 for name in required if name == "epsilon"}
     assert isinstance(call.parse(required), call)
     with pytest.raises(ArgumentError, match="no such argument"):

@@ -33,7 +33,7 @@ def server() -> Iterator[sail.Server]:
 def con(server: sail.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[duckdb.DuckDBPyConnection]:
     monkeypatch.setattr(session, "RETRIES", 1)
     (tmp_path / "lake").mkdir()
-    duckdb.execute(f"COPY (SELECT i // 2 AS person, i % 7 AS age FROM range(70) t(i)) TO '{tmp_path / 'lake' / 'p.parquet'}' (FORMAT parquet)")
+    sail.copy(f"COPY (SELECT i // 2 AS person, i % 7 AS age FROM range(70) t(i)) TO '{tmp_path / 'lake' / 'p.parquet'}' (FORMAT parquet)")
     made = sail.remote(tmp_path / "books.duckdb", "people", tmp_path / "lake", server.url, privacy_unit="person", max_contributions=2)
     dpsql.declare(made, "people", "age", lower=0, upper=6, nullable=False)
     yield made

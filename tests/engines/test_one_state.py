@@ -33,7 +33,7 @@ COLUMNS = 12
 
 
 def write(folder: Path, rows: str) -> None:
-    duckdb.execute(f"COPY ({rows}) TO '{folder / 'p.parquet'}' (FORMAT parquet)")
+    sail.copy(f"COPY ({rows}) TO '{folder / 'p.parquet'}' (FORMAT parquet)")
 
 
 @pytest.fixture

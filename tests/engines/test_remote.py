@@ -26,7 +26,7 @@ pytestmark = pytest.mark.any_duckdb
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("lake")
-    duckdb.execute(f"COPY (SELECT i AS id, i // 2 AS person, i % 7 AS age, [i] AS list FROM range(70) t(i)) TO '{found / 'p.parquet'}' (FORMAT parquet)")
+    sail.copy(f"COPY (SELECT i AS id, i // 2 AS person, i % 7 AS age, [i] AS list FROM range(70) t(i)) TO '{found / 'p.parquet'}' (FORMAT parquet)")
     return found
 
 
@@ -105,10 +105,10 @@ def test_rows_of_a_budget_stay_those_of_its_name(con: duckdb.DuckDBPyConnection,
 
 def test_changed_columns_are_refused_before_the_charge(tmp_path: Path) -> None:
     file = tmp_path / "p.parquet"
-    duckdb.execute(f"COPY (SELECT i AS x FROM range(9) t(i)) TO '{file}' (FORMAT parquet)")
+    sail.copy(f"COPY (SELECT i AS x FROM range(9) t(i)) TO '{file}' (FORMAT parquet)")
     with sail.remote(Path(":memory:changed"), "people", tmp_path) as con:
         dpsql.declare(con, "people", "x", lower=0, upper=9)
-        duckdb.execute(f"COPY (SELECT 'text' AS x) TO '{file}' (FORMAT parquet)")
+        sail.copy(f"COPY (SELECT 'text' AS x) TO '{file}' (FORMAT parquet)")
         with pytest.raises(duckdb.Error, match="have other types now"):
             con.execute("FROM dp_marginals('people', epsilon := 1)").fetchall()
         assert charges(con) == 0

@@ -14,8 +14,8 @@ from sample_tables import DELTA, make_people, protect_people
 
 import dpsql
 from dpsql.books.ledger import Ledger
+from dpsql.engines.duckdb import counting
 from dpsql.errors import LedgerError
-from dpsql.kinds.tables import measure as measuring
 from dpsql.purchase import buying
 from dpsql.purchase import measuring as measuring_purchase
 from dpsql.release import identity, store
@@ -209,7 +209,7 @@ def test_any_failure_after_reading_withholds_its_text(con, monkeypatch):
     def fail(*_: object) -> Any:
         raise ValueError("index 17 is out of bounds, at value 'north'")
 
-    monkeypatch.setattr(measuring, "count_select", fail)
+    monkeypatch.setattr(counting, "count_select", fail)
     with pytest.raises(duckdb.Error, match="the text is withheld") as caught:
         con.execute(CALL)
     assert "north" not in str(caught.value)

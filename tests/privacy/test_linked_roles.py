@@ -83,6 +83,9 @@ FREE = {
         "CALL dp_grant('visits', analyst := 'alice', epsilon := 1)", "CALL dp_grant('seen', analyst := 'alice', epsilon := 1)",
         "FROM dp_grant('codes')", "FROM dp_grant()", "SELECT * FROM dp_grant('doctors', analyst := 'alice', epsilon := 1, columns := ['rank'])",
     ],
+    "remote": [
+        f"CALL dp_remote('{name}', engine := 'spark', url := 'sc://127.0.0.1:1', relation := 'lake.people')" for name in ("visits", "patients", "seen")
+    ],
     "links": ["FROM dp_links()", "FROM dp_links('visits')"],
     "declare": [
         "CALL dp_declare('{}', '{}', categories_from := '{}')".format(*place, taken)

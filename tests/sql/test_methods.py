@@ -320,17 +320,17 @@ def test_the_domain_must_be_public(ce):
 
 
 def test_a_domain_that_changes_after_the_charge_is_refused(ce, monkeypatch):
-    from dpsql.kinds.open import measure as measuring
+    from dpsql.engines.duckdb import counting
 
-    real = measuring.count_values
+    real = counting.count_values
 
     def fail(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(measuring, "count_values", fail)
+    monkeypatch.setattr(counting, "count_values", fail)
     with pytest.raises(BaseException):  # noqa: B017
         dpsql.histogram(ce, "ce", "job", epsilon=1.0, domain="words")
-    monkeypatch.setattr(measuring, "count_values", real)
+    monkeypatch.setattr(counting, "count_values", real)
     ce.execute("INSERT INTO words VALUES ('another')")
     with pytest.raises(dpsql.ReleaseError, match="changed"):
         dpsql.histogram(ce, "ce", "job", epsilon=1.0, domain="words")

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpsql.engines.spark.arrays import HEAD, chunks
 
-Ints = NDArray[np.int64]
 Batches = Iterator[pa.RecordBatch]
 
 

@@ -111,26 +111,16 @@ def rows(session: Any, statement: str) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True)) if columns else [()] * int(table.num_rows)
 
 
-def numpy(session: Any, statement: str) -> dict[str, Any]:
-    """Return the result of a statement that groups: an array for each column.
+def arrays(table: Any) -> dict[str, Any]:
+    """Return the columns of a pyarrow table, the result of a statement that groups, by their names.
 
     Integers and whole decimals become int64, cut off at +-2^62 (`dpsql.noise.entropy.clamped`), missing ones masked; other columns
     are of Python's values.
-
-    Raises
-    ------
-    DpsqlError
-        Spark failed; the reason is withheld.
 
     Notes
     -----
     Privacy: as `rows`.
     """
-    return arrays(_table(session, statement))
-
-
-def arrays(table: Any) -> dict[str, Any]:
-    """Return the columns of a pyarrow table, as `numpy` does."""
     return {name: _array(column) for name, column in zip(table.column_names, table.columns, strict=True)}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from dpsql.engines.spark.translate import spark_sql, translated
+from dpsql.engines.spark.translate import translated
 from dpsql.engines.spark.translate.literals import constant, name, text
 from dpsql.errors import UnsupportedQuery
 
@@ -48,7 +48,7 @@ REFUSED = {
 @pytest.mark.parametrize("expression", REFUSED)
 def test_an_expression_that_is_not_listed_is_refused_by_name(expression: str, con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(UnsupportedQuery) as refused:
-        spark_sql(con, f"SELECT {expression} AS x {FROM}", PEOPLE)
+        translated(con, f"SELECT {expression} AS x {FROM}", PEOPLE)
     assert refused.value.construct.lower() == REFUSED[expression].lower()
 
 
@@ -78,13 +78,13 @@ QUERIES = {
 @pytest.mark.parametrize("statement", QUERIES)
 def test_a_query_that_is_not_listed_is_refused_by_name(statement: str, con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(UnsupportedQuery) as refused:
-        spark_sql(con, statement, PEOPLE)
+        translated(con, statement, PEOPLE)
     assert refused.value.construct.lower().startswith(QUERIES[statement].lower())
 
 
 def test_a_message_says_the_way_out(con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(UnsupportedQuery, match=r"refused at exp\(\): .*compute it in the lake, in a view there"):
-        spark_sql(con, f"SELECT exp(w) AS x {FROM}", PEOPLE)
+        translated(con, f"SELECT exp(w) AS x {FROM}", PEOPLE)
 
 
 @pytest.mark.parametrize("value", ["", "'", "\\", "\\' OR 1=1 --", "${env:HOME}", "a\nb", "a\0b", "`", "😀", "?", ":x", "{{x}}", "{d 'x'}", '"', "a'b"])
@@ -94,7 +94,7 @@ def test_a_text_cannot_leave_its_literal(value: str, con: duckdb.DuckDBPyConnect
     assert plain == value
     assert not set(written) & set("\\$`\n\0?{\"")
     literal = "'" + value.replace("'", "''").replace("\0", "") + "'"
-    assert text(value.replace("\0", "")) in spark_sql(con, f"SELECT s = {literal} AS x {FROM}", PEOPLE)
+    assert text(value.replace("\0", "")) in translated(con, f"SELECT s = {literal} AS x {FROM}", PEOPLE).sql
 
 
 @pytest.mark.parametrize("column", ["a b", "a`b", "`", "a'b", "a\\b", "--", "/*", "ä", "a.b", "select", "x; DROP TABLE y", "a\nb"])
@@ -116,7 +116,7 @@ def test_a_name_that_spark_would_replace_is_refused(column: str) -> None:
 
 
 def test_names_are_compared_as_duckdb_does(con: duckdb.DuckDBPyConnection) -> None:
-    assert spark_sql(con, 'SELECT P."I" AS x FROM "MEMORY"."main"."People" AS p', PEOPLE) == "SELECT `p`.`i` AS `x` FROM `lake_people` AS `p`"
+    assert translated(con, 'SELECT P."I" AS x FROM "MEMORY"."main"."People" AS p', PEOPLE).sql == "SELECT `p`.`i` AS `x` FROM `lake_people` AS `p`"
 
 
 def test_numbers_are_written_in_their_type() -> None:
@@ -131,7 +131,7 @@ def test_halves_of_a_bounding_become_one_pass(con: duckdb.DuckDBPyConnection) ->
     from dpsql.domains.bounding import light_first_sql
 
     statement = light_first_sql(f'SELECT b AS "u", i AS "x" {FROM}', ["u"], ["u", "x"], 3, "0123456789abcdef" * 2)
-    found = spark_sql(con, statement, PEOPLE)
+    found = translated(con, statement, PEOPLE).sql
     assert found.count("lake_people") == 1
     assert "UNION" not in found
     assert "JOIN" not in found

@@ -93,9 +93,4 @@ def translated(cursor: duckdb.DuckDBPyConnection, statement: str, relations: Map
     return Statement(found.sql, found.columns, tuple(translator.texts))
 
 
-def spark_sql(cursor: duckdb.DuckDBPyConnection, statement: str, relations: Mapping[str, str]) -> str:
-    """Return the text of `translated`."""
-    return translated(cursor, statement, relations).sql
-
-
-__all__ = ["SETTINGS", "Statement", "spark_sql", "translated"]
+__all__ = ["SETTINGS", "Statement", "translated"]

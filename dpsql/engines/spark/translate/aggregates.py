@@ -74,7 +74,7 @@ def window(node: exp.Window, call: exp.Anonymous, scalar: Translate) -> Typed:
     by = ", ".join(scalar(each).sql for each in node.args.get("partition_by") or [])
     parts = [f"PARTITION BY {by}"] if by else []
     if order is not None:
-        parts.append(f"ORDER BY {', '.join(ordered(each, scalar) for each in order.expressions)}")
+        parts.append("ORDER BY " + ", ".join(ordered(each, scalar) for each in order.expressions))
     return of_type(f"CAST({name}({'*' if name == 'count' else ''}) OVER ({' '.join(parts)}) AS BIGINT)", "BIGINT")
 
 
