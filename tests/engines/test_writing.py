@@ -33,7 +33,8 @@ def test_a_folder_of_files(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> No
     call = f"FROM dp_synthesize('people', epsilon := 9, rows := 40, into_table := 'spark:parquet:{tmp_path / 'out'}')"
     [[name, rows, release]] = con.execute(call).fetchall()
     assert (name, rows) == (f"spark:parquet:{tmp_path / 'out'}", 40)
-    there = duckdb.connect().sql(f"SELECT * FROM '{tmp_path / 'out'}/*.parquet'")
+    own = duckdb.connect()
+    there = own.sql(f"SELECT * FROM '{tmp_path / 'out'}/*.parquet'")
     assert there.columns == ["age", "sex"] and list(map(str, there.types)) == ["BIGINT", "VARCHAR"]
     drawn = con.execute(f"FROM dp_sample('{release}', rows := 40)").fetchall()
     assert sorted(map(repr, there.fetchall())) == sorted(map(repr, drawn))
@@ -56,7 +57,8 @@ def test_a_table_that_is_written_or_not_there(monkeypatch: pytest.MonkeyPatch, t
     own = sail.session()
     monkeypatch.setattr(session, "session", lambda url: own)
     monkeypatch.setattr(session, "close", lambda found: None)
-    rows = duckdb.connect().sql("SELECT i AS a, 'x' || i AS b, DATE '2020-01-01' AS c FROM range(5) t(i)").to_arrow_table()
+    with duckdb.connect() as con:
+        rows = con.sql("SELECT i AS a, 'x' || i AS b, DATE '2020-01-01' AS c FROM range(5) t(i)").to_arrow_table()
     columns = [("a", "BIGINT"), ("b", "VARCHAR"), ("c", "DATE")]
     writer = SparkWriter(Remote("spark", sail.url(), "x"), "made_here")
     writer.check(columns)

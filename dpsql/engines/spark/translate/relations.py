@@ -96,9 +96,13 @@ class _Keys:
         if isinstance(node, exp.Literal):
             refuse("GROUP BY with a number")
         if isinstance(node, exp.GroupingSets):
-            sets = [", ".join(map(self, each.expressions if isinstance(each, exp.Tuple) else [each])) for each in node.expressions]
+            sets = [self.listing(each.expressions if isinstance(each, exp.Tuple) else [each]) for each in node.expressions]
             return f"GROUPING SETS ({', '.join(f'({keys})' for keys in sets)})"
         return self._named(node) or self.scalar(node).sql
+
+    def listing(self, nodes: Sequence[exp.Expression]) -> str:
+        """Return keys, with commas between them."""
+        return ", ".join(self(node) for node in nodes)
 
     def _named(self, node: exp.Expression) -> str | None:
         """Return what an alias of the list stands for; a column of the rows that has the name comes before it."""
@@ -262,8 +266,7 @@ class Translator:
             keys = [value for _, node, value in listed if not _aggregated(node)]
             found = [value.sql for value in keys if not value.constant]
             return [f"GROUP BY {', '.join(found)}"] if found else (["GROUP BY CAST(0 AS INT)"] if keys else [])
-        keys = _Keys(listed, scope, scalar)
-        return [f"GROUP BY {', '.join(map(keys, group.expressions))}"] if group.expressions else []
+        return [f"GROUP BY {_Keys(listed, scope, scalar).listing(group.expressions)}"] if group.expressions else []
 
     # -- FROM ---------------------------------------------------------------------------------------------------------------
 
