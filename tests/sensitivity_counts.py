@@ -23,10 +23,11 @@ from dpsql.domains import encoding
 from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.domains.declare import declare
 from dpsql.engines.duckdb.counting import count_moments, count_values
+from dpsql.engines.duckdb.tuples import count_tuples
 from dpsql.errors import DpsqlError
 from dpsql.kinds import measures
 from dpsql.kinds.planned import total_is_public
-from dpsql.measure import reading, tuples
+from dpsql.measure import reading
 from dpsql.noise import discrete
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.release.store import Plan
@@ -107,7 +108,7 @@ def statistics(context: Context, question: Question, kind: str) -> dict[str, np.
             return {"table (0,)": counts.ravel(), **{f"sums {i}": sums[:, i] for i in range(len(extra))}, "products": np.asarray(products, dtype=object)}
         index = TupleIndex(domain.sizes, 3)
         levels = [np.arange(*index.level_keys(k)) for k in range(1, min(3, len(domain.sizes)) + 1)]
-        return {f"level {k + 1}": tuples.count_tuples(cursor, codes, index, keys) for k, keys in enumerate(levels)}
+        return {f"level {k + 1}": count_tuples(cursor, codes, index, keys) for k, keys in enumerate(levels)}
     finally:
         cursor.execute(f'DROP TABLE IF EXISTS "{codes}"')
 
