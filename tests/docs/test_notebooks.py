@@ -72,6 +72,7 @@ def test_there_are_five():
 def test_it_runs(path, tmp_path, monkeypatch):
     if path.stem == "sql_cells":
         pytest.importorskip("sql", reason="jupysql")
+        monkeypatch.setenv("PYTHONWARNINGS", "ignore:PySpark does not yet fully:FutureWarning")  # jupysql imports it
     monkeypatch.setenv("PLOOMBER_STATS_ENABLED", "false")
     monkeypatch.setenv("DPSQL_PROGRESS", "0")  # shown to a reader, not kept in a file
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))

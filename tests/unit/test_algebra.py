@@ -136,6 +136,10 @@ ELSEWHERE = {
     "answers/summary.py": "columns of SUMMARIZE",
     "estimates/moments.py": "formulas: one for each",
     "source/aggregates.py": "how each kind is calculated",
+    **dict.fromkeys(
+        (f"engines/spark/translate/{name}.py" for name in ("aggregates", "matching", "moments", "numbers", "texts")),
+        "how each is said in Spark's SQL: what has no rule is refused there",
+    ),
 }
 """Files with a list of names of their own, and why."""
 
