@@ -140,7 +140,8 @@ class Generator:
             sides = [self.column((types,)), self.column((types,)) if rng.random() < 0.8 else self.column()]
             return f"({sides[0]} {rng.choice(('=', '<', '<>', '>=', 'IS NOT DISTINCT FROM', 'IS DISTINCT FROM'))} {sides[1]})"
         if kind < 0.76:
-            return f"({self.argument('w', depth)} {rng.choice(('LIKE', 'ILIKE', 'NOT LIKE', '||', 'NOT ILIKE'))} {rng.choice((self.column(('VARCHAR',)), *TEXTS))})"
+            operator = rng.choice(("LIKE", "ILIKE", "NOT LIKE", "||", "NOT ILIKE"))
+            return f"({self.argument('w', depth)} {operator} {self.column(('VARCHAR',)) if operator == '||' else rng.choice(TEXTS)})"
         if kind < 0.88:
             source = rng.choice([*TRY_CASTS, "JSON", "BLOB", "INTEGER[]"])
             targets = TRY_CASTS.get(source, ("VARCHAR",))

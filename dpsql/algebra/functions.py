@@ -58,6 +58,8 @@ class Function:
         (`dpsql.source.total`; `tests/privacy/test_total.py` tries each).
     always : bool
         Whether syntax calls it without naming it: never to be overloaded or shadowed by a user's, named or not.
+    parts : bool
+        Whether it makes a list of all parts of a text on its way.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Function:
     by: Literal["text", "plan", "unit", "frame"] = "text"
     total: tuple[str, ...] = ()
     always: bool = False
+    parts: bool = False
 
     def takes(self, number: int) -> bool:
         """Return whether it may have so many arguments."""
@@ -111,6 +114,11 @@ def _fields(kinds: str, names: str) -> dict[str, Function]:
 def _named(given: Sequence[exp.Expression]) -> str:
     """Return the part or unit that the first argument names."""
     return given[0].name.lower() if isinstance(given[0], exp.Literal) else ""
+
+
+def _written(most: rules.Most, given: Sequence[exp.Expression]) -> float:
+    """Return how long a moment's text is: two letters of a format become up to 26 (%c)."""
+    return 13 * most(given[1])
 
 
 def _largest(most: rules.Most, given: Sequence[exp.Expression]) -> float:
@@ -158,7 +166,7 @@ LISTED: dict[str, Function] = {
     **_of("wss", "regexp_matches regexp_full_match", 2, range=TRUTH),
     **_of("xsss", "regexp_replace", 3, text=True),  # the replacement without a backslash
     **_of("xsn", "regexp_extract", 2, text=True, length=lambda most, given: most(given[0])),
-    **_of("xsn", "split_part", text=True, length=lambda most, given: most(given[0]), syntax=rules.split),
+    **_of("xsn", "split_part", text=True, parts=True, length=lambda most, given: most(given[0]), syntax=rules.split),
     # numbers
     **_of("h", "abs", range=on_first(absolute)),
     **_of("a", "sign", range=on_first(rules.sign), null="first"),
@@ -214,7 +222,7 @@ LISTED: dict[str, Function] = {
     ),
     **_of("stt", "date_diff=datediff", range=_difference(complete=False), unit="unit"),
     **_of("stt", "date_sub=datesub", range=_difference(complete=True), unit="unit"),
-    **_of("ts", "strftime"),
+    **_of("ts", "strftime", text=True, length=_written),
     # AT TIME ZONE; the calendar of a session, by which it reckons, is pinned
     **_of("sz", "timezone", range=lambda of, given: moments.in_zone(given[0].name, of(given[1]))),
     **_of("ws", "strptime", range=_MOMENT, syntax=lambda given: call("try_strptime", *given)),

@@ -31,6 +31,12 @@ def newer(version: str) -> bool:
     return found is None or found > max(filter(None, map(_numbers, TRIED)))
 
 
+def first_number() -> int:
+    """Return the first number of the version of the DuckDB that runs."""
+    found = _numbers(duckdb.__version__)
+    return found[0] if found else int(TRIED[-1].split(".", maxsplit=1)[0])
+
+
 def described(version: str | None = None) -> str:
     """Return a version (default: of the DuckDB that runs) with, where it is newer than any tried one, a word that says so.
 

@@ -142,6 +142,7 @@ from dpsql.source.parquet import unsafe_columns
 from dpsql.source.parse import QUERY, agree, render, tokens
 from dpsql.source.rehearsal import guarded, rehearse
 from dpsql.source.relations import Analysis
+from dpsql.source.scope import Texts, TextsTooLongError
 from dpsql.source.unit_local import UnitLocal
 from dpsql.text.spelled import plainly
 
@@ -208,22 +209,29 @@ def analyse(
     """
     catalog = catalog or Catalog(cursor)
 
-    def begin(kind: type[Analysis], unit: Callable[[TableId], str | None] = unit_column) -> Analysis:
-        return kind(catalog, protected, public_keys, unit, (database, schema), most_rows, lineage, is_root)
+    def run(kind: type[Analysis], unit: Callable[[TableId], str | None] = unit_column) -> Source:
+        texts = Texts(shortens=True)
+        while True:
+            analysis = kind(catalog, protected, public_keys, unit, (database, schema), most_rows, lineage, is_root, texts)
+            try:
+                return _analyse(catalog, analysis, text)
+            except TextsTooLongError:
+                texts = texts.shorter()
 
     try:
+        _checked_text(text)
         try:
-            return _analyse(catalog, begin(Analysis), _checked_text(text))
+            return run(Analysis)
         except (UnsupportedQuery, ArgumentError, NotProtected) as error:
             if not local:
                 raise
             first = error
         try:
-            return _analyse(catalog, begin(LocalAnalysis), text)
+            return run(LocalAnalysis)
         except WithoutUnit as without:
             # with a unit it would be refused all the same: then that is what is wrong with it
             try:
-                _analyse(catalog, begin(LocalAnalysis, lambda table: catalog.columns(table)[0].name), text)
+                run(LocalAnalysis, lambda table: catalog.columns(table)[0].name)
             except (UnsupportedQuery, ArgumentError) as other:
                 if str(other) == str(first):
                     raise first from None

@@ -19,7 +19,7 @@ from dpsql.source.kernel import (
     INTEGERS,
     KINDS,
     LARGEST_LITERAL,
-    LONGEST_TEXT,
+    LIST_OF_PARTS,
     MOST_GROWTH,
     TEMPORAL,
     TEXT,
@@ -185,25 +185,35 @@ class Calls:
         out = exp.DPipe(this=paren(values[0]), expression=paren(values[1]))
         return self._kept_short(name, out, values, at)
 
-    @staticmethod
-    def _short(value: exp.Expression) -> exp.Expression:
+    @property
+    def _longest(self) -> int:
+        return self.scope.texts.longest
+
+    def _short(self, value: exp.Expression) -> exp.Expression:
         """Return a text cut to the longest that a source computes with, unless it is that short by what it is."""
-        return value if _is_made(value) or isinstance(value, exp.Null) else cut(value)
+        return value if _is_made(value) or isinstance(value, exp.Null) else cut(value, self._longest)
 
     def _kept_short(self, name: str, out: exp.Expression, values: Sequence[exp.Expression], at: exp.Expression) -> exp.Expression:
         """Count the text that a call makes, and cut it where it may be longer than others."""
-        most = self._longest(name, values, at)
-        self.scope.texts.take(most, f"{name}()", at, self.scope.where)
-        return out if most <= LONGEST_TEXT else cut(out if isinstance(out, exp.Anonymous) else paren(out))
+        most = self._result(name, values, at)
+        parts = LIST_OF_PARTS * self._longest if LISTED[name].parts else 0
+        self.scope.texts.take(most + parts, f"{name}()", at, self.scope.where)
+        return out if most <= self._longest else cut(out if isinstance(out, exp.Anonymous) else paren(out), self._longest)
 
-    def _longest(self, name: str, values: Sequence[exp.Expression], at: exp.Expression) -> int:
+    def _result(self, name: str, values: Sequence[exp.Expression], at: exp.Expression) -> int:
         """Return how many characters a call's result can have."""
         if name == "replace":
-            return LONGEST_TEXT * self._growth(name, len(values[1].name), len(values[2].name), at)
+            return self._longest * self._growth(name, len(values[1].name), len(values[2].name), at)
         if name == "regexp_replace":
-            return (LONGEST_TEXT + 1) * (1 + self._growth(name, 1, len(values[2].name), at))
+            return (self._longest + 1) * (1 + self._growth(name, 1, len(values[2].name), at))
         rule = LISTED[name].length
-        return LONGEST_TEXT if rule is None else int(rule(_most, values))
+        return self._longest if rule is None else int(rule(self._most, values))
+
+    def _most(self, value: exp.Expression) -> float:
+        """Return how many characters a rewritten text has at most; one that is only looked at may have more than are copied."""
+        if isinstance(value, exp.Literal):
+            return len(value.name)
+        return self._longest if _is_made(value) or isinstance(value, exp.Null) else self._longest + 1
 
     def _growth(self, name: str, old: int, new: int, at: exp.Expression) -> int:
         """Return how many times longer a text becomes at most; refuse what makes long texts of short ones."""
@@ -225,13 +235,6 @@ class Calls:
             refuse("regexp_replace()", "no backslash in the replacement: it may raise at a match", at, self.scope.where)
         syntax = FUNCTIONS[name].syntax
         return call(name, *given) if syntax is None else syntax(given)
-
-
-def _most(value: exp.Expression) -> float:
-    """Return how many characters a rewritten text has at most; one that is only looked at may have more than are computed with."""
-    if isinstance(value, exp.Literal):
-        return len(value.name)
-    return LONGEST_TEXT if _is_made(value) or isinstance(value, exp.Null) else LONGEST_TEXT + 1
 
 
 def _is_made(value: exp.Expression) -> bool:

@@ -26,6 +26,7 @@ from dpsql.source.kernel import (
 )
 from dpsql.source.model import identifier, refuse
 from dpsql.source.parse import render, used
+from dpsql.source.patterns import check_pattern
 from dpsql.source.scope import Scope
 from dpsql.source.total import declare, literal_digits, mark
 
@@ -148,6 +149,8 @@ class Rewriter:
         self._keys(node, "this", "expression", "negate")
         if isinstance(node.expression, exp.Any | exp.All):
             self._refuse(node.expression)
+        if not isinstance(node.expression, exp.Null):
+            check_pattern(node, self.scope.where)
         out = type(node)(this=paren(self(node.this)), expression=paren(self(node.expression)))
         return exp.Not(this=exp.Paren(this=out)) if node.args.get("negate") else out
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.algebra.pieces import call, only_if, paren
-from dpsql.source.kernel import LONGEST_TEXT
 
 CAUGHT = "__dp_once"
 """Parameter of the lambda that a caught expression stands in."""
@@ -52,13 +51,13 @@ def not_zero(value: exp.Expression) -> exp.Expression:
     return only_if(exp.NEQ(this=paren(value.copy()), expression=exp.Literal.number(0)), value)
 
 
-def cut(value: exp.Expression) -> exp.Expression:
+def cut(value: exp.Expression, longest: int) -> exp.Expression:
     """Return the beginning of a text, so that no text that a source makes grows without bound."""
-    if isinstance(value, exp.Literal) and len(value.name) <= LONGEST_TEXT:
+    if isinstance(value, exp.Literal) and len(value.name) <= longest:
         return value
-    if isinstance(value, exp.Anonymous) and value.this == "left" and value.expressions[1].name == str(LONGEST_TEXT):
+    if isinstance(value, exp.Anonymous) and value.this == "left" and value.expressions[1].name == str(longest):
         return value
-    return call("left", value, exp.Literal.number(LONGEST_TEXT))
+    return call("left", value, exp.Literal.number(longest))
 
 
 def caught(text: str) -> str:

@@ -36,10 +36,15 @@ NUMBERS = (*INTEGERS, *WIDE, *FLOATS, DECIMAL)
 TO_TEXT = ("BOOLEAN", *INTEGERS, *WIDE, *FLOATS, DECIMAL, "DATE", "TIME", "TIMESTAMP", "UUID", ENUM)
 """Types with a text that never fails and is short."""
 
-LONGEST_TEXT = 10_000
-"""Characters of a text that a source computes with: longer ones are cut where they are copied."""
-MOST_TEXT = 4_000_000
-"""Characters that all texts which a source computes for one row may have together, counted by their bounds."""
+LONGEST_TEXT, SHORTEST_CUT = 10_000, 250
+"""Characters of a text that a source computes with: longer ones are cut where they are copied; where a source copies many, at half
+of it, or less, down to `SHORTEST_CUT`."""
+MOST_TEXT = 1 << 16
+"""Characters that all texts which a source computes for one row may have together, counted by their bounds. A vector of rows, 2,048
+of them, may all be one person's: each thread holds at most 512 MB of these texts then, and as much of the beginnings that they
+are made of (a character has up to four bytes)."""
+LIST_OF_PARTS = 5
+"""What the list of a text's parts takes, in texts: 16 bytes for each part, and the parts."""
 MOST_GROWTH = 100
 """A replacement may be this many characters long, for each character that it replaces."""
 LARGEST_LITERAL = 1_000_000

@@ -56,6 +56,7 @@ class Leaves:
         most_rows: Callable[[TableId], int] = lambda table: 1,
         lineage: Callable[[TableId], Lineage | None] = lambda table: None,
         is_root: Callable[[TableId], bool] = lambda table: False,
+        texts: Texts | None = None,
     ) -> None:
         self.home, self.most_rows = home, most_rows
         self.catalog, self.public_keys, self.unit_column = catalog, public_keys, unit_column
@@ -69,7 +70,7 @@ class Leaves:
         self.filtered = False
         self.leaves: dict[str, list[tuple[str, str]]] = {}
         self.named: list[tuple[exp.Table, TableId]] = []
-        self.texts = Texts()
+        self.texts = texts or Texts()
         self._aliases = 0
         self.carried = Carried()
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpsql.errors import ArgumentError
 from dpsql.source.catalog import Catalog
-from dpsql.source.kernel import MOST_TEXT
+from dpsql.source.kernel import LONGEST_TEXT, MOST_TEXT, SHORTEST_CUT
 from dpsql.source.model import RESERVED, UNIT, Column, fold, quoted, refuse
 from dpsql.source.parse import render
 
@@ -58,16 +58,44 @@ class Item:
         return self._generated.get(ref)
 
 
+class TextsTooLongError(Exception):
+    """All texts of a source together are too long, and may be cut shorter."""
+
+
 @dataclass
 class Texts:
-    """How long all texts that a source computes for one row may be together, by their bounds."""
+    """How long all texts that a source computes for one row may be together, by their bounds.
 
+    Parameters
+    ----------
+    longest : int
+        Characters of one text.
+    shortens : bool
+        Whether the pass is begun again with shorter ones where these are too long together.
+    """
+
+    longest: int = LONGEST_TEXT
+    shortens: bool = False
     left: int = MOST_TEXT
 
+    def shorter(self) -> Texts:
+        """Return what another pass begins with."""
+        longest = max(self.longest // 2, SHORTEST_CUT)
+        return Texts(longest, longest > SHORTEST_CUT)
+
     def take(self, characters: int, construct: str, node: exp.Expression, where: str) -> None:
-        """Note a text of at most so many characters; refuse it where the sum becomes too large."""
+        """Note a text of at most so many characters; refuse it where the sum becomes too large.
+
+        Raises
+        ------
+        TextsTooLongError
+            Shorter ones may be enough.
+        UnsupportedQuery
+        """
         self.left -= characters
         if self.left < 0:
+            if self.shortens:
+                raise TextsTooLongError
             advice = f"its texts could have more than {MOST_TEXT} characters a row; compute fewer or shorter ones"
             refuse(construct, advice, node, where)
 
