@@ -8,8 +8,10 @@ from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.kinds.plans import request
 from dpsql.protected.source import resolve
 from dpsql.purchase import buying
+from dpsql.purchase.uses import asked
 from dpsql.release.store import Release
 from dpsql.rows import schemas
+from dpsql.rows.families import check_rules
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.text.relation import inline
@@ -31,14 +33,18 @@ def synthesize_tables(context: Context, call: SynthesizeTablesCall) -> str:
 def _rehearse(context: Context, call: SynthesizeTablesCall, name: str) -> None:
     """Try to write before anything is charged: whatever is released must not be lost to a table that cannot be made.
 
-    What is wrong with the source is said where it is bought, and a stored release needs no source.
+    What is wrong with the source is said where it is bought, and a stored release needs no source: it has rules of its own.
     """
     schemas.check_target(context, name, [])
     try:
-        linked = request(context, resolve(context, call.source), call).plan.linked
+        protected = resolve(context, call.source)
+        linked = request(context, protected, call).plan.linked
+        bought = protected.ledger.purchase(asked(context, protected, call).release) is not None
     except DpsqlError:
         return
     if linked is not None:
+        if not bought:
+            check_rules(context.cursor, linked)
         schemas.rehearse(context, linked, name)
 
 

@@ -98,6 +98,7 @@ def run_linked_demo(session: Session, patients: int, epsilon: float) -> None:
         "SELECT measure, figures, round(error, 4) AS error, round(largest, 4) AS largest, round(independent, 4) AS independent "
         "FROM dp_evaluate('patients', 'synth') WHERE level = 'summary'",
     )
+    _say(session, "-- independent: the raw columns without any noise, each as if it did not depend on the other")
     _say(session, "\n-- The books: what was spent, for all three")
     _show(session, "SELECT source, epsilon, delta, epsilon_spent, epsilon_left, releases FROM dp_budget('visits')")
 

@@ -17,7 +17,7 @@ from dpsql.methods.nested_classes import GROUPS, ORDERED, Block, Shape, TableSha
 from dpsql.release.ordered import can_order
 from dpsql.rules import across
 from dpsql.rules.across import Across, Joined
-from dpsql.rules.grammar import MOST_RULES, stored
+from dpsql.rules.grammar import MOST_RULES, Rule, stored
 
 Kind = Literal["one", "pair", "across", "sibling", "first", "next", "gap"]
 MOST_TABLES = 64
@@ -326,10 +326,16 @@ class LinkedPlan:
     def _across(self, table: int) -> list[Across]:
         return [across.stored(text) for text in self.tables[table].across]
 
-    def joined(self, table: int) -> Joined:
-        """Return the rules of a table across it and those above as rules of one row; a KeyError where a column is not there."""
+    def joined(self, table: int, rules: Sequence[Across] | None = None) -> Joined:
+        """Return rules of a table, by default those across it and those above, as rules of one row.
+
+        Raises
+        ------
+        KeyError
+            A column is not there.
+        """
         above = {self.tables[place].name: self.tables[place].domain for place in self.ancestors(table)}
-        return across.joined(self._across(table), self.tables[table].domain, above)
+        return across.joined(self._across(table) if rules is None else rules, self.tables[table].domain, above)
 
     def ancestors(self, table: int) -> list[int]:
         """Return the tables above a table, its parent first."""
@@ -338,6 +344,18 @@ class LinkedPlan:
         while parent is not None:
             found.append(parent)
             parent = self.tables[parent].parent
+        return found
+
+    def below(self, table: int) -> list[int]:
+        """Return the tables below a table, parents before children."""
+        return [place for place in range(table + 1, len(self.tables)) if table in self.ancestors(place)]
+
+    def every_rule(self, table: int) -> list[Across]:
+        """Return the rules of a table and of those above it, as rules of this table: what each of its rows obeys."""
+        found = [across.of_table(stored(text), None) for text in self.tables[table].rules] + self._across(table)
+        for place in self.ancestors(table):
+            listed: list[Rule | Across] = [stored(text) for text in self.tables[place].rules]
+            found += [across.of_table(one, self.tables[place].name) for one in [*listed, *self._across(place)]]
         return found
 
     def children(self, table: int) -> list[int]:

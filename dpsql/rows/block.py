@@ -67,6 +67,12 @@ class Block:
                 self._raw[name] = np.array(self._raw[name])
             self._raw[name][rows] = array.codes if isinstance(array, pd.Categorical) else array
 
+    def some(self, rows: Places) -> Block:
+        """Return a block of some of the rows, as they are."""
+        found = Block(self._codes[rows], {name: self._typed(name, raw[rows]) for name, raw in self._raw.items()})
+        found._changed = {position: codes[rows] for position, codes in self._changed.items()}
+        return found
+
     def arrays(self) -> Columns:
         """Return the arrays of all attributes."""
         return {name: self._typed(name, raw) for name, raw in self._raw.items()}

@@ -12,6 +12,7 @@ from functools import partial
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from dpsql.accounting import standard_deviation
@@ -31,7 +32,7 @@ from dpsql.release.store import Release
 from dpsql.rows.block import Block
 from dpsql.rows.decoding import Codes
 from dpsql.rows.models import mark
-from dpsql.rows.obeying import Mender, mender_of
+from dpsql.rows.obeying import Mender, check_found, mender_of
 from dpsql.rows.recent import Recent
 from dpsql.rows.zeros import emptied
 from dpsql.rules.effects import concerning
@@ -129,11 +130,28 @@ def described(bought: Release) -> Described:
 
 def made_up(linked: LinkedPlan) -> tuple[Described, Model]:
     """Return what gives made-up rows of a plan, of its types alone: no rule holds, and no release is looked at."""
-    bounded = Domain(tuple(a.bounded if a.automatic else a for a in linked.domain.attributes))
-    found = linked.with_domain(bounded)
+    found = _bounded(linked)
     tables = tuple(replace(table, rules=(), checks=(), across=(), order=None) for table in found.tables)
     found = replace(found, tables=tables, blocks=())
     return Described(found, "rehearsal", {}), Model(nested_classes.uniform(found.shape), 1)
+
+
+def check_rules(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan) -> None:
+    """Refuse rules of which it is not sure that rows of a plan can be written.
+
+    Raises
+    ------
+    DomainError
+    """
+    found = _bounded(linked)
+    for place, table in enumerate(found.tables):
+        joined = found.joined(place)
+        check_found(cursor, joined.domain, [*(stored(text) for text in table.rules), *joined.rules], table.name)
+
+
+def _bounded(linked: LinkedPlan) -> LinkedPlan:
+    """Return a plan whose bins are known: where they are cut from what is bought, there is one."""
+    return linked.with_domain(Domain(tuple(a.bounded if a.automatic else a for a in linked.domain.attributes)))
 
 
 @dataclass(frozen=True)
@@ -268,8 +286,10 @@ class Drawing:
 
     def _obeying(self, drawn: list[Drawn], rng: np.random.Generator) -> list[Drawn]:
         """Return the codes of rows that obey the rules."""
-        found = [Drawn(rows.codes.copy(), rows.parent, None if rows.order is None else rows.order.copy()) for rows in drawn]
+        found: list[Drawn] = []
         for place, some, block in self._blocks(drawn, rng):
+            while len(found) <= place:
+                found.append(_copied(drawn[len(found)]))
             columns, ordered = len(self.plan.tables[place].domain.attributes), self.plan.tables[place].order_place
             codes, order = found[place].codes, found[place].order
             for i, changed in block.changed().items():
@@ -278,14 +298,22 @@ class Drawing:
                 if order is not None and i == ordered:
                     order[some] = np.where(changed == codes[some, i], order[some], np.nan)
                 codes[some, i] = changed
+        found += [_copied(rows) for rows in drawn[len(found) :]]
+        for place in self._above:
+            parent, fan_out = self.plan.shape.parent(place), self.plan.shape.fan_out(place)
+            found[parent].codes[:, fan_out] = np.bincount(found[place].parent, minlength=len(found[parent].codes))
         return found
 
     def _blocks(self, drawn: list[Drawn], rng: np.random.Generator) -> Iterator[tuple[int, slice, Block]]:
-        """Yield the rows of a part, decoded and repaired: the table, which of its rows, and the block."""
+        """Yield the rows of a part, decoded and repaired: the table, which of its rows, and the block.
+
+        Rows that there cannot be beside those above them are taken out of ``drawn``, with those below, before any of their table
+        come.
+        """
         whole: dict[int, Block] = {}  # of tables that rules of others name
         for place, rows in enumerate(drawn):
             columns = len(self.plan.tables[place].domain.attributes)
-            step = max(len(rows.codes), 1) if place in self._named | self._sorted else _ROWS
+            step = max(len(rows.codes), 1) if place in self._named | self._sorted or place in self._above else _ROWS
             for start in range(0, len(rows.codes), step):
                 some = slice(start, start + step)
                 if rows.order is not None:
@@ -294,8 +322,15 @@ class Drawing:
                 arrays = self._values(place, codes, rng)
                 if place in self._above:
                     codes, arrays = self._with_above(place, some, drawn, whole, codes, arrays)
-                mending = self._menders[place]
-                block = Block(codes, arrays) if mending is None else mending.mended_block(codes, arrays, rng)
+                mending, kept = self._menders[place], None
+                if mending is None:
+                    block = Block(codes, arrays)
+                else:
+                    block, kept = mending.mended_kept(codes, arrays, rng)
+                if kept is not None and not kept.all():  # a table with rules across, whose rows are all in one block
+                    block = block.some(np.flatnonzero(kept))
+                    _keep(self.plan, drawn, place, kept)
+                    some = slice(0, len(block))
                 if place in self._named:
                     whole[place] = block
                 yield place, some, block
@@ -329,6 +364,24 @@ class Drawing:
         for i, decoder in enumerate(self._decoders[place]):
             found.update(decoder.arrays(np.ascontiguousarray(codes[:, i]), rng))
         return found
+
+
+def _copied(rows: Drawn) -> Drawn:
+    return Drawn(rows.codes.copy(), rows.parent, None if rows.order is None else rows.order.copy())
+
+
+def _keep(linked: LinkedPlan, drawn: list[Drawn], place: int, kept: npt.NDArray[np.bool_]) -> None:
+    """Take rows out of a part, and with them those below; numbers of rows in the codes of those above stay as they were."""
+    left = {place: kept}
+    for table in [place, *linked.below(place)]:
+        rows = drawn[table]
+        whose = rows.parent
+        if table != place:
+            above = left[linked.shape.parent(table)]
+            left[table] = above[whose]
+            whose = (np.cumsum(above) - 1)[whose]
+        mine = left[table]
+        drawn[table] = Drawn(rows.codes[mine], whose[mine], None if rows.order is None else rows.order[mine])
 
 
 def key_value(number: str, sql_type: str) -> str:

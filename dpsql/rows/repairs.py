@@ -6,6 +6,7 @@ Privacy: post-processing of synthetic rows by public rules.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import duckdb
 import numpy as np
@@ -13,11 +14,12 @@ import numpy.typing as npt
 
 from dpsql.domains.attributes import Domain
 from dpsql.domains.decoder import Columns, Decoder
-from dpsql.rows.block import Block, Places, agreement, neighbours
+from dpsql.rows.block import Block, Codes, Places, agreement, neighbours
 from dpsql.rows.decoding import Histograms
 from dpsql.rules.effects import places
 from dpsql.rules.evaluating import FALSE, Evaluator, evaluator
 from dpsql.rules.grammar import Rule
+from dpsql.rules.possible import Choices, possible
 from dpsql.rules.reasoning import single_valued
 
 Mask = npt.NDArray[np.bool_]
@@ -27,7 +29,7 @@ _REDRAWS, _FEWEST_REDRAWS, _LEAST_SHARE = 24, 4, 0.02
 _KEYS, _COMPARED = 5, 12
 """Columns that candidates are sorted by, and that alike rows agree on."""
 _MOST_DONORS, _FEWEST_DONORS = 40_000, 4_000
-_AT_ONCE = 1 << 18
+AT_ONCE = 1 << 18
 """Rows that are evaluated together."""
 _MOST_FITTED = 1 << 12
 
@@ -43,7 +45,8 @@ class Group:
         self.free = [position for position in self.positions if position < free]
         self.fixed = [position for position in self.positions if position >= free]
         self._of_rule = [list(places(rule, domain)) for rule in rules]
-        attributes = [domain.attributes[position] for position in self.positions]
+        self._cursor, self._attributes = cursor, [domain.attributes[position] for position in self.positions]
+        attributes = self._attributes
         names = [f"v{position}" for position in self.positions]
         self._evaluator: Evaluator = evaluator(cursor, attributes, rules, names)
         decoders = [Decoder(a, name, histograms.get(a.name)) for a, name in zip(attributes, names, strict=True)]
@@ -52,6 +55,33 @@ class Group:
             for position, decoder in zip(self.positions, decoders, strict=True)
             if position < free and not single_valued(decoder.attribute)
         ]
+
+    @cached_property
+    def choices(self) -> Choices | None:
+        """Codes of what may change, beside those of what may not; None where they are too many to look at."""
+        cells = possible(self._cursor, self.rules, self._attributes)
+        return None if cells is None else Choices(cells, range(len(self.free)))
+
+    def hopeless(self, block: Block, rows: Places) -> Mask:
+        """Return which rows no codes can repair, for what must stay as it is."""
+        if not self.free:
+            return np.ones(len(rows), bool)
+        if self.choices is None:
+            return np.zeros(len(rows), bool)
+        return self.choices.none(self.beside(block, rows))
+
+    def beside(self, block: Block, rows: Places) -> Places:
+        """Return which combination of what must stay as it is rows have, by its number among those of `choices`."""
+        assert self.choices is not None  # noqa: S101 -- for the type checker
+        return self.choices.place([block.codes(position)[rows].astype(np.int64) for position in self.fixed], len(rows))
+
+    def drawn(self, places: Places, rng: np.random.Generator) -> Codes:
+        """Return codes, of all attributes up to the group's last, that may obey beside such combinations; each has some."""
+        assert self.choices is not None  # noqa: S101 -- for the type checker
+        codes = np.zeros((len(places), self.positions[-1] + 1), np.int32)
+        for position, chosen in zip(self.free, self.choices.draw(places, rng), strict=True):
+            codes[:, position] = chosen
+        return codes
 
     def obey(self, block: Block) -> Mask:
         """Return which rows of a block obey."""
@@ -100,7 +130,7 @@ class Group:
             keys, others = self._chosen(compared, rng)
             partners, columns = np.full(len(broken), -1), np.zeros(len(broken), np.int64)
             candidates = neighbours(block, broken, block, chosen, keys, _CANDIDATES, rng)
-            step = max(1, _AT_ONCE // (_CANDIDATES * len(self.positions)))
+            step = max(1, AT_ONCE // (_CANDIDATES * len(self.positions)))
             for start in range(0, len(broken), step):
                 part = slice(start, start + step)
                 partners[part], columns[part] = self._best(block, broken[part], candidates[part], others)
@@ -169,26 +199,28 @@ class Group:
         chosen = _some(np.arange(len(pool)), len(broken), rng)
         keys, others = self._chosen(compared, rng)
         alike = [position for position in others if position in set(compared)]
-        count = fitted(len(broken))
-        candidates = neighbours(block, broken, pool, chosen, keys, count, rng)
-        left, step = [], max(1, _AT_ONCE // (count * len(self.positions)))
-        for start in range(0, len(broken), step):
-            rows, some = broken[start : start + step], candidates[start : start + step]
-            theirs = some.ravel()
-            values = {name: array for position in self.free for name, array in pool.take(position, theirs).items()}
-            mine = np.repeat(rows, some.shape[1])
-            values |= {name: array for position in self.fixed for name, array in block.take(position, mine).items()}
-            feasible = self._obey(values, len(mine)).reshape(some.shape)
-            place = np.where(feasible, agreement(block, rows, pool, some, alike), -1).argmax(axis=1)
-            found = feasible[np.arange(len(rows)), place]
-            self._take(block, rows[found], pool, some[np.arange(len(rows)), place][found])
-            left.append(rows[~found])
-        return np.concatenate(left)
+        candidates = neighbours(block, broken, pool, chosen, keys, fitted(len(broken)), rng)
+        step = max(1, AT_ONCE // (candidates.shape[1] * len(self.positions)))
+        parts = (slice(start, start + step) for start in range(0, len(broken), step))
+        return np.concatenate([self.fit_any(block, broken[part], pool, candidates[part], alike) for part in parts])
+
+    def fit_any(self, block: Block, rows: Places, pool: Block, candidates: Places, alike: Sequence[int]) -> Places:
+        """Take what may change from that candidate of each row with which it obeys and is most alike; return those without one."""
+        theirs = candidates.ravel()
+        values = {name: array for position in self.free for name, array in pool.take(position, theirs).items()}
+        mine = np.repeat(rows, candidates.shape[1])
+        values |= {name: array for position in self.fixed for name, array in block.take(position, mine).items()}
+        feasible = self._obey(values, len(mine)).reshape(candidates.shape)
+        place = np.where(feasible, agreement(block, rows, pool, candidates, alike), -1).argmax(axis=1)
+        found = feasible[np.arange(len(rows)), place]
+        self._take(block, rows[found], pool, candidates[np.arange(len(rows)), place][found])
+        left: Places = rows[~found]
+        return left
 
 
 def fitted(broken: int) -> int:
     """Return how many candidates are looked at for each of so many rows."""
-    return min(max(_AT_ONCE // broken, _CANDIDATES), _MOST_FITTED)
+    return min(max(AT_ONCE // broken, _CANDIDATES), _MOST_FITTED)
 
 
 def _some(donors: Places, broken: int, rng: np.random.Generator) -> Places:

@@ -6,6 +6,7 @@ Privacy: post-processing of released counts by public knowledge.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import duckdb
 import numpy as np
@@ -14,11 +15,21 @@ from dpsql.domains.attributes import Domain
 from dpsql.methods.nested_classes import Block
 from dpsql.numerics.arrays import FloatArray
 from dpsql.release.linked import LinkedPlan
-from dpsql.rules.effects import effect
+from dpsql.rules.effects import effect, places, together
 from dpsql.rules.grammar import Rule, stored
+from dpsql.rules.possible import Choices, possible
 from dpsql.tables.emptied import Cells
 
 _Column = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Zeros:
+    """Impossible codes of a column, or pairs of codes of two columns, in tables of rows of some tables of the plan."""
+
+    columns: tuple[_Column, ...]
+    cells: Cells
+    tables: frozenset[int]
 
 
 def emptied(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan, values: Sequence[FloatArray]) -> list[FloatArray]:
@@ -30,6 +41,12 @@ def emptied(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan, values: Seque
         No table is read on it.
     values : sequence of float array
         Of the plan's blocks.
+
+    Notes
+    -----
+    A rule of a table says which of its rows there can be. Where it leaves a row above without any, by a column of that row, the
+    cells of this column with a number of rows above 0 are impossible too, and all cells of rows of the table, or below it, that
+    have it.
     """
     zeros = _zeros(cursor, linked)
     if not zeros:
@@ -37,39 +54,71 @@ def emptied(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan, values: Seque
     return [_without(block, value, zeros) for block, value in zip(linked.blocks, values, strict=True)]
 
 
-def _zeros(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan) -> dict[tuple[_Column, ...], Cells]:
+def _zeros(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan) -> list[_Zeros]:
     """Return the impossible cells of columns and of pairs of columns; of a pair across tables the one above comes first."""
-    found: dict[tuple[_Column, ...], Cells] = {}
-
-    def add(rule: Rule, domain: Domain, columns: Sequence[_Column]) -> None:
-        shown = effect(cursor, rule, domain)
-        if shown.impossible is None:
-            return
-        key, cells = tuple(columns[position] for position in shown.positions), shown.impossible
-        if len(key) == 2 and key[0] > key[1]:
-            key, cells = (key[1], key[0]), cells.T
-        found[key] = found.get(key, np.zeros_like(cells)) | cells
-
+    found: list[_Zeros] = []
     names = {table.name: place for place, table in enumerate(linked.tables)}
     for place, table in enumerate(linked.tables):
-        own = [(place, i) for i in range(len(table.domain.attributes))]
-        for text in table.rules:
-            add(stored(text), table.domain, own)
-        if table.across:
-            joined = linked.joined(place)
-            for rule in joined.rules:
-                add(rule, joined.domain, [*own, *((names[above], i) for above, i in joined.above)])
+        if not table.rules and not table.across:
+            continue
+        joined = linked.joined(place)
+        rules = [*(stored(text) for text in table.rules), *joined.rules]
+        columns = [*((place, i) for i in range(len(table.domain.attributes))), *((names[name], i) for name, i in joined.above)]
+        rows = frozenset([place, *linked.below(place)])
+        for rule in rules:
+            shown = effect(cursor, rule, joined.domain)
+            if shown.impossible is not None:
+                found.append(_ordered([columns[position] for position in shown.positions], shown.impossible, rows))
+        for some in together(rules) if table.parent is not None else ():
+            found += _barren(cursor, linked, place, some, joined.domain, columns)
     return found
 
 
-def _without(block: Block, value: FloatArray, zeros: dict[tuple[_Column, ...], Cells]) -> FloatArray:
+def _barren(
+    cursor: duckdb.DuckDBPyConnection,
+    linked: LinkedPlan,
+    place: int,
+    rules: Sequence[Rule],
+    domain: Domain,
+    columns: Sequence[_Column],
+) -> list[_Zeros]:
+    """Return what follows from codes of rows above beside which rules leave no row of a table."""
+    positions = sorted({position for rule in rules for position in places(rule, domain)})
+    free = [axis for axis, position in enumerate(positions) if columns[position][0] == place]
+    above = [columns[position] for position in positions[len(free) :]]
+    cells = possible(cursor, rules, [domain.attributes[position] for position in positions]) if above else None
+    if cells is None:
+        return []
+    barren, rows = Choices(cells, free).barren, frozenset([place, *linked.below(place)])
+    parent = linked.shape.parent(place)
+    number = (parent, linked.shape.fan_out(place))
+    some = np.arange(linked.tables[place].most + 1) > 0
+    found = []
+    for axis, column in enumerate(above):
+        never: Cells = np.asarray(np.moveaxis(barren, axis, 0).reshape(barren.shape[axis], -1).all(axis=1))
+        if never.any():
+            found.append(_Zeros((column,), never, rows))
+            found.append(_Zeros((column, number), never[:, None] & some, frozenset([parent])))
+    return found
+
+
+def _ordered(columns: Sequence[_Column], cells: Cells, tables: frozenset[int]) -> _Zeros:
+    if len(columns) == 2 and columns[0] > columns[1]:
+        return _Zeros((columns[1], columns[0]), cells.T, tables)
+    return _Zeros(tuple(columns), cells, tables)
+
+
+def _without(block: Block, value: FloatArray, zeros: Sequence[_Zeros]) -> FloatArray:
     """Return a block without its impossible cells."""
     if block.kind in ("gap", "sibling", "next"):  # of two rows: a rule says what holds for one
         return value
     columns = tuple(column for column in (block.left, block.right) if column is not None)
-    for key, cells in zeros.items():
-        if key == columns:
-            value = np.where(cells, 0.0, value)
-        elif len(key) == 1 and key[0] in columns:
-            value = np.where(np.expand_dims(cells, 1 - columns.index(key[0])) if len(columns) == 2 else cells, 0.0, value)
+    for one in zeros:
+        if block.table not in one.tables:
+            continue
+        if one.columns == columns:
+            value = np.where(one.cells, 0.0, value)
+        elif len(one.columns) == 1 and one.columns[0] in columns:
+            axis = 1 - columns.index(one.columns[0])
+            value = np.where(np.expand_dims(one.cells, axis) if len(columns) == 2 else one.cells, 0.0, value)
     return value

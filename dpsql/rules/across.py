@@ -1,7 +1,8 @@
 """Rules across linked tables: boolean expressions over the columns of a row and of the rows above it.
 
 They are read as `dpsql.rules.grammar` reads rules of one table; a column of a table above is written as table.column. To be
-evaluated they become rules of one row again, over the columns of the row and, behind them, those of the rows above.
+evaluated they become rules of one row again, over the columns of the row and, behind them, those of the rows above. A rule may look
+at rows above alone: only those of which it is not false have rows in the table.
 
 Privacy: none; rules are public, and are evaluated on synthetic rows alone.
 """
@@ -25,7 +26,7 @@ Column = tuple[str | None, str]
 
 @dataclass(frozen=True)
 class Across:
-    """A rule over columns of a row and of rows above it.
+    """A rule over columns of rows above a row, and of the row itself or not.
 
     Parameters
     ----------
@@ -99,8 +100,6 @@ def read(text: str, own: tuple[str, Sequence[str]], above: Mapping[str, Sequence
         _refuse(text, "looks at no column; write what holds for every row, e.g. 'visit_at >= date_of_birth'")
     if all(table is None for table, _ in found):
         return Rule(render(tree), tuple(name for _, name in found))
-    if all(table is not None for table, _ in found):
-        _refuse(text, "looks at no column of the table itself; declare it for the table above")
     return Across(render(tree), tuple(found))
 
 
@@ -126,7 +125,7 @@ def stored(text: str) -> Across:
         column.set("this", exp.to_identifier(name, quoted=True))
         column.set("table", None if table is None else exp.to_identifier(table, quoted=True))
         found[table, name] = None
-    if all(table is None for table, _ in found) or all(table is not None for table, _ in found):
+    if all(table is None for table, _ in found):
         _refuse(text, "is no rule across tables")
     return Across(render(tree), tuple(found))
 
@@ -174,6 +173,25 @@ def joined(rules: Sequence[Across], own: Domain, above: Mapping[str, Domain]) ->
         added.append(replace(above[table].attributes[position], name=called))
         places.append((table, position))
     return Joined(Domain((*own.attributes, *added)), tuple(places), tuple(rule.flat(names) for rule in rules))
+
+
+def of_table(rule: Rule | Across, table: str | None) -> Across:
+    """Return a rule of a table as one of the tables below it; None: as one of the table itself.
+
+    Examples
+    --------
+    >>> of_table(Rule('"a" > 3', ("a",)), "t").text
+    '"t"."a" > 3'
+    """
+    tree = tree_of(rule.text)
+    found: dict[Column, None] = {}
+    for column in list(tree.find_all(exp.Column, bfs=False)):
+        above, name = _place(column)
+        if above is None and table is not None:
+            above = table
+            column.set("table", exp.to_identifier(table, quoted=True))
+        found[above, name] = None
+    return Across(render(tree), tuple(found))
 
 
 def _place(column: exp.Column) -> Column:

@@ -1,8 +1,9 @@
 """Synthetic databases of linked tables: their errors beside a flat release and independent tables, seconds, memory.
 
-python tests/benchmarks/linked.py [households | orders | lineitem] [--scale 1] [--folder FOLDER] [--epsilon 1] [--seeds 1]
+python tests/benchmarks/linked.py [households | hospital | orders | lineitem] [--scale 1] [--folder FOLDER] [--epsilon 1] [--seeds 1]
 
-households: the made-up census of `households.py`, 100,000 households a unit of scale. orders, lineitem: TPC-H with the customer as the
+households: the made-up census of `households.py`, 100,000 households a unit of scale. hospital: the three tables of
+`dpsql demo --linked`, 100,000 patients. orders, lineitem: TPC-H with the customer as the
 unit, two and three levels deep; its tables are made by DuckDB's tpch extension (package duckdb-extension-tpch), or read from --folder
 (customer1.parquet, orders1.parquet, lineitem1.parquet for scale 1). delta = 1e-9. Every release runs in a process of its own, whose
 greatest memory is shown; seconds are of its clock, and of its CPU.

@@ -8,6 +8,8 @@ from pathlib import Path
 import duckdb
 import households
 
+from dpsql import demo
+
 DELTA = 1e-9
 FLAGS = {"returnflag": ["A", "N", "R"], "linestatus": ["F", "O"]}
 PRIORITIES = ["1-URGENT", "2-HIGH", "3-MEDIUM", "4-NOT SPECIFIED", "5-LOW"]
@@ -92,12 +94,34 @@ _TPCH = {
 }
 _ORDERS = Child("orders", "o_custkey", "customer", "c_custkey", 32)
 _LINES = Child("lineitem", "l_orderkey", "orders", "o_orderkey", 7)
+_NO_NULL = "nullable := false"
+_HOSPITAL = {
+    "patients": {
+        "sex": f"categories := ['Female', 'Male'], {_NO_NULL}",
+        "born": "lower := '1925-01-01', upper := '2025-01-01', bins := 20, nullable := true",
+        "region": f"categories := {list(demo.REGIONS)!r}, {_NO_NULL}",
+        "chronic": f"categories := ['false', 'true'], {_NO_NULL}",
+    },
+    "visits": {
+        "visit_at": "lower := '2020-01-01', upper := '2025-01-01', bins := 20, nullable := true",
+        "department": f"categories := {list(demo.DEPARTMENTS)!r}, {_NO_NULL}",
+        "urgent": f"categories := ['false', 'true'], {_NO_NULL}",
+        "cost": "lower := 0, upper := 20000, bins := 20, nullable := true",
+    },
+    "procedures": {
+        "code": f"categories := {sorted(demo.PROCEDURES)!r}, {_NO_NULL}",
+        "minutes": f"lower := 0, upper := 480, bins := 16, {_NO_NULL}",
+    },
+}
+_VISITS = Child("visits", "patient_id", "patients", "patient_id", 20)
+_PROCEDURES = Child("procedures", "visit_id", "visits", "visit_id", 5)
 SCHEMAS = {
     "households": HOUSEHOLDS,
+    "hospital": Schema("patients", "patient_id", (_VISITS, _PROCEDURES), _HOSPITAL),
     "orders": Schema("customer", "c_custkey", (_ORDERS,), {name: _TPCH[name] for name in ("customer", "orders")}),
     "lineitem": Schema("customer", "c_custkey", (_ORDERS, _LINES), _TPCH),
 }
-"""'orders' and 'lineitem': TPC-H with the customer as the unit, two and three levels deep."""
+"""'hospital': that of `dpsql demo --linked`. 'orders' and 'lineitem': TPC-H with the customer as the unit, two and three levels deep."""
 
 
 def create(con: duckdb.DuckDBPyConnection, name: str, scale: float, seed: int, folder: Path | None) -> Schema:
@@ -106,7 +130,7 @@ def create(con: duckdb.DuckDBPyConnection, name: str, scale: float, seed: int, f
     Parameters
     ----------
     scale : float
-        Of 'households' in 100,000 households, else TPC-H's.
+        Of 'households' and 'hospital' in 100,000 of them and of its patients, else TPC-H's.
     folder : Path or None
         Where customer1.parquet, orders1.parquet and lineitem1.parquet are (for scale 1); else DuckDB's tpch extension makes them
         (package duckdb-extension-tpch).
@@ -114,6 +138,9 @@ def create(con: duckdb.DuckDBPyConnection, name: str, scale: float, seed: int, f
     schema = SCHEMAS[name]
     if name == "households":
         households.create(con, round(100_000 * scale), seed)
+        return schema
+    if name == "hospital":
+        demo.create_hospital(con, round(100_000 * scale))
         return schema
     if folder is None:
         import duckdb_extension_tpch

@@ -19,7 +19,8 @@ from dpsql.protected.ruled import CHECK, across_of, in_force
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.linked import MOST_ROWS, NUMBERED, LinkedColumn, LinkedPlan, LinkedTable
 from dpsql.release.ordered import can_order
-from dpsql.rules.effects import effect
+from dpsql.rules.contradictions import contradicting
+from dpsql.rules.effects import effect, together
 from dpsql.session.instance import Context
 from dpsql.source.analysis import OutputColumn, Source, relation_columns
 from dpsql.source.keys import KINDS, exact
@@ -134,6 +135,7 @@ class _Builder:
                 f"CALL dp_declare('{tables[0].source}', 'column', ...) declares one"
             )
         tables = self._with_across(tables)
+        self._check_rules(tables)
         self._check_names(tables)
         self._about_orphans(tables)
         return Schema(tables, tuple(self._places), tuple(self._left_out), tuple(self._notes))
@@ -187,17 +189,30 @@ class _Builder:
             for one in across_of(self._alone(self._places[place])):
                 changed = replace(table, across=(one.text,))
                 try:
-                    joined = LinkedPlan((*tables[:place], changed, *tables[place + 1 :]), (), 1).joined(place)
+                    LinkedPlan((*tables[:place], changed, *tables[place + 1 :]), (), 1).joined(place)
                 except KeyError:
                     self._notes.append(f"rule {one.text[:200]} of {table.name} is not kept: it names a column without a domain")
                     continue
-                cells = effect(self._context.cursor, joined.rules[0], joined.domain).impossible
-                if cells is not None and cells.all():
-                    raise DomainError(f"rule {one.text[:200]} of {table.name}: no values of the declared domains obey it")
                 kept.append(one.text)
                 self._notes.append(f"every row of {table.name} obeys {one.text[:200]}, with the rows above it")
             found[place] = replace(table, across=tuple(kept))
         return tuple(found)
+
+    def _check_rules(self, tables: tuple[LinkedTable, ...]) -> None:
+        """Refuse rules that leave a table without any possible row, alone or with those of the tables above it."""
+        plan = LinkedPlan(tables, (), 1)
+        for place, table in enumerate(tables):
+            every = plan.every_rule(place)
+            joined = plan.joined(place, every)
+            shown = {flat.text: one.text for flat, one in zip(joined.rules, every, strict=True)}
+            for some in together(joined.rules):
+                if contradicting(self._context.cursor, some, joined.domain):
+                    listed = "; ".join(shown[rule.text] for rule in some)
+                    raise DomainError(
+                        f"{table.name}: no values of the declared domains obey {listed[:400]}, so it could have no row. Take a "
+                        "rule back (dp_rule with remove := true), or declare other domains; "
+                        f"FROM dp_domain('{table.source}') shows both"
+                    )
 
     def _order(self, table: TableId, hop: Hop, domain: Domain) -> str | None:
         """Return the column that rows of a parent's row are ordered by, where it has bins and there can be several rows."""
