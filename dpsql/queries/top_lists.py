@@ -178,7 +178,7 @@ def _same(one: exp.Expression, other: exp.Expression) -> bool:
     if isinstance(one, exp.Column) and isinstance(other, exp.Column):
         tables = {fold(one.text("table")), fold(other.text("table"))} - {""}
         return fold(one.name) == fold(other.name) and len(tables) < 2
-    return one == other
+    return bool(one == other)
 
 
 def _reads(

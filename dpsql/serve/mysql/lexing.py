@@ -91,9 +91,9 @@ def read(text: str) -> Read:
                 out.append(f" :{PLACE}{places} ")
                 places += 1
             case "escape":  # of ODBC: {d '2024-01-01'}
-                begins, ends_with = _ESCAPES[found[1:].strip().lower()]
-                out.append(begins)
-                closing.append(ends_with)
+                before, after = _ESCAPES[found[1:].strip().lower()]
+                out.append(before)
+                closing.append(after)
             case "name" | "word":
                 out.append(found)
             case "rest" if found == "}" and closing:
