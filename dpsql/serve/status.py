@@ -120,7 +120,8 @@ class StatusDoor(HttpDoor):
 def _sections(
     budgets: Sequence[Sequence[Any]], grants: Sequence[Sequence[Any]], asked: Sequence[Sequence[Any]], roll: Roll, now: dt.datetime
 ) -> Iterator[str]:
-    head = ("table", "epsilon", "spent", "left", "used", "delta", "releases", "books")
+    head: tuple[str, ...] = ("table", "epsilon", "spent", "left", "used", "delta", "releases", "books")
+    rows: list[tuple[object, ...]]
     rows = [(row[0], *map(number, row[1:4]), f"{number(row[4], 3)} %", number(row[5]), *row[6:]) for row in budgets]
     yield _section("Budgets", table(head, rows, label="budgets", numeric=range(1, 7)), bool(rows), "No table is protected.")
     head = ("analyst", "table", "epsilon", "spent", "left", "of one question", "renews", "next")
