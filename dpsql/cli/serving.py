@@ -46,6 +46,8 @@ def add_commands(commands: Parsers[argparse.ArgumentParser]) -> None:
     serve.add_argument("--store", metavar="FOLDER", type=Path, help="where releases are kept (default: DATABASE.dpsql)")
     told = "where GET /health says over HTTP whether the server answers, a loopback address: localhost:8306"
     serve.add_argument("--health", metavar="HOST:PORT", help=told)
+    told = "where a page shows the custodian budgets and analysts, a loopback address; its whole address is said at the start"
+    serve.add_argument("--status", metavar="HOST:PORT", help=told)
     told = "a line of JSON for each question: analyst, outcome, releases and their epsilon, about how long (default: none)"
     serve.add_argument("--log", metavar="FILE", type=Path, help=told)
     _analyst(commands.add_parser("analyst", help="who may ask a served database, and what"))

@@ -229,6 +229,8 @@ class Block:
             for inner in subqueries(node):
                 if self.splitter.relation(inner, self.known).kind == "rows":
                     refuse("a subquery", "it gives out rows; aggregate in it", inner)
+            if isinstance(node, exp.In):
+                node.set("this", self._post(node.this, aliases=aliases))
             return node
         out = node.copy()
         for name, value in node.args.items():

@@ -23,6 +23,7 @@ from dpsql.queries.public_values import with_values
 from dpsql.queries.respelled import respelled
 from dpsql.queries.split import split
 from dpsql.queries.taken import Core, FirstAsked, Query
+from dpsql.queries.top_lists import of_groups
 from dpsql.session.instance import Context
 from dpsql.source.model import refuse
 from dpsql.source.parse import agree, render
@@ -69,7 +70,8 @@ def read(context: Context, call: QueryCall) -> Read:
     tree = _selected(tree)
     named = duckdb_names(context.cursor)
     facts = Facts(context)
-    tree = with_values(respelled(tree, named, facts.type_of), context, facts)
+    tree = of_groups(respelled(tree, named, facts.type_of), lambda table: facts(table).protected)
+    tree = with_values(tree, context, facts)
 
     def qualified(table: exp.Table) -> bool:
         protected = facts(table).protected

@@ -75,11 +75,22 @@ def _health(behind: Room, _: Keys, options: Options, opened: Opened) -> Door:
     return HealthDoor(behind, options.health, opened.con)
 
 
+def _status(behind: Room, keys: Keys, options: Options, opened: Opened) -> Door:
+    """Return the door of the custodian's page."""
+    from dpsql.serve.status import StatusDoor
+
+    assert options.status is not None and isinstance(keys, Analysts)  # noqa: S101 -- a door is made where one is named
+    return StatusDoor(options.status, opened.con, keys, behind.database)
+
+
 def _before_quack(con: duckdb.DuckDBPyConnection) -> None:
     from dpsql.serve.quack import before
 
     before(con)
 
 
-DOORS = {"mysql": Kind(_mysql), "quack": Kind(_quack, _before_quack), "flight": Kind(_flight), "health": Kind(_health)}
+DOORS = {
+    "mysql": Kind(_mysql), "quack": Kind(_quack, _before_quack), "flight": Kind(_flight), "health": Kind(_health),
+    "status": Kind(_status),
+}  # fmt: skip
 """By the name of the option that says where one listens."""

@@ -50,6 +50,8 @@ _MACHINE = {
     "FATAL Error": duckdb.FatalException,
 }
 """How DuckDB begins what it says of the server's machine and other statements; it goes on with sizes, paths and names."""
+_UNWRITTEN = ("Could not write", "No space left", "File too large", "quota")
+"""A commit that failed of the disk, and not of another statement."""
 _PATH = re.compile(r"(?:^|[\s'\"(=,:])(?:~?/|[A-Za-z]:\\)\S|\.(?:parquet|duckdb|py|toml)\b|dpsql\.load\(")
 _COLUMN = re.compile(r"[Rr]eferenced column \"([^\"]+)\"|does not have a column named \"([^\"]+)\"")
 _CALLED = re.compile(r"(?:function call|name and argument types) [\"']([^(\"']+)\(")
@@ -75,6 +77,8 @@ def told(error: BaseException, hidden: Sequence[str] = (), *, of_view: bool = Fa
             return Refused("refused", _OF_VIEW)
         line = first_line(error)
         quoted = next((kind for words, kind in _MACHINE.items() if words.lower() in line.lower()), None)
+        if quoted is duckdb.TransactionException and any(words in line for words in _UNWRITTEN):
+            quoted = duckdb.IOException
         if quoted is not None:
             return told(quoted())
         return Refused("no_column" if _MISSING in line else "refused", said(line, hidden))

@@ -54,6 +54,8 @@ class Options:
         Where these doors listen; at least one does.
     health : Address, optional
         Where whoever watches processes asks whether the server answers; a loopback address.
+    status : Address, optional
+        Where the custodian looks at budgets and analysts; a loopback address.
     tls_cert, tls_key : Path, optional
         Files of certificate and key for the doors of MySQL and Flight SQL, in PEM.
     allow_unencrypted : bool
@@ -89,6 +91,7 @@ class Options:
     answer_every: float = 0.0
     log: Path | None = None
     health: Address | None = None
+    status: Address | None = None
 
     def __post_init__(self) -> None:
         """Check what can be checked without opening anything."""
@@ -96,10 +99,11 @@ class Options:
         doors = [(name, at) for name, at in named if at is not None]
         if not doors:
             raise ArgumentError("mysql", None, "say where analysts come in: --mysql localhost:3306, or --flight, --quack")
-        if self.health is not None:
-            doors.append(("health", self.health))
-            if not self.health.loopback:
-                raise ArgumentError("health", str(self.health), "only a loopback address is listened on: localhost:8306")
+        for name, at in (("health", self.health), ("status", self.status)):
+            if at is not None:
+                doors.append((name, at))
+                if not at.loopback:
+                    raise ArgumentError(name, str(at), "only a loopback address is listened on: localhost:8306")
         for (first, at), (name, other) in itertools.combinations(doors, 2):
             if at == other and at.port:
                 raise ArgumentError(name, str(other), f"is where --{first} listens; take another port")

@@ -31,7 +31,7 @@ _AGAIN = 0.1
 
 
 class Door(Protocol):
-    """A wire on which analysts come in."""
+    """A wire on which analysts come in. What it has in ``told``, if anything, the custodian is told when it listens."""
 
     @property
     def port(self) -> int:
@@ -158,6 +158,7 @@ class Server:
         self._say, self._stopping = say, stopping
         self._doors: list[Door] = []
         self.at: dict[str, Address] = {}
+        self.told: list[str] = []
         options.tls()  # before the file is opened
         keys = Analysts(options.analysts, say=say)
         wanted = {name: kind for name, kind in doors.items() if getattr(options, name) is not None}
@@ -184,6 +185,7 @@ class Server:
             raise ArgumentError(name, str(address), told) from None
         self._doors.append(door)
         self.at[name] = replace(address, port=door.port)
+        self.told += [told] if (told := getattr(door, "told", "")) else []
 
     def run(self) -> None:
         """Serve until told to stop; then finish what was begun, and close."""
@@ -226,6 +228,8 @@ def serve(
             say(warning)
         at = ", ".join(f"{name} on {address}" for name, address in server.at.items())
         say(f"serving {options.database} as {server.database}: {at}; stop with Ctrl-C or SIGTERM")
+        for told in server.told:
+            say(told)
         server.run()
         say("stopped")
     finally:

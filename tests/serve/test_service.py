@@ -1,4 +1,4 @@
-"""The command of examples/serve/dpsql.service, as it stands there but for places and ports: it answers, logs, and stops when told to."""
+"""The commands of examples/serve, as they stand there but for places and ports: the unit answers, logs, and stops when told to."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ import pytest
 from struck import LONG
 
 import dpsql
+from dpsql.cli.commands import main
 from dpsql.serve import analysts
 
 UNIT = Path(__file__).parents[2] / "examples/serve/dpsql.service"
+DOCKERFILE = UNIT.with_name("Dockerfile")
 COMMAND = re.search(r"^ExecStart=(.+)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
 
 
@@ -62,6 +64,21 @@ def test_the_unit_serves(served):
     assert process.communicate(timeout=LONG)[1].endswith("stopped\n") and process.returncode == 0
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"{health}/health", timeout=LONG)
+
+
+def test_the_container_serves_by_a_command_that_is_one(monkeypatch):
+    """What the image runs is read as it stands there, TLS on an address that others reach; its check asks where --health listens."""
+    lines = dict(re.findall(r"^(ENTRYPOINT|CMD|USER|STOPSIGNAL|HEALTHCHECK) (.+)$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE))
+    found = []
+    monkeypatch.setattr("dpsql.serve.server.serve", lambda options, room, doors: found.append(options))
+    program, *words = json.loads(lines["ENTRYPOINT"]) + json.loads(lines["CMD"])
+    assert program == "dpsql" and main(words) == 0
+    (options,) = found
+    assert (str(options.mysql), str(options.health)) == ("0.0.0.0:3306", "localhost:8306") and options.tls_cert and options.log
+    checked = json.loads(lines["HEALTHCHECK"].removeprefix("CMD "))
+    assert f"http://{options.health}/health" in checked[-1]
+    compile(checked[-1], "HEALTHCHECK", "exec")
+    assert (lines["USER"], lines["STOPSIGNAL"]) == ("dpsql", "SIGTERM")
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not there")

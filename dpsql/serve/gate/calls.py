@@ -11,6 +11,7 @@ import duckdb
 
 from dpsql.calls.registry import WHERE, declaration
 from dpsql.release import identity
+from dpsql.serve.gate import clock
 from dpsql.serve.gate.plainer import plainer
 from dpsql.serve.gate.reasons import Refusal, refuse
 from dpsql.serve.gate.walk import Walk, parsed, written
@@ -181,6 +182,8 @@ def source(view: View, text: str, key: str, said: str) -> tuple[str, frozenset[s
     walk.query(tree["statements"][0]["node"], {})
     check_protected(walk)
     by_place(tree)
+    if walk.granted:
+        tree = clock.stopped(tree, walk.columns, lambda text: parsed(view.cursor, text))
     return plainer(view.cursor, written(view.cursor, tree)), walk.granted
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from dpsql.queries.reading import is_aggregate_query
-from dpsql.serve.gate import parameters
+from dpsql.serve.gate import clock, parameters
 from dpsql.serve.gate.calls import Call, Calls, by_place, check_protected
 from dpsql.serve.gate.plainer import plainer
 from dpsql.serve.gate.probes import is_probe
@@ -120,6 +120,7 @@ def _decided(text: str, view: View, values: Sequence[Any], attached: bool) -> Ac
         refuse("mixed")
     check_protected(walk)
     by_place(tree)
+    tree = clock.stopped(tree, walk.columns, lambda text: parsed(view.cursor, text))
     (key,) = walk.granted
     sql = written(view.cursor, tree)
     if is_aggregate_query(sql):

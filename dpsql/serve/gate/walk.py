@@ -144,6 +144,11 @@ class Walk:
         """The protected tables that were named outside of calls."""
         return frozenset(key for entry in self.read for key in entry.reads)
 
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of the relations that were named."""
+        return frozenset(fold(name) for entry in self.read for name, _ in self.view.columns(entry))
+
     def query(self, node: Node, scope: Scope) -> Node:
         """Check and rewrite a query node."""
         kind = node.get("type")

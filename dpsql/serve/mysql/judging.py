@@ -13,10 +13,9 @@ from dpsql.serve.mysql.listed import COLUMNS, SCHEMA
 
 FUNCTIONS: Final = frozenset({
     "+", "-", "*", "/", "//", "%", "~~", "!~~", "||", "&", "|", "abs", "ceil", "chr", "coalesce", "concat", "concat_ws", "count",
-    "count_star", "current_date", "floor", "greatest", "left", "least", "length", "like_escape", "lower", "ltrim", "max", "min",
-    "mod", "not_like_escape", "now", "nullif", "pow",
-    "power", "right", "round", "rtrim", "sign", "strlen", "strpos", "substring", "sum",
-    "trim", "trunc", "upper",
+    "count_star", "current_date", "current_localtimestamp", "floor", "greatest", "least", "left", "length", "like_escape",
+    "lower", "ltrim", "max", "min", "mod", "not_like_escape", "now", "nullif", "pow", "power", "right", "round", "rtrim", "sign",
+    "strlen", "strpos", "substring", "sum", "today", "trim", "trunc", "upper",
 })  # fmt: skip
 """Functions of their arguments alone, none of whose values grows faster than the text of the question (`catalogue._bounded`)."""
 

@@ -28,12 +28,16 @@ _PIECE = re.compile(
     | (?P<comment>\#[^\n]*+|--(?=[\s\x00-\x1f]|\Z)[^\n]*+|/\*.*?\*/)
     | (?P<minus>--)
     | (?P<place>\?)
+    | (?P<escape>\{\s*(?i:d|ts?|fn|oj)\b)
     | (?P<word>[^\W\d]\w*+|@@?[\w.$]*+)
     | (?P<rest>[^'"`\#\-/?@\w\\;():\[\]{}]++|\d\w*+|.)
     """,
     re.VERBOSE | re.DOTALL,
 )
 _NO_MEANING = re.compile(r"/\*!\d{5,6}\s+SQL_NO_CACHE\s*\*/", re.IGNORECASE)
+_ESCAPES = {
+    "d": ("CAST(", " AS DATE)"), "t": ("CAST(", " AS TIME)"), "ts": ("CAST(", " AS DATETIME)"), "fn": ("(", ")"), "oj": (" ", " "),
+}  # fmt: skip
 _NO_END = frozenset("'\"`\\")
 _MEANT = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
@@ -69,6 +73,7 @@ def read(text: str) -> Read:
     out: list[str] = []
     ends: list[int] = []
     places = depth = 0
+    closing: list[str] = []
     for count, piece in enumerate(_PIECE.finditer(text)):
         if count > MOST_PIECES:
             raise Refused("refused", f"a statement has at most {MOST_PIECES} words and signs: put a long list into a table")
@@ -85,8 +90,14 @@ def read(text: str) -> Read:
             case "place":
                 out.append(f" :{PLACE}{places} ")
                 places += 1
+            case "escape":  # of ODBC: {d '2024-01-01'}
+                before, after = _ESCAPES[found[1:].strip().lower()]
+                out.append(before)
+                closing.append(after)
             case "name" | "word":
                 out.append(found)
+            case "rest" if found == "}" and closing:
+                out.append(closing.pop())
             case _:
                 if found in _NO_END or "\0" in found or text.startswith("/*", piece.start()):
                     raise Refused("syntax", f"{SYNTAX}: a quote or comment has no end, or a sign is out of place")

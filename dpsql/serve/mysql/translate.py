@@ -6,9 +6,10 @@ Differs from MySQL, and is said in the documentation: texts are compared as Duck
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +18,9 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokens import TokenType
 
+from dpsql.serve.mysql.functions import function
 from dpsql.serve.mysql.lexing import PLACE, SYNTAX, Read, read
+from dpsql.serve.mysql.moments import MADE
 from dpsql.serve.passed import Refused
 
 _BEGINS = re.compile(r"\(*\s*(SELECT|WITH|VALUES|TABLE)\b|\(", re.IGNORECASE)
@@ -25,6 +28,8 @@ _NO_MEANING = frozenset({
     "HIGH_PRIORITY", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT", "SQL_CACHE", "SQL_NO_CACHE", "SQL_SMALL_RESULT", "STRAIGHT_JOIN",
 })  # fmt: skip
 """Words after SELECT that say how to run it."""
+MOST_NODES = 30_000
+"""Nodes of a syntax tree in DuckDB's words."""
 _SYNTAX = f"{SYNTAX}, or it is not understood here"
 
 
@@ -161,13 +166,28 @@ def written(tree: exp.Expression, names: Sequence[str | None] = ()) -> str:
         called = zip(tree.expressions, names, strict=True)
         tree.set("expressions", [column if name is None else _alias(column, name) for column, name in called])
     try:
-        return str(tree.transform(_meant).sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE, comments=False))
+        return str(_everywhere(tree, itertools.count()).sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE, comments=False))
     except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError):
         raise Refused("unsupported", "this has no words of DuckDB's: write it in another way") from None
 
 
 def _alias(column: exp.Expression, name: str) -> exp.Alias:
     return exp.Alias(this=column, alias=exp.to_identifier(name[:256], quoted=True))
+
+
+def _everywhere(node: exp.Expression, count: Iterator[int]) -> exp.Expression:
+    """Return a tree whose nodes mean in DuckDB what they meant in MySQL: a node before its parts, which may be one with it.
+
+    Some meanings hold an argument several times, and so grow with every one inside of another: they are counted.
+    """
+    if next(count) > MOST_NODES:
+        raise Refused("refused", "written out in DuckDB's words, the question is too long: nest fewer functions in each other")
+    found = node if node.meta.get(MADE) else _meant(node)
+    for part in list(found.iter_expressions()):
+        meant = _everywhere(part, count)
+        if meant is not part:
+            part.replace(meant)
+    return found
 
 
 def _meant(node: exp.Expression) -> exp.Expression:
@@ -185,14 +205,16 @@ def _meant(node: exp.Expression) -> exp.Expression:
         return exp.Literal.string(node.name)
     if isinstance(node, exp.Group) and node.args.get("rollup"):
         return _rolled(node)
-    if isinstance(node, exp.Div) and isinstance(node.expression, exp.Literal) and float(node.expression.name or 0):
-        node.set("safe", False)
+    if isinstance(node, exp.Div):
+        by = node.expression.unnest()
+        if isinstance(by, exp.Literal) and float(by.name or 0):
+            node.set("safe", False)
         return node
     if isinstance(node, exp.Cast):
         return _cast(node)
     if isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape) and "\\" in node.expression.name:
-        return exp.Escape(this=node, expression=exp.Literal.string("\\"))
-    return _function(node)
+        return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
+    return function(node)
 
 
 def _select(node: exp.Select) -> exp.Select:
@@ -224,46 +246,6 @@ def _cast(node: exp.Cast) -> exp.Expression:
     if name == exp.DataType.Type.BINARY and not kind.expressions:
         return node.this
     if name not in (exp.DataType.Type.CHARACTER_SET, exp.DataType.Type.CHAR, exp.DataType.Type.NCHAR):
-        return node
+        return function(node)
     text = exp.cast(node.this, "text")
     return exp.Left(this=text, expression=kind.expressions[0].this) if kind.expressions else text
-
-
-def _function(node: exp.Expression) -> exp.Expression:
-    """Return a function of a name that both have, and mean otherwise, as what MySQL means."""
-    if isinstance(node, exp.Length) and node.args.get("binary"):
-        return exp.Anonymous(this="strlen", expressions=[node.this])
-    if isinstance(node, exp.DayOfWeek):
-        day = exp.Anonymous(this="dayofweek", expressions=[_date(node.this)])
-        return exp.paren(exp.Add(this=day, expression=exp.Literal.number(1)))
-    if isinstance(node, exp.Week):
-        if node.args.get("mode") is not None:
-            raise Refused("unsupported", "week() with a mode is not answered: weekofyear(day) is the week of ISO")
-        return exp.cast(exp.Anonymous(this="strftime", expressions=[_date(node.this), exp.Literal.string("%U")]), "int")
-    if isinstance(node, exp.DateDiff | exp.TimestampDiff):
-        for key in ("this", "expression"):
-            if isinstance(node.args.get(key), exp.Literal):
-                node.set(key, exp.cast(node.args[key], "timestamp"))
-        return node
-    if isinstance(node, exp.Anonymous | exp.Func) and _name(node) in ("WEEKDAY", "YEARWEEK", "MID", "MAKEDATE"):
-        arguments = node.expressions or [node.this]
-        if _name(node) == "MAKEDATE" and len(arguments) == 2 and arguments[1] == exp.Literal.number(1):  # the first of January
-            one = exp.Literal.number(1)
-            return exp.Anonymous(this="make_date", expressions=[arguments[0], one, one.copy()])
-        if _name(node) == "MID" and len(arguments) == 3:
-            return exp.Substring(this=arguments[0], start=arguments[1], length=arguments[2])
-        if _name(node) == "WEEKDAY" and len(arguments) == 1:
-            day = exp.Anonymous(this="isodow", expressions=[_date(arguments[0])])
-            return exp.paren(exp.Sub(this=day, expression=exp.Literal.number(1)))
-        raise Refused("unsupported", f"{_name(node).lower()}() is not answered")
-    return node
-
-
-def _name(node: exp.Expression) -> str:
-    return node.name.upper() if isinstance(node, exp.Anonymous) else node.sql_name() if isinstance(node, exp.Func) else ""
-
-
-def _date(node: exp.Expression) -> exp.Expression:
-    """Return a day: what is a cast to one already stays as it is."""
-    inner = node.this if isinstance(node, exp.TsOrDsToDate) else node
-    return exp.cast(inner, "date")
