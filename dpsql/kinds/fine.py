@@ -22,8 +22,9 @@ from dpsql.errors import ArgumentError
 from dpsql.noise.discrete import scale_grid
 from dpsql.release.plan import FineColumn
 
-SHARE = 0.04
-"""Part of the loss of a release of many tables that its fine histograms take."""
+SHARE, CUTTING_SHARE = 0.04, 0.1
+"""Part of the loss of a release of many tables that its fine histograms take: where they place values inside declared bins, and
+where automatic bins are cut from them. Measured by ``tests/benchmarks/values.py``."""
 
 _LEAST_WEIGHT, _LARGEST_SHARE = 0.25, 0.2
 """Where tables are few a level takes up to this part of a two-way table's loss, and all levels at most this part of the whole."""
@@ -48,10 +49,13 @@ class FineWanted:
         Attributes, ascending.
     levels : tuple of int
         Levels of each.
+    cuts : bool
+        Whether bins of any of them are automatic.
     """
 
     positions: tuple[int, ...] = ()
     levels: tuple[int, ...] = ()
+    cuts: bool = False
 
     @property
     def count(self) -> int:
@@ -93,7 +97,8 @@ def fine_wanted(domain: Domain, option: Any, *, rows: bool, unbinned: Collection
                             "declare it with bins := ... or edges := [...], or leave fine out")
     wanted = [a.automatic or (rows and option != 0 and _inside(a)) for a in domain.attributes]
     found = [i for i, is_wanted in enumerate(wanted) if is_wanted and i not in unbinned]
-    return FineWanted(tuple(found), tuple(len(grid_of(domain.attributes[i]).levels) for i in found))
+    levels = tuple(len(grid_of(domain.attributes[i]).levels) for i in found)
+    return FineWanted(tuple(found), levels, any(domain.attributes[i].automatic for i in found))
 
 
 def without_automatic(domain: Domain, unbinned: Collection[int]) -> Domain:
@@ -105,7 +110,7 @@ def without_automatic(domain: Domain, unbinned: Collection[int]) -> Domain:
 def shallow(wanted: FineWanted, tables: int) -> FineWanted:
     """Return the same columns with as many levels as noise of one scale for all tables and levels can bear."""
     each = max(int(_LAPLACE_SHARE * tables / max(len(wanted.positions), 1)), 1)
-    return FineWanted(wanted.positions, tuple(min(levels, each, DEEPEST) for levels in wanted.levels))
+    return replace(wanted, levels=tuple(min(levels, each, DEEPEST) for levels in wanted.levels))
 
 
 def level_weight(tables: float, wanted: FineWanted, option: Any) -> float:
@@ -114,7 +119,8 @@ def level_weight(tables: float, wanted: FineWanted, option: Any) -> float:
         return 0.0
     if option != "auto":
         return float(option) / (1.0 - float(option)) * tables / wanted.count
-    usual = SHARE / (1.0 - SHARE) * tables / wanted.count
+    share = CUTTING_SHARE if wanted.cuts else SHARE
+    usual = share / (1.0 - share) * tables / wanted.count
     few = min(_LEAST_WEIGHT, _LARGEST_SHARE / (1.0 - _LARGEST_SHARE) * tables / wanted.count)
     return max(usual, few)
 

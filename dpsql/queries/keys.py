@@ -28,7 +28,7 @@ from dpsql.source.functions import caught
 from dpsql.source.kernel import is_number
 from dpsql.source.model import Column, identifier, literal, quoted
 from dpsql.source.parse import render
-from dpsql.source.scope import Item, Scope
+from dpsql.source.scope import Item, Scope, Texts
 from dpsql.source.total import is_total
 from dpsql.text.names import fold
 
@@ -270,7 +270,8 @@ class KeyValues:
 
     def _scope(self, columns: Sequence[tuple[str, str]]) -> Scope:
         relation = exp.Table(this=identifier(_ALIAS), alias=exp.TableAlias(this=identifier(_ALIAS)))
-        return Scope(self.catalog, [Item(_ALIAS, _ALIAS, relation, [Column(n, n, t, None) for n, t in columns])], [])
+        found = [Column(n, n, t, None) for n, t in columns]
+        return Scope(self.catalog, [Item(_ALIAS, _ALIAS, relation, found)], [], texts=Texts.public())
 
     def _total(self, node: exp.Expression) -> str:
         """Return an expression over atoms as the SQL that runs: total, like that of a source."""

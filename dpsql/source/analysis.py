@@ -142,7 +142,7 @@ from dpsql.source.parquet import unsafe_columns
 from dpsql.source.parse import QUERY, agree, render, tokens
 from dpsql.source.rehearsal import guarded, rehearse
 from dpsql.source.relations import Analysis
-from dpsql.source.scope import Texts, TextsTooLongError
+from dpsql.source.scope import shortening
 from dpsql.source.unit_local import UnitLocal
 from dpsql.text.spelled import plainly
 
@@ -210,13 +210,12 @@ def analyse(
     catalog = catalog or Catalog(cursor)
 
     def run(kind: type[Analysis], unit: Callable[[TableId], str | None] = unit_column) -> Source:
-        texts = Texts(shortens=True)
-        while True:
-            analysis = kind(catalog, protected, public_keys, unit, (database, schema), most_rows, lineage, is_root, texts)
-            try:
-                return _analyse(catalog, analysis, text)
-            except TextsTooLongError:
-                texts = texts.shorter()
+        home = (database, schema)
+        return shortening(
+            lambda texts: _analyse(
+                catalog, kind(catalog, protected, public_keys, unit, home, most_rows, lineage, is_root, texts), text
+            )
+        )
 
     try:
         _checked_text(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -12,6 +13,8 @@ from dpsql.source.catalog import Catalog
 from dpsql.source.kernel import LONGEST_TEXT, MOST_TEXT, SHORTEST_CUT
 from dpsql.source.model import RESERVED, UNIT, Column, fold, quoted, refuse
 from dpsql.source.parse import render
+
+Result = TypeVar("Result")
 
 LONGEST_EXPRESSION = 100_000
 """Characters that a rewritten expression may have."""
@@ -78,6 +81,11 @@ class Texts:
     shortens: bool = False
     left: int = MOST_TEXT
 
+    @classmethod
+    def public(cls) -> Texts:
+        """Return what bounds expressions over public values alone: the room that they take is nobody's."""
+        return cls(left=MOST_TEXT << 6)
+
     def shorter(self) -> Texts:
         """Return what another pass begins with."""
         longest = max(self.longest // 2, SHORTEST_CUT)
@@ -98,6 +106,16 @@ class Texts:
                 raise TextsTooLongError
             advice = f"its texts could have more than {MOST_TEXT} characters a row; compute fewer or shorter ones"
             refuse(construct, advice, node, where)
+
+
+def shortening(run: Callable[[Texts], Result]) -> Result:
+    """Return what a pass returns, begun again with shorter texts as long as all of them together are too long."""
+    texts = Texts(shortens=True)
+    while True:
+        try:
+            return run(texts)
+        except TextsTooLongError:
+            texts = texts.shorter()
 
 
 @dataclass

@@ -24,7 +24,7 @@ from dpsql.source.leaves import View
 from dpsql.source.model import TableId
 from dpsql.source.parse import parse, render
 from dpsql.source.relations import Analysis
-from dpsql.source.scope import with_relations
+from dpsql.source.scope import shortening, with_relations
 
 PARTS = 6
 ASKED = int(os.environ.get("DPSQL_KERNEL_EXPRESSIONS", "600"))
@@ -51,9 +51,12 @@ class Gate:
 
     def accepted(self, text: str):
         """Return the generated SELECT of one expression, and the columns of its table; None if it is refused."""
-        analysis = Analysis(self.catalog, lambda t: True, lambda t: (), lambda t: None, HOME)
-        try:
+        def taken(texts):
+            analysis = Analysis(self.catalog, lambda t: True, lambda t: (), lambda t: None, HOME, texts=texts)
             return analysis.select(parse(f"SELECT {text} AS x FROM p"), View((HOME,))), analysis
+
+        try:
+            return shortening(taken)
         except (UnsupportedQuery, ArgumentError):
             self.counts["refused"] += 1
             return None

@@ -50,7 +50,7 @@ def test_copies_of_texts_are_shorter_where_they_are_many(con: duckdb.DuckDBPyCon
         copied = 1 if call.startswith("strftime") else times
         assert lengths[-1] * copied <= MOST_TEXT or lengths[-1] == SHORTEST_CUT
     assert lengths == sorted(lengths, reverse=True)
-    assert call.startswith("strftime") or (lengths[0] == LONGEST_TEXT and lengths[-1] < LONGEST_TEXT)
+    assert call.startswith("strftime") or (lengths[0] >= LONGEST_TEXT // 2 and lengths[-1] < LONGEST_TEXT)
 
 
 @pytest.mark.parametrize("condition", [repeated("s", 390), f"length(strftime(d, '{'%A' * 9000}')) > 1", repeated("split_part(s, 'b', 1)", 60)])

@@ -52,6 +52,7 @@ def test_the_plan_and_the_explanation_of_a_query_are_cards(bought):
 
 def test_the_answer_of_a_query_is_a_card_in_a_notebook_alone(bought, monkeypatch):
     query = "SELECT region, count(*) AS n, quantile_cont(age, [0.5, 0.9]) AS q FROM people GROUP BY region"
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)  # another test's library may have imported it
     plain = dpsql.query(bought, query, epsilon=1, confidence=0.95)
     assert 'class="dpsql"' not in (cards.html_of(plain) or "")
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
