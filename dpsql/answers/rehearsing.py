@@ -20,7 +20,7 @@ from dpsql.answers import answered
 from dpsql.answers.held import Held, Part
 from dpsql.answers.looking import Looking
 from dpsql.engines.duckdb.reader import DuckReader
-from dpsql.errors import UnsupportedQuery, first_line
+from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.kinds.plans import request
 from dpsql.measure.query import before, counted, learned, quantiles, released
 from dpsql.protected.source import ProtectedSource
@@ -72,7 +72,7 @@ def rehearse(
         ]
         answered.rehearse(context, found, cores)
         answered.rehearse(context, found, [[_empty(part) for part in parts] for parts in cores])
-    except (duckdb.InterruptException, interruption.Stopped):
+    except (duckdb.InterruptException, interruption.Stopped, ArgumentError):  # the last says what to ask instead
         raise
     except Exception as error:
         said = first_line(error) if isinstance(error, duckdb.Error) else str(error).partition("\n")[0]
