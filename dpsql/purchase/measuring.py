@@ -101,6 +101,13 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
             _interrupted(context, protected, name)
         note.forget(path.parent)
         raise
+    if contents is None and not _bound(context, protected, plan):
+        release.remove_leftovers(path)
+        if not protected.plain:
+            _interrupted(context, protected, name)
+        note.forget(path.parent)
+        told = "is charged and not finished: the source was changed while it was read. Put it back, and the same call finishes it"
+        raise ReleaseError(f"release {name!r} {told}")
     if contents is None:
         _fail(context, protected, purchase, path, note)
         return in_force(protected, name)
@@ -148,6 +155,21 @@ def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name
         raise ReleaseError(
             f"release {name!r} is charged, nothing was read yet, and the same call finishes it once this is mended: {error}"
         ) from None
+
+
+def _bound(context: Context, protected: ProtectedSource, plan: Plan) -> bool:
+    """Return whether DuckDB still takes the statement that failed.
+
+    Privacy: follows from names and types alone, which another connection has changed since the statement was bound. Whether it is
+    that which made the reading fail, or a row, is left open, as by an interruption: nothing was released, and a row would make
+    the next reading fail.
+    """
+    context.known.clear()
+    try:
+        measures.bind(context, protected, plan)
+    except (DpsqlError, duckdb.Error):
+        return False
+    return True
 
 
 def _store(

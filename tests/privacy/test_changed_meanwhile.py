@@ -11,6 +11,7 @@ import pytest
 
 import dpsql
 from dpsql.books.ledger import Ledger
+from dpsql.kinds import measures
 
 QUERY = "FROM dp_query('SELECT count(*) AS n, sum(x) AS s FROM v', epsilon := 50)"
 ROWS, UPPER, NOISE = 1000, 9, 40
@@ -65,6 +66,31 @@ def test_nothing_beyond_the_plan_is_read(con, monkeypatch, change, when):
         assert -NOISE < s < UPPER * ROWS + NOISE
     assert changed
     assert con.execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone()[0] <= 2
+
+
+@pytest.mark.parametrize("text", ["SELECT count(*) AS n, sum(x) AS s FROM v", "SELECT count(*) FROM t WHERE x / 2 < id"])
+@pytest.mark.parametrize(("change", "back"), [
+    ("ALTER TABLE t RENAME x TO z", "ALTER TABLE t RENAME z TO x"), ("ALTER TABLE t RENAME TO u", "ALTER TABLE u RENAME TO t"),
+])
+def test_a_change_while_rows_are_read_is_no_failure(con, monkeypatch, text, change, back):
+    """After the statement was bound, and before it runs: everybody sees it, so the same call finishes the release once it is undone."""
+    plain = measures.measure
+
+    def measure(*given):
+        con.cursor().execute(change)
+        return plain(*given)
+
+    query = f"FROM dp_query('{text}', epsilon := 50)"
+    charged = "SELECT count(*) FILTER (action = 'charge'), count(*) FILTER (action = 'fail') FROM dpsql.ledger"
+    with monkeypatch.context() as patch:
+        patch.setattr(measures, "measure", measure)
+        with pytest.raises(duckdb.Error, match="the source was changed while it was read. Put it back") as told:
+            con.execute(query)
+    assert "__dp" not in str(told.value).split("\n", 1)[0]
+    assert con.execute(charged).fetchone() == (2, 0)
+    con.execute(back)
+    assert len(con.execute(query).fetchall()) == 1
+    assert con.execute(charged).fetchone() == (2, 0)
 
 
 def test_the_change_is_seen_where_it_comes_before_the_plan(con):
