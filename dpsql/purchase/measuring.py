@@ -96,18 +96,15 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
         if interruption.stopping():  # asked for before the outcome is known to anybody: there is none
             release.remove_leftovers(path)
             raise interruption.Stopped("interrupted")
-    except BaseException:  # interrupted, or its engine was lost: nothing was decided by a row, but when could be
+        if contents is None and not _bound(context, protected, plan):
+            release.remove_leftovers(path)
+            told = "the source was changed while it was read. Put it back, and the same call finishes it"
+            raise ReleaseError(f"release {name!r} is charged and not finished: {told}")
+    except BaseException:  # interrupted, its engine lost, its source changed: nothing was decided by a row, but when could be
         if not protected.plain:
             _interrupted(context, protected, name)
         note.forget(path.parent)
         raise
-    if contents is None and not _bound(context, protected, plan):
-        release.remove_leftovers(path)
-        if not protected.plain:
-            _interrupted(context, protected, name)
-        note.forget(path.parent)
-        told = "is charged and not finished: the source was changed while it was read. Put it back, and the same call finishes it"
-        raise ReleaseError(f"release {name!r} {told}")
     if contents is None:
         _fail(context, protected, purchase, path, note)
         return in_force(protected, name)

@@ -18,7 +18,7 @@ from dpsql.domains import sqltypes
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.rules.effects import places
 from dpsql.rules.grammar import Rule, render
-from dpsql.rules.reasoning import MAY_FALSE, MOST_CELLS, outcomes
+from dpsql.rules.possible import possible
 
 _ORDERS = {
     exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "=", exp.NEQ: "<>",
@@ -45,19 +45,14 @@ def contradicting(cursor: duckdb.DuckDBPyConnection, rules: Sequence[Rule], doma
     cuts = _constants(rules)
     attributes = [_cut(domain.attributes[position], cuts) for position in positions]
     speaks_of_null = any(_speaks_of_null(rule.tree) for rule in rules)
-    if math.prod(attribute.size for attribute in attributes) > MOST_CELLS:
+    cells = possible(cursor, rules, attributes)
+    if cells is None:
         return False
-    possible = np.ones([attribute.size for attribute in attributes], bool)
-    for rule in rules:
-        found = outcomes(cursor, rule, attributes)
-        if found is None:
-            return False
-        possible &= found != MAY_FALSE
     if not speaks_of_null:
         for axis, attribute in enumerate(attributes):
             if attribute.null_code is not None and attribute.values:
-                possible = np.delete(possible, attribute.null_code, axis)
-    return not possible.any()
+                cells = np.delete(cells, attribute.null_code, axis)
+    return not cells.any()
 
 
 def _speaks_of_null(tree: exp.Expression) -> bool:

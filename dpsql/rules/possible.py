@@ -19,7 +19,9 @@ from dpsql.tables.emptied import Cells
 
 
 def possible(cursor: duckdb.DuckDBPyConnection, rules: Sequence[Rule], attributes: Sequence[Attribute]) -> Cells | None:
-    """Return in which combinations of codes a row may obey all rules; None where there are more than 1,000,000.
+    """Return in which combinations of codes a row may obey all rules; None where that is not known.
+
+    It is not known where a rule is not understood, or there are more than 1,000,000 combinations.
 
     Parameters
     ----------
