@@ -5,6 +5,7 @@ import socket
 import struct
 
 from pyarrow import flight
+from struck import LONG
 
 PREFIX = "type.googleapis.com/arrow.flight.protocol.sql."
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -132,7 +133,8 @@ class Raw:
     """A socket on which frames are written, and read until it ends."""
 
     def __init__(self, port, greet=True):
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=LONG)
+        self.left = b""  # of a frame whose end has not come yet, or that nobody has asked for
         if greet:
             self.send(PREFACE + frame(4, 0, 0))
 
@@ -148,8 +150,10 @@ class Raw:
 
     def frames(self):
         """Frames until the server ends the connection."""
-        left = b""
         while True:
+            while len(self.left) >= 9 and len(self.left) >= (size := 9 + int.from_bytes(self.left[:3])):
+                found, self.left = self.left[:size], self.left[size:]
+                yield found[3], found[4], int.from_bytes(found[5:9]), found[9:]
             try:
                 piece = self.sock.recv(1 << 16)
             except ConnectionResetError:
@@ -158,11 +162,7 @@ class Raw:
                 raise AssertionError("the server did not end the connection") from None
             if not piece:
                 return
-            left += piece
-            while len(left) >= 9 and len(left) >= 9 + int.from_bytes(left[:3]):
-                size = 9 + int.from_bytes(left[:3])
-                yield left[3], left[4], int.from_bytes(left[5:9]), left[9:size]
-                left = left[size:]
+            self.left += piece
 
     def ended(self):
         """Read to the end; the bytes of the frames that came before."""

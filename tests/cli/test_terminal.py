@@ -69,7 +69,7 @@ def test_a_session(tmp_path):
     assert "│     7 │" in shell.type("SELECT 7 AS here;\r", "└[─┴]*┘")
     assert "main" in shell.type(".tables\r", "└[─┴]*┘")
     shell.type(".timer on\r", "dpsql>")
-    shell.type("SELECT 1;\r", r"Run Time: \d")
+    shell.type("SELECT 1;\r", r"Run Time: \d.*dpsql>")  # before the prompt the terminal itself would take Ctrl-D
     # Ctrl-D leaves; the history is there the next time
     shell.child.send(CTRL_D)
     shell.child.expect(pexpect.EOF)
