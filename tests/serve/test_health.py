@@ -19,8 +19,8 @@ STRANGERS = 8
 
 @pytest.fixture(scope="module")
 def door(hospital: Served) -> Iterator[HealthDoor]:
-    """A door that waits for as long as a test may take."""
-    limits = Limits(connections=2 * STRANGERS, strangers=STRANGERS, packet=LONG, largest=1 << 12)
+    """A door that waits for as long as a test may take, with room for those that are told to go and have not yet gone."""
+    limits = Limits(connections=5 * STRANGERS, strangers=STRANGERS, packet=LONG, largest=1 << 12)
     found = HealthDoor(hospital.room, Address("127.0.0.1", 0), beside(hospital.con), limits)
     found.start()
     yield found
