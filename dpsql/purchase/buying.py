@@ -88,7 +88,7 @@ def _use(context: Context, protected: ProtectedSource, purchase: Purchase, asked
     if asked.wanted is None or canonical_json(purchase.plan) != canonical_json(asked.wanted.plan.to_json()):
         raise ReleaseError(f"release {purchase.release!r} cannot be had under this name; say release := 'another name'")
     store = context.store(protected.books.database)
-    release.check_store(context, store)
+    release.check_store(context, store, protected.books.database)
     _check(context, protected, store, asked.wanted, call)
     _bind(context, protected, asked.wanted.plan)
     charge = asked.wanted.calibration.charge
@@ -162,7 +162,7 @@ def _bought(
 ) -> Purchase:
     """Charge, unless an earlier call has, then measure and store."""
     name = asked.release
-    release.check_store(context, store)
+    release.check_store(context, store, protected.books.database)
     purchase = protected.ledger.purchase(name)  # as it is now: another call may have come to an end while this one waited
     if purchase is None:
         wanted = asked.wanted or request(context, protected, call)

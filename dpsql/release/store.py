@@ -137,11 +137,17 @@ class Release:
         return ReleaseError(f"release {self.identifier!r}: {self.path} is damaged or was edited; restore it from a backup")
 
 
-def check_store(context: Context, store: Path) -> None:
+def check_store(context: Context, store: Path, database: str) -> None:
     """Write and read back a one-row file, so that a store which cannot take a release is found before anything is charged.
 
-    What was read back once is only written from then on.
+    What was read back once is only written from then on. Beside an encrypted database a store has to be named: releases, their labels
+    and what is drawn from them are not encrypted.
     """
+    if context.clear_beside_encrypted(database):
+        raise ReleaseError(
+            f"database {database} is encrypted, and its releases would lie in the clear beside it, in {store}. Say where they may: "
+            f"dpsql.load(con, store='folder'), on an encrypted disk. No row was read and nothing more was charged"
+        )
     cursor, usable = context.cursor, context.instance.remembered.setdefault("stores", set())
     probe = store / f".probe-{uuid.uuid4().hex}.parquet"
     try:

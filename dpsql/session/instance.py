@@ -232,16 +232,16 @@ class Context:
 
     def database_path(self, database: str) -> Path | None:
         """Return the file of an attached database, or None if it is in memory."""
-        path = next((path for name, _, path, _ in self.attached() if name == database), None)
+        path = next((path for name, _, path, _, _ in self.attached() if name == database), None)
         return Path(path).absolute() if path else None
 
-    def attached(self) -> list[tuple[str, int, str | None, bool]]:
-        """Return name, number, path and whether it is DuckDB's own of each attached database, in the order of names."""
+    def attached(self) -> list[tuple[str, int, str | None, bool, bool]]:
+        """Return name, number, path, whether it is DuckDB's own and whether encrypted of each attached database, in the order of names."""
         if "attached" not in self.known:
             self.known["attached"] = self.cursor.execute(
-                "SELECT database_name, database_oid, path, internal FROM system.main.duckdb_databases() ORDER BY 1 ASC"
+                "SELECT database_name, database_oid, path, internal, encrypted FROM system.main.duckdb_databases() ORDER BY 1 ASC"
             ).fetchall()
-        found: list[tuple[str, int, str | None, bool]] = self.known["attached"]
+        found: list[tuple[str, int, str | None, bool, bool]] = self.known["attached"]
         return found
 
     def store(self, database: str) -> Path:
@@ -251,9 +251,14 @@ class Context:
         path = self.database_path(database)
         return path.with_name(path.name + ".dpsql") if path else self.instance.temporary_store()
 
+    def clear_beside_encrypted(self, database: str) -> bool:
+        """Return whether releases would lie in the clear beside a database that is encrypted, and nobody said so."""
+        encrypted = any(coded for name, _, _, _, coded in self.attached() if name == database)
+        return encrypted and self.instance.store is None
+
     def databases(self) -> list[str]:
         """Return the attached databases, the current one first."""
-        return sorted((name for name, _, _, internal in self.attached() if not internal), key=lambda name: name != self.database)
+        return sorted((name for name, _, _, internal, _ in self.attached() if not internal), key=lambda name: name != self.database)
 
 
 @contextmanager
