@@ -28,7 +28,10 @@ _MOMENTS = (
     "WHEN {} > CAST('9999-12-31 23:59:59.999999' AS TIMESTAMP_NTZ) THEN CAST('9999-12-31 23:59:59.999999' AS TIMESTAMP_NTZ) "
     "ELSE {} END"
 )
+_NUMBERS = "CASE WHEN isnan({}) THEN CAST('NaN' AS TYPE) WHEN {} = CAST(0 AS TYPE) THEN CAST(0 AS TYPE) ELSE {} END"
 _FORMS = {
+    "float": _NUMBERS.replace("TYPE", "FLOAT"),
+    "double": _NUMBERS.replace("TYPE", "DOUBLE"),
     "string": "make_valid_utf8({})",
     "date": "CASE WHEN {} < CAST('0001-01-01' AS DATE) THEN CAST('0001-01-01' AS DATE) WHEN {} > CAST('9999-12-31' AS DATE) "
             "THEN CAST('9999-12-31' AS DATE) ELSE {} END",
@@ -137,7 +140,8 @@ def viewed(session: Any, relation: str, columns: Mapping[str, str]) -> str:
     """Make a temporary view of some columns, after a look whether they are what they were; its quoted name.
 
     Texts are made valid UTF-8 here, before anything else: two that are the same afterwards are one value, also where rows of a unit
-    are bounded by group. Dates and timestamps outside the years 1 to 9999 are the first or the last moment of these: beyond them
+    are bounded by group. NaN has many bits and zero has two: each is one value here, which Spark knows and Sail does not (one unit
+    would be many there). Dates and timestamps outside the years 1 to 9999 are the first or the last moment of these: beyond them
     functions raise, and whether a statement fails would depend on a row.
 
     Parameters

@@ -21,7 +21,7 @@ from dpsql.engines.spark.translate.moments import MOMENTS, moved, part
 from dpsql.engines.spark.translate.numbers import NUMBERS
 from dpsql.engines.spark.translate.operators import arithmetic, compared, implicit, negative, shifted, unified
 from dpsql.engines.spark.translate.texts import TEXTS, like
-from dpsql.engines.spark.translate.types import NULL, TEMPORAL, Typed, of_type, refuse
+from dpsql.engines.spark.translate.types import NULL, TEMPORAL, Typed, canonical, of_type, refuse
 from dpsql.source.functions import CAUGHT
 from dpsql.source.parse import render, used
 
@@ -56,6 +56,11 @@ class Scalar:
         ------
         UnsupportedQuery
         """
+        value = self._written(node)
+        return value if type(node) in _CANONICAL else canonical(value)
+
+    def _written(self, node: exp.Expression) -> Typed:
+        """Return the expression, a floating-point number with any bits of its value."""
         kind = type(node)
         if kind in _COMPARISONS or kind is exp.NullSafeNEQ:
             return self._comparison(node)
@@ -93,10 +98,10 @@ class Scalar:
     def _arithmetic(self, node: exp.Expression) -> Typed:
         self._only(node, "this", "expression", "typed", "safe")
         symbol, step = _ARITHMETIC[type(node)], node.expression
-        left = self(node.this)
+        left = self._written(node.this)
         if type(step) is exp.Cast and step.args["to"].this == exp.DataType.Type.INTERVAL and isinstance(step.this, exp.Literal):
             return moved(symbol, left, step.this.name, self._binder) if symbol in "+-" else refuse(_shown(node))
-        return arithmetic(symbol, left, self(step), self._binder)
+        return arithmetic(symbol, left, self._written(step), self._binder)
 
     def _connected(self, node: exp.Expression) -> Typed:
         """Return AND or OR of many conditions, without a level of nesting for each."""
@@ -117,7 +122,7 @@ class Scalar:
 
     def _paren(self, node: exp.Paren) -> Typed:
         self._only(node, "this")
-        return self(node.this)
+        return self._written(node.this)
 
     def _not(self, node: exp.Not) -> Typed:
         self._only(node, "this")
@@ -263,6 +268,8 @@ class Scalar:
 
 
 _NULL = of_type("NULL", NULL)
+_CANONICAL = (exp.Column, exp.Literal, exp.Case)
+"""What gives one of its parts, which are canonical, or a constant."""
 
 
 def _qualified(node: exp.Expression) -> exp.Expression:

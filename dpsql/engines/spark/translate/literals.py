@@ -89,7 +89,7 @@ def _written(value: object, sql_type: str) -> str:
     if isinstance(value, Decimal) and decimal(sql_type):
         return f"CAST('{value:f}' AS {kind})"
     if isinstance(value, float) and sql_type in FLOATS:
-        double = f"CAST('{value!r}' AS DOUBLE)"
+        double = f"CAST('{value or 0.0!r}' AS DOUBLE)"  # minus zero is zero, as in columns
         return f"CAST({double} AS FLOAT)" if sql_type == "FLOAT" else double
     if isinstance(value, str) and sql_type == TEXT:
         return text(value)

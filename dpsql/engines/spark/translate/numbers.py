@@ -101,7 +101,7 @@ def _nan(name: str, values: Sequence[Typed], binder: Binder) -> Typed:
     [value] = values
     if value.type not in FLOATS:
         return refuse(f"{name}() of {value.type}")
-    return of_type(f"({value.sql} = CAST('NaN' AS {value.type}))", "BOOLEAN")  # of Spark's two equal NaNs
+    return of_type(f"(CASE WHEN {value.sql} IS NOT NULL THEN isnan({value.sql}) END)", "BOOLEAN")
 
 
 def _infinite(name: str, values: Sequence[Typed], binder: Binder) -> Typed:

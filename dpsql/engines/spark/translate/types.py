@@ -8,7 +8,7 @@ masked and ordered, and their order is any total order.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from dpsql.errors import UnsupportedQuery
@@ -70,6 +70,18 @@ class Typed:
 def of_type(sql: str, sql_type: str) -> Typed:
     """Return an expression of a known type."""
     return Typed(sql, sql_type, "NULL" if sql_type == NULL else f"CAST(NULL AS {sql_type})")
+
+
+def canonical(value: Typed) -> Typed:
+    """Return a floating-point number that was computed with the bits of its value: one NaN, one zero.
+
+    Spark groups, compares and counts such numbers by value, Sail by their bits: infinity less itself would be another NaN there.
+    Columns are read so (`dpsql.engines.spark.relation.viewed`) and constants are written so.
+    """
+    if value.type not in FLOATS or value.constant:
+        return value
+    sql = f"(nanvl({value.sql}, CAST('NaN' AS {value.type})) + CAST(0 AS {value.type}))"
+    return replace(value, sql=sql)
 
 
 def refuse(construct: str, reason: str = "") -> NoReturn:
