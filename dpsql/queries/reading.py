@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import sqlglot
@@ -166,6 +167,7 @@ def about_the_query(*, text: bool = True) -> Iterator[None]:
         raise ArgumentError("sql", error.value, error.expected) from None
 
 
+@lru_cache(maxsize=256)
 def is_aggregate_query(text: str) -> bool:
     """Return whether a text is a query with aggregates or groups, and not a source of rows: it can be read, and has some."""
     from dpsql.queries.aggregates import is_aggregate

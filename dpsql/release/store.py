@@ -140,8 +140,8 @@ class Release:
 def check_store(context: Context, store: Path, database: str) -> None:
     """Write and read back a one-row file, so that a store which cannot take a release is found before anything is charged.
 
-    What was read back once is only written from then on. Beside an encrypted database a store has to be named: releases, their labels
-    and what is drawn from them are not encrypted.
+    What was read back once is only written from then on. Beside an encrypted database a store has to be named: releases, their
+    labels and what is drawn from them are not encrypted.
     """
     if context.clear_beside_encrypted(database):
         raise ReleaseError(

@@ -236,7 +236,7 @@ class Context:
         return Path(path).absolute() if path else None
 
     def attached(self) -> list[tuple[str, int, str | None, bool, bool]]:
-        """Return name, number, path, whether it is DuckDB's own and whether encrypted of each attached database, in the order of names."""
+        """Return name, number, path, whether it is DuckDB's own, and whether encrypted, of each attached database by name."""
         if "attached" not in self.known:
             self.known["attached"] = self.cursor.execute(
                 "SELECT database_name, database_oid, path, internal, encrypted FROM system.main.duckdb_databases() ORDER BY 1 ASC"

@@ -18,8 +18,24 @@ from dpsql.text.strict import StrictDuckDB
 _PLACES = ("query_location", "query_location_length")
 
 
+_MOST, _LONGEST = 256, 50_000
+_known: dict[str, str] = {}
+"""What was made of a text: of it and DuckDB's parser alone, so the same the next time."""
+
+
 def plainer(cursor: duckdb.DuckDBPyConnection, text: str) -> str:
     """Return a text that DuckDB wrote in the words that people use, or as it is."""
+    found = _known.get(text)
+    if found is None:
+        found = _plainer(cursor, text)
+        if len(text) <= _LONGEST:
+            if len(_known) >= _MOST:
+                _known.clear()
+            _known[text] = found
+    return found
+
+
+def _plainer(cursor: duckdb.DuckDBPyConnection, text: str) -> str:
     try:
         found = [tree for tree in sqlglot.parse(text, dialect=StrictDuckDB) if tree is not None]
         if len(found) != 1:
