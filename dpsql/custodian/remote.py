@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import duckdb
 
 from dpsql.calls.custody import RemoteCall
@@ -57,7 +59,9 @@ def remote(context: Context, call: RemoteCall) -> str:
         _check_same(call, found, columns)
     books_of(context, table.database).set_remote(key_of(table), wanted, context.user)
     context.known.clear()
-    return inline(REMOTE_COLUMNS, [_row(column, found, new=entry is None) for column in columns])
+    names = [fold(column.name) for column in columns]
+    twice = {name for name in names if names.count(name) > 1}
+    return inline(REMOTE_COLUMNS, [_row(column, found, twice, new=entry is None) for column in columns])
 
 
 def _check_unspent(context: Context, table: TableId, call: RemoteCall, known: Remote | None) -> None:
@@ -91,9 +95,10 @@ def _check_same(call: RemoteCall, found: dict[str, str | None], columns: list[De
         )
 
 
-def _row(column: Described, found: dict[str, str | None], *, new: bool) -> tuple[str | None, ...]:
+def _row(column: Described, found: dict[str, str | None], twice: Collection[str], *, new: bool) -> tuple[str | None, ...]:
     if column.sql_type is None:
-        status = "left out: no type of DuckDB that dpsql counts, or a name that is there twice"
+        why = "a name that is there twice" if fold(column.name) in twice else "no type of DuckDB that dpsql counts"
+        status = f"left out: {why}"
     elif fold(column.name) in found:
         status = "added" if new else "there"
     else:

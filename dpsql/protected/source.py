@@ -404,6 +404,9 @@ def _elsewhere(context: Context, protected: ProtectedSource) -> ProtectedSource:
         if source.linked or table != source.table:
             reason = "its rows are in another engine: it is read alone, without other tables, linked or joined. Join them there"
             raise UnsupportedQuery(table.text, reason)
+        if context.cursor.execute(f"SELECT 1 FROM {table.text} LIMIT 1").fetchone() is not None:  # noqa: S608 -- quoted
+            reason = "has rows here, and is the name of rows in another engine, which alone are counted: move them to another table"
+            raise ArgumentError("source", table.text, reason)
     return dataclasses.replace(protected, remote=away[source.table])
 
 

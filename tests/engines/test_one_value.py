@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import sail
 
+import dpsql
+
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 pytestmark = pytest.mark.any_duckdb
 UNITS = 40
@@ -59,3 +61,48 @@ def test_what_is_computed_has_one_text_a_value(expression: str, con: duckdb.Duck
     call = f"FROM dp_query($$SELECT count(DISTINCT {expression}) AS n FROM people WHERE isnan({expression}) OR {expression} = 0$$, epsilon := 20)"
     [[value]] = con.execute(call).fetchall()
     assert value <= 2 + 8
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unsigned numbers up to the greatest, names that are there twice or are none, and more digits than DuckDB has."""
+    folder = tmp_path_factory.mktemp("odd")
+    most = {f"u{bits}": pa.array([0, 1, 2 ** (bits - 1), 2**bits - 1], getattr(pa, f"uint{bits}")()) for bits in (8, 16, 32, 64)}
+    wide = pa.array([1, 2, 3, 4], pa.decimal256(60, 2))
+    pq.write_table(pa.table([*most.values(), wide, most["u8"], most["u8"]], [*most, "wide", "a", "A"]), folder / "p.parquet")
+    return folder
+
+
+def test_unsigned_numbers_have_a_type_that_holds_them(odd: Path) -> None:
+    with sail.remote(Path(":memory:unsigned"), "people", odd) as con:
+        told = dict(con.execute("SELECT column_name, column_type FROM (DESCRIBE people)").fetchall())
+        assert told == {"u8": "SMALLINT", "u16": "INTEGER", "u32": "BIGINT", "u64": "DECIMAL(20,0)", "a": "SMALLINT"}
+        for name, bits in (("u8", 8), ("u16", 16), ("u32", 32), ("u64", 64)):
+            [[value]] = con.execute(f"FROM dp_query('SELECT count(*) AS n FROM people WHERE {name} >= {2 ** (bits - 1)}', epsilon := 20)").fetchall()
+            assert abs(value - 2) <= 8
+
+
+def test_what_is_left_out_is_said(odd: Path) -> None:
+    with duckdb.connect() as con:
+        dpsql.load(con)
+        listed = dpsql.remote(con, "people", engine="spark", url=sail.url(), relation=f"parquet:{odd}").fetchall()
+    said = {name: status for name, _, _, status in listed}
+    assert said["wide"] == "left out: no type of DuckDB that dpsql counts" and said["A"] == "left out: a name that is there twice"
+
+
+def test_a_type_that_spark_has_no_name_for(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": pa.array([1], pa.timestamp("ns"))}), tmp_path / "p.parquet")
+    with duckdb.connect() as con:
+        dpsql.load(con)
+        with pytest.raises(dpsql.DpsqlError, match="no name for the type of one of its columns"):
+            dpsql.remote(con, "people", engine="spark", url=sail.url(), relation=f"parquet:{tmp_path}")
+        with pytest.raises(dpsql.DpsqlError, match="is the folder there"):
+            dpsql.remote(con, "people", engine="spark", url=sail.url(), relation=f"parquet:{tmp_path / 'nothing'}")
+
+
+def test_rows_under_the_name_are_not_passed_over_in_silence(odd: Path) -> None:
+    with sail.remote(Path(":memory:rows"), "people", odd) as con:
+        con.execute("INSERT INTO people (u8) VALUES (1)")
+        with pytest.raises(duckdb.Error, match="has rows here"):
+            con.execute("FROM dp_query('SELECT count(*) AS n FROM people', epsilon := 1)")
+        assert con.execute("SELECT count(*) FROM dp_ledger() WHERE action = 'charge'").fetchone() == (0,)

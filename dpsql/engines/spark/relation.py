@@ -10,6 +10,7 @@ from typing import Any
 from dpsql.engines.remote import Described, changed
 from dpsql.engines.spark.faults import lost
 from dpsql.engines.spark.quiet import quiet
+from dpsql.engines.spark.translate.types import spark_type
 from dpsql.engines.spark.views import check_files, check_table
 from dpsql.errors import ArgumentError, DpsqlError, EngineLost
 from dpsql.text.names import fold
@@ -39,6 +40,9 @@ _FORMS = {
     "timestamp": _MOMENTS.replace("{}", "CAST({} AS TIMESTAMP_NTZ)"),
 }  # fmt: skip
 """How a column is read, by Spark's name of its type."""
+_WHOLE = {"tinyint": "SMALLINT", "smallint": "INTEGER", "int": "BIGINT", "bigint": "DECIMAL(20,0)"}
+"""Types of whole numbers, and the DuckDB type of an unsigned number that a server names so."""
+_MOST_DIGITS = 38
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
@@ -91,6 +95,11 @@ def frame_of(session: Any, relation: str) -> Any:
         if lost(error):
             raise EngineLost(f"relation = {relation!r}: Spark cannot be reached, or was lost before a row was read") from None
         files = " or ".join(repr(f"{name}:/folder") for name in FORMATS)
+        if type(error).__name__ == "UnsupportedOperationException":
+            raise DpsqlError(
+                f"relation = {relation!r}: Spark has no name for the type of one of its columns (a timestamp in nanoseconds, a "
+                "FLOAT of 16 bits, a dictionary, ...); write it without the column, or the column with another type"
+            ) from None
         raise DpsqlError(
             f"relation = {relation!r}: Spark cannot read it ({type(error).__name__}); name a table as Spark calls it (a temporary "
             f"view belongs to one session, and is none), or {files}"
@@ -113,7 +122,9 @@ def duckdb_type(kind: str) -> str | None:
     ('DECIMAL(12,2)', None)
     """
     decimal = _DECIMAL.fullmatch(kind)
-    return f"DECIMAL({decimal[1]},{decimal[2]})" if decimal else _TYPES.get(kind)
+    if decimal is None:
+        return _TYPES.get(kind)
+    return f"DECIMAL({decimal[1]},{decimal[2]})" if int(decimal[1]) <= _MOST_DIGITS else None
 
 
 def describe(session: Any, relation: str) -> list[Described]:
@@ -125,15 +136,34 @@ def describe(session: Any, relation: str) -> list[Described]:
         It has no column that can be used.
     """
     found = []
-    names: set[str] = set()
-    for field in frame_of(session, relation).schema.fields:
+    frame = frame_of(session, relation)
+    fields, names = frame.schema.fields, set[str]()
+    unsigned = _unsigned(frame, [field.name for field in fields if field.dataType.simpleString() in _WHOLE])
+    for field in fields:
         kind = field.dataType.simpleString()
-        usable = fold(field.name) not in names and "\0" not in field.name  # DuckDB would take Age and age for one
+        usable = field.name and fold(field.name) not in names and "\0" not in field.name  # DuckDB would take Age and age for one
         names.add(fold(field.name))
-        found.append(Described(field.name, duckdb_type(kind) if usable else None, kind))
+        sql_type = _WHOLE[kind] if field.name in unsigned else duckdb_type(kind)
+        found.append(Described(field.name, sql_type if usable else None, f"unsigned {kind}" if field.name in unsigned else kind))
     if not any(column.sql_type for column in found):
-        raise ArgumentError("relation", relation, "has no column of a type that can be used")
+        raise ArgumentError("relation", relation, "has no column of a type that can be used; is the folder there, with files?")
     return found
+
+
+def _unsigned(frame: Any, names: Sequence[str]) -> set[str]:
+    """Return which columns hold unsigned numbers of Parquet: Sail names their types as those of as many bits. No row is read."""
+    if not names:
+        return set()
+    try:
+        with quiet():
+            typed = [f"typeof(max({quoted([name])})) AS c{place}" for place, name in enumerate(names)]
+            kinds = frame.where("false").selectExpr(*typed).toArrow().to_pylist()
+    except Exception as error:
+        if lost(error):
+            raise EngineLost("Spark was lost before a row was read") from None
+        return set()
+    types = dict(zip(names, kinds[0].values(), strict=True)) if kinds else {}
+    return {name for name, kind in types.items() if str(kind).startswith("unsigned")}
 
 
 def viewed(session: Any, relation: str, columns: Mapping[str, str]) -> str:
@@ -141,8 +171,9 @@ def viewed(session: Any, relation: str, columns: Mapping[str, str]) -> str:
 
     Texts are made valid UTF-8 here, before anything else: two that are the same afterwards are one value, also where rows of a unit
     are bounded by group. NaN has many bits and zero has two: each is one value here, which Spark knows and Sail does not (one unit
-    would be many there). Dates and timestamps outside the years 1 to 9999 are the first or the last moment of these: beyond them
-    functions raise, and whether a statement fails would depend on a row.
+    would be many there). Whole numbers are brought to the type that dpsql takes them for: a server may name an unsigned one
+    otherwise. Dates and timestamps outside the years 1 to 9999 are the first or the last moment of these: beyond them functions
+    raise, and whether a statement fails would depend on a row.
 
     Parameters
     ----------
@@ -156,12 +187,13 @@ def viewed(session: Any, relation: str, columns: Mapping[str, str]) -> str:
     """
     frame = frame_of(session, relation)
     kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    other = [name for name, sql_type in columns.items() if duckdb_type(kinds.get(name, "")) != sql_type]
+    other = [n for n, sql_type in columns.items() if sql_type not in (duckdb_type(kinds.get(n, "")), _WHOLE.get(kinds.get(n, "")))]
     if other:
         raise changed(relation, other)
     listed = []
-    for name in columns:
-        listed.append(f"{_FORMS.get(kinds[name], '{}').replace('{}', quoted([name]))} AS {quoted([name])}")
+    for name, sql_type in columns.items():
+        form = f"try_cast({{}} AS {spark_type(sql_type)})" if kinds[name] in _WHOLE else _FORMS.get(kinds[name], "{}")
+        listed.append(f"{form.replace('{}', quoted([name]))} AS {quoted([name])}")
     view = f"dpsql_{secrets.token_hex(8)}"
     frame.selectExpr(*listed).createOrReplaceTempView(view)
     return f"`{view}`"
