@@ -41,7 +41,7 @@ COLUMNS = {
 }
 MEASURES = (
     "rows", "orphans", "duplicate keys", "broken rule", "fan-out", "one column", "two columns", "parent and child", "siblings",
-    "two children", "first child", "next child", "time between", "group means", "question",
+    "siblings by row", "two children", "first child", "next child", "time between", "group means", "question",
 )  # fmt: skip
 SANITY = 0.01
 """Share of the raw parents below which no count is taken when an error is set in relation to it."""
@@ -103,6 +103,7 @@ def evaluate_linked(
         - 'one column', 'two columns': distances of tables of the columns of one row.
         - 'parent and child': of a column of a row and one of its parent (or its parent's parent).
         - 'siblings': of columns of two different children of one parent, in this order; every unit counts 1.
+        - 'siblings by row': the same, as a self-join of the table has it: every pair of children counts 1, whatever the weighting.
         - 'two children': mean and largest relative error of the number of parents that have two different children of these two
           values; of numbers below 1 % of the parents, over that 1 %.
         - 'first child', 'next child', where children stand in an order: of a column of the first child of a parent, and of one of a
@@ -272,6 +273,8 @@ class _Pair:
         for (i, j), table in raw.shares.items():
             names = (self.names[t][i], name, self.names[t][j])
             yield Figure("siblings", name, distance(table, synthetic.shares[i, j]), *names, independent=dependence(table))
+            pairs, others = raw.pairs[i, j], synthetic.pairs[i, j]
+            yield Figure("siblings by row", name, distance(pairs, others), *names, independent=dependence(pairs))
             mean, largest = counts.relative_errors(raw, synthetic, (i, j), SANITY)
             yield Figure("two children", name, mean, *names, largest=largest)
 

@@ -156,11 +156,14 @@ class Siblings:
         this value of j.
     parents : int
         Rows of the parent's table.
+    pairs : dict of (int, int) to array
+        As `shares`, where every pair counts 1, as a self-join has them: a parent with k rows counts k (k - 1).
     """
 
     shares: dict[tuple[int, int], FloatArray]
     both: dict[tuple[int, int], FloatArray]
     parents: int
+    pairs: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
 
 
 @multiplies
@@ -182,7 +185,7 @@ def siblings(database: Database, position: int) -> Siblings:
     weight = np.where(children > 1, weights(database, above) / pairs, 0.0)
     order = np.argsort(parent, kind="stable")
     ends = np.concatenate(([0], np.cumsum(children)))
-    products, existing = np.zeros((width, width)), np.zeros((width, width))
+    products, plain, existing = (np.zeros((width, width)) for _ in range(3))
     alone = {(i, j): np.zeros((table.sizes[i], table.sizes[j])) for i in range(count) for j in range(i + 1, count)}
     twice = np.zeros(width)
     step = max(1, _CELLS // max(width, 1))
@@ -199,22 +202,24 @@ def siblings(database: Database, position: int) -> Siblings:
             found += crossed(table.columns[i][rows[only]], table.columns[j][rows[only]], found.shape)
         block = counts.reshape(last - first, width)
         products += (block * weight[first:last, None]).T @ block
+        plain += block.T @ block
         there = (block > 0).astype(np.float64)
         existing += there.T @ there
         twice += (block > 1).sum(axis=0)
-    shares, both = {}, {}
+    shares, both, every = {}, {}, {}
     of_rows = weight[parent]
     for i in range(count):
         for j in range(i, count):
             cells = (slice(starts[i], starts[i + 1]), slice(starts[j], starts[j + 1]))
             same = crossed(table.columns[i], table.columns[j], (table.sizes[i], table.sizes[j]), of_rows)
             shares[i, j] = np.maximum(products[cells] - same, 0.0)  # rounding can leave -1e-12 where there are none
+            every[i, j] = plain[cells] - crossed(table.columns[i], table.columns[j], (table.sizes[i], table.sizes[j]))
             if i == j:
                 both[i, j] = existing[cells].copy()
                 np.fill_diagonal(both[i, j], twice[cells[0]])
             else:
                 both[i, j] = existing[cells] - alone[i, j]
-    return Siblings(shares, both, parents)
+    return Siblings(shares, both, parents, every)
 
 
 @dataclass(frozen=True)

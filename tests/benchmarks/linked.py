@@ -43,7 +43,9 @@ from dpsql.custodian.evaluate_linked import COLUMNS, Weighting, compare
 from dpsql.custodian.linked_reading import ComparedTable, Reading, read
 
 KINDS = ("linked", "flat", "flat alone", "flat release", "apart")
-SHOWN = ("one column", "two columns", "parent and child", "siblings", "fan-out", "two children", "group means", "orphans")
+SHOWN = (
+    "one column", "two columns", "parent and child", "siblings", "siblings by row", "fan-out", "two children", "group means", "orphans",
+)  # fmt: skip
 
 
 def release(path: Path, name: str, kind: str, epsilon: float, seed: int, options: str) -> dict[str, float]:

@@ -97,6 +97,23 @@ def test_units_weigh_one_where_that_is_asked_for(con: duckdb.DuckDBPyConnection)
     assert figures(by_unit, "one column", table_name="c", column_name="x")[0]["error"] == 0
 
 
+def test_siblings_by_row_are_those_of_a_self_join(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(
+        """INSERT INTO p VALUES (1, 'a'), (2, 'b'); INSERT INTO c VALUES (1, 'a', 1), (1, 'a', 1), (2, 'a', 1), (2, 'b', 1), (2, 'b', 1);
+        INSERT INTO s.p FROM p; INSERT INTO s.c VALUES (1, 'a', 1), (1, 'b', 1), (2, 'b', 1), (2, 'b', 1)"""
+    )
+    joined = """SELECT count(*) FILTER (l.x = 'a' AND r.x = 'a'), count(*) FILTER (l.x <> r.x), count(*) FILTER (l.x = 'b' AND r.x = 'b')
+        FROM (SELECT rowid AS n, * FROM {0}.c) l JOIN (SELECT rowid AS n, * FROM {0}.c) r ON l.pid = r.pid AND l.n <> r.n"""
+    raw, synthetic = (con.execute(joined.format(schema)).fetchone() for schema in ("main", "s"))
+    assert (raw, synthetic) == ((2, 4, 2), (0, 2, 2))
+    rows = evaluate_linked(con, linked("main"), linked("s"))
+    (found,) = figures(rows, "siblings by row", column_name="x", other_column="x")
+    error = sum(abs(a / sum(raw) - b / sum(synthetic)) for a, b in zip(raw, synthetic, strict=True)) / 2
+    assert found["error"] == pytest.approx(error)
+    (weighed,) = figures(rows, "siblings", column_name="x", other_column="x")
+    assert weighed["error"] == pytest.approx(0.5)  # aa 1/2 + 0, ab and ba 0 + 1/3, bb 0 + 1/6; and 0, 1/2, 1/2
+
+
 def test_independent_children_have_the_known_distance() -> None:
     """Birthplaces are shared with a known probability; drawn again for everybody, the distance is that of independence.
 

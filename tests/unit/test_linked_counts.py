@@ -31,6 +31,7 @@ def test_two_siblings_by_hand() -> None:
     # parent 0: (0, 1), (1, 0), 1/2 each; parent 1, with 1, 0, 1: two pairs of each (0, 1), (1, 0), (1, 1), 1/6 each
     assert found.shares[0, 0] == pytest.approx(np.array([[0, 1 / 2 + 2 / 6], [1 / 2 + 2 / 6, 2 / 6]]))
     assert found.both[0, 0].tolist() == [[0, 2], [2, 1]]
+    assert found.pairs[0, 0].tolist() == [[0, 1 + 2], [1 + 2, 2]]  # every pair is one
     assert found.parents == 3
 
 
@@ -53,6 +54,7 @@ def test_siblings_are_those_of_all_pairs_counted_one_by_one(
     assert table.parent is not None
     weight = counts.weights(linked, position - 1)
     shares = {pair: np.zeros((table.sizes[pair[0]], table.sizes[pair[1]])) for pair in ((0, 0), (0, 1), (1, 1))}
+    pairs = {pair: np.zeros_like(shares[pair]) for pair in shares}
     both: dict[tuple[int, int], dict[tuple[int, int], set[int]]] = {pair: {} for pair in shares}
     for p in range(linked[position - 1].rows):
         rows = np.flatnonzero(table.parent == p)
@@ -60,6 +62,7 @@ def test_siblings_are_those_of_all_pairs_counted_one_by_one(
             for i, j in shares:
                 cell = int(table.columns[i][r]), int(table.columns[j][s])
                 shares[i, j][cell] += weight[p] / (len(rows) * (len(rows) - 1))
+                pairs[i, j][cell] += 1
                 both[i, j].setdefault(cell, set()).add(p)
     found = counts.siblings(linked, position)
     for pair, table_of in shares.items():
@@ -68,6 +71,7 @@ def test_siblings_are_those_of_all_pairs_counted_one_by_one(
         for cell, where in both[pair].items():
             counted[cell] = len(where)
         assert (found.both[pair] == counted).all(), pair
+        assert (found.pairs[pair] == pairs[pair]).all(), pair
         if pair[0] == pair[1]:
             assert found.shares[pair] == pytest.approx(found.shares[pair].T, abs=1e-12)
 
