@@ -156,8 +156,8 @@ def _unsigned(frame: Any, names: Sequence[str]) -> set[str]:
         return set()
     try:
         with quiet():
-            typed = [f"typeof(max({quoted([name])})) AS c{place}" for place, name in enumerate(names)]
-            kinds = frame.where("false").selectExpr(*typed).toArrow().to_pylist()
+            none = frame.where("false").selectExpr(*(f"max({quoted([name])}) AS c{place}" for place, name in enumerate(names)))
+            kinds = none.selectExpr(*(f"typeof(c{place}) AS t{place}" for place in range(len(names)))).toArrow().to_pylist()
     except Exception as error:
         if lost(error):
             raise EngineLost("Spark was lost before a row was read") from None

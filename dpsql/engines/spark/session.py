@@ -26,6 +26,9 @@ _CHANNEL = [("grpc.use_local_subchannel_pool", 1)]
 RETRIES = 5
 """How often a client asks again where the server does not answer; the waits are 0.05 s, and each one four times the one before."""
 
+FIRST_RETRIES = 4
+"""How often where it has not answered yet: four seconds, since nothing is lost then."""
+
 
 def checked_url(url: str) -> str:
     """Return a url that may be written down.
@@ -96,13 +99,14 @@ def session(url: str) -> Any:
     try:
         with quiet():
             own = SparkSession(DefaultChannelBuilder(url + secret, _CHANNEL))
-            own.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
+            own.client.set_retry_policies([DefaultPolicy(max_retries=min(RETRIES, FIRST_RETRIES))])
             for name, value in SETTINGS.items():
                 own.conf.set(name, value)
+            own.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
     except Exception as error:
         raise EngineLost(
             f"url = {url!r}: Spark cannot be reached ({type(error).__name__}). Is the address right, does the server run, does it "
-            f"take the token (the environment variable {TOKEN})?"
+            f"take the token (the environment variable {TOKEN}){', and speak TLS, which a token needs' if token else ''}?"
         ) from None
     return own
 
