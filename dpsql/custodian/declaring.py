@@ -18,7 +18,7 @@ from dpsql.domains.declare import declare as build_attribute
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
 from dpsql.protected import public
 from dpsql.protected.ruled import across_of, rules_of
-from dpsql.protected.source import ProtectedSource, protection_of, resolve
+from dpsql.protected.source import ProtectedSource, columns_of, protection_of, resolve
 from dpsql.purchase import buying
 from dpsql.release import identity
 from dpsql.running.progress import Progress
@@ -145,7 +145,7 @@ def _kept(protected: ProtectedSource, column: str) -> str:
 
 def declarable(context: Context, call: DeclareCall) -> tuple[ProtectedSource, OutputColumn, bool, str]:
     """Check what every declaration says; return source, column, nullable and outside, with defaults filled in."""
-    protected = resolve(context, call.source)
+    protected = columns_of(context, call.source)
     column = protected.column(call.column)
     if protected.is_unit(column):
         expected = f"{protected.unit_is}: it says whose row this is and cannot be data at the same time"

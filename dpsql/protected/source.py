@@ -24,7 +24,7 @@ from dpsql.protected.home import books_of, catalog_of, remotes_in
 from dpsql.protected.linked import is_root, key_of, keys_linked, lineage_of, reads_of, root_key
 from dpsql.protected.seen import check_open
 from dpsql.session.instance import Context
-from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table, relation_columns
+from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table, named_table, relation_columns
 from dpsql.source.catalog import Catalog
 from dpsql.source.linked import Lineage
 from dpsql.source.ways import KEY
@@ -302,6 +302,29 @@ def resolve(context: Context, text: str, *, local: bool = False) -> ProtectedSou
     known = context.known.get(("source", text, local))
     if not isinstance(known, ProtectedSource):
         known = context.known["source", text, local] = _resolved(context, text, local=local)
+    return known
+
+
+def columns_of(context: Context, text: str) -> ProtectedSource:
+    """Return a source to ask what is declared of its columns: nothing is to be read through it.
+
+    A table that the text names is not analysed as a query of all of its columns would be: that takes as long as there are columns,
+    and would be done again for each one that is declared. Errors are those of `resolve`.
+    """
+    known = context.known.get(("columns", text))
+    if isinstance(known, ProtectedSource):
+        return known
+    try:
+        table = named_table(catalog_of(context), text, context.database, context.schema)
+    except ArgumentError:
+        table = None
+    found = None
+    if table is not None:
+        catalog_of(context).check_functions()
+        found = table_alone(context, table)
+    if found is None or found.lineages:  # of a link NULL may be left out, which the query says
+        found = resolve(context, text)
+    context.known["columns", text] = known = found
     return known
 
 

@@ -328,6 +328,12 @@ def find_table(cursor: duckdb.DuckDBPyConnection, text: str, *, database: str, s
     return named
 
 
+def named_table(catalog: Catalog, text: str, database: str, schema: str) -> TableId | None:
+    """Return the table of DuckDB that the whole text names; None for a view, a file or a query."""
+    entry = None if _named(catalog, _checked_text(text), database, schema) is None else _entry(catalog, text, database, schema)
+    return None if entry is None or entry.is_view else entry.table
+
+
 def relation_columns(
     cursor: duckdb.DuckDBPyConnection, table: TableId, catalog: Catalog | None = None
 ) -> list[OutputColumn]:
