@@ -92,7 +92,7 @@ def learned(plan: QueryPlan, scales: Sequence[Fraction], mechanism: str, counts:
 def _short(learning: Learning, bounds: Bounds) -> Bounds:
     """Return bounds of sums of few digits, at most a thousandth further apart: in steps of a DECIMAL they are whole mostly.
 
-    Between such bounds DECIMALs are added up exactly (`dpsql.measure.steps`), which takes a third of the time.
+    Between such bounds DECIMALs are added up exactly (`dpsql.measure.steps`): sooner, and not rounded row by row.
     """
     if learning.whole:
         return bounds
