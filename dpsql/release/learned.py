@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +27,8 @@ from dpsql.numerics.arrays import IntArray
 from dpsql.release.queried import QueryPlan
 
 _FINE = 16
+_DIGITS = 4
+"""Digits of the span that bounds of sums are given with."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,23 @@ def learned(plan: QueryPlan, scales: Sequence[Fraction], mechanism: str, counts:
             if one.declared and any(text.startswith("sum(") for text in plan.asked):
                 groups = math.sqrt(groups)  # the bias of a total over them, against its noise
             best = chosen(one, noisy, noise, degree=measure.degree, span=measure.kind == "moments", groups=groups)
-        found.append(Learned(best, reach))
+        found.append(Learned(_short(one, best), reach))
     return tuple(found)
+
+
+def _short(learning: Learning, bounds: Bounds) -> Bounds:
+    """Return bounds of sums of few digits, at most a thousandth further apart: in steps of a DECIMAL they are whole mostly.
+
+    Between such bounds DECIMALs are added up exactly (`dpsql.measure.steps`): sooner, and not rounded row by row.
+    """
+    if learning.whole:
+        return bounds
+    digits = _DIGITS - 1 - math.floor(math.log10(bounds[1] - bounds[0]))
+    lower, upper = (
+        float(Decimal(repr(bound)).quantize(Decimal((0, (1,), -digits)), rounding=way))
+        for bound, way in zip(bounds, (ROUND_FLOOR, ROUND_CEILING), strict=True)
+    )
+    return max(lower, learning.edges[0]), min(upper, learning.edges[-1])
 
 
 def _groups(plan: QueryPlan, rows: float) -> float:

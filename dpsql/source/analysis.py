@@ -138,6 +138,7 @@ from dpsql.source.limits import LIMITING
 from dpsql.source.linked import Lineage
 from dpsql.source.local import LocalAnalysis, WithoutUnit
 from dpsql.source.model import ROW, UNIT, Column, OutputColumn, Source, TableId, fold, identifier, quoted
+from dpsql.source.narrow import narrow
 from dpsql.source.parquet import unsafe_columns
 from dpsql.source.parse import QUERY, agree, render, tokens
 from dpsql.source.rehearsal import guarded, rehearse
@@ -266,6 +267,7 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         analysis.nothing_protected()
     if not analysis.public or analysis.lineages:
         analysis.carried.drop_numbers()
+    narrow(relation.select)
     sql = render(relation.select)
     walk = UnitLocal(table, analysis.carried.unit or "", analysis.lineages)
     if analysis.local:
@@ -274,7 +276,7 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         linked = walk if analysis.lineages else None
         check(catalog, sql, analysis.probe(relation.select), analysis.read, analysis.public, linked)
     rehearse(catalog, relation.select, analysis.leaves)
-    described, sql = catalog.describe(sql), render(guarded(relation.select))
+    described, sql = catalog.describe(sql), render(guarded(relation.select), own=True)
     found = tuple(
         OutputColumn(d.name, d.sql_type, c.origin, c.nullable, _views(c, table.database), c.home)
         for d, c in zip(described, relation.columns, strict=False)

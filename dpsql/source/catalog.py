@@ -104,6 +104,7 @@ class Catalog:
         self.asked_types = False
         self._collated: dict[TableId, set[str]] = {}
         self._constrained: dict[TableId, list[Row]] = {}
+        self._keys: dict[TableId, list[list[str]]] = {}
 
     def find(self, database: str, schema: str, name: str) -> Entry | None:
         """Return the table or view of this name, compared as DuckDB does."""
@@ -197,9 +198,12 @@ class Catalog:
 
     def keys(self, table: TableId) -> list[list[str]]:
         """Return the columns of each PRIMARY KEY and UNIQUE constraint and of each UNIQUE INDEX of a table."""
-        where = {"database": table.database, "schema": table.schema, "name": table.name}
-        found = [list(row[0]) for row in _rows(self.cursor, _KEYS, where)]
-        return found + [key for (sql,) in _rows(self.cursor, _INDEXES, where) if (key := index_columns(str(sql or "")))]
+        if table not in self._keys:
+            where = {"database": table.database, "schema": table.schema, "name": table.name}
+            found = [list(row[0]) for row in _rows(self.cursor, _KEYS, where)]
+            found += [key for (sql,) in _rows(self.cursor, _INDEXES, where) if (key := index_columns(str(sql or "")))]
+            self._keys[table] = found
+        return self._keys[table]
 
     def single_keys(self, table: TableId) -> dict[str, str]:
         """Return the columns that are declared unique by themselves, by their names folded."""

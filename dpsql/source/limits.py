@@ -30,6 +30,7 @@ from sqlglot import exp
 from dpsql.algebra.pieces import call, only_if
 from dpsql.source.layers import COMBINING, Layer, Rows, canonical, comparable
 from dpsql.source.model import Column, fold, identifier, refuse
+from dpsql.source.narrow import NUMBERING
 from dpsql.source.scope import Item, Scope
 from dpsql.source.total import keeps
 from dpsql.source.ways import LEAF
@@ -71,7 +72,7 @@ def _limited(rows: Rows) -> Rows:
     else:
         window = exp.Window(this=call("count", exp.Star()), partition_by=unit, over="OVER")
     place = numbering.add(window)
-    numbered = _closed(numbering)
+    numbered = _closed(numbering, {NUMBERING: 1})
     numbered.scope.items[:] = [item for item in numbered.scope.items if place not in item.columns]
     number = exp.Column(this=identifier(place.ref), table=numbered.unit.args["table"].copy() if numbered.unit is not None else None)
     numbered.restrict(exp.LTE(this=number, expression=exp.Literal.number(MOST_ROWS)))

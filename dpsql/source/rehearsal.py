@@ -152,7 +152,7 @@ def rehearse(catalog: Catalog, select: exp.Select, leaves: Mapping[str, Sequence
     most = max(4, int(MOST_ROWS ** (1 / max(reads, 1))))  # every row may meet every row
     tree = with_relations(select, leaves, lambda columns, alias: made_up(columns, alias, constants, most))
     try:
-        catalog.run(render(tree))
+        catalog.run(render(tree, own=True))
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:

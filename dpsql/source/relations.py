@@ -318,7 +318,7 @@ class Analysis(Leaves):
 
     def probe(self, select: exp.Select) -> str:
         """Return the generated SQL with every table replaced by an empty relation with its columns."""
-        return render(with_relations(select, self.leaves, empty_relation))
+        return render(with_relations(select, self.leaves, empty_relation), own=True)
 
 
 def view_query(sql: str, where: str) -> str:

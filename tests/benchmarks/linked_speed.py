@@ -1,10 +1,11 @@
 """TPC-H as it is written, with customers as units: linked tables beside DuckDB's own answers.
 
-python tests/benchmarks/linked_speed.py [--scale 0.1] [--repeat 3] [--only 1,5,21]
+python tests/benchmarks/linked_speed.py [--scale 0.1] [--folder FOLDER] [--repeat 3] [--only 1,5,21]
 
 ``orders`` are linked to ``customer`` and ``lineitem`` to ``orders``; part, partsupp, supplier, nation and region are public. The 22
 queries are those of DuckDB's tpch extension (package duckdb-extension-tpch), word for word; 'AIR REG' of query 19, which no row has,
-is declared. Twelve are aggregates
+is declared. ``--folder``: a folder with a Parquet file of each table, and queries.parquet, for a DuckDB that has no such extension
+(what COPY writes of the tables and of tpch_queries() where one is loaded). Twelve are aggregates
 over customers' rows; three give out orders or customers; three read public tables alone; four need a first answer (adaptive).
 
 ``ratio`` is the least time of a new release over the least time of the plain query, of all repeats, by the clock and in seconds of CPU.
@@ -20,7 +21,6 @@ import time
 from pathlib import Path
 
 import duckdb
-import duckdb_extension_tpch  # a package of the extension, where DuckDB has one
 
 import dpsql
 
@@ -36,13 +36,22 @@ KEYS = {
 MORE = {9: ", bounds := {'ps_supplycost': [0, 1000]}", **dict.fromkeys((15, 17, 20, 22), ", adaptive := true")}
 
 
-def load(con: duckdb.DuckDBPyConnection, scale: float) -> None:
-    """Make the tables, with their keys."""
-    found = next(Path(duckdb_extension_tpch.__file__).parent.rglob("*.duckdb_extension"))
-    con.execute(f"LOAD '{found}'")
-    con.execute(f"CALL dbgen(sf = {scale})")
+def load(con: duckdb.DuckDBPyConnection, scale: float, folder: Path | None) -> dict[int, str]:
+    """Make the tables, with their keys, from files or with the extension; return the queries."""
+    if folder is not None:
+        for table in (*KEYS, "lineitem"):
+            con.execute(f"CREATE TABLE {table} AS FROM read_parquet('{folder}/{table}.parquet')")
+        queries = f"read_parquet('{folder}/queries.parquet')"
+    else:
+        import duckdb_extension_tpch  # a package of the extension, where DuckDB has one
+
+        found = next(Path(duckdb_extension_tpch.__file__).parent.rglob("*.duckdb_extension"))
+        con.execute(f"LOAD '{found}'")
+        con.execute(f"CALL dbgen(sf = {scale})")
+        queries = "tpch_queries()"
     for table, key in KEYS.items():
         con.execute(f"CREATE UNIQUE INDEX {table}_key ON {table}({key})")
+    return {int(n): str(text) for n, text in con.execute(f"SELECT query_nr, query FROM {queries}").fetchall()}
 
 
 def least(con: duckdb.DuckDBPyConnection, texts: list[str]) -> tuple[float, float]:
@@ -59,12 +68,12 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--folder", type=Path)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", default="")
     given = parser.parse_args()
     con = duckdb.connect()
-    load(con, given.scale)
-    queries = {int(n): str(text) for n, text in con.execute("SELECT query_nr, query FROM tpch_queries()").fetchall()}
+    queries = load(con, given.scale, given.folder)
     dpsql.load(con, progress=False)
     protect_tpch(con)
     con.execute("FROM dp_query('SELECT count(*) FROM customer', epsilon := 0.1)").fetchall()  # modules are imported at a first call
