@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from dpsql.errors import DpsqlError
 
+FILES = "parquet:"
+"""How a relation begins that is files."""
+
 
 @dataclass(frozen=True)
 class Remote:
