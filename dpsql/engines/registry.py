@@ -71,7 +71,11 @@ def describe(remote: Remote, cursor: duckdb.DuckDBPyConnection) -> list[Describe
 
 
 def reader(
-    cursor: duckdb.DuckDBPyConnection, remote: Remote | None, table: str = "", columns: Mapping[str, str] | None = None
+    cursor: duckdb.DuckDBPyConnection,
+    remote: Remote | None,
+    table: str = "",
+    columns: Mapping[str, str] | None = None,
+    unit: str | None = None,
 ) -> Reader:
     """Return what reads the rows of a table: DuckDB on the cursor of the call, or the engine that has them.
 
@@ -81,6 +85,8 @@ def reader(
         The quoted name under which statements read the table.
     columns : mapping of name to type
         What it has in DuckDB.
+    unit : str, optional
+        Its column that says whose row it is.
     """
     if remote is None:
         return DuckReader(cursor)
@@ -88,7 +94,7 @@ def reader(
     if remote.engine == "duckdb":
         from dpsql.engines.attached.reader import AttachedReader
 
-        return AttachedReader(cursor, remote, table, dict(columns or {}))
+        return AttachedReader(cursor, remote, table, dict(columns or {}), unit)
     from dpsql.engines.spark.reader import SparkReader
 
     return SparkReader(cursor, remote, table, dict(columns or {}))

@@ -367,8 +367,9 @@ def table_expression(table: TableId, alias: str) -> exp.Table:
     """Return the table as an item of FROM."""
     name = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
     if table.is_file:
-        argument = exp.EQ(this=exp.column("hive_partitioning"), expression=exp.false())
-        call = exp.Anonymous(this="read_parquet", expressions=[exp.Literal.string(table.name), argument])
+        plain = exp.EQ(this=exp.column("hive_partitioning"), expression=exp.false())
+        whole = exp.EQ(this=exp.column("can_have_nan"), expression=exp.true())  # see `TableId.sql`
+        call = exp.Anonymous(this="read_parquet", expressions=[exp.Literal.string(table.name), plain, whole])
         return exp.Table(this=call, alias=name)
     parts = (exp.to_identifier(p, quoted=True) for p in (table.name, table.schema, table.database))
     return exp.Table(**dict(zip(("this", "db", "catalog"), parts, strict=True)), alias=name)

@@ -6,18 +6,19 @@ from collections.abc import Mapping
 
 import duckdb
 
-from dpsql.engines.attached.looked import AttachedTable, Looked
+from dpsql.engines.attached.looked import AttachedTable, Looked, listed
 from dpsql.engines.attached.parquet import schemas
 from dpsql.engines.remote import Described
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.source.parquet import unsafe
 from dpsql.text.names import fold
-from dpsql.text.relation import identifier, literal
+from dpsql.text.relation import literal
 
 _TYPES = {
-    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT",
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT",
     "DOUBLE", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "UUID",
 }  # fmt: skip
+"""Not HUGEINT: files have it as a DOUBLE, so several numbers, and units, become one, and the largest fail to be read."""
 _FIND = """
 SELECT table_name FROM system.main.duckdb_tables()
 WHERE database_name = ? AND system.main.lower(schema_name) = system.main.lower(?)
@@ -34,7 +35,7 @@ class LakeTable(AttachedTable):
 
         def select(wanted: Mapping[str, str]) -> str:
             self._check_files(cursor, snapshot, wanted)
-            return f"SELECT {', '.join(map(identifier, wanted))} FROM {self._at(snapshot)}"  # noqa: S608 -- quoted
+            return f"SELECT {listed(wanted)} FROM {self._at(snapshot)}"  # noqa: S608 -- quoted
 
         return Looked(self._columns(cursor, snapshot), select)
 
@@ -68,8 +69,8 @@ class LakeTable(AttachedTable):
 
     def _check_files(self, cursor: duckdb.DuckDBPyConnection, snapshot: int, columns: Mapping[str, str]) -> None:
         """Refuse files that were added to the lake as they were, and whose values are converted while they are read."""
-        moments = {fold(name) for name, kind in columns.items() if kind.startswith("TIME")}
-        if not moments:
+        converted = {fold(name) for name, kind in columns.items() if kind.startswith(("TIME", "DECIMAL"))}
+        if not converted:
             return
         where = f"{literal(self.database)}, {literal(self.name)}, schema => {literal(self.schema)}, snapshot_version => {snapshot}"
         try:
@@ -79,10 +80,10 @@ class LakeTable(AttachedTable):
             raise
         except duckdb.Error:  # its text may name files
             raise DpsqlError(f"relation = {self.text}: the footers of its files cannot be read") from None
-        found = sorted({name for footer in footers for name in unsafe(footer)} & moments)
+        found = sorted({name for footer in footers for name in unsafe(footer)} & converted)
         if found:
             raise DpsqlError(
-                f"relation = {self.text}: in files that were added to the lake columns {found!r} are in a unit of time that is "
-                "converted while it is read, and one far value fails every reading; write the table again in DuckDB, or "
+                f"relation = {self.text}: in files that were added to the lake columns {found!r} are in a unit of time, or of "
+                "a width, that is converted while it is read, and one far value fails every reading; write the table again in DuckDB, or "
                 "drop the column from the name: ALTER TABLE ... DROP COLUMN ..."
             )

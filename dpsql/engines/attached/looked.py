@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from dpsql.engines.remote import Described
 from dpsql.text.relation import identifier
 
+_FLOATS = ("FLOAT", "DOUBLE")
+
 
 @dataclass(frozen=True)
 class Looked:
@@ -23,6 +25,18 @@ class Looked:
 
     columns: list[Described]
     select: Callable[[Mapping[str, str]], str]
+
+
+def listed(columns: Mapping[str, str]) -> str:
+    """Return the columns of files as they stand in a SELECT.
+
+    Privacy: a condition over a number of a file may be decided without its rows, by the least and largest value that the writer
+    noted, or by a filter of hashes. Many writers leave NaN out of the first, and -0.0 hashes otherwise than 0.0: then whether rows
+    with these are read depends on *other* rows of the file, and one person's row could take a thousand of others along. TRY lets no
+    condition through to the file, nor what its footer says; so each row counts by its own values.
+    """
+    names = ((identifier(name), kind in _FLOATS) for name, kind in columns.items())
+    return ", ".join(f"TRY({name}) AS {name}" if inexact else name for name, inexact in names)
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from typing import Any
 
 import duckdb
 
-from dpsql.engines.attached.looked import Looked
+from dpsql.engines.attached.looked import Looked, listed
 from dpsql.engines.remote import FILES, Described
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.source.catalog import GLOB
 from dpsql.source.parquet import unsafe
 from dpsql.text.names import fold
 from dpsql.text.paths import one_file_twice
-from dpsql.text.relation import identifier, literal
+from dpsql.text.relation import literal
 
 _SCHEMA = """
 SELECT file_name, name, type, type_length::BIGINT, num_children::BIGINT, converted_type, logical_type
@@ -46,9 +46,9 @@ class ParquetFolder:
         Footers are read, no row.
         """
         files, keys = self._files()
-        listed = ", ".join(map(literal, files))
+        paths = ", ".join(map(literal, files))
         partitioned = "hive_partitioning = TRUE, hive_types_autocast = FALSE" if keys else "hive_partitioning = FALSE"
-        relation = f"system.main.read_parquet([{listed}], union_by_name = FALSE, {partitioned})"
+        relation = f"system.main.read_parquet([{paths}], union_by_name = FALSE, can_have_nan = TRUE, {partitioned})"
         try:
             footers = schemas(cursor, files)
             rows = cursor.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()  # noqa: S608 -- quoted
@@ -64,13 +64,15 @@ class ParquetFolder:
         inside = {fold(str(row[0])) for row in footers[0][1:]}
         if inside & set(keys):
             raise self._wrong(f"columns {sorted(inside & set(keys))!r} are in the files and in the names of folders")
+        if any(fold(str(name)) not in inside and fold(str(name)) not in keys for name, *_ in rows):  # DuckDB has renamed one
+            raise self._wrong("two of its columns have names that differ in case alone")
         columns = [
             Described(str(name), None if fold(str(name)) in converted else str(kind), converted.get(fold(str(name)), str(kind)))
             for name, kind, *_ in rows
         ]
 
         def select(wanted: Mapping[str, str]) -> str:
-            return f"SELECT {', '.join(map(identifier, wanted))} FROM {relation}"  # noqa: S608 -- quoted
+            return f"SELECT {listed(wanted)} FROM {relation}"  # noqa: S608 -- quoted
 
         return Looked(columns, select)
 

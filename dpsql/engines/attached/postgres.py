@@ -21,7 +21,7 @@ from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier, literal
 
-_PINNED = {"pg_experimental_filter_pushdown": "false", "pg_use_binary_copy": "true"}
+_PINNED = {"pg_experimental_filter_pushdown": "false", "pg_use_binary_copy": "true", "pg_use_text_protocol": "false"}
 _PLAIN = {
     "boolean": "BOOLEAN", "smallint": "SMALLINT", "integer": "INTEGER", "bigint": "BIGINT", "real": "FLOAT",
     "double precision": "DOUBLE", "date": "DATE", "uuid": "UUID", "time without time zone": "TIME",
@@ -33,16 +33,22 @@ _LAST = "294246-12-31 00:00:00"
 _NUMERIC = re.compile(r"numeric\((\d+),(-?\d+)\)")
 _MODIFIER = re.compile(r"\(\d+\)")
 _FEW_DIGITS = 38
+_WHOLE = ("UTF8", "LATIN1")
+"""Encodings all of whose texts are texts in UTF-8."""
 
 _COLUMNS = """
 SELECT c.relkind::text AS kind, pg_catalog.row_security_active(c.oid) AS secured,
-  pg_catalog.current_setting('server_encoding') AS encoding,
+  pg_catalog.current_setting('server_encoding') AS encoding, pg_catalog.pg_client_encoding()::text AS reads,
+  pg_catalog.current_setting('transaction_isolation') AS isolation,
   a.attnum::int AS place, a.attname::text AS name,
   CASE WHEN t.typtype OPERATOR(pg_catalog.=) 'd' THEN pg_catalog.format_type(t.typbasetype, t.typtypmod)
     ELSE pg_catalog.format_type(a.atttypid, a.atttypmod) END::text AS type,
   (SELECT pg_catalog.json_agg(e.enumlabel ORDER BY e.enumsortorder ASC) FROM pg_catalog.pg_enum e
     WHERE e.enumtypid OPERATOR(pg_catalog.=) a.atttypid)::text AS labels,
-  pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT') AS readable,
+  pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT')
+    AND COALESCE(pg_catalog.to_jsonb(a) OPERATOR(pg_catalog.->>) 'attgenerated', '') OPERATOR(pg_catalog.<>) 'v'
+    AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_collation l WHERE l.oid OPERATOR(pg_catalog.=) a.attcollation
+      AND pg_catalog.to_jsonb(l) OPERATOR(pg_catalog.->>) 'collisdeterministic' OPERATOR(pg_catalog.=) 'false') AS usable,
   (WITH RECURSIVE below(oid) AS (SELECT c.oid UNION SELECT i.inhrelid FROM below b JOIN pg_catalog.pg_inherits i
       ON i.inhparent OPERATOR(pg_catalog.=) b.oid)
     SELECT pg_catalog.string_agg(DISTINCT p.relkind::text, '') FROM below b JOIN pg_catalog.pg_class p
@@ -75,6 +81,8 @@ class PostgresTable(AttachedTable):
         for name, value in _PINNED.items():
             try:
                 cursor.execute(f"SET SESSION {name} = '{value}'")
+            except duckdb.CatalogException:  # not in this version of the extension
+                continue
             except duckdb.Error:
                 if _has(cursor, name, value):  # the configuration is locked with it
                     continue
@@ -104,8 +112,8 @@ class PostgresTable(AttachedTable):
             raise DpsqlError(f"relation = {self.text}: {said}") from None
         if not rows:
             raise self._wrong("there is no such table; letters count: it is spelled as Postgres lists it")
-        kind, secured, encoding = rows[0][:3]
-        parts = set(rows[0][8] or "")
+        kind, secured, encoding, reads, isolation = rows[0][:5]
+        parts = set(rows[0][10] or "")
         if kind not in ("r", "p"):
             raise self._wrong(
                 "is no table of Postgres but a view or the like, in which rows may depend on each other; name the table below it, "
@@ -121,20 +129,30 @@ class PostgresTable(AttachedTable):
                 "has a partition that is no table of this server (a foreign table): its rows may be a view's elsewhere, and depend "
                 "on each other; detach it, or name the tables one by one"
             )
+        if isolation not in ("repeatable read", "serializable"):
+            raise self._wrong(
+                f"is read at isolation level {isolation}, where a statement that reads it twice sees two states; ATTACH without "
+                "ISOLATION_LEVEL, which is repeatable read"
+            )
         if secured:
             raise self._wrong("has row security for this role: policies may look at other rows; use a role without")
-        if encoding == "SQL_ASCII":
-            raise self._wrong("is in a database of encoding SQL_ASCII: its texts may be no texts, and make a reading fail")
+        if encoding not in _WHOLE or reads != "UTF8":
+            raise self._wrong(
+                f"is in a database of encoding {encoding}, read as {reads}: some texts have no other form there, and one of them "
+                f"makes a reading fail. Texts are read as UTF8 (client_encoding), of databases that are {' or '.join(_WHOLE)}"
+            )
         found = []
         names: set[str] = set()
-        for _, _, _, _, name, shown, labels, readable, _ in sorted(rows, key=lambda row: int(row[3])):
+        for _, _, _, _, _, _, name, shown, labels, usable, _ in sorted(rows, key=lambda row: int(row[5])):
             sql_type, expression = (None, "") if labels is None else _enum(str(name), json.loads(labels))
             if labels is None:
                 sql_type, expression = column_type(str(name), str(shown))
-            if not readable or fold(str(name)) in names:
+            if not usable or fold(str(name)) in names:
                 sql_type = None
             names.add(fold(str(name)))
-            found.append(_Column(Described(str(name), sql_type, str(shown)), expression))
+            rounded = sql_type == "DOUBLE" and str(shown).startswith("numeric")
+            exact = labels is None and shown != "jsonb" and not rounded  # 1.0 and 1.00 are equal in jsonb, and two texts
+            found.append(_Column(Described(str(name), sql_type, str(shown), exact=exact), expression))
         return found
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import duckdb
 
+from dpsql.engines.attached.looked import Looked
 from dpsql.engines.attached.place import place_of
 from dpsql.engines.base import Numbers
 from dpsql.engines.duckdb.reader import DuckCodes, DuckReader
@@ -42,10 +43,14 @@ class AttachedReader:
     table : str
         The quoted name of the empty table, as statements have it.
     columns : mapping of name to DuckDB type
+    unit : str, optional
+        The column that says whose row it is.
     """
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, remote: Remote, table: str, columns: Mapping[str, str]) -> None:
-        self._reader, self._remote, self._columns = DuckReader(cursor), remote, columns
+    def __init__(
+        self, cursor: duckdb.DuckDBPyConnection, remote: Remote, table: str, columns: Mapping[str, str], unit: str | None = None
+    ) -> None:
+        self._reader, self._remote, self._columns, self._unit = DuckReader(cursor), remote, columns, unit
         self._table = [token.text for token in tokens(table)]
 
     @property
@@ -61,7 +66,22 @@ class AttachedReader:
         other = [name for name, kind in self._columns.items() if not _same(kinds.get(name), kind)]
         if other:
             raise changed(self._remote.relation, other)
+        self._check_unit(looked)
         return looked.select(self._columns)
+
+    def _check_unit(self, looked: Looked) -> None:
+        """Refuse a unit whose values are not told apart here as they are there.
+
+        Privacy: two people who became one unit would share its rows, and adding one of them could replace rows of the other: twice
+        the rows that the noise is for. One who became two would have twice as many.
+        """
+        for column in looked.columns:
+            if self._unit is not None and fold(column.name) == fold(self._unit) and not column.exact:
+                raise DpsqlError(
+                    f"relation = {self._remote.relation!r}: its privacy unit {column.name!r} is of type {column.kind}, whose values "
+                    "are not told apart here as they are there; name another unit: an integer, a text, a uuid, or numeric(p, 0) "
+                    "with up to 38 digits"
+                )
 
     def placed(self, statement: str) -> str:
         """Return a statement that reads the place where the given one reads the empty table.
