@@ -35,7 +35,8 @@ def checked(engine: str, url: str | None, relation: str) -> Remote:
     _known(found)
     if engine == "duckdb":
         if url is not None:
-            raise ArgumentError("url", OnlyType(url), "engine := 'duckdb' reads what is attached here, and takes none; ATTACH has the address")
+            told = "engine := 'duckdb' reads what is attached here, and takes none; ATTACH has the address"
+            raise ArgumentError("url", OnlyType(url), told)
         from dpsql.engines.attached.place import whole
 
         return replace(found, relation=whole(relation))

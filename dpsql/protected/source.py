@@ -414,7 +414,7 @@ def _elsewhere(context: Context, protected: ProtectedSource) -> ProtectedSource:
         raise UnsupportedQuery(source.table.text, "its rows are in another place, which a served database does not ask")
     for table in away:
         if source.linked or table != source.table:
-            reason = "its rows are in another place: it is read alone, without other protected tables, linked or joined. Join them there"
+            reason = "its rows are in another place: it is read alone, not beside protected tables, linked or joined"
             raise UnsupportedQuery(table.text, reason)
     return dataclasses.replace(protected, remote=away[source.table])
 

@@ -238,7 +238,7 @@ class Context:
         return Path(path).absolute() if path else None
 
     def attached(self) -> list[tuple[str, int, str | None, str, bool]]:
-        """Return name, number, path, type ('internal': DuckDB's system) and whether encrypted, of each attached database by name."""
+        """Return name, number, path, type ('internal': DuckDB's system), whether encrypted, of each attached database by name."""
         if "attached" not in self.known:
             self.known["attached"] = self.cursor.execute(
                 "SELECT database_name, database_oid, path, CASE WHEN internal THEN 'internal' ELSE type END, encrypted "

@@ -136,9 +136,9 @@ class Catalog:
         if kind is not None:
             refuse(
                 table.text,
-                f"is in a database of type {kind!r}, attached to this one, which cannot hold the books. Protected rows get a name "
-                f"here, which has the budget: CALL dp_remote('name', engine := 'duckdb', relation := {literal(table.text)}); public "
-                f"ones are copied: CREATE TABLE name AS FROM {table.text}",
+                f"is in a database of type {kind!r}, attached to this one, which cannot hold the books. Protected rows get a "
+                f"name here, which has the budget: CALL dp_remote('name', engine := 'duckdb', relation := {literal(table.text)}); "
+                f"public ones are copied: CREATE TABLE name AS FROM {table.text}",
             )
 
     def nameable(self, table: TableId, name: str) -> bool:

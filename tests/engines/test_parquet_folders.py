@@ -7,10 +7,9 @@ import shutil
 
 import duckdb
 import pytest
+from attached_places import reader_of
 
 import dpsql
-from dpsql.engines.attached.reader import AttachedReader
-from dpsql.engines.remote import Remote
 
 ROWS = 3000
 EPSILON = 50.0  # counts are off by less than 5 with a probability beyond 1 - 1e-9, by the tails of the discrete Gaussian
@@ -178,8 +177,7 @@ def test_what_is_no_folder(con, relation, message):
 
 
 def test_a_name_inside_a_text_is_no_table(con):
-    cursor = con.cursor()
-    reader = AttachedReader(cursor, Remote("duckdb", "", con.execute("SELECT relation FROM dpsql.remotes").fetchone()[0]), '"m"."s"."t"', {"id": "BIGINT"})
+    reader = reader_of(con, con.execute("SELECT relation FROM dpsql.remotes").fetchone()[0], {"id": "BIGINT"})
     assert reader.placed("""SELECT '"m"."s"."t"' AS a, count(*) AS n FROM "m"."s"."t" AS p""").startswith("""SELECT '"m"."s"."t"' AS a, count(*) AS n FROM (""")
     for statement in ("""SELECT '"m"."s"."t"' AS a""", """SELECT 1 FROM "x"."m"."s"."t" """, "SELECT 'open"):
         with pytest.raises(dpsql.DpsqlError, match="does not read the rows"):
@@ -216,3 +214,36 @@ def test_columns_in_another_order_are_told(con, folder):
     with pytest.raises(duckdb.Error) as error:
         counts(con)
     assert "[]" not in str(error.value)
+
+
+@pytest.mark.parametrize("place", ["folder", "file"])
+def test_no_row_is_left_out_for_what_a_footer_says_of_others(con, tmp_path, place):
+    """Writers leave NaN out of the largest value: without 6.0, a condition x > 5 would read none of the rows with NaN."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "numbers" / "x.parquet"
+    path.parent.mkdir()
+    counted = []
+    for more in ([], [6.0]):
+        parquet.write_table(arrow.table({"x": [1.0] + [float("nan")] * 50 + more}), path)
+        if place == "folder":
+            reader = reader_of(con, f"parquet:{path.parent}", {"x": "DOUBLE"})
+            text = reader.placed('SELECT count(*) FROM "m"."s"."t" AS p WHERE x > 5')
+            counted.append(reader.cursor.execute(text).fetchone()[0])
+        else:
+            con.execute(f"CALL dp_protect('{path}', epsilon := 1, delta := 1e-9)")
+            counted.append(con.execute(f"FROM dp_query_exact('SELECT count(*) FROM ''{path}'' WHERE x > 5')").fetchone()[0])
+    assert counted == [50, 51]
+
+
+def test_zeros_of_either_sign_are_one_number(con, tmp_path):
+    con.execute(f"COPY (SELECT unnest([-1.0, 1.0, -0.0::DOUBLE])::DOUBLE AS x FROM range(1000)) TO '{tmp_path / 'x.parquet'}'")
+    reader = reader_of(con, f"parquet:{tmp_path}", {"x": "DOUBLE"})
+    text = reader.placed('SELECT count(*) FROM "m"."s"."t" AS p WHERE x = 0')
+    assert reader.cursor.execute(text).fetchone() == (1000,)
+
+
+def test_names_that_differ_in_case_alone_are_refused(con, tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table([[1], [2]], names=["a", "A"]), tmp_path / "x.parquet")
+    with pytest.raises(duckdb.Error, match="differ in case alone"):
+        con.execute(f"CALL dp_remote('t', engine := 'duckdb', relation := 'parquet:{tmp_path}')")
