@@ -28,7 +28,8 @@ SPELLED = ["'{path}'", "read_parquet('{path}')", "parquet_scan('{path}')", "view
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "people").mkdir()
-    duckdb.execute(f"COPY ({ROWS}) TO '{tmp_path / 'people' / 'a.parquet'}'")
+    with duckdb.connect() as con:
+        con.execute(f"COPY ({ROWS}) TO '{tmp_path / 'people' / 'a.parquet'}'")
     return tmp_path
 
 

@@ -236,14 +236,16 @@ def test_no_row_is_left_out_for_what_a_footer_says_of_others(con, tmp_path, plac
 
 
 def test_zeros_of_either_sign_are_one_number(con, tmp_path):
-    con.execute(f"COPY (SELECT unnest([-1.0, 1.0, -0.0::DOUBLE])::DOUBLE AS x FROM range(1000)) TO '{tmp_path / 'x.parquet'}'")
-    reader = reader_of(con, f"parquet:{tmp_path}", {"x": "DOUBLE"})
+    (tmp_path / "t").mkdir()
+    con.execute(f"COPY (SELECT unnest([-1.0, 1.0, -0.0::DOUBLE])::DOUBLE AS x FROM range(1000)) TO '{tmp_path / 't' / 'x.parquet'}'")
+    reader = reader_of(con, f"parquet:{tmp_path / 't'}", {"x": "DOUBLE"})
     text = reader.placed('SELECT count(*) FROM "m"."s"."t" AS p WHERE x = 0')
     assert reader.cursor.execute(text).fetchone() == (1000,)
 
 
 def test_names_that_differ_in_case_alone_are_refused(con, tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(arrow.table([[1], [2]], names=["a", "A"]), tmp_path / "x.parquet")
+    (tmp_path / "t").mkdir()
+    parquet.write_table(arrow.table([[1], [2]], names=["a", "A"]), tmp_path / "t" / "x.parquet")
     with pytest.raises(duckdb.Error, match="differ in case alone"):
-        con.execute(f"CALL dp_remote('t', engine := 'duckdb', relation := 'parquet:{tmp_path}')")
+        con.execute(f"CALL dp_remote('t', engine := 'duckdb', relation := 'parquet:{tmp_path / 't'}')")

@@ -84,6 +84,6 @@ class LakeTable(AttachedTable):
         if found:
             raise DpsqlError(
                 f"relation = {self.text}: in files that were added to the lake columns {found!r} are in a unit of time, or of a "
-                "width, that is converted while it is read, and one far value fails every reading; write the table again in DuckDB, or "
-                "drop the column from the name: ALTER TABLE ... DROP COLUMN ..."
+                "width, that is converted while it is read, and one far value fails every reading; write the table again in "
+                "DuckDB, or drop the column from the name: ALTER TABLE ... DROP COLUMN ..."
             )

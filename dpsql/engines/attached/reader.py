@@ -79,8 +79,8 @@ class AttachedReader:
             if self._unit is not None and fold(column.name) == fold(self._unit) and not column.exact:
                 raise DpsqlError(
                     f"relation = {self._remote.relation!r}: its privacy unit {column.name!r} is of type {column.kind}, whose "
-                    "values are not told apart here as they are there; name another unit: an integer, a text, a uuid, or numeric(p, 0) "
-                    "with up to 38 digits"
+                    "values are not told apart here as they are there; name another unit: an integer, a text, a uuid, or "
+                    "numeric(p, 0) with up to 38 digits"
                 )
 
     def placed(self, statement: str) -> str:
