@@ -267,7 +267,7 @@ def test_attached_tables_are_neither_protected_nor_public_themselves(con, people
             con.execute(f"FROM dp_query('SELECT count(*) FROM {function}', epsilon := 1)")
     con.execute("USE pg")
     with pytest.raises(duckdb.Error, match="a name cannot be made in 'pg'"):
-        con.execute(f"CALL here.main.dp_remote('x', engine := 'duckdb', relation := '{people}')")
+        con.execute(f"CALL memory.dp_remote('x', engine := 'duckdb', relation := '{people}')")
 
 
 def test_what_changed_charges_nothing(con, people, postgres):
