@@ -58,6 +58,8 @@ AND database_name = $database AND schema_name = $schema AND table_name = $name O
 _ENUMS = """
 SELECT database_name, schema_name, type_name, labels FROM system.main.duckdb_types() WHERE logical_type = 'ENUM'
 """
+REACHED = ("ducklake", "postgres")
+"""Types of attached databases whose tables get a name here (`dpsql.engines.attached`)."""
 _FOREIGN = f"SELECT database_name, type FROM system.main.duckdb_databases() WHERE NOT internal AND type NOT IN {OWN_KINDS}"  # noqa: S608
 
 
@@ -134,11 +136,13 @@ class Catalog:
             self._foreign = {str(name): str(kind) for name, kind in _rows(self.cursor, _FOREIGN, {})}
         kind = self._foreign.get(table.database)
         if kind is not None:
+            copied = f"CREATE TABLE name AS FROM {table.text}"
+            named = f"CALL dp_remote('name', engine := 'duckdb', relation := {literal(table.text)})"
+            way = f"protected rows get a name here, which has the budget: {named}; public ones are copied: {copied}"
             refuse(
                 table.text,
-                f"is in a database of type {kind!r}, attached to this one, which cannot hold the books. Protected rows get a "
-                f"name here, which has the budget: CALL dp_remote('name', engine := 'duckdb', relation := {literal(table.text)}); "
-                f"public ones are copied: CREATE TABLE name AS FROM {table.text}",
+                f"is in a database of type {kind!r}, attached to this one, which cannot hold the books: "
+                f"{way if kind in REACHED else f'copy its rows, {copied}, and use that'}",
             )
 
     def nameable(self, table: TableId, name: str) -> bool:
@@ -348,7 +352,11 @@ def file_table(path: str, construct: str) -> TableId:
     UnsupportedQuery, ArgumentError
     """
     if "://" in path or GLOB & set(path):
-        refuse(construct, "a protected source is one local file: no patterns, no addresses")
+        refuse(
+            construct,
+            "a protected source is one local file: no patterns, no addresses. A folder of Parquet files gets a name here: "
+            "CALL dp_remote('name', engine := 'duckdb', relation := 'parquet:/folder')",
+        )
     real = Path(path).expanduser().resolve()
     if real.suffix.lower() not in (".parquet", ".pq"):
         refuse(
