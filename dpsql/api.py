@@ -148,13 +148,15 @@ def remote(
     con: duckdb.DuckDBPyConnection,
     source: str,
     engine: str,
-    url: str,
     relation: str,
+    *,
+    url: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
-    """Give a table that another engine has a name in this database: an empty table with its columns and types (``dp_remote``).
+    """Give a table whose rows are elsewhere a name in this database: an empty table with its columns and types (``dp_remote``).
 
     It is protected, declared, planned and bought like others; its rows are counted where they are. Called again it looks again:
-    a new address is taken, new columns are named, and what has changed is refused.
+    a new address is taken, new columns are named, and what has changed is refused. Engine 'duckdb' reads what DuckDB itself
+    reaches: a table of an attached DuckLake or Postgres ('pg.public.people'), a folder of Parquet files.
 
     Privacy: free; names and types alone are read. Gives column_name, type, engine_type, status; a row a column.
 
@@ -163,13 +165,13 @@ def remote(
     source
         The name that the table gets here.
     engine
-        Which engine has the rows: Spark, over Spark Connect.
-    url
-        Where the engine is reached, 'sc://host:15002'; without credentials. DPSQL_SPARK_TOKEN in the environment has the token.
+        What reads the rows: Spark, over Spark Connect, or DuckDB itself.
     relation
-        What it calls the table: a name, or files ('parquet:/folder').
+        What that calls the table: a name, or files ('parquet:/folder'); without credentials.
+    url
+        Where Spark is reached, 'sc://host:15002'; without credentials. DPSQL_SPARK_TOKEN in the environment has the token.
     """
-    return answered(con, "remote", source=source, engine=engine, url=url, relation=relation)
+    return answered(con, "remote", source=source, engine=engine, relation=relation, url=url)
 
 
 def declare(

@@ -239,6 +239,39 @@ def holder(error: object) -> tuple[str, str] | None:
     return None if found is None else (found[1], found[2])
 
 
+_WITHHELD = (
+    "a place that is not DuckDB's own does not answer, and what it says is withheld: that may hold credentials or values. Is each "
+    "attached database there (FROM duckdb_databases())? One that is not stops look-ups in all others: DETACH it"
+)
+_SAYS = r"\b(?:password|passwd|pwd|token|secret|key_id|sslkey)\s*=|connection to server"
+_SYSTEMS = r"postgres|libpq|mysql|sqlite|ducklake|motherduck|mssql|odbc|://|\b(?:user|host|hostaddr|dsn)\s*="
+_KINDS = ("IOException", "HTTPException", "ConnectionException", "InternalException", "FatalException", "Error")
+"""Kinds of DuckDB's errors that are not about the text of a statement, and so may be another system's."""
+_OF_TEXTS = ("BinderException", "ParserException", "CatalogException")
+"""Kinds that are: a column may be called password."""
+
+
+def foreign(error: object) -> bool:
+    """Return whether an error's text may be that of a system below DuckDB: a driver's may have passwords in it, a server's values.
+
+    Examples
+    --------
+    >>> foreign('Unable to connect to Postgres at "host=h password=x"'), foreign(ValueError("no such column"))
+    (True, False)
+    """
+    text = str(error)
+    kind = type(error).__name__
+    if kind not in _OF_TEXTS and re.search(_SAYS, text, re.IGNORECASE):
+        return True
+    return kind in _KINDS and re.search(_SYSTEMS, text, re.IGNORECASE) is not None
+
+
 def first_line(error: object) -> str:
-    """Return the first line of an error's text: DuckDB appends the statement below it."""
-    return (str(error).splitlines() or [""])[0]
+    """Return the first line of an error's text: DuckDB appends the statement below it. Of what is not DuckDB's own: no text."""
+    return _WITHHELD if foreign(error) else (str(error).splitlines() or [""])[0]
+
+
+def unanswered(error: object) -> str:
+    """Return why a catalog does not answer, and the way out."""
+    way = "" if foreign(error) else "; DROP macros that are called duckdb_..."
+    return f"it does not answer ({first_line(error)}){way}"

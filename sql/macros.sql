@@ -52,16 +52,17 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source))::VARCHAR)));
 
--- dp_remote: Give a table that another engine has a name in this database: an empty table with its columns and types. It is
+-- dp_remote: Give a table whose rows are elsewhere a name in this database: an empty table with its columns and types. It is
 -- protected, declared, planned and bought like others; its rows are counted where they are. Called again it looks again: a new
--- address is taken, new columns are named, and what has changed is refused. Privacy status: free; names and types alone are read.
--- Gives column_name, type, engine_type, status; a row a column.
-CREATE OR REPLACE MACRO dp_remote(source, engine, url, relation) AS TABLE
+-- address is taken, new columns are named, and what has changed is refused. Engine 'duckdb' reads what DuckDB itself reaches: a
+-- table of an attached DuckLake or Postgres ('pg.public.people'), a folder of Parquet files. Privacy status: free; names and types
+-- alone are read. Gives column_name, type, engine_type, status; a row a column.
+CREATE OR REPLACE MACRO dp_remote(source, engine, relation, url := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('remote',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
-        source := source, engine := engine, url := url, relation := relation))::VARCHAR)));
+        source := source, engine := engine, relation := relation, url := url))::VARCHAR)));
 
 -- dp_declare: Declare the public domain of a column. A number, date or time with bounds alone gets automatic bins: every release
 -- buys a fine histogram and cuts its own from it. With discover what cannot be named is bought and declared: bounds of a number (a

@@ -142,6 +142,14 @@ class Books:
             return {str(source): Remote(*map(str, place)) for source, *place in self.cursor.execute(query).fetchall()}
         return {}
 
+    def files(self) -> list[str]:
+        """Return the files, as keys, that have or had a budget in these books."""
+        if not self.exist():
+            return []
+        query = f"SELECT DISTINCT source FROM {self.table('ledger')} WHERE source LIKE 'file:%' ORDER BY 1 ASC"  # noqa: S608
+        with reading(f"database {self.database}"):
+            return [str(source) for (source,) in self.cursor.execute(query).fetchall()]
+
     def set_remote(self, source: str, remote: Remote, who: str) -> None:
         """Store where the rows of a table are, replacing what was stored before."""
         self.open()

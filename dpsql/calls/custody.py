@@ -27,7 +27,7 @@ from dpsql.calls.words import COLUMN, DISCOVERED, RELEASE, SOURCE
 from dpsql.domains.attributes import OUTSIDE
 
 CALENDAR = ("hour", "day", "week", "month", "quarter", "year")
-ENGINES = ("spark",)
+ENGINES = ("spark", "duckdb")
 ORPHANS = ("drop", "unit")
 REPORTS = ("tables", "tuples", "values")
 _ATTRIBUTE = "column_name, type, kind, codes, labels, nullable, outside, status"
@@ -182,10 +182,11 @@ class LinksCall(Call):
 
 @dataclass(frozen=True)
 class RemoteCall(Call):
-    """Give a table that another engine has a name in this database: an empty table with its columns and types.
+    """Give a table whose rows are elsewhere a name in this database: an empty table with its columns and types.
 
     It is protected, declared, planned and bought like others; its rows are counted where they are. Called again it looks again: a
-    new address is taken, new columns are named, and what has changed is refused.
+    new address is taken, new columns are named, and what has changed is refused. Engine 'duckdb' reads what DuckDB itself reaches:
+    a table of an attached DuckLake or Postgres ('pg.public.people'), a folder of Parquet files.
     """
 
     name: ClassVar[str] = "remote"
@@ -195,16 +196,22 @@ class RemoteCall(Call):
 
     source: str = argument(arguments.text, "The name that the table gets here.", default=REQUIRED, python="str")
     engine: str = argument(
-        one_of(*ENGINES), "Which engine has the rows: Spark, over Spark Connect.", default=REQUIRED, python="str", choices=ENGINES
+        one_of(*ENGINES),
+        "What reads the rows: Spark, over Spark Connect, or DuckDB itself.",
+        default=REQUIRED,
+        python="str",
+        choices=ENGINES,
     )
-    url: str = argument(
+    relation: str = argument(
         arguments.text,
-        "Where the engine is reached, 'sc://host:15002'; without credentials. DPSQL_SPARK_TOKEN in the environment has the token.",
+        "What that calls the table: a name, or files ('parquet:/folder'); without credentials.",
         default=REQUIRED,
         python="str",
     )
-    relation: str = argument(
-        arguments.text, "What it calls the table: a name, or files ('parquet:/folder').", default=REQUIRED, python="str"
+    url: str | None = argument(
+        optional(arguments.text),
+        "Where Spark is reached, 'sc://host:15002'; without credentials. DPSQL_SPARK_TOKEN in the environment has the token.",
+        python="str | None",
     )
 
 

@@ -56,7 +56,7 @@ def link(context: Context, call: LinkCall) -> str:
     column, parent, key = _way(context, call, child)
     for argument, table in (("source", child), ("parent", parent)):
         if remote_of(context, table) is not None:
-            told = "its rows are in another engine, where links are not followed: join the tables there"
+            told = "its rows are in another place, where links are not followed: join the tables there"
             raise ArgumentError(argument, key_of(table), told)
     if parent.database != child.database:
         told = f"is in database {parent.database!r}, {key_of(child)} in {child.database!r}: one budget is in one database; copy one"

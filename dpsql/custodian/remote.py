@@ -50,7 +50,7 @@ def remote(context: Context, call: RemoteCall) -> str:
         raise ArgumentError("source", call.source, "is linked, and a linked table has its rows here; choose another name")
     if known is None or (known.engine, known.relation) != (wanted.engine, wanted.relation):
         _check_unspent(context, table, call, known)
-    columns = registry.describe(wanted)
+    columns = registry.describe(wanted, context.cursor)
     if entry is None:
         _create(context, table, columns)
         found: dict[str, str | None] = {fold(column.name): column.sql_type for column in columns}

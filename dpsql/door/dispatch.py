@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from dpsql.calls.registry import declaration
-from dpsql.errors import DpsqlError
+from dpsql.errors import DpsqlError, first_line, foreign
 from dpsql.running import interruption
 from dpsql.running.progress_bar import switch
 from dpsql.session.instance import Context, Instance, open_context
@@ -103,6 +103,10 @@ def run(
                 return (answered or answer(name))(context, declaration(name).parse(given))
         except interruption.Stopped as stopped:
             raise duckdb.InterruptException(str(stopped)) from None
+        except duckdb.Error as error:  # of a look-up: DuckDB lists all attached databases, also one whose server is gone
+            if foreign(error):
+                raise DpsqlError(first_line(error)) from None
+            raise
         finally:
             if paid is not None:
                 paid += context.known.get("paid", ())

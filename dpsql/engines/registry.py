@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import duckdb
 
@@ -10,7 +11,7 @@ from dpsql.calls.custody import ENGINES
 from dpsql.engines.base import Reader, Writer
 from dpsql.engines.duckdb.reader import DuckReader
 from dpsql.engines.remote import Described, Remote
-from dpsql.errors import ArgumentError, DpsqlError
+from dpsql.errors import ArgumentError, DpsqlError, OnlyType
 
 WRITTEN = "spark:"
 """How a target begins that Spark writes."""
@@ -22,10 +23,25 @@ def _known(remote: Remote) -> None:
         raise DpsqlError(f"engine = {remote.engine!r} is not known to this dpsql; it knows {known}")
 
 
-def checked(engine: str, url: str, relation: str) -> Remote:
-    """Return where a relation is; an ArgumentError where the url is none of the engine's, or either text holds credentials."""
-    found = Remote(engine, url, relation)
+def checked(engine: str, url: str | None, relation: str) -> Remote:
+    """Return where a relation is, as the books keep it: a folder of this machine with its whole path.
+
+    Raises
+    ------
+    ArgumentError
+        The url is none of the engine's, or either text holds credentials.
+    """
+    found = Remote(engine, url or "", relation)
     _known(found)
+    if engine == "duckdb":
+        if url is not None:
+            told = "engine := 'duckdb' reads what is attached here, and takes none; ATTACH has the address"
+            raise ArgumentError("url", OnlyType(url), told)
+        from dpsql.engines.attached.place import whole
+
+        return replace(found, relation=whole(relation))
+    if url is None:
+        raise ArgumentError("url", url, f"engine := {engine!r} needs it: 'sc://host:15002'")
     from dpsql.engines.spark import session
 
     session.checked_url(url)
@@ -33,9 +49,19 @@ def checked(engine: str, url: str, relation: str) -> Remote:
     return found
 
 
-def describe(remote: Remote) -> list[Described]:
-    """Return the columns of a relation. No row is read."""
+def describe(remote: Remote, cursor: duckdb.DuckDBPyConnection) -> list[Described]:
+    """Return the columns of a relation. No row is read.
+
+    Parameters
+    ----------
+    cursor : duckdb.DuckDBPyConnection
+        Of the call: it sees what is attached here.
+    """
     _known(remote)
+    if remote.engine == "duckdb":
+        from dpsql.engines.attached.place import place_of
+
+        return place_of(cursor, remote.relation).look(cursor).columns
     from dpsql.engines.spark import relation, session
 
     own = session.session(remote.url)
@@ -46,7 +72,11 @@ def describe(remote: Remote) -> list[Described]:
 
 
 def reader(
-    cursor: duckdb.DuckDBPyConnection, remote: Remote | None, table: str = "", columns: Mapping[str, str] | None = None
+    cursor: duckdb.DuckDBPyConnection,
+    remote: Remote | None,
+    table: str = "",
+    columns: Mapping[str, str] | None = None,
+    unit: str | None = None,
 ) -> Reader:
     """Return what reads the rows of a table: DuckDB on the cursor of the call, or the engine that has them.
 
@@ -56,10 +86,16 @@ def reader(
         The quoted name under which statements read the table.
     columns : mapping of name to type
         What it has in DuckDB.
+    unit : str, optional
+        Its column that says whose row it is.
     """
     if remote is None:
         return DuckReader(cursor)
     _known(remote)
+    if remote.engine == "duckdb":
+        from dpsql.engines.attached.reader import AttachedReader
+
+        return AttachedReader(cursor, remote, table, dict(columns or {}), unit)
     from dpsql.engines.spark.reader import SparkReader
 
     return SparkReader(cursor, remote, table, dict(columns or {}))
@@ -83,9 +119,9 @@ def writer(remote: Remote | None, target: str) -> Writer:
     Raises
     ------
     ArgumentError
-        The source's rows are in DuckDB.
+        The source's rows are not in Spark.
     """
-    if remote is None:
+    if remote is None or remote.engine != "spark":
         raise ArgumentError(
             "into_table",
             target,

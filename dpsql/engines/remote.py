@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from dpsql.errors import DpsqlError
 
+FILES = "parquet:"
+"""How a relation begins that is files."""
+
 
 @dataclass(frozen=True)
 class Remote:
@@ -31,12 +34,13 @@ class Remote:
 class Described:
     """A column of a relation that an engine has: its name there, and the type that it has in DuckDB; None where it has none.
 
-    ``kind``: the engine's name of the type.
+    ``kind``: the engine's name of the type. ``exact``: whether two values are equal here if and only if they are there.
     """
 
     name: str
     sql_type: str | None
     kind: str
+    exact: bool = True
 
 
 def changed(relation: str, columns: Collection[str]) -> DpsqlError:

@@ -133,4 +133,5 @@ def reader_of(context: Context, protected: ProtectedSource) -> Reader:
         return reader(context.cursor, None)
     table = protected.source.table
     columns = {column.name: column.sql_type for column in relation_columns(context.cursor, table)}
-    return reader(context.cursor, protected.remote, identifier(table.database, table.schema, table.name), columns)
+    name, unit = identifier(table.database, table.schema, table.name), protected.held.privacy_unit
+    return reader(context.cursor, protected.remote, name, columns, unit)

@@ -43,7 +43,7 @@ class Constraints:
         """CHECK constraints that say what no rule may say."""
         self.widened: set[str] = set()
         """Columns whose bounds are no doubles, and so the next ones that are, outside of them."""
-        catalog = Catalog(cursor)
+        catalog = Catalog(cursor, foreign={})
         for text in catalog.checks(table):
             try:
                 self.rules.append(stored(text))

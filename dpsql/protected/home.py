@@ -25,5 +25,5 @@ def catalog_of(context: Context) -> Catalog:
     found = context.known.get("catalog")
     if not isinstance(found, Catalog):
         functions = context.instance.remembered.setdefault("functions", Functions())
-        found = context.known["catalog"] = Catalog(context.cursor, functions, seen_by(context))
+        found = context.known["catalog"] = Catalog(context.cursor, functions, seen_by(context), context.foreign())
     return found

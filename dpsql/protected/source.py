@@ -20,6 +20,7 @@ from dpsql.domains.declare import self_declared
 from dpsql.engines.remote import Remote
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected, UnsupportedQuery
 from dpsql.protected.constraints import Constraints
+from dpsql.protected.files import NamedFiles
 from dpsql.protected.home import books_of, catalog_of, remotes_in
 from dpsql.protected.linked import is_root, key_of, keys_linked, lineage_of, reads_of, root_key
 from dpsql.protected.seen import check_open
@@ -38,12 +39,23 @@ _PLAIN = (
 
 
 def home(context: Context, table: TableId) -> str:
-    """Return the database whose books a table belongs to: its own; for a file the one that protects it, else the current one."""
+    """Return the database whose books a table belongs to: its own; for a file the one that protects it, else the current one.
+
+    Every road to a file that is taken for public, or gets a budget, comes by here.
+
+    Raises
+    ------
+    UnsupportedQuery
+        A file without a budget has rows that have one under another name.
+    """
     if not table.is_file:
         return table.database
     for database in context.databases():  # USE another database, and the file must not look public
         if Ledger(books_of(context, database), key_of(table), context.user).protection() is not None:
             return database
+    if "files" not in context.known:
+        context.known["files"] = NamedFiles(context.cursor, [books_of(context, name) for name in context.databases()])
+    context.known["files"].check(table)
     return context.database
 
 
@@ -100,7 +112,7 @@ class ProtectedSource:
         ArgumentError
         """
         if self.remote is not None:
-            told = f"its rows are in {self.remote.relation!r} of {self.remote.engine}, and {call} reads rows that are here"
+            told = f"its rows are in {self.remote.relation!r}, read by {self.remote.engine}, and {call} reads rows that are here"
             raise ArgumentError("source", self.key, told)
 
     @property
@@ -422,10 +434,10 @@ def _elsewhere(context: Context, protected: ProtectedSource) -> ProtectedSource:
     if not away:
         return protected
     if context.analyst is not None:
-        raise UnsupportedQuery(source.table.text, "its rows are in another engine, which a served database does not ask")
+        raise UnsupportedQuery(source.table.text, "its rows are in another place, which a served database does not ask")
     for table in away:
         if source.linked or table != source.table:
-            reason = "its rows are in another engine: it is read alone, without other tables, linked or joined. Join them there"
+            reason = "its rows are in another place: it is read alone, not beside protected tables, linked or joined"
             raise UnsupportedQuery(table.text, reason)
         if context.cursor.execute(f"SELECT 1 FROM {table.text} LIMIT 1").fetchone() is not None:  # noqa: S608 -- quoted
             reason = "has rows here, and is the name of rows in another engine, which alone are counted: move them to another table"

@@ -30,6 +30,8 @@ _instances: dict[str, Instance] = {}
 ANALYST = "analyst "
 """What the ledger's ``who`` of an analyst of a served database begins with."""
 _loaded: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, Instance] = weakref.WeakKeyDictionary()
+OWN_KINDS = ("duckdb", "motherduck")
+"""Types of attached databases whose tables are DuckDB's own."""
 _MOST_IDLE = 2
 _REFUSALS = (ArgumentError, BudgetExceeded, NotProtected, UnsupportedQuery)
 """Errors of calls that have read no protected row."""
@@ -235,13 +237,14 @@ class Context:
         path = next((path for name, _, path, _, _ in self.attached() if name == database), None)
         return Path(path).absolute() if path else None
 
-    def attached(self) -> list[tuple[str, int, str | None, bool, bool]]:
-        """Return name, number, path, whether it is DuckDB's own, and whether encrypted, of each attached database by name."""
+    def attached(self) -> list[tuple[str, int, str | None, str, bool]]:
+        """Return name, number, path, type ('internal': DuckDB's system), whether encrypted, of each attached database by name."""
         if "attached" not in self.known:
             self.known["attached"] = self.cursor.execute(
-                "SELECT database_name, database_oid, path, internal, encrypted FROM system.main.duckdb_databases() ORDER BY 1 ASC"
+                "SELECT database_name, database_oid, path, CASE WHEN internal THEN 'internal' ELSE type END, encrypted "
+                "FROM system.main.duckdb_databases() ORDER BY 1 ASC"
             ).fetchall()
-        found: list[tuple[str, int, str | None, bool, bool]] = self.known["attached"]
+        found: list[tuple[str, int, str | None, str, bool]] = self.known["attached"]
         return found
 
     def store(self, database: str) -> Path:
@@ -257,8 +260,13 @@ class Context:
         return encrypted and self.instance.store is None
 
     def databases(self) -> list[str]:
-        """Return the attached databases, the current one first."""
-        return sorted((name for name, _, _, internal, _ in self.attached() if not internal), key=lambda name: name != self.database)
+        """Return the attached databases that may have books, the current one first: others than DuckDB's own have none."""
+        own = (name for name, _, _, kind, _ in self.attached() if kind in OWN_KINDS)
+        return sorted(own, key=lambda name: name != self.database)
+
+    def foreign(self) -> dict[str, str]:
+        """Return the types of the attached databases that are not DuckDB's own."""
+        return {name: kind for name, _, _, kind, _ in self.attached() if kind not in (*OWN_KINDS, "internal")}
 
 
 @contextmanager

@@ -345,7 +345,7 @@ def relation_columns(
     -----
     Privacy: free; reads the catalog or the footer of the file.
     """
-    catalog = catalog or Catalog(cursor)
+    catalog = catalog or Catalog(cursor, foreign={})  # whoever has found the table has looked whose it is
     entry = None if table.is_file else catalog.find(table.database, table.schema, table.name)
     skip = generated_columns(entry.sql) if entry is not None else frozenset()
     skip |= unsafe_columns(cursor, table).keys() if table.is_file else set()

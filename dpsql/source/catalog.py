@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,11 @@ import duckdb
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
+from dpsql.errors import ArgumentError, UnsupportedQuery, first_line, unanswered
+from dpsql.session.instance import OWN_KINDS
 from dpsql.source.keys import index_columns
 from dpsql.source.listed import Functions
-from dpsql.source.model import TableId, fold, quoted, refuse
+from dpsql.source.model import TableId, fold, literal, quoted, refuse
 from dpsql.source.parse import tokens
 from dpsql.source.types import is_collated
 
@@ -57,6 +58,9 @@ AND database_name = $database AND schema_name = $schema AND table_name = $name O
 _ENUMS = """
 SELECT database_name, schema_name, type_name, labels FROM system.main.duckdb_types() WHERE logical_type = 'ENUM'
 """
+REACHED = ("ducklake", "postgres")
+"""Types of attached databases whose tables get a name here (`dpsql.engines.attached`)."""
+_FOREIGN = f"SELECT database_name, type FROM system.main.duckdb_databases() WHERE NOT internal AND type NOT IN {OWN_KINDS}"  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -91,12 +95,19 @@ class Catalog:
     ----------
     seen : Seen, optional
         What whoever asks may name; None: everything.
+    foreign : mapping of str to str, optional
+        The types of the attached databases that are not DuckDB's own; None: they are looked up.
     """
 
     def __init__(
-        self, cursor: duckdb.DuckDBPyConnection, functions: Functions | None = None, seen: Seen | None = None
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        functions: Functions | None = None,
+        seen: Seen | None = None,
+        foreign: Mapping[str, str] | None = None,
     ) -> None:
         self.cursor = cursor
+        self._foreign = foreign
         self.seen = seen
         self._functions = functions or Functions()
         self._described: dict[str, list[Described]] = {}
@@ -112,8 +123,28 @@ class Catalog:
         for found in self.entries(name):
             if tuple(fold(part) for part in found[:3]) == wanted:
                 _forbid_system(*found[:3], internal=found[5])
+                self._forbid_foreign(TableId(*found[:3]))
                 return Entry(TableId(*found[:3]), found[3] == "view", found[4] or "")
         return None
+
+    def _forbid_foreign(self, table: TableId) -> None:
+        """Refuse a table that is no table of DuckDB's own, protected or public.
+
+        Privacy: its readings are not DuckDB's: it may be filtered and compared elsewhere, of several moments, or fail at a value.
+        And a protected one has another name here, which has the budget: beside it, it would be read as if it were public.
+        """
+        if self._foreign is None:
+            self._foreign = {str(name): str(kind) for name, kind in _rows(self.cursor, _FOREIGN, {})}
+        kind = self._foreign.get(table.database)
+        if kind is not None:
+            copied = f"CREATE TABLE name AS FROM {table.text}"
+            named = f"CALL dp_remote('name', engine := 'duckdb', relation := {literal(table.text)})"
+            way = f"protected rows get a name here, which has the budget: {named}; public ones are copied: {copied}"
+            refuse(
+                table.text,
+                f"is in a database of type {kind!r}, attached to this one, which cannot hold the books: "
+                f"{way if kind in REACHED else f'copy its rows, {copied}, and use that'}",
+            )
 
     def nameable(self, table: TableId, name: str) -> bool:
         """Return whether whoever asks may name a column of a table."""
@@ -269,9 +300,7 @@ def _rows(cursor: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, A
     try:
         return cursor.execute(query, parameters).fetchall() if parameters else cursor.execute(query).fetchall()
     except duckdb.Error as error:
-        raise UnsupportedQuery(
-            "the catalog of this database", f"it does not answer ({first_line(error)}); DROP macros that are called duckdb_..."
-        ) from None
+        raise UnsupportedQuery("the catalog of this database", unanswered(error)) from None
 
 
 @functools.cache
@@ -327,7 +356,11 @@ def file_table(path: str, construct: str) -> TableId:
     UnsupportedQuery, ArgumentError
     """
     if "://" in path or GLOB & set(path):
-        refuse(construct, "a protected source is one local file: no patterns, no addresses")
+        refuse(
+            construct,
+            "a protected source is one local file: no patterns, no addresses. A folder of Parquet files gets a name here: "
+            "CALL dp_remote('name', engine := 'duckdb', relation := 'parquet:/folder')",
+        )
     real = Path(path).expanduser().resolve()
     if real.suffix.lower() not in (".parquet", ".pq"):
         refuse(
@@ -346,8 +379,9 @@ def table_expression(table: TableId, alias: str) -> exp.Table:
     """Return the table as an item of FROM."""
     name = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
     if table.is_file:
-        argument = exp.EQ(this=exp.column("hive_partitioning"), expression=exp.false())
-        call = exp.Anonymous(this="read_parquet", expressions=[exp.Literal.string(table.name), argument])
+        plain = exp.EQ(this=exp.column("hive_partitioning"), expression=exp.false())
+        whole = exp.EQ(this=exp.column("can_have_nan"), expression=exp.true())  # see `TableId.sql`
+        call = exp.Anonymous(this="read_parquet", expressions=[exp.Literal.string(table.name), plain, whole])
         return exp.Table(this=call, alias=name)
     parts = (exp.to_identifier(p, quoted=True) for p in (table.name, table.schema, table.database))
     return exp.Table(**dict(zip(("this", "db", "catalog"), parts, strict=True)), alias=name)

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 import duckdb
 
-from dpsql.errors import UnsupportedQuery, first_line
+from dpsql.errors import UnsupportedQuery, unanswered
 from dpsql.session.settings import settle
 from dpsql.source.model import quoted
 
@@ -112,10 +112,7 @@ class Functions:
             raise
         except duckdb.Error as error:
             self._changed = None
-            raise UnsupportedQuery(
-                "the catalog of this database",
-                f"it does not answer ({first_line(error)}); DROP macros that are called duckdb_...",
-            ) from None
+            raise UnsupportedQuery("the catalog of this database", unanswered(error)) from None
         self._newest = number  # read before the list: what was created since changes the next number
         return self._changed
 

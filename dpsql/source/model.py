@@ -76,7 +76,11 @@ class TableId:
     @property
     def sql(self) -> str:
         """What stands for the relation after FROM."""
-        return f"read_parquet({self.text}, hive_partitioning = FALSE)" if self.is_file else self.text
+        if not self.is_file:
+            return self.text
+        # Many writers leave NaN out of the largest value that a footer notes: whether a condition like x > 5 reads the rows with
+        # NaN would depend on other rows.
+        return f"read_parquet({self.text}, hive_partitioning = FALSE, can_have_nan = TRUE)"
 
 
 @dataclass(frozen=True)

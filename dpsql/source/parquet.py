@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import duckdb
 
 from dpsql.source.model import TableId, fold
@@ -9,7 +12,7 @@ from dpsql.source.model import TableId, fold
 _WHOLE = {
     "INT_8", "INT_16", "INT_32", "INT_64", "UINT_8", "UINT_16", "UINT_32", "UINT_64", "DATE", "TIMESTAMP_MICROS", "TIME_MICROS",
     "DECIMAL",
-}
+}  # fmt: skip
 _QUERY = """
 SELECT name, type, type_length::BIGINT, num_children::BIGINT, converted_type, logical_type FROM system.main.parquet_schema(?)
 """
@@ -34,7 +37,11 @@ def unsafe_columns(cursor: duckdb.DuckDBPyConnection, table: TableId) -> dict[st
     -----
     Privacy: a function of the schema alone.
     """
-    rows = cursor.execute(_QUERY, [table.name]).fetchall()
+    return unsafe(cursor.execute(_QUERY, [table.name]).fetchall())
+
+
+def unsafe(rows: Sequence[tuple[Any, ...]]) -> dict[str, str]:
+    """Return these columns, of what ``parquet_schema`` says of one file: name, type, length, children, what the type stands for."""
     found: dict[str, str] = {}
     open_groups: list[list[int]] = []  # children that are still to come, of each enclosing group
     column = ""

@@ -56,8 +56,8 @@ def test_names_and_types_and_no_row(con: duckdb.DuckDBPyConnection, folder: Path
 REFUSED = {
     "FROM dp_query_exact('SELECT count(*) FROM people')": "reads rows that are here",
     "FROM dp_evaluate('people', 'people')": "reads rows that are here",
-    "CALL dp_link('local', 'person', parent := 'people', parent_column := 'person', max_rows := 2)": "its rows are in another engine",
-    "CALL dp_link('people', 'person', parent := 'people', parent_column := 'person', max_rows := 2)": "its rows are in another engine",
+    "CALL dp_link('local', 'person', parent := 'people', parent_column := 'person', max_rows := 2)": "its rows are in another place",
+    "CALL dp_link('people', 'person', parent := 'people', parent_column := 'person', max_rows := 2)": "its rows are in another place",
     "FROM dp_query('SELECT half, count(*) FROM people JOIN regions USING (age) GROUP BY half', epsilon := 1)": "(not where the protected rows|without other tables|JOIN|it is not where)",
     "FROM dp_query('SELECT sum(ln(age + 1)) FROM people', epsilon := 1)": r"ln\(\)",
     "FROM dp_marginals('SELECT sin(age) > 0 AS up FROM people', epsilon := 1)": r"sin\(\)",
@@ -87,7 +87,7 @@ def test_a_name_without_a_budget_is_no_public_table(con: duckdb.DuckDBPyConnecti
     dpsql.remote(con, "public_there", engine="spark", url=sail.url(), relation=f"parquet:{folder}")
     con.execute("CREATE TABLE IF NOT EXISTS mine AS SELECT 1::BIGINT AS id")
     dpsql.protect(con, "mine", epsilon=1, delta=1e-9, privacy_unit="id", max_contributions=1)
-    with pytest.raises(duckdb.Error, match="another engine"):
+    with pytest.raises(duckdb.Error, match="another place"):
         con.execute("FROM dp_query('SELECT count(*) FROM mine WHERE id IN (SELECT id FROM public_there)', epsilon := .1)")
 
 

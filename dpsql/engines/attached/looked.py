@@ -1,0 +1,53 @@
+"""What one look at a place found: its columns, and the SELECT that reads them as they were found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dpsql.engines.remote import Described
+from dpsql.text.relation import identifier
+
+_FLOATS = ("FLOAT", "DOUBLE")
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a place has now.
+
+    Parameters
+    ----------
+    columns : list of Described
+    select : function
+        Takes columns with their types to a SELECT of them that fails for no value and reads each row once, at one moment. Settings
+        that this depends on are set on the cursor of the look, for its session alone.
+    """
+
+    columns: list[Described]
+    select: Callable[[Mapping[str, str]], str]
+
+
+def listed(columns: Mapping[str, str]) -> str:
+    """Return the columns of files as they stand in a SELECT.
+
+    Privacy: a condition over a number of a file may be decided without its rows, by the least and largest value that the writer
+    noted, or by a filter of hashes. Many writers leave NaN out of the first, and -0.0 hashes otherwise than 0.0: then whether rows
+    with these are read depends on *other* rows of the file, and one person's row could take a thousand of others along. TRY lets no
+    condition through to the file, nor what its footer says; so each row counts by its own values.
+    """
+    names = ((identifier(name), kind in _FLOATS) for name, kind in columns.items())
+    return ", ".join(f"TRY({name}) AS {name}" if inexact else name for name, inexact in names)
+
+
+@dataclass(frozen=True)
+class AttachedTable:
+    """A table of an attached database, which is attached as ``database``."""
+
+    database: str
+    schema: str
+    name: str
+
+    @property
+    def text(self) -> str:
+        """Return the name, quoted."""
+        return identifier(self.database, self.schema, self.name)
