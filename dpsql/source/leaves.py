@@ -13,11 +13,17 @@ from dpsql.source.catalog import FILE_ENDINGS, Catalog, Described, Entry, file_t
 from dpsql.source.limits import MOST_COUNTED
 from dpsql.source.linked import Lineage
 from dpsql.source.model import RESERVED, UNIT, Column, TableId, fold, identifier, literal, quoted, refuse
-from dpsql.source.parquet import unsafe_columns
+from dpsql.source.parquet import FLOATS, unsafe_columns
 from dpsql.source.parse import render
 from dpsql.source.rows import Carried, number_column
 from dpsql.source.scope import Item, Texts
 from dpsql.source.ways import Ways, marked
+
+_FAR = "one far value of a {} column fails every call that reads it; CREATE TABLE t AS FROM the file"
+_LOOKED_UP = (
+    "DuckDB 1 finds rows of minus zero in a {} column of a file or not, depending on other rows; CREATE TABLE t AS FROM the file, "
+    "name its folder with dp_remote, or use DuckDB 2"
+)
 
 
 @dataclass
@@ -148,8 +154,7 @@ class Leaves:
         if protected and lineage is not None and not self.local:
             alias, out = self._beside(alias, out, columns)
         most = self.most_of(table) if protected else 1
-        advice = "one far value of a {} column fails every call that reads it; CREATE TABLE t AS FROM the file"
-        left_out = {column: advice.format(kind) for column, kind in unsafe.items()}
+        left_out = {column: (_LOOKED_UP if kind in FLOATS else _FAR).format(kind) for column, kind in unsafe.items()}
         columns = self._renamed(node, columns, view)
         return Item(name, alias, out, columns, path_of(node, table), protected=protected, unsafe=left_out, most=most)
 
