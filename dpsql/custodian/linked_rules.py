@@ -49,13 +49,13 @@ def rows_breaking(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTa
         rows = f"SELECT {chosen} FROM {' JOIN '.join(chain.values())}"  # noqa: S608 -- quoted
         found.append(number_of(cursor, f"SELECT count(*) FROM ({rows}) WHERE NOT ({rule.flat(names).text}\n)"))  # noqa: S608 -- canonical
     for text in table.counted:
-        rule = counted.stored(text)
-        names = {name: f"c{i}" for i, name in enumerate(rule.columns)}
-        chosen = ", ".join(f"{identifier('child', name)} AS {called}" for name, called in names.items())
+        counting = counted.stored(text)
+        places = {name: f"c{i}" for i, name in enumerate(counting.columns)}
+        chosen = ", ".join(f"{identifier('child', name)} AS {called}" for name, called in places.items())
         link, key = (key_text(alias, column, kinds) for alias, column, kinds in _linking(cursor, tables, position))
         on = f"({tables[table.above or 0].sql}) AS parent ON {link} = {key}"
         rows = f"SELECT {link} AS k, {chosen} FROM ({table.sql}) AS child SEMI JOIN {on}"  # noqa: S608 -- quoted
-        families = f"SELECT k FROM ({rows}) GROUP BY k HAVING NOT ({rule.renamed(names).text}\n)"  # noqa: S608 -- canonical
+        families = f"SELECT k FROM ({rows}) GROUP BY k HAVING NOT ({counting.renamed(places).text}\n)"  # noqa: S608 -- canonical
         found.append(number_of(cursor, f"SELECT count(*) FROM ({families})"))  # noqa: S608 -- canonical
     return found
 

@@ -36,8 +36,8 @@ def rule(context: Context, call: RuleCall) -> str:
     Raises
     ------
     ArgumentError
-        The rule is not a boolean expression over declared columns of one row, or no row can obey it together with another one; or it
-        counts rows of a table that is linked to no parent.
+        The rule is not a boolean expression over declared columns of one row, or no row can obey it together with another one; or
+        it counts rows of a table that is linked to no parent.
     """
     protected = resolve(context, call.source)
     counting = ruling_counted.declared(context, protected, call)

@@ -66,7 +66,7 @@ def _check(context: Context, protected: ProtectedSource, call: RuleCall, found: 
     cells = decided(context.cursor, found, domain)
     if cells is None:
         raise ArgumentError("rule", call.rule, undecided(found, domain, call.source))
-    said = extremes(cells, found, 1)  # how many rows a parent may have can be declared anew: it is looked at when a release is planned
+    said = extremes(cells, found, 1)  # a link can be declared anew: rows of a parent are looked at when a release is planned
     if said is not None:
         raise ArgumentError("rule", call.rule, f"{said}; FROM dp_domain(source) shows it")
     return "rows" if cells.cells.any() else "nothing"

@@ -4,11 +4,11 @@ Before rows have values, rule after rule, in each part of the units:
 
 1. *Exchange.* A row too many of one parent is exchanged, with all that is below it, with a row of a parent that has no counted one:
    which ones agree best in their columns and in those of their parents is an assignment problem, first among parents with as many
-   rows, then among all. No table of columns of one row, or of a row and rows below it, changes, and no number of rows does; parent and
-   child, and siblings, change as little as the assignment can.
+   rows, then among all. No table of columns of one row, or of a row and rows below it, changes, and no number of rows does; parent
+   and child, and siblings, change as little as the assignment can.
 2. *Copies.* Where too many or too few rows are counted in all, rows take the columns of a row that is as is needed: the most alike
-   of some in their other columns, their number of brothers and sisters and their parents' columns; of the part, else of other rows of
-   the model; at last the condition's columns alone from codes that fulfil it, or do not, at random.
+   of some in their other columns, their number of brothers and sisters and their parents' columns; of the part, else of other rows
+   of the model; at last the condition's columns alone from codes that fulfil it, or do not, at random.
 3. What no row was found for is given up: a row too many alone, a parent's rows all together where none of them can be counted. That
    happens only where other rules of this kind contradict it for families of such a size.
 
@@ -117,7 +117,7 @@ class Counting:
         """Rules of which the repair of other rules has to know."""
 
     def marked(self, domain: Domain, rules: Sequence[Rule]) -> tuple[Domain, list[Rule]]:
-        """Return a domain of rows, and rules that they obey, with the marks that keep counts where those rules could change them."""
+        """Return a domain of rows, and rules that they obey, with marks that keep counts where those rules could change them."""
         self.marks = self._touched(domain, rules)
         found, added = marked(self.marks, domain)
         return found, [*rules, *added]
@@ -136,7 +136,7 @@ class Counting:
         return np.stack(known, axis=1).astype(codes.dtype) if known else np.zeros((len(codes), 0), codes.dtype)
 
     def whole(self, codes: Codes, parent: IntArray, kept: Mask) -> Mask:
-        """Return which rows are left of some, where those that are not kept are taken out: without their counted row, no family is."""
+        """Return which rows are left where those that are not kept are taken out: without its counted row, no family is."""
         for rule, cells in zip(self._rules, self._decided, strict=True):
             if rule.exactly:
                 kept = kept & ~np.isin(parent, parent[~kept & cells.of(codes)])
@@ -309,7 +309,7 @@ class _Settling:
             ends = np.searchsorted(whose, np.arange(len(parents)), side="right")
             sizes = [self._family.sizes[owner], self._family.sizes[parents]]
             done = False
-            for size in np.intersect1d(*sizes).tolist() if alike else [None]:
+            for size in np.intersect1d(sizes[0], sizes[1]).tolist() if alike else [None]:
                 mine, theirs = (np.flatnonzero(found == size) if size else np.arange(len(found)) for found in sizes)
                 for some, takers in self._chunks(owner, parents, mine, theirs):
                     lists = [rows[0 if taker == 0 else ends[taker - 1] : ends[taker]] for taker in takers.tolist()]
@@ -374,7 +374,7 @@ class _Settling:
         return self._made_up(rows, which, wanted)
 
     def _alike(self, rows: Places, pool: _Family, donors: Places, keys: IntArray) -> tuple[Places, IntArray]:
-        """Return for each row the most alike of some donors that earlier rules count as they do it, and how alike; -1 where none is."""
+        """Return for each row the most alike of some donors that earlier rules count as it, and how alike; -1 for none."""
         taken, score = np.full(len(rows), -1), np.full(len(rows), -1)
         mine = self._family.features(self._positions)
         theirs = mine if pool is self._family else pool.features(self._positions)

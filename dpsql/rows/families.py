@@ -12,7 +12,6 @@ from functools import partial
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from dpsql.accounting import standard_deviation

@@ -1,14 +1,14 @@
 """Rules that count the rows of one parent: of those that a parent has, exactly one, or at most one, fulfils a condition.
 
-``count(*) FILTER (WHERE relation = 'head') = 1`` or ``<= 1``, of a table that is linked to a parent. Grouping by the parent is implied
-by the link; a parent without rows is in no group, and the rule says nothing of it. The condition is a rule of one row as
+``count(*) FILTER (WHERE relation = 'head') = 1`` or ``<= 1``, of a table that is linked to a parent. Grouping by the parent is
+implied by the link; a parent without rows is in no group, and the rule says nothing of it. The condition is a rule of one row as
 `dpsql.rules.grammar` reads it; where it is NULL a row is not counted, as FILTER has it.
 
-A condition must be *decided* by codes: every value that a combination of codes can be written as fulfils it, or none does. So rows are
-counted as codes, before they have values.
+A condition must be *decided* by codes: every value that a combination of codes can be written as fulfils it, or none does. So rows
+are counted as codes, before they have values.
 
-Privacy: none; rules are public, and are evaluated on synthetic rows alone. Nothing is measured, and no noise is another one, because of
-such a rule.
+Privacy: none; rules are public, and are evaluated on synthetic rows alone. Nothing is measured, and no noise is another one,
+because of such a rule.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Codes = npt.NDArray[np.integer]
 Mask = npt.NDArray[np.bool_]
 _SIGNS: dict[type[exp.Expression], str] = {exp.EQ: "=", exp.LTE: "<="}
 _FORM = (
-    "of the rows of one parent a rule may say that exactly one fulfils a condition, count(*) FILTER (WHERE condition) = 1, or at most "
-    "one, with <= 1"
+    "of the rows of one parent a rule may say that exactly one fulfils a condition, count(*) FILTER (WHERE condition) = 1, or at "
+    "most one, with <= 1"
 )
 
 
@@ -243,8 +243,8 @@ def undecided(counted: Counted, domain: Domain, source: str) -> str:
     if not wide:
         return "its condition looks at more than 1,000,000 combinations of values; look at fewer columns"
     return (
-        f"its condition must hold for all rows of a bin or for none, and bins of {', '.join(wide)} have both, or it is not seen which; "
-        f"CALL dp_declare('{source}', '{wide[0]}', ...) with edges where the condition changes, or with categories"
+        f"its condition must hold for all rows of a bin or for none, and bins of {', '.join(wide)} have both, or it is not seen "
+        f"which; CALL dp_declare('{source}', '{wide[0]}', ...) with edges where the condition changes, or with categories"
     )
 
 

@@ -219,9 +219,8 @@ class _Builder:
                 self._check_counted(one, table, shown)
                 kept.append(one.text)
                 which = "exactly one" if one.exactly else "at most one"
-                self._notes.append(
-                    f"of the rows of {table.name} with one parent, {which} fulfils {one.condition.text[:200]}; nothing is measured for it"
-                )
+                whose = f"of the rows of {table.name} with one parent, {which} fulfils"
+                self._notes.append(f"{whose} {one.condition.text[:200]}; nothing is measured for it")
             found[place] = replace(table, counted=tuple(kept))
         return tuple(found)
 
