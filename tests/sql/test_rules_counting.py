@@ -173,3 +173,25 @@ def test_what_was_declared_anew_is_refused_before_it_is_charged(con: duckdb.Duck
 def test_a_rule_that_always_holds_shapes_nothing(con: duckdb.DuckDBPyConnection) -> None:
     rule = "SELECT shapes FROM dp_rule('persons', 'count(*) FILTER (WHERE relation = ''aunt'') <= 1')"
     assert con.execute(rule).fetchone() == ("nothing",)
+
+
+def test_of_a_table_that_is_linked_no_more_it_waits() -> None:
+    """It is listed, can be taken back, holds again where the table is linked again, and cannot be declared meanwhile."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE p (id INTEGER PRIMARY KEY, s BOOLEAN); CREATE TABLE c (id INTEGER, x VARCHAR)")
+        dpsql.load(con, user="tester", progress=False)
+        con.execute("CALL dp_protect('p', epsilon := 1, delta := 1e-6, privacy_unit := 'id', max_contributions := 1)")
+        link = "CALL dp_link('c', 'id', parent := 'p', max_rows := 3)"
+        con.execute(link)
+        con.execute("CALL dp_declare('c', 'x', categories := ['a', 'b'])")
+        con.execute("CALL dp_rule('c', 'count(*) FILTER (WHERE x = ''a'') = 1')")
+        con.execute("CALL dp_rule('c', 'count(*) FILTER (WHERE x = ''b'') <= 1')")
+        con.execute("CALL dp_unlink('c')")
+        con.execute("CALL dp_protect('c', epsilon := 1, delta := 1e-6)")
+        with pytest.raises(duckdb.Error, match="not linked to one"):
+            con.execute("CALL dp_rule('c', 'count(*) FILTER (WHERE x IS NULL) = 1')")
+        rules = "SELECT labels FROM dp_domain('c') WHERE kind = 'rule'"
+        assert len(con.execute(rules).fetchall()) == 2
+        back = "SELECT change FROM dp_rule('c', 'count(*) FILTER (WHERE x = ''b'') <= 1', remove := true)"
+        assert con.execute(back).fetchone() == ("taken back",)
+        assert con.execute(rules).fetchall() == [("count(*) FILTER (WHERE \"x\" = 'a') = 1",)]
