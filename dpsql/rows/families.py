@@ -343,7 +343,7 @@ class Drawing:
                 if mending is None:
                     block = Block(codes, arrays)
                 else:
-                    if counted is not None:
+                    if counted is not None and counted.marks:
                         codes, arrays = _with_marks(codes, arrays, counted.mark_codes(codes))
                     block, kept = mending.mended_kept(codes, arrays, rng)
                 if kept is not None and counted is not None:
