@@ -157,6 +157,23 @@ def test_the_repair_of_other_rules_changes_no_count(con: duckdb.DuckDBPyConnecti
             assert drawn[2].parent.max() < len(p)
 
 
+def test_rules_of_two_levels_hold_at_once(con: duckdb.DuckDBPyConnection) -> None:
+    """Rows move with those below them, and families of the lower table go with rows that are given up; no columns but one."""
+    persons, jobs = table("p", 0, MOST, (3,), nullable=False), table("j", 1, 3, (2, 5), nullable=False)
+    counting = (one("p0 = 0"), one("j0 = 1"), one("j1 = 4", "<="))
+    rules = {"across": ('"j0" = 0 OR "p"."p0" < 2',)}
+    linked = planned([table("h", None, 1, ()), replace(persons, counted=counting[:1]), replace(jobs, counted=counting[1:], **rules)])
+    for seed in range(2):
+        for drawn in drawing(con, linked, seed).families():
+            p, j = drawn[1].codes, drawn[2].codes
+            assert (numbers(drawn, p[:, 0] == 0) == 1).all()
+            jobs_of = np.bincount(drawn[2].parent, minlength=len(p))
+            assert (np.bincount(drawn[2].parent[j[:, 0] == 1], minlength=len(p)) == (jobs_of > 0)).all()
+            assert np.bincount(drawn[2].parent[j[:, 1] == 4]).max() == 1
+            assert (jobs_of[p[:, 0] == 2] == 0).all() and len(j) > 300, "beside p0 = 2 no job can be counted"
+            assert np.array_equal(jobs_of, p[:, 1])
+
+
 def test_parts_and_families_are_the_same_rows(con: duckdb.DuckDBPyConnection) -> None:
     linked = plan(one("p0 = 0"), rules=('"p0" <> 0 OR "p1" >= 1',))
     written = [part.frame for part in drawing(con, linked, 1).parts() if part.table == 1]
