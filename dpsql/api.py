@@ -259,7 +259,7 @@ def rule(
     source
         The protected table, a view of it, or a SELECT over it that gives one row for each of its rows.
     rule
-        What holds, e.g. 'visit_at >= date_of_birth'.
+        What holds, e.g. 'visit_at >= date_of_birth'; of a linked table also 'count(*) FILTER (WHERE ...) = 1'.
     remove
         true: the rule is taken back; releases that were bought keep it.
     """

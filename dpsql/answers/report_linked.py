@@ -154,7 +154,7 @@ def _table(found: LinkedFigures, place: int) -> LinkedTable:
         name=table.name,
         about=about,
         errors=Listing("Errors", _ERRORS, _lines(found, measures), tuple(range(1, 8)), note) if measures else Listing("", [], []),
-        rules=(*table.rules, *table.across),
+        rules=(*table.rules, *table.across, *table.counted),
         columns=[_chart(found, table.domain, i, found.find("one", (place, i))) for i in own],
         left_out=[name for i, name in enumerate(table.domain.names) if i not in own],
         maps=report_maps.maps(names, mapped, strengths, measured, pairs, None) if pairs else None,

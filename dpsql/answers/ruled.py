@@ -9,7 +9,7 @@ import duckdb
 
 from dpsql import methods
 from dpsql.page.content import Listing
-from dpsql.protected.ruled import rules_of
+from dpsql.protected.ruled import counted_of, rules_of
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
 from dpsql.rules.effects import ALWAYS, ROWS, TABLES, effect
@@ -39,6 +39,9 @@ def notes(protected: ProtectedSource, plan: Plan, kinds: Mapping[str, Sequence[s
     said = [f"{_SAID[kind]}: {_listed(texts)}" for kind, texts in kinds.items() if texts]
     if left:
         said.append(f"rules that rows of this call cannot obey, since it leaves out or splits a column of theirs: {_listed(left)}")
+    counting = [one.text for one in counted_of(protected)]
+    if counting:
+        said.append(f"rules that count the rows of one parent, which a table by itself does not keep: {_listed(counting)}")
     return said
 
 

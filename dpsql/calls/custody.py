@@ -275,7 +275,12 @@ class RuleCall(Call):
     gives: ClassVar[str] = "source, rule, columns, shapes ('tables', 'rows', 'nothing'), change; one row"
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
-    rule: str = argument(arguments.text, "What holds, e.g. 'visit_at >= date_of_birth'.", default=REQUIRED, python="str")
+    rule: str = argument(
+        arguments.text,
+        "What holds, e.g. 'visit_at >= date_of_birth'; of a linked table also 'count(*) FILTER (WHERE ...) = 1'.",
+        default=REQUIRED,
+        python="str",
+    )
     remove: bool = argument(flag, "true: the rule is taken back; releases that were bought keep it.", default=False, python="bool")
 
 

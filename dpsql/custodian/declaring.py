@@ -17,7 +17,7 @@ from dpsql.domains.declare import MAX_VALUES, self_declared
 from dpsql.domains.declare import declare as build_attribute
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
 from dpsql.protected import public
-from dpsql.protected.ruled import across_of, rules_of
+from dpsql.protected.ruled import across_of, counted_of, rules_of
 from dpsql.protected.source import ProtectedSource, columns_of, protection_of, resolve
 from dpsql.purchase import buying
 from dpsql.release import identity
@@ -211,6 +211,7 @@ def _rules(protected: ProtectedSource) -> list[tuple[Any, ...]]:
     """Return a row per rule, and per CHECK constraint that says what no rule may say."""
     known = [(", ".join(one.rule.columns), one.rule.text, one.status) for one in rules_of(protected)]
     known += [(", ".join(one.shown()), one.text, "declared") for one in across_of(protected)]
+    known += [(", ".join(one.columns), one.text, "declared") for one in counted_of(protected)]
     if protected.source.bare:
         others = [text for held in protected.constraints.values() for text in held.others]
         known += [(None, text, "CHECK constraint that is no rule") for text in others]  # type: ignore[misc]

@@ -98,7 +98,8 @@ def evaluate_linked(
         - 'rows': rows of the table; ``error`` relative to the raw number.
         - 'orphans': rows whose link is NULL or leads nowhere; ``error``: the number in the synthetic table, which should be 0.
         - 'duplicate keys': likewise, keys that links lead to and that are NULL or another row's.
-        - 'broken rule': likewise, rows that break a rule of the table, alone or with the rows above; ``column_name``: the rule.
+        - 'broken rule': likewise, rows that break a rule of the table, alone or with the rows above, and parents whose rows break
+          one together; ``column_name``: the rule.
         - 'fan-out': ``raw`` and ``synthetic`` are mean numbers of children; ``error`` is the distance of the two distributions.
         - 'one column', 'two columns': distances of tables of the columns of one row.
         - 'parent and child': of a column of a row and one of its parent (or its parent's parent).
@@ -216,7 +217,7 @@ class _Pair:
             yield Figure("orphans", name, synthetic.orphans, raw=raw.orphans, synthetic=synthetic.orphans)
         if self.children[t]:
             yield Figure("duplicate keys", name, synthetic.duplicates, raw=raw.duplicates, synthetic=synthetic.duplicates)
-        rules = (*self.tables[t].rules, *self.tables[t].across)
+        rules = (*self.tables[t].rules, *self.tables[t].across, *self.tables[t].counted)
         for rule, ours, theirs in zip(rules, raw.broken, synthetic.broken, strict=False):  # read without rules: none
             yield Figure("broken rule", name, theirs, rule, raw=ours, synthetic=theirs)
 

@@ -70,6 +70,7 @@ def evaluate_schema(context: Context, protected: ProtectedSource, schema: tuple[
             table.order_place,
             table.rules,
             table.across,
+            table.counted,
         )
         text = f"SELECT * FROM {entry.table.sql}"  # noqa: S608 -- quoted by TableId
         try:

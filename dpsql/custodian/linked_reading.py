@@ -44,8 +44,8 @@ class ComparedTable:
         Rows that one row of the parent may have in a release.
     order : int or None
         Position of the column that rows of one parent are ordered by.
-    rules, across : tuples of str
-        Rules of a row, and of a row with those above it, in canonical text.
+    rules, across, counted : tuples of str
+        Rules of a row, of a row with those above it, and of the rows of one parent, in canonical text.
     """
 
     name: str
@@ -58,6 +58,7 @@ class ComparedTable:
     order: int | None = None
     rules: tuple[str, ...] = ()
     across: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Reading:
     rows, orphans, duplicates : int
         All rows; those whose link is NULL or leads nowhere; those whose key, if links lead to it, is NULL or another row's.
     broken : tuple of int
-        Rows that break each of the table's rules, those across tables last.
+        Rows that break each of the table's rules, those across tables behind; then parents whose rows break rules that count them.
     """
 
     codes: Codes

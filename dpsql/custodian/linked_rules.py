@@ -8,13 +8,13 @@ import duckdb
 
 from dpsql.custodian.linked_reading import ComparedTable, key_text, number_of
 from dpsql.domains.encoding import column_types
-from dpsql.rules import across
+from dpsql.rules import across, counted
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 
 
 def rows_breaking(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], position: int) -> list[int]:
-    """Return how many rows of a table break each of its rules; a rule that is NULL is kept.
+    """Return how many rows of a table break each of its rules, and how many parents those that count; a NULL rule is kept.
 
     Parameters
     ----------
@@ -48,7 +48,27 @@ def rows_breaking(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTa
         )
         rows = f"SELECT {chosen} FROM {' JOIN '.join(chain.values())}"  # noqa: S608 -- quoted
         found.append(number_of(cursor, f"SELECT count(*) FROM ({rows}) WHERE NOT ({rule.flat(names).text}\n)"))  # noqa: S608 -- canonical
+    for text in table.counted:
+        counting = counted.stored(text)
+        places = {name: f"c{i}" for i, name in enumerate(counting.columns)}
+        chosen = ", ".join(f"{identifier('child', name)} AS {called}" for name, called in places.items())
+        link, key = (key_text(alias, column, kinds) for alias, column, kinds in _linking(cursor, tables, position))
+        on = f"({tables[table.above or 0].sql}) AS parent ON {link} = {key}"
+        rows = f"SELECT {link} AS k, {chosen} FROM ({table.sql}) AS child SEMI JOIN {on}"  # noqa: S608 -- quoted
+        families = f"SELECT k FROM ({rows}) GROUP BY k HAVING NOT ({counting.renamed(places).text}\n)"  # noqa: S608 -- canonical
+        found.append(number_of(cursor, f"SELECT count(*) FROM ({families})"))  # noqa: S608 -- canonical
     return found
+
+
+def _linking(
+    cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], position: int
+) -> list[tuple[str, str, dict[str, str]]]:
+    """Return alias, column and types of both sides of a link."""
+    table = tables[position]
+    sides = (("child", table.link, table), ("parent", table.key, tables[table.above or 0]))
+    return [
+        (alias, column, {fold(name): kind for name, kind in column_types(cursor, of.sql).items()}) for alias, column, of in sides
+    ]
 
 
 def _chain(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], position: int) -> dict[int, str]:

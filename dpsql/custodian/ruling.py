@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from dpsql.calls.custody import RuleCall
-from dpsql.custodian import ruling_across
+from dpsql.custodian import ruling_across, ruling_counted
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
 from dpsql.protected.columns import without_domain
@@ -36,9 +36,13 @@ def rule(context: Context, call: RuleCall) -> str:
     Raises
     ------
     ArgumentError
-        The rule is not a boolean expression over declared columns of one row, or no row can obey it together with another one.
+        The rule is not a boolean expression over declared columns of one row, or no row can obey it together with another one; or
+        it counts rows of a table that is linked to no parent.
     """
     protected = resolve(context, call.source)
+    counting = ruling_counted.declared(context, protected, call)
+    if counting is not None:
+        return inline(RULE_COLUMNS, [counting])
     names = [column.name for column in protected.source.columns]
     above = ruling_across.above(context, protected)
     found = read(call.rule, names) if above is None else across.read(call.rule, (above.name, names), above.columns)

@@ -22,6 +22,7 @@ from dpsql.dbt.nodes import Node
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected
 from dpsql.protected.ruled import DECLARED, rules_of
 from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.rules.counted import is_counted
 from dpsql.rules.grammar import read
 from dpsql.session.instance import Context
 from dpsql.source.analysis import find_table, relation_columns
@@ -203,7 +204,7 @@ def _beyond(context: Context, node: Node) -> list[str]:
     try:
         protected = resolve(context, node.relation)
         names = [column.name for column in protected.source.columns]
-        listed = {read(str(one["rule"]), names).text for one in node.rules}
+        listed = {read(str(one["rule"]), names).text for one in node.rules if not is_counted(str(one["rule"]))}
     except DpsqlError:
         return []  # what is wrong with them is said where they are applied
     own = [one.rule.text for one in rules_of(protected) if (one.status, one.place) == (DECLARED, protected.query)]

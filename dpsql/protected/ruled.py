@@ -18,6 +18,8 @@ from dpsql.errors import ArgumentError, LedgerError
 from dpsql.protected.source import ProtectedSource
 from dpsql.rules.across import Across, is_across
 from dpsql.rules.across import stored as stored_across
+from dpsql.rules.counted import Counted, is_counted
+from dpsql.rules.counted import stored as stored_counted
 from dpsql.rules.effects import concerning
 from dpsql.rules.evaluating import evaluator
 from dpsql.rules.grammar import MOST_RULES, Rule, stored
@@ -58,7 +60,7 @@ def rules_of(protected: ProtectedSource) -> list[Ruled]:
     found: dict[str, Ruled] = {}
     for place, copies in _places(protected):
         for text in protected.books.rules(place):
-            if is_across(text):  # of synthetic databases alone
+            if is_across(text) or is_counted(text):  # of synthetic databases alone
                 continue
             try:
                 rule = stored(text)
@@ -79,6 +81,13 @@ def across_of(protected: ProtectedSource) -> list[Across]:
     if not protected.source.bare:
         return []
     return [stored_across(text) for text in protected.books.rules(protected.own) if is_across(text)]
+
+
+def counted_of(protected: ProtectedSource) -> list[Counted]:
+    """Return the rules of a table that count the rows of one parent, also where it is linked to none now; none of other sources."""
+    if not protected.source.bare:
+        return []
+    return [stored_counted(text) for text in protected.books.rules(protected.own) if is_counted(text)]
 
 
 def in_force(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, domain: Domain) -> list[Ruled]:

@@ -17,6 +17,8 @@ from dpsql.methods.nested_classes import GROUPS, ORDERED, Block, Shape, TableSha
 from dpsql.release.ordered import can_order
 from dpsql.rules import across
 from dpsql.rules.across import Across, Joined
+from dpsql.rules.counted import MOST_COUNTED, Counted
+from dpsql.rules.counted import stored as stored_counted
 from dpsql.rules.grammar import MOST_RULES, Rule, stored
 
 Kind = Literal["one", "pair", "across", "sibling", "first", "next", "gap"]
@@ -84,6 +86,8 @@ class LinkedTable:
         Those of them that are CHECK constraints.
     across : tuple of str
         Rules that every row obeys together with the rows above it, in the canonical text of `dpsql.rules.across`.
+    counted : tuple of str
+        Rules that the rows of one parent row obey together, in the canonical text of `dpsql.rules.counted`.
     order : str or None
         The declared column, with bins, in whose order the rows of one parent row stand.
     """
@@ -104,6 +108,7 @@ class LinkedTable:
     checks: tuple[str, ...] = ()
     order: str | None = None
     across: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
     groups: tuple[int, ...] = (1,)
 
     def to_json(self) -> dict[str, Any]:
@@ -125,13 +130,14 @@ class LinkedTable:
             "checks": list(self.checks),
             **({} if self.order is None else {"order": self.order}),
             **({"across": list(self.across)} if self.across else {}),
+            **({"counted": list(self.counted)} if self.counted else {}),
         }
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> LinkedTable:
         """Read what ``to_json`` wrote; `LinkedPlan.check` says whether it fits the others."""
-        _require(isinstance(item, dict) and set(item) - {"order", "across"} == _FIELDS)
-        lists = ("keys", "columns", "rules", "checks", "across")
+        _require(isinstance(item, dict) and set(item) - {"order", "across", "counted"} == _FIELDS)
+        lists = ("keys", "columns", "rules", "checks", "across", "counted")
         _require(all(isinstance(item.get(name, []), list) for name in lists))
         return cls(**{
             **item,
@@ -141,6 +147,7 @@ class LinkedTable:
             "rules": tuple(item["rules"]),
             "checks": tuple(item["checks"]),
             "across": tuple(item.get("across", ())),
+            "counted": tuple(item.get("counted", ())),
         })  # fmt: skip
 
     @property
@@ -288,6 +295,10 @@ class LinkedPlan:
             rule = stored(text)
             _require(rule.text == text and set(rule.columns) <= set(table.domain.names))
         _require(len(table.across) <= MOST_RULES and (place > 0 or not table.across))
+        _require(len(table.counted) <= MOST_COUNTED and (place > 0 or not table.counted))
+        for counting in self.counted(place):
+            _require(set(counting.columns) <= set(table.domain.names))
+        _require([counting.text for counting in self.counted(place)] == list(table.counted))
         if table.order is not None:
             _require(place > 0 and table.order in table.domain.names)
             _require(can_order(table.domain.attributes[table.domain.names.index(table.order)]))
@@ -325,6 +336,10 @@ class LinkedPlan:
 
     def _across(self, table: int) -> list[Across]:
         return [across.stored(text) for text in self.tables[table].across]
+
+    def counted(self, table: int) -> list[Counted]:
+        """Return the rules of a table that count the rows of one parent row."""
+        return [stored_counted(text) for text in self.tables[table].counted]
 
     def joined(self, table: int, rules: Sequence[Across] | None = None) -> Joined:
         """Return rules of a table, by default those across it and those above, as rules of one row.

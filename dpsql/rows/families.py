@@ -12,7 +12,6 @@ from functools import partial
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from dpsql.accounting import standard_deviation
@@ -30,11 +29,13 @@ from dpsql.release.ordered import scale_of
 from dpsql.release.refined import histograms
 from dpsql.release.store import Release
 from dpsql.rows.block import Block
+from dpsql.rows.counting import Counting, keep
 from dpsql.rows.decoding import Codes
 from dpsql.rows.models import mark
 from dpsql.rows.obeying import Mender, check_found, mender_of
 from dpsql.rows.recent import Recent
 from dpsql.rows.zeros import emptied
+from dpsql.rules.counted import necessary
 from dpsql.rules.effects import concerning
 from dpsql.rules.grammar import stored
 from dpsql.text.relation import identifier
@@ -131,7 +132,7 @@ def described(bought: Release) -> Described:
 def made_up(linked: LinkedPlan) -> tuple[Described, Model]:
     """Return what gives made-up rows of a plan, of its types alone: no rule holds, and no release is looked at."""
     found = _bounded(linked)
-    tables = tuple(replace(table, rules=(), checks=(), across=(), order=None) for table in found.tables)
+    tables = tuple(replace(table, rules=(), checks=(), across=(), counted=(), order=None) for table in found.tables)
     found = replace(found, tables=tables, blocks=())
     return Described(found, "rehearsal", {}), Model(nested_classes.uniform(found.shape), 1)
 
@@ -146,7 +147,9 @@ def check_rules(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan) -> None:
     found = _bounded(linked)
     for place, table in enumerate(found.tables):
         joined = found.joined(place)
-        check_found(cursor, joined.domain, [*(stored(text) for text in table.rules), *joined.rules], table.name)
+        rules = [*(stored(text) for text in table.rules), *joined.rules]
+        for needed in necessary(found.counted(place), table.most) or [[]]:
+            check_found(cursor, joined.domain, [*rules, *needed], table.name)
 
 
 def _bounded(linked: LinkedPlan) -> LinkedPlan:
@@ -205,6 +208,11 @@ class Drawing:
         self._above = {place: self.plan.joined(place) for place, table in enumerate(self.plan.tables) if table.across}
         self._places = {table.name: place for place, table in enumerate(self.plan.tables)}
         self._named = {self._places[name] for joined in self._above.values() for name, _ in joined.above}
+        self._counting = {
+            place: Counting(cursor, self.plan, place, partial(self._spare, place), wanted.identifier)
+            for place, table in enumerate(self.plan.tables)
+            if table.counted
+        }
         self._menders = [self._mender(cursor, place, wanted.identifier) for place in range(len(self.plan.tables))]
         ruled = {place for place, mending in enumerate(self._menders) if mending is not None}
         self._sorted = {place for place, table in enumerate(self.plan.tables) if table.order is not None and place in ruled}
@@ -215,13 +223,18 @@ class Drawing:
             return None
         domain, across = (table.domain, ()) if above is None else (above.domain, above.rules)
         rules = [*concerning([stored(text) for text in table.rules], domain), *across]
-        fixed = 0 if above is None else len(above.above)
-        return mender_of(cursor, domain, rules, partial(self._spare, place), release, self._inside[place], fixed)
+        if place in self._counting:
+            domain, rules = self._counting[place].marked(domain, rules)
+        fixed = len(domain.attributes) - len(table.domain.attributes)
+        return mender_of(cursor, domain, rules, partial(self._spare_codes, place), release, self._inside[place], fixed)
 
-    def _spare(self, place: int) -> Codes:
+    def _spare(self, place: int) -> list[Drawn]:
+        """Return other rows."""
+        return nested_classes.draw(self._model.fitted, _SPARE_UNITS, np.random.default_rng([*self._seeds, _SPARE, place]))
+
+    def _spare_codes(self, place: int) -> Codes:
         """Return codes of other rows of a table."""
-        drawn = nested_classes.draw(self._model.fitted, _SPARE_UNITS, np.random.default_rng([*self._seeds, _SPARE, place]))
-        return np.asarray(drawn[place].codes[:, : len(self.plan.tables[place].domain.attributes)])
+        return np.asarray(self._spare(place)[place].codes[:, : len(self.plan.tables[place].domain.attributes)])
 
     def select(self, place: int) -> str:
         """Return the SELECT list of a table's columns, in order and in their types, over the frame of a part."""
@@ -280,7 +293,8 @@ class Drawing:
 
         A row of an order whose place in it a rule has changed has NaN as its ``order``.
         """
-        rng, ruled = np.random.default_rng([*self._seeds, _VALUES]), any(mending is not None for mending in self._menders)
+        ruled = bool(self._counting) or any(mending is not None for mending in self._menders)
+        rng = np.random.default_rng([*self._seeds, _VALUES])
         for drawn in nested_classes.draw_parts(self._model.fitted, self._units, np.random.default_rng(self._seeds)):
             yield self._obeying(drawn, rng) if ruled else drawn
 
@@ -299,7 +313,7 @@ class Drawing:
                     order[some] = np.where(changed == codes[some, i], order[some], np.nan)
                 codes[some, i] = changed
         found += [_copied(rows) for rows in drawn[len(found) :]]
-        for place in self._above:
+        for place in {**self._above, **self._counting}:
             parent, fan_out = self.plan.shape.parent(place), self.plan.shape.fan_out(place)
             found[parent].codes[:, fan_out] = np.bincount(found[place].parent, minlength=len(found[parent].codes))
         return found
@@ -310,10 +324,13 @@ class Drawing:
         Rows that there cannot be beside those above them are taken out of ``drawn``, with those below, before any of their table
         come.
         """
+        for counting in self._counting.values():
+            counting.settle(drawn, rng)
         whole: dict[int, Block] = {}  # of tables that rules of others name
         for place, rows in enumerate(drawn):
             columns = len(self.plan.tables[place].domain.attributes)
-            step = max(len(rows.codes), 1) if place in self._named | self._sorted or place in self._above else _ROWS
+            at_once = place in self._named | self._sorted or place in self._above or place in self._counting
+            step = max(len(rows.codes), 1) if at_once else _ROWS
             for start in range(0, len(rows.codes), step):
                 some = slice(start, start + step)
                 if rows.order is not None:
@@ -322,14 +339,18 @@ class Drawing:
                 arrays = self._values(place, codes, rng)
                 if place in self._above:
                     codes, arrays = self._with_above(place, some, drawn, whole, codes, arrays)
-                mending, kept = self._menders[place], None
+                mending, kept, counted = self._menders[place], None, self._counting.get(place)
                 if mending is None:
                     block = Block(codes, arrays)
                 else:
+                    if counted is not None and counted.marks:
+                        codes, arrays = _with_marks(codes, arrays, counted.mark_codes(codes))
                     block, kept = mending.mended_kept(codes, arrays, rng)
-                if kept is not None and not kept.all():  # a table with rules across, whose rows are all in one block
+                if kept is not None and counted is not None:
+                    kept = counted.whole(codes, drawn[place].parent, kept)
+                if kept is not None and not kept.all():  # a table whose rows are all in one block
                     block = block.some(np.flatnonzero(kept))
-                    _keep(self.plan, drawn, place, kept)
+                    keep(self.plan, drawn, place, kept)
                     some = slice(0, len(block))
                 if place in self._named:
                     whole[place] = block
@@ -366,22 +387,15 @@ class Drawing:
         return found
 
 
+def _with_marks(codes: Codes, arrays: Columns, marks: Codes) -> tuple[Codes, Columns]:
+    """Return codes and arrays with those of boolean marks behind them."""
+    known = codes.shape[1]
+    added = {f"v{known + k}": marks[:, k].astype(np.bool_) for k in range(marks.shape[1])}
+    return np.column_stack([codes, marks]), {**arrays, **added}
+
+
 def _copied(rows: Drawn) -> Drawn:
     return Drawn(rows.codes.copy(), rows.parent, None if rows.order is None else rows.order.copy())
-
-
-def _keep(linked: LinkedPlan, drawn: list[Drawn], place: int, kept: npt.NDArray[np.bool_]) -> None:
-    """Take rows out of a part, and with them those below; numbers of rows in the codes of those above stay as they were."""
-    left = {place: kept}
-    for table in [place, *linked.below(place)]:
-        rows = drawn[table]
-        whose = rows.parent
-        if table != place:
-            above = left[linked.shape.parent(table)]
-            left[table] = above[whose]
-            whose = (np.cumsum(above) - 1)[whose]
-        mine = left[table]
-        drawn[table] = Drawn(rows.codes[mine], whose[mine], None if rows.order is None else rows.order[mine])
 
 
 def key_value(number: str, sql_type: str) -> str:

@@ -139,6 +139,8 @@ def _guarded(tree: exp.Expression, names: Mapping[str, str]) -> str:
         if type(tree) is exp.Not:
             return f"(NOT {left})"
         return f"({left} {'AND' if type(tree) is exp.And else 'OR'} {_guarded(tree.expression, names)})"
+    if type(tree) is exp.Coalesce:  # of `dpsql.rules.counted` alone: false where it is NULL
+        return f"({_guarded(tree.this, names)} IS NOT DISTINCT FROM true)"
     leaf = tree.copy()
     for column in list(leaf.find_all(exp.Column)):
         column.set("this", exp.to_identifier(names[column.name], quoted=True))

@@ -183,6 +183,28 @@ def _tree(text: str) -> exp.Expression:
 
 def _parsed(text: str) -> exp.Expression:
     """Return the checked tree of a text, outer brackets taken away."""
+    tree = expression_of(text)
+    try:
+        for number, node in enumerate(tree.walk()):
+            if number > _MOST_NODES:
+                _refuse(text, "has too many parts; write several rules")
+            _check(text, node)
+        tree = _plain(tree)
+        again = render(tree)
+    except (SqlglotError, RecursionError):
+        again = ""
+    if not again or len(again) > 4 * LONGEST:
+        _refuse(text, "cannot be written as DuckDB SQL; write it more plainly")
+    return tree
+
+
+def expression_of(text: str) -> exp.Expression:
+    """Return the tree of a text that is one SQL expression, outer brackets taken away. What is in it has not been checked.
+
+    Raises
+    ------
+    ArgumentError
+    """
     if not isinstance(text, str) or not text.strip() or len(text) > LONGEST or "\0" in text:
         raise ArgumentError("rule", text, f"a boolean expression of up to {LONGEST} characters is required, e.g. 'a <= b'")
     try:
@@ -197,17 +219,6 @@ def _parsed(text: str) -> exp.Expression:
     while type(tree) is exp.Paren:
         tree = tree.this
     tree.pop()
-    try:
-        for number, node in enumerate(tree.walk()):
-            if number > _MOST_NODES:
-                _refuse(text, "has too many parts; write several rules")
-            _check(text, node)
-        tree = _plain(tree)
-        again = render(tree)
-    except (SqlglotError, RecursionError):
-        again = ""
-    if not again or len(again) > 4 * LONGEST:
-        _refuse(text, "cannot be written as DuckDB SQL; write it more plainly")
     return tree
 
 

@@ -95,6 +95,10 @@ class _Cells:
             return _and(self.sets(node.this), self.sets(node.expression))
         if kind is exp.Or:
             return _not(_and(_not(self.sets(node.this)), _not(self.sets(node.expression))))
+        if kind is exp.Coalesce:  # of `dpsql.rules.counted` alone: false where it is NULL
+            inner = self.sets(node.this)
+            false: Outcomes = np.where(inner & (MAY_FALSE | MAY_NULL), MAY_FALSE, np.uint8(0))
+            return (inner & MAY_TRUE) | false
         exact = self._exact(node)
         if exact is not None:
             return exact

@@ -1,17 +1,20 @@
 """Synthetic databases with planted dependence: distances by row, conjunctive counts, effects kept.
 
-python tests/benchmarks/planted.py [households | orders] [--units N] [--epsilon 1] [--seeds 1] [--effort balanced]
+python tests/benchmarks/planted.py [households | orders] [--units N] [--epsilon 1] [--seeds 1] [--effort balanced] [--rules] [--seeded]
 
 households: 100,000 households and 252,000 persons; orders: 150,000 customers, 811,000 orders, 2,959,000 lines (`planted_data.py`).
 delta = 1e-9. Every joined row counts 1, as SQL gives it. Counts: 150 random conjunctions for each class of hops (0: one table; 1: a row and
-its parent; 2: three levels; siblings: two rows of one parent), those whose answer is 50 or more, median relative error.
+its parent; 2: three levels; siblings: two rows of one parent), those whose answer is 50 or more, median relative error. --rules: of the persons of a household exactly one is its head, and at most one
+the spouse, by ``dp_rule``. --seeded: the noise too is of the seed, so that two runs differ in nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -20,11 +23,15 @@ import planted_data
 from planted_data import Database
 
 import dpsql
+from dpsql.noise import entropy
+
+sys.path.append(str(Path(__file__).parents[1]))
+from seeded_entropy import Streams
 
 Predicates = list[tuple[int, int, int, int]]
 
 
-def synthesized(db: Database, epsilon: float, seed: int, effort: str) -> tuple[Database, float]:
+def synthesized(db: Database, epsilon: float, seed: int, effort: str, rules: Sequence[str] = ()) -> tuple[Database, float]:
     """Return a synthetic copy made by dpsql, and the seconds that it took."""
     con, tables = duckdb.connect(), [f"t{d}" for d in range(len(db.tables))]
     for d, codes in enumerate(db.tables):
@@ -41,6 +48,8 @@ def synthesized(db: Database, epsilon: float, seed: int, effort: str) -> tuple[D
         for name, size in zip(db.names[d], db.sizes[d], strict=True):
             if d + 1 == len(tables) or name != db.names[d][-1]:
                 con.execute(f"CALL dp_declare('t{d}', '{name}', categories := {list(range(size))}, nullable := false)")
+    for rule in rules:
+        con.execute("FROM dp_rule('t1', ?)", [rule])
     start = time.perf_counter()
     con.execute(
         f"FROM dp_synthesize_tables('t0', epsilon := {epsilon}, delta := 1e-9, into_schema := 's', release := 'seed {seed}', seed := {seed}, "
@@ -174,6 +183,7 @@ def effects(db: Database) -> dict[str, float]:
         "spouse's education by head's": apart(high[spouse], with_high[parent[spouse]]),
         "spouse's age by head's": apart(old[spouse], with_old[parent[spouse]]),
         "one head": float((np.bincount(parent[head], minlength=units) == 1).mean()),
+        "one spouse at most": float((np.bincount(parent[spouse], minlength=units) <= 1).mean()),
     }
 
 
@@ -184,13 +194,19 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--effort", default="balanced")
+    parser.add_argument("--rules", action="store_true")
+    parser.add_argument("--seeded", action="store_true")
     given = parser.parse_args()
     raw = getattr(planted_data, given.data)(*([] if given.units is None else [given.units]))
     print(given.data, [len(table) for table in raw.tables], f"epsilon {given.epsilon:g}")
     planted = effects(raw)
+    relation = raw.names[1][2]
+    rules = [f"count(*) FILTER (WHERE {relation} = {code}) {sign} 1" for code, sign in ((0, "="), (1, "<="))] if given.rules else []
     for seed in range(1, given.seeds + 1):
         cpu = time.process_time()
-        synthetic, seconds = synthesized(raw, given.epsilon, seed, given.effort)
+        if given.seeded:
+            entropy._source = Streams(f"k{seed}")
+        synthetic, seconds = synthesized(raw, given.epsilon, seed, given.effort, rules)
         print(f"seed {seed}: {seconds:.1f} s, {time.process_time() - cpu:.1f} s of CPU with loading and reading")
         print("  distances:", ", ".join(f"{kind} {value:.4f}" for kind, value in distances(raw, synthetic).items()))
         print("  relative errors:", ", ".join(f"{kind} {value:.3f}" for kind, value in relative_errors(raw, synthetic).items()))

@@ -32,7 +32,7 @@ sources:
       - name: procedures
         config: {meta: {dpsql: {link: {column: visit_id, parent: visits, max_rows: 3}}}}
       - name: visits
-        config: {meta: {dpsql: {link: {max_rows: 5}, rules: ['cost >= 0']}}}
+        config: {meta: {dpsql: {link: {max_rows: 5}, rules: ['cost >= 0', 'count(*) FILTER (WHERE cost < 125) <= 1']}}}
         columns: [{name: cost, config: {meta: {dpsql: {lower: 0, upper: 500, bins: 4, nullable: false}}}}]
       - name: patients
         config: {meta: {dpsql: {protect: {epsilon: 3, delta: 1e-9, privacy_unit: patient_id}}}}
@@ -51,15 +51,17 @@ BOOK = ["sql", "SELECT count(*) FROM dpsql.ledger"]
 
 def test_models_over_linked_tables_are_charged_to_the_root(tmp_path):
     folder = project(tmp_path / "p", TABLES, FILES)
-    built, charged, linked, book, again, same = dbt(
+    built, charged, linked, rules, book, again, same = dbt(
         folder, ["build"],
         ["sql", "SELECT source, parameters -> '$.linked.tables' FROM dpsql.ledger WHERE action = 'charge' ORDER BY ALL"],
-        ["sql", "SELECT source, action FROM dpsql.ledger WHERE action IN ('link', 'linked') ORDER BY ALL"], BOOK, ["build"], BOOK,
+        ["sql", "SELECT source, action FROM dpsql.ledger WHERE action IN ('link', 'linked') ORDER BY ALL"],
+        ["sql", "SELECT rule FROM dpsql.rules ORDER BY ALL"], BOOK, ["build"], BOOK,
     )  # fmt: skip
     assert built["success"] and {"by_sex", "copy", "urgent"} <= set(built["nodes"]), built
     assert [source for source, _ in charged] == ["main.patients"] * 3
     assert sorted(tables for _, tables in charged)[0] == '["main.patients","main.procedures","main.visits"]'
     assert linked == [["main.patients", "link"]] * 2 + [["main.procedures", "linked"], ["main.visits", "linked"]]
+    assert rules == [['"cost" >= 0'], ['count(*) FILTER (WHERE "cost" < 125) <= 1']]
     assert again["success"] and same == book, again
 
 

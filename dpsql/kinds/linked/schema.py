@@ -15,11 +15,12 @@ from dpsql.errors import ArgumentError, DomainError, ReleaseError
 from dpsql.protected.constraints import Constraints
 from dpsql.protected.home import catalog_of
 from dpsql.protected.linked import key_of, tables_of
-from dpsql.protected.ruled import CHECK, across_of, in_force
+from dpsql.protected.ruled import CHECK, across_of, counted_of, in_force
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.linked import MOST_ROWS, NUMBERED, LinkedColumn, LinkedPlan, LinkedTable
 from dpsql.release.ordered import can_order
 from dpsql.rules.contradictions import contradicting
+from dpsql.rules.counted import Counted, contradicted, decided, extremes, undecided
 from dpsql.rules.effects import effect, together
 from dpsql.session.instance import Context
 from dpsql.source.analysis import OutputColumn, Source, relation_columns
@@ -134,7 +135,7 @@ class _Builder:
                 f"no column of {', '.join(table.source for table in tables)} has a declared domain; "
                 f"CALL dp_declare('{tables[0].source}', 'column', ...) declares one"
             )
-        tables = self._with_across(tables)
+        tables = self._with_counted(self._with_across(tables))
         self._check_rules(tables)
         self._check_names(tables)
         self._about_orphans(tables)
@@ -198,6 +199,37 @@ class _Builder:
             found[place] = replace(table, across=tuple(kept))
         return tuple(found)
 
+    def _with_counted(self, tables: tuple[LinkedTable, ...]) -> tuple[LinkedTable, ...]:
+        """Return the tables with those of their rules that count the rows of one parent, where all columns are declared.
+
+        Raises
+        ------
+        DomainError
+            Codes do not decide a condition, or no family can obey: a domain or link was declared anew since the rule was.
+        """
+        found = list(tables)
+        for place, table in enumerate(tables):
+            kept: list[str] = []
+            for one in counted_of(self._alone(self._places[place])):
+                shown = f"{one.text[:200]} of {table.name}"
+                if table.parent is None or not set(one.columns) <= set(table.domain.names):
+                    why = "the table has no parent" if table.parent is None else "it names a column without a domain"
+                    self._notes.append(f"rule {shown} is not kept: {why}")
+                    continue
+                self._check_counted(one, table, shown)
+                kept.append(one.text)
+                which = "exactly one" if one.exactly else "at most one"
+                whose = f"of the rows of {table.name} with one parent, {which} fulfils"
+                self._notes.append(f"{whose} {one.condition.text[:200]}; nothing is measured for it")
+            found[place] = replace(table, counted=tuple(kept))
+        return tuple(found)
+
+    def _check_counted(self, one: Counted, table: LinkedTable, shown: str) -> None:
+        cells = decided(self._context.cursor, one, table.domain)
+        said = undecided(one, table.domain, table.source) if cells is None else extremes(cells, one, table.most)
+        if said is not None:
+            raise DomainError(f"rule {shown}: {said}. Or take it back: dp_rule with remove := true")
+
     def _check_rules(self, tables: tuple[LinkedTable, ...]) -> None:
         """Refuse rules that leave a table without any possible row, alone or with those of the tables above it."""
         plan = LinkedPlan(tables, (), 1)
@@ -213,6 +245,9 @@ class _Builder:
                         "rule back (dp_rule with remove := true), or declare other domains; "
                         f"FROM dp_domain('{table.source}') shows both"
                     )
+            said = contradicted(self._context.cursor, plan.counted(place), joined.rules, joined.domain, table.most)
+            if said is not None:
+                raise DomainError(f"{table.name}: {said}. Take a rule back (dp_rule with remove := true), or declare other domains")
 
     def _order(self, table: TableId, hop: Hop, domain: Domain) -> str | None:
         """Return the column that rows of a parent's row are ordered by, where it has bins and there can be several rows."""
