@@ -22,7 +22,8 @@ from dpsql.calls.buying import BuyingCall
 from dpsql.calls.planning import PlanCall
 from dpsql.calls.values import BoundsCall, DiscoverCall
 from dpsql.domains import sqltypes, unit_rows
-from dpsql.errors import DpsqlError
+from dpsql.errors import DpsqlError, EngineLost
+from dpsql.kinds import measures as measured
 from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import asked_order, spelled
 from dpsql.protected.source import ProtectedSource, resolve
@@ -91,6 +92,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     there = held_by.known(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
     if there is not None:
         bought, name = True, there[0].release
+    unasked = [] if bought else _bound(context, protected, wanted.plan)
     (budget, charges), charge = uses.limit(protected), wanted.calibration.charge
     affordable = bought or uses.affordable(protected, charge)
     after = remaining(budget, charges if bought or not affordable else [*charges, charge])
@@ -122,6 +124,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         "notes": [
             *taken,
             *([] if there is None else [f"answered from release {there[0].release!r}, free"]),
+            *unasked,
             *_notes(protected, wanted, affordable, rows),
             *(_capped(context, protected, wanted.plan, by_number) if not of_then or wanted.plan.query is not None else []),
             *link_words.notes(protected, purchase if bought else None),
@@ -130,6 +133,17 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         "release": name,
     }
     return [shown[column] for column in PLAN_COLUMNS]
+
+
+def _bound(context: Context, protected: ProtectedSource, plan: Plan) -> list[str]:
+    """Refuse what the engine that has the rows would refuse before a charge; return a note where it cannot be asked."""
+    if protected.remote is None:
+        return []
+    try:
+        measured.bind(context, protected, plan)
+    except EngineLost:
+        return [f"{protected.remote.engine} cannot be reached now: whether it can compute this is not known"]
+    return []
 
 
 def _tables(plan: Plan) -> int:

@@ -149,3 +149,22 @@ def test_what_is_rendered_is_of_the_table_of_functions() -> None:
     """A function that no source may call has no business on the list of what is rendered."""
     assert set(_FUNCTIONS) - set(LISTED) <= {"hash", "epoch_us", "milliseconds", "microseconds"}  # of dpsql's own statements, and parts
     assert set(aggregates.AGGREGATES) <= set(AGGREGATES) and set(aggregates.WINDOWS) <= set(WINDOWS) | set(AGGREGATES)
+
+
+def test_a_plan_refuses_what_the_engine_would(con: duckdb.DuckDBPyConnection) -> None:
+    for text in ("SELECT count(*) FROM people WHERE sin(age) > 0", "SELECT count(*) FROM people GROUP BY chr(age::INTEGER)"):
+        with pytest.raises(duckdb.Error) as plan:
+            con.execute(f"FROM dp_plan('{text}', epsilon := 1)")
+        with pytest.raises(duckdb.Error) as query:
+            con.execute(f"FROM dp_query('{text}', epsilon := 1)")
+        said = [str(refused.value).split("UnsupportedQuery: ")[-1].split(":")[0] for refused in (plan, query)]
+        assert said[0] == said[1]
+
+
+def test_a_plan_without_the_server_says_so(con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(url: str) -> None:
+        raise EngineLost("gone")
+
+    monkeypatch.setattr(session, "session", gone)
+    [notes] = con.execute("SELECT notes FROM dp_plan('people', epsilon := 1)").fetchall()
+    assert "spark cannot be reached now: whether it can compute this is not known" in notes[0]
