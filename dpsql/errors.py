@@ -243,7 +243,7 @@ _WITHHELD = (
     "a place that is not DuckDB's own does not answer, and what it says is withheld: that may hold credentials or values. Is each "
     "attached database there (FROM duckdb_databases())? One that is not stops look-ups in all others: DETACH it"
 )
-_SAYS = r"\b(?:password|passwd|pwd|token|secret|key_id|sslkey)\s*=|connection to server"
+_SAYS = r"\b(?:password|passwd|pwd|token|secret|key_id|sslkey)\s*=|connection to server|failed to (?:execute|prepare) query"
 _SYSTEMS = r"postgres|libpq|mysql|sqlite|ducklake|motherduck|mssql|odbc|://|\b(?:user|host|hostaddr|dsn)\s*="
 _KINDS = ("IOException", "HTTPException", "ConnectionException", "InternalException", "FatalException", "Error")
 """Kinds of DuckDB's errors that are not about the text of a statement, and so may be another system's."""

@@ -87,6 +87,9 @@ class Seen(Protocol):
     def column(self, table: TableId, name: str) -> bool:
         """Return whether a column of a table may be named."""
 
+LAKE_TABLES = "ducklake_"
+"""How the tables of a DuckLake's catalog begin, which is a database that can be attached by itself: small inserts lie in them."""
+
 
 class Catalog:
     """Look-ups on one cursor, each once. What the cursor cannot see is what no other connection has committed.
@@ -316,6 +319,12 @@ def _forbid_system(database: str, schema: str, name: str, *, internal: bool) -> 
         refuse(
             quoted(*(p for p in (database, schema, name) if p)),
             "system tables, TEMP tables and the books of dpsql are no sources; make what you need a table of your own",
+        )
+    if fold(name).startswith(LAKE_TABLES):
+        refuse(
+            quoted(*(p for p in (database, schema, name) if p)),
+            "tables of a DuckLake's catalog hold rows of its tables, which may be protected, and what is least and largest in "
+            "them; CREATE TABLE name AS FROM it, if it is public",
         )
 
 

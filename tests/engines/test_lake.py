@@ -103,6 +103,29 @@ def test_files_of_a_lake_are_public_nowhere(lake, tmp_path):
             lake.execute(f"CALL dp_protect('{file}', epsilon := 1, delta := 1e-9)")
 
 
+@pytest.mark.parametrize("detached", [True, False])
+def test_the_catalog_of_a_lake_is_public_nowhere(lake, tmp_path, detached):
+    """An attacker's find: small inserts lie in the catalog, whose file can be attached as a database of its own."""
+    protect(lake, "lake.main.people")
+    lake.execute("INSERT INTO lake.people VALUES (1000000, 'f', 7, 'k0')")
+    if detached:
+        lake.execute("DETACH lake")
+        lake.execute(f"ATTACH '{tmp_path / 'meta.ducklake'}' AS catalog (READ_ONLY)")
+    name = "catalog" if detached else "__ducklake_metadata_lake"
+    lake.execute("CREATE TABLE IF NOT EXISTS other AS SELECT i AS k FROM range(9) t(i)")
+    lake.execute("CALL dp_protect('other', epsilon := 100, delta := 1e-9, privacy_unit := 'k', max_contributions := 1)")
+    inlined = lake.execute("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'ducklake_inlined_data_%' LIMIT 1").fetchone()
+    for table in ("ducklake_table_column_stats", "ducklake_data_file", *(inlined or ())):
+        for text in (
+            f"SELECT count(*) FROM other, {name}.main.{table}",
+            f"SELECT count(*) FROM other WHERE k IN (SELECT 1 FROM {name}.main.{table})",
+            f"SELECT * FROM (SELECT k, count(*) AS c FROM other GROUP BY k) n, {name}.main.{table} u",  # what is made of answers
+        ):
+            with pytest.raises(duckdb.Error, match="a DuckLake's catalog|no sources|type 'ducklake'|no such table"):
+                lake.execute(f"FROM dp_query($${text}$$, epsilon := 1)")
+    assert lake.execute("SELECT count(*) FROM dp_ledger('other') WHERE action = 'charge'").fetchone() == (0,)
+
+
 def test_no_row_is_left_out_for_what_a_file_says_of_others(lake, tmp_path):
     """NaN beside a largest value, in a file of another writer; -0.0 beside a filter of hashes, in DuckDB's own."""
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
