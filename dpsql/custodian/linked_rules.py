@@ -52,7 +52,7 @@ def rows_breaking(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTa
         counting = counted.stored(text)
         places = {name: f"c{i}" for i, name in enumerate(counting.columns)}
         chosen = ", ".join(f"{identifier('child', name)} AS {called}" for name, called in places.items())
-        link, key = (key_text(alias, column, kinds) for alias, column, kinds in _linking(cursor, tables, position))
+        link, key = _sides(cursor, tables, position, "child", "parent")
         on = f"({tables[table.above or 0].sql}) AS parent ON {link} = {key}"
         rows = f"SELECT {link} AS k, {chosen} FROM ({table.sql}) AS child SEMI JOIN {on}"  # noqa: S608 -- quoted
         families = f"SELECT k FROM ({rows}) GROUP BY k HAVING NOT ({counting.renamed(places).text}\n)"  # noqa: S608 -- canonical
@@ -60,15 +60,13 @@ def rows_breaking(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTa
     return found
 
 
-def _linking(
-    cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], position: int
-) -> list[tuple[str, str, dict[str, str]]]:
-    """Return alias, column and types of both sides of a link."""
-    table = tables[position]
-    sides = (("child", table.link, table), ("parent", table.key, tables[table.above or 0]))
-    return [
-        (alias, column, {fold(name): kind for name, kind in column_types(cursor, of.sql).items()}) for alias, column, of in sides
-    ]
+def _sides(
+    cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], position: int, child: str, parent: str
+) -> tuple[str, str]:
+    """Return the two sides of a table's link as texts, under these aliases: rows meet where they are equal."""
+    table, above = tables[position], tables[tables[position].above or 0]
+    kinds = [{fold(name): kind for name, kind in column_types(cursor, one.sql).items()} for one in (table, above)]
+    return key_text(child, table.link, kinds[0]), key_text(parent, table.key, kinds[1])
 
 
 def _chain(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], position: int) -> dict[int, str]:
@@ -76,11 +74,7 @@ def _chain(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], p
     found = {position: f"({tables[position].sql}) AS t{position}"}
     place, above = position, tables[position].above
     while above is not None:
-        link, key = tables[place].link, tables[place].key
-        kinds = [
-            {fold(name): kind for name, kind in column_types(cursor, tables[one].sql).items()} for one in (place, above)
-        ]
-        on = f"{key_text(f't{place}', link, kinds[0])} = {key_text(f't{above}', key, kinds[1])}"
-        found[above] = f"({tables[above].sql}) AS t{above} ON {on}"
+        link, key = _sides(cursor, tables, place, f"t{place}", f"t{above}")
+        found[above] = f"({tables[above].sql}) AS t{above} ON {link} = {key}"
         place, above = above, tables[above].above
     return found

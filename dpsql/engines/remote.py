@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from dpsql.errors import DpsqlError
 
 FILES = "parquet:"
 """How a relation begins that is files."""
+FORMATS = ("parquet", "delta", "orc")
+_FILES = re.compile(rf"({'|'.join(FORMATS)}):(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,18 @@ class Described:
     sql_type: str | None
     kind: str
     exact: bool = True
+
+
+def files_of(relation: str) -> tuple[str, str] | None:
+    """Return format and path where a relation is files.
+
+    Examples
+    --------
+    >>> files_of("delta:/lake/people"), files_of("lake.people")
+    (('delta', '/lake/people'), None)
+    """
+    found = _FILES.fullmatch(relation)
+    return (found[1], found[2]) if found else None
 
 
 def changed(relation: str, columns: Collection[str]) -> DpsqlError:

@@ -14,7 +14,7 @@ def books_of(context: Context, database: str) -> Books:
     """Return the books of a database, one object in a call: whether they exist is looked up once."""
     found = context.known.get(("books", database))
     if not isinstance(found, Books):
-        number = next((oid for name, oid, *_ in context.attached() if name == database), None)
+        number = next((one.number for one in context.attached() if one.name == database), None)
         current: set[object] = context.instance.remembered.setdefault("books", set())
         found = context.known["books", database] = Books(context.cursor, database, current=(current, (database, number)))
     return found

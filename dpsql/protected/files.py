@@ -7,8 +7,7 @@ its device and inode, among the files of every folder and lake that the books na
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from dpsql.books.schema import Books
-from dpsql.engines.remote import Remote
+from dpsql.engines.remote import Remote, files_of
 from dpsql.errors import UnsupportedQuery
 from dpsql.source.model import TableId
 from dpsql.source.parse import tokens
@@ -26,7 +25,6 @@ from dpsql.text.relation import literal
 
 PROTECTED = "file:"
 """How the key of a file begins."""
-_FILES = re.compile(r"(parquet|delta|orc):(.+)", re.DOTALL)
 _REACHED = "whether the file is one of {relation}, where the rows of {key} are, cannot be said"
 
 
@@ -40,12 +38,12 @@ class _Named:
 
     def folder(self) -> Path | None:
         """Return the folder of this machine that the relation names; None where it names none."""
-        found = _FILES.fullmatch(self.remote.relation)
-        return local_path(found[2]) if found else None
+        found = files_of(self.remote.relation)
+        return local_path(found[1]) if found else None
 
     def lake(self) -> str | None:
         """Return the name of the attached database that has the rows, with engine 'duckdb'."""
-        if self.remote.engine != "duckdb" or _FILES.fullmatch(self.remote.relation):
+        if self.remote.engine != "duckdb" or files_of(self.remote.relation):
             return None
         return next((token.text for token in tokens(self.remote.relation)), None)
 
@@ -58,10 +56,12 @@ class NamedFiles:
     cursor : duckdb.DuckDBPyConnection
     books : iterable of Books
         Of all attached databases.
+    attached : mapping of str to str
+        The type of each attached database, by its folded name.
     """
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, books: Iterable[Books]) -> None:
-        self._cursor, self._books = cursor, list(books)
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, books: Iterable[Books], attached: Mapping[str, str]) -> None:
+        self._cursor, self._books, self._attached = cursor, list(books), attached
 
     def check(self, file: TableId) -> None:
         """Refuse a file whose rows have a name or a budget already.
@@ -143,11 +143,6 @@ class NamedFiles:
 
     def _unknown(self, one: _Named, way: str) -> str:
         return f"{_REACHED.format(relation=one.remote.relation, key=one.key)}: {way}"
-
-    @cached_property
-    def _attached(self) -> dict[str, str]:
-        rows = self._cursor.execute("SELECT database_name, type FROM system.main.duckdb_databases()").fetchall()
-        return {fold(str(name)): str(kind) for name, kind in rows}
 
 
 def _below(root: Path) -> Iterator[Identity]:

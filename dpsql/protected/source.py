@@ -54,7 +54,8 @@ def home(context: Context, table: TableId) -> str:
         if Ledger(books_of(context, database), key_of(table), context.user).protection() is not None:
             return database
     if "files" not in context.known:
-        context.known["files"] = NamedFiles(context.cursor, [books_of(context, name) for name in context.databases()])
+        attached = {fold(one.name): one.kind for one in context.attached()}
+        context.known["files"] = NamedFiles(context.cursor, [books_of(context, name) for name in context.databases()], attached)
     context.known["files"].check(table)
     return context.database
 

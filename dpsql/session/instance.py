@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -211,6 +211,19 @@ def instance_with(connection: duckdb.DuckDBPyConnection) -> Instance | None:
     return _loaded.get(connection)
 
 
+class Attached(NamedTuple):
+    """An attached database.
+
+    ``number``: DuckDB's of it; ``path``: of its file, None in memory; ``kind``: its type, 'internal' of DuckDB's own system.
+    """
+
+    name: str
+    number: int
+    path: str | None
+    kind: str
+    encrypted: bool
+
+
 @dataclass(frozen=True)
 class Context:
     """One call: its cursor, and the database and schema that unqualified names mean.
@@ -234,17 +247,18 @@ class Context:
 
     def database_path(self, database: str) -> Path | None:
         """Return the file of an attached database, or None if it is in memory."""
-        path = next((path for name, _, path, _, _ in self.attached() if name == database), None)
+        path = next((one.path for one in self.attached() if one.name == database), None)
         return Path(path).absolute() if path else None
 
-    def attached(self) -> list[tuple[str, int, str | None, str, bool]]:
-        """Return name, number, path, type ('internal': DuckDB's system), whether encrypted, of each attached database by name."""
+    def attached(self) -> list[Attached]:
+        """Return the attached databases, in the order of their names."""
         if "attached" not in self.known:
-            self.known["attached"] = self.cursor.execute(
+            rows = self.cursor.execute(
                 "SELECT database_name, database_oid, path, CASE WHEN internal THEN 'internal' ELSE type END, encrypted "
                 "FROM system.main.duckdb_databases() ORDER BY 1 ASC"
             ).fetchall()
-        found: list[tuple[str, int, str | None, str, bool]] = self.known["attached"]
+            self.known["attached"] = [Attached(*row) for row in rows]
+        found: list[Attached] = self.known["attached"]
         return found
 
     def store(self, database: str) -> Path:
@@ -256,17 +270,17 @@ class Context:
 
     def clear_beside_encrypted(self, database: str) -> bool:
         """Return whether releases would lie in the clear beside a database that is encrypted, and nobody said so."""
-        encrypted = any(coded for name, _, _, _, coded in self.attached() if name == database)
+        encrypted = any(one.encrypted for one in self.attached() if one.name == database)
         return encrypted and self.instance.store is None
 
     def databases(self) -> list[str]:
         """Return the attached databases that may have books, the current one first: others than DuckDB's own have none."""
-        own = (name for name, _, _, kind, _ in self.attached() if kind in OWN_KINDS)
+        own = (one.name for one in self.attached() if one.kind in OWN_KINDS)
         return sorted(own, key=lambda name: name != self.database)
 
     def foreign(self) -> dict[str, str]:
         """Return the types of the attached databases that are not DuckDB's own."""
-        return {name: kind for name, _, _, kind, _ in self.attached() if kind not in (*OWN_KINDS, "internal")}
+        return {one.name: one.kind for one in self.attached() if one.kind not in (*OWN_KINDS, "internal")}
 
 
 @contextmanager

@@ -58,6 +58,8 @@ AND database_name = $database AND schema_name = $schema AND table_name = $name O
 _ENUMS = """
 SELECT database_name, schema_name, type_name, labels FROM system.main.duckdb_types() WHERE logical_type = 'ENUM'
 """
+LAKE_TABLES = "ducklake_"
+"""How the tables of a DuckLake's catalog begin, which is a database that can be attached by itself: small inserts lie in them."""
 REACHED = ("ducklake", "postgres")
 """Types of attached databases whose tables get a name here (`dpsql.engines.attached`)."""
 _FOREIGN = f"SELECT database_name, type FROM system.main.duckdb_databases() WHERE NOT internal AND type NOT IN {OWN_KINDS}"  # noqa: S608
@@ -86,9 +88,6 @@ class Seen(Protocol):
 
     def column(self, table: TableId, name: str) -> bool:
         """Return whether a column of a table may be named."""
-
-LAKE_TABLES = "ducklake_"
-"""How the tables of a DuckLake's catalog begin, which is a database that can be attached by itself: small inserts lie in them."""
 
 
 class Catalog:

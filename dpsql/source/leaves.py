@@ -10,10 +10,11 @@ from sqlglot import exp
 
 from dpsql.errors import ArgumentError, NotProtected
 from dpsql.source.catalog import FILE_ENDINGS, Catalog, Described, Entry, file_table, generated_columns, table_expression
+from dpsql.source.kernel import FLOATS
 from dpsql.source.limits import MOST_COUNTED
 from dpsql.source.linked import Lineage
 from dpsql.source.model import RESERVED, UNIT, Column, TableId, fold, identifier, literal, quoted, refuse
-from dpsql.source.parquet import FLOATS, unsafe_columns
+from dpsql.source.parquet import unsafe_columns
 from dpsql.source.parse import render
 from dpsql.source.rows import Carried, number_column
 from dpsql.source.scope import Item, Texts

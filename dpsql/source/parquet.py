@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import duckdb
 
 from dpsql.session.versions import first_number
+from dpsql.source.kernel import FLOATS
 from dpsql.source.model import TableId, fold
 
 _WHOLE = {
     "INT_8", "INT_16", "INT_32", "INT_64", "UINT_8", "UINT_16", "UINT_32", "UINT_64", "DATE", "TIMESTAMP_MICROS", "TIME_MICROS",
     "DECIMAL",
 }  # fmt: skip
-FLOATS = ("FLOAT", "DOUBLE")
 _QUERY = """
 SELECT name, type, type_length::BIGINT, num_children::BIGINT, converted_type, logical_type FROM system.main.parquet_schema(?)
 """
@@ -42,21 +42,21 @@ def unsafe_columns(cursor: duckdb.DuckDBPyConnection, table: TableId) -> dict[st
     Privacy: a function of the schema alone.
     """
     rows = cursor.execute(_QUERY, [table.name]).fetchall()
-    found = unsafe(rows)
-    if first_number() == 1:
-        found |= {fold(str(name)): str(kind) for name, kind, *_ in rows[1:] if kind in FLOATS}
-    return found
+    return unsafe(rows, looked_up=FLOATS if first_number() == 1 else ())
 
 
-def unsafe(rows: Sequence[tuple[Any, ...]]) -> dict[str, str]:
-    """Return these columns, of what ``parquet_schema`` says of one file: name, type, length, children, what the type stands for."""
+def unsafe(rows: Sequence[tuple[Any, ...]], *, looked_up: Collection[str] = ()) -> dict[str, str]:
+    """Return these columns, of what ``parquet_schema`` says of one file: name, type, length, children, what the type stands for.
+
+    ``looked_up``: types of whole columns that are among them whatever their values.
+    """
     found: dict[str, str] = {}
     open_groups: list[list[int]] = []  # children that are still to come, of each enclosing group
     column = ""
     for name, kind, length, children, converted, logical in rows[1:]:
         if not open_groups:
             column = str(name)
-        if not children and not _safe(kind, length, converted, logical or ""):
+        if not children and (not _safe(kind, length, converted, logical or "") or (kind in looked_up and not open_groups)):
             found.setdefault(fold(column), str(converted or logical or kind).split("(")[0])
         while open_groups and open_groups[-1][0] == 1:
             open_groups.pop()

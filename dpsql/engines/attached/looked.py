@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dpsql.engines.remote import Described
+from dpsql.source.kernel import FLOATS
 from dpsql.text.relation import identifier
-
-_FLOATS = ("FLOAT", "DOUBLE")
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ def listed(columns: Mapping[str, str]) -> str:
     with these are read depends on *other* rows of the file, and one person's row could take a thousand of others along. TRY lets no
     condition through to the file, nor what its footer says; so each row counts by its own values.
     """
-    names = ((identifier(name), kind in _FLOATS) for name, kind in columns.items())
+    names = ((identifier(name), kind in FLOATS) for name, kind in columns.items())
     return ", ".join(f"TRY({name}) AS {name}" if inexact else name for name, inexact in names)
 
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpsql.engines.remote import Described, changed
+from dpsql.engines.remote import FORMATS, Described, changed, files_of
 from dpsql.engines.spark.faults import lost
 from dpsql.engines.spark.quiet import quiet
 from dpsql.engines.spark.translate.types import spark_type
@@ -16,8 +16,6 @@ from dpsql.errors import ArgumentError, DpsqlError, EngineLost
 from dpsql.text.names import fold
 from dpsql.text.paths import local_path
 
-FORMATS = ("parquet", "delta", "orc")
-_FILES = re.compile(rf"({'|'.join(FORMATS)}):(.+)", re.DOTALL)
 _PART = r"(?:`(?:[^`]|``)+`|\w+)"
 _NAME = re.compile(rf"{_PART}(?:\.{_PART}){{0,7}}")
 _TYPES = {
@@ -44,18 +42,6 @@ _WHOLE = {"tinyint": "SMALLINT", "smallint": "INTEGER", "int": "BIGINT", "bigint
 """Types of whole numbers, and the DuckDB type of an unsigned number that a server names so."""
 _MOST_DIGITS = 38
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-
-
-def files_of(relation: str) -> tuple[str, str] | None:
-    """Return format and path where a relation is files.
-
-    Examples
-    --------
-    >>> files_of("delta:/lake/people"), files_of("lake.people")
-    (('delta', '/lake/people'), None)
-    """
-    found = _FILES.fullmatch(relation)
-    return (found[1], found[2]) if found else None
 
 
 def parts_of(relation: str) -> list[str] | None:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from dpsql.engines.remote import Remote
+from dpsql.engines.remote import Remote, files_of
 from dpsql.engines.spark import session
 from dpsql.engines.spark.faults import lost, reason
 from dpsql.engines.spark.reading import SparkReading
-from dpsql.engines.spark.relation import files_of, parts_of, quoted
+from dpsql.engines.spark.relation import parts_of, quoted
 from dpsql.errors import ArgumentError, DpsqlError, EngineLost
 
 _SAME = {
