@@ -20,7 +20,7 @@ from dpsql.answers import rehearsing
 from dpsql.session.versions import newer
 from dpsql.source.catalog import Catalog
 
-pytest_plugins = ["duckdb_facts", "every_other", "seeded_entropy"]
+pytest_plugins = ["duckdb_facts", "older_versions", "seeded_entropy"]
 if newer(duckdb.__version__):  # child processes say on standard error what pyproject.toml has this one ignore
     os.environ["PYTHONWARNINGS"] = f"ignore:DuckDB {duckdb.__version__} is newer than any"
 

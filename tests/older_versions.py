@@ -1,0 +1,40 @@
+"""On older versions of DuckDB a share of the cases is tried: of those of a function a fourth on each version, never the same.
+
+DuckDB 1.4 and 1.5 read SQL alike, and the newest version tries every case: what holds of a case there, and of its neighbours on both
+older ones, is not tried twice more. ``DPSQL_TEST_OLDER`` is 0 or 1; without it, and with DPSQL_HYPOTHESIS=thorough, each version tries
+all cases (so ``.ci/newest`` does). Cases are numbered within their function; functions with a single case in the order of the file,
+of which one version has the even ones, the other the odd ones. So both versions try every function that has several cases.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+from case_counts import PROFILE
+
+SHARE = 4
+"""Of so many cases of a function, each older version tries one."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what this version does not try."""
+    place = os.environ.get("DPSQL_TEST_OLDER")
+    if place is None or PROFILE == "thorough":
+        return
+    number: Counter[str] = Counter()
+    cases = Counter(_function(item) for item in items)
+    kept, left_out = [], []
+    for item in items:
+        several = cases[_function(item)] > 1
+        counted, share = (_function(item), SHARE) if several else (item.nodeid.split("::")[0], 2)
+        (kept if number[counted] % share == int(place) else left_out).append(item)
+        number[counted] += 1
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.split("[")[0]
