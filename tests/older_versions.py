@@ -3,7 +3,8 @@
 DuckDB 1.4 and 1.5 read SQL alike, and the newest version tries every case: what holds of a case there, and of its neighbours on both
 older ones, is not tried twice more. ``DPSQL_TEST_OLDER`` is 0 or 1; without it, and with DPSQL_HYPOTHESIS=thorough, each version tries
 all cases (so ``.ci/newest`` does). Cases are numbered within their function; functions with a single case in the order of the file,
-of which one version has the even ones, the other the odd ones. So both versions try every function that has several cases.
+of which one version has the even ones, the other the odd ones. So both versions try every function that has several cases, and all
+cases marked ``older_duckdb``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     cases = Counter(_function(item) for item in items)
     kept, left_out = [], []
     for item in items:
+        if item.get_closest_marker("older_duckdb") is not None:
+            kept.append(item)
+            continue
         several = cases[_function(item)] > 1
         counted, share = (_function(item), SHARE) if several else (item.nodeid.split("::")[0], 2)
         (kept if number[counted] % share == int(place) else left_out).append(item)

@@ -17,6 +17,7 @@ from dpsql.source import patterns
 from dpsql.source.kernel import LONGEST_TEXT, MOST_TEXT, SHORTEST_CUT
 
 CUT = re.compile(r'"?left"?\([^()]*(?:\([^()]*\)[^()]*)*, (\d+)\)', re.IGNORECASE)
+pytestmark = pytest.mark.older_duckdb
 
 
 @pytest.fixture(scope="module")
