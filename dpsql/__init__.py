@@ -57,13 +57,16 @@ from dpsql.errors import (  # noqa: E402
 if TYPE_CHECKING:
     from dpsql.answers.cards import show
     from dpsql.answers.combine import Combined, combine
+    from dpsql.client import Served, connect
     from dpsql.running.interruption import Interrupted
     from dpsql.udfs import interrupt, load
 
 _LATER = {
     "Combined": "answers.combine",
     "Interrupted": "running.interruption",
+    "Served": "client",
     "combine": "answers.combine",
+    "connect": "client",
     "interrupt": "udfs",
     "load": "udfs",
     "show": "answers.cards",
@@ -94,11 +97,13 @@ __all__ = [
     "LinkBroken",
     "NotProtected",
     "ReleaseError",
+    "Served",
     "UnsupportedQuery",
     "UntriedDuckDB",
     "aggregates",
     "budget",
     "combine",
+    "connect",
     "contributions",
     "declare",
     "domain",

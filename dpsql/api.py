@@ -11,13 +11,13 @@ from typing import Any
 
 import duckdb
 
-from dpsql.relations import answered
+from dpsql.relations import Connection, answered
 from dpsql.relations import filled as _filled
 from dpsql.relations import plain as _plain
 
 
 def protect(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     epsilon: float | None = None,
@@ -63,7 +63,7 @@ def protect(
 
 
 def link(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     column: str | None = None,
@@ -109,7 +109,7 @@ def link(
 
 
 def unlink(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
 ) -> duckdb.DuckDBPyRelation:
     """Take a link back that no release has read through (``dp_unlink``).
@@ -128,7 +128,7 @@ def unlink(
 
 
 def links(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """List the links of tables to those whose rows theirs are (``dp_links``).
@@ -145,7 +145,7 @@ def links(
 
 
 def remote(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     engine: str,
     relation: str,
@@ -175,7 +175,7 @@ def remote(
 
 
 def declare(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     column: str,
     *,
@@ -241,7 +241,7 @@ def declare(
 
 
 def rule(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     rule: str,
     *,
@@ -267,7 +267,7 @@ def rule(
 
 
 def grant(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str | None = None,
     *,
     analyst: str | None = None,
@@ -311,7 +311,7 @@ def grant(
 
 
 def domain(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
 ) -> duckdb.DuckDBPyRelation:
     """List the declared attributes of a source, and its rules; undeclared columns are listed as left out (``dp_domain``).
@@ -328,7 +328,7 @@ def domain(
 
 
 def dummy(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     rows: int = 1000,
@@ -354,7 +354,7 @@ def dummy(
 
 
 def plan(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     epsilon: float,
@@ -412,7 +412,7 @@ def plan(
 
 
 def marginals(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     columns: Sequence[str] | None = None,
@@ -456,7 +456,7 @@ def marginals(
 
 
 def aggregates(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     reporting_length: int | None = None,
@@ -497,7 +497,7 @@ def aggregates(
 
 
 def histogram(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     column: str,
     *,
@@ -542,7 +542,7 @@ def histogram(
 
 
 def contributions(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     epsilon: float | None = None,
@@ -575,7 +575,7 @@ def contributions(
 
 
 def query(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     sql: str,
     *,
     epsilon: float | None = None,
@@ -643,7 +643,7 @@ def query(
 
 
 def query_exact(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     sql: str,
     *,
     groups: str | None = None,
@@ -684,7 +684,7 @@ def query_exact(
 
 
 def summarize(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     epsilon: float | None = None,
@@ -717,7 +717,7 @@ def summarize(
 
 
 def explain(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     release: str,
 ) -> duckdb.DuckDBPyRelation:
     """Tell in words what the answer of a query is made of (``dp_explain``).
@@ -735,7 +735,7 @@ def explain(
 
 
 def synthesize(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     method: str | None = None,
@@ -782,7 +782,7 @@ def synthesize(
 
 
 def synthesize_tables(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     *,
     into_schema: str,
@@ -827,7 +827,7 @@ def synthesize_tables(
 
 
 def sample(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     release: str,
     *,
     rows: int | None = None,
@@ -855,7 +855,7 @@ def sample(
 
 
 def ledger(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Show every entry of the books, and whether the chain of hashes holds (``dp_ledger``).
@@ -871,7 +871,7 @@ def ledger(
 
 
 def budget(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Show limit, spent and left of every protected table, and whether dpsql was tried with this DuckDB (``dp_budget``).
@@ -890,7 +890,7 @@ def budget(
 
 
 def releases(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Show what was bought: of which rows, with which parameters, at what cost (``dp_releases``).
@@ -906,7 +906,7 @@ def releases(
 
 
 def evaluate(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     source: str,
     synthetic: str,
     *,
@@ -947,7 +947,7 @@ def evaluate(
 
 
 def export_release(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     release: str,
     path: str | Path,
 ) -> duckdb.DuckDBPyRelation:
@@ -966,7 +966,7 @@ def export_release(
 
 
 def import_release(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     path: str | Path,
 ) -> duckdb.DuckDBPyRelation:
     """Open an exported release; dp_sample then draws from it (``dp_import``).
@@ -982,7 +982,7 @@ def import_release(
 
 
 def report(
-    con: duckdb.DuckDBPyConnection,
+    con: Connection,
     release: str,
     *,
     path: str | Path | None = None,

@@ -11,9 +11,16 @@ from typing import Any
 
 import duckdb
 
+from dpsql.client import Served
 
-def answered(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> duckdb.DuckDBPyRelation:
-    """Run a call on a connection, which is loaded if it was not yet."""
+Connection = duckdb.DuckDBPyConnection | Served
+"""Where a call runs: a database of this process, or a served one."""
+
+
+def answered(con: Connection, name: str, **given: Any) -> duckdb.DuckDBPyRelation:
+    """Run a call on a connection, which is loaded if it was not yet; on a served database by its server."""
+    if isinstance(con, Served):
+        return con.call(name, given)
     from dpsql import udfs
     from dpsql.door import dispatch
     from dpsql.door.clients import connection_of

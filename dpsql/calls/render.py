@@ -108,7 +108,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql.relations import answered
+from dpsql.relations import Connection, answered
 from dpsql.relations import filled as _filled
 from dpsql.relations import plain as _plain
 '''
@@ -141,7 +141,7 @@ def function(call: type[Call]) -> str:
     if all(not p.required for p in parameters):
         by_place = list(parameters[:1])
     named = [p for p in parameters if p not in by_place]
-    heads = ["con: duckdb.DuckDBPyConnection", *(f"{p.name}: {p.python}{_python_default(p)}" for p in by_place)]
+    heads = ["con: Connection", *(f"{p.name}: {p.python}{_python_default(p)}" for p in by_place)]
     heads += ["*"] if named else []
     heads += [f"{p.name}: {p.python}{_python_default(p)}" for p in sorted(named, key=lambda p: not p.needed)]
     heads += [] if call.parametrized is None else ["params: Sequence[Any] | Mapping[str, Any] | None = None"]

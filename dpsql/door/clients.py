@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 
+from dpsql.client import Served
 from dpsql.errors import ArgumentError
 
 _watched: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -34,6 +35,8 @@ def connection_of(con: Any) -> duckdb.DuckDBPyConnection:
     """
     if isinstance(con, duckdb.DuckDBPyConnection):
         return con
+    if isinstance(con, Served):
+        raise ArgumentError("con", con, "a database of this process is needed here, not a served one")
     held = getattr(con, "con", None)  # an ibis backend
     if isinstance(held, duckdb.DuckDBPyConnection):
         return held

@@ -20,11 +20,11 @@ import duckdb
 
 from dpsql.errors import ArgumentError, DpsqlError, first_line
 from dpsql.serve import kept
-from dpsql.serve.extensions import load_extensions
 from dpsql.serve.kept import Kept
 from dpsql.serve.limits import until_due
 from dpsql.serve.options import Address
 from dpsql.serve.passed import Keys, Refused, Room
+from dpsql.session.extensions import load_extensions
 from dpsql.text.relation import literal
 
 OVER = "your session is over (the token was revoked, has expired or is another one now): connect again"

@@ -17,10 +17,11 @@ from decimal import Decimal
 
 import duckdb
 import pytest
+import tls_proxy
 
 import dpsql
 from dpsql.errors import ArgumentError, DpsqlError
-from dpsql.serve import analysts, extensions, kept, quack
+from dpsql.serve import analysts, kept, quack
 from dpsql.serve.analysts import Analysts
 from dpsql.serve.doors import DOORS
 from dpsql.serve.kept import Kept
@@ -28,6 +29,7 @@ from dpsql.serve.options import Address, Options
 from dpsql.serve.passed import Answer, Column, Refused
 from dpsql.serve.quack import OVER, UNFORESEEN, Desk
 from dpsql.serve.server import Server, Stopping
+from dpsql.session import extensions
 
 
 def missing():
@@ -172,6 +174,27 @@ def test_who_does_not_come_in(served):
         assert "uthentication" in told or "token" in told.lower(), told
         con.close()
     assert served.room.asked == []
+
+
+@over_quack
+def test_a_proxy_speaks_tls_for_it(served, certificate):
+    """What docs/serve.md says of a reverse proxy; from Python, whose client checks the certificate."""
+    served.room.answers["FROM wards"] = Answer((Column("beds", "BIGINT"),), [(20,)])
+    with tls_proxy.before(served.port, certificate) as port:
+        there = f"quack://localhost:{port}"
+        with dpsql.connect(there, served.tokens["alice"], ca=certificate[0]) as con:
+            assert con.sql("FROM wards").fetchall() == [(20,)]
+        with pytest.raises(DpsqlError, match="no connection"):
+            dpsql.connect(there, served.tokens["alice"], tls=True)
+        with pytest.raises(DpsqlError, match="no connection"):
+            dpsql.connect(there, served.tokens["alice"])
+    with dpsql.connect(f"quack://localhost:{served.port}", served.tokens["alice"]) as con:
+        assert con.sql("FROM wards").fetchall() == [(20,)]
+        with pytest.raises(DpsqlError, match=r"^it's refused: other"):
+            con.sql("other")
+    with pytest.raises(DpsqlError, match="no connection") as refused:
+        dpsql.connect(f"quack://localhost:{served.port}", "wrong-token")
+    assert "wrong-token" not in str(refused.value)
 
 
 @over_quack

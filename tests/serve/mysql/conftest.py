@@ -1,9 +1,7 @@
 """A door on loopback, with a room and keys of the tests' own (`mysql_room`)."""
 
 import contextlib
-import shutil
 import ssl
-import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -37,18 +35,6 @@ def house():
 def opening():
     """Doors with other limits."""
     return opened
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory):
-    """The files of a certificate and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl, which makes the certificate of this test, is not installed")
-    folder = tmp_path_factory.mktemp("tls")
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem")]
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names, *files], check=True, capture_output=True)
-    return folder / "certificate.pem", folder / "key.pem"
 
 
 @pytest.fixture
