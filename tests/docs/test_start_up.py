@@ -51,7 +51,7 @@ def books(tmp_path):
 def test_import_dpsql_loads_duckdb_and_the_calls_alone():
     outside, rooms = loaded(IMPORTED)
     assert outside <= {"dpsql", "duckdb", "_duckdb", "numpy"}
-    assert rooms <= {"api", "errors", "relations"}
+    assert rooms <= {"api", "client", "errors", "relations"}
 
 
 def test_every_name_of_the_package_is_there_and_listed():

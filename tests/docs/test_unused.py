@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = {"dpsql": "dpsql", "udfs": "dpsql.udfs", "examples": "examples"}
-INTERFACES = {"dpsql", "dpsql.accounting", "dpsql.cli", "dpsql.dbt", "dpsql.udfs", "dpsql.api"}
+INTERFACES = {"dpsql", "dpsql.accounting", "dpsql.cli", "dpsql.dbt", "dpsql.dbt.served", "dpsql.udfs", "dpsql.api"}
 """What users import, or what is found by its place (a plugin of dbt-duckdb): their names are there to be used by others."""
 
 
