@@ -186,7 +186,7 @@ def test_a_name_inside_a_text_is_no_table(con):
 
 def test_a_path_is_kept_whole(con, folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
-    con.execute("CALL dp_remote('same', engine := 'duckdb', relation := 'parquet:people')")
+    con.execute("CALL dp_remote('people', engine := 'duckdb', relation := 'parquet:people')")  # another one would be refused
     assert con.execute("SELECT count(DISTINCT relation) FROM dpsql.remotes").fetchone() == (1,)
 
 

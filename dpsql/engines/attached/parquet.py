@@ -74,7 +74,7 @@ class ParquetFolder:
         def select(wanted: Mapping[str, str]) -> str:
             return f"SELECT {listed(wanted)} FROM {relation}"  # noqa: S608 -- quoted
 
-        return Looked(columns, select)
+        return Looked(columns, select, files)
 
     def _files(self) -> tuple[list[str], tuple[str, ...]]:
         """Return the paths of all files below the folder, and the folded names of its partitions."""
