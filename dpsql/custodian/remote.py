@@ -56,7 +56,7 @@ def remote(context: Context, call: RemoteCall) -> str:
     wanted = replace(wanted, url=wanted.url or _kind(context, wanted))
     named_files(context).check_name(table.database, key_of(table), wanted)
     if entry is None:
-        _create(context, table, columns)
+        _create(context, table, columns, wanted.relation)
         found: dict[str, str | None] = {fold(column.name): column.sql_type for column in columns}
     else:
         found = {fold(column.name): column.sql_type for column in relation_columns(context.cursor, table)}
@@ -88,8 +88,12 @@ def _check_unspent(context: Context, table: TableId, call: RemoteCall, known: Re
         )
 
 
-def _create(context: Context, table: TableId, columns: list[Described]) -> None:
+def _create(context: Context, table: TableId, columns: list[Described], relation: str) -> None:
     listed = ", ".join(f"{identifier(column.name)} {column.sql_type}" for column in columns if column.sql_type)
+    if not listed:
+        kinds = sorted({column.kind for column in columns})
+        none = "no column of it can be used: those that the role may read (GRANT SELECT) have types that dpsql does not count"
+        raise ArgumentError("relation", relation, f"{none} ({', '.join(kinds[:12])}); docs/places.md lists the types")
     try:
         context.cursor.execute(f"CREATE TABLE {identifier(table.database, table.schema, table.name)} ({listed})")
     except duckdb.Error as error:

@@ -29,7 +29,7 @@ from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source.model import TableId
 from dpsql.source.parse import tokens
 from dpsql.text.names import fold
-from dpsql.text.paths import Identity, identity, local_path
+from dpsql.text.paths import Identity, identity, is_folder, local_path
 
 PROTECTED = "file:"
 """How the key of a file begins."""
@@ -248,7 +248,7 @@ def _below(root: Path) -> Iterator[Identity]:
         except OSError:  # a file, or one may not look into it: then neither may who would read it
             continue
         for entry in below:
-            if entry.is_dir():
+            if is_folder(entry.path):
                 waiting.append(Path(entry.path))
             elif (found := identity(entry.path)) is not None:
                 yield found

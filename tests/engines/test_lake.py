@@ -11,6 +11,7 @@ import pytest
 from attached_places import ROWS, charges, check_answers, counts, load, opened, protect, reader_of
 
 import dpsql
+from dpsql.errors import unanswered
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +86,16 @@ def test_sqlite_is_refused(tmp_path):
             con.execute("CALL dp_remote('p', engine := 'duckdb', relation := 'lite.main.people')")
         with pytest.raises(duckdb.Error, match="CREATE TABLE"):
             con.execute("CALL dp_protect('lite.people', epsilon := 1, delta := 1e-9)")
+
+
+def test_what_a_lake_says_of_its_catalog_is_withheld():
+    """An attacker's find: its error about a catalog that is damaged was quoted, with advice about macros."""
+    said = 'Binder Error: Failed to query most recent snapshot for DuckLake: Failed to prepare query "SELECT snapshot_id"'
+    text = unanswered(duckdb.BinderException(said))
+    assert "is withheld" in text
+    assert "snapshot" not in text
+    assert "macros" not in text
+    assert "DROP macros" in unanswered(duckdb.BinderException("Binder Error: Referenced column not found"))
 
 
 def test_files_of_a_lake_are_public_nowhere(lake, tmp_path):
