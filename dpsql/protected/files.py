@@ -37,7 +37,7 @@ _LAKE = "ducklake"
 _REACHED = "whether files are those of {relation}, where the rows of {key} are, cannot be said"
 _SHARED = (
     "{which} has rows of {key} as well, which has a budget of its own: they would be counted, and that budget not charged. Take "
-    "the file, or the link to it, out of one of both, or ask {key} alone"
+    "the file, or the link to it, out of one of both, or {way}"
 )
 
 
@@ -50,6 +50,13 @@ class _Holder:
     remote: Remote | None
     budget: bool
     """Whether it has a budget, or had one."""
+
+    def shared(self, which: str, database: str) -> str:
+        """Return why what has rows of this table too is not read for a table of the books of a database, and the way out."""
+        key, way = self.key, f"ask {self.key} alone"
+        if self.database != database:
+            key, way = f"{key} in the books of {self.database!r}", f"DETACH {self.database!r}"
+        return _SHARED.format(which=which, key=key, way=way)
 
     def folder(self) -> Path | None:
         """Return the folder of this machine that the relation names; None where it names none."""
@@ -112,7 +119,7 @@ class NamedFiles:
         """
         found = self._other(_identities([Path(file.name)]), self._others(database, f"{PROTECTED}{file.name}"), self._now)
         if found is not None:
-            raise UnsupportedQuery(file.text, _SHARED.format(which="it", key=found.key))
+            raise UnsupportedQuery(file.text, found.shared("it", database))
 
     def apart(self, database: str, key: str, remote: Remote) -> Apart:
         """Return what refuses to read files for a name while one of them is a file of another table that has a budget.
@@ -142,7 +149,7 @@ class NamedFiles:
             return
         found = self._other(mine(), others, self._ever if files_of(remote.relation) else self._now)
         if found is not None:
-            raise ArgumentError("relation", remote.relation, _SHARED.format(which="one of its files", key=found.key))
+            raise ArgumentError("relation", remote.relation, found.shared("one of its files", database))
 
     def _others(self, database: str, key: str) -> list[_Holder]:
         return [holder for holder in self._holders if holder.budget and (holder.database, holder.key) != (database, key)]

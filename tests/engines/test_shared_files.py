@@ -124,6 +124,8 @@ def test_books_of_another_database_count(con, tmp_path):
     people = name(con, tmp_path / "people")
     os.link(file, tmp_path / "people" / "y.parquet")
     check_neither(con, people)
+    with pytest.raises(duckdb.Error, match=r"other\.parquet in the books of 'other' as well.*DETACH 'other'"):
+        ask(con, people)
 
 
 @pytest.mark.parametrize("where", ["the same", "below", "above"])
