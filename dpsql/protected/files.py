@@ -117,6 +117,7 @@ class NamedFiles:
         ------
         UnsupportedQuery
         """
+        self._known.clear()  # the files as they are now: between charge and reading others may have come
         found = self._other(_identities([Path(file.name)]), self._others(database, f"{PROTECTED}{file.name}"), self._now)
         if found is not None:
             raise UnsupportedQuery(file.text, found.shared("it", database))
@@ -147,6 +148,7 @@ class NamedFiles:
         others = self._others(database, key)
         if not others:
             return
+        self._known.clear()
         found = self._other(mine(), others, self._ever if files_of(remote.relation) else self._now)
         if found is not None:
             raise ArgumentError("relation", remote.relation, found.shared("one of its files", database))
@@ -156,7 +158,8 @@ class NamedFiles:
 
     @staticmethod
     def _other(mine: set[Identity], holders: Iterable[_Holder], files: Callable[[_Holder], set[Identity]]) -> _Holder | None:
-        return next((holder for holder in holders if not mine.isdisjoint(files(holder))), None)
+        """Return one that has one of some files; where there are none, none is asked for its own."""
+        return next((holder for holder in holders if not mine.isdisjoint(files(holder))), None) if mine else None
 
     @cached_property
     def _holders(self) -> list[_Holder]:
@@ -178,15 +181,16 @@ class NamedFiles:
 
     def _all(self, holder: _Holder) -> set[Identity]:
         """Return the files that a table has, of a lake also those that lie where it writes."""
-        folder = self._data_path(holder)
-        return self._ever(holder) | (set(_below(folder)) if folder else set())
+        return self._files(holder, "all")
 
     def _files(self, holder: _Holder, when: str) -> set[Identity]:
         found = self._known.get((holder, when))
         if found is None:
             folder = Path(holder.key.removeprefix(PROTECTED)) if holder.remote is None else holder.folder()
-            paths = self._lake_files(holder, when)
-            found = self._known[holder, when] = set(_below(folder)) if folder else {one for one in map(identity, paths) if one}
+            if folder is None and when == "all":
+                folder = self._data_path(holder)
+            found = {one for one in map(identity, self._lake_files(holder, when)) if one is not None}
+            found = self._known[holder, when] = found | (set(_below(folder)) if folder else set())
         return found
 
     def _lake_files(self, holder: _Holder, when: str) -> list[Path]:
@@ -194,7 +198,7 @@ class NamedFiles:
             return []
         lake, schema, table = holder.parts()
         with self._asking(holder):
-            if when == "ever":
+            if when != "now":
                 return lake_files.ever(self._cursor, lake)
             if not lake_files.has(self._cursor, lake, schema, table):
                 return []

@@ -264,6 +264,18 @@ def test_tables_of_the_server_itself_are_refused(con, relation):
     assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'r'").fetchone() == (0,)
 
 
+def test_a_table_without_files_does_not_ask_for_those_of_others(con, people):
+    """A lake that is not attached stops files, and nothing else."""
+    protect(con, people)
+    con.execute("CREATE TABLE gone (id BIGINT)")
+    con.execute("CALL dp_protect('gone', epsilon := 1, delta := 1e-9, privacy_unit := 'id', max_contributions := 1)")
+    con.execute(
+        "INSERT INTO dpsql.remotes SELECT 'main.gone', engine, 'ducklake', 'lake.main.gone', * EXCLUDE (source, engine, url, relation) "
+        "FROM dpsql.remotes LIMIT 1"
+    )
+    assert abs(sum(counts(con).values()) - ROWS) < 10
+
+
 def test_attached_tables_are_neither_protected_nor_public_themselves(con, people):
     protect(con, people)
     for call in (

@@ -205,6 +205,8 @@ def test_a_detached_database_that_is_no_lake_says_nothing_of_files(con, tmp_path
     con.execute("CREATE TABLE elsewhere (id BIGINT)")
     protect(con, "elsewhere")
     books = "INSERT INTO memory.dpsql.remotes SELECT 'main.elsewhere', engine, $1, 'gone.main.t', * EXCLUDE (source, engine, url, relation)"
+    con.execute("CREATE TABLE here (id BIGINT)")
+    protect(con, "here")
     for url, answered in (("postgres", True), ("ducklake", False), ("", False)):
         con.execute("DELETE FROM memory.dpsql.remotes WHERE source = 'main.elsewhere'")
         con.execute(f"{books} FROM memory.dpsql.remotes LIMIT 1", [url])
@@ -213,4 +215,5 @@ def test_a_detached_database_that_is_no_lake_says_nothing_of_files(con, tmp_path
         else:
             with pytest.raises(duckdb.Error, match="cannot be said: ATTACH 'gone' again"):
                 ask(con, people)
+            assert ask(con, "here")  # it has no files
     con.execute("DELETE FROM memory.dpsql.remotes WHERE source = 'main.elsewhere'")
