@@ -272,6 +272,7 @@ def first_line(error: object) -> str:
 
 
 def unanswered(error: object) -> str:
-    """Return why a catalog does not answer, and the way out."""
-    way = "" if foreign(error) else "; DROP macros that are called duckdb_..."
-    return f"it does not answer ({first_line(error)}){way}"
+    """Return why a catalog does not answer, and the way out. The statement is dpsql's own, and has no word of a system below it."""
+    if foreign(error) or re.search(f"{_SAYS}|{_SYSTEMS}", str(error), re.IGNORECASE):
+        return f"it does not answer ({_WITHHELD})"
+    return f"it does not answer ({first_line(error)}); DROP macros that are called duckdb_..."

@@ -73,7 +73,7 @@ def raw(con, relation, columns):
 
 def reader_of(con, relation, columns, unit=None):
     """Return what reads a relation where statements name "m"."s"."t"."""
-    return AttachedReader(con.cursor(), Remote("duckdb", "", relation), '"m"."s"."t"', columns, unit)
+    return AttachedReader(con.cursor(), Remote("duckdb", "", relation), '"m"."s"."t"', columns, unit, lambda files: None)
 
 
 def check_answers(con):

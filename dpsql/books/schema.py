@@ -142,13 +142,11 @@ class Books:
             return {str(source): Remote(*map(str, place)) for source, *place in self.cursor.execute(query).fetchall()}
         return {}
 
-    def files(self) -> list[str]:
-        """Return the files, as keys, that have or had a budget in these books."""
+    def budgets(self) -> list[str]:
+        """Return the tables and files, as keys, that have or had a budget in these books."""
         if not self.exist():
             return []
-        query = f"SELECT DISTINCT source FROM {self.table('ledger')} WHERE source LIKE 'file:%' ORDER BY 1 ASC"  # noqa: S608
-        with reading(f"database {self.database}"):
-            return [str(source) for (source,) in self.cursor.execute(query).fetchall()]
+        return self._texts(f"SELECT DISTINCT source FROM {self.table('ledger')} ORDER BY source ASC")  # noqa: S608 -- quoted
 
     def set_remote(self, source: str, remote: Remote, who: str) -> None:
         """Store where the rows of a table are, replacing what was stored before."""

@@ -13,9 +13,9 @@ from dpsql.books.ledger import Ledger
 from dpsql.calls import arguments
 from dpsql.calls.custody import ProtectCall
 from dpsql.errors import ArgumentError
-from dpsql.protected.home import catalog_of
+from dpsql.protected.home import catalog_of, named_files
 from dpsql.protected.linked import root_key
-from dpsql.protected.source import ledger_of
+from dpsql.protected.source import ledger_of, remote_of
 from dpsql.session.instance import Context
 from dpsql.source.analysis import find_table, relation_columns
 from dpsql.source.keys import KINDS, is_unit
@@ -55,6 +55,9 @@ def protect(context: Context, call: ProtectCall) -> str:
     ledger.check_chain()
     if call.resume:
         return _resumed(ledger, call)
+    remote = remote_of(context, table)
+    if remote is not None and ledger.protection() is None:
+        named_files(context).check_name(table.database, ledger.source, remote)
     anchor = _anchor(call.anchor)
     current, stated = ledger.standing(), call.max_contributions
     call = call.with_defaults(**_in_force(current))

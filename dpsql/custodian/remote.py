@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import duckdb
 
 from dpsql.calls.custody import RemoteCall
 from dpsql.engines import registry
-from dpsql.engines.remote import Described, Remote
+from dpsql.engines.remote import Described, Remote, files_of
 from dpsql.errors import ArgumentError, DpsqlError, first_line
 from dpsql.protected.booked import links_in
-from dpsql.protected.home import books_of, catalog_of
+from dpsql.protected.home import books_of, catalog_of, named_files
 from dpsql.protected.linked import key_of
 from dpsql.protected.source import ledger_of, remote_of
 from dpsql.session.instance import Context
 from dpsql.source.analysis import TableId, relation_columns
+from dpsql.source.parse import tokens
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier, inline
 
@@ -51,8 +53,10 @@ def remote(context: Context, call: RemoteCall) -> str:
     if known is None or (known.engine, known.relation) != (wanted.engine, wanted.relation):
         _check_unspent(context, table, call, known)
     columns = registry.describe(wanted, context.cursor)
+    wanted = replace(wanted, url=wanted.url or _kind(context, wanted))
+    named_files(context).check_name(table.database, key_of(table), wanted)
     if entry is None:
-        _create(context, table, columns)
+        _create(context, table, columns, wanted.relation)
         found: dict[str, str | None] = {fold(column.name): column.sql_type for column in columns}
     else:
         found = {fold(column.name): column.sql_type for column in relation_columns(context.cursor, table)}
@@ -62,6 +66,14 @@ def remote(context: Context, call: RemoteCall) -> str:
     names = [fold(column.name) for column in columns]
     twice = {name for name in names if names.count(name) > 1}
     return inline(REMOTE_COLUMNS, [_row(column, found, twice, new=entry is None) for column in columns])
+
+
+def _kind(context: Context, wanted: Remote) -> str:
+    """Return the type of the attached database that has the rows; '' for files. Books keep it: it may be detached later."""
+    if files_of(wanted.relation):
+        return ""
+    name = fold(next(token.text for token in tokens(wanted.relation)))
+    return next((one.kind for one in context.attached() if fold(one.name) == name), "")
 
 
 def _check_unspent(context: Context, table: TableId, call: RemoteCall, known: Remote | None) -> None:
@@ -76,8 +88,12 @@ def _check_unspent(context: Context, table: TableId, call: RemoteCall, known: Re
         )
 
 
-def _create(context: Context, table: TableId, columns: list[Described]) -> None:
+def _create(context: Context, table: TableId, columns: list[Described], relation: str) -> None:
     listed = ", ".join(f"{identifier(column.name)} {column.sql_type}" for column in columns if column.sql_type)
+    if not listed:
+        kinds = sorted({column.kind for column in columns})
+        none = "no column of it can be used: those that the role may read (GRANT SELECT) have types that dpsql does not count"
+        raise ArgumentError("relation", relation, f"{none} ({', '.join(kinds[:12])}); docs/places.md lists the types")
     try:
         context.cursor.execute(f"CREATE TABLE {identifier(table.database, table.schema, table.name)} ({listed})")
     except duckdb.Error as error:

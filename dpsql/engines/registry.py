@@ -8,6 +8,7 @@ from dataclasses import replace
 import duckdb
 
 from dpsql.calls.custody import ENGINES
+from dpsql.engines.attached.looked import Apart, unasked
 from dpsql.engines.base import Reader, Writer
 from dpsql.engines.duckdb.reader import DuckReader
 from dpsql.engines.remote import Described, Remote
@@ -77,6 +78,7 @@ def reader(
     table: str = "",
     columns: Mapping[str, str] | None = None,
     unit: str | None = None,
+    apart: Apart = unasked,
 ) -> Reader:
     """Return what reads the rows of a table: DuckDB on the cursor of the call, or the engine that has them.
 
@@ -88,6 +90,8 @@ def reader(
         What it has in DuckDB.
     unit : str, optional
         Its column that says whose row it is.
+    apart : function
+        Refuses files of which one has rows of another table of the books, where the engine is DuckDB: it lists what it reads.
     """
     if remote is None:
         return DuckReader(cursor)
@@ -95,7 +99,7 @@ def reader(
     if remote.engine == "duckdb":
         from dpsql.engines.attached.reader import AttachedReader
 
-        return AttachedReader(cursor, remote, table, dict(columns or {}), unit)
+        return AttachedReader(cursor, remote, table, dict(columns or {}), unit, apart)
     from dpsql.engines.spark.reader import SparkReader
 
     return SparkReader(cursor, remote, table, dict(columns or {}))

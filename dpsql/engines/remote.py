@@ -23,7 +23,8 @@ class Remote:
     engine : str
         A name of `dpsql.engines.registry`.
     url : str
-        Where the engine is reached; without credentials.
+        Where the engine is reached; without credentials. With 'duckdb' the type of the attached database, '' for files, or where
+        the name is of before it was written.
     relation : str
         What the engine calls the relation.
     """

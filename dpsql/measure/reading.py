@@ -17,6 +17,7 @@ from dpsql.engines.registry import reader
 from dpsql.errors import DpsqlError, first_line
 from dpsql.noise.entropy import fresh_salt
 from dpsql.numerics.arrays import IntArray
+from dpsql.protected.home import named_files
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.plan import Plan
 from dpsql.release.refined import Refinement
@@ -128,10 +129,23 @@ def binding() -> Iterator[None]:
 
 
 def reader_of(context: Context, protected: ProtectedSource) -> Reader:
-    """Return what reads the rows of a source: the engine that has them."""
-    if protected.remote is None:
+    """Return what reads the rows of a source: the engine that has them.
+
+    Privacy: files are read only while no other table with a budget has one of them (`dpsql.protected.files`).
+
+    Raises
+    ------
+    UnsupportedQuery, ArgumentError
+        Another one has, or whether it has cannot be said.
+    """
+    table, remote = protected.source.table, protected.remote
+    if remote is None:
+        if table.is_file:
+            named_files(context).check_own(protected.books.database, table)
         return reader(context.cursor, None)
-    table = protected.source.table
+    if remote.engine != "duckdb":  # it lists the files that it reads for itself; these are all that are there
+        named_files(context).check_name(protected.books.database, protected.key, remote)
     columns = {column.name: column.sql_type for column in relation_columns(context.cursor, table)}
     name, unit = identifier(table.database, table.schema, table.name), protected.held.privacy_unit
-    return reader(context.cursor, protected.remote, name, columns, unit)
+    apart = named_files(context).apart(protected.books.database, protected.key, remote)
+    return reader(context.cursor, remote, name, columns, unit, apart)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dpsql.engines.remote import Remote
 from dpsql.protected.booked import books_of
+from dpsql.protected.files import NamedFiles
 from dpsql.protected.seen import seen_by
 from dpsql.session.instance import Context
 from dpsql.source.catalog import Catalog
 from dpsql.source.listed import Functions
+from dpsql.text.names import fold
 
-__all__ = ["books_of", "catalog_of", "remotes_in"]
+__all__ = ["books_of", "catalog_of", "named_files", "remotes_in"]
 
 
 def remotes_in(context: Context, database: str) -> dict[str, Remote]:
@@ -17,6 +19,16 @@ def remotes_in(context: Context, database: str) -> dict[str, Remote]:
     found: dict[str, Remote] | None = context.known.get(("remotes", database))
     if found is None:
         found = context.known["remotes", database] = books_of(context, database).remotes()
+    return found
+
+
+def named_files(context: Context) -> NamedFiles:
+    """Return the files of all tables that the books of attached databases name, as a call sees them."""
+    found = context.known.get("files")
+    if not isinstance(found, NamedFiles):
+        attached = {fold(one.name): one.kind for one in context.attached()}
+        books = [books_of(context, name) for name in context.databases()]
+        found = context.known["files"] = NamedFiles(context.cursor, books, attached)
     return found
 
 

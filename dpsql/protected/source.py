@@ -20,8 +20,7 @@ from dpsql.domains.declare import self_declared
 from dpsql.engines.remote import Remote
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected, UnsupportedQuery
 from dpsql.protected.constraints import Constraints
-from dpsql.protected.files import NamedFiles
-from dpsql.protected.home import books_of, catalog_of, remotes_in
+from dpsql.protected.home import books_of, catalog_of, named_files, remotes_in
 from dpsql.protected.linked import is_root, key_of, keys_linked, lineage_of, reads_of, root_key
 from dpsql.protected.seen import check_open
 from dpsql.session.instance import Context
@@ -53,10 +52,7 @@ def home(context: Context, table: TableId) -> str:
     for database in context.databases():  # USE another database, and the file must not look public
         if Ledger(books_of(context, database), key_of(table), context.user).protection() is not None:
             return database
-    if "files" not in context.known:
-        attached = {fold(one.name): one.kind for one in context.attached()}
-        context.known["files"] = NamedFiles(context.cursor, [books_of(context, name) for name in context.databases()], attached)
-    context.known["files"].check(table)
+    named_files(context).check(table)
     return context.database
 
 

@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import duckdb
@@ -22,6 +21,7 @@ from dpsql.source.listed import Functions
 from dpsql.source.model import TableId, fold, literal, quoted, refuse
 from dpsql.source.parse import tokens
 from dpsql.source.types import is_collated
+from dpsql.text.paths import is_file, resolved
 
 SYSTEM_DATABASES = ("system", "temp")
 SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "dpsql")
@@ -369,7 +369,9 @@ def file_table(path: str, construct: str) -> TableId:
             "a protected source is one local file: no patterns, no addresses. A folder of Parquet files gets a name here: "
             "CALL dp_remote('name', engine := 'duckdb', relation := 'parquet:/folder')",
         )
-    real = Path(path).expanduser().resolve()
+    real = resolved(path)
+    if real is None:
+        raise ArgumentError("source", path, "no such table in the current schema, and no file that this process may look up")
     if real.suffix.lower() not in (".parquet", ".pq"):
         refuse(
             construct,
@@ -378,7 +380,7 @@ def file_table(path: str, construct: str) -> TableId:
         )
     if GLOB & set(str(real)):
         refuse(construct, "the path of the file has one of the characters * ? [ ] { }: DuckDB reads them as a pattern; rename it")
-    if not real.is_file():
+    if not is_file(real):
         raise ArgumentError("source", path, "no such table in the current schema and no such file")
     return TableId("", "", str(real), "file")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,7 +14,7 @@ Identity = tuple[int, int]
 
 
 def local_path(path: str) -> Path | None:
-    """Return the real path of a folder or file of this machine; None for what is elsewhere.
+    """Return the real path of a folder or file of this machine; None for what is elsewhere, or cannot be followed.
 
     Examples
     --------
@@ -25,7 +26,37 @@ def local_path(path: str) -> Path | None:
         path = unquote(found[1])
     elif re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path):
         return None
-    return Path(path).expanduser().resolve()
+    return resolved(path)
+
+
+def resolved(path: str | Path) -> Path | None:
+    """Return the real path; None where it cannot be followed: one may not look, or links lead round.
+
+    Examples
+    --------
+    >>> str(resolved("/usr/../usr")), resolved("~nobody-has-this-name/x")
+    ('/usr', None)
+    """
+    try:
+        return Path(path).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def is_folder(path: str | Path) -> bool:
+    """Return whether there is a folder, as far as one may look."""
+    try:
+        return stat.S_ISDIR(Path(path).stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def is_file(path: str | Path) -> bool:
+    """Return whether there is a file, as far as one may look: no pipe, which may never end, and no device."""
+    try:
+        return stat.S_ISREG(Path(path).stat().st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def identity(path: str | Path) -> Identity | None:

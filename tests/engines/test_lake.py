@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ import pytest
 from attached_places import ROWS, charges, check_answers, counts, load, opened, protect, reader_of
 
 import dpsql
+from dpsql.errors import unanswered
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +88,16 @@ def test_sqlite_is_refused(tmp_path):
             con.execute("CALL dp_protect('lite.people', epsilon := 1, delta := 1e-9)")
 
 
+def test_what_a_lake_says_of_its_catalog_is_withheld():
+    """An attacker's find: its error about a catalog that is damaged was quoted, with advice about macros."""
+    said = 'Binder Error: Failed to query most recent snapshot for DuckLake: Failed to prepare query "SELECT snapshot_id"'
+    text = unanswered(duckdb.BinderException(said))
+    assert "is withheld" in text
+    assert "snapshot" not in text
+    assert "macros" not in text
+    assert "DROP macros" in unanswered(duckdb.BinderException("Binder Error: Referenced column not found"))
+
+
 def test_files_of_a_lake_are_public_nowhere(lake, tmp_path):
     protect(lake, "lake.main.people")
     lake.execute(f"COPY (SELECT 9999 AS id, 'f' AS sex, 1 AS age, 1::DECIMAL(12,2) AS income, 'k0' AS k) TO '{tmp_path / 'o.parquet'}'")
@@ -143,3 +155,76 @@ def test_types_that_files_do_not_hold_exactly_are_no_columns(lake):
     lake.execute("CREATE TABLE lake.h (id BIGINT, big HUGEINT, s TIMESTAMP_S, d DECIMAL(38, 2), u UUID)")
     rows = lake.execute("CALL dp_remote('h', engine := 'duckdb', relation := 'lake.main.h')").fetchall()
     assert [row[0] for row in rows if row[1] is None] == ["big", "s"]
+
+
+def ask(con, source="people"):
+    return con.execute(f"FROM dp_query('SELECT count(*) FROM {source} WHERE id > -{next(OTHER)}', epsilon := 1)").fetchone()
+
+
+OTHER = itertools.count(1)
+SHARED = "as well, which has a budget of its own: they would be counted"
+ONE = "SELECT 9999::BIGINT AS id, 'f' AS sex, 1::BIGINT AS age, 'k0' AS k"
+
+
+@pytest.fixture(params=["", ", METADATA_CATALOG 'books', METADATA_SCHEMA 'own'"])
+def added(request, instance, tmp_path):
+    """A lake without inlined rows of which a table has a name, and a file beside it; its catalog as ATTACH calls it."""
+    with opened(instance) as con:
+        con.execute(f"ATTACH 'ducklake:{tmp_path / 'meta.ducklake'}' AS lake (DATA_PATH '{tmp_path / 'data'}'{request.param})")
+        con.execute(f"CREATE TABLE lake.people AS {ONE}; COPY ({ONE}) TO '{tmp_path / 'added.parquet'}' (FORMAT parquet)")
+        protect(con, "lake.main.people")
+        yield con
+
+
+def check_neither(con, *sources):
+    before = charges(con)
+    for source in sources:
+        with pytest.raises(duckdb.Error, match=SHARED):
+            ask(con, source)
+    assert charges(con) == before
+
+
+def test_rows_that_were_deleted_are_public_nowhere(added, tmp_path):
+    file = tmp_path / "added.parquet"
+    public = f"SELECT (SELECT count(*) FROM people) AS n, (SELECT max(k) FROM ''{file}'') AS x"
+    for said, statement in (
+        ("another name of a file with the rows of", f"CALL ducklake_add_data_files('lake', 'people', '{file}')"),
+        ("another name of a file with the rows of", "DELETE FROM lake.people"),
+        ("another name of a file with the rows of", "DROP TABLE lake.people"),
+        ("another name of a file with the rows of", "CALL ducklake_expire_snapshots('lake', older_than => now())"),
+    ):
+        added.execute(statement)
+        for call in (f"FROM dp_query('{public}', epsilon := 1)", f"CALL dp_protect('{file}', epsilon := 1, delta := 1e-9)"):
+            with pytest.raises(duckdb.Error, match=said):
+                added.execute(call)
+    added.execute("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+    assert not file.exists()
+
+
+def test_a_file_with_a_budget_that_is_added_to_a_lake(added, tmp_path):
+    file = tmp_path / "added.parquet"
+    added.execute(f"CALL dp_protect('{file}', epsilon := 100, delta := 1e-9, privacy_unit := 'id', max_contributions := 1)")
+    assert ask(added)
+    added.execute(f"CALL ducklake_add_data_files('lake', 'people', '{file}')")
+    check_neither(added, "people", f"''{file}''")
+    added.execute("DETACH lake")
+    with pytest.raises(duckdb.Error, match="cannot be said: ATTACH 'lake' again"):
+        ask(added, f"''{file}''")
+
+
+def test_a_file_that_two_tables_of_a_lake_have(added, tmp_path):
+    added.execute(f"CREATE TABLE lake.others AS {ONE}")
+    protect(added, "lake.main.others", "others")
+    assert ask(added)
+    for table in ("people", "others"):
+        added.execute(f"CALL ducklake_add_data_files('lake', '{table}', '{tmp_path / 'added.parquet'}')")
+    check_neither(added, "people", "others")
+
+
+def test_a_folder_of_a_lake_gets_no_second_name(added, tmp_path):
+    added.execute(f"CALL ducklake_add_data_files('lake', 'people', '{tmp_path / 'added.parquet'}'); DELETE FROM lake.people")
+    (tmp_path / "folder").mkdir()
+    os.link(tmp_path / "added.parquet", tmp_path / "folder" / "x.parquet")  # rows that were deleted, but counted before
+    for relation in (f"parquet:{tmp_path / 'folder'}", "LAKE.main.people"):
+        with pytest.raises(duckdb.Error, match=f"{SHARED}|is what main.people stands for"):
+            added.execute(f"CALL dp_remote('again', engine := 'duckdb', relation := '{relation}')")

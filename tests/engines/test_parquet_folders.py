@@ -26,6 +26,13 @@ def folder(tmp_path):
     return found
 
 
+@pytest.fixture(scope="module")
+def instance():
+    with duckdb.connect() as con:
+        dpsql.load(con, progress=False)
+        yield con
+
+
 @pytest.fixture
 def con(folder):
     with duckdb.connect() as con:
@@ -168,6 +175,75 @@ def test_a_text_that_is_none_fails_as_a_reading_does(con, folder, broken):
 
 
 @pytest.mark.parametrize(
+    ("paths", "below", "message"),
+    [
+        (["r=a", "a=b"], "", "partitions .* that others have not"),
+        (["a=1/b=2", "b=2/a=1"], "", "in another order"),
+        (["R=a", "r=b"], "", r"spelled in several ways \(\[\['R', 'r'\]\]\)"),
+        (["k=3/k=4"], "", "a partition stands twice in a path"),
+        (["k=3/K=4"], "", "a partition stands twice in a path"),
+        (["r=2020/p/r=1"], "r=2020/p", "lies in a folder that is called name=value itself"),
+        (["id=9/p/r=1"], "id=9/p", "lies in a folder that is called name=value itself"),
+        (["r=a=b"], "", "DuckDB reads another value, or none"),
+        (["=b"], "", "DuckDB reads another value, or none"),
+        (["r=a\\b", "r=a\\c"], "", "DuckDB reads another value, or none"),
+        (["r=a\nb"], "", "DuckDB reads another value, or none"),
+    ],
+)
+def test_partitions_that_duckdb_would_misread(instance, tmp_path, paths, below, message):
+    """It takes the first of two values, or that of a folder above, and overwrites a column of the file with it."""
+    for path in paths:
+        (tmp_path / path).mkdir(parents=True)
+        instance.execute("COPY (SELECT 1 AS id, 'x' AS sex) TO $1 (FORMAT parquet)".replace("$1", f"'{tmp_path / path / 'x.parquet'}'"))
+    with pytest.raises(duckdb.Error, match=message):
+        instance.execute(f"CALL dp_remote('x', engine := 'duckdb', relation := 'parquet:{tmp_path / below}')")
+
+
+def test_the_folder_above_is_none_of_the_columns_without_partitions(instance, tmp_path):
+    (tmp_path / "id=9").mkdir()
+    instance.execute(f"COPY (SELECT 1 AS id) TO '{tmp_path / 'id=9' / 'x.parquet'}' (FORMAT parquet)")
+    reader = reader_of(instance, f"parquet:{tmp_path / 'id=9'}", {"id": "INTEGER"})
+    assert reader.cursor.execute(reader.rows).fetchall() == [(1,)]
+
+
+def test_a_link_to_a_file_elsewhere_keeps_its_partition(instance, tmp_path):
+    (tmp_path / "store" / "r=9").mkdir(parents=True)
+    (tmp_path / "people" / "r=1").mkdir(parents=True)
+    instance.execute(f"COPY (SELECT 1 AS id) TO '{tmp_path / 'store' / 'r=9' / 'x.parquet'}' (FORMAT parquet)")
+    (tmp_path / "people" / "r=1" / "y.parquet").symlink_to(tmp_path / "store" / "r=9" / "x.parquet")
+    reader = reader_of(instance, f"parquet:{tmp_path / 'people'}", {"id": "INTEGER", "r": "VARCHAR"})
+    assert reader.cursor.execute(reader.rows).fetchall() == [(1, "1")]
+
+
+def test_paths_that_lead_nowhere(instance, tmp_path, monkeypatch):
+    for path, target in (("loop.parquet", "loop.parquet"), ("gone.parquet", "nowhere.parquet"), ("people/x.parquet", "x.parquet")):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).symlink_to(target)
+    monkeypatch.setattr(os.path, "realpath", denied(os.path.realpath))
+    for path in ("loop.parquet", "gone.parquet", "denied.parquet"):
+        for call in (
+            f"CALL dp_protect('{tmp_path / path}', epsilon := 1, delta := 1e-9)",
+            f"FROM dp_plan('{tmp_path / path}', epsilon := 1)",
+            f"CALL dp_remote('y', engine := 'duckdb', relation := 'parquet:{tmp_path / path}')",
+        ):
+            with pytest.raises(duckdb.Error, match="ArgumentError: (source|relation) = .*no such (table|folder)"):
+                instance.execute(call)
+    with pytest.raises(duckdb.Error, match="leads to no file that may be looked up"):
+        instance.execute(f"CALL dp_remote('y', engine := 'duckdb', relation := 'parquet:{tmp_path / 'people'}')")
+
+
+def denied(realpath):
+    """Return realpath, as it is where another user's folder is on the way."""
+
+    def found(path, **named):
+        if "denied" in str(path):
+            raise PermissionError(13, "Permission denied")
+        return realpath(path, **named)
+
+    return found
+
+
+@pytest.mark.parametrize(
     ("relation", "message"),
     [("parquet:/nowhere", "no such folder"), ("parquet:people", "no such folder"), ("parquet:/tmp/*", "no patterns"), ("parquet:s3://b/f", "no patterns, no addresses")],
 )
@@ -186,7 +262,7 @@ def test_a_name_inside_a_text_is_no_table(con):
 
 def test_a_path_is_kept_whole(con, folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
-    con.execute("CALL dp_remote('same', engine := 'duckdb', relation := 'parquet:people')")
+    con.execute("CALL dp_remote('people', engine := 'duckdb', relation := 'parquet:people')")  # another one would be refused
     assert con.execute("SELECT count(DISTINCT relation) FROM dpsql.remotes").fetchone() == (1,)
 
 

@@ -246,9 +246,34 @@ def test_row_security_is_refused_and_columns_without_a_right_are_none(con, peopl
         postgres.run(f"ALTER TABLE {SCHEMA}.people ENABLE ROW LEVEL SECURITY")
         with pytest.raises(duckdb.Error, match="row security"):
             con.execute(call)
+        postgres.run(
+            f"ALTER TABLE {SCHEMA}.people DISABLE ROW LEVEL SECURITY", f"REVOKE SELECT (id, sex) ON {SCHEMA}.people FROM dpsql_reader"
+        )
+        with pytest.raises(duckdb.Error, match=r"ArgumentError: relation = .* no column of it can be used: .*GRANT SELECT.*integer"):
+            con.execute(call.replace("'r'", "'none'"))
         con.execute("DETACH reader")
     finally:
         postgres.run("DROP OWNED BY dpsql_reader", "DROP ROLE dpsql_reader")
+
+
+@pytest.mark.parametrize("relation", ["pg_catalog.pg_class", "pg_catalog.pg_statistic", "information_schema.sql_features"])
+def test_tables_of_the_server_itself_are_refused(con, relation):
+    """Statistics hold values of other tables: whose rows they are is not said."""
+    with pytest.raises(duckdb.Error, match="is a table of Postgres' own, whose rows follow from those of others"):
+        con.execute(f"CALL dp_remote('r', engine := 'duckdb', relation := 'pg.{relation}')")
+    assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'r'").fetchone() == (0,)
+
+
+def test_a_table_without_files_does_not_ask_for_those_of_others(con, people):
+    """A lake that is not attached stops files, and nothing else."""
+    protect(con, people)
+    con.execute("CREATE TABLE gone (id BIGINT)")
+    con.execute("CALL dp_protect('gone', epsilon := 1, delta := 1e-9, privacy_unit := 'id', max_contributions := 1)")
+    con.execute(
+        "INSERT INTO dpsql.remotes SELECT 'main.gone', engine, 'ducklake', 'lake.main.gone', * EXCLUDE (source, engine, url, relation) "
+        "FROM dpsql.remotes LIMIT 1"
+    )
+    assert abs(sum(counts(con).values()) - ROWS) < 10
 
 
 def test_attached_tables_are_neither_protected_nor_public_themselves(con, people):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -83,8 +84,9 @@ def test_an_analyst_of_a_served_database_is_refused(con: duckdb.DuckDBPyConnecti
             resolve(replace(context, analyst="ann", known={}), "people")
 
 
-def test_a_name_without_a_budget_is_no_public_table(con: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    dpsql.remote(con, "public_there", engine="spark", url=sail.url(), relation=f"parquet:{folder}")
+def test_a_name_without_a_budget_is_no_public_table(con: duckdb.DuckDBPyConnection, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "public")  # a second name for the folder of people is refused
+    dpsql.remote(con, "public_there", engine="spark", url=sail.url(), relation=f"parquet:{tmp_path / 'public'}")
     con.execute("CREATE TABLE IF NOT EXISTS mine AS SELECT 1::BIGINT AS id")
     dpsql.protect(con, "mine", epsilon=1, delta=1e-9, privacy_unit="id", max_contributions=1)
     with pytest.raises(duckdb.Error, match="another place"):

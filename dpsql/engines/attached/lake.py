@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import duckdb
 
+from dpsql.engines.attached import lake_files
 from dpsql.engines.attached.looked import AttachedTable, Looked, listed
 from dpsql.engines.attached.parquet import schemas
 from dpsql.engines.remote import Described
@@ -19,11 +21,6 @@ _TYPES = {
     "DOUBLE", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "UUID",
 }  # fmt: skip
 """Not HUGEINT: files have it as a DOUBLE, so several numbers, and units, become one, and the largest fail to be read."""
-_FIND = """
-SELECT table_name FROM system.main.duckdb_tables()
-WHERE database_name = ? AND system.main.lower(schema_name) = system.main.lower(?)
-AND system.main.lower(table_name) = system.main.lower(?)
-"""
 
 
 class LakeTable(AttachedTable):
@@ -32,19 +29,22 @@ class LakeTable(AttachedTable):
     def look(self, cursor: duckdb.DuckDBPyConnection) -> Looked:
         """Return the columns at the newest snapshot: all statements that their SELECT stands in read its rows. No row is read."""
         snapshot = self._snapshot(cursor)
+        columns = self._columns(cursor, snapshot)
+        with self._footers():
+            files = lake_files.listed(cursor, self.database, self.schema, self.name, snapshot)
 
         def select(wanted: Mapping[str, str]) -> str:
-            self._check_files(cursor, snapshot, wanted)
+            self._check_files(cursor, files, wanted)
             return f"SELECT {listed(wanted)} FROM {self._at(snapshot)}"  # noqa: S608 -- quoted
 
-        return Looked(self._columns(cursor, snapshot), select)
+        return Looked(columns, select, files)
 
     def _at(self, snapshot: int) -> str:
         return f"{self.text} AT (VERSION => {snapshot})"
 
     def _snapshot(self, cursor: duckdb.DuckDBPyConnection) -> int:
         try:
-            if cursor.execute(_FIND, [self.database, self.schema, self.name]).fetchone() is None:
+            if not lake_files.has(cursor, self.database, self.schema, self.name):
                 raise ArgumentError("relation", self.text, "there is no such table in the lake; a view is none")
             query = f"SELECT max(snapshot_id) FROM system.main.ducklake_snapshots({literal(self.database)})"  # noqa: S608
             row = cursor.execute(query).fetchone()
@@ -67,19 +67,22 @@ class LakeTable(AttachedTable):
             found.append(Described(str(name), str(kind) if listed else None, str(kind)))
         return found
 
-    def _check_files(self, cursor: duckdb.DuckDBPyConnection, snapshot: int, columns: Mapping[str, str]) -> None:
+    @contextmanager
+    def _footers(self) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error:  # its text may name files
+            raise DpsqlError(f"relation = {self.text}: its files cannot be listed, or their footers not be read") from None
+
+    def _check_files(self, cursor: duckdb.DuckDBPyConnection, files: Sequence[str], columns: Mapping[str, str]) -> None:
         """Refuse files that were added to the lake as they were, and whose values are converted while they are read."""
         converted = {fold(name) for name, kind in columns.items() if kind.startswith(("TIME", "DECIMAL"))}
         if not converted:
             return
-        where = f"{literal(self.database)}, {literal(self.name)}, schema => {literal(self.schema)}, snapshot_version => {snapshot}"
-        try:
-            rows = cursor.execute(f"SELECT data_file FROM system.main.ducklake_list_files({where})").fetchall()  # noqa: S608
-            footers = schemas(cursor, [str(row[0]) for row in rows])
-        except duckdb.InterruptException:
-            raise
-        except duckdb.Error:  # its text may name files
-            raise DpsqlError(f"relation = {self.text}: the footers of its files cannot be read") from None
+        with self._footers():
+            footers = schemas(cursor, files)
         found = sorted({name for footer in footers for name in unsafe(footer)} & converted)
         if found:
             raise DpsqlError(

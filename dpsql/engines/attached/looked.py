@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpsql.engines.remote import Described
+from dpsql.errors import DpsqlError
 from dpsql.source.kernel import FLOATS
 from dpsql.text.relation import identifier
 
@@ -20,10 +21,27 @@ class Looked:
     select : function
         Takes columns with their types to a SELECT of them that fails for no value and reads each row once, at one moment. Settings
         that this depends on are set on the cursor of the look, for its session alone.
+    files : sequence of str
+        The files of this machine or another one that the SELECT reads.
     """
 
     columns: list[Described]
     select: Callable[[Mapping[str, str]], str]
+    files: Sequence[str] = ()
+
+
+Apart = Callable[[Sequence[str]], None]
+"""Refuses files of which one has rows of another table of the books."""
+
+
+def unasked(files: Sequence[str]) -> None:
+    """Refuse: nobody has said whose files these are.
+
+    Raises
+    ------
+    DpsqlError
+    """
+    raise DpsqlError("nobody has said whether rows of a place are those of another table as well; please report this")
 
 
 def listed(columns: Mapping[str, str]) -> str:

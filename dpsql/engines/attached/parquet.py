@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.source.catalog import GLOB
 from dpsql.source.parquet import unsafe
 from dpsql.text.names import fold
-from dpsql.text.paths import one_file_twice
+from dpsql.text.paths import is_file, is_folder, one_file_twice, resolved
 from dpsql.text.relation import literal
 
 _SCHEMA = """
@@ -49,17 +50,14 @@ class ParquetFolder:
         paths = ", ".join(map(literal, files))
         partitioned = "hive_partitioning = TRUE, hive_types_autocast = FALSE" if keys else "hive_partitioning = FALSE"
         relation = f"system.main.read_parquet([{paths}], union_by_name = FALSE, can_have_nan = TRUE, {partitioned})"
-        try:
+        with self._reading("a file of it is no Parquet file that DuckDB reads"):
             footers = schemas(cursor, files)
-            rows = cursor.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()  # noqa: S608 -- quoted
-        except duckdb.InterruptException:
-            raise
-        except duckdb.Error:  # its text may name files, and their names be of rows
-            raise self._wrong("a file of it is no Parquet file that DuckDB reads") from None
         if any(footer[1:] != footers[0][1:] for footer in footers) or len(footers) != len(files):
             names = sorted({str(row[0]) for footer in footers for row in set(footer[1:]) ^ set(footers[0][1:])})
             raise self._wrong(f"its files have different columns (look at {names[:12]!r})" if names else
                               "its files have the same columns, but not in the same order, or one twice")  # fmt: skip
+        with self._reading("DuckDB does not read its files as one table; are all of one writer, and not encrypted?"):
+            rows = cursor.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()  # noqa: S608 -- quoted
         converted = unsafe(footers[0])
         inside = {fold(str(row[0])) for row in footers[0][1:]}
         if inside & set(keys):
@@ -74,41 +72,85 @@ class ParquetFolder:
         def select(wanted: Mapping[str, str]) -> str:
             return f"SELECT {listed(wanted)} FROM {relation}"  # noqa: S608 -- quoted
 
-        return Looked(columns, select)
+        return Looked(columns, select, files)
 
     def _files(self) -> tuple[list[str], tuple[str, ...]]:
         """Return the paths of all files below the folder, and the folded names of its partitions."""
-        root = Path(self.path).expanduser()
         if "://" in self.path or GLOB & set(self.path):
             raise ArgumentError("relation", FILES + self.path, "is no folder of this machine: no patterns, no addresses")
-        if not root.is_absolute():
+        if not self.path.startswith(("/", "~")):
             raise ArgumentError("relation", FILES + self.path, "the whole path is required: a later session may start elsewhere")
-        if not root.is_dir():
-            raise ArgumentError("relation", FILES + self.path, "there is no such folder; a single file needs no dp_remote")
-        root = root.resolve()
+        root = resolved(self.path)
+        if root is None or not is_folder(root):
+            none = "there is no such folder that this process may look up; a single file needs no dp_remote"
+            raise ArgumentError("relation", FILES + self.path, none)
         found: list[str] = []
-        keys: set[tuple[str, ...]] = set()
+        partitions: set[tuple[str, ...]] = set()
         for folder, below, names in os.walk(root, onerror=self._unreadable):
             below[:] = sorted(name for name in below if not _hidden(name))
-            steps = [step.partition("=") for step in Path(folder).relative_to(root).parts]
             kept = [name for name in names if not _hidden(name) and name.lower().endswith((".parquet", ".pq"))]
-            found += [str(Path(folder, name).resolve()) for name in kept]
-            keys |= {tuple(fold(name) for name, sign, _ in steps if sign)} if kept else set()
+            found += [str(Path(folder, name)) for name in kept]
+            partitions |= {tuple(step for step in Path(folder).relative_to(root).parts if "=" in step)} if kept else set()
         if not found:
             raise self._wrong("there is no file below it that ends in .parquet or .pq")
-        if len(keys) != 1:
-            raise self._wrong("some of its files are in partitions (name=value/) that others have not")
+        if not all(map(is_file, found)):
+            raise self._wrong("a name in it that ends in .parquet or .pq leads to no file that may be looked up")
         if one_file_twice(found):
             raise self._wrong("two names in it are one file, whose rows would count twice")
         if any(GLOB & set(path) or "\0" in path for path in found):
             raise self._wrong("the path of a file has one of the characters * ? [ ] { }: DuckDB reads them as a pattern; rename it")
-        return sorted(found), next(iter(keys))
+        return sorted(found), self._keys(root, partitions)
+
+    def _keys(self, root: Path, partitions: Collection[tuple[str, ...]]) -> tuple[str, ...]:
+        """Return the folded names of the partitions, each of which DuckDB reads as it stands in the name of a folder.
+
+        DuckDB looks for ``name=value/`` in the whole path: of a name that stands there twice it takes one of the values, and of
+        columns that are called so in a file those of the path.
+        """
+        if any(map(_misread, (step for steps in partitions for step in steps))):
+            raise self._wrong(
+                "the name of a partition's folder (name=value/) begins with =, or has a second one, a backslash or a control "
+                "character: DuckDB reads another value, or none; rename the folder"
+            )
+        spelled = {tuple(step.partition("=")[0] for step in steps) for steps in partitions}
+        keys = {tuple(map(fold, names)) for names in spelled}
+        if len(keys) != 1:
+            raise self._wrong(
+                "some of its files are in partitions (name=value/) that others have not, or have in another order; move them, so "
+                "that all lie below folders of the same names"
+            )
+        found = next(iter(keys))
+        if len(spelled) != 1:
+            ways = [sorted(names) for names in map(set, zip(*spelled, strict=True)) if len(names) > 1]
+            raise self._wrong(f"its partitions are spelled in several ways ({ways!r}), which DuckDB tells apart; rename them")
+        if len(set(found)) != len(found):
+            raise self._wrong("a partition stands twice in a path (name=3/name=4/), and only one can be the value; rename one")
+        if found and any("=" in step for step in root.parts):
+            raise self._wrong(
+                "it has partitions, and lies in a folder that is called name=value itself, which DuckDB takes for one of them; "
+                "give the folder above that a name, or move it"
+            )
+        return found
+
+    @contextmanager
+    def _reading(self, reason: str) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error:  # its text may name files, and their names be of rows
+            raise self._wrong(reason) from None
 
     def _wrong(self, reason: str) -> DpsqlError:
         return DpsqlError(f"relation = {FILES + self.path!r}: {reason}")
 
     def _unreadable(self, error: OSError) -> None:
         raise self._wrong("a folder of it cannot be read") from None
+
+
+def _misread(step: str) -> bool:
+    """Whether DuckDB takes another value than the rest of the name of a folder ``name=value``, or none."""
+    return "\\" in step or min(step) < " " or step.startswith("=") or step.count("=") > 1
 
 
 def _hidden(name: str) -> bool:

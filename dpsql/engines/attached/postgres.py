@@ -112,6 +112,11 @@ class PostgresTable(AttachedTable):
             raise DpsqlError(f"relation = {self.text}: {said}") from None
         if not rows:
             raise self._wrong("there is no such table; letters count: it is spelled as Postgres lists it")
+        if self.schema.startswith("pg_") or self.schema == "information_schema":
+            raise self._wrong(
+                "is a table of Postgres' own, whose rows follow from those of others (statistics hold values of them), so a budget "
+                "of its own would not cover what it shows; name the table whose rows you mean"
+            )
         kind, secured, encoding, reads, isolation = rows[0][:5]
         parts = set(rows[0][10] or "")
         if kind not in ("r", "p"):

@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from dpsql.engines.attached.looked import Looked
+from dpsql.engines.attached.looked import Apart, Looked, unasked
 from dpsql.engines.attached.place import place_of
 from dpsql.engines.base import Numbers
 from dpsql.engines.duckdb.reader import DuckCodes, DuckReader
@@ -45,12 +45,20 @@ class AttachedReader:
     columns : mapping of name to DuckDB type
     unit : str, optional
         The column that says whose row it is.
+    apart : function
+        Refuses files that have rows of another table; asked before each reading.
     """
 
     def __init__(
-        self, cursor: duckdb.DuckDBPyConnection, remote: Remote, table: str, columns: Mapping[str, str], unit: str | None = None
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        remote: Remote,
+        table: str,
+        columns: Mapping[str, str],
+        unit: str | None = None,
+        apart: Apart = unasked,
     ) -> None:
-        self._reader, self._remote, self._columns, self._unit = DuckReader(cursor), remote, columns, unit
+        self._reader, self._remote, self._columns, self._unit, self._apart = DuckReader(cursor), remote, columns, unit, apart
         self._table = [token.text for token in tokens(table)]
 
     @property
@@ -62,6 +70,7 @@ class AttachedReader:
     def rows(self) -> str:
         """The SELECT of the rows, after a look whether the columns are what they were: one for all statements of a reading."""
         looked = place_of(self.cursor, self._remote.relation).look(self.cursor)
+        self._apart(looked.files)
         kinds = {column.name: column.sql_type for column in looked.columns}
         other = [name for name, kind in self._columns.items() if not _same(kinds.get(name), kind)]
         if other:
