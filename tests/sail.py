@@ -24,7 +24,9 @@ _running: list[Any] = []
 
 @cache
 def url() -> str:
-    """Return the address of this process's server."""
+    """Return the address of this process's server, or of the one that DPSQL_SPARK names."""
+    if given := os.environ.get("DPSQL_SPARK"):
+        return given
     with as_of_a_file():
         pytest.importorskip("pyspark.sql.connect", reason=WHY)
     pytest.importorskip("pysail", reason=WHY)
