@@ -18,6 +18,7 @@ from struck import LONG
 import dpsql
 from dpsql.engines.spark.session import as_of_a_file
 
+of_sail = pytest.mark.skipif("DPSQL_SPARK" in os.environ, reason="of files that Spark itself does not read")
 WHY = "pysail and pyspark-client are not installed: pip install 'dpsql[dev]'"
 _running: list[Any] = []
 

@@ -73,6 +73,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@sail.of_sail
 def test_unsigned_numbers_have_a_type_that_holds_them(odd: Path) -> None:
     with sail.remote(Path(":memory:unsigned"), "people", odd) as con:
         told = dict(con.execute("SELECT column_name, column_type FROM (DESCRIBE people)").fetchall())
@@ -82,6 +83,7 @@ def test_unsigned_numbers_have_a_type_that_holds_them(odd: Path) -> None:
             assert abs(value - 2) <= 8
 
 
+@sail.of_sail
 def test_what_is_left_out_is_said(odd: Path) -> None:
     with duckdb.connect() as con:
         dpsql.load(con)
@@ -90,6 +92,7 @@ def test_what_is_left_out_is_said(odd: Path) -> None:
     assert said["wide"] == "left out: no type of DuckDB that dpsql counts" and said["A"] == "left out: a name that is there twice"
 
 
+@sail.of_sail
 def test_a_type_that_spark_has_no_name_for(tmp_path: Path) -> None:
     pq.write_table(pa.table({"at": pa.array([1], pa.timestamp("ns"))}), tmp_path / "p.parquet")
     with duckdb.connect() as con:
@@ -100,6 +103,7 @@ def test_a_type_that_spark_has_no_name_for(tmp_path: Path) -> None:
             dpsql.remote(con, "people", engine="spark", url=sail.url(), relation=f"parquet:{tmp_path / 'nothing'}")
 
 
+@sail.of_sail
 def test_rows_under_the_name_are_not_passed_over_in_silence(odd: Path) -> None:
     with sail.remote(Path(":memory:rows"), "people", odd) as con:
         con.execute("INSERT INTO people (u8) VALUES (1)")
