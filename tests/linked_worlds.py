@@ -5,7 +5,10 @@ Privacy status: test data alone.
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import duckdb
 
@@ -87,22 +90,33 @@ CREATE TEMP TABLE i AS SELECT x.rowid AS place, q.unit, coalesce(q.lost, true) A
 OWNED = {"items": "i", "labs": "a", '"lett ers"': "l", "procedures": "q", "visits": "v"}
 
 
-def world(shape: Shape, *, left_out: object = "nobody", moved: bool = False, tame: bool = False) -> duckdb.DuckDBPyConnection:
-    """Return a database; ``left_out``: the unit whose rows are not there; ``moved``: whether a visit is of another patient."""
-    con = duckdb.connect(config={"threads": 1})
+def world(shape: Shape, path: Path, *, left_out: object = "nobody", moved: bool = False, tame: bool = False) -> duckdb.DuckDBPyConnection:
+    """Return a database in a file; ``left_out``: the unit whose rows are not there; ``moved``: whether a visit is of another patient."""
+    path.write_bytes(_protected(shape, tame))
+    con = duckdb.connect(str(path), config={"threads": 1})
+    if moved:
+        con.execute("UPDATE visits SET patient = $1 WHERE visit = 101", ["p3" if shape.kind == "VARCHAR" else 3])
+    if left_out != "nobody":
+        remove(con, shape, left_out)
+    dpsql.load(con, progress=False)
+    return con
+
+
+@functools.cache
+def _protected(shape: Shape, tame: bool) -> bytes:
+    """Return the file of a database of which nothing was bought: whose rows are there is no part of what is declared."""
     text = shape.kind == "VARCHAR"
     words = {
         "kind": shape.kind, "name": "'p' || i" if text else "i", "at": "'p' || p" if text else "p", "seven": "'p7'" if text else "7",
         "tame": "'p' || (i % 10)" if text else "i % 10",
     }  # fmt: skip
-    con.execute(CREATE.format(**words) + (TAME if tame else ROWS).format(**words))
-    if moved:
-        con.execute(f"UPDATE visits SET patient = {chr(39) + 'p3' + chr(39) if text else 3} WHERE visit = 101")
-    if left_out != "nobody":
-        remove(con, shape, left_out)
-    dpsql.load(con, progress=False)
-    protect(con, shape)
-    return con
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "world.duckdb"
+        with duckdb.connect(str(path), config={"threads": 1}) as con:
+            con.execute(CREATE.format(**words) + (TAME if tame else ROWS).format(**words))
+            dpsql.load(con, progress=False)
+            protect(con, shape)
+        return path.read_bytes()
 
 
 def remove(con: duckdb.DuckDBPyConnection, shape: Shape, unit: object) -> None:
