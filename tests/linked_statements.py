@@ -54,11 +54,11 @@ class Item:
 
 @dataclass
 class Statement:
-    """A query, the arguments of its call, and the rows that it is over, as a source."""
+    """A query, the arguments of its call, and how many of its columns are keys of groups."""
 
     sql: str
     more: str
-    rows: str
+    keys: int = 0
 
 
 class Statements:
@@ -79,10 +79,8 @@ class Statements:
         self.aliases = 0
         text, item, where = self.joined(self.rng.choice([0, 0, 1, 1, 1, 2, 2, 3]))
         clause = f" WHERE {' AND '.join(where)}" if where else ""
-        rows = self._listed(item)
-        source = f"SELECT {rows} FROM {text}{clause}"
         if self.rng.random() < 0.15 and item.keys:
-            return self._by_person(text, item, clause, source)
+            return self._by_person(text, item, clause)
         keys, private = self._groups(item)
         aggregates = ", ".join(self.aggregate(item) for _ in range(self.rng.choice([1, 1, 2, 3])))
         grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
@@ -92,9 +90,9 @@ class Statements:
         if keys and self.rng.random() < 0.4:
             more.append(f"max_groups := {self.rng.choice([1, 2, 3])}")
         sql = f"SELECT {', '.join([*keys, aggregates])} FROM {text}{clause}{grouped}"
-        return Statement(sql, ", ".join(more), source)
+        return Statement(sql, ", ".join(more), len(keys))
 
-    def _by_person(self, text: str, item: Item, clause: str, source: str) -> Statement:
+    def _by_person(self, text: str, item: Item, clause: str) -> Statement:
         """Return aggregates over aggregates by a key."""
         key = self.rng.choice([c for columns in item.keys.values() for c in columns])
         number = self.rng.choice(["count(*)", *(f"{a}({c})" for c, _ in item.numbers for a in ("sum", "max", "avg"))])
@@ -104,7 +102,7 @@ class Statements:
         having = self.rng.choice(["", "", " HAVING count(*) > 1"])
         if self.rng.random() < 0.6:
             clause = f"{clause} AND {key} IS NOT NULL" if clause else f" WHERE {key} IS NOT NULL"
-        return Statement(f"SELECT {above} FROM (SELECT {key}, {number} AS n FROM {text}{clause} GROUP BY {key}{having}){grouped}", more, source)
+        return Statement(f"SELECT {above} FROM (SELECT {key}, {number} AS n FROM {text}{clause} GROUP BY {key}{having}){grouped}", more)
 
     def joined(self, joins: int, depth: int = 2) -> tuple[str, Item, list[str]]:
         """Return a FROM clause of so many joins, its columns, and conditions that stand in WHERE."""
@@ -295,12 +293,6 @@ class Statements:
             pool += [k for keys in item.keys.values() for k in keys]
         keys = self.rng.sample(pool, min(len(pool), self.rng.choice([1, 1, 2])))
         return keys, self.rng.random() < 0.6
-
-    def _listed(self, item: Item) -> str:
-        numbers = [c for c, _ in item.numbers]
-        columns = [*numbers, *item.texts, *item.wards, *(k for keys in item.keys.values() for k in keys)]
-        chosen = self.rng.sample(columns, min(len(columns), 3))
-        return ", ".join(f"{c} AS c{i}" for i, c in enumerate(chosen)) or "1 AS c0"
 
     def _alias(self) -> str:
         self.aliases += 1
