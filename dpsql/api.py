@@ -372,7 +372,8 @@ def plan(
 
     With operation := 'synthesize_tables' the plan is of a table and all that are linked to it.
 
-    A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options.
+    A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options, as may per of
+    dp_contributions.
 
     One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it
     (affordable), noise_scale, expected errors, what is left after, notes; then operation, method, columns, left_out, cells,
@@ -549,11 +550,13 @@ def contributions(
     delta: float | None = None,
     mechanism: str = "gaussian",
     release: str | None = None,
+    per: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Buy a noisy histogram of the number of rows per privacy unit, to choose max_contributions by (``dp_contributions``).
 
     Every unit is counted once, in one bucket. max_contributions: the least number of the row; share_kept: about how many of all
-    rows are kept under it.
+    rows are kept under it. Of a linked table also per row of a table above it (per), to choose max_rows of a link by: then
+    units are rows of that table, as many of each privacy unit as links allow.
 
     Privacy: charged once per release. Gives rows_per_unit, units BIGINT (noisy; may be negative), units_low, units_high (95 %
     of the noise), max_contributions, share_kept.
@@ -570,8 +573,11 @@ def contributions(
         'gaussian' or 'laplace' noise on integers.
     release
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
+    per
+        Of a linked table: the table above it whose rows take the place of units, such as 'visits' of procedures.
     """
-    return answered(con, "contributions", source=source, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release)
+    return answered(con, "contributions", source=source, epsilon=epsilon, delta=delta, mechanism=mechanism, release=release,
+        per=per)
 
 
 def query(

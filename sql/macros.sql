@@ -128,11 +128,11 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
 
 -- dp_plan: Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost. With
 -- operation := 'synthesize_tables' the plan is of a table and all that are linked to it. A source with aggregates is planned as a
--- query; its bounds, groups, max_groups, ... may stand in options. One row (of a query: one for each release that it buys):
--- measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected errors, what is left after,
--- notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage) and memory for two cores and
--- rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other max_contributions. Privacy status:
--- free; no row is read. Gives one row.
+-- query; its bounds, groups, max_groups, ... may stand in options, as may per of dp_contributions. One row (of a query: one for
+-- each release that it buys): measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected
+-- errors, what is left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage)
+-- and memory for two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other
+-- max_contributions. Privacy status: free; no row is read. Gives one row.
 CREATE OR REPLACE MACRO dp_plan(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, k := NULL,
     mechanism := NULL, rows := NULL, options := NULL, release := NULL, operation := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('plan',
@@ -182,14 +182,16 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
 
 -- dp_contributions: Buy a noisy histogram of the number of rows per privacy unit, to choose max_contributions by. Every unit is
 -- counted once, in one bucket. max_contributions: the least number of the row; share_kept: about how many of all rows are kept
--- under it. Privacy status: charged once per release. Gives rows_per_unit, units BIGINT (noisy; may be negative), units_low,
--- units_high (95 % of the noise), max_contributions, share_kept.
-CREATE OR REPLACE MACRO dp_contributions(source, epsilon := NULL, delta := NULL, mechanism := 'gaussian', release := NULL) AS TABLE
+-- under it. Of a linked table also per row of a table above it (per), to choose max_rows of a link by: then units are rows of that
+-- table, as many of each privacy unit as links allow. Privacy status: charged once per release. Gives rows_per_unit, units BIGINT
+-- (noisy; may be negative), units_low, units_high (95 % of the noise), max_contributions, share_kept.
+CREATE OR REPLACE MACRO dp_contributions(source, epsilon := NULL, delta := NULL, mechanism := 'gaussian', release := NULL,
+    per := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('contributions',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
-        source := source, epsilon := epsilon, delta := delta, mechanism := mechanism, release := release))::VARCHAR)));
+        source := source, epsilon := epsilon, delta := delta, mechanism := mechanism, release := release, per := per))::VARCHAR)));
 
 -- dp_query: Answer an aggregate query: noisy numbers for count, sum, avg, var, corr, median, ... by groups. The answer has the
 -- query's columns. HAVING, ORDER BY, LIMIT, other items and outer SELECTs work on released numbers and cost nothing more; so does

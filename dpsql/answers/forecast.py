@@ -20,12 +20,14 @@ from dpsql.answers.query import queries
 from dpsql.books.entries import Purchase, failure
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.planning import PlanCall
+from dpsql.calls.tables import ContributionsCall, LevelCall
 from dpsql.calls.values import BoundsCall, DiscoverCall
 from dpsql.domains import sqltypes, unit_rows
 from dpsql.errors import DpsqlError, EngineLost
 from dpsql.kinds import measures as measured
 from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import asked_order, spelled
+from dpsql.protected.levels import at_level
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import uses
 from dpsql.purchase.buying import stopped_text
@@ -62,6 +64,9 @@ def plan(context: Context, call: PlanCall) -> str:
         return inline(PLAN_COLUMNS, [row_of(context, *one, call) for one in queries(context, call.as_query())])
     protected = resolve(context, call.source)
     asked: BuyingCall = call.asked()
+    if isinstance(asked, ContributionsCall) and asked.per is not None:
+        asked = at_level(context, asked)
+        protected = resolve(context, asked.source, local=asked.local)
     if isinstance(asked, DiscoverCall) and sqltypes.parse(protected.column(asked.column).sql_type).family in _BOUNDED:
         asked = BoundsCall(asked.source, asked.column, asked.epsilon, asked.delta, asked.release)
     if asked.columns is not None:
@@ -99,6 +104,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     rows = call.rows
     by_number = _by_contributions(context, protected, asked, wanted.plan)
     rules = ruled.effects(context.cursor, wanted.plan)
+    capped = not isinstance(asked, LevelCall) and (not of_then or wanted.plan.query is not None)
     shown: dict[str, Any] = {
         "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names), protected.protection.privacy_unit),
         "operation": operation,
@@ -126,7 +132,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
             *([] if there is None else [f"answered from release {there[0].release!r}, free"]),
             *unasked,
             *_notes(protected, wanted, affordable, rows),
-            *(_capped(context, protected, wanted.plan, by_number) if not of_then or wanted.plan.query is not None else []),
+            *(_capped(context, protected, wanted.plan, by_number) if capped else []),
             *link_words.notes(protected, purchase if bought else None),
             *ruled.notes(protected, wanted.plan, rules),
         ],

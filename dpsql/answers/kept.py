@@ -70,6 +70,8 @@ def _estimate(context: Context, database: str, source: str, query: str, most: in
             continue
         with suppress(ReleaseError, LedgerError):
             bought = drawing.bought(context, books, name)
+            if bought is not None and not bought.plan.units:  # of rows per row of a table above
+                continue
             share = None if bought is None else share_of(context.cursor, bought, most)
             return None if share is None else Kept(share, name)
     return None
@@ -99,6 +101,8 @@ def sentence(context: Context, database: str, bought: Release) -> str | None:
     if bought.plan.units:
         return f"counts are of units ({unit}), each once, by their number of rows"
     said = unit_rows.capped(unit, most)
+    if manifest["operation"] == "contributions":
+        return f"counts are of rows of {manifest['parameters']['per']}, at most {most} of each {unit}, by their number of rows"
     if said is None:
         return None
     linked = bool(manifest.get("linked"))

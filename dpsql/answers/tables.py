@@ -8,6 +8,7 @@ from dpsql.calls.tables import AggregatesCall, ContributionsCall, MarginalsCall
 from dpsql.calls.values import HistogramCall
 from dpsql.domains import unit_rows
 from dpsql.protected.columns import asked_order
+from dpsql.protected.levels import at_level
 from dpsql.protected.source import resolve
 from dpsql.purchase import buying
 from dpsql.rows import crosstab, drawing
@@ -60,15 +61,15 @@ def histogram(context: Context, call: HistogramCall) -> str:
 
 
 def contributions(context: Context, call: ContributionsCall) -> str:
-    """Return noisy numbers of units by their number of rows, buying them at the first call."""
+    """Return noisy numbers of units, or of rows of a table above, by their number of rows, buying them at the first call."""
     with Progress("dp_contributions", show=context.progress) as progress:
-        bought = buying.buy(context, call, progress)
+        bought = buying.buy(context, at_level(context, call), progress)
     plan, counts = bought.plan, bought.statistics(context.cursor).tables[(0,)]
     band = noise_band(plan.mechanism, plan.scales[0])
     shares = [kept.share_of(context.cursor, bought, low) for low in unit_rows.LOWER]
     rows = [
         (label, int(n), int(n) - band, int(n) + band, low, None if share is None else round(share, 3))
-        for label, n, low, share in zip(plan.domain.attributes[0].categories, counts, unit_rows.LOWER, shares, strict=True)
+        for label, n, low, share in zip(unit_rows.buckets(), counts, unit_rows.LOWER, shares, strict=True)
     ]
     return inline(CONTRIBUTION_COLUMNS, rows)
 

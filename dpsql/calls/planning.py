@@ -46,7 +46,8 @@ class PlanCall(Call):
 
     With operation := 'synthesize_tables' the plan is of a table and all that are linked to it.
 
-    A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options.
+    A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options, as may per of
+    dp_contributions.
 
     One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it
     (affordable), noise_scale, expected errors, what is
@@ -118,7 +119,9 @@ class PlanCall(Call):
         if operation == "query":
             raise ArgumentError("operation", operation, "the source is no aggregate query")
         shared: dict[str, Any] = {"source": self.source, "epsilon": self.epsilon, "delta": self.delta, "release": self.release}
-        given = {"columns": self.columns, "k": self.k, "method": self.method, "options": self.options or None}
+        options = dict(self.options)
+        per = {"per": options.pop("per")} if operation == "contributions" and "per" in options else {}
+        given = {"columns": self.columns, "k": self.k, "method": self.method, "options": options or None}
         for name in _OTHERS[operation]:
             if given[name] is not None:
                 raise ArgumentError(name, given[name], f"dp_{operation} has no such argument; leave it out")
@@ -130,7 +133,7 @@ class PlanCall(Call):
                 raise ArgumentError("mechanism", self.mechanism, "a list of values is bought with 'laplace' noise; leave it out")
             return DiscoverCall(**shared, column=self.columns[0])
         if operation == "contributions":
-            return ContributionsCall(**shared, mechanism=self.mechanism or "gaussian")
+            return ContributionsCall(**shared, mechanism=self.mechanism or "gaussian", **per)
         if operation == "marginals":
             return MarginalsCall(**shared, columns=self.columns, k=self.k, mechanism=self.mechanism or "gaussian")
         if operation == "synthesize_tables":

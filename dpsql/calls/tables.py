@@ -88,7 +88,8 @@ class ContributionsCall(BuyingCall):
     """Buy a noisy histogram of the number of rows per privacy unit, to choose max_contributions by.
 
     Every unit is counted once, in one bucket. max_contributions: the least number of the row; share_kept: about how many of all
-    rows are kept under it.
+    rows are kept under it. Of a linked table also per row of a table above it (per), to choose max_rows of a link by: then units
+    are rows of that table, as many of each privacy unit as links allow.
     """
 
     name: ClassVar[str] = "contributions"
@@ -109,14 +110,27 @@ class ContributionsCall(BuyingCall):
     )
     release: str | None = argument(optional(arguments.text), RELEASE, python="str | None")
 
+    per: str | None = argument(
+        optional(arguments.text),
+        "Of a linked table: the table above it whose rows take the place of units, such as 'visits' of procedures.",
+        python="str | None",
+    )
+
     @property
     def columns(self) -> None:
         """None: no column is measured."""
         return
 
     def canonical(self) -> dict[str, Any]:
-        """Return noise and cost."""
-        return {**self._shared(), "mechanism": self.mechanism}
+        """Return noise and cost, and ``per`` where it is given."""
+        return {**self._shared(), "mechanism": self.mechanism, **({} if self.per is None else {"per": self.per})}
+
+
+@dataclass(frozen=True)
+class LevelCall(ContributionsCall):
+    """The same over a source that has one row for each row of ``per``, and their numbers (`dpsql.protected.levels`)."""
+
+    local: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,22 @@ def domain() -> Domain:
     return Domain((Attribute(NAME, "VARCHAR", "categorical", (*labels, f"{LOWER[-1]}+"), nullable=False),))
 
 
+def counted_domain() -> Domain:
+    """Return the same buckets as bins of a column of whole numbers, of a source that has the numbers of rows already.
+
+    Examples
+    --------
+    >>> counted_domain().attributes[0].values == domain().attributes[0].values
+    True
+    """
+    return Domain((Attribute(NAME, "BIGINT", "numeric", edges=(*map(float, LOWER), float(_LONGEST)), nullable=False),))
+
+
+def buckets() -> tuple[str, ...]:
+    """Return the buckets as they are shown."""
+    return domain().attributes[0].categories
+
+
 def _rows(numbered: bool) -> exp.Expression:
     """Return the number of rows of a group: where a join may repeat a row, each counts once by its number."""
     if not numbered:

@@ -6,6 +6,7 @@ WHERE and joins below, then GROUP BY, then windows, then the list, each with the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -17,7 +18,7 @@ from dpsql.source.catalog import Entry
 from dpsql.source.combining import grouped, is_unit, is_window, orphaned, windowed
 from dpsql.source.expressions import Rewriter
 from dpsql.source.joins import chain
-from dpsql.source.layers import Rows, finish, outermost, substituted
+from dpsql.source.layers import Rows, finish, outermost, plain, substituted
 from dpsql.source.leaves import View
 from dpsql.source.listing import Listing
 from dpsql.source.members import Members
@@ -168,7 +169,9 @@ class LocalAnalysis(Listing):
         group = node.args.get("group")
         if group is not None or having is not None or any(outermost(tree, is_aggregate) for tree in trees):
             keys = self._keys(group, trees[:count], aliases, rows.scope, where) if group is not None else []
+            most = self._groups(keys, rows)
             rows, trees = grouped(rows, keys, trees, where)
+            rows.most = min(rows.most, most)
         if having is not None:
             rows.restrict(Rewriter(rows.scope)(trees.pop(count)))
         if any(outermost(tree, is_window) for tree in trees):
@@ -181,6 +184,16 @@ class LocalAnalysis(Listing):
         if distinct is not None and on is None:
             relation = self._distinct(node, relation, view)
         return relation
+
+    def _groups(self, keys: Sequence[exp.Expression], rows: Rows) -> int:
+        """Return how many groups of a unit there are, at most, as links allow: as many as the table has rows whose key they are by.
+
+        It is a default for whoever bounds rows, as `Relation.most` is. Privacy does not rest on it.
+        """
+        found = [known[1] for key in keys if (known := plain(key, rows.scope)) is not None and not known[1].unit]
+        if len(found) != 1 or any(plain(key, rows.scope) is None for key in keys):
+            return rows.most
+        return min((self.most_of(table) for table, _ in found[0].keys), default=rows.most)
 
     def _spelled(self, node: exp.Expression, aliases: dict[str, exp.Expression], scope: Scope) -> exp.Expression:
         """Return an expression with names that AS gave in the same SELECT written out; a column of that name must be the same."""

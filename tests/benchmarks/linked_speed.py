@@ -9,16 +9,19 @@ is declared. ``--folder``: a folder with a Parquet file of each table, and queri
 over customers' rows; three give out orders or customers; three read public tables alone; four need a first answer (adaptive).
 
 ``ratio`` is the least time of a new release over the least time of the plain query, of all repeats, by the clock and in seconds of CPU.
-A first call, which imports modules, is not counted.
+A first call, which imports modules, is not counted. ``error`` is the median of the relative errors of all numbers of the last answer
+(epsilon .5), of groups that both answers have; ``lost``: groups of the plain answer that the private one has not.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -33,6 +36,9 @@ KEYS = {
     "customer": "c_custkey", "orders": "o_orderkey", "part": "p_partkey", "supplier": "s_suppkey", "nation": "n_nationkey",
     "region": "r_regionkey", "partsupp": "ps_partkey, ps_suppkey",
 }
+GROUPED = {1: 2, 4: 1, 5: 1, 7: 3, 8: 1, 9: 2, 12: 1, 13: 1, 21: 1}
+"""Columns of an answer that say its group, the first ones."""
+Rows = list[tuple[Any, ...]]
 MORE = {9: ", bounds := {'ps_supplycost': [0, 1000]}", **dict.fromkeys((15, 17, 20, 22), ", adaptive := true")}
 
 
@@ -54,14 +60,24 @@ def load(con: duckdb.DuckDBPyConnection, scale: float, folder: Path | None) -> d
     return {int(n): str(text) for n, text in con.execute(f"SELECT query_nr, query FROM {queries}").fetchall()}
 
 
-def least(con: duckdb.DuckDBPyConnection, texts: list[str]) -> tuple[float, float]:
-    """Return the least seconds, and the least seconds of CPU, of some statements."""
-    found = []
+def least(con: duckdb.DuckDBPyConnection, texts: list[str]) -> tuple[float, float, Rows]:
+    """Return the least seconds, and the least seconds of CPU, of some statements, and the last one's answer."""
+    found, rows = [], Rows()
     for text in texts:
         start, cpu = time.perf_counter(), time.process_time()
-        con.execute(text).fetchall()
+        rows = con.execute(text).fetchall()
         found.append((time.perf_counter() - start, time.process_time() - cpu))
-    return min(clock for clock, _ in found), min(cpu for _, cpu in found)
+    return min(clock for clock, _ in found), min(cpu for _, cpu in found), rows
+
+
+def errors(number: int, plain: Rows, private: Rows) -> str:
+    """Return the median relative error of the numbers of a query's answer, and how many groups are not there."""
+    keys = GROUPED.get(number, 0)
+    true, found = ({row[:keys]: row[keys:] for row in rows} for rows in (plain, private))
+    pairs = [pair for key in true if key in found for pair in zip(true[key], found[key], strict=True)]
+    relative = [abs(float(noisy or 0) - float(exact)) / abs(float(exact)) for exact, noisy in pairs if exact]
+    shown = f"{statistics.median(relative):7.1%}" if relative else "      -"
+    return f"{shown} {len(true.keys() - found.keys()):>5}"
 
 
 def main() -> None:
@@ -79,7 +95,7 @@ def main() -> None:
     con.execute("FROM dp_query('SELECT count(*) FROM customer', epsilon := 0.1)").fetchall()  # modules are imported at a first call
     wanted = [int(n) for n in given.only.split(",")] if given.only else sorted(queries)
     ratios: dict[int, tuple[float, float]] = {}
-    print(f"{'query':>6} {'plain s':>9} {'CPU':>6} {'private s':>10} {'CPU':>6} {'ratio':>7} {'CPU':>6}")
+    print(f"{'query':>6} {'plain s':>9} {'CPU':>6} {'private s':>10} {'CPU':>6} {'ratio':>7} {'CPU':>6} {'error':>7} {'lost':>5}")
     for number in wanted:
         text = queries[number].strip().rstrip(";")
         plain = least(con, [text] * given.repeat)
@@ -93,7 +109,7 @@ def main() -> None:
             continue
         ratios[number] = (private[0] / plain[0], private[1] / plain[1])
         shown = f"{plain[0]:9.3f} {plain[1]:6.3f} {private[0]:10.3f} {private[1]:6.3f}"
-        print(f"{number:>6} {shown} {ratios[number][0]:7.1f} {ratios[number][1]:6.1f}", flush=True)
+        print(f"{number:>6} {shown} {ratios[number][0]:7.1f} {ratios[number][1]:6.1f} {errors(number, plain[2], private[2])}", flush=True)
     of = [ratios[n] for n in AGGREGATES if n in ratios]
     means = [math.exp(sum(math.log(pair[i]) for pair in of) / len(of)) for i in range(2)] if of else [math.nan] * 2
     print(f"{len(of)} of {len(AGGREGATES)} aggregates: geometric mean {means[0]:.2f}, of CPU {means[1]:.2f}")

@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
 from linked_tables import link_patients, make_patients
+from victims import killed, nursery
 
 import dpsql
 
 BUY = "FROM dp_synthesize_tables('patients', epsilon := 1, into_schema := 'synth', release := 'first', options := {'effort': 'fast'})"
 OTHER = "FROM dp_sample('first', into_schema := 'synth', seed := 5)"
 TABLES = ("patients", "procedures", "visits")
-VICTIMS = """
-import importlib, json, os, sys, duckdb, dpsql
-
-def victim(path, module, name, when, call):
-    con = duckdb.connect(path)
-    dpsql.load(con, progress=False)
-    there, calls = importlib.import_module(module), []
-    plain = getattr(there, name)
-
-    def last(*given, **named):
-        calls.append(name)
-        if len(calls) == when or when in given:
-            os.kill(os.getpid(), 9)
-        return plain(*given, **named)
-
-    setattr(there, name, last)
-    con.execute(call).fetchall()
-
-for line in sys.stdin:  # no database was opened here yet, so there are no threads
-    child = os.fork()
-    if not child:
-        victim(*json.loads(line))
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
 PLACES = [
     ("dpsql.kinds.linked.measure", "add_noise", 1),
     ("dpsql.rows.schemas", "model_of", 1),
@@ -56,19 +28,8 @@ PLACES = [
 
 @pytest.fixture(scope="module")
 def victims() -> Iterator[subprocess.Popen[str]]:
-    """A process that makes others, which are killed: importing everything takes longer than a call."""
-    command = [sys.executable, "-P", "-c", VICTIMS]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+    with nursery() as process:
         yield process
-        assert process.stdin is not None
-        process.stdin.close()
-
-
-def killed(victims: subprocess.Popen[str], path: Path, module: str, name: str, when: int | str, call: str) -> None:
-    """Call in a process that is killed at the n-th call of a function, or at its first one with a text."""
-    assert victims.stdin is not None and victims.stdout is not None
-    print(json.dumps([str(path), module, name, when, call]), file=victims.stdin, flush=True)
-    assert int(victims.stdout.readline()) == -signal.SIGKILL
 
 
 def opened(path: Path) -> duckdb.DuckDBPyConnection:

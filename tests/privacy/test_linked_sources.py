@@ -78,6 +78,9 @@ def test_who_has_one_row_by_construction_has_one(shape):
         ("SELECT a.cost FROM visits a JOIN visits b USING (patient)", 16),
         ("SELECT visit FROM labs UNION ALL SELECT visit FROM procedures", 24),
         ("SELECT patient, count(*) AS n FROM visits GROUP BY patient", 1),
+        ("SELECT visit, count(*) AS n FROM procedures GROUP BY visit", 4),
+        ("SELECT v.patient, q.visit, count(*) AS n FROM procedures q JOIN visits v USING (visit) GROUP BY v.patient, q.visit", 4),
+        ("SELECT visit, code, count(*) AS n FROM procedures GROUP BY visit, code", 12),
         ("SELECT cost FROM visits v WHERE EXISTS (SELECT 1 FROM labs a WHERE a.visit = v.visit)", 4),
     ],
 )

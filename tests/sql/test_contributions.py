@@ -11,7 +11,7 @@ from noisy import near_plan
 
 import dpsql
 from dpsql.domains import unit_rows
-from dpsql.measure import noising
+from dpsql.measure import noising, reading
 
 pytestmark = pytest.mark.any_duckdb
 
@@ -144,3 +144,105 @@ def test_evaluate_shows_the_shortfall(visits):
     assert row == (19001, 4751, pytest.approx(0.75, abs=1e-3))
     with pytest.raises(duckdb.Error, match=r"synthetic = 'nope': no such table"):
         visits.execute("FROM dp_evaluate('visits', 'nope')")
+
+
+# -- rows per row of a table above ----------------------------------------------------------------------------------------------
+
+
+LEVEL = "FROM dp_contributions('procedures', per := 'visits', epsilon := 1)"
+VISITS = 4
+"""Of a patient, in a release."""
+
+
+def make_clinic(unit: str = "patient", orphans: str = "drop", change: str = "") -> duckdb.DuckDBPyConnection:
+    """300 patients with three visits each, of one, two and six procedures; one with nine visits of 30; visits and procedures of nobody."""
+    con = duckdb.connect()
+    con.execute(
+        f"""
+        CREATE TABLE patients (patient INTEGER PRIMARY KEY, family INTEGER);
+        CREATE TABLE visits (visit INTEGER UNIQUE, patient INTEGER);
+        CREATE TABLE procedures (visit INTEGER);
+        INSERT INTO patients SELECT i, i // 2 FROM range(301) t(i);
+        INSERT INTO visits SELECT 10 * i + j, i FROM range(300) t(i), range(3) s(j) UNION ALL SELECT 10 * 300 + j, 300 FROM range(9) s(j);
+        INSERT INTO procedures SELECT visit FROM visits, range([1, 2, 6][1 + visit % 10]) t(k) WHERE visit < 3000
+            UNION ALL SELECT visit FROM visits, range(30) t(k) WHERE visit >= 3000;
+        INSERT INTO visits VALUES (9001, NULL), (9002, 777);
+        INSERT INTO procedures VALUES (9001), (9002), (9002), (NULL), (8000);
+        {change}
+        """
+    )
+    dpsql.load(con, progress=False)
+    most = 1 if unit == "patient" else 2
+    con.execute(f"CALL dp_protect('patients', epsilon := 1000, delta := 1e-9, privacy_unit := '{unit}', max_contributions := {most})")
+    con.execute(f"CALL dp_link('visits', 'patient', parent := 'patients', max_rows := {VISITS // most}, orphans := '{orphans}')")
+    con.execute(f"CALL dp_link('procedures', 'visit', parent := 'visits', parent_column := 'visit', max_rows := 5, orphans := '{orphans}')")
+    return con
+
+
+def histogram(con: duckdb.DuckDBPyConnection, call: str = LEVEL) -> np.ndarray:
+    return np.array([row[1] for row in con.execute(call).fetchall()])
+
+
+def test_rows_by_level(monkeypatch):
+    monkeypatch.setattr(noising, "add_noise", lambda flat, lengths, scales, mechanism: flat)
+    con = make_clinic()
+    # visits by procedures: nine of 30 are bounded to four of the patient; of patients: three of 4 and all of 9 or 270
+    assert histogram(con).tolist() == [300, 300, 0, 300, 0, 4, 0, 0, 0, 0, 0]
+    for source, per, wanted in (("procedures", "patients", {"5-9": 300, "200-499": 1}), ("visits", "main.patients", {"3-4": 300, "5-9": 1})):
+        found = con.execute(f"FROM dp_contributions('{source}', per := '{per}', epsilon := 1)").fetchall()
+        assert {row[0]: row[1] for row in found if row[1]} == wanted
+        whole = con.execute(f"FROM dp_contributions('{source}', epsilon := 1)").fetchall()  # here a patient is a unit
+        assert [row[:2] for row in whole] == [row[:2] for row in found]
+    families = make_clinic("family")
+    found = families.execute("FROM dp_contributions('visits', per := 'patients', epsilon := 1)").fetchall()
+    assert {row[0]: row[1] for row in found if row[1]} == {"3-4": 300, "5-9": 1}
+
+
+def test_a_level_is_a_release_of_its_own_charged_to_the_root():
+    con = make_clinic()
+    [(scale, notes)] = con.execute("SELECT noise_scale, notes FROM dp_plan('procedures', epsilon := 1, operation := 'contributions', options := {'per': 'visits'})").fetchall()
+    [(each,)] = con.execute("SELECT noise_scale FROM dp_plan('procedures', epsilon := 1, operation := 'contributions')").fetchall()
+    assert scale == pytest.approx(VISITS * each, rel=1e-2)
+    assert notes[0] == "counts rows of main.visits, at most 4 of each patient, by their number of rows linked to each"
+    first = con.execute(LEVEL).fetchall()
+    assert con.execute(LEVEL.replace("'visits'", "'main.visits'")).fetchall() == first
+    assert con.execute("FROM dp_contributions('procedures', epsilon := 1)").fetchall() != first
+    rows = con.execute("SELECT source, parameters ->> '$.per', parameters ->> '$.linked.tables' FROM dp_ledger('procedures') WHERE action = 'charge'").fetchall()
+    assert rows == [("main.patients", per, '["main.patients","main.procedures","main.visits"]') for per in ("main.visits", None)]
+    notes = [row[0] for row in con.execute("SELECT notes[1] FROM dp_releases() ORDER BY notes[1] ASC").fetchall()]
+    assert notes == ["counts are of rows of main.visits, at most 4 of each patient, by their number of rows", "counts are of units (patient), each once, by their number of rows"]
+    con.execute("CALL dp_declare('visits', 'visit', lower := 0, upper := 3000, bins := 2)")
+    notes = con.execute("SELECT notes FROM dp_plan('SELECT visit FROM visits', k := 1, epsilon := 1)").fetchone()[0]
+    assert "by release" not in " ".join(notes), "no histogram of rows per visit is taken for one of rows per patient"
+
+
+def test_what_has_no_such_level_is_refused():
+    con = make_clinic()
+    for source, per, why in (
+        ("patients", "visits", "is not the name of a linked table"), ("SELECT visit FROM procedures", "visits", "is not the name of a linked table"),
+        ("visits", "procedures", "per := 'main.patients'"), ("procedures", "nothing", "per := 'main.visits' or per := 'main.patients'"),
+    ):  # fmt: skip
+        with pytest.raises(duckdb.Error, match=why):
+            con.execute(f"FROM dp_contributions('{source}', per := '{per}', epsilon := 1)")
+    assert con.execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone() == (0,)
+
+
+GONE = "DELETE FROM procedures WHERE visit IN (SELECT visit FROM visits WHERE patient IN ({0})); DELETE FROM visits WHERE patient IN ({0}); DELETE FROM patients WHERE patient IN ({0})"
+
+
+@pytest.mark.parametrize(("unit", "orphans", "gone"), [
+    ("patient", "drop", "300"), ("family", "drop", "6, 7"), ("family", "unit", "300"),
+])  # fmt: skip
+def test_a_unit_moves_the_rows_of_a_level_by_what_the_noise_covers(unit, orphans, gone, monkeypatch):
+    """All rows of one unit in all tables left out: L1 at most four, whoever has how many visits; and a bound forgotten is found."""
+    monkeypatch.setattr(noising, "add_noise", lambda flat, lengths, scales, mechanism: flat)
+    monkeypatch.setattr(reading, "fresh_salt", lambda: "5" * 32)
+    for planted in (False, True):
+        if planted:
+            bounding = reading.bounding
+            monkeypatch.setattr(reading, "bounding", lambda protected, plain=bounding: {**plain(protected), "max_contributions": 100})
+        one, other = (histogram(make_clinic(unit, orphans, change)) for change in ("", GONE.format(gone)))
+        moved = np.abs(one - other).sum()
+        most = 1000 if planted else VISITS
+        assert 0 < moved <= most
+        assert not planted or moved == (9 if gone == "300" else 6)
