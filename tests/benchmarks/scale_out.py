@@ -1,13 +1,15 @@
 """Counting over Spark Connect beside DuckDB: seconds, bytes that come to the driver, memory, as rows and columns grow.
 
     python tests/benchmarks/scale_out.py [--shapes even27x1000000 even27x5000000] [--folder DIR] [--threads 2] [--repeat 1] [--url sc://...]
+        [--parts 1000]
 
 A shape is named as in scale.py: evenMxN (M columns of 8 values), surveyN (27 columns, 674 values) or binaryMxN (M columns of two values), N rows. It
 is made once (seeded), kept in --folder as a table of DuckDB and as a folder of Parquet files of the same rows, and counted by DuckDB, in a process of
 its own, and by a server of Spark Connect: Sail in another process with as many threads, or the one at --url, which has to see the folder. Two calls
 are timed, each a new purchase: `dp_marginals` of all pairs, and a `dp_query` of a count, two means and a distinct count by one column. Of each the
 table says the seconds, how many times DuckDB's that is, what came to the driver (bytes of arrow tables), the driver's largest resident memory, and the
-server's; at the end how bytes and seconds grow with the rows (exponents), and the seconds of a call over one row: what a call costs whatever the rows.
+server's; at the end how bytes and seconds grow with the rows (exponents), and the seconds of a call over one row: what a call costs whatever the rows. --parts: the rows
+lie in so many files of one size, each a task at least, to see what tasks cost the driver.
 """
 
 from __future__ import annotations
@@ -52,16 +54,24 @@ def shape_of(name: str) -> shapes.Shape:
     return (shapes.binary if kind == "binary" else shapes.even)(int(columns), int(rows))
 
 
-def made(name: str, folder: Path) -> tuple[Path, Path]:
+def made(name: str, folder: Path, parts: int | None) -> tuple[Path, Path]:
     """Return a database file and a folder of Parquet files with the same rows; both are made if they are not there."""
-    table, files = folder / f"{name}.duckdb", folder / name
+    table, files = folder / f"{name}.duckdb", folder / (name if parts is None else f"{name}in{parts}")
     if not table.is_file():
         partial = table.with_suffix(".partial")
         partial.unlink(missing_ok=True)
         with duckdb.connect(str(partial)) as con:
             shapes.make(con, "t", shape_of(name))
-            con.execute(f"COPY t TO '{files}' (FORMAT parquet, PER_THREAD_OUTPUT, OVERWRITE_OR_IGNORE)")
         partial.rename(table)
+    if not files.is_dir():
+        with duckdb.connect(str(table)) as con:
+            if parts is None:
+                con.execute(f"COPY t TO '{files}' (FORMAT parquet, PER_THREAD_OUTPUT)")
+            else:
+                files.mkdir()
+                size = -(-shape_of(name).rows // parts)
+                for part in range(parts):
+                    con.execute(f"COPY (FROM t WHERE rowid BETWEEN {part * size} AND {(part + 1) * size - 1}) TO '{files}/{part}.parquet' (FORMAT parquet)")
     return table, files
 
 
@@ -146,6 +156,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "dpsql-scale-out")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--parts", type=int)
     parser.add_argument("--url")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path, help=argparse.SUPPRESS)
@@ -159,7 +170,7 @@ def main() -> None:
     print("| shape | call | DuckDB s | Spark s | ratio | to the driver | driver MB (DuckDB's process) | server MB |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
     curves: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for name in chosen.shapes:
-        table, files = made(name, chosen.folder)
+        table, files = made(name, chosen.folder, chosen.parts)
         own = [apart(name, table, files, None) for _ in range(chosen.repeat)]
         with served(chosen.threads) as (url, end):
             there = [apart(name, table, files, chosen.url or url) for _ in range(chosen.repeat)]
