@@ -1,10 +1,10 @@
 """What an analyst of a served database buys: which release it is, whether her grant allows it, what it costs her.
 
 **Which release.** The releases of an analyst with a grant have identifiers that depend on nothing but what she asks for: the
-question, its parameters, the plan and the links of today. Two of them who ask the same share the release; the table is charged
-once, and each pays her grant the same, whoever was first. A name that she gives is hers alone. So neither a price, a name nor a
-refusal tells what others have bought. What the custodian has bought goes by other identifiers, and is not shared, nor is what
-analysts without a grant buy: they see the table's budget, whose charges would tell them.
+question, its parameters, the plan and the links of today, and the statement that reads rows. Two of them who ask the same share the
+release; the table is charged once, and each pays her grant the same, whoever was first. A name that she gives is hers alone. So
+neither a price, a name nor a refusal tells what others have bought. What the custodian has bought goes by other identifiers, and is
+not shared, nor is what analysts without a grant buy: they see the table's budget, whose charges would tell them.
 
 **What is hers.** A release that she has a use of is found again by its question, whatever was declared since, and is free.
 
@@ -80,7 +80,9 @@ def asked(context: Context, protected: ProtectedSource, call: BuyingCall) -> Ask
         return Asked(held, hers=True)
     wanted = request(context, protected, call)
     links = [link.to_json() for link in protected.reads.links]
-    text = canonical_json([wanted.parameters, wanted.plan.to_json(), *([links] if links else [])])
+    # What a text means depends on the columns of her grant (a star, names by places): the statement that reads has them all.
+    read = [] if protected.source.bare else [protected.source.sql]
+    text = canonical_json([wanted.parameters, wanted.plan.to_json(), *([links] if links else []), *read])
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     first = "" if call.operation == "query" else f"{call.release_name[:20]} "
     name = _identifier(protected, call, f"{first}{digest}", SHARED)

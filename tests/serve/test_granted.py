@@ -264,6 +264,53 @@ def test_a_view_of_columns_that_are_not_granted_is_not_there(hospital: Served) -
         assert (found.kind, found.text.replace(view, "nothing")) == (missing.kind, missing.text)
 
 
+MEANT = [
+    "SELECT count(*) FROM (SELECT DISTINCT * FROM visits)", "SELECT count(*) FROM (SELECT * FROM visits UNION SELECT * FROM visits)",
+    "SELECT count(*) FROM visits AS v(a, b, c) WHERE c IS NOT NULL", "SELECT count(*) FROM (SELECT * FROM visits) AS v(a, b, c) WHERE c IS NOT NULL",
+    "WITH v(a, b, c) AS (FROM visits) SELECT count(*) FROM v WHERE c IS NOT NULL", "SELECT count(*) FROM (SELECT DISTINCT COLUMNS(*) FROM visits)",
+    "SELECT count(*) FROM (SELECT DISTINCT * EXCLUDE (ward) FROM visits)", "SELECT count(*) FROM (FROM visits INTERSECT FROM visits)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MEANT)
+def test_what_means_other_columns_is_another_question(hospital: Served, text: str) -> None:
+    """A star, or names by places: the text is one, and the columns of their grants are not; each gets what is hers, and pays for it."""
+    number = 13 + 3 * MEANT.index(text) % 15
+    one = grant(hospital, f"frank{number}", "epsilon := 5, columns := ['patient', 'cost', 'ward']")
+    other = grant(hospital, f"frank{number + 1}", "epsilon := 5, columns := ['patient', 'ward', 'day']")
+    third = grant(hospital, f"frank{number + 2}", "epsilon := 5, columns := ['day', 'ward', 'patient']")
+    asked = f"FROM dp_query($$ {text} $$, epsilon := 2)"
+    try:
+        hospital.ask(asked, (), one)
+    except Refused as refused:
+        assert "COLUMNS" in text and refused.kind == "refused"
+        return
+    before = hospital.charges()
+    found = hospital.ask(asked, (), other)
+    assert hospital.charges() == before + 1 and entries(hospital, other)["charge"] >= 1
+    assert hospital.ask(asked, (), third) == found and hospital.charges() == before + 1  # the same columns, in whatever order they are said
+    named = f"FROM dp_query($$ SELECT count(*) FROM (SELECT DISTINCT patient, ward FROM visits) WHERE '{text[7:20]}' IS NOT NULL $$, epsilon := 1)"
+    assert hospital.ask(named, (), one) == hospital.ask(named, (), other)  # what both may name they share
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "SELECT ward, cost FROM (SELECT DISTINCT * FROM visits)", "SELECT w AS ward, d AS cost FROM visits AS v(p, w, d)", "FROM visits",
+        "SELECT ward, cost FROM (FROM visits)", "SELECT ward, cost FROM visits NATURAL JOIN wards", "WITH v AS (FROM visits) SELECT ward, cost FROM v",
+        "SELECT ward, cost FROM visits WHERE ward IN (SELECT ward FROM (FROM visits))",
+    ],
+)  # fmt: skip
+def test_a_view_that_means_columns_without_naming_them_is_not_there(hospital: Served, body: str) -> None:
+    """What it gives depends on columns that are not granted; to whom all are, it is there."""
+    beside(hospital.con).execute(f"CREATE OR REPLACE VIEW over_notes AS {body}")
+    analyst = grant(hospital, "erin13", "epsilon := 1, columns := ['ward', 'cost', 'patient', 'day']")
+    assert "over_notes" not in {table.name for table in hospital.room.schema(analyst)}
+    assert "over_notes" in {table.name for table in hospital.room.schema("alice")}
+    missing = hospital.refused("SELECT count(*) FROM nothing", (), analyst)
+    assert hospital.refused("SELECT count(*) FROM over_notes", (), analyst).text.replace("over_notes", "nothing") == missing.text
+
+
 def test_her_books_are_read_beside_tables_without_a_grant(hospital: Served) -> None:
     """Of visits she has a grant, payroll is open to her by the file alone; entries of others are there, of which she sees none."""
     con = beside(hospital.con)

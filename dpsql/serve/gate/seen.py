@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import duckdb
 
@@ -14,6 +15,9 @@ from dpsql.serve.gate.view import GRANTED, PUBLIC, Entry, Looked, View
 from dpsql.serve.gate.walk import Walk, parsed
 from dpsql.source.listed import Functions
 from dpsql.source.relations import view_query
+
+_UNNAMED = ("PIVOT", "SHOW_REF")
+"""What stands in FROM and means columns without naming them."""
 
 
 def view_of(
@@ -55,18 +59,35 @@ def _looked(view: View, entry: Entry, stack: tuple[str, ...]) -> Looked:
     """Return the status of a view that is public, or stands in one: its text passes the gate, and all that it reads is open.
 
     What is public may read tables that are not, but no protected one beside them. Where a grant lists columns the view is made of
-    these alone: of others not even the names are hers to see.
+    these alone, and names them: of others not even the names are hers to see.
     """
     walk = Walk(view, schema=entry.schema, inside=True, stack=(*stack, entry.key))
     walk.hidden = entry.key in view.public
     try:
-        walk.query(parsed(view.cursor, view_query(entry.sql, ""))["statements"][0]["node"], {})
+        node = parsed(view.cursor, view_query(entry.sql, ""))["statements"][0]["node"]
+        walk.query(node, {})
     except (Refusal, DpsqlError, RecursionError):
         return None, frozenset()
     reads = frozenset(key for found in walk.read for key in found.reads)
     if walk.hidden_read and reads:
         return None, frozenset()
     limits = (view.limits.get(key) for key in reads)
-    if any(limit is not None and limit.columns is not None for limit in limits) and not view.binds(view, entry):
+    listed = any(limit is not None and limit.columns is not None for limit in limits)
+    if listed and (_means_all_columns(node) or not view.binds(view, entry)):
         return None, frozenset()
     return (GRANTED if reads else PUBLIC), reads
+
+
+def _means_all_columns(node: Any) -> bool:
+    """Return whether a text means columns of a table that it does not name: what it gives depends on columns that are not granted.
+
+    A star (``FROM t`` and COLUMNS are one), names for a table's columns by their places, a NATURAL join, what PIVOT groups by.
+    """
+    if isinstance(node, list):
+        return any(map(_means_all_columns, node))
+    if not isinstance(node, dict):
+        return False
+    kind = node.get("type")
+    by_place = kind == "BASE_TABLE" and bool(node.get("column_name_alias"))
+    natural = node.get("ref_type") == "NATURAL"
+    return node.get("class") == "STAR" or by_place or natural or kind in _UNNAMED or any(map(_means_all_columns, node.values()))
