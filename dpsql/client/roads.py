@@ -65,6 +65,15 @@ def _of_duckdb(error: duckdb.Error) -> str:
     return first_line(error).partition("Error: ")[2] or first_line(error)
 
 
+def _keep(here: duckdb.DuckDBPyConnection, name: str, arrived: object, columns: str) -> None:
+    """Create the table of an answer from a frame or a table of arrow."""
+    here.register("arrived", arrived)
+    try:
+        here.execute(f"CREATE TEMP TABLE {identifier(name)} AS SELECT {columns} FROM arrived")  # noqa: S608 -- quoted by who calls
+    finally:
+        here.unregister("arrived")
+
+
 class _Mysql:
     """Over MySQL's protocol."""
 
@@ -96,11 +105,7 @@ class _Mysql:
             raise DpsqlError(_of_mysql(error)) from None
         frame = pandas.DataFrame({str(i): pandas.Series([row[i] for row in rows], dtype=object) for i in range(len(fields))})
         columns = ", ".join(f"{field.read(identifier(str(i)))} AS {identifier(field.name)}" for i, field in enumerate(fields))
-        here.register("arrived", frame)
-        try:
-            here.execute(f"CREATE TEMP TABLE {identifier(name)} AS SELECT {columns} FROM arrived")  # noqa: S608 -- quoted above
-        finally:
-            here.unregister("arrived")
+        _keep(here, name, frame, columns)
 
     def close(self) -> None:
         with contextlib.suppress(self._failed):  # the server may be gone
@@ -133,11 +138,7 @@ class _Flight:
                 arrived = cursor.fetch_arrow_table()
         except self._failed as error:
             raise DpsqlError(_of_flight(error)) from None
-        here.register("arrived", arrived)
-        try:
-            here.execute(f"CREATE TEMP TABLE {identifier(name)} AS FROM arrived")
-        finally:
-            here.unregister("arrived")
+        _keep(here, name, arrived, "*")
 
     def close(self) -> None:
         self._con.close()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +22,7 @@ import duckdb
 
 from dpsql.books.schema import Books
 from dpsql.engines.attached import lake_files
-from dpsql.engines.attached.looked import Apart
+from dpsql.engines.attached.looked import Apart, withheld
 from dpsql.engines.remote import Remote, files_of
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.source.model import TableId
@@ -197,7 +196,7 @@ class NamedFiles:
         if not self._is_lake(holder):
             return []
         lake, schema, table = holder.parts()
-        with self._asking(holder):
+        with withheld(self._unknown(holder, "the lake does not answer")):
             if when != "now":
                 return lake_files.ever(self._cursor, lake)
             if not lake_files.has(self._cursor, lake, schema, table):
@@ -207,7 +206,7 @@ class NamedFiles:
     def _data_path(self, holder: _Holder) -> Path | None:
         if not self._is_lake(holder):
             return None
-        with self._asking(holder):
+        with withheld(self._unknown(holder, "the lake does not answer")):
             return local_path(lake_files.data_path(self._cursor, holder.parts()[0]))
 
     def _is_lake(self, holder: _Holder) -> bool:
@@ -219,15 +218,6 @@ class NamedFiles:
         if kind is None and holder.remote.url in ("", _LAKE):  # books of before say nothing of its type
             raise self._unknown(holder, f"ATTACH {name!r} again")
         return kind == _LAKE
-
-    @contextmanager
-    def _asking(self, holder: _Holder) -> Iterator[None]:
-        try:
-            yield
-        except duckdb.InterruptException:
-            raise
-        except duckdb.Error:  # its text may name files
-            raise self._unknown(holder, "the lake does not answer") from None
 
     @staticmethod
     def _unknown(holder: _Holder, way: str) -> UnsupportedQuery:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import duckdb
 
 from dpsql.engines.attached import lake_files
-from dpsql.engines.attached.looked import AttachedTable, Looked, listed
+from dpsql.engines.attached.looked import AttachedTable, Looked, listed, withheld
 from dpsql.engines.attached.parquet import schemas
 from dpsql.engines.remote import Described
 from dpsql.errors import ArgumentError, DpsqlError
@@ -30,7 +29,7 @@ class LakeTable(AttachedTable):
         """Return the columns at the newest snapshot: all statements that their SELECT stands in read its rows. No row is read."""
         snapshot = self._snapshot(cursor)
         columns = self._columns(cursor, snapshot)
-        with self._footers():
+        with withheld(self._unread()):
             files = lake_files.listed(cursor, self.database, self.schema, self.name, snapshot)
 
         def select(wanted: Mapping[str, str]) -> str:
@@ -43,45 +42,31 @@ class LakeTable(AttachedTable):
         return f"{self.text} AT (VERSION => {snapshot})"
 
     def _snapshot(self, cursor: duckdb.DuckDBPyConnection) -> int:
-        try:
+        with withheld(DpsqlError(f"relation = {self.text}: the lake does not answer")):
             if not lake_files.has(cursor, self.database, self.schema, self.name):
                 raise ArgumentError("relation", self.text, "there is no such table in the lake; a view is none")
             query = f"SELECT max(snapshot_id) FROM system.main.ducklake_snapshots({literal(self.database)})"  # noqa: S608
             row = cursor.execute(query).fetchone()
-        except duckdb.InterruptException:
-            raise
-        except duckdb.Error:  # its catalog may be another server's, whose address holds credentials
-            raise DpsqlError(f"relation = {self.text}: the lake does not answer") from None
         return int(row[0]) if row else 0
 
     def _columns(self, cursor: duckdb.DuckDBPyConnection, snapshot: int) -> list[Described]:
-        try:
+        with withheld(DpsqlError(f"relation = {self.text}: the lake does not describe it")):
             rows = cursor.execute(f"DESCRIBE SELECT * FROM {self._at(snapshot)}").fetchall()  # noqa: S608 -- quoted
-        except duckdb.InterruptException:
-            raise
-        except duckdb.Error:
-            raise DpsqlError(f"relation = {self.text}: the lake does not describe it") from None
         found = []
         for name, kind, *_ in rows:
             listed = str(kind) in _TYPES or str(kind).startswith("DECIMAL(")
             found.append(Described(str(name), str(kind) if listed else None, str(kind)))
         return found
 
-    @contextmanager
-    def _footers(self) -> Iterator[None]:
-        try:
-            yield
-        except duckdb.InterruptException:
-            raise
-        except duckdb.Error:  # its text may name files
-            raise DpsqlError(f"relation = {self.text}: its files cannot be listed, or their footers not be read") from None
+    def _unread(self) -> DpsqlError:
+        return DpsqlError(f"relation = {self.text}: its files cannot be listed, or their footers not be read")
 
     def _check_files(self, cursor: duckdb.DuckDBPyConnection, files: Sequence[str], columns: Mapping[str, str]) -> None:
         """Refuse files that were added to the lake as they were, and whose values are converted while they are read."""
         converted = {fold(name) for name, kind in columns.items() if kind.startswith(("TIME", "DECIMAL"))}
         if not converted:
             return
-        with self._footers():
+        with withheld(self._unread()):
             footers = schemas(cursor, files)
         found = sorted({name for footer in footers for name in unsafe(footer)} & converted)
         if found:

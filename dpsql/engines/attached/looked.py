@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+import duckdb
 
 from dpsql.engines.remote import Described
 from dpsql.errors import DpsqlError
@@ -42,6 +45,17 @@ def unasked(files: Sequence[str]) -> None:
     DpsqlError
     """
     raise DpsqlError("nobody has said whether rows of a place are those of another table as well; please report this")
+
+
+@contextmanager
+def withheld(said: DpsqlError) -> Iterator[None]:
+    """Say this in the place of DuckDB's errors, whose texts may name files, be of rows, or hold credentials."""
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error:
+        raise said from None
 
 
 def listed(columns: Mapping[str, str]) -> str:

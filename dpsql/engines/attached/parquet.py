@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from dpsql.engines.attached.looked import Looked, listed
+from dpsql.engines.attached.looked import Looked, listed, withheld
 from dpsql.engines.remote import FILES, Described
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.source.catalog import GLOB
@@ -50,13 +49,13 @@ class ParquetFolder:
         paths = ", ".join(map(literal, files))
         partitioned = "hive_partitioning = TRUE, hive_types_autocast = FALSE" if keys else "hive_partitioning = FALSE"
         relation = f"system.main.read_parquet([{paths}], union_by_name = FALSE, can_have_nan = TRUE, {partitioned})"
-        with self._reading("a file of it is no Parquet file that DuckDB reads"):
+        with withheld(self._wrong("a file of it is no Parquet file that DuckDB reads")):
             footers = schemas(cursor, files)
         if any(footer[1:] != footers[0][1:] for footer in footers) or len(footers) != len(files):
             names = sorted({str(row[0]) for footer in footers for row in set(footer[1:]) ^ set(footers[0][1:])})
             raise self._wrong(f"its files have different columns (look at {names[:12]!r})" if names else
                               "its files have the same columns, but not in the same order, or one twice")  # fmt: skip
-        with self._reading("DuckDB does not read its files as one table; are all of one writer, and not encrypted?"):
+        with withheld(self._wrong("DuckDB does not read its files as one table; are all of one writer, and not encrypted?")):
             rows = cursor.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()  # noqa: S608 -- quoted
         converted = unsafe(footers[0])
         inside = {fold(str(row[0])) for row in footers[0][1:]}
@@ -131,15 +130,6 @@ class ParquetFolder:
                 "give the folder above that a name, or move it"
             )
         return found
-
-    @contextmanager
-    def _reading(self, reason: str) -> Iterator[None]:
-        try:
-            yield
-        except duckdb.InterruptException:
-            raise
-        except duckdb.Error:  # its text may name files, and their names be of rows
-            raise self._wrong(reason) from None
 
     def _wrong(self, reason: str) -> DpsqlError:
         return DpsqlError(f"relation = {FILES + self.path!r}: {reason}")

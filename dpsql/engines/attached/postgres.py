@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from dpsql.engines.attached.looked import AttachedTable, Looked
+from dpsql.engines.attached.looked import AttachedTable, Looked, withheld
 from dpsql.engines.remote import Described
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.text.names import fold
@@ -103,13 +103,9 @@ class PostgresTable(AttachedTable):
         if "\\" in self.schema + self.name:  # what a backslash means in a Postgres text is a setting
             raise self._wrong("a name with a backslash cannot be asked for; rename it")
         query = _COLUMNS.format(schema=literal(self.schema), name=literal(self.name))
-        try:
+        said = "Postgres does not describe it: is the server there, and may the role?"
+        with withheld(DpsqlError(f"relation = {self.text}: {said}")):
             rows = cursor.execute(f"SELECT * FROM {self._query(query)}").fetchall()  # noqa: S608 -- quoted
-        except duckdb.InterruptException:
-            raise
-        except duckdb.Error:  # its text may hold credentials
-            said = "Postgres does not describe it: is the server there, and may the role?"
-            raise DpsqlError(f"relation = {self.text}: {said}") from None
         if not rows:
             raise self._wrong("there is no such table; letters count: it is spelled as Postgres lists it")
         if self.schema.startswith("pg_") or self.schema == "information_schema":

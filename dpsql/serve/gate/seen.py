@@ -14,6 +14,7 @@ from dpsql.serve.gate.reasons import Refusal
 from dpsql.serve.gate.view import GRANTED, PUBLIC, Entry, Looked, View
 from dpsql.serve.gate.walk import Walk, parsed
 from dpsql.source.listed import Functions
+from dpsql.source.parse import nodes
 from dpsql.source.relations import view_query
 
 _UNNAMED = ("PIVOT", "SHOW_REF")
@@ -73,21 +74,16 @@ def _looked(view: View, entry: Entry, stack: tuple[str, ...]) -> Looked:
         return None, frozenset()
     limits = (view.limits.get(key) for key in reads)
     listed = any(limit is not None and limit.columns is not None for limit in limits)
-    if listed and (_means_all_columns(node) or not view.binds(view, entry)):
+    if listed and (any(map(_means_columns_unnamed, nodes(node))) or not view.binds(view, entry)):
         return None, frozenset()
     return (GRANTED if reads else PUBLIC), reads
 
 
-def _means_all_columns(node: Any) -> bool:
-    """Return whether a text means columns of a table that it does not name: what it gives depends on columns that are not granted.
+def _means_columns_unnamed(node: Mapping[str, Any]) -> bool:
+    """Return whether a part of a tree means columns of a table without naming them: its rows depend on those that are not granted.
 
     A star (``FROM t`` and COLUMNS are one), names for a table's columns by their places, a NATURAL join, what PIVOT groups by.
     """
-    if isinstance(node, list):
-        return any(map(_means_all_columns, node))
-    if not isinstance(node, dict):
-        return False
     kind = node.get("type")
     by_place = kind == "BASE_TABLE" and bool(node.get("column_name_alias"))
-    natural = node.get("ref_type") == "NATURAL"
-    return node.get("class") == "STAR" or by_place or natural or kind in _UNNAMED or any(map(_means_all_columns, node.values()))
+    return by_place or kind in _UNNAMED or node.get("class") == "STAR" or node.get("ref_type") == "NATURAL"
