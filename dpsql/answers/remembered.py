@@ -34,6 +34,8 @@ MOST = 256
 LONGEST = 1 << 20
 _FILES = (".parquet", ".pq")
 Key = tuple[str, str, str, str]
+File = tuple[Path, tuple[int, int, int]]
+"""A file, and its state: when it was changed, its size and inode."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class _Answer:
     text: str
     named: dict[str, list[tuple[Any, ...]]]
     releases: tuple[_Bought, ...]
-    files: tuple[tuple[Path, tuple[int, int, int]], ...]
+    files: tuple[File, ...]
 
 
 def recall(context: Context, call: QueryCall | BuyingCall) -> str | None:
@@ -122,8 +124,27 @@ def remember(
 
 def releases_of(instance: Instance, text: str) -> list[str]:
     """Return which releases an answer was made of that is remembered; none where it is not."""
+    found = _with_text(instance, text)
+    return [] if found is None else [part.name for part in found.releases]
+
+
+def files_of(instance: Instance, text: str) -> tuple[File, ...] | None:
+    """Return the files that an answer was made of that is remembered; None where it is not."""
+    found = _with_text(instance, text)
+    return None if found is None else (*((part.path, part.file) for part in found.releases), *found.files)
+
+
+def are_untouched(files: Iterable[File]) -> bool:
+    """Return whether files are as they were."""
+    try:
+        return all(_file(path) == state for path, state in files)
+    except OSError:
+        return False
+
+
+def _with_text(instance: Instance, text: str) -> _Answer | None:
     answers: dict[Key, _Answer] = instance.remembered.get("answers", {})
-    return next(([part.name for part in found.releases] for found in list(answers.values()) if found.text == text), [])
+    return next((found for found in list(answers.values()) if found.text == text), None)
 
 
 def _bought(context: Context, source: ProtectedSource, name: str) -> _Bought:

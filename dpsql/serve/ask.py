@@ -18,6 +18,7 @@ from dpsql.errors import DpsqlError
 from dpsql.purchase.uses import Paid
 from dpsql.running.interruption import Stopped
 from dpsql.serve import errors
+from dpsql.serve.again import Again, key_of
 from dpsql.serve.calling import called, nothing
 from dpsql.serve.copy import EmptyCopy, columns_of, rows_of
 from dpsql.serve.gate.calls import BUYING
@@ -49,6 +50,8 @@ class Ask:
     limits : Limits, optional
     log : callable, optional
         Called after each question with who asked, what became of it, what it has paid for, and the seconds that it took.
+    alone : bool
+        Whether nothing but this room changes the database, so that answers can be given again from memory (`dpsql.serve.again`).
     """
 
     def __init__(
@@ -60,8 +63,10 @@ class Ask:
         database: str | None = None,
         limits: Limits | None = None,
         log: Callable[[str, str, list[Paid], float], object] | None = None,
+        alone: bool = False,
     ) -> None:
         self._log = log
+        self._again = Again(instance) if alone else None
         self.database = database or catalog
         self._instance, self._catalog, self._grants = instance, catalog, grants
         self._limits = limits or Limits()
@@ -71,6 +76,8 @@ class Ask:
     def ask(self, analyst: str, text: str, dialect: Dialect = "duckdb", parameters: Sequence[Any] = ()) -> Answer:
         """Answer one statement; raises `Refused` and nothing else."""
         paid: list[Paid] = []
+        again = self._again
+        key = key_of(analyst, self._grants.granted(analyst), self._grants.public(), text, dialect, parameters)
 
         def work(cursor: duckdb.DuckDBPyConnection, statement: Statement, view: View) -> Answer:
             statement.paid = paid
@@ -78,11 +85,17 @@ class Ask:
                 accepted = _decided(text, dialect, parameters, view)
             buys = not accepted.probe and any(call.name in BUYING for call in accepted.calls)
             with limited(statement, self._limits.buying if buys else self._limits.seconds):
-                return self._probed(statement, view, accepted) if accepted.probe else self._run(cursor, statement, view, accepted)
+                if accepted.probe:
+                    return self._probed(statement, view, accepted)
+                answer, texts = self._run(cursor, statement, view, accepted)
+            if again is not None:
+                again.keep(key, accepted, texts, answer)
+            return answer
 
         outcome, begun = "answered", time.monotonic()
         try:
-            return self._in_turn(analyst, work)
+            held = None if again is None else again.get(key)
+            return self._in_turn(analyst, work) if held is None else held
         except Refused as refused:
             outcome = refused.kind
             raise
@@ -171,7 +184,10 @@ class Ask:
             raise
         self._instance.give(cursor)
 
-    def _run(self, cursor: duckdb.DuckDBPyConnection, statement: Statement, view: View, accepted: Accepted) -> Answer:
+    def _run(
+        self, cursor: duckdb.DuckDBPyConnection, statement: Statement, view: View, accepted: Accepted
+    ) -> tuple[Answer, list[str]]:
+        """Return the answer of a statement, and those of its calls."""
         if accepted.calls and not accepted.whole:
             self._bound(statement, view, accepted)
         answers = []
@@ -184,7 +200,7 @@ class Ask:
                     self._in_copy(statement, view, accepted.own, columns_of)
                 raise
         try:
-            return self._read(cursor, accepted.over(answers))
+            return self._read(cursor, accepted.over(answers)), answers
         except (duckdb.BinderException, duckdb.CatalogException):
             self._bound(statement, view, accepted)
             raise

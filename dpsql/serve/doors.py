@@ -26,7 +26,8 @@ def room(opened: Opened, keys: Analysts, options: Options) -> Room:
     assert instance is not None  # noqa: S101 -- it was loaded when it was opened
     limits = Limits(seconds=options.time_limit, buying=_BUYING * options.time_limit)
     log = None if options.log is None else Log(options.log)
-    return Ask(instance, opened.database, keys, limits=limits, log=log)  # the doors keep to --answer-every
+    # The process owns the file, and nobody else is let into it. The doors keep to --answer-every.
+    return Ask(instance, opened.database, keys, limits=limits, log=log, alone=True)
 
 
 def _mysql(behind: Room, keys: Keys, options: Options, _: Opened) -> Door:

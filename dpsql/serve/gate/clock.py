@@ -34,7 +34,7 @@ def stopped(tree: Any, columns: Collection[str], parsed: Callable[[str], Node]) 
     Parameters
     ----------
     tree : dict or list
-        Of DuckDB's parser; it is changed.
+        Of DuckDB's parser; it stays as it is.
     columns : collection of str
         Folded names that are columns of what is read, whatever else they mean.
     parsed : callable

@@ -34,6 +34,8 @@ class Accepted:
         It gives the same over tables without rows.
     views : bool
         It reads a view: errors may name what is in its text.
+    fixed : bool
+        It is made of the answers of calls alone, and the text that was judged will be another one at no other hour.
     """
 
     sql: str
@@ -41,6 +43,7 @@ class Accepted:
     own: str
     probe: bool = False
     views: bool = False
+    fixed: bool = False
 
     @property
     def whole(self) -> bool:
@@ -115,17 +118,17 @@ def _decided(text: str, view: View, values: Sequence[Any], attached: bool) -> Ac
     views = view.reads_views
     if not walk.granted:
         sql = written(view.cursor, tree)
-        return Accepted(sql, tuple(calls.found), sql, probe, views)
+        return Accepted(sql, tuple(calls.found), sql, probe, views, bool(calls.found) and not walk.read and not walk.catalogue)
     if calls.found or walk.catalogue:
         refuse("mixed")
     check_protected(walk)
     by_place(tree)
-    tree = clock.stopped(tree, walk.columns, lambda text: parsed(view.cursor, text))
+    running, tree = tree, clock.stopped(tree, walk.columns, lambda text: parsed(view.cursor, text))
     (key,) = walk.granted
     sql = written(view.cursor, tree)
     if is_aggregate_query(sql):
         asked = Call("query", {"sql": plainer(view.cursor, sql), "epsilon": view.grants[key]}, walk.granted)
-        return Accepted(ANSWERED, (asked,), sql, probe, views)
+        return Accepted(ANSWERED, (asked,), sql, probe, views, tree == running)
     if not probe:
         table = next(entry.name for entry in walk.read if key in entry.reads)
         refuse(*(("scan", table, table, view.shown) if attached else ("rows", table, table)))
