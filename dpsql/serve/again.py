@@ -19,13 +19,13 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from dpsql.answers import remembered
 from dpsql.serve.gate.calls import BUYING
 from dpsql.serve.gate.decide import Accepted
-from dpsql.serve.passed import Answer
+from dpsql.serve.passed import Answer, Table
 from dpsql.session.instance import Instance
 
 MOST = 512
@@ -44,11 +44,12 @@ FUNCTIONS = frozenset({
 })  # fmt: skip
 """Functions on the gate's list that read a clock, or draw; `age` of one moment does."""
 _NAME = re.compile(r'(\w+)("?\s*\()?')
-Key = tuple[Any, ...]
+Who = tuple[str, tuple[tuple[str, float], ...], tuple[str, ...]]
+Key = tuple[Who, str, str, tuple[tuple[str, str], ...]]
 
 
 class Again:
-    """The answers that are kept; safe to use from any thread.
+    """The answers that are kept, and what each analyst may see; safe to use from any thread.
 
     Parameters
     ----------
@@ -60,7 +61,17 @@ class Again:
         self._instance = instance
         self._kept: OrderedDict[Key, tuple[Answer, tuple[remembered.File, ...]]] = OrderedDict()
         self._cells = 0
+        self._seen: dict[Who, tuple[Table, ...]] = {}
         self._guard = threading.Lock()
+
+    def seen(self, who: Who, looked: Callable[[], tuple[Table, ...]]) -> tuple[Table, ...]:
+        """Return what an analyst may see, which is looked up once."""
+        found = self._seen.get(who)
+        if found is None:
+            found = looked()
+            with self._guard:
+                self._seen = {other: tables for other, tables in self._seen.items() if other[0] != who[0]} | {who: found}
+        return found
 
     def get(self, key: Key) -> Answer | None:
         """Return an answer that would be the same today; None where there is none."""
@@ -108,12 +119,14 @@ class Again:
             self._cells -= max(1, len(found[0].rows) * len(found[0].columns))
 
 
-def key_of(
-    analyst: str, grants: Mapping[str, float], public: Collection[str], text: str, dialect: str, parameters: Sequence[Any]
-) -> Key:
+def who_asks(analyst: str, grants: Mapping[str, float], public: Collection[str]) -> Who:
+    """Return an analyst as the file of analysts knows her: with what she may ask about, and what is public."""
+    return analyst, tuple(sorted(grants.items())), tuple(sorted(public))
+
+
+def key_of(who: Who, text: str, dialect: str, parameters: Sequence[Any]) -> Key:
     """Return what a question is known by; values of other types are other questions."""
-    values = tuple((type(value).__name__, repr(value)) for value in parameters)
-    return analyst, tuple(sorted(grants.items())), tuple(sorted(public)), text, dialect, values
+    return who, text, dialect, tuple((type(value).__name__, repr(value)) for value in parameters)
 
 
 def is_steady(text: str) -> bool:

@@ -18,7 +18,7 @@ from dpsql.errors import DpsqlError
 from dpsql.purchase.uses import Paid
 from dpsql.running.interruption import Stopped
 from dpsql.serve import errors
-from dpsql.serve.again import Again, key_of
+from dpsql.serve.again import Again, Who, key_of, who_asks
 from dpsql.serve.calling import called, nothing
 from dpsql.serve.copy import EmptyCopy, columns_of, rows_of
 from dpsql.serve.gate.calls import BUYING
@@ -77,7 +77,7 @@ class Ask:
         """Answer one statement; raises `Refused` and nothing else."""
         paid: list[Paid] = []
         again = self._again
-        key = key_of(analyst, self._grants.granted(analyst), self._grants.public(), text, dialect, parameters)
+        key = key_of(self._who(analyst), text, dialect, parameters)
 
         def work(cursor: duckdb.DuckDBPyConnection, statement: Statement, view: View) -> Answer:
             statement.paid = paid
@@ -131,7 +131,12 @@ class Ask:
                     for e in view.all()
                 )
 
-        return self._in_turn(analyst, work)
+        if self._again is None:
+            return self._in_turn(analyst, work)
+        return self._again.seen(self._who(analyst), lambda: self._in_turn(analyst, work))
+
+    def _who(self, analyst: str) -> Who:
+        return who_asks(analyst, self._grants.granted(analyst), self._grants.public())
 
     def _in_turn(self, analyst: str, work: Work[Given]) -> Given:
         with self._turns.turn(analyst) as given:

@@ -26,6 +26,8 @@ from dpsql.udfs import interrupt
 
 STOPPING = "the server is stopping; nothing was charged for this: ask again when it runs"
 WAITING = "stopping: what was begun is finished; Ctrl-C or SIGTERM again stops it (what was charged is finished by asking again)"
+_SWITCH = 0.0005
+"""Seconds for which a thread keeps Python's lock where others wait: an answer from memory waits for those that are bought."""
 _AGAIN = 0.1
 """Seconds until what did not stop is told again: an interrupt between two statements is lost."""
 
@@ -221,6 +223,7 @@ def serve(
             os._exit(1)
         stopping.ask()
 
+    sys.setswitchinterval(_SWITCH)
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         server = Server(options, room, doors, say, stopping)

@@ -6,7 +6,8 @@ Needs pymysql. Half of a client's questions are its own, half are asked by all o
 is killed and started again so many times meanwhile. Afterwards the books must have one charge for each question that was answered, one
 use for each analyst who got it, nobody beyond her grant, and all of whom a question was answered the same numbers.
 
-Prints medians and 99th percentiles of first and repeated answers, and how often a client had to ask again.
+Prints medians and 99th percentiles of first and repeated answers, at once with them and afterwards, and how often a client had to ask
+again.
 """
 
 from __future__ import annotations
@@ -113,8 +114,9 @@ def main() -> None:
         server = Server(path)
         clients = [Client(server, name, token) for name, token in tokens.items()]
         first, again, answers, wrong = asked(server, clients, said.questions, said.kills)
+        drawn = redrawn(clients, answers, wrong)
         server.stop()
-        for told, times in (("first", first), ("repeated", again)):
+        for told, times in (("first", first), ("repeated, others buying", again), ("repeated, nobody buying", drawn)):
             print(f"{told}: {len(times)}, median {np.median(times):.3f} s, 99th percentile {np.quantile(times, 0.99):.3f} s")
         print(f"asked again after a lost connection: {sum(client.again for client in clients)}; wrong: {len(wrong)} {wrong[:2]}")
         with duckdb.connect(path) as con:
@@ -157,6 +159,26 @@ def asked(server: Server, clients: list[Client], count: int, kills: int) -> tupl
         thread.join()
     print(f"{len(clients)} clients x {count} questions, each twice: {time.perf_counter() - begun:.0f} s")
     return first, again, answers, wrong
+
+
+def redrawn(clients: list[Client], answers: dict[str, dict[str, Any]], wrong: list[str]) -> list[float]:
+    """Ask everything again that was answered, from all clients at once, as dashboards do that are opened; return times."""
+    times: list[float] = []
+
+    def run(client: Client) -> None:
+        for sql, given in answers.items():
+            if client.name in given:
+                seconds, found = client.ask(sql)
+                times.append(seconds)
+                if found != given[client.name]:
+                    wrong.append(f"another answer to {client.name} of {sql}")
+
+    threads = [threading.Thread(target=run, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return times
 
 
 def checked(con: duckdb.DuckDBPyConnection, names: list[str], answers: dict[str, dict[str, Any]]) -> None:

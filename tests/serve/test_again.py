@@ -103,6 +103,17 @@ def test_nobody_gets_what_was_given_to_another(room):
         room.ask("carol", QUESTION)
 
 
+def test_what_she_may_see_is_looked_up_once_for_what_she_is_granted(room, keys, looked, served):
+    first = room.schema("alice")
+    taken = len(looked)
+    assert room.schema("alice") is first and len(looked) == taken
+    assert room.schema("carol") != first
+    keys.grants["alice"] = {}
+    assert "visits" not in [table.name for table in room.schema("alice")]
+    del keys.grants["alice"]
+    assert room.schema("alice") == first == served.room.schema("alice")
+
+
 def test_a_grant_that_was_taken_back_is_heard_at_once(room, keys):
     room.ask("alice", QUESTION)
     keys.grants["alice"] = {}

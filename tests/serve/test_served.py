@@ -110,3 +110,13 @@ def test_tls_beyond_the_loopback_address_is_required(census, tmp_path):
             con = connect(port, "alice", token, **given)
             assert len(ask(con, QUESTION)) == 2
             con.close()
+
+
+def test_what_was_bought_is_given_again_from_memory(census, monkeypatch):
+    token = analysts.add(census.with_name("analysts.toml"), "alice", {"main.visits": 0.1})
+    with served(census) as (port, _):
+        with connect(port, "alice", token) as con:
+            first = ask(con, QUESTION)
+        monkeypatch.setattr("dpsql.serve.ask.Ask._guarded", lambda *_: pytest.fail("nothing is looked up"))
+        with connect(port, "alice", token) as con:
+            assert ask(con, QUESTION) == first
