@@ -589,6 +589,7 @@ def query(
     groups: str | None = None,
     max_groups: int | None = None,
     max_rows_per_group: int | None = None,
+    max_rows: int | str | None = None,
     bounds: Mapping[str, Any] | str | None = None,
     min_units: int | None = None,
     confidence: float | None = None,
@@ -621,6 +622,9 @@ def query(
         Groups that one unit counts in, at most, at random.
     max_rows_per_group
         Rows of one unit that count in each of them, at most, at random.
+    max_rows
+        Rows of one unit that count in all, at most, at random; 'auto': learned from a histogram of rows per unit, for a tenth
+        of the loss.
     bounds
         Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the
         expression. 'auto': those that are not known are learned, for a share of the same loss; {'cost': 'auto'}: of some.
@@ -644,8 +648,8 @@ def query(
         time or UUID. They become literals before anything else, so the same values are the same question.
     """
     return answered(con, "query", sql=_filled(sql, params), epsilon=epsilon, delta=delta, groups=groups, max_groups=max_groups,
-        max_rows_per_group=max_rows_per_group, bounds=_plain(bounds), min_units=min_units, confidence=confidence,
-        mechanism=mechanism, release=release, adaptive=adaptive, options=options)
+        max_rows_per_group=max_rows_per_group, max_rows=_plain(max_rows), bounds=_plain(bounds), min_units=min_units,
+        confidence=confidence, mechanism=mechanism, release=release, adaptive=adaptive, options=options)
 
 
 def query_exact(
@@ -655,6 +659,7 @@ def query_exact(
     groups: str | None = None,
     max_groups: int | None = None,
     max_rows_per_group: int | None = None,
+    max_rows: int | None = None,
     bounds: Mapping[str, Sequence[float]] | None = None,
     min_units: int | None = None,
     params: Sequence[Any] | Mapping[str, Any] | None = None,
@@ -677,6 +682,8 @@ def query_exact(
         As of dp_query.
     max_rows_per_group
         As of dp_query.
+    max_rows
+        As of dp_query; a number.
     bounds
         As of dp_query.
     min_units
@@ -686,7 +693,7 @@ def query_exact(
         time or UUID. They become literals before anything else, so the same values are the same question.
     """
     return answered(con, "query_exact", sql=_filled(sql, params), groups=groups, max_groups=max_groups,
-        max_rows_per_group=max_rows_per_group, bounds=_plain(bounds), min_units=min_units)
+        max_rows_per_group=max_rows_per_group, max_rows=max_rows, bounds=_plain(bounds), min_units=min_units)
 
 
 def summarize(

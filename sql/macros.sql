@@ -198,28 +198,29 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
 -- any later query whose aggregates were bought. With confidence, each aggregate also has <name>_low and <name>_high. Privacy
 -- status: charged once per release. Gives the columns of the query; with confidence also <name>_low, <name>_high of each aggregate.
 CREATE OR REPLACE MACRO dp_query(sql, epsilon := NULL, delta := NULL, groups := NULL, max_groups := NULL,
-    max_rows_per_group := NULL, bounds := NULL, min_units := NULL, confidence := NULL, mechanism := 'gaussian', release := NULL,
-    adaptive := false, options := NULL) AS TABLE
+    max_rows_per_group := NULL, max_rows := NULL, bounds := NULL, min_units := NULL, confidence := NULL, mechanism := 'gaussian',
+    release := NULL, adaptive := false, options := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('query',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         sql := sql, epsilon := epsilon, delta := delta, groups := groups, max_groups := max_groups,
-        max_rows_per_group := max_rows_per_group, bounds := bounds, min_units := min_units, confidence := confidence,
-        mechanism := mechanism, release := release, adaptive := adaptive, options := options))::VARCHAR)));
+        max_rows_per_group := max_rows_per_group, max_rows := max_rows, bounds := bounds, min_units := min_units,
+        confidence := confidence, mechanism := mechanism, release := release, adaptive := adaptive,
+        options := options))::VARCHAR)));
 
 -- dp_query_exact: Answer an aggregate query without noise. Rows are bounded, values clipped and the query is split as dp_query
 -- does: to see what bounding and clipping do, apart from the noise. What is chosen at random (rows of a unit with many) is chosen
 -- anew by every call. Groups that are not public are all shown, from min_units units on. Privacy status: NOT PRIVATE, for the
 -- custodian only. Gives the columns of the query.
-CREATE OR REPLACE MACRO dp_query_exact(sql, groups := NULL, max_groups := NULL, max_rows_per_group := NULL, bounds := NULL,
-    min_units := NULL) AS TABLE
+CREATE OR REPLACE MACRO dp_query_exact(sql, groups := NULL, max_groups := NULL, max_rows_per_group := NULL, max_rows := NULL,
+    bounds := NULL, min_units := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('query_exact',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
-        sql := sql, groups := groups, max_groups := max_groups, max_rows_per_group := max_rows_per_group, bounds := bounds,
-        min_units := min_units))::VARCHAR)));
+        sql := sql, groups := groups, max_groups := max_groups, max_rows_per_group := max_rows_per_group, max_rows := max_rows,
+        bounds := bounds, min_units := min_units))::VARCHAR)));
 
 -- dp_summarize: Summarize every declared column, as DuckDB's SUMMARIZE does, privately: one release for all of them. Numbers:
 -- extremes (as extreme quantiles), mean, standard deviation, quartiles, counts. Categories: how many of the declared values occur,

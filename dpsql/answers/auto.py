@@ -27,7 +27,7 @@ from dpsql.rows import drawing
 from dpsql.session.instance import Context
 from dpsql.text import readable
 
-_SAME = ("max_groups", "max_rows_per_group")
+_SAME = ("max_groups", "max_rows_per_group", "max_rows")
 
 
 def check(found: Read) -> None:
@@ -70,7 +70,7 @@ def reused(context: Context, source: ProtectedSource, call: QueryPurchase) -> Qu
     best: dict[str, tuple[float, Bounds]] = {}
     wanted = call.canonical()
     for stored, operation, _, parameters in held.stored(source, canonical_json(wanted["query"]["rows"])):
-        if operation != "query" or any(parameters.get(key) != wanted[key] for key in _SAME):
+        if operation != "query" or any(parameters.get(key) != wanted.get(key) for key in _SAME):
             continue
         question = parameters.get("query")
         if not isinstance(question, dict) or question.get("rows") != wanted["query"]["rows"]:

@@ -15,7 +15,7 @@ import numpy as np
 from dpsql import methods
 from dpsql.accounting import expected_absolute_error, remaining
 from dpsql.answers import held as held_by
-from dpsql.answers import kept, link_words, linked_words, query_words, ruled
+from dpsql.answers import kept, link_words, linked_words, query_words, row_bounds, ruled
 from dpsql.answers.query import queries
 from dpsql.books.entries import Purchase, failure
 from dpsql.calls.buying import BuyingCall
@@ -61,7 +61,12 @@ def plan(context: Context, call: PlanCall) -> str:
     Of an aggregate query: a row for each release that it would buy.
     """
     if call.operation == "query" or (call.operation is None and is_aggregate_query(call.source)):
-        return inline(PLAN_COLUMNS, [row_of(context, *one, call) for one in queries(context, call.as_query())])
+        pairs = [
+            (source, one)
+            for source, purchase in queries(context, call.as_query())
+            for one in row_bounds.bought(context, source, purchase)
+        ]
+        return inline(PLAN_COLUMNS, [row_of(context, *pair, call) for pair in pairs])
     protected = resolve(context, call.source)
     asked: BuyingCall = call.asked()
     if isinstance(asked, ContributionsCall) and asked.per is not None:
@@ -85,8 +90,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     if purchase is not None and purchase.operation == operation:
         asked = asked.filled(purchase.parameters)
     wanted = request(context, protected, asked)
-    held = {} if purchase is None else asked.completed(purchase.parameters)
-    other = [key for key, value in wanted.parameters.items() if purchase is not None and held.get(key) != value]
+    other = [] if purchase is None else asked.differing(purchase.parameters)
     bought = purchase is not None and not other
     taken = _taken(wanted, purchase, other)
     of_then = False

@@ -125,9 +125,7 @@ def _contains(held: Mapping[str, Any], wanted: Mapping[str, Any], call: QueryPur
     """Return whether a bought question contains another one, bounded as it is, at no smaller epsilon."""
     if not set(wanted["aggregates"]) <= set(held["aggregates"]):
         return False
-    asked = call.filled(parameters).canonical()
-    free = ("epsilon", "query", "weights", "bounds_share")
-    if any(asked[name] != parameters.get(name) for name in asked if name not in free):
+    if set(call.differing(parameters)) - {"epsilon", "query", "weights", "bounds_share"}:
         return False
     return _cheap_enough(call, parameters)
 
@@ -139,7 +137,8 @@ def _cheap_enough(call: QueryPurchase, parameters: Mapping[str, Any]) -> bool:
 def _plain(call: QueryPurchase) -> bool:
     """Return whether rows are bounded and groups chosen as in tables of counts."""
     said = call.call
-    return said.max_groups is None and said.max_rows_per_group is None and said.min_units is None and said.groups != "private"
+    bounded = said.max_groups is None and said.max_rows_per_group is None and said.max_rows is None
+    return bounded and said.min_units is None and said.groups != "private"
 
 
 def stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dict[str, Any]]]:

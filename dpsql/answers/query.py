@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
 
-from dpsql.accounting.rules import rho_limit
-from dpsql.answers import answered, auto, held, rehearsing, remembered, telling
+from dpsql.answers import answered, auto, held, rehearsing, remembered, row_bounds, telling
 from dpsql.answers.held import Part
 from dpsql.answers.looking import Looking
 from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import buying, uses
+from dpsql.purchase.shares import part_of
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read, about_the_query, first_asked, mark, read
 from dpsql.running.progress import Progress
@@ -128,7 +127,7 @@ def purchases(read: Read, sources: list[list[ProtectedSource]]) -> list[list[Que
         for one, source in zip(sets, found, strict=True):
             epsilon = read.call.epsilon
             if epsilon is not None:
-                epsilon = share_of(epsilon, keys.count(source.key), source, read.call.mechanism)
+                epsilon = part_of(epsilon, Fraction(1, keys.count(source.key)), source, read.call.mechanism)
             several = len(keys) > 1 and read.call.release is not None
             name = f"{read.call.release} {len(out)}-{len(each)}" if several else read.call.release
             each.append(QueryPurchase(one, read.call.changed(release=name), epsilon))
@@ -136,39 +135,15 @@ def purchases(read: Read, sources: list[list[ProtectedSource]]) -> list[list[Que
     return out
 
 
-def share_of(epsilon: float, count: int, source: ProtectedSource, mechanism: str) -> float:
-    """Return the epsilon of each of ``count`` releases that together cost at most one of this epsilon.
-
-    Notes
-    -----
-    Under 'zcdp' losses of Gaussian noise add up in rho: count times the rho of the result is at most the rho of epsilon. Else
-    epsilons add up.
-    """
-    budget = source.protection.budget
-    if count == 1:
-        return epsilon
-    if mechanism != "gaussian" or budget.accountant != "zcdp":
-        return epsilon / count
-    return _share_of(epsilon, count, float(budget.delta))
-
-
-@lru_cache(maxsize=64)
-def _share_of(epsilon: float, count: int, delta: float) -> float:
-    """Return what `share_of` does of Gaussian noise under 'zcdp'."""
-    low, high = epsilon / count, epsilon
-    limit = Fraction(rho_limit(epsilon, delta, gaussian=True))
-    for _ in range(40):
-        middle = (low + high) / 2
-        if Fraction(rho_limit(middle, delta, gaussian=True)) * count <= limit:
-            low = middle
-        else:
-            high = middle
-    return float(f"{low * (1 - 1e-9):.9g}") * (1 - 1e-8)
-
-
 def _bought(context: Context, found: Read, sources: list[list[ProtectedSource]], progress: Progress) -> list[list[Part]]:
     wanted, looking = purchases(found, sources), Looking(context)
     rehearsing.rehearse(context, found, wanted, sources, looking)
+    if found.call.learns_rows:
+        wanted = [
+            [row_bounds.learned(context, source, call, progress) for call, source in zip(calls, protected, strict=True)]
+            for calls, protected in zip(wanted, sources, strict=True)
+        ]
+        looking = Looking(context)
     out = []
     for calls, protected in zip(wanted, sources, strict=True):
         parts = []

@@ -27,6 +27,8 @@ class BuyingCall(Call):
     operation: ClassVar[str]
     local: ClassVar[bool] = False
     """Whether its source may combine rows of one unit."""
+    unsaid: ClassVar[tuple[str, ...]] = ()
+    """What `canonical` has only where it is said: a purchase that says it is another one."""
 
     if TYPE_CHECKING:
 
@@ -66,6 +68,11 @@ class BuyingCall(Call):
         ArgumentError
             Something is missing, or not what the method takes.
         """
+
+    def differing(self, bought: Mapping[str, Any]) -> list[str]:
+        """Return the parameters of a purchase that are not what the call says, beside those that it leaves to the purchase."""
+        asked, held = self.filled(bought).canonical(), self.completed(bought)
+        return [name for name in (*asked, *(set(self.unsaid) - asked.keys())) if asked.get(name) != held.get(name)]
 
     def spelled(self, columns: tuple[str, ...]) -> Self:
         """Return the call with its columns as the source spells and orders them."""

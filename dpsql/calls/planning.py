@@ -34,7 +34,7 @@ OPERATIONS = ("synthesize", "synthesize_tables", "marginals", "contributions", "
 _OTHERS = {"synthesize": ("k",), "marginals": ("method", "options"), "contributions": ("columns", "k", "method", "options"),
            "discover": ("k", "method", "options"), "synthesize_tables": ("columns", "k", "method")}
 """Arguments of dp_plan that a call does not have."""
-QUERY_OPTIONS = ("groups", "max_groups", "max_rows_per_group", "min_units", "bounds")
+QUERY_OPTIONS = ("groups", "max_groups", "max_rows_per_group", "max_rows", "min_units", "bounds")
 """Arguments of dp_query that the options of dp_plan may hold."""
 MOST_ROWS = 10**12
 """A guess of the rows of a source."""

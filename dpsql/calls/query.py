@@ -33,6 +33,8 @@ BOUNDS_SHARE = 0.15
 """Share of rho (of epsilon, for Laplace noise) that histograms of magnitudes have where bounds are to be learned."""
 NARROWING_SHARE = {"gaussian": 0.08, "laplace": 0.04}
 """The same where declared bounds are wide: noise between bounds that fit is 1.04 times as large, whatever the mechanism is."""
+ROWS_SHARE = {"gaussian": 0.1, "laplace": 0.05}
+"""The same of the histogram of rows per unit, where how many of them count is to be learned."""
 MOST_BOUND = 1_000_000_000
 _BOUNDS = (
     "Bounds of expressions, as a struct: {'cost': [0, 5000]}. By default those of the declared columns, carried through the "
@@ -62,6 +64,13 @@ def some_bounds(given: Mapping[str, Any], name: str) -> dict[str, Any]:
             raise ArgumentError(name, {text: pair}, "numbers, or dates as texts: {'cost': [0, 5000]}")
         found[text] = (pair[0], pair[1])
     return found
+
+
+def some_rows(given: Mapping[str, Any], name: str) -> int | str | None:
+    """Return a number of rows, 'auto', or None."""
+    if isinstance(given.get(name), str) and given[name] != AUTO:
+        raise ArgumentError(name, given[name], "a whole number from 1 on, or 'auto', is required")
+    return AUTO if given.get(name) == AUTO else arguments.integer(given, name, 1, MOST_BOUND)
 
 
 def _mapping(given: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -113,6 +122,13 @@ class QueryCall(Call):
     max_rows_per_group: int | None = argument(
         whole(1, MOST_BOUND), "Rows of one unit that count in each of them, at most, at random.", python="int | None"
     )
+    max_rows: int | str | None = argument(
+        some_rows,
+        "Rows of one unit that count in all, at most, at random; 'auto': learned from a histogram of rows per unit, for a tenth of "
+        "the loss.",
+        python="int | str | None",
+        plain=True,
+    )
     bounds: dict[str, Any] = argument(some_bounds, _BOUNDS, python="Mapping[str, Any] | str | None", plain=True)
     min_units: int | None = argument(
         whole(1, MOST_BOUND), "A private group has at least this many units.", python="int | None"
@@ -161,6 +177,11 @@ class QueryCall(Call):
         return found
 
     @property
+    def learns_rows(self) -> bool:
+        """Whether how many rows of a unit count is to be learned."""
+        return self.max_rows == AUTO
+
+    @property
     def auto(self) -> tuple[str, ...]:
         """Texts of expressions whose bounds are to be learned; `ALL` for those that have none."""
         return tuple(text for text, pair in self.bounds.items() if pair == AUTO)
@@ -201,6 +222,7 @@ class QueryExactCall(Call):
     groups: str | None = argument(optional(one_of(*GROUPS)), "As of dp_query.", python="str | None", choices=GROUPS)
     max_groups: int | None = argument(whole(1, MOST_BOUND), "As of dp_query.", python="int | None")
     max_rows_per_group: int | None = argument(whole(1, MOST_BOUND), "As of dp_query.", python="int | None")
+    max_rows: int | None = argument(whole(1, MOST_BOUND), "As of dp_query; a number.", python="int | None")
     bounds: dict[str, tuple[Any, Any]] = argument(
         some_bounds, "As of dp_query.", python="Mapping[str, Sequence[float]] | None", plain=True
     )
@@ -210,7 +232,7 @@ class QueryExactCall(Call):
         """Return the query that is answered."""
         return QueryCall(
             self.sql, groups=self.groups, max_groups=self.max_groups, max_rows_per_group=self.max_rows_per_group,
-            bounds=self.bounds,
+            max_rows=self.max_rows, bounds=self.bounds,
             min_units=self.min_units,
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -124,6 +126,21 @@ class ContributionsCall(BuyingCall):
     def canonical(self) -> dict[str, Any]:
         """Return noise and cost, and ``per`` where it is given."""
         return {**self._shared(), "mechanism": self.mechanism, **({} if self.per is None else {"per": self.per})}
+
+
+@dataclass(frozen=True)
+class RowsCall(ContributionsCall):
+    """The same over the rows of a query, to bound them by: what ``max_rows := 'auto'`` buys first."""
+
+    local: ClassVar[bool] = True
+
+    @property
+    def release_name(self) -> str:
+        """The name of the query's release with 'rows', else one that its price makes: the same question is the same release."""
+        if self.release is not None:
+            return f"{self.release} rows"
+        text = json.dumps(self.canonical(), sort_keys=True, ensure_ascii=False)
+        return f"rows {hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
 
 @dataclass(frozen=True)

@@ -212,14 +212,12 @@ def check_same(protected: ProtectedSource, purchase: Purchase, call: BuyingCall)
             f"release {purchase.release!r} belongs to another call, which by accident has the same identifier; "
             "say release := 'another name'"
         )
-    asked, parameters = call.filled(purchase.parameters).canonical(), call.completed(purchase.parameters)
-    for name, value in asked.items():
-        bought = parameters.get(name)
-        if value != bought:
-            raise ReleaseError(
-                f"release {purchase.release!r} was bought with {name} = {bought!r}, the call says {name} = {value!r}. "
-                "The same name gives back what was bought; to buy another one say release := 'another name'"
-            )
+    for name in call.differing(purchase.parameters):
+        bought, value = call.completed(purchase.parameters).get(name), call.filled(purchase.parameters).canonical().get(name)
+        raise ReleaseError(
+            f"release {purchase.release!r} was bought with {name} = {bought!r}, the call says {name} = {value!r}. "
+            "The same name gives back what was bought; to buy another one say release := 'another name'"
+        )
 
 
 def _charge(context: Context, protected: ProtectedSource, store: Path, name: str, wanted: Request) -> Purchase:

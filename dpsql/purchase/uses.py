@@ -93,11 +93,10 @@ def hers(protected: ProtectedSource, call: BuyingCall) -> str | None:
     """Return the release that an analyst has a use of and that a call without a name asks for again; None where there is none."""
     for name, bought in protected.ledger.bought_as(call.operation, protected.query):
         try:
-            wanted = call.filled(bought).canonical()
+            same = not call.differing(bought)
         except DpsqlError:  # said in full where it is bought
             return None
-        held = call.completed(bought)
-        if all(held.get(key) == value for key, value in wanted.items()):
+        if same:
             return name
     return None
 

@@ -35,6 +35,7 @@ class QueryPurchase(BuyingCall):
     privacy: ClassVar[str] = CHARGED
     gives: ClassVar[str] = ""
     local: ClassVar[bool] = True
+    unsaid: ClassVar[tuple[str, ...]] = ("max_rows",)
 
     asked: Asked
     call: QueryCall
@@ -84,6 +85,7 @@ class QueryPurchase(BuyingCall):
             "max_groups": call.max_groups,
             "max_rows_per_group": call.max_rows_per_group,
             "min_units": call.min_units,
+            **({} if call.max_rows is None else {"max_rows": call.max_rows}),
             "bounds": {text: pair if isinstance(pair, str) else list(pair) for text, pair in sorted(call.bounds.items())},
             "weights": dict(sorted(call.weights.items())),
             **({"bounds_share": call.bounds_share} if call.auto else {}),

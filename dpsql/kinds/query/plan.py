@@ -145,12 +145,17 @@ class Planning(Asking):
         """Return how many rows of a unit count."""
         held, call = self.protected.protection, self.call.call
         if held.privacy_unit is None:
-            for name in ("max_groups", "max_rows_per_group"):
+            for name in ("max_groups", "max_rows_per_group", "max_rows"):
                 if getattr(call, name) is not None:
                     raise ArgumentError(name, getattr(call, name), "every row is a unit of its own here; leave it out")
             return Bounding(1, None, None)
         most = 1 if self.one_per_unit else self.protected.source.most_rows or held.max_contributions
-        groups, rows = call.max_groups, call.max_rows_per_group
+        groups, rows, whole = call.max_groups, call.max_rows_per_group, call.max_rows
+        if whole is not None:
+            if groups is not None or rows is not None:
+                said = "says how many rows of a unit count in all groups together; leave max_groups and max_rows_per_group out"
+                raise ArgumentError("max_rows", whole, said)
+            return Bounding(min(whole, most) if isinstance(whole, int) else most, None, None)
         if not self.asked.keys or self.one_per_unit:
             return Bounding(min(rows, most) if self.one_per_unit and rows else rows or most, None, None)
         if groups is None and rows is None:
@@ -227,11 +232,14 @@ class Planning(Asking):
         calibration = priced(measures)
         tau = passing(calibration)
         rows = self.protected.source.most_rows
-        if rows is not None and bounding.max_rows == rows > held.max_contributions:
+        if rows is not None and bounding.max_rows == rows > held.max_contributions and not call.learns_rows:
             self.notes.append(
                 f"{held.max_contributions} rows of a {held.privacy_unit} can become {rows:,} in this FROM, and so many count; "
-                "fewer, with less noise: max_rows_per_group := n"
+                "fewer, with less noise: max_rows := n, or 'auto' to learn how many"
             )
+        if call.learns_rows and bounding.max_rows != 1:
+            said = f"how many rows of a {held.privacy_unit} count is learned first"
+            self.notes.append(f"{said}, at most {bounding.max_rows:,}: the noise is that of so many")
         rest = iter(calibration.scales[sum(len(measure.lengths) for measure in measures) :])
         wanted = QueryPlan(
             keys=tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))),

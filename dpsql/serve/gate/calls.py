@@ -31,7 +31,8 @@ _CONSTANT = frozenset({"list_value", "struct_pack", "row", "map", "array_value",
 OPEN: dict[str, frozenset[str]] = {
     name: frozenset(arguments.split())
     for name, arguments in {
-        "query": "sql epsilon groups max_groups max_rows_per_group bounds min_units confidence mechanism release adaptive options",
+        "query": "sql epsilon groups max_groups max_rows_per_group max_rows bounds min_units confidence mechanism release "
+        "adaptive options",
         "summarize": "source epsilon columns release",
         "marginals": "source columns k epsilon mechanism release shape",
         "contributions": "source epsilon mechanism release",
