@@ -53,7 +53,8 @@ def bought(context: Context, source: ProtectedSource, call: QueryPurchase) -> tu
     if not call.call.learns_rows:
         return (call,)
     histogram, rest = first(source, call)
-    if source.ledger.purchase(uses.asked(context, source, histogram).release) is not None:  # then it is free
+    asked = uses.asked(context, source, histogram)
+    if asked.hers and source.ledger.purchase(asked.release) is not None:  # then it is free
         with Progress("dp_plan", show=False) as progress:
             rest = learned(context, source, call, progress)
     return histogram, rest
@@ -69,23 +70,28 @@ def learned(context: Context, source: ProtectedSource, call: QueryPurchase, prog
     """
     histogram, rest = first(source, call)
     plan = request(context, source, rest).plan
-    _check_both(context, source, histogram, rest)
+    _check_both(context, source, histogram, rest, call.epsilon)
     release = buying.buy(context, histogram, progress)
     counts = release.statistics(context.cursor).tables[(0,)]
     number = row_bounds.chosen(counts, _deviation(release.plan), *_noise(plan))
     return replace(rest, call=rest.call.changed(max_rows=number))
 
 
-def _check_both(context: Context, source: ProtectedSource, histogram: RowsCall, rest: QueryPurchase) -> None:
+def _check_both(
+    context: Context, source: ProtectedSource, histogram: RowsCall, rest: QueryPurchase, epsilon: float | None
+) -> None:
     """Refuse where the query could not be bought after its histogram; what is there already is not charged."""
-    name = uses.asked(context, source, histogram).release
-    if source.ledger.purchase(name) is not None or source.ledger.limit() is not None:
-        return  # an analyst's grant is checked by the whole call
+    asked = uses.asked(context, source, histogram)
+    if asked.hers and source.ledger.purchase(asked.release) is not None:
+        return
+    if not asked.hers:
+        uses.check(context, source, histogram)
     budget, charges = uses.limit(source)
     both = [request(context, source, one).calibration.charge for one in (histogram, rest)]
     if fits(budget, charges, both[0]) and not fits(budget, [*charges, both[0]], both[1]):
-        said = f"the budget of {source.key} covers its histogram of rows per unit and not the query after it; FROM dp_budget()"
-        raise ArgumentError("epsilon", rest.epsilon, f"{said} shows what is left. Nothing was charged")
+        whose = "the budget of" if source.ledger.limit() is None else "your grant on"
+        said = f"{whose} {source.key} covers its histogram of rows per unit and not the query after it; FROM dp_budget()"
+        raise ArgumentError("epsilon", epsilon, f"{said} shows what is left. Nothing was charged")
 
 
 def _deviation(plan: Plan) -> float:

@@ -22,7 +22,7 @@ from dpsql.dbt.nodes import arguments as declared_arguments
 from dpsql.dbt.nodes import rules as declared_rules
 from dpsql.domains.encoding import encode
 from dpsql.engines.duckdb.counting import count_tables
-from dpsql.errors import DomainError, DpsqlError, ReleaseError
+from dpsql.errors import ArgumentError, DomainError, DpsqlError, ReleaseError
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.release import identity
@@ -111,9 +111,12 @@ def check_query(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     if context.instance.prepare is not None:
         context.instance.prepare(context)
-    label = str(given["label"])
+    label, call = str(given["label"]), QueryCall.parse(given["call"])
+    if call.learns_rows:
+        said = "a model is one release: buy the histogram with dp_contributions, and name a number"
+        raise ArgumentError("max_rows", call.max_rows, said)
     found = []
-    for protected, purchase in queries(context, QueryCall.parse(given["call"])):
+    for protected, purchase in queries(context, call):
         found.append(_free(protected, label, purchase.release_name, "query", purchase.asked.canonical()))
     return {"label": label, "releases": [name for name, _ in found], "before": [name for name, before in found if before]}
 

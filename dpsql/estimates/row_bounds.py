@@ -79,7 +79,7 @@ def chosen(counts: Sequence[int] | IntArray, deviation: float, most: int, noise:
 
     >>> counts = [4000, 3000, 3000, 12, -30, 25, 9, -14, 3, 20, -11]
     >>> [chosen(counts, 40.0, 287, noise, 4) for noise in (200.0, 14.0, 1.0)], chosen(counts, 40.0, 2, 14.0, 4)
-    ([3, 5, 7], 2)
+    ([3, 5, 21], 2)
     """
     units = units_by_rows(counts, deviation)
     longest = min(most, units.size)

@@ -57,6 +57,30 @@ def test_one_question_is_charged_once_and_used_by_each(hospital: Served) -> None
     assert hospital.ask(f"FROM dp_explain('{release}')", (), other)
 
 
+def test_learned_rows_are_two_uses_of_each_and_one_charge(hospital: Served) -> None:
+    """Who plans it pays nothing, whoever has bought it; both get the same, and neither more than her grant holds for both parts."""
+    one, other = grant(hospital, "erin27"), grant(hospital, "erin28", "epsilon := 0.31")
+    text = "SELECT ward, count(*) AS n FROM visits WHERE cost > 5 GROUP BY ward"
+    call = f"FROM dp_query('{text}', epsilon := 0.3, max_rows := 'auto')"
+    before = hospital.charges()
+    numbers = hospital.ask(call, (), one)
+    plan = f"SELECT operation, bought FROM dp_plan('{text}', epsilon := 0.3, options := {{'max_rows': 'auto'}})"
+    assert hospital.ask(plan, (), one) == [("contributions", True), ("query", True)]
+    assert hospital.ask(plan, (), other) == [("contributions", False), ("query", False)]
+    assert entries(hospital, other) == {}
+    assert hospital.ask(call, (), other) == numbers and hospital.charges() == before + 2
+    assert (entries(hospital, one), entries(hospital, other)) == ({"charge": 2}, {"use": 2})
+    third = grant(hospital, "erin29", "epsilon := 0.2, per_query := 0.19")
+    assert "is the most of one call" in hospital.refused(call, (), third).text
+    assert "covers its histogram" in hospital.refused(call.replace("0.3", "0.19"), (), spent(hospital, third)).text
+
+
+def spent(hospital: Served, analyst: str) -> str:
+    """Spend a part of an analyst's grant; return the name."""
+    hospital.ask("FROM dp_query('SELECT count(*) FROM visits WHERE cost > 6', epsilon := 0.1)", (), analyst)
+    return analyst
+
+
 def test_the_price_of_a_question_is_at_most_what_the_grant_says(hospital: Served) -> None:
     """The file says 0.5; a tenth of the grant, or the limit of one question, is less. A smaller one of the file stays."""
     for analyst, said, price in (("erin2", "epsilon := 1", 0.1), ("erin3", "epsilon := 9, per_query := 0.25", 0.25), ("erin4", "epsilon := 90", 0.5)):

@@ -1,0 +1,181 @@
+"""max_rows of dp_query: how many rows of a unit count in all, said, or learned from a histogram that is bought first."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import duckdb
+import pytest
+from noisy import near
+
+import dpsql
+from dpsql.accounting.rules import rho_limit
+
+MOST = 200
+TEXT = "SELECT g, count(*) AS n, sum(x) AS s FROM t GROUP BY g ORDER BY g"
+
+
+def protected(accountant: str = "zcdp") -> duckdb.DuckDBPyConnection:
+    """Return 6,000 units with one to three rows, in a table that allows 200 each."""
+    con = duckdb.connect()
+    con.execute("CREATE TABLE t AS SELECT i // (1 + i % 3) AS u, i % 2 AS g, i % 100 AS x FROM range(12000) r(i)")
+    dpsql.load(con, progress=False)
+    con.execute(
+        f"CALL dp_protect('t', epsilon := 500, delta := 1e-9, privacy_unit := 'u', max_contributions := {MOST}, accountant := '{accountant}')"
+    )
+    con.execute("CALL dp_declare('t', 'g', categories := [0, 1], nullable := false)")
+    con.execute("CALL dp_declare('t', 'x', lower := 0, upper := 100, nullable := false)")
+    return con
+
+
+@pytest.fixture
+def con():
+    with protected() as connection:
+        yield connection
+
+
+def charges(con):
+    return con.execute("SELECT operation, release, epsilon, rho FROM dp_ledger() WHERE action = 'charge' ORDER BY entry").fetchall()
+
+
+def bounds_of(con, release):
+    """Return how many rows of a unit count, as the release says."""
+    (said,) = con.execute(f"SELECT explanation FROM dp_explain('{release}') WHERE about = 'rows'").fetchone()
+    return int(said.removeprefix("at most ").split(" row")[0])
+
+
+def test_what_is_learned_is_near_what_units_have(con):
+    con.execute(f"FROM dp_query('{TEXT}', epsilon := 1, max_rows := 'auto')").fetchall()
+    (first, _, *_), (second, release, *_) = charges(con)
+    assert (first, second) == ("contributions", "query")
+    assert 3 <= bounds_of(con, release) <= 12
+
+
+def test_the_noise_is_that_of_what_was_learned(con):
+    """At epsilon 8 the noise of all 200 rows is 200 times that of one row."""
+    answers = {}
+    for rows in ("NULL", "'auto'"):
+        found = con.execute(f"FROM dp_query('{TEXT}', epsilon := 8, max_rows := {rows}, confidence := 0.95)").fetchall()
+        answers[rows] = [row[3] - row[2] for row in found]
+    assert all(12 * few < many for few, many in zip(answers["'auto'"], answers["NULL"], strict=True))
+
+
+def test_the_answer_is_near_the_truth(con):
+    found = con.execute(f"FROM dp_query('{TEXT}', epsilon := 40, max_rows := 'auto')").fetchall()
+    true = con.execute(TEXT).fetchall()
+    (sigma,) = con.execute(
+        f"SELECT noise_scale FROM dp_plan('{TEXT}', epsilon := 40, options := {{'max_rows': 'auto'}}) WHERE operation = 'query'"
+    ).fetchone()
+    assert near([row[1] for row in found], [row[1] for row in true], sigma)
+
+
+@pytest.mark.parametrize(("accountant", "mechanism"), [("zcdp", "gaussian"), ("zcdp", "laplace"), ("basic", "laplace")])
+def test_both_releases_cost_what_the_call_says_at_most(accountant, mechanism):
+    with protected(accountant) as con:
+        con.execute(f"FROM dp_query('{TEXT}', epsilon := 2, max_rows := 'auto', mechanism := '{mechanism}')").fetchall()
+        found = charges(con)
+        assert len(found) == 2
+        if mechanism == "gaussian":
+            assert sum(Fraction(rho) for *_, rho in found) <= Fraction(rho_limit(2.0, 1e-9, gaussian=True))
+            assert sum(Fraction(rho) for *_, rho in found) > 0.98 * Fraction(rho_limit(2.0, 1e-9, gaussian=True))
+        else:
+            assert 1.98 < sum(epsilon for _, _, epsilon, _ in found) <= 2.0
+
+
+def test_again_is_free_and_the_same(con):
+    call = f"FROM dp_query('{TEXT}', epsilon := 1, max_rows := 'auto')"
+    first = con.execute(call).fetchall()
+    con.execute("CREATE TABLE elsewhere AS SELECT 1 AS one")
+    dpsql.udfs.instance_of(con).remembered.clear()
+    assert con.execute(call).fetchall() == first
+    assert len(charges(con)) == 2
+    con.execute("DELETE FROM t")
+    dpsql.udfs.instance_of(con).remembered.clear()
+    assert con.execute(call).fetchall() == first
+
+
+def test_a_name_is_given_to_the_query(con):
+    con.execute(f"FROM dp_query('{TEXT}', epsilon := 1, max_rows := 'auto', release := 'mine')").fetchall()
+    assert [release.rsplit("-", 1)[0] for _, release, *_ in charges(con)] == ["t-contributions-mine_rows", "t-query-mine"]
+
+
+def test_the_plan_says_both_and_buys_neither(con):
+    plan = f"SELECT operation, epsilon, bought FROM dp_plan('{TEXT}', epsilon := 1, options := {{'max_rows': 'auto'}})"
+    planned = con.execute(plan).fetchall()
+    assert [row[0] for row in planned] == ["contributions", "query"] and not charges(con)
+    con.execute(f"FROM dp_query('{TEXT}', epsilon := 1, max_rows := 'auto')").fetchall()
+    assert con.execute(plan).fetchall() == [(*row[:2], True) for row in planned]
+    assert [round(epsilon, 4) for *_, epsilon, _ in charges(con)] == [round(row[1], 4) for row in planned]
+
+
+def test_a_number_is_another_release(con):
+    calls = ["", ", max_rows := 3", ", max_rows := 2", ", max_rows_per_group := 1, max_groups := 1"]
+    answers = [con.execute(f"FROM dp_query('{TEXT}', epsilon := 1{call})").fetchall() for call in calls]
+    assert len(charges(con)) == 4
+    assert [con.execute(f"FROM dp_query('{TEXT}'{call})").fetchall() for call in calls] == answers  # without a price: each its own
+    assert len(charges(con)) == 4
+    with pytest.raises(duckdb.Error, match="bought with max_rows = 3, the call says max_rows = None"):
+        con.execute(f"FROM dp_query('{TEXT}', epsilon := 1, max_rows := 3, release := 'a')").fetchall()
+        con.execute(f"FROM dp_query('{TEXT}', epsilon := 1, release := 'a')").fetchall()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, MOST, 10 * MOST])
+def test_no_more_rows_of_a_unit_count_than_were_said(con, rows):
+    con.execute(f"INSERT INTO t SELECT 99999, 0, 1 FROM range({3 * MOST})")
+    exact = f"SELECT n FROM dp_query_exact('SELECT count(*) AS n FROM t WHERE u = 99999', max_rows := {rows})"
+    assert con.execute(exact).fetchall() == [(min(rows, MOST),)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT x, count(*) FROM t GROUP BY x",
+        "SELECT g, avg(x), median(x), count(DISTINCT u) FROM t GROUP BY CUBE (g)",
+        "SELECT (SELECT count(*) FROM t WHERE x > 50) / (SELECT count(*) FROM t)",
+        "SELECT a.g, count(*) FROM t a JOIN t b ON a.u = b.u GROUP BY a.g",
+        "SELECT count(*) FROM t WHERE x > 1000",
+        "SELECT avg(n) FROM (SELECT u, count(*) AS n FROM t GROUP BY u)",
+    ],
+)
+def test_any_query_can_have_it(con, text):
+    more = ", bounds := {'n': [0, 10]}" if "avg(n)" in text else ""
+    call = f"FROM dp_query('{text}', epsilon := 20, max_rows := 'auto'{more})"
+    first = con.execute(call).fetchall()
+    count = len(charges(con))
+    assert first and con.execute(call).fetchall() == first and len(charges(con)) == count
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("max_rows := 'x'", "max_rows = 'x': a whole number from 1 on, or 'auto', is required"),
+        ("max_rows := 0", "max_rows = 0"),
+        ("max_rows := 3, max_groups := 2", "max_rows = 3: says how many rows of a unit count in all groups together"),
+        ("max_rows := 'auto', max_rows_per_group := 2", "max_rows = 'auto': says how many"),
+        ("max_rows := 'auto', bounds := {'y': [0, 1]}", "no such column"),
+    ],
+)
+def test_what_it_cannot_be_is_said_before_a_charge(con, said, why):
+    with pytest.raises(duckdb.Error, match=why):
+        con.execute(f"FROM dp_query('{TEXT}', epsilon := 1, {said})").fetchall()
+    assert not charges(con)
+
+
+def test_without_a_price_or_a_unit_nothing_is_learned(con):
+    for call in (f"dp_query('{TEXT}', max_rows := 'auto')", f"dp_plan('{TEXT}', options := {{'max_rows': 'auto'}})"):
+        with pytest.raises(duckdb.Error, match="epsilon is not given"):
+            con.execute(f"FROM {call}").fetchall()
+    con.execute("CREATE TABLE rows AS SELECT 1 AS x; CALL dp_protect('rows', epsilon := 1, delta := 1e-9)")
+    with pytest.raises(duckdb.Error, match="max_rows = 'auto': every row is a unit of its own here"):
+        con.execute("FROM dp_query('SELECT count(*) FROM rows', epsilon := 0.1, max_rows := 'auto')").fetchall()
+    assert not charges(con)
+
+
+def test_where_both_cannot_be_paid_neither_is():
+    with protected() as con:
+        con.execute("CREATE TABLE s AS FROM t; CALL dp_protect('s', epsilon := 1, delta := 1e-9, privacy_unit := 'u', max_contributions := 9)")
+        con.execute("FROM dp_query('SELECT count(*) FROM s', epsilon := 0.7)").fetchall()
+        before = charges(con)
+        with pytest.raises(duckdb.Error, match="covers its histogram of rows per unit and not the query after it"):
+            con.execute("FROM dp_query('SELECT sum(1) FROM s', epsilon := 0.9, max_rows := 'auto', bounds := {'1': [0, 1]})").fetchall()
+        assert charges(con) == before
