@@ -8,14 +8,17 @@ follows from what the first one has released, as if the caller had said it.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
 from dpsql.accounting import fits
+from dpsql.answers import held
+from dpsql.books.entries import canonical_json
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.query import ROWS_SHARE
 from dpsql.calls.tables import RowsCall
-from dpsql.errors import ArgumentError
+from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.estimates import row_bounds
 from dpsql.kinds.plans import request
 from dpsql.protected.source import ProtectedSource
@@ -52,9 +55,12 @@ def bought(context: Context, source: ProtectedSource, call: QueryPurchase) -> tu
     """Return what a purchase buys: itself, after a histogram where one is asked for. Nothing is bought."""
     if not call.call.learns_rows:
         return (call,)
+    if _is_one(source):
+        return (_without(call),)
     histogram, rest = first(source, call)
     asked = uses.asked(context, source, histogram)
-    if asked.hers and source.ledger.purchase(asked.release) is not None:  # then it is free
+    there = source.ledger.purchase(asked.release) if asked.hers else None
+    if there is not None and there.status == "stored":  # then it is free
         with Progress("dp_plan", show=False) as progress:
             rest = learned(context, source, call, progress)
     return histogram, rest
@@ -68,13 +74,45 @@ def learned(context: Context, source: ProtectedSource, call: QueryPurchase, prog
     BudgetExceeded, BudgetExhausted, GrantExceeded
         Not both can be bought: nothing was charged.
     """
+    if _is_one(source):
+        return _without(call)
     histogram, rest = first(source, call)
+    before = _before(context, source, rest)
+    if before is not None:
+        return before
     plan = request(context, source, rest).plan
     _check_both(context, source, histogram, rest, call.epsilon)
     release = buying.buy(context, histogram, progress)
     counts = release.statistics(context.cursor).tables[(0,)]
     number = row_bounds.chosen(counts, _deviation(release.plan), *_noise(plan))
-    return replace(rest, call=rest.call.changed(max_rows=number))
+    return _with(rest, number)
+
+
+def _is_one(source: ProtectedSource) -> bool:
+    """Whether a unit has one row at most: then there is nothing to learn."""
+    most = source.source.most_rows or source.protection.max_contributions
+    return source.protection.privacy_unit is not None and (source.source.one_per_unit or most == 1)
+
+
+def _with(call: QueryPurchase, number: int) -> QueryPurchase:
+    return replace(call, call=call.call.changed(max_rows=number))
+
+
+def _without(call: QueryPurchase) -> QueryPurchase:
+    return replace(call, call=call.call.changed(max_rows=None))
+
+
+def _before(context: Context, source: ProtectedSource, rest: QueryPurchase) -> QueryPurchase | None:
+    """Return the purchase as it was made before, whatever was declared since: another number would be another release."""
+    for name, operation, _, parameters in held.stored(source, canonical_json(rest.asked.canonical()["rows"])):
+        number = parameters.get("max_rows")
+        if operation == "query" and isinstance(number, int):
+            made = _with(rest, number)
+            with suppress(DpsqlError):
+                asked = uses.asked(context, source, made)
+                if asked.hers and asked.release == name and not made.differing(parameters):
+                    return made
+    return None
 
 
 def _check_both(

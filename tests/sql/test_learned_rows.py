@@ -94,6 +94,20 @@ def test_again_is_free_and_the_same(con):
     assert con.execute(call).fetchall() == first
 
 
+def test_what_is_declared_later_changes_nothing_of_what_was_bought(con):
+    call = f"FROM dp_query('{TEXT}', epsilon := 1, max_rows := 'auto')"
+    first = con.execute(call).fetchall()
+    con.execute("CALL dp_declare('t', 'x', lower := 0, upper := 3000000, nullable := false)")
+    dpsql.udfs.instance_of(con).remembered.clear()
+    assert con.execute(call).fetchall() == first
+    assert len(charges(con)) == 2
+
+
+def test_where_units_have_one_row_nothing_is_learned(con):
+    con.execute("FROM dp_query('SELECT avg(n) FROM (SELECT u, count(*) AS n FROM t GROUP BY u)', epsilon := 2, max_rows := 'auto', bounds := {'n': [0, 9]})")
+    assert [(operation, round(epsilon, 4)) for operation, _, epsilon, _ in charges(con)] == [("query", 2.0)]
+
+
 def test_a_name_is_given_to_the_query(con):
     con.execute(f"FROM dp_query('{TEXT}', epsilon := 1, max_rows := 'auto', release := 'mine')").fetchall()
     assert [release.rsplit("-", 1)[0] for _, release, *_ in charges(con)] == ["t-contributions-mine_rows", "t-query-mine"]
