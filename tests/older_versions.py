@@ -1,10 +1,9 @@
-"""On older versions of DuckDB a share of the cases is tried: of those of a function a fourth on each version, never the same.
+"""On older versions of DuckDB a share of the cases is tried: of those of a function a fourth on each version, of many an eighth, never the same.
 
 DuckDB 1.4 and 1.5 read SQL alike, and the newest version tries every case: what holds of a case there, and of its neighbours on both
 older ones, is not tried twice more. ``DPSQL_TEST_OLDER`` is 0 or 1; without it, and with DPSQL_HYPOTHESIS=thorough, each version tries
 all cases (so ``.ci/newest`` does). Cases are numbered within their function; functions with a single case in the order of the file,
-of which one version has the even ones, the other the odd ones. So both versions try every function that has several cases, and all
-cases marked ``older_duckdb``.
+of which each version has a third. So both versions try every function that has several cases, and all cases marked ``older_duckdb``.
 """
 
 from __future__ import annotations
@@ -15,8 +14,13 @@ from collections import Counter
 import pytest
 from case_counts import PROFILE
 
-SHARE = 4
-"""Of so many cases of a function, each older version tries one."""
+MANY = 16
+"""Of functions with so many cases, those of a case are its neighbours' too."""
+
+
+def share(cases: int) -> int:
+    """Return of how many cases of a function with so many each older version tries one."""
+    return 3 if cases == 1 else 4 if cases < MANY else 8
 
 
 @pytest.hookimpl(trylast=True)
@@ -32,9 +36,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("older_duckdb") is not None:
             kept.append(item)
             continue
-        several = cases[_function(item)] > 1
-        counted, share = (_function(item), SHARE) if several else (item.nodeid.split("::")[0], 2)
-        (kept if number[counted] % share == int(place) else left_out).append(item)
+        counted = _function(item) if cases[_function(item)] > 1 else item.nodeid.split("::")[0]
+        (kept if number[counted] % share(cases[_function(item)]) == int(place) else left_out).append(item)
         number[counted] += 1
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)

@@ -40,8 +40,9 @@ def grid(ids: Callable[[Any], str] | None = None, **lists: Sequence[Any]) -> pyt
     return pytest.mark.parametrize(tuple(lists), found, ids=ids and ["-".join(map(ids, case)) for case in found])
 
 
-def in_turn(firsts: Sequence[Any], seconds: Sequence[Any]) -> list[Case]:
-    """Return every first with one second, which take turns, so that neighbours in ``firsts`` meet different ones; or all pairs."""
+def in_turn(firsts: Sequence[Any], seconds: Sequence[Any], times: int = 1) -> list[Case]:
+    """Return every first with one second, or with so many, which take turns: neighbours in ``firsts`` meet different ones; or all pairs."""
     if WHOLE:
         return list(itertools.product(firsts, seconds))
-    return [(first, seconds[i % len(seconds)]) for i, first in enumerate(firsts)]
+    steps = [turn * len(seconds) // times for turn in range(times)]
+    return [(first, seconds[(i + step) % len(seconds)]) for i, first in enumerate(firsts) for step in steps]

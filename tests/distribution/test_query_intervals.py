@@ -84,10 +84,10 @@ def test_counts_sums_means_variances_and_ratios_are_covered() -> None:
 
 
 def test_medians_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of fewer releases and draws: a tree has thousands of cells. 320 cases, with a fixed seed: 91.3 % is three standard deviations."""
+    """Of fewer releases and draws: a tree has thousands of cells. 200 cases, with a fixed seed: 90.3 % is three standard deviations."""
     monkeypatch.setattr(intervals, "DRAWS", 200)
-    [share] = covered("median(amount)", 100 if WHOLE else 40)
-    low, high = (0.925, 0.98) if WHOLE else (0.913, 0.987)
+    [share] = covered("median(amount)", 100 if WHOLE else 25)
+    low, high = (0.925, 0.98) if WHOLE else (0.903, 0.995)
     assert low <= share <= high, share
 
 

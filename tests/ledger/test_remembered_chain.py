@@ -17,8 +17,8 @@ from dpsql.books.schema import Books
 TYPES = {"entry": "DOUBLE", "epsilon": "DOUBLE", "rho": "DECIMAL(38,20)", "written_at": "TIMESTAMPTZ", "max_contributions": "BIGINT[]"}
 
 
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
+@pytest.fixture(scope="module")
+def books() -> Iterator[duckdb.DuckDBPyConnection]:
     con = duckdb.connect()
     make_people(con, 100)
     dpsql.load(con)
@@ -26,9 +26,16 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
     con.execute("FROM dp_marginals('people', columns := ['sex'], epsilon := 0.1, release := 'a')")
     con.execute("FROM dp_budget()")
     con.execute("DROP VIEW IF EXISTS dpsql.budgets; DROP VIEW IF EXISTS dpsql.releases; DROP VIEW IF EXISTS dpsql.chain")
-    con.execute("CREATE TABLE kept AS FROM dpsql.ledger; CREATE OR REPLACE TABLE dpsql.ledger AS FROM kept")  # without constraints
+    con.execute("CREATE TABLE kept AS FROM dpsql.ledger")
     yield con
     con.close()
+
+
+@pytest.fixture
+def con(books: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """The books as they were, without constraints."""
+    books.execute("CREATE OR REPLACE TABLE dpsql.ledger AS FROM kept")
+    return books
 
 
 def holds(con: duckdb.DuckDBPyConnection) -> bool:

@@ -13,6 +13,8 @@ from victims import killed, nursery
 
 import dpsql
 
+pytestmark = pytest.mark.any_duckdb
+
 BUY = "FROM dp_synthesize_tables('patients', epsilon := 1, into_schema := 'synth', release := 'first', options := {'effort': 'fast'})"
 OTHER = "FROM dp_sample('first', into_schema := 'synth', seed := 5)"
 TABLES = ("patients", "procedures", "visits")

@@ -3,6 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
+from pairwise import WHOLE
 from scipy import special
 
 from dpsql.numerics.bivariate_normal import latent_correlation, normal_cdf2
@@ -29,16 +30,21 @@ def exact(h: float, k: float, correlation: float) -> mpmath.mpf:
         return mpmath.ncdf(h) * mpmath.ncdf(k) + (mpmath.quad(density, points) if r else 0)
 
 
+def limits(correlation: float, turn: int) -> list[tuple[float, float]]:
+    """Return every other pair of limits, in turn, so that each correlation and each pair is tried; all when thorough."""
+    return LIMITS if WHOLE else LIMITS[(CORRELATIONS.index(correlation) + turn) % 2 :: 2]
+
+
 @pytest.mark.parametrize("correlation", CORRELATIONS)
 def test_cdf_equals_the_40_digit_integral(correlation: float) -> None:
-    for h, k in LIMITS:
+    for h, k in limits(correlation, 0):
         assert float(abs(exact(h, k, correlation) - float(normal_cdf2(h, k, correlation)))) < 1e-14, (h, k)
 
 
 def test_inverse_gives_the_correlation_back_wherever_double_precision_determines_it() -> None:
     tried = 0
     for correlation in CORRELATIONS:
-        for h, k in LIMITS:
+        for h, k in limits(correlation, 1):
             a, b = float(special.ndtr(h)), float(special.ndtr(k))
             both = exact(float(special.ndtri(a)), float(special.ndtri(b)), correlation)
             # What one unit in the last place of the three shares moves the correlation by, seen numerically.
@@ -50,7 +56,7 @@ def test_inverse_gives_the_correlation_back_wherever_double_precision_determines
                 continue
             tried += 1
             assert abs(float(latent_correlation(a, b, float(both))) - correlation) < 1e-8, (h, k, correlation)
-    assert tried > 80
+    assert tried > 35
 
 
 def test_inverse_of_tiny_margins() -> None:

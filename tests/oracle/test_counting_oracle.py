@@ -9,6 +9,7 @@ import pytest
 from case_counts import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pairwise import in_turn
 
 from dpsql.engines.duckdb import counting
 from dpsql.engines.duckdb.counting import count_select, count_tables
@@ -78,8 +79,7 @@ def every_road_agrees(codes, sizes, cliques, roads=ROADS):
         assert connection.execute("SELECT count(*) FROM duckdb_tables() WHERE temporary").fetchall() == [(1,)]
 
 
-@pytest.mark.parametrize("sizes", SHAPES, ids=str)
-@pytest.mark.parametrize("rows", [0, 1, 4097])
+@pytest.mark.parametrize(("sizes", "rows"), in_turn(SHAPES, [0, 1, 4097], 2), ids=str)
 def test_awkward_sizes_of_every_order(sizes, rows):
     positions = range(len(sizes))
     cliques = [c for k in range(min(len(sizes), 3) + 1) for c in itertools.combinations(positions, k)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
+from prepared import copied
 
 import dpsql
 from dpsql.books.ledger import Ledger
@@ -31,17 +32,23 @@ CHANGES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("made") / "t_there.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        dpsql.load(connection, progress=False)
+        connection.execute(f"CREATE TABLE t AS SELECT i AS id, (i % 10)::INTEGER AS x FROM range({ROWS}) r(i)")
+        connection.execute("CALL dp_protect('t', epsilon := 200, delta := 1e-9)")
+        connection.execute(f"CALL dp_declare('t', 'x', lower := 0, upper := {UPPER}, nullable := false)")
+        connection.execute("CREATE VIEW v AS SELECT x FROM t WHERE x < 5")
+        connection.execute("FROM dp_query('SELECT count(*) FROM t', epsilon := 1)").fetchall()  # the books are there
+    return path
+
+
 @pytest.fixture
-def con():
-    connection = duckdb.connect()
-    dpsql.load(connection, progress=False)
-    connection.execute(f"CREATE TABLE t AS SELECT i AS id, (i % 10)::INTEGER AS x FROM range({ROWS}) r(i)")
-    connection.execute("CALL dp_protect('t', epsilon := 200, delta := 1e-9)")
-    connection.execute(f"CALL dp_declare('t', 'x', lower := 0, upper := {UPPER}, nullable := false)")
-    connection.execute("CREATE VIEW v AS SELECT x FROM t WHERE x < 5")
-    connection.execute("FROM dp_query('SELECT count(*) FROM t', epsilon := 1)").fetchall()  # the books are there
-    yield connection
-    connection.close()
+def con(made, tmp_path):
+    with copied(made, tmp_path, progress=False) as connection:
+        yield connection
 
 
 @pytest.mark.parametrize("when", ["before the charge", "after it"])

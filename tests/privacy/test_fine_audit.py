@@ -97,9 +97,15 @@ def test_no_release_is_more_likely_than_epsilon_allows(monkeypatch, one, other):
 DENSE = ", ".join(["(800)"] * 40 + ["(805)"] * 12 + ["(2)"] * 12)
 
 
-def audited(monkeypatch: pytest.MonkeyPatch, runs: int = 60) -> float:
-    """The largest loss over runs of a table whose cells are just about parted, both ways."""
-    return max(map(abs, losses(monkeypatch, DENSE, f"{DENSE}, (800)", runs) + losses(monkeypatch, f"{DENSE}, (800)", DENSE, runs)))
+def audited(monkeypatch: pytest.MonkeyPatch, runs: int, enough: float = math.inf) -> float:
+    """The largest loss over runs of a table whose cells are just about parted, both ways; or the first that is ``enough``."""
+    worst, more = 0.0, f"{DENSE}, (800)"
+    for start in range(0, runs, 15):
+        for pair in ((DENSE, more), (more, DENSE)):
+            worst = max(worst, *map(abs, losses(monkeypatch, *pair, min(15, runs - start))))
+        if worst >= enough:
+            break
+    return worst
 
 
 @pytest.fixture
@@ -118,7 +124,7 @@ def test_the_audit_finds_a_level_with_half_the_noise(monkeypatch, two_levels):
     """A run shows it with probability 1/8 at least (three drawings on one side): 120 runs miss it with (7/8)^120 = 1e-7."""
     real = noising.add_noise
     monkeypatch.setattr(measuring, "add_noise", lambda flat, lengths, scales, mechanism: real(flat, lengths, [scales[0] / 2], mechanism))
-    assert audited(monkeypatch) > 1.0 + 1e-9
+    assert audited(monkeypatch, 60, 1.1) > 1.0 + 1e-9
 
 
 def test_the_audit_finds_cells_that_were_chosen_by_exact_counts(monkeypatch, two_levels):

@@ -34,10 +34,10 @@ def database(shape: str) -> Linked:
 
 
 def texts_of(shape: str) -> tuple[str, ...]:
-    """Return all texts for two shapes, and a third of them for each of the others."""
+    """Return all texts for two shapes, and a fourth of them for each of the others."""
     every = (*ROWS, *LOCAL, *(BY_UNIT if database(shape).unit != "family" else ()))
     whole = ("a key of numbers", "several rows of the root, orphans are a unit")
-    return every if shape in whole else every[list(SHAPES).index(shape) % 3 :: 3]
+    return every if shape in whole else every[list(SHAPES).index(shape) % 4 :: 4]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -8,6 +8,7 @@ import re
 import duckdb
 import pytest
 import sqlglot
+from pairwise import WHOLE
 from sqlglot import exp
 from unit_local_statements import EVERY
 from unit_local_tables import Database, random_table
@@ -34,7 +35,7 @@ def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Database:
 def test_the_rows_are_those_of_all_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has so many rows here that some are left out."""
     narrowed = Database("INTEGER")
-    texts = [*EVERY, *LIMITED]
+    texts = [*EVERY[:: 1 if WHOLE else 2], *LIMITED]
     shorter = {text: narrowed.source(text).sql for text in texts}
     whole = as_it_was(monkeypatch)
     longer = {text: whole.source(text).sql for text in texts}

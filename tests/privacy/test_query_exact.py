@@ -6,6 +6,7 @@ The way is the product's: text, plan, SQL over a table, choice of groups. A thre
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any
 
@@ -24,19 +25,25 @@ pytestmark = pytest.mark.usefixtures("functions_as_shipped", "unrehearsed")
 GROUPS = "SELECT g, count(DISTINCT u) FROM t GROUP BY g"
 
 
-def read(patch: pytest.MonkeyPatch, rows: str, sql: str, more: str, epsilon: float, **contract: Any) -> Readings:
-    """Ask a query of a table of rows (unit, group, value); return what was read. A delta of a half shows what a small one hides."""
-    patch.setattr(protect, "_LARGEST_DELTA", 1.0)
+@functools.cache
+def database(rows: str, contract: tuple[tuple[str, Any], ...]) -> duckdb.DuckDBPyConnection:
+    """Return a table of rows (unit, group, value). A delta of a half shows what a small one hides."""
     con = duckdb.connect()
     con.execute("CREATE TABLE t(u INTEGER, g VARCHAR, x INTEGER)")
     con.execute(f"INSERT INTO t VALUES {rows}")
     dpsql.load(con, progress=False)
-    terms = {"epsilon": 100, "delta": 0.5, "privacy_unit": "u", "max_contributions": 2} | contract
-    con.execute(f"CALL dp_protect('t', {', '.join(f'{name} := {value!r}' for name, value in terms.items())})")
+    terms = {"epsilon": 1000, "delta": 0.5, "privacy_unit": "u", "max_contributions": 2} | dict(contract)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protect, "_LARGEST_DELTA", 1.0)
+        con.execute(f"CALL dp_protect('t', {', '.join(f'{name} := {value!r}' for name, value in terms.items())})")
     con.execute("CALL dp_declare('t', 'x', lower := 0, upper := 3)")
+    return con
+
+
+def read(patch: pytest.MonkeyPatch, rows: str, sql: str, more: str, epsilon: float, **contract: Any) -> Readings:
+    """Ask a query that was not asked of the same table before; return what was read."""
     with replayed(patch) as found:
-        ask(con, sql, more, epsilon)
-    con.close()
+        ask(database(rows, tuple(contract.items())), sql, more, epsilon)
     return found
 
 

@@ -199,7 +199,7 @@ def test_taken_back(hospital: Served) -> None:
 
 def test_at_once(hospital: Served) -> None:
     """Several analysts ask the same questions at once: each is charged once, nobody passes her limit, all get the same numbers."""
-    names, most = [grant(hospital, f"erin{number}", "epsilon := 0.2") for number in range(20, 24)], 8
+    names, most = [grant(hospital, f"erin{number}", "epsilon := 0.2") for number in range(20, 24)], 5
     questions = [f"FROM dp_query('SELECT count(*) AS n FROM visits WHERE cost < {n}', epsilon := 0.1)" for n in range(200, 200 + most)]
     answers: list[tuple[str, Any]] = []
     start = threading.Barrier(len(names) * 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from case_counts import cases
 from hostile_statements import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -91,7 +92,7 @@ BAD_VALUES = ("leak()", "(SELECT max(x) FROM payroll)", "stats(1)", "getvariable
               "list_aggregate([1], 'max')", "main.leak()", "__dp_instance()")  # fmt: skip
 GOOD = ("wards", "main.wards", "over_wards", "(SELECT 1 AS beds)", "range(3)")
 GOOD_VALUES = ("1", "'x'", "(SELECT max(beds) FROM wards)", "abs(-1)")
-QUICK = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+QUICK = settings(max_examples=cases(40), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 def test_there_are_enough() -> None:

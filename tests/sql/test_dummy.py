@@ -106,21 +106,18 @@ def test_rows_of_a_unit(visits):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
+    ("place", "kind"),
+    [*enumerate((
         "UTINYINT", "INTEGER", "HUGEINT", "UHUGEINT", "VARCHAR", "UUID", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
         "TIMESTAMP WITH TIME ZONE", "DECIMAL(9,2)", "DECIMAL(4,4)", "FLOAT", "DOUBLE", "BLOB", "BOOLEAN", "ENUM('x', 'y''s', 'z')",
-    ],
-)
-def test_units_of_every_type(kind):
-    con = duckdb.connect()
-    dpsql.load(con, progress=False)
-    con.execute(f"CREATE TABLE t (b BOOLEAN, who {kind})")
-    con.execute("CALL dp_protect('t', epsilon := 1, delta := 1e-9, privacy_unit := 'who', max_contributions := 2)")
-    found, most, units = con.execute(
-        "SELECT typeof(any_value(who)), max(n), count(who) FROM (SELECT who, count(*) AS n FROM dp_dummy('t', rows := 150) GROUP BY ALL)"
+    ))],
+)  # fmt: skip
+def test_units_of_every_type(visits, place, kind):
+    visits.execute(f"CREATE TABLE t{place} (b BOOLEAN, who {kind})")
+    visits.execute(f"CALL dp_protect('t{place}', epsilon := 1, delta := 1e-9, privacy_unit := 'who', max_contributions := 2)")
+    found, most, units = visits.execute(
+        f"SELECT typeof(any_value(who)), max(n), count(who) FROM (SELECT who, count(*) AS n FROM dp_dummy('t{place}', rows := 150) GROUP BY ALL)"
     ).fetchone()
-    con.close()
     assert found == kind
     distinct = {"BOOLEAN": 2, "ENUM('x', 'y''s', 'z')": 3}.get(kind)
     assert units == distinct or (most == 2 and 75 <= units <= 150)
@@ -128,8 +125,8 @@ def test_units_of_every_type(kind):
 
 @pytest.mark.parametrize("number", [1, 2, 127, 128, 255, 10_000, 100_000])
 @pytest.mark.parametrize("kind", ["TINYINT", "USMALLINT", "DECIMAL(1,1)", "TIME", "TIMESTAMP_S", "ENUM('x', 'y')"])
-def test_any_number_is_a_unit_of_a_narrow_type(kind, number):
-    assert duckdb.connect().execute(f"SELECT TRY_CAST(? AS {kind}) IS NOT NULL", [dummy.identity(kind, number)]).fetchone() == (True,)
+def test_any_number_is_a_unit_of_a_narrow_type(plain, kind, number):
+    assert plain.execute(f"SELECT TRY_CAST(? AS {kind}) IS NOT NULL", [dummy.identity(kind, number)]).fetchone() == (True,)
 
 
 def test_the_seed_decides(visits):

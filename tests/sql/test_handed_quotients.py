@@ -21,15 +21,21 @@ HANDED = [  # each beside the same question in one SELECT
 ]
 
 
-@pytest.mark.parametrize(("handed", "plain"), HANDED, ids=range(len(HANDED)))
-def test_a_quotient_of_columns_that_are_handed_on_is_one_of_aggregates(handed, plain):
-    """A SELECT around the one with the aggregates divides as that one does; where columns are seen or renamed, all is as it was."""
+@pytest.fixture(scope="module")
+def con():
     con = duckdb.connect()
     con.execute("CREATE TABLE t AS SELECT i AS u, 'g' || (i % 60) AS g, (i * 7 % 101)::DOUBLE AS v FROM range(600) r(i)")
     dpsql.load(con, progress=False)
     con.execute("CALL dp_protect('t', epsilon := 100, delta := 1e-9, privacy_unit := 'u', max_contributions := 1)")
     con.execute(f"CALL dp_declare('t', 'g', categories := [{', '.join(repr(f'g{i}') for i in range(60))}], nullable := false)")
     con.execute("CALL dp_declare('t', 'v', lower := 0, upper := 100, nullable := false)")
+    yield con
+    con.close()
+
+
+@pytest.mark.parametrize(("handed", "plain"), HANDED, ids=range(len(HANDED)))
+def test_a_quotient_of_columns_that_are_handed_on_is_one_of_aggregates(con, handed, plain):
+    """A SELECT around the one with the aggregates divides as that one does; where columns are seen or renamed, all is as it was."""
     names = [column[0] for column in con.execute(handed).description]
     answer = dpsql.query(con, handed, epsilon=0.3)
     assert list(answer.columns) == names

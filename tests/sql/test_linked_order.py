@@ -22,6 +22,8 @@ from dpsql.release.ordered import can_order, gap_cells, gap_edges, scale_of, ste
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import visits
 
+pytestmark = pytest.mark.any_duckdb
+
 BUY = "FROM dp_synthesize_tables('patients', epsilon := 20, into_schema := '{}', release := '{}', options := {{'effort': 'fast'}})"
 
 

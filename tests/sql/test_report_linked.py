@@ -21,6 +21,8 @@ from dpsql.purchase import buying
 from dpsql.rows import drawing
 from dpsql.session.instance import open_context
 
+pytestmark = pytest.mark.any_duckdb
+
 FAST = "options := {'effort': 'fast'}"
 BUY = f"FROM dp_synthesize_tables('patients', epsilon := 3, into_schema := 'synth', {FAST})"
 

@@ -16,6 +16,8 @@ from dpsql.release.linked import LinkedPlan, LinkedTable
 from dpsql.rows.zeros import emptied
 from dpsql.rules import across, possible
 
+pytestmark = pytest.mark.any_duckdb
+
 DAYS = "lower := DATE '2000-01-01', upper := DATE '2009-12-31'"
 BUY = "FROM dp_synthesize_tables('p', epsilon := 1, into_schema := 'synth', release := '{}', options := {{'effort': 'fast'}})"
 NO_ORPHANS = """

@@ -12,7 +12,7 @@ from sample_tables import DELTA, make_people, protect_people
 import dpsql
 from dpsql.books.chain import Chain
 
-CALL = "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30})"
+CALL = "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 5})"
 """A short fit: how it is called is what matters here."""
 
 
@@ -80,7 +80,7 @@ def test_one_charge_however_it_is_called(con, charges, how):
         con.execute(f"CREATE TABLE b AS {CALL}")
         assert rows_of(con, "FROM a EXCEPT ALL FROM b") == []
     elif how == "call":
-        con.execute("CALL dp_synthesize('people', epsilon := 1.0, options := {'steps': 30})")
+        con.execute("CALL dp_synthesize('people', epsilon := 1.0, options := {'steps': 5})")
     elif how == "view":
         con.execute(f"CREATE VIEW v AS {CALL}")
         assert len({tuple(rows_of(con, "FROM v")) for _ in range(3)}) == 1
@@ -123,7 +123,7 @@ def test_cursors_and_a_second_connection_share_the_books(con, charges, tmp_path)
     assert rows_of(second) == first
     con.execute("CREATE SCHEMA s2")
     con.execute("USE s2")
-    assert rows_of(con, "FROM dp_synthesize('main.people', epsilon := 1.0, options := {'steps': 30})") == first
+    assert rows_of(con, "FROM dp_synthesize('main.people', epsilon := 1.0, options := {'steps': 5})") == first
     second.close()
     assert charges() == 1
 
@@ -213,19 +213,19 @@ def test_a_read_only_database_can_be_sampled(con, tmp_path):
     dpsql.load(reader)
     assert rows_of(reader) == first
     with pytest.raises(duckdb.Error, match="cannot be written"):
-        rows_of(reader, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30}, release := 'new')")
+        rows_of(reader, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 5}, release := 'new')")
     assert reader.execute("SELECT releases FROM dp_budget('people')").fetchone() == (1,)
     reader.close()
 
 
 def test_another_release_name_buys_again_and_the_same_name_with_other_parameters_is_refused(con, charges):
     first = rows_of(con)
-    assert rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30}, release := 'b')") != first
+    assert rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 5}, release := 'b')") != first
     assert charges() == 2
     with pytest.raises(duckdb.Error, match=r"bought with epsilon = 1\.0"):
         rows_of(con, "FROM dp_synthesize('people', epsilon := 0.5)")
     with pytest.raises(duckdb.Error, match="bought with columns"):
-        rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30}, columns := ['sex', 'age'], release := 'b')")
+        rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 5}, columns := ['sex', 'age'], release := 'b')")
     assert charges() == 2
 
 
@@ -240,17 +240,17 @@ def test_calls_about_other_columns_are_other_releases_without_a_name(con, charge
 
 
 def test_rows_seed_and_into_draw_again_for_free(con, charges):
-    assert len(rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30}, rows := 17)")) == 17
-    one = rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30}, rows := 300, seed := 1)")
-    assert one == rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30}, rows := 300, seed := 1)")
-    assert one != rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30}, rows := 300, seed := 2)")
-    assert rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30}, rows := 0)") == []
-    con.execute("""FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30}, rows := 300, seed := 1, "into" := 'made')""")
+    assert len(rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 5}, rows := 17)")) == 17
+    one = rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 5}, rows := 300, seed := 1)")
+    assert one == rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 5}, rows := 300, seed := 1)")
+    assert one != rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 5}, rows := 300, seed := 2)")
+    assert rows_of(con, "FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 5}, rows := 0)") == []
+    con.execute("""FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 5}, rows := 300, seed := 1, "into" := 'made')""")
     assert rows_of(con, "FROM made") == one
-    con.execute("FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30}, rows := 20, into_table := 'main.made')")
+    con.execute("FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 5}, rows := 20, into_table := 'main.made')")
     assert con.execute("SELECT count(*) FROM made").fetchone() == (20,)
     with pytest.raises(duckdb.Error, match="was not made by dpsql"):
-        con.execute("FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 30}, into_table := 'people')")
+        con.execute("FROM dp_synthesize('people', epsilon := 1.0, options := {'steps': 5}, into_table := 'people')")
     assert con.execute("SELECT count(*) FROM people").fetchone() == (600,)
     assert charges() == 1
 
@@ -319,7 +319,7 @@ def test_two_threads_ask_for_the_same_release(con, charges):
 
 def test_python_functions_have_the_same_names_and_answers(con, charges):
     assert len(dpsql.plan(con, "people", epsilon=1.0).fetchall()) == 1
-    made = dpsql.synthesize(con, "people", epsilon=1.0, options={"steps": 30})
+    made = dpsql.synthesize(con, "people", epsilon=1.0, options={"steps": 5})
     assert made.fetchall() == rows_of(con)
     assert len(dpsql.marginals(con, "people", columns=["sex"], epsilon=0.1).fetchall()) == 3
     name = dpsql.releases(con).fetchall()[0][0]

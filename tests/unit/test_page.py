@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from pairwise import grid
 from scipy import stats
 
 from dpsql.domains.attributes import Attribute, Domain
@@ -50,9 +51,7 @@ def test_a_dependence_above_the_noise_is_found_with_its_size():
     assert np.mean([f.value for f in found]) == pytest.approx(wanted, abs=0.01)
 
 
-@pytest.mark.parametrize("own_margins", [True, False])
-@pytest.mark.parametrize("shape", [(2, 2), (2, 8), (5, 4), (6, 30)])
-@pytest.mark.parametrize("strong", [0.0, 0.03, 0.3, 0.9])
+@grid(strong=[0.0, 0.03, 0.3, 0.9], shape=[(2, 2), (2, 8), (5, 4), (6, 30)], own_margins=[True, False])
 def test_about_95_percent_of_bands_hold_the_exact_v(shape, strong, own_margins):
     """Fixed seeds: no false alarm. Of 600 bands at 94 % or more, fewer than 540 would hold it with probability 2e-5."""
     rng = np.random.default_rng(list(shape))

@@ -39,6 +39,7 @@ def test_a_grid_is_the_whole_product_when_everything_is_asked_for(monkeypatch):
     assert names == ("size", "name", "more") and found == pairwise.covering(*lists.values()) and len(found) == 4
     assert pairwise.grid(ids=str, **lists).kwargs["ids"][0] == "1-a-0.5"
     assert pairwise.in_turn("abc", [1, 2]) == [("a", 1), ("b", 2), ("c", 1)]
+    assert pairwise.in_turn("ab", [1, 2, 3, 4], 2) == [("a", 1), ("a", 3), ("b", 2), ("b", 4)]
     monkeypatch.setattr(pairwise, "WHOLE", True)
     assert pairwise.grid(**lists).args[1] == list(itertools.product(*lists.values()))
     assert pairwise.in_turn("abc", [1, 2]) == list(itertools.product("abc", [1, 2]))
