@@ -137,13 +137,17 @@ def purchases(read: Read, sources: list[list[ProtectedSource]]) -> list[list[Que
 
 def _bought(context: Context, found: Read, sources: list[list[ProtectedSource]], progress: Progress) -> list[list[Part]]:
     wanted, looking = purchases(found, sources), Looking(context)
+    settled = [
+        [row_bounds.settled(context, source, call) for call, source in zip(calls, protected, strict=True)]
+        for calls, protected in zip(wanted, sources, strict=True)
+    ]
+    wanted = [[done or call for done, call in zip(*pair, strict=True)] for pair in zip(settled, wanted, strict=True)]
     rehearsing.rehearse(context, found, wanted, sources, looking)
-    if found.call.learns_rows:
-        wanted = [
-            [row_bounds.learned(context, source, call, progress) for call, source in zip(calls, protected, strict=True)]
-            for calls, protected in zip(wanted, sources, strict=True)
-        ]
-        looking = Looking(context)
+    for calls, done, protected in zip(wanted, settled, sources, strict=True):
+        for place, source in enumerate(protected):
+            if done[place] is None:
+                calls[place] = row_bounds.learned(context, source, calls[place], progress)
+                looking = Looking(context)
     out = []
     for calls, protected in zip(wanted, sources, strict=True):
         parts = []

@@ -16,8 +16,9 @@ from dpsql.accounting import fits
 from dpsql.answers import held
 from dpsql.books.entries import canonical_json
 from dpsql.calls.buying import BuyingCall
-from dpsql.calls.query import ROWS_SHARE
+from dpsql.calls.query import AUTO, ROWS_SHARE
 from dpsql.calls.tables import RowsCall
+from dpsql.domains import unit_rows
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.estimates import row_bounds
 from dpsql.kinds.plans import request
@@ -29,86 +30,102 @@ from dpsql.release.plan import Plan
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 
+MANY = 16
+"""So many rows of a unit have to be allowed by links before their number is learned though nobody says so."""
 _PRIVATE_GROUPS = 10.0
 """So many private groups are reckoned with: how many there are is not known before."""
 
 
-def first(source: ProtectedSource, call: QueryPurchase) -> tuple[RowsCall, QueryPurchase]:
-    """Return the purchase of the histogram, and that of the query with what is left of its loss.
+def settled(context: Context, source: ProtectedSource, call: QueryPurchase) -> QueryPurchase | None:
+    """Return the purchase with the number of rows that is said, or was learned before; None where it is to be learned first.
 
-    Raises
-    ------
-    ArgumentError
-        The query has no epsilon.
+    Notes
+    -----
+    Privacy: free; the books are read. What was bought without learning before that was the default is found as it was bought.
     """
-    if call.epsilon is None:
-        said = "max_rows := 'auto' finds what it bought by its price: say the epsilon again"
-        raise ArgumentError("epsilon", None, said)
-    mechanism = call.call.mechanism
-    share = Fraction(repr(ROWS_SHARE[mechanism]))
-    own, rest = (part_of(call.epsilon, part, source, mechanism) for part in (share, 1 - share))
-    histogram = RowsCall(call.source, epsilon=own, delta=call.delta, mechanism=mechanism, release=call.release)
-    return histogram, replace(call, epsilon=rest)
+    if source.protection.privacy_unit is None or not (call.call.learns_rows or _by_default(source, call)):
+        return call  # of rows that are units the planner says why it cannot be
+    if _most(source) == 1:
+        return _with(call, None)
+    found = _before(context, source, call)
+    if found is None and not call.call.learns_rows and (call.epsilon is None or _is_there(context, source, call)):
+        return call
+    return found
 
 
 def bought(context: Context, source: ProtectedSource, call: QueryPurchase) -> tuple[BuyingCall, ...]:
-    """Return what a purchase buys: itself, after a histogram where one is asked for. Nothing is bought."""
-    if not call.call.learns_rows:
-        return (call,)
-    if _is_one(source):
-        return (_without(call),)
-    histogram, rest = first(source, call)
-    asked = uses.asked(context, source, histogram)
-    there = source.ledger.purchase(asked.release) if asked.hers else None
-    if there is not None and there.status == "stored":  # then it is free
-        with Progress("dp_plan", show=False) as progress:
-            rest = learned(context, source, call, progress)
-    return histogram, rest
+    """Return what a purchase buys: itself, after a histogram where one comes first. Nothing is bought."""
+    found = settled(context, source, call)
+    if found is None:
+        return _parts(source, call)
+    if found.call.max_rows is not None and found.call.max_rows != call.call.max_rows:
+        return _parts(source, call)[0], found
+    return (found,)
 
 
 def learned(context: Context, source: ProtectedSource, call: QueryPurchase, progress: Progress) -> QueryPurchase:
-    """Return a purchase with the number of rows that its histogram suggests, buying that at the first call.
+    """Return a purchase that is not `settled` with the number of rows that its histogram suggests, buying that at the first call.
 
     Raises
     ------
-    BudgetExceeded, BudgetExhausted, GrantExceeded
+    ArgumentError, BudgetExceeded, BudgetExhausted, GrantExceeded
         Not both can be bought: nothing was charged.
     """
-    if _is_one(source):
-        return _without(call)
-    histogram, rest = first(source, call)
-    before = _before(context, source, rest)
-    if before is not None:
-        return before
+    histogram, rest = _parts(source, call)
     plan = request(context, source, rest).plan
     _check_both(context, source, histogram, rest, call.epsilon)
     release = buying.buy(context, histogram, progress)
     counts = release.statistics(context.cursor).tables[(0,)]
-    number = row_bounds.chosen(counts, _deviation(release.plan), *_noise(plan))
-    return _with(rest, number)
+    return _with(rest, row_bounds.chosen(unit_rows.LOWER, counts, _deviation(release.plan), *_noise(plan)))
 
 
-def _is_one(source: ProtectedSource) -> bool:
-    """Whether a unit has one row at most: then there is nothing to learn."""
-    most = source.source.most_rows or source.protection.max_contributions
-    return source.protection.privacy_unit is not None and (source.source.one_per_unit or most == 1)
+def _by_default(source: ProtectedSource, call: QueryPurchase) -> bool:
+    """Return whether the number is learned though nobody says so: the product of links allows far more rows than units have."""
+    said = call.call
+    if (said.max_rows, said.max_groups, said.max_rows_per_group) != (None, None, None) or not source.source.linked:
+        return False
+    return _most(source) >= MANY
 
 
-def _with(call: QueryPurchase, number: int) -> QueryPurchase:
+def _most(source: ProtectedSource) -> int:
+    """Return how many rows of a unit may count."""
+    return 1 if source.source.one_per_unit else source.source.most_rows or source.protection.max_contributions
+
+
+def _is_there(context: Context, source: ProtectedSource, call: QueryPurchase) -> bool:
+    """Return whether a question was bought as it stands."""
+    if held.known(context, source, call) is not None:
+        return True
+    asked = uses.asked(context, source, call)
+    return asked.hers and source.ledger.purchase(asked.release) is not None
+
+
+def _parts(source: ProtectedSource, call: QueryPurchase) -> tuple[RowsCall, QueryPurchase]:
+    """Return the purchase of the histogram, and that of the query with what is left of its loss."""
+    if call.epsilon is None:
+        raise ArgumentError("epsilon", None, "how many rows count is learned first: say a price")
+    mechanism = call.call.mechanism
+    share = Fraction(repr(ROWS_SHARE[mechanism]))
+    own, rest = (part_of(call.epsilon, part, source, mechanism) for part in (share, 1 - share))
+    histogram = RowsCall(call.source, epsilon=own, delta=call.delta, mechanism=mechanism, release=call.release)
+    return histogram, replace(_with(call, AUTO), epsilon=rest)
+
+
+def _with(call: QueryPurchase, number: int | str | None) -> QueryPurchase:
     return replace(call, call=call.call.changed(max_rows=number))
 
 
-def _without(call: QueryPurchase) -> QueryPurchase:
-    return replace(call, call=call.call.changed(max_rows=None))
+def _before(context: Context, source: ProtectedSource, call: QueryPurchase) -> QueryPurchase | None:
+    """Return the purchase as it was made before, whatever was declared since: another number would be another release.
 
-
-def _before(context: Context, source: ProtectedSource, rest: QueryPurchase) -> QueryPurchase | None:
-    """Return the purchase as it was made before, whatever was declared since: another number would be another release."""
-    for name, operation, _, parameters in held.stored(source, canonical_json(rest.asked.canonical()["rows"])):
+    Without a price it is the most accurate one.
+    """
+    wanted = call if call.epsilon is None else _parts(source, call)[1]
+    for name, operation, _, parameters in held.stored(source, canonical_json(call.asked.canonical()["rows"])):
         number = parameters.get("max_rows")
         if operation == "query" and isinstance(number, int):
-            made = _with(rest, number)
             with suppress(DpsqlError):
+                made = _with(wanted, number).filled(parameters)
                 asked = uses.asked(context, source, made)
                 if asked.hers and asked.release == name and not made.differing(parameters):
                     return made

@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 
 from dpsql import methods
+from dpsql.answers import row_bounds
 from dpsql.answers.explaining import rows_asked
 from dpsql.answers.query import queries
 from dpsql.calls import arguments
@@ -22,9 +23,10 @@ from dpsql.dbt.nodes import arguments as declared_arguments
 from dpsql.dbt.nodes import rules as declared_rules
 from dpsql.domains.encoding import encode
 from dpsql.engines.duckdb.counting import count_tables
-from dpsql.errors import ArgumentError, DomainError, DpsqlError, ReleaseError
+from dpsql.errors import DomainError, DpsqlError, ReleaseError
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.protected.source import ProtectedSource, resolve
+from dpsql.queries.purchase import QueryPurchase
 from dpsql.release import identity
 from dpsql.release.store import Release
 from dpsql.rows import drawing
@@ -111,13 +113,12 @@ def check_query(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     if context.instance.prepare is not None:
         context.instance.prepare(context)
-    label, call = str(given["label"]), QueryCall.parse(given["call"])
-    if call.learns_rows:
-        said = "a model is one release: buy the histogram with dp_contributions, and name a number"
-        raise ArgumentError("max_rows", call.max_rows, said)
+    label = str(given["label"])
     found = []
-    for protected, purchase in queries(context, call):
-        found.append(_free(protected, label, purchase.release_name, "query", purchase.asked.canonical()))
+    for protected, purchase in queries(context, QueryCall.parse(given["call"])):
+        for one in row_bounds.bought(context, protected, purchase):
+            asked = one.asked.canonical() if isinstance(one, QueryPurchase) else None
+            found.append(_free(protected, label, one.release_name, one.operation, asked))
     return {"label": label, "releases": [name for name, _ in found], "before": [name for name, before in found if before]}
 
 

@@ -12,29 +12,29 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpsql.domains.unit_rows import LOWER
 from dpsql.numerics.arrays import FloatArray, IntArray
 
 _SURE = 2.5
 """A bucket that is so many standard deviations above 0 is there."""
 _DECLINE = 0.25
 """What is assumed of buckets above the last one that is there: each has this share of the units of the one below."""
-_ENDS = (*LOWER, 2 * LOWER[-1])
 
 
-def units_by_rows(counts: Sequence[int] | IntArray, deviation: float) -> FloatArray:
+def units_by_rows(lower: Sequence[int], counts: Sequence[int] | IntArray, deviation: float) -> FloatArray:
     """Return about how many units have 1, 2, 3, ... rows, up to twice the beginning of the last bucket.
 
     Parameters
     ----------
-    counts : int64 array, length of `dpsql.domains.unit_rows.LOWER`
-        Noisy numbers of units in each bucket of rows per unit.
+    lower : sequence of int
+        The least number of rows of each bucket, the first one 1.
+    counts : int64 array of the same length
+        Noisy numbers of units in each bucket.
     deviation : float
         Standard deviation of their noise.
 
     Returns
     -------
-    float64 array, shape (2 * LOWER[-1] - 1,)
+    float64 array, shape (2 * lower[-1] - 1,)
         ``[r - 1]``: units with r rows.
 
     Notes
@@ -46,21 +46,24 @@ def units_by_rows(counts: Sequence[int] | IntArray, deviation: float) -> FloatAr
     there = np.flatnonzero(np.asarray(counts) > _SURE * deviation)
     last = int(there[-1]) if there.size else 0
     found[last] = max(found[last], deviation)
-    for place in range(last + 1, len(LOWER)):
+    for place in range(last + 1, found.size):
         found[place] = min(_DECLINE * found[place - 1], deviation)
-    out = np.zeros(_ENDS[-1] - 1)
-    for low, high, units in zip(_ENDS[:-1], _ENDS[1:], found, strict=True):
+    ends = (*lower, 2 * lower[-1])
+    out = np.zeros(ends[-1] - 1)
+    for low, high, units in zip(ends[:-1], ends[1:], found, strict=True):
         weights = 1.0 / np.arange(low, high)
         out[low - 1 : high - 1] = units * weights / weights.sum()
     return out
 
 
-def chosen(counts: Sequence[int] | IntArray, deviation: float, most: int, noise: float, groups: float) -> int:
+def chosen(
+    lower: Sequence[int], counts: Sequence[int] | IntArray, deviation: float, most: int, noise: float, groups: float
+) -> int:
     """Return how many rows of a unit are to count, 1 to ``most``.
 
     Parameters
     ----------
-    counts, deviation
+    lower, counts, deviation
         Those of `units_by_rows`.
     most : int
         What the contract allows.
@@ -77,11 +80,11 @@ def chosen(counts: Sequence[int] | IntArray, deviation: float, most: int, noise:
     --------
     Ten thousand units with one to four rows each, of at most 287: four rows count, or a few more, where there is less noise.
 
-    >>> counts = [4000, 3000, 3000, 12, -30, 25, 9, -14, 3, 20, -11]
-    >>> [chosen(counts, 40.0, 287, noise, 4) for noise in (200.0, 14.0, 1.0)], chosen(counts, 40.0, 2, 14.0, 4)
+    >>> lower, counts = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000), [4000, 3000, 3000, 12, -30, 25, 9, -14, 3, 20, -11]
+    >>> [chosen(lower, counts, 40.0, 287, noise, 4) for noise in (200.0, 14.0, 1.0)], chosen(lower, counts, 40.0, 2, 14.0, 4)
     ([3, 5, 21], 2)
     """
-    units = units_by_rows(counts, deviation)
+    units = units_by_rows(lower, counts, deviation)
     longest = min(most, units.size)
     # rows beyond r, of all units: of each r + 1, r + 2, ... the units with so many
     beyond = np.concatenate([np.cumsum(np.cumsum(units[::-1]))[::-1][1:], [0.0]])[:longest]

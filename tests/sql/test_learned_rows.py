@@ -193,3 +193,63 @@ def test_where_both_cannot_be_paid_neither_is():
         with pytest.raises(duckdb.Error, match="covers its histogram of rows per unit and not the query after it"):
             con.execute("FROM dp_query('SELECT sum(1) FROM s', epsilon := 0.9, max_rows := 'auto', bounds := {'1': [0, 1]})").fetchall()
         assert charges(con) == before
+
+
+@pytest.fixture
+def linked():
+    """A thousand patients with three visits each, of twenty that links allow."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE patients AS SELECT i AS patient, i % 2 AS sex FROM range(1000) t(i)")
+        con.execute("CREATE TABLE visits AS SELECT i % 1000 AS patient, i % 100 AS cost FROM range(3000) t(i)")
+        con.execute("CREATE UNIQUE INDEX patients_key ON patients(patient)")
+        dpsql.load(con, progress=False)
+        con.execute("CALL dp_protect('patients', epsilon := 100, delta := 1e-9, privacy_unit := 'patient', max_contributions := 1)")
+        con.execute("CALL dp_link('visits', 'patient', parent := 'patients', max_rows := 20)")
+        con.execute("CALL dp_declare('visits', 'cost', lower := 0, upper := 100, nullable := false)")
+        yield con
+
+
+LINKED = "SELECT count(*) AS n, sum(cost) AS s FROM visits WHERE cost > 10"
+
+
+def test_of_linked_tables_the_number_is_learned_unless_it_is_said(linked):
+    first = linked.execute(f"FROM dp_query('{LINKED}', epsilon := 4)").fetchall()
+    (one, *_), (two, release, *_) = charges(linked)
+    assert (one, two) == ("contributions", "query") and 3 <= bounds_of(linked, release) <= 15
+    for again in ("", ", epsilon := 4", ", epsilon := 2", ", max_rows := 'auto'"):
+        dpsql.udfs.instance_of(linked).remembered.clear()
+        assert linked.execute(f"FROM dp_query('{LINKED}'{again})").fetchall() == first, again
+    assert len(charges(linked)) == 2
+    linked.execute("FROM dp_query('SELECT count(*) FROM patients', epsilon := 1)").fetchall()
+    for said in ("max_rows := 20", "max_rows_per_group := 2"):
+        linked.execute(f"FROM dp_query('{LINKED}', epsilon := 1, {said})").fetchall()
+    assert [operation for operation, *_ in charges(linked)] == ["contributions", *["query"] * 4]
+
+
+def test_what_was_bought_before_it_was_the_default_is_found(linked, monkeypatch):
+    call = f"FROM dp_query('{LINKED}', epsilon := 4)"
+    monkeypatch.setattr("dpsql.answers.row_bounds.MANY", 1000)
+    first = linked.execute(call).fetchall()
+    monkeypatch.undo()
+    for again in (call, f"FROM dp_query('{LINKED}')", f"FROM dp_query('{LINKED}', epsilon := 1)"):
+        dpsql.udfs.instance_of(linked).remembered.clear()
+        assert linked.execute(again).fetchall() == first
+    assert [operation for operation, *_ in charges(linked)] == ["query"]
+
+
+def test_a_unit_with_all_its_rows_is_in_one_bucket(linked, monkeypatch):
+    """The histogram is of the rows that the query reads; orphans, and rows that WHERE leaves out, are in no bucket.
+
+    At this epsilon a count of units is 4 off with a probability below 1e-9.
+    """
+    linked.execute("DELETE FROM visits; INSERT INTO visits SELECT i % 800, i % 100 FROM range(1600) t(i)")
+    linked.execute("INSERT INTO visits SELECT 900, 50 FROM range(500); INSERT INTO visits SELECT 5000 + i, 50 FROM range(50) t(i)")
+    seen = []
+    monkeypatch.setattr("dpsql.estimates.row_bounds.chosen", lambda lower, counts, *_: (seen.extend(counts.tolist()), 3)[1])
+    linked.execute(f"FROM dp_query('{LINKED}', epsilon := 90)").fetchall()
+    true = linked.execute(
+        "SELECT count(*) FILTER (n = 1), count(*) FILTER (n = 2), count(*) FILTER (n >= 500) FROM "
+        "(SELECT count(*) AS n FROM visits JOIN patients USING (patient) WHERE cost > 10 GROUP BY patient)"
+    ).fetchone()
+    assert all(abs(seen[place] - exact) <= 4 for place, exact in zip((0, 1, 9), true, strict=True))
+    assert abs(sum(seen) - sum(true)) <= 14
