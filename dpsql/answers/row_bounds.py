@@ -116,16 +116,17 @@ def _with(call: QueryPurchase, number: int | str | None) -> QueryPurchase:
 
 
 def _before(context: Context, source: ProtectedSource, call: QueryPurchase) -> QueryPurchase | None:
-    """Return the purchase as it was made before, whatever was declared since: another number would be another release.
+    """Return the purchase as it was made before, at no smaller epsilon: the most accurate one.
 
-    Without a price it is the most accurate one.
+    Whatever was declared since: another number would be another release.
     """
-    wanted = call if call.epsilon is None else _parts(source, call)[1]
+    least = 0.0 if call.epsilon is None else _parts(source, call)[1].epsilon or 0.0
+    unpriced = replace(call, epsilon=None)
     for name, operation, _, parameters in held.stored(source, canonical_json(call.asked.canonical()["rows"])):
         number = parameters.get("max_rows")
-        if operation == "query" and isinstance(number, int):
+        if operation == "query" and isinstance(number, int) and parameters.get("epsilon", 0.0) >= least:
             with suppress(DpsqlError):
-                made = _with(wanted, number).filled(parameters)
+                made = _with(unpriced, number).filled(parameters)
                 asked = uses.asked(context, source, made)
                 if asked.hers and asked.release == name and not made.differing(parameters):
                     return made
