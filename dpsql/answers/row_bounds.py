@@ -30,6 +30,8 @@ from dpsql.release.plan import Plan
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 
+MANY = 16
+"""So many rows of a unit have to be allowed by links before their number is learned though nobody says so."""
 _PRIVATE_GROUPS = 10.0
 """So many private groups are reckoned with: how many there are is not known before."""
 
@@ -39,13 +41,16 @@ def settled(context: Context, source: ProtectedSource, call: QueryPurchase) -> Q
 
     Notes
     -----
-    Privacy: free; the books are read.
+    Privacy: free; the books are read. What was bought without learning before that was the default is found as it was bought.
     """
-    if source.protection.privacy_unit is None or not call.call.learns_rows:
+    if source.protection.privacy_unit is None or not (call.call.learns_rows or _by_default(source, call)):
         return call  # of rows that are units the planner says why it cannot be
     if _most(source) == 1:
         return _with(call, None)
-    return _before(context, source, call)
+    found = _before(context, source, call)
+    if found is None and not call.call.learns_rows and (call.epsilon is None or _is_there(context, source, call)):
+        return call
+    return found
 
 
 def bought(context: Context, source: ProtectedSource, call: QueryPurchase) -> tuple[BuyingCall, ...]:
@@ -74,9 +79,25 @@ def learned(context: Context, source: ProtectedSource, call: QueryPurchase, prog
     return _with(rest, row_bounds.chosen(unit_rows.LOWER, counts, _deviation(release.plan), *_noise(plan)))
 
 
+def _by_default(source: ProtectedSource, call: QueryPurchase) -> bool:
+    """Return whether the number is learned though nobody says so: the product of links allows far more rows than units have."""
+    said = call.call
+    if (said.max_rows, said.max_groups, said.max_rows_per_group) != (None, None, None) or not source.source.linked:
+        return False
+    return _most(source) >= MANY
+
+
 def _most(source: ProtectedSource) -> int:
     """Return how many rows of a unit may count."""
     return 1 if source.source.one_per_unit else source.source.most_rows or source.protection.max_contributions
+
+
+def _is_there(context: Context, source: ProtectedSource, call: QueryPurchase) -> bool:
+    """Return whether a question was bought as it stands."""
+    if held.known(context, source, call) is not None:
+        return True
+    asked = uses.asked(context, source, call)
+    return asked.hers and source.ledger.purchase(asked.release) is not None
 
 
 def _parts(source: ProtectedSource, call: QueryPurchase) -> tuple[RowsCall, QueryPurchase]:

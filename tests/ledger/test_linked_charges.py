@@ -18,7 +18,7 @@ pytestmark = pytest.mark.any_duckdb
 
 JOINED = "SELECT p.sex, v.cost FROM visits v JOIN patients p USING (patient_id)"
 CALLS = {
-    "a query": "FROM dp_query('SELECT p.sex, avg(v.cost) FROM visits v JOIN patients p USING (patient_id) GROUP BY p.sex', epsilon := 0.1{})",
+    "a query": "FROM dp_query('SELECT p.sex, avg(v.cost) FROM visits v JOIN patients p USING (patient_id) GROUP BY p.sex', epsilon := 0.1, max_rows := 20{})",
     "marginals": f"FROM dp_marginals('{JOINED}', columns := ['sex', 'cost'], epsilon := 0.1{{}})",
     "synthetic rows": f"FROM dp_synthesize('{JOINED}', epsilon := 0.1{{}}, options := {{{{'steps': 2}}}})",
     "a linked table alone": "FROM dp_marginals('procedures', columns := ['code'], epsilon := 0.1{})",

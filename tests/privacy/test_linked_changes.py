@@ -17,8 +17,8 @@ pytestmark = pytest.mark.any_duckdb
 JOINED = "SELECT p.sex, count(*) FROM visits v JOIN patients p USING (patient_id) GROUP BY p.sex"
 CALLS = {
     "a table": "FROM dp_marginals('procedures', columns := ['code'], epsilon := 0.1)",
-    "a query": f"FROM dp_query('{JOINED}', epsilon := 0.1)",
-    "a chain": "FROM dp_query('SELECT count(*) FROM procedures', epsilon := 0.1)",
+    "a query": f"FROM dp_query('{JOINED}', epsilon := 0.1, max_rows := 100)",
+    "a chain": "FROM dp_query('SELECT count(*) FROM procedures', epsilon := 0.1, max_rows := 100)",
     "all tables": "FROM dp_synthesize_tables('patients', epsilon := 0.1, into_schema := 'synth', options := {'effort': 'fast'})",
 }
 CHANGES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from fractions import Fraction
 
 import duckdb
 import pytest
@@ -11,6 +12,7 @@ from prepared import beside
 
 import dpsql
 from dpsql import udfs
+from dpsql.accounting.rules import rho_limit
 from dpsql.door import dispatch
 from dpsql.errors import DpsqlError
 from dpsql.serve.ask import Ask
@@ -46,8 +48,8 @@ class Room:
     def seen(self, analyst: str) -> dict[str, bool]:
         return {table.name: table.protected for table in self._room.schema(analyst)}
 
-    def charges(self) -> list[tuple[str, str, float]]:
-        query = "SELECT source, who, epsilon::DOUBLE FROM dpsql.ledger WHERE action = 'charge' ORDER BY written_at"
+    def charges(self) -> list[tuple[str, str, str]]:
+        query = "SELECT source, who, rho::VARCHAR FROM dpsql.ledger WHERE action = 'charge' ORDER BY written_at"
         return beside(self.con).execute(query).fetchall()
 
 
@@ -109,7 +111,7 @@ def test_the_root_and_her_grant_of_it_are_charged(room, text):
     first = room.ask("alice", text).rows
     made = room.charges()[before:]
     assert made and {(source, who) for source, who, _ in made} == {("main.patients", "analyst alice")}
-    assert sum(epsilon for *_, epsilon in made) <= EPSILON * (1 + 1e-9)
+    assert sum(Fraction(rho) for *_, rho in made) <= Fraction(rho_limit(EPSILON, 1e-9, gaussian=True))
     assert room.ask("alice", text).rows == first and len(room.charges()) == before + len(made)
     for other in ("bob", "carol"):
         assert "does not exist" in str(refused(room, other, text))
@@ -172,7 +174,7 @@ def test_a_grant_of_the_root_is_one_of_all_that_is_linked(room):
     for analyst in ("erin", "frank"):
         beside(room.con).execute(f"CALL dp_grant('patients', analyst := '{analyst}', epsilon := 0.5, per_query := 0.25)")
     before = len(room.charges())
-    text = "FROM dp_query('SELECT count(*) AS n FROM visits WHERE cost > 41', epsilon := 0.25)"
+    text = "FROM dp_query('SELECT count(*) AS n FROM visits WHERE cost > 41', epsilon := 0.25, max_rows := 20)"
     assert room.ask("erin", text).rows == room.ask("frank", text).rows and len(room.charges()) == before + 1
     assert room.ask("erin", "SELECT source, releases FROM dp_budget()").rows == [("main.patients", 1)]
     assert "is the most of one call" in str(refused(room, "erin", text.replace("0.25", "0.3").replace("41", "42")))

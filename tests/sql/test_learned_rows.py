@@ -212,6 +212,31 @@ def linked():
 LINKED = "SELECT count(*) AS n, sum(cost) AS s FROM visits WHERE cost > 10"
 
 
+def test_of_linked_tables_the_number_is_learned_unless_it_is_said(linked):
+    first = linked.execute(f"FROM dp_query('{LINKED}', epsilon := 4)").fetchall()
+    (one, *_), (two, release, *_) = charges(linked)
+    assert (one, two) == ("contributions", "query") and 3 <= bounds_of(linked, release) <= 15
+    for again in ("", ", epsilon := 4", ", epsilon := 2", ", max_rows := 'auto'"):
+        dpsql.udfs.instance_of(linked).remembered.clear()
+        assert linked.execute(f"FROM dp_query('{LINKED}'{again})").fetchall() == first, again
+    assert len(charges(linked)) == 2
+    linked.execute("FROM dp_query('SELECT count(*) FROM patients', epsilon := 1)").fetchall()
+    for said in ("max_rows := 20", "max_rows_per_group := 2"):
+        linked.execute(f"FROM dp_query('{LINKED}', epsilon := 1, {said})").fetchall()
+    assert [operation for operation, *_ in charges(linked)] == ["contributions", *["query"] * 4]
+
+
+def test_what_was_bought_before_it_was_the_default_is_found(linked, monkeypatch):
+    call = f"FROM dp_query('{LINKED}', epsilon := 4)"
+    monkeypatch.setattr("dpsql.answers.row_bounds.MANY", 1000)
+    first = linked.execute(call).fetchall()
+    monkeypatch.undo()
+    for again in (call, f"FROM dp_query('{LINKED}')", f"FROM dp_query('{LINKED}', epsilon := 1)"):
+        dpsql.udfs.instance_of(linked).remembered.clear()
+        assert linked.execute(again).fetchall() == first
+    assert [operation for operation, *_ in charges(linked)] == ["query"]
+
+
 def test_a_unit_with_all_its_rows_is_in_one_bucket(linked, monkeypatch):
     """The histogram is of the rows that the query reads; orphans, and rows that WHERE leaves out, are in no bucket.
 
@@ -221,7 +246,7 @@ def test_a_unit_with_all_its_rows_is_in_one_bucket(linked, monkeypatch):
     linked.execute("INSERT INTO visits SELECT 900, 50 FROM range(500); INSERT INTO visits SELECT 5000 + i, 50 FROM range(50) t(i)")
     seen = []
     monkeypatch.setattr("dpsql.estimates.row_bounds.chosen", lambda lower, counts, *_: (seen.extend(counts.tolist()), 3)[1])
-    linked.execute(f"FROM dp_query('{LINKED}', epsilon := 90, max_rows := 'auto')").fetchall()
+    linked.execute(f"FROM dp_query('{LINKED}', epsilon := 90)").fetchall()
     true = linked.execute(
         "SELECT count(*) FILTER (n = 1), count(*) FILTER (n = 2), count(*) FILTER (n >= 500) FROM "
         "(SELECT count(*) AS n FROM visits JOIN patients USING (patient) WHERE cost > 10 GROUP BY patient)"

@@ -43,7 +43,7 @@ def test_columns_are_declared_under_the_tables_own_name(con):
 def test_the_root_is_charged_and_the_entry_names_what_was_read(con):
     before = con.execute("SELECT epsilon_spent FROM dp_budget('patients')").fetchall()
     con.execute("FROM dp_marginals('visits', columns := ['cost'], epsilon := 0.25)")
-    con.execute("FROM dp_query('SELECT code, count(*) FROM procedures GROUP BY code', epsilon := 0.25)")
+    con.execute("FROM dp_query('SELECT code, count(*) FROM procedures GROUP BY code', epsilon := 0.25, max_rows := 100)")
     con.execute("FROM dp_marginals('patients', columns := ['sex'], epsilon := 0.25)")
     assert con.execute("SELECT epsilon_spent FROM dp_budget('visits')").fetchall() > before
     rows = con.execute("SELECT source, query, parameters FROM dpsql.ledger WHERE action = 'charge' ORDER BY entry").fetchall()

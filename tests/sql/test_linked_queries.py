@@ -98,6 +98,7 @@ def test_links_that_changed_after_the_charge(con, monkeypatch, then):
     def stop(*given):
         raise interruption.Stopped("interrupted")
 
+    monkeypatch.setattr("dpsql.answers.row_bounds.MANY", 1000)  # one charge
     text = "SELECT count(*) FROM procedures"
     with monkeypatch.context() as patch:
         patch.setattr(buying, "measure", stop)
