@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pytest
 from dpsql.udfs import instance_of
+from made_once import in_memory
 from pairwise import WHOLE
 from query_readings import SALT, Readings, excess, excess_before, excess_picks, replayed
 from sqlglot import exp
@@ -84,8 +85,16 @@ BY_UNIT = [
 
 
 def make(shape: str, left_out: object = "nobody") -> duckdb.DuckDBPyConnection:
+    """Return a database; whose rows are there is no part of what is declared."""
+    con = in_memory(protected, shape)
+    if left_out != "nobody":
+        remove(con, shape, left_out)
+    dpsql.load(con, progress=False)
+    return con
+
+
+def protected(con: duckdb.DuckDBPyConnection, shape: str) -> None:
     kind, orphans = SHAPES[shape]
-    con = duckdb.connect()
     text = kind == "VARCHAR"
     con.execute(
         TABLES.format(
@@ -93,8 +102,6 @@ def make(shape: str, left_out: object = "nobody") -> duckdb.DuckDBPyConnection:
             at="'p' || p" if text else "p", seven="'p7'" if text else "7",
         )
     )  # fmt: skip
-    if left_out != "nobody":
-        remove(con, shape, left_out)
     dpsql.load(con, progress=False)
     unit = {"family": ", privacy_unit := 'family', max_contributions := 2", "none": ""}.get(kind, ", privacy_unit := 'patient', max_contributions := 1")
     con.execute(f"CALL dp_protect('patients', epsilon := 1000, delta := 1e-6{unit})")
@@ -106,7 +113,6 @@ def make(shape: str, left_out: object = "nobody") -> duckdb.DuckDBPyConnection:
     con.execute("CALL dp_declare('visits', 'day', lower := '2020-01-01', upper := '2020-12-31')")
     con.execute("CALL dp_declare('procedures', 'code', categories := ['c0', 'c1', 'c2'])")
     con.execute("CALL dp_declare('patients', 'sex', categories := ['f', 'm'])")
-    return con
 
 
 def units_of(shape: str) -> list[object]:
