@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+
+from pairwise import WHOLE
 
 from dpsql.domains.attributes import Attribute
 from dpsql.domains.declare import declare
@@ -30,6 +33,18 @@ BOUNDS: list[tuple[str, object, object]] = [
     ("TIMESTAMP WITH TIME ZONE", "1990-01-01", "2030-01-01"), ("TIME", "00:00:00", "23:59:59.999999"), ("TIME", "08:00:00", "08:00:00.000010"),
     ("TIME", "08:15:00", "17:45:00"),
 ]
+
+
+def some(turn: int) -> list[tuple[str, object, object]]:
+    """Return cases of every type, every other one where a type has several; ``turn``: which of these; all when thorough."""
+    place: Counter[str] = Counter()
+    found = []
+    for case in BOUNDS:
+        several = sum(kind == case[0] for kind, *_ in BOUNDS) > 1
+        if WHOLE or not several or place[case[0]] % 2 == turn % 2:
+            found.append(case)
+        place[case[0]] += 1
+    return found
 
 
 def bounded(sql_type: str, lower: object, upper: object, **more: object) -> Attribute:

@@ -11,6 +11,7 @@ import duckdb
 import numpy as np
 import pytest
 from dpsql.udfs import instance_of
+from made_once import in_memory
 
 import dpsql
 from dpsql.calls.rows import SynthesizeCall
@@ -28,15 +29,20 @@ VALUES = "(1.0), (3.5), (70), (800), (800), (800), (NULL), ('nan'), ('inf'), (-5
 
 
 def database(values: str, outside: str = "clamp", nullable: bool = True, **contract: Any) -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
-    con.execute("CREATE TABLE t(x DOUBLE, unit INTEGER)")
+    """Return a database with a protected table of these values."""
+    con = in_memory(protected, outside, nullable, **contract)
     if values:
         con.execute(f"INSERT INTO t SELECT v::DOUBLE, 1 FROM (VALUES {values}) AS _(v)")
+    dpsql.load(con, progress=False)
+    return con
+
+
+def protected(con: duckdb.DuckDBPyConnection, outside: str, nullable: bool, **contract: Any) -> None:
+    con.execute("CREATE TABLE t(x DOUBLE, unit INTEGER)")
     dpsql.load(con, progress=False)
     given_ = "".join(f", {name} := {value!r}" for name, value in contract.items())
     con.execute(f"CALL dp_protect('t', epsilon := 1000, delta := 1e-6{given_})")
     con.execute(f"CALL dp_declare('t', 'x', lower := 0, upper := 1000, outside := '{outside}', nullable := {str(nullable).lower()})")
-    return con
 
 
 @contextmanager

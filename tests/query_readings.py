@@ -12,6 +12,7 @@ from fractions import Fraction
 import duckdb
 import numpy as np
 import pytest
+from made_once import in_memory
 
 import dpsql
 from dpsql.estimates.leaves import Units
@@ -90,13 +91,19 @@ def protect_sales(con: duckdb.DuckDBPyConnection, **contract: object) -> None:
 
 def database(left_out: str | None = None, path: str = ":memory:", **contract: object) -> duckdb.DuckDBPyConnection:
     """Return a database with the table, without the rows of one unit of ``NEIGHBOURS``."""
-    con = duckdb.connect(path)
-    make_sales(con)
+    con = in_memory(_sales, **contract) if path == ":memory:" else duckdb.connect(path)
+    if path != ":memory:":
+        _sales(con, **contract)
     if left_out is not None:
         remove(con, left_out)
     dpsql.load(con, progress=False)
-    protect_sales(con, **contract)
     return con
+
+
+def _sales(con: duckdb.DuckDBPyConnection, **contract: object) -> None:
+    make_sales(con)
+    dpsql.load(con, progress=False)
+    protect_sales(con, **contract)
 
 
 def remove(con: duckdb.DuckDBPyConnection, left_out: str) -> None:

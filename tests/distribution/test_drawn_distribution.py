@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from pairwise import in_turn
 from scipy import special, stats
 
 from dpsql.mechanisms import distribution_function, tubes
@@ -53,8 +54,7 @@ def test_dirichlet_multinomial(counts: list[int]) -> None:
         assert (p_value(observed, exact) > ALPHA) == passes
 
 
-@pytest.mark.parametrize("counts", [[3, 9], [0, 12], [12, 0]])
-@pytest.mark.parametrize("expected", [[1.0, 4.0], [50.0, 1.0]])
+@pytest.mark.parametrize(("counts", "expected"), in_turn([[3, 9], [0, 12], [12, 0]], [[1.0, 4.0], [50.0, 1.0]]))
 def test_poisson_gamma(counts: list[int], expected: list[float]) -> None:
     """Two cells: q ~ Beta, kept with s, so the share is s_1 q / (s_1 q + s_2 (1 - q)); the law is integrated over q."""
     y, rows = np.array(counts), sum(counts)
@@ -117,8 +117,7 @@ def test_large_draws_have_the_right_mean_and_spread(cells: int) -> None:
         assert abs((z**2).sum() - cells) < 10 * math.sqrt(2 * cells) + 10
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(1, 20)])
-@pytest.mark.parametrize("counts", [[5, 3], [8, 0], [2, 0, 6], [1, 4, 2, 1]])
+@pytest.mark.parametrize(("counts", "epsilon"), in_turn([[5, 3], [8, 0], [1, 4, 2, 1], [2, 0, 6]], [Fraction(1), Fraction(1, 20)]))
 def test_released_distribution_functions(counts: list[int], epsilon: Fraction) -> None:
     """Every released histogram of eight rows, against exp(-epsilon d / 2)."""
     y, rows, size = np.array(counts), sum(counts), 6000

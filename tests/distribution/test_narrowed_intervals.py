@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 import pytest
 from estimate_counters import counters
-from pairwise import WHOLE
+from pairwise import WHOLE, in_turn
 
 import dpsql
 from dpsql.measure import query as reading
@@ -89,8 +89,7 @@ def covered(shape: str, mechanism: str, releases: int, believed: float = 1.0) ->
     return inside / releases, all_ / releases
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-@pytest.mark.parametrize("shape", ["alike", "unlike", "all over", "one value"])
+@pytest.mark.parametrize(("shape", "mechanism"), in_turn(["alike", "unlike", "one value", "all over"], ["gaussian", "laplace"]))
 def test_the_mean_between_the_bounds_is_covered(shape: str, mechanism: str) -> None:
     """And the mean of all values nearly as often: what is seen to be cut is a twentieth of the noise. Under Laplace noise, of which a
     small share buys less, more of a tail is not seen.

@@ -20,9 +20,9 @@ from dpsql.source.catalog import Catalog
 from dpsql.source.model import identifier
 from dpsql.source.scope import Item
 
-SCHEMAS = int(os.environ.get("DPSQL_SENSITIVITY_SCHEMAS", "10"))
+SCHEMAS = int(os.environ.get("DPSQL_SENSITIVITY_SCHEMAS", "10" if WHOLE else "6"))
 FIRST = int(os.environ.get("DPSQL_SENSITIVITY_SEED", "1"))
-FEW = max(6, SCHEMAS // 2)
+FEW = max(4, SCHEMAS // 2)
 
 
 def run(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import duckdb
 import numpy as np
 import pytest
+from made_once import in_memory
 from pairwise import WHOLE
 
 import dpsql
@@ -52,7 +53,12 @@ CALLS = [
 
 
 def world(rows: int) -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect()
+    con = in_memory(protected, rows)
+    dpsql.load(con, progress=False)
+    return con
+
+
+def protected(con: duckdb.DuckDBPyConnection, rows: int) -> None:
     dpsql.load(con, progress=False)
     con.execute(
         "CREATE TABLE t AS SELECT ['a', 'b'][1 + i % 2] AS b, (i * 7) % 10 AS x, (i % 13) * 1.5 AS y, "
@@ -65,7 +71,6 @@ def world(rows: int) -> duckdb.DuckDBPyConnection:
     con.execute("CALL dp_declare('t', 'y', lower := 0, upper := 20, bins := 4, nullable := false)")
     con.execute("CALL dp_declare('t', 'c', categories := ['u', 'v', 'w'])")
     con.execute("CALL dp_declare('t', 'd', categories := ['k'])")
-    return con
 
 
 @pytest.fixture(params=PATTERNS)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from made_once import in_memory
 from pairwise import tried
 
 import dpsql
@@ -17,13 +18,17 @@ pytestmark = pytest.mark.any_duckdb
 
 def made(rows: str, unit: bool = True) -> duckdb.DuckDBPyConnection:
     """Return a database with a protected table ``t`` of the columns u, x (BIGINT), y (DOUBLE), d (DATE), p (DECIMAL)."""
-    con = duckdb.connect()
+    con = in_memory(protected, rows, unit)
+    dpsql.load(con, progress=False)
+    return con
+
+
+def protected(con: duckdb.DuckDBPyConnection, rows: str, unit: bool) -> None:
     con.execute("CREATE TABLE t (u INTEGER, x BIGINT, y DOUBLE, d DATE, p DECIMAL(12, 2), g INTEGER)")
     con.execute(f"INSERT INTO t {rows}")
     dpsql.load(con, progress=False)
     said = "privacy_unit := 'u', max_contributions := 2" if unit else "neighbors := 'add_remove'"
     con.execute(f"CALL dp_protect('t', epsilon := 1000, delta := 1e-9, {said})")
-    return con
 
 
 ROWS = "SELECT i // 2, 100 + i % 50, exp((i % 97) / 10.0), DATE '2015-01-01' + (i % 900)::INTEGER, (i % 1000) / 10.0, i % 3 FROM range(20000) r(i)"

@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from made_once import in_memory
 from pairwise import in_turn
 
 import dpsql
@@ -37,7 +38,16 @@ ROWS = 4001
 
 def table(sql_type: str, value: str, lower: str, upper: str, path: Path | None = None, **contract: Any) -> duckdb.DuckDBPyConnection:
     """Return a database with a table of two large groups, one of three rows, one of none, and some NULL."""
-    con = duckdb.connect(":memory:" if path is None else str(path))
+    if path is None:
+        con = in_memory(made, sql_type, value, lower, upper, **contract)
+        dpsql.load(con, progress=False)
+        return con
+    con = duckdb.connect(str(path))
+    made(con, sql_type, value, lower, upper, **contract)
+    return con
+
+
+def made(con: duckdb.DuckDBPyConnection, sql_type: str, value: str, lower: str, upper: str, **contract: Any) -> None:
     con.execute(
         f"CREATE TABLE t AS SELECT i // 2 AS u, CASE WHEN i % 100 = 0 THEN NULL ELSE {value} END::{sql_type} AS x, "
         f"CASE WHEN i < 3 THEN 'few' WHEN i % 2 = 0 THEN 'a' ELSE 'b' END AS g, i % 3 = 0 AS f FROM range({ROWS}) r(i)"
@@ -47,7 +57,6 @@ def table(sql_type: str, value: str, lower: str, upper: str, path: Path | None =
     con.execute(f"CALL dp_protect('t', {', '.join(f'{name} := {value!r}' for name, value in terms.items())})")
     con.execute(f"CALL dp_declare('t', 'x', lower := {lower}, upper := {upper})")
     con.execute("CALL dp_declare('t', 'g', categories := ['a', 'b', 'few', 'none'], nullable := false)")
-    return con
 
 
 @pytest.fixture(scope="module")

@@ -105,14 +105,14 @@ def accepted(con) -> dict[str, list[str]]:
     rng = random.Random(5)
     out = {}
     for family, texts in FAMILIES.items():
-        chosen = rng.sample(texts, min(len(texts), cases(70 if family == "functions" else 50)))  # the kernel's generator tries many more
+        chosen = rng.sample(texts, min(len(texts), cases(50 if family == "functions" else 35)))  # the kernel's generator tries many more
         out[family] = [t for t in chosen if rewritten(con, f"SELECT {t} AS x FROM n") is not None]
     return out
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_value_makes_it_fail(con, accepted, family):
-    assert len(accepted[family]) > 10
+    assert len(accepted[family]) > 5
     for text in accepted[family]:
         sql = rewritten(con, f"SELECT {text} AS x FROM n WHERE ({text}) IS NOT NULL OR a IS NULL")
         # the same expression twice, as a group, a filter and an aggregate: whatever the optimizer shares between them
@@ -124,7 +124,7 @@ def test_no_value_makes_combinations_fail(con, accepted):
     pool = [t for texts in accepted.values() for t in texts]
     rng = random.Random(8)
     done = 0
-    for _ in range(80):
+    for _ in range(cases(50)):
         p, q, r = rng.sample(pool, 3)
         query = (
             f"SELECT {p} AS x, {q} AS y, ({p}) IS NULL AS z, coalesce(CAST({p} AS VARCHAR), CAST({q} AS VARCHAR), '-') AS w FROM n "
@@ -136,7 +136,7 @@ def test_no_value_makes_combinations_fail(con, accepted):
         done += 1
         con.execute(f"SELECT count(x), count(y), max(w) FROM ({sql}) AS s WHERE x IS NOT NULL AND y IS NOT DISTINCT FROM y").fetchall()
         con.execute(f"SELECT max(n) FROM (SELECT count(*) AS n FROM ({sql}) AS s GROUP BY GROUPING SETS ((x), (y), (z, w)))").fetchall()
-    assert done > 20
+    assert done > 12
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -150,9 +150,9 @@ def test_ordinary_values_mean_what_is_written(con, accepted, family):
             continue  # raises as written, is NULL as rewritten
         got = con.execute(f"SELECT typeof(x), x::VARCHAR FROM ({rewritten(con, written)})").fetchall()
         # outside of a function's domain DuckDB 2 says NaN or infinity: NULL here, in every version
-        assert got == want or (got[0][1] is None and want[0][1] in ("nan", "inf", "-inf")), text
+        assert got == want or (got[0][1] is None and want[0][1] in ("nan", "-nan", "inf", "-inf")), text
         compared += 1
-    assert compared > 10
+    assert compared > 5
 
 
 SECRET = "CREATE OR REPLACE TABLE w AS SELECT CASE WHEN i = 7 THEN 'secret' ELSE i::VARCHAR END AS s FROM range(3000) AS r(i)"

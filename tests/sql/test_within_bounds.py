@@ -62,16 +62,21 @@ def protect(con: duckdb.DuckDBPyConnection, rows: list[tuple[object, str, float]
     con.execute("CALL dp_declare('t', 'd', lower := '2024-01-30', upper := '2024-02-02')")
 
 
-def answers(con: duckdb.DuckDBPyConnection, release: str, turn: int) -> list[list[tuple[object, ...]]]:
-    """Ask with one of the options, which take turns from table to table and text to text; with all of them when thorough."""
-    out = []
+def answers(con: duckdb.DuckDBPyConnection, release: str, turn: int, part: int | None = None) -> dict[str, list[tuple[object, ...]]]:
+    """Ask with one of the options, which take turns from table to table and text to text; with all of them when thorough.
+
+    ``part``: 0 or 1 for every other text, so that two other ways of reading take turns as well.
+    """
+    out = {}
     for i, text in enumerate(ASKED):
+        if part is not None and (i + turn) % 2 != part and not WHOLE:
+            continue
         grouped = "GROUP BY" in text
         for j, options in enumerate(OPTIONS):
             if (options and not grouped) or (grouped and (i + j + turn) % len(OPTIONS) and not WHOLE):
                 continue
             call = f"FROM dp_query($${text}$$, epsilon := 1, release := '{release} {i} {j}'{options})"
-            out.append(sorted(con.execute(call).fetchall(), key=str))
+            out[f"{i} {j}"] = sorted(con.execute(call).fetchall(), key=str)
     return out
 
 
@@ -85,10 +90,11 @@ def test_the_counters_are_those_of_bounded_rows(con: duckdb.DuckDBPyConnection, 
     as_they_are = answers(con, "a", turn)
     with monkeypatch.context() as patch:
         patch.setattr(reading, "heavy_units", lambda *_: nullcontext(None))
-        assert answers(con, "b", turn) == as_they_are
+        assert (others := answers(con, "b", turn, 0)) and others.items() <= as_they_are.items()
     monkeypatch.setattr(Statement, "holds", property(lambda made: made.held is not None))
     monkeypatch.setattr(Statement, "after", property(lambda _: False))
-    assert answers(con, "c", turn) == as_they_are  # read again for each statement, joined before
+    others = answers(con, "c", turn, 1)  # read again for each statement, joined before
+    assert others and others.items() <= as_they_are.items()
 
 
 def test_the_rows_of_a_heavy_unit_are_bounded(con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:

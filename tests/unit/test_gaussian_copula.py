@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+from pairwise import grid, in_turn
 
 from dpsql.domains.attributes import Attribute, Domain
 from dpsql.errors import ArgumentError
@@ -42,8 +43,7 @@ def pair_table(codes, i, j, sizes):
 LANGUAGES = np.repeat([[0, 0], [1, 1], [2, 2]], [100, 200, 100], axis=0)
 
 
-@pytest.mark.parametrize("first", list(itertools.permutations(range(3))))
-@pytest.mark.parametrize("second", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
+@pytest.mark.parametrize(("first", "second"), in_turn([*itertools.permutations(range(3))], [(0, 1, 2), (1, 2, 0), (2, 1, 0)]))
 def test_nominal_pairs_come_out_in_any_order_of_the_values(first, second) -> None:
     # English-Married 100, Chinese-Divorced 200, French-Widowed 100: rank correlation would depend on the ordering.
     codes = np.stack([np.asarray(first)[LANGUAGES[:, 0]], np.asarray(second)[LANGUAGES[:, 1]]], 1)
@@ -129,9 +129,7 @@ def test_calibration_beats_the_plain_copula() -> None:
     assert errors[1] < 0.7 * errors[0]
 
 
-@pytest.mark.parametrize("output", ["decoded", "one_hot"])
-@pytest.mark.parametrize("sizes", [(1,), (5,), (1, 1), (2, 1), (4, 3), (1, 2, 1)])
-@pytest.mark.parametrize("cell", [0, -40, 30])
+@grid(output=["decoded", "one_hot"], sizes=[(1,), (5,), (1, 1), (2, 1), (4, 3), (1, 2, 1)], cell=[0, -40, 30])
 def test_degenerate_tables(output: str, sizes, cell: int) -> None:
     plan = COPULA.plan(domain_of(sizes), {})
     tables = {c: np.full([sizes[i] for i in c], cell) for c in plan.cliques}

@@ -57,7 +57,7 @@ def check(spark: Any, tmp_path: Path, expressions: list[str]) -> int:
     relations = show(spark, con, tmp_path, "t")
     wrong, seen = [], 0
     for start in range(0, len(expressions), 40):
-        some = expressions[start : start + 60]
+        some = expressions[start : start + 40]
         listed = ", ".join(f"{text} AS r{place}" for place, text in enumerate(some))
         source = analyse(con.cursor(), f"SELECT n, {listed} FROM t", database="memory", schema="main", protected=lambda table: True)
         mine, theirs = both(spark, con, source.sql, relations)
