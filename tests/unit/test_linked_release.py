@@ -354,3 +354,28 @@ def test_an_exported_release_is_drawn_where_there_are_no_tables(clinic: duckdb.D
         con.execute(f"FROM dp_import('{tmp_path / 'out.parquet'}')")
         con.execute(f"FROM dp_sample('{release}', into_schema := 'synth')")
         assert contents(con, "synth") == contents(clinic, "synth")
+
+
+def test_independent_tables_are_one_charged_release_of_whole_tables(clinic: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    plan = "FROM dp_plan('patients', operation := 'synthesize_tables', epsilon := 1, options := {'independent': true, 'effort': 'fast'})"
+    measures, notes = clinic.execute(f"SELECT measures, notes {plan}").fetchall()[0]
+    assert "one-way" in measures and "above" not in measures and "parent" not in measures
+    assert any("given to parents at random" in note for note in notes) and any("scale in rows" in note for note in notes)
+    clinic.execute("CALL dp_link('visits', order_by := 'day')")
+    charges = "SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'"
+    before = one(clinic, charges)
+    bought = clinic.execute(f"{BUY[:-1]}, independent := true)").fetchall()
+    assert {row[0].split('"')[-2] for row in bought} == {"patients", "visits", "addresses", "procedures"}
+    assert one(clinic, charges) == before + 1
+    assert one(clinic, "SELECT count(*) FROM synth.visits ANTI JOIN synth.patients USING (patient_id)") == 0
+    assert one(clinic, "SELECT max(n) FROM (SELECT count(*) AS n FROM synth.visits GROUP BY patient_id)") <= 4
+    assert one(clinic, "SELECT count(*) FROM synth.visits WHERE low > high") == 0
+    with pytest.raises(duckdb.Error, match="bought with independent = True, the call says independent = False"):
+        clinic.execute(BUY)
+    release = bought[0][-1]
+    clinic.execute(f"FROM dp_sample('{release}', into_schema := 'again', seed := 1)")
+    said = [text for (text,) in clinic.execute(f"SELECT explanation FROM dp_explain('{release}')").fetchall()]
+    assert any("every row of a table weighs a unit's weight over the rows that links allow it" in text for text in said)
+    path = tmp_path / "page.html"
+    clinic.execute(f"FROM dp_report('{release}', path := '{path}')")
+    assert "Counts are numbers of rows" in path.read_text()

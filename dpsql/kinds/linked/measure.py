@@ -95,6 +95,8 @@ def _groups(
     Privacy: post-processing.
     """
     found: list[tuple[int, ...]] = [(1,)] * len(linked.tables)
+    if linked.independent:
+        return tuple(found)
     two = [scale for scale, block in zip(plan.scales, linked.blocks, strict=True) if block.right is not None]
     deviation = standard_deviation(plan.mechanism, max(two or plan.scales)) / linked.weight
     spreads = [1.0] * len(found)
