@@ -202,7 +202,7 @@ class LinkedPlan:
         return math.prod(self.tables[place].most for place in (table, *self.ancestors(table)))
 
     def with_domain(self, domain: Domain) -> LinkedPlan:
-        """Return the plan with other attributes, in the places of `domain`; as many codes each."""
+        """Return the plan with other attributes, in the places of `domain`: those whose bins are cut have fewer codes, perhaps."""
         left = iter(domain.attributes)
         tables = (replace(table, domain=Domain(tuple(next(left) for _ in table.domain.attributes))) for table in self.tables)
         return replace(self, tables=tuple(tables))
