@@ -346,10 +346,11 @@ def shares(shape: Shape, blocks: Sequence[Block], *, independent: bool = False) 
     """
     if independent:
         whose = np.array([block.table for block in blocks])
-        found = np.zeros(whose.size)
+        apart: FloatArray = np.zeros(whose.size)
         for table in set(whose.tolist()):
-            found[whose == table] = shares(shape, [block for block in blocks if block.table == table])
-        return found / found.sum()
+            apart[whose == table] = shares(shape, [block for block in blocks if block.table == table])
+        apart /= apart.sum()
+        return apart
     one = np.array([block.right is None for block in blocks], bool)
     fan_out = np.array([block.kind == "one" and _counts_children(shape, block.left) for block in blocks], bool)
     found = np.where(one, [float(np.prod(block.shape(shape))) ** _ONE_WAY_POWER for block in blocks], 1.0)
